@@ -143,7 +143,7 @@ func New(o Options) *DiscoveryServer {
 	}
 	s := &DiscoveryServer{
 		Gate:    admission.New(o.Options, o.Mesh, o.Logger, o.Registerer),
-		options: o, logger: o.Logger, encoded: encode.New(encode.Options{ControlPlane: "portolan"}), names: nameset.NewTable(),
+		options: o, logger: o.Logger, encoded: encode.New("portolan"), names: nameset.NewTable(),
 		shared: protocol.NewShared(),
 		wakes:  make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), generations: newGenerations(),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
@@ -160,7 +160,6 @@ func New(o Options) *DiscoveryServer {
 func (s *DiscoveryServer) Run(ctx context.Context) error {
 	defer s.streams.Wait()
 	defer s.closeAll()
-	s.streams.Go(func() { _ = s.encoded.Run(ctx) })
 	d := debounce{max: s.options.MaxDebounce}
 	for s.await(ctx, &d) {
 		if began := time.Now(); s.publish(began) {

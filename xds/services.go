@@ -37,7 +37,7 @@ func ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// Register adds the xDS services to a gRPC server, which should be made with
+// Register adds the xDS services to a gRPC server, which must be made with
 // ServerOptions: the aggregated service, and a service of its own for each type of the
 // API.
 func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {

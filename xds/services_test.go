@@ -1,7 +1,6 @@
 package xds_test
 
 import (
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -44,33 +43,6 @@ func TestAStreamOfOneTypeIsOfNoOther(t *testing.T) {
 	}
 	if _, err := clusters.FetchClusters(t.Context(), &discoveryv3.DiscoveryRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("fetching: %v", err)
-	}
-}
-
-// TestAServerWithoutTheCodec sends the same.
-func TestAServerWithoutTheCodec(t *testing.T) {
-	t.Parallel()
-	s := xdstest.NewServer(t, catalogue.Types())
-	s.Apply(service("reviews", 9080, "10.1.0.1"))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer()
-	s.XDS.Register(g)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(listener) }()
-	t.Cleanup(func() {
-		g.Stop()
-		<-served
-	})
-	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
-		c := xdstest.Dial(t, listener.Addr().String(), xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Follow: true})
-		c.Subscribe(xdstest.ClusterType)
-		c.Await("the endpoints of a service", func(held func(string) map[string]xdstest.Held) bool {
-			return len(held(xdstest.EndpointType)) == 1
-		})
-		c.Close()
 	}
 }
 

@@ -66,7 +66,7 @@ func starting(t *testing.T, synced func() bool) *byHand {
 			}
 		})
 	}
-	g := grpc.NewServer()
+	g := grpc.NewServer(xds.ServerOptions()...)
 	s.Register(g)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

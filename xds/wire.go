@@ -143,7 +143,7 @@ func (w *wire) readMessage(into *encode.Request) error {
 			stream.Hold(w, 2*int64(read)) // the pieces, and one copy of them to decode
 		}
 	}
-	if err := encode.Codec().Unmarshal(data, into); err != nil {
+	if err := into.Decode(data); err != nil {
 		if tooMuch := (*encode.TooMuchError)(nil); errors.As(err, &tooMuch) {
 			return stream.TooMuch(tooMuch.Error())
 		}

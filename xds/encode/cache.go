@@ -1,8 +1,6 @@
 package encode
 
 import (
-	"cmp"
-	"context"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -15,30 +13,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Options are how a Cache is made.
-type Options struct {
-	// ControlPlane names the server in its responses.
-	ControlPlane string
-	// MaxBytes bounds the bytes that are kept for later clients; 0 stands for 128 MiB.
-	// Bytes that are being sent do not count.
-	MaxBytes int
-	// MaxAge is how long it is kept since it was last used; 0 stands for ten
-	// seconds.
-	MaxAge time.Duration
-	// Now is the clock; nil for the time of day.
-	Now func() time.Time
-}
+// maxAge is how long a run is kept since it was last used.
+const maxAge = 10 * time.Second
 
 // Cache keeps encoded runs of resources. It may be used by several goroutines.
 type Cache struct {
-	options Options
-	seed    maphash.Seed
-	filled  chan struct{} // holds a token after the cache was empty
+	controlPlane string // an encoded ControlPlane
+	seed         maphash.Seed
+	maxBytes     int // are kept for later clients; those being sent do not count
 
 	mu    sync.Mutex                // guards what follows
 	runs  *simplelru.LRU[key, *run] // drops a run by dropped
 	bytes int
 	built int // runs encoded so far
+	// sweeping says that a sweep is to come.
+	sweeping bool
 }
 
 // key is the hash of the versions of a list of resources in a variant.
@@ -47,49 +36,26 @@ type key struct {
 	hash  uint64
 }
 
-// New returns an empty cache, which Run sweeps.
-func New(o Options) *Cache {
-	o.MaxBytes = cmp.Or(o.MaxBytes, 128<<20)
-	o.MaxAge = cmp.Or(o.MaxAge, 10*time.Second)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	c := &Cache{options: o, seed: maphash.MakeSeed(), filled: make(chan struct{}, 1)}
+// New returns an empty cache, whose responses name the server.
+func New(controlPlane string) *Cache {
+	var w writer
+	w.string(controlPlaneIdentifier, controlPlane)
+	c := &Cache{controlPlane: string(w.b), seed: maphash.MakeSeed(), maxBytes: 128 << 20}
 	c.runs, _ = simplelru.NewLRU(math.MaxInt, c.dropped) // fails for a size below 1 only
 	return c
 }
 
-// Run drops what was not used for the maximum age, until ctx ends. An empty cache
-// costs nothing.
-func (c *Cache) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.filled:
-		}
-		for c.Sweep() > 0 {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(c.options.MaxAge / 2):
-			}
-		}
-	}
-}
-
-// Sweep drops what was not used for the maximum age, and returns how many bytes
-// are left.
-func (c *Cache) Sweep() int {
-	oldest := c.options.Now().Add(-c.options.MaxAge)
+// sweep drops what was not used for the maximum age, now and again until nothing is
+// left.
+func (c *Cache) sweep() {
+	oldest := time.Now().Add(-maxAge)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		_, last, ok := c.runs.GetOldest()
-		if !ok || !last.used.Before(oldest) {
-			return c.bytes
-		}
+	for _, last, ok := c.runs.GetOldest(); ok && last.used.Before(oldest); _, last, ok = c.runs.GetOldest() {
 		c.runs.RemoveOldest()
+	}
+	if c.sweeping = c.bytes > 0; c.sweeping {
+		time.AfterFunc(maxAge/2, c.sweep)
 	}
 }
 
@@ -110,7 +76,7 @@ func (c *Cache) find(resources []*resource.Resource, delta bool) *run {
 	k := key{delta: delta, hash: c.hash(resources)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.options.Now()
+	now := time.Now()
 	if r, ok := c.runs.Get(k); ok {
 		if slices.EqualFunc(r.resources, resources, same) {
 			r.used = now
@@ -124,17 +90,15 @@ func (c *Cache) find(resources []*resource.Resource, delta bool) *run {
 	return r
 }
 
-// keep takes a run in, and drops the oldest for it.
+// keep takes a run in, and drops the oldest for it. The first one begins the sweeps.
 func (c *Cache) keep(k key, r *run) {
-	if c.bytes == 0 {
-		select {
-		case c.filled <- struct{}{}:
-		default:
-		}
+	if !c.sweeping {
+		c.sweeping = true
+		time.AfterFunc(maxAge/2, c.sweep)
 	}
 	c.runs.Add(k, r)
 	c.bytes += r.size
-	for c.bytes > c.options.MaxBytes {
+	for c.bytes > c.maxBytes {
 		c.runs.RemoveOldest()
 	}
 }

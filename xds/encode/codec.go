@@ -6,8 +6,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec is gRPC's own for all but a Message, which it sends without a copy, and a
-// Request, whose names it leaves where they are. It is for
+// Codec is gRPC's own for all but a Message, which it sends without a copy. It is for
 // grpc.ForceServerCodecV2.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
@@ -19,15 +18,4 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return m.buffers, nil
 	}
 	return c.CodecV2.Marshal(v)
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	q, ok := v.(*Request)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
-	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
-	return q.decode(whole.ReadOnlyData())
 }

@@ -10,6 +10,5 @@
 // order.
 //
 // The [Codec] makes gRPC send a [Message] as the buffers it consists of, without a
-// copy: a client that is slow to read holds on to shared bytes. A server without that
-// codec sends the same, at the cost of decoding it first.
+// copy: a client that is slow to read holds on to shared bytes.
 package encode

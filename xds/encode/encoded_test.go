@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -21,13 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-func newCache(change ...func(*encode.Options)) *encode.Cache {
-	o := encode.Options{ControlPlane: "portolan"}
-	for _, f := range change {
-		f(&o)
-	}
-	return encode.New(o)
-}
+func newCache() *encode.Cache { return encode.New("portolan") }
 
 func res(tb testing.TB, name, content string) *resource.Resource {
 	tb.Helper()
@@ -73,7 +67,7 @@ func plainDelta(h encode.Header, resources []*resource.Resource, removed []strin
 }
 
 // TestBytesAreThoseOfThePlainMessage: what is sent decodes to the response that
-// protocol buffers would send, by either codec.
+// protocol buffers would send.
 func TestBytesAreThoseOfThePlainMessage(t *testing.T) {
 	t.Parallel()
 	header := encode.Header{TypeURL: "type.googleapis.com/cluster", Nonce: "17-3", Version: "17"}
@@ -101,19 +95,17 @@ func TestBytesAreThoseOfThePlainMessage(t *testing.T) {
 
 func checkDecodes(t *testing.T, m *encode.Message, plain proto.Message) {
 	t.Helper()
-	for what, codec := range map[string]encoding.CodecV2{"its own": encode.Codec(), "gRPC's": encoding.GetCodecV2("proto")} {
-		bytes, err := codec.Marshal(m)
-		if err != nil {
-			t.Fatalf("by %s codec: %v", what, err)
-		}
-		got := plain.ProtoReflect().New().Interface()
-		if err := proto.Unmarshal(bytes.Materialize(), got); err != nil {
-			t.Fatalf("by %s codec: %v", what, err)
-		}
-		// A resource without a body is sent with an empty one.
-		if d := cmp.Diff(plain, got, protocmp.Transform(), protocmp.IgnoreEmptyMessages()); d != "" {
-			t.Fatalf("by %s codec (-want +got):\n%s", what, d)
-		}
+	bytes, err := encode.Codec().Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := plain.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(bytes.Materialize(), got); err != nil {
+		t.Fatal(err)
+	}
+	// A resource without a body is sent with an empty one.
+	if d := cmp.Diff(plain, got, protocmp.Transform(), protocmp.IgnoreEmptyMessages()); d != "" {
+		t.Fatalf("-want +got:\n%s", d)
 	}
 	if m.Size() != m.Buffers().Len() {
 		t.Errorf("size %d of %d bytes", m.Size(), m.Buffers().Len())
@@ -217,51 +209,31 @@ func TestLargeContentIsNotCopied(t *testing.T) {
 // TestTheCacheIsBounded in bytes and in age.
 func TestTheCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(0, 0)
-	c := newCache(func(o *encode.Options) {
-		o.MaxBytes, o.MaxAge, o.Now = 100<<10, time.Minute, func() time.Time { return now }
-	})
-	m := c.Delta(encode.Header{}, numbered(t, 2000), nil)
-	if s := c.Stats(); s.Bytes == 0 || s.Bytes > 100<<10 {
-		t.Errorf("%d bytes are kept of %d", s.Bytes, m.Size())
-	}
-	checkDecodes(t, m, plainDelta(encode.Header{}, numbered(t, 2000), nil))
-
-	last := numbered(t, 1)
-	now = now.Add(40 * time.Second)
-	c.Delta(encode.Header{}, last, nil)
-	now = now.Add(40 * time.Second)
-	if left := c.Sweep(); left == 0 || left > 1000 {
-		t.Errorf("%d bytes are left after what was not used is gone", left)
-	}
-	built := c.Stats().Built
-	if c.Delta(encode.Header{}, last, nil); c.Stats().Built != built {
-		t.Error("what was used was dropped")
-	}
-	now = now.Add(2 * time.Minute)
-	if left := c.Sweep(); left != 0 {
-		t.Errorf("%d bytes are left", left)
-	}
-}
-
-// TestRunSweeps what is not used any more, and ends with its context.
-func TestRunSweeps(t *testing.T) {
-	t.Parallel()
-	c := newCache(func(o *encode.Options) { o.MaxAge = 10 * time.Millisecond })
-	done := make(chan error, 1)
-	go func() { done <- c.Run(t.Context()) }()
-	for range 2 { // it is filled again after it was empty
-		c.Delta(encode.Header{}, numbered(t, 10), nil)
-		for deadline := time.Now().Add(20 * time.Second); c.Stats().Bytes > 0; {
-			if time.Now().After(deadline) {
-				t.Fatal("what is not used stays")
-			}
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		c := encode.NewBounded("portolan", 100<<10)
+		m := c.Delta(encode.Header{}, numbered(t, 2000), nil)
+		if s := c.Stats(); s.Bytes == 0 || s.Bytes > 100<<10 {
+			t.Errorf("%d bytes are kept of %d", s.Bytes, m.Size())
 		}
-	}
-	t.Cleanup(func() {
-		if err := <-done; err != nil {
-			t.Error(err)
+		checkDecodes(t, m, plainDelta(encode.Header{}, numbered(t, 2000), nil))
+
+		last := numbered(t, 1)
+		time.Sleep(8 * time.Second)
+		c.Delta(encode.Header{}, last, nil)
+		time.Sleep(8 * time.Second)
+		if left := c.Stats().Bytes; left == 0 || left > 1000 {
+			t.Errorf("%d bytes are left after what was not used is gone", left)
+		}
+		built := c.Stats().Built
+		if c.Delta(encode.Header{}, last, nil); c.Stats().Built != built {
+			t.Error("what was used was dropped")
+		}
+		for range 2 { // it is filled again after it was empty
+			time.Sleep(time.Minute)
+			if left := c.Stats().Bytes; left != 0 {
+				t.Errorf("%d bytes are left", left)
+			}
+			c.Delta(encode.Header{}, last, nil)
 		}
 	})
 }

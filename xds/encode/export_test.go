@@ -17,3 +17,10 @@ func (c *Cache) Stats() Stats {
 
 // Buffers are the bytes of the message. Shared and read-only.
 func (m *Message) Buffers() mem.BufferSlice { return m.buffers }
+
+// NewBounded is New with another bound of what is kept.
+func NewBounded(controlPlane string, maxBytes int) *Cache {
+	c := New(controlPlane)
+	c.maxBytes = maxBytes
+	return c
+}

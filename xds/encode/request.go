@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -13,8 +14,7 @@ import (
 )
 
 // Request receives a request of either variant, whose lists of names are long and most
-// often those that others have sent: what is known of a Table is not decoded again. The
-// Codec reads it.
+// often those that others have sent: what is known of a Table is not decoded again.
 type Request struct {
 	Variant protocol.Variant
 	// Into is made of all but the names and the stated versions.
@@ -44,8 +44,11 @@ const (
 	deltaStated      protowire.Number = 5
 )
 
-// decode takes a message apart.
-func (q *Request) decode(message []byte) error {
+// Decode reads the request from a message.
+func (q *Request) Decode(data mem.BufferSlice) error {
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	message := whole.ReadOnlyData()
 	parts, err := q.cut(message)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func TestARequestIsDecodedButForItsNames(t *testing.T) {
 	for _, n := range []int{0, 1, 100} {
 		q := subscription(n)
 		r, into := request(table)
-		if err := encode.Codec().Unmarshal(received(t, q), r); err != nil {
+		if err := r.Decode(received(t, q)); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.Names[0]; got != table.Of(q.GetResourceNamesSubscribe()) && n >= 16 || got.Len() != n {
@@ -91,13 +91,13 @@ func TestAMalformedRequestIsRefused(t *testing.T) {
 		"a version that is cut off":     append(slices.Clone(whole), 5<<3|2, 3, 2<<3|2, 2, 'a'),
 	} {
 		r, _ := request(nameset.NewTable())
-		if err := encode.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, r); err == nil {
+		if err := r.Decode(mem.BufferSlice{mem.SliceBuffer(bytes)}); err == nil {
 			t.Errorf("%s: it is taken", what)
 		}
 	}
 	// A field of another kind is unknown, and passed over.
 	r, _ := request(nil)
-	if err := encode.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(append(slices.Clone(whole), 3<<3, 1))}, r); err != nil || r.Names[0].Len() != 3 {
+	if err := r.Decode(mem.BufferSlice{mem.SliceBuffer(append(slices.Clone(whole), 3<<3, 1))}); err != nil || r.Names[0].Len() != 3 {
 		t.Errorf("with an unknown field: %v", err)
 	}
 }
@@ -110,12 +110,12 @@ func TestNamesThatAreKnownAreNotDecodedAgain(t *testing.T) {
 		table := nameset.NewTable()
 		data := received(t, subscription(n))
 		first, _ := request(table)
-		if err := encode.Codec().Unmarshal(data, first); err != nil {
+		if err := first.Decode(data); err != nil {
 			t.Fatal(err)
 		}
 		counts[n] = testing.AllocsPerRun(20, func() {
 			r, _ := request(table)
-			if err := encode.Codec().Unmarshal(data, r); err != nil || r.Names[0] != first.Names[0] {
+			if err := r.Decode(data); err != nil || r.Names[0] != first.Names[0] {
 				t.Fatalf("another set: %v", err)
 			}
 		})
@@ -169,7 +169,7 @@ func TestAListThatIsKnownIsPassedOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, into := request(table)
-			if err := encode.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(slices.Clone(message))}, r); err != nil {
+			if err := r.Decode(mem.BufferSlice{mem.SliceBuffer(slices.Clone(message))}); err != nil {
 				t.Fatal(err)
 			}
 			got := []nameset.Set{r.Names[0], r.Names[1]}
@@ -199,14 +199,14 @@ func BenchmarkRequest(b *testing.B) {
 	} {
 		data := received(b, q)
 		first, _ := request(table)
-		if err := encode.Codec().Unmarshal(data, first); err != nil {
+		if err := first.Decode(data); err != nil {
 			b.Fatal(err)
 		}
 		b.Run(what, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r, _ := request(table)
-				if err := encode.Codec().Unmarshal(data, r); err != nil {
+				if err := r.Decode(data); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -227,7 +227,7 @@ func TestWhatIsStatedIsOneCopy(t *testing.T) {
 		data := mem.BufferSlice{mem.SliceBuffer(received(t, q).Materialize())}
 		counts[n] = testing.AllocsPerRun(5, func() {
 			r, _ := request(nil)
-			if err := encode.Codec().Unmarshal(data, r); err != nil || len(r.Stated) != n {
+			if err := r.Decode(data); err != nil || len(r.Stated) != n {
 				t.Fatal(len(r.Stated), err)
 			}
 		})

@@ -139,9 +139,14 @@ func (w *writer) tag(field protowire.Number, size int) {
 // string writes a field, unless it is empty, as proto3 has it.
 func (w *writer) string(field protowire.Number, s string) {
 	if s != "" {
-		w.tag(field, len(s))
-		w.b = append(w.b, s...)
+		w.content(field, s)
 	}
+}
+
+// content writes a field, also an empty one.
+func (w *writer) content(field protowire.Number, s string) {
+	w.tag(field, len(s))
+	w.b = append(w.b, s...)
 }
 
 func sizeAny(r *resource.Resource) int {
