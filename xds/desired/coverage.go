@@ -22,10 +22,8 @@ type coverage struct {
 	// uncertain are the names of resources that cover what has changed.
 	uncertain []string
 	// needed are, for a type of which a proxy has what others need, the names that
-	// resources need as secrets, with their number.
-	needed map[string]int
-	// neededNames are the same names.
-	neededNames pmap.Map[bool]
+	// resources need as secrets, with the number of these resources.
+	needed pmap.Map[int]
 }
 
 // covered is a resource whose version another one covers.
@@ -69,19 +67,10 @@ func (g *Group) need(r *resource.Resource, by int) {
 		if n.Kind != resource.Secret || t == nil {
 			continue
 		}
-		if t.needed == nil {
-			t.needed = map[string]int{}
-		}
-		was := t.needed[n.Name]
-		switch is := was + by; {
-		case is == 0:
-			delete(t.needed, n.Name)
-			t.neededNames = t.neededNames.Delete(n.Name)
-		case was == 0:
-			t.neededNames = t.neededNames.Set(n.Name, true)
-			fallthrough
-		default:
-			t.needed[n.Name] = is
+		if is := t.needed.Value(n.Name) + by; is == 0 {
+			t.needed = t.needed.Delete(n.Name)
+		} else {
+			t.needed = t.needed.Set(n.Name, is)
 		}
 	}
 }

@@ -18,10 +18,9 @@ import (
 // takes them from one context to the next at the cost of what changed. The first member
 // that needs a context advances the group, and the others use the result.
 type Group struct {
-	class mesh.Class
-	memo  *memo.Memo
-	// kin names groups that a new one may begin as; see begin.
-	kin func(mesh.Class) []*Group
+	class  mesh.Class
+	groups *Groups
+	serial int // in the order of making
 
 	members int // guarded by Groups.mu
 
@@ -39,14 +38,16 @@ type snapshot struct {
 	view    *mesh.View
 	byType  []resource.Set // in the order of the server
 	// needed are the names that resources need, in the same order.
-	needed []pmap.Map[bool]
+	needed []pmap.Map[int]
 }
 
 // newGroup makes the empty group of a class, with the served types.
-func newGroup(class mesh.Class, types []generate.ResourceType, m *memo.Memo, f *failures, kin func(mesh.Class) []*Group) *Group {
-	g := &Group{class: class, memo: m, kin: kin, byURL: map[string]*groupType{}}
-	for _, served := range types {
-		t := newGroupType(table{typeName: served.Name, generator: served.For(class.Shape.Type), failures: f, memo: m})
+func newGroup(class mesh.Class, groups *Groups, serial int) *Group {
+	g := &Group{class: class, groups: groups, serial: serial, byURL: map[string]*groupType{}}
+	for _, served := range groups.types {
+		t := newGroupType(table{
+			typeName: served.Name, generator: served.For(class.Shape.Type), failures: groups.failures, memo: groups.memo,
+		})
 		g.byURL[t.url] = t
 		g.types = append(g.types, t)
 	}
@@ -82,7 +83,7 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 	next := &snapshot{context: to, view: view}
 	for _, t := range g.types {
 		next.byType = append(next.byType, t.set)
-		next.needed = append(next.needed, t.neededNames)
+		next.needed = append(next.needed, t.needed)
 	}
 	g.newest.Store(next)
 	return next
@@ -140,7 +141,7 @@ func (g *Group) remake(view *mesh.View, fromNothing bool, concerned func(*groupT
 			g.update(t, names)
 		}
 	}
-	g.memo.Release(old...)
+	g.groups.memo.Release(old...)
 }
 
 // update brings the set of a type in line with its built resources: for the given

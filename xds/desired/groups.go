@@ -20,8 +20,7 @@ type Groups struct {
 
 	mu      sync.Mutex // guards the fields below, and the members of each group
 	byClass map[mesh.Class]*Group
-	// kin are the same groups, by their classes without traits.
-	kin map[mesh.Class][]*Group
+	made    int // groups so far
 }
 
 // New makes the groups of the proxies that are served some types. It calls changed
@@ -33,7 +32,7 @@ func New(types []generate.ResourceType, logger *slog.Logger, changed func()) *Gr
 	}
 	return &Groups{
 		types: types, urls: urls, memo: memo.New(), failures: newFailures(logger, changed),
-		byClass: map[mesh.Class]*Group{}, kin: map[mesh.Class][]*Group{},
+		byClass: map[mesh.Class]*Group{},
 	}
 }
 
@@ -43,9 +42,9 @@ func (gs *Groups) enter(class mesh.Class) *Group {
 	defer gs.mu.Unlock()
 	g := gs.byClass[class]
 	if g == nil {
-		g = newGroup(class, gs.types, gs.memo, gs.failures, gs.kinOf)
+		gs.made++
+		g = newGroup(class, gs, gs.made)
 		gs.byClass[class] = g
-		gs.kin[class.WithoutTraits()] = append(gs.kin[class.WithoutTraits()], g)
 	}
 	g.members++
 	return g
@@ -58,7 +57,6 @@ func (gs *Groups) leave(g *Group) {
 	last := g.members == 0
 	if last {
 		delete(gs.byClass, g.class)
-		gs.unkin(g)
 	}
 	gs.mu.Unlock()
 	if last {
@@ -66,21 +64,18 @@ func (gs *Groups) leave(g *Group) {
 	}
 }
 
-// kinOf returns the groups whose classes are equal to one but for their traits, the oldest
-// first. The group of the class itself is among them.
-func (gs *Groups) kinOf(class mesh.Class) []*Group {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	return slices.Clone(gs.kin[class.WithoutTraits()])
-}
-
-// unkin takes a group out of its kin. The caller holds the lock.
-func (gs *Groups) unkin(g *Group) {
-	class := g.class.WithoutTraits()
-	gs.kin[class] = slices.DeleteFunc(gs.kin[class], func(o *Group) bool { return o == g })
-	if len(gs.kin[class]) == 0 {
-		delete(gs.kin, class)
+// kin are the other groups whose classes are equal but for their traits, the oldest
+// first.
+func (g *Group) kin() (all []*Group) {
+	g.groups.mu.Lock()
+	defer g.groups.mu.Unlock()
+	for class, other := range g.groups.byClass {
+		if other != g && class.WithoutTraits() == g.class.WithoutTraits() {
+			all = append(all, other)
+		}
 	}
+	slices.SortFunc(all, func(a, b *Group) int { return a.serial - b.serial })
+	return all
 }
 
 // Built is how many built resources are held.

@@ -14,13 +14,8 @@ import (
 // It waits for groups that are older than it, and takes younger ones as they are, so that
 // no two wait for each other.
 func (g *Group) begin() *snapshot {
-	older := true
-	for _, other := range g.kin(g.class) {
-		if other == g {
-			older = false
-			continue
-		}
-		if older || other.newest.Load() != nil {
+	for _, other := range g.kin() {
+		if other.serial < g.serial || other.newest.Load() != nil {
 			if s := g.beginAs(other); s != nil {
 				return s
 			}
@@ -85,7 +80,7 @@ func (t *groupType) lack(name string, byTrait bool) {
 
 // in returns the same coverage of the types of another group.
 func (c coverage) in(g *Group) (out coverage) {
-	out.needed, out.neededNames = maps.Clone(c.needed), c.neededNames
+	out.needed = c.needed
 	for _, t := range c.same {
 		out.same = append(out.same, g.byURL[t.url])
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -74,7 +75,7 @@ func (m *Member) settled(before *snapshot) bool {
 	switch {
 	case before == m.at:
 		return true
-	case before == nil || !m.at.view.SameScope(before.view) || !slices.Equal(m.at.needed, before.needed):
+	case before == nil || !m.at.view.SameScope(before.view) || !slices.EqualFunc(m.at.needed, before.needed, sameNames):
 		return false
 	}
 	changed, known := m.at.context.Since(before.context)
@@ -83,6 +84,16 @@ func (m *Member) settled(before *snapshot) bool {
 	}
 	for i := range m.workload {
 		if len(m.workload[i].failed) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sameNames says whether two maps have the same names.
+func sameNames(a, b pmap.Map[int]) bool {
+	for c := range pmap.Diff(a, b) {
+		if c.HasOld != c.HasNew {
 			return false
 		}
 	}
