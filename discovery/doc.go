@@ -5,7 +5,8 @@
 //
 // This package has the parts that registries share. An Index keeps the rows of one
 // registry and answers the queries of ServiceDiscovery. Index.Publish hands over a row
-// that differs. Handlers keeps the handlers to call. Package serviceentry is the
+// that differs. Handlers keeps the handlers to call. A Publisher is both, for registries
+// that do not follow the configuration. Package serviceentry is the
 // registry of ServiceEntry and WorkloadEntry objects, consul the one of Consul's
 // services, and memory one that is kept by method calls; aggregate reads several as
 // one. Package discoverytest has an XDSUpdater for tests, and registrytest the suite

@@ -5,23 +5,23 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
 // Registry is a discovery.Instance of provider Consul. Its queries may be called
-// from any goroutine.
+// from any goroutine. The worker calls service handlers after the rows of the service were
+// handed over. Workload handlers are never called: an instance in Consul belongs to the
+// service that it is registered for, and no other selects it.
 type Registry struct {
-	discovery.ServiceDiscovery // the index, for reading
+	discovery.Published // the publisher, for reading
 
 	o           Options
 	client      *client
 	metrics     *metrics
 	catalog     *catalog
 	datacenters []*datacenter
-	handlers    discovery.Handlers
-	index       *discovery.Index
+	publisher   *discovery.Publisher
 	synced      atomic.Bool
 	reported    reported
 }
@@ -50,8 +50,8 @@ func New(o Options) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consul: %w", err)
 	}
-	index := &discovery.Index{}
-	r := &Registry{ServiceDiscovery: index, index: index, o: o, client: client, catalog: newCatalog()}
+	publisher := discovery.NewPublisher(discovery.ShardKey{Provider: discovery.Consul, Cluster: o.Cluster}, o.XDS)
+	r := &Registry{Published: publisher, publisher: publisher, o: o, client: client, catalog: newCatalog()}
 	r.reported.reasons = map[string]map[string]bool{}
 	r.metrics = newMetrics(o.Registerer, r)
 	for _, name := range o.Datacenters {
@@ -60,31 +60,10 @@ func New(o Options) (*Registry, error) {
 	return r, nil
 }
 
-// Provider implements discovery.Instance.
-func (r *Registry) Provider() discovery.Provider { return discovery.Consul }
-
-// Cluster implements discovery.Instance.
-func (r *Registry) Cluster() string { return r.o.Cluster }
-
-// Fork implements discovery.Instance.
-func (r *Registry) Fork() discovery.Fork { return r.index.Fork() }
-
-// AppendServiceHandler implements discovery.Controller. The handler is called
-// on the worker, after the rows of its service were handed over.
-func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
-	r.handlers.AppendServiceHandler(f)
-}
-
-// AppendWorkloadHandler implements discovery.Controller. An instance in Consul
-// is of one service and selected by none, so the handler is never called.
-func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
-	r.handlers.AppendWorkloadHandler(f)
-}
-
 // Run follows the catalogue until ctx ends. A Consul that is away is waited for;
 // what was known of it stays.
 func (r *Registry) Run(ctx context.Context) error {
-	r.handlers.Close()
+	r.publisher.Close()
 	defer r.client.close()
 	var running sync.WaitGroup
 	for _, d := range r.datacenters {
@@ -119,12 +98,5 @@ func (r *Registry) settled() {
 // write hands over the row of a service as it is known now. It runs on the
 // worker.
 func (r *Registry) write(name string) {
-	change := r.index.Publish(r.o.XDS, discovery.ShardKey{Provider: discovery.Consul, Cluster: r.o.Cluster},
-		rowOf(&r.o, name, r.catalog.instances(name)))
-	if change.Services {
-		r.o.XDS.ConfigUpdate(&discovery.PushRequest{
-			Full: true, Reason: map[string]int{discovery.ReasonService: 1}, Start: time.Now(),
-		})
-	}
-	r.handlers.ServicesChanged(change)
+	r.publisher.Publish(rowOf(&r.o, name, r.catalog.instances(name)))
 }

@@ -16,14 +16,15 @@ import (
 )
 
 // Registry is a discovery.Instance of provider File. Its queries may be called from any
-// goroutine.
+// goroutine. The worker calls service handlers after the rows of the service were handed
+// over. Workload handlers are never called: a target belongs to the one service that it
+// names.
 type Registry struct {
-	discovery.ServiceDiscovery // the index, for reading
+	discovery.Published // the publisher, for reading
 
-	o        Options
-	handlers discovery.Handlers
-	index    *discovery.Index
-	synced   atomic.Bool
+	o         Options
+	publisher *discovery.Publisher
+	synced    atomic.Bool
 
 	mu      sync.Mutex // guards the fields below
 	sources []*source  // in the order of Options.Files
@@ -50,8 +51,8 @@ func New(o Options) (*Registry, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("endpoints of files: %w", err)
 	}
-	index := &discovery.Index{}
-	r := &Registry{ServiceDiscovery: index, index: index, o: o, written: map[key][]*target{}}
+	publisher := discovery.NewPublisher(discovery.ShardKey{Provider: discovery.File, Cluster: o.Cluster}, o.XDS)
+	r := &Registry{Published: publisher, publisher: publisher, o: o, written: map[key][]*target{}}
 	for _, name := range o.Files {
 		r.sources = append(r.sources, &source{name: name, known: &listed{}})
 	}
@@ -61,34 +62,13 @@ func New(o Options) (*Registry, error) {
 	return r, nil
 }
 
-// Provider implements discovery.Instance.
-func (r *Registry) Provider() discovery.Provider { return discovery.File }
-
-// Cluster implements discovery.Instance.
-func (r *Registry) Cluster() string { return r.o.Cluster }
-
-// Fork implements discovery.Instance.
-func (r *Registry) Fork() discovery.Fork { return r.index.Fork() }
-
-// AppendServiceHandler implements discovery.Controller. The handler is called
-// on the worker, after the rows of its service were handed over.
-func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
-	r.handlers.AppendServiceHandler(f)
-}
-
-// AppendWorkloadHandler implements discovery.Controller. A target is of one service and
-// selected by none, so the handler is never called.
-func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
-	r.handlers.AppendWorkloadHandler(f)
-}
-
 // HasSynced is true once what the files list was handed over. A file that cannot be read
 // is waited for until Options.Patience has passed.
 func (r *Registry) HasSynced() bool { return r.synced.Load() }
 
 // Run follows the files until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
-	r.handlers.Close()
+	r.publisher.Close()
 	var running sync.WaitGroup
 	var mu sync.Mutex // guards failed
 	var failed []error
@@ -215,17 +195,9 @@ func (r *Registry) write(wanted map[key][]*target) {
 	slices.SortFunc(concerned, func(a, b key) int {
 		return cmp.Or(strings.Compare(string(a.hostname), string(b.hostname)), strings.Compare(a.namespace, b.namespace))
 	})
-	services := 0
+	var rows []discovery.Row
 	for _, k := range concerned {
-		change := r.index.Publish(r.o.XDS, discovery.ShardKey{Provider: discovery.File, Cluster: r.o.Cluster}, rowOf(k, wanted[k]))
-		if change.Services {
-			services++
-		}
-		r.handlers.ServicesChanged(change)
+		rows = append(rows, rowOf(k, wanted[k]))
 	}
-	if services > 0 {
-		r.o.XDS.ConfigUpdate(&discovery.PushRequest{
-			Full: true, Reason: map[string]int{discovery.ReasonService: services}, Start: time.Now(),
-		})
-	}
+	r.publisher.Publish(rows...)
 }

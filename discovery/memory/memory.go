@@ -16,7 +16,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
@@ -37,16 +36,14 @@ type Options struct {
 // Registry is a discovery.Instance of provider Memory. Any goroutine may call its
 // methods. Changes are asynchronous: queries and the XDSUpdater see them once the
 // worker has run them. A later set of the same host may replace an earlier one before
-// that.
+// that. The worker calls the handlers, those of services after the rows of the service were
+// handed over.
 type Registry struct {
-	discovery.ServiceDiscovery // the index, for reading
+	discovery.Published // the publisher, for reading
 
-	cluster  string
-	xds      discovery.XDSUpdater
-	worker   *cache.Worker
-	handlers discovery.Handlers
-	index    *discovery.Index
-	synced   atomic.Bool
+	worker    *cache.Worker
+	publisher *discovery.Publisher
+	synced    atomic.Bool
 
 	mu   sync.Mutex // guards sets, and keeps posts in the order of the changes
 	sets map[key]*set
@@ -80,10 +77,9 @@ type set struct {
 
 // New returns an empty registry.
 func New(o Options) *Registry {
-	index := &discovery.Index{}
+	publisher := discovery.NewPublisher(discovery.ShardKey{Provider: discovery.Memory, Cluster: o.Cluster}, o.XDS)
 	return &Registry{
-		ServiceDiscovery: index, index: index,
-		cluster: o.Cluster, xds: o.XDS, worker: o.Worker, sets: map[key]*set{},
+		Published: publisher, publisher: publisher, worker: o.Worker, sets: map[key]*set{},
 		workloads: map[workloadKey]*discovery.WorkloadInstance{},
 	}
 }
@@ -131,16 +127,10 @@ func (r *Registry) change(k key, f func(*set)) {
 
 // write runs on the worker.
 func (r *Registry) write(k key, s *set) {
-	change := r.index.Publish(r.xds, discovery.ShardKey{Provider: r.Provider(), Cluster: r.cluster}, discovery.Row{
+	r.publisher.Publish(discovery.Row{
 		Hostname: k.hostname, Namespace: k.namespace,
 		Services: slices.Clone(s.services), Endpoints: s.endpoints,
 	})
-	if change.Services {
-		r.xds.ConfigUpdate(&discovery.PushRequest{
-			Full: true, Reason: map[string]int{discovery.ReasonService: 1}, Start: time.Now(),
-		})
-	}
-	r.handlers.ServicesChanged(change)
 }
 
 // SetWorkload adds a workload instance, or replaces the one of the same namespace
@@ -148,7 +138,7 @@ func (r *Registry) write(k key, s *set) {
 // endpoint is in the registry's cluster.
 func (r *Registry) SetWorkload(w *discovery.WorkloadInstance) {
 	own := *w
-	own.Provider, own.Endpoint.Locality.Cluster = discovery.Memory, r.cluster
+	own.Provider, own.Endpoint.Locality.Cluster = discovery.Memory, r.Cluster()
 	r.postWorkload(workloadKey{own.Namespace, own.Name}, &own)
 }
 
@@ -168,41 +158,20 @@ func (r *Registry) tell(k workloadKey, curr *discovery.WorkloadInstance) {
 	case old.Equal(curr):
 	case curr == nil:
 		delete(r.workloads, k)
-		r.handlers.WorkloadChanged(old, cache.EventDelete)
+		r.publisher.WorkloadChanged(old, cache.EventDelete)
 	case old == nil:
 		r.workloads[k] = curr
-		r.handlers.WorkloadChanged(curr, cache.EventAdd)
+		r.publisher.WorkloadChanged(curr, cache.EventAdd)
 	default:
 		r.workloads[k] = curr
-		r.handlers.WorkloadChanged(curr, cache.EventUpdate)
+		r.publisher.WorkloadChanged(curr, cache.EventUpdate)
 	}
-}
-
-// Provider implements discovery.Instance.
-func (r *Registry) Provider() discovery.Provider { return discovery.Memory }
-
-// Cluster implements discovery.Instance.
-func (r *Registry) Cluster() string { return r.cluster }
-
-// Fork implements discovery.Instance.
-func (r *Registry) Fork() discovery.Fork { return r.index.Fork() }
-
-// AppendServiceHandler implements discovery.Controller. The handler is called
-// on the worker, after the rows of its service were handed over.
-func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
-	r.handlers.AppendServiceHandler(f)
-}
-
-// AppendWorkloadHandler implements discovery.Controller. The handler is called
-// on the worker.
-func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
-	r.handlers.AppendWorkloadHandler(f)
 }
 
 // Run has the registry synced once the worker wrote what was set before, and
 // waits until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
-	r.handlers.Close()
+	r.publisher.Close()
 	r.worker.Post(source{registry: r}, func() {
 		r.worker.Then(func() { r.synced.Store(true) })
 	})
