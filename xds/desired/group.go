@@ -211,8 +211,8 @@ type groupType struct {
 	// For a composed type:
 	composer generate.Composer
 	parts    *groupType
-	composed map[string]*memo.Composed // the resources; built has only the frame of each
-	sums     map[string]memo.Sum       // of the parts of each
+	composed map[string]*memo.Built // the resources; built has only the frame of each
+	sums     map[string]memo.Sum    // of the parts of each
 	// uncomposed could not be put together the last time.
 	uncomposed map[string]failure
 
@@ -224,7 +224,7 @@ func newGroupType(of table) *groupType {
 	t := &groupType{table: of, url: of.generator.TypeURL()}
 	_, t.gatewayless = generate.As[generate.Gatewayless](of.generator)
 	if c, ok := generate.As[generate.Composer](of.generator); ok {
-		t.composer, t.composed, t.sums = c, map[string]*memo.Composed{}, map[string]memo.Sum{}
+		t.composer, t.composed, t.sums = c, map[string]*memo.Built{}, map[string]memo.Sum{}
 	}
 	return t
 }
@@ -303,9 +303,7 @@ func (t *groupType) composeOne(name string) {
 		t.composed[name] = composed
 	}
 	t.mend(t.uncomposed, name)
-	if old != nil {
-		t.memo.ReleaseComposed(old)
-	}
+	t.memo.Release(old)
 }
 
 // wholeOf returns the name of the resource that a part belongs to.
@@ -336,9 +334,7 @@ func (t *groupType) close() {
 		t.mend(t.uncomposed, name)
 	}
 	t.memo.Release(slices.Collect(maps.Values(t.built))...)
-	for _, c := range t.composed {
-		t.memo.ReleaseComposed(c)
-	}
+	t.memo.Release(slices.Collect(maps.Values(t.composed))...)
 	clear(t.built)
 	clear(t.composed)
 }

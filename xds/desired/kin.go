@@ -62,7 +62,8 @@ func (t *groupType) beginAs(other *groupType) (again map[string]struct{}) {
 			delete(t.composed, name)
 		}
 	}
-	t.memo.Share(maps.Values(t.built), maps.Values(t.composed))
+	t.memo.Share(maps.Values(t.built))
+	t.memo.Share(maps.Values(t.composed))
 	return again
 }
 

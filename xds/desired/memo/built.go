@@ -10,7 +10,7 @@ import (
 )
 
 // Built is a resource, nil where there is none of its name, and the answers that it was
-// built from. It is held by its users and never modified.
+// built from, unless it was composed of others. It is held by its users and never modified.
 type Built struct {
 	Resource *resource.Resource
 
@@ -18,9 +18,10 @@ type Built struct {
 	traits bool // some of reads are of traits
 
 	// Set if the resource is shared:
-	family *family
-	name   string
-	users  int // guarded by Memo.mu
+	family   *family // nil for a composed one
+	name     string
+	composed *composedID
+	users    int // guarded by Memo.mu
 	// under are the versions of the resource that also cover versions of what needs it,
 	// the last used last; guarded by Memo.mu.
 	under []covering

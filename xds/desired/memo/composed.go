@@ -3,22 +3,10 @@ package memo
 import (
 	"hash/maphash"
 	"iter"
-	"sync"
 
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
-
-// Composed is a resource that was put together from its frame and its parts. It is held
-// by its users and never modified.
-type Composed struct {
-	Resource *resource.Resource
-
-	id    composedID
-	once  sync.Once
-	err   error
-	users int // guarded by Memo.mu
-}
 
 // composedID identifies the content of a composed resource.
 type composedID struct {
@@ -53,34 +41,23 @@ func (s Sum) Without(r *resource.Resource) Sum {
 
 // Compose returns the resource of a type that the composer makes of own and the parts
 // with that sum. It is made once for all with the same content. The caller holds it
-// until ReleaseComposed.
-func (m *Memo) Compose(typeURL string, by generate.Composer, own *resource.Resource, sum Sum, parts iter.Seq[*resource.Resource]) (*Composed, error) {
-	c := m.useComposed(composedID{typeURL, own.Name, own.Version, sum})
-	c.once.Do(func() { c.Resource, c.err = generate.Compose(by, own, parts) })
-	if c.err != nil {
-		m.ReleaseComposed(c)
-		return nil, c.err
-	}
-	return c, nil
-}
-
-func (m *Memo) useComposed(id composedID) *Composed {
+// until Release.
+func (m *Memo) Compose(typeURL string, by generate.Composer, own *resource.Resource, sum Sum, parts iter.Seq[*resource.Resource]) (*Built, error) {
+	defer m.lock(own.Name).Unlock()
+	id := composedID{typeURL, own.Name, own.Version, sum}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	c := m.composed[id]
-	if c == nil {
-		c = &Composed{id: id}
-		m.composed[id] = c
+	m.mu.Unlock()
+	if c != nil && m.use(c) {
+		return c, nil
 	}
-	c.users++
-	return c
-}
-
-// ReleaseComposed ends one use. The last use removes the resource.
-func (m *Memo) ReleaseComposed(c *Composed) {
+	r, err := generate.Compose(by, own, parts)
+	if err != nil {
+		return nil, err
+	}
+	c = &Built{Resource: r, composed: &id, users: 1}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.users--; c.users == 0 {
-		delete(m.composed, c.id)
-	}
+	m.composed[id] = c
+	return c, nil
 }

@@ -6,8 +6,8 @@
 // answers. Build finds a resource that holds in a view, or makes one. The memo is
 // indexed both ways: a Built knows its reads, and a row knows its readers (Readers).
 //
-// A Composed is a resource that was put together from others. Compose makes it once for
-// all that have the same parts; a Sum compares parts without a look at each.
+// Compose puts a resource together from others, once for all that have the same parts; a
+// Sum compares parts without a look at each.
 //
-// Users of both are counted, and the last one removes them.
+// Users of a Built are counted, and the last one removes it.
 package memo

@@ -20,7 +20,7 @@ type Memo struct {
 
 	mu       sync.Mutex
 	families map[familyKey]*family
-	composed map[composedID]*Composed
+	composed map[composedID]*Built
 
 	// A name is built under one of these locks, so that others who want it find the result.
 	building [64]sync.Mutex
@@ -54,7 +54,7 @@ const maxUnder = 4
 
 // New returns an empty memo.
 func New() *Memo {
-	return &Memo{families: map[familyKey]*family{}, composed: map[composedID]*Composed{}, seed: maphash.MakeSeed()}
+	return &Memo{families: map[familyKey]*family{}, composed: map[composedID]*Built{}, seed: maphash.MakeSeed()}
 }
 
 // Build returns a resource as a view has it: a present one that holds in this view, or
@@ -66,9 +66,7 @@ func (m *Memo) Build(v *mesh.View, g generate.Generator, name string) (*Built, e
 	if b := m.find(v, f, name); b != nil {
 		return b, nil
 	}
-	building := &m.building[maphash.String(m.seed, name)%uint64(len(m.building))]
-	building.Lock()
-	defer building.Unlock()
+	defer m.lock(name).Unlock()
 	if b := m.find(v, f, name); b != nil {
 		return b, nil // another caller has built it
 	}
@@ -79,6 +77,13 @@ func (m *Memo) Build(v *mesh.View, g generate.Generator, name string) (*Built, e
 	b.family, b.name, b.users = f, name, 1
 	m.add(b)
 	return b, nil
+}
+
+// lock waits for others who build a name, and returns the lock.
+func (m *Memo) lock(name string) *sync.Mutex {
+	building := &m.building[maphash.String(m.seed, name)%uint64(len(m.building))]
+	building.Lock()
+	return building
 }
 
 // find returns a resource that holds in the view, and counts its use; nil if there is none.
@@ -134,14 +139,11 @@ func (m *Memo) add(b *Built) {
 }
 
 // Share counts one more user in, for resources that a user holds.
-func (m *Memo) Share(built iter.Seq[*Built], composed iter.Seq[*Composed]) {
+func (m *Memo) Share(all iter.Seq[*Built]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for b := range built {
+	for b := range all {
 		b.users++
-	}
-	for c := range composed {
-		c.users++
 	}
 }
 
@@ -154,7 +156,11 @@ func (m *Memo) Release(all ...*Built) {
 		if b == nil {
 			continue
 		}
-		if b.users--; b.users == 0 {
+		switch b.users--; {
+		case b.users > 0:
+		case b.composed != nil:
+			delete(m.composed, *b.composed)
+		default:
 			m.Uses.Replace(b, nil)
 			b.family.forget(b)
 		}
