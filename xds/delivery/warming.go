@@ -69,10 +69,18 @@ func (t *typeState) dropWarm() {
 		t.warming.cold = resource.Set{}
 		return
 	}
+	var warm []string
 	for name := range t.warming.cold.Keys() {
 		if !t.isCold(name) {
-			t.warming.cold = t.warming.cold.Delete(name)
+			warm = append(warm, name)
 		}
+	}
+	if len(warm) == t.warming.cold.Len() { // as in a first sync
+		t.warming.cold = resource.Set{}
+		return
+	}
+	for _, name := range warm {
+		t.warming.cold = t.warming.cold.Delete(name)
 	}
 }
 
