@@ -188,9 +188,6 @@ func QUICListener(bind string, port uint32) string { return quicPrefix + Listene
 // BesideQUIC names the listener beside which a listener for HTTP/3 is; false for another name.
 func BesideQUIC(name string) (string, bool) { return strings.CutPrefix(name, quicPrefix) }
 
-// IsQUICListener says whether a name is that of a listener for HTTP/3.
-func IsQUICListener(name string) bool { return strings.HasPrefix(name, quicPrefix) }
-
 const quicPrefix = "udp_"
 
 // SidecarRouteConfig names the routes of the HTTP services that share a

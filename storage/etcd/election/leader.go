@@ -37,10 +37,6 @@ func newLeader(t *term, lose context.CancelCauseFunc) *Leader {
 	return l
 }
 
-// Fence is the condition that this term has not ended, for a transaction of a
-// caller who tells by himself why it failed. Txn is simpler.
-func (l *Leader) Fence() clientv3.Cmp { return l.fence }
-
 // Term is a number that is higher in each later term of the election.
 func (l *Leader) Term() int64 { return l.term }
 

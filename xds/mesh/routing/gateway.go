@@ -142,10 +142,6 @@ func (s *Server) Kind() ServerKind {
 // Mode is how it takes TLS. It has a meaning where the server has TLS settings.
 func (s *Server) Mode() networking.ServerTLSSettings_TLSmode { return s.Spec.GetTls().GetMode() }
 
-// PassesBytes says whether the server takes connections as bytes in plaintext: one for TCP
-// or the protocol of a database.
-func (s *Server) PassesBytes() bool { return s.Kind() == Bytes }
-
 // RoutesTCP says whether tcp routes are for the server: it takes connections as bytes, in
 // plaintext or after it has ended their TLS.
 func (s *Server) RoutesTCP() bool { return s.Kind() == Bytes || s.Kind() == TLSBytes }
