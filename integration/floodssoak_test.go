@@ -2,12 +2,14 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,47 +26,55 @@ import (
 // flood is connections of an attacker to a port.
 type flood struct {
 	*attack
-	opened, ended atomic.Int64 // ended by the server
+	opened, ended atomic.Int64 // connections that came about; those that the server ended
 }
 
 // open opens connections, TLS or not, and writes something to each. It goes on reading until
 // the server ends them, or the attack ends.
-func (f *flood) open(t testing.TB, address string, config *tls.Config, n int, write func(c net.Conn) error) {
-	t.Helper()
+func (f *flood) open(address string, config *tls.Config, n int, write func(c net.Conn) error) {
 	places := make(chan struct{}, 64) // handshakes at one time
 	for range n {
 		places <- struct{}{}
+		f.running.Go(func() { f.connect(address, config, write, func() { <-places }) })
+	}
+}
+
+// reopen is open for attackers that connect again whenever the server ends a connection.
+func (f *flood) reopen(address string, config *tls.Config, n int, write func(c net.Conn) error) {
+	for range n {
 		f.running.Go(func() {
-			c, err := (&net.Dialer{}).DialContext(f.ctx, "tcp", address)
-			if err == nil && config != nil {
-				secured := tls.Client(c, config)
-				if err = secured.HandshakeContext(f.ctx); err != nil {
-					_ = c.Close()
-				}
-				c = secured
-			}
-			<-places
-			if err != nil {
-				f.ended.Add(1) // the server has no place for it
-				return
-			}
-			f.opened.Add(1)
-			done := make(chan struct{})
-			f.running.Go(func() {
-				select {
-				case <-f.ctx.Done():
-				case <-done:
-				}
-				_ = c.Close()
-			})
-			defer close(done)
-			f.running.Go(func() { _ = write(c) }) // until it is closed
-			_, _ = io.Copy(io.Discard, c)
-			if f.ctx.Err() == nil {
-				f.ended.Add(1)
+			for f.ctx.Err() == nil {
+				f.connect(address, config, write, func() {})
 			}
 		})
 	}
+}
+
+// connect makes one connection, and calls made once it is there or has failed.
+func (f *flood) connect(address string, config *tls.Config, write func(c net.Conn) error, made func()) {
+	c, err := (&net.Dialer{}).DialContext(f.ctx, "tcp", address)
+	if err == nil && config != nil {
+		secured := tls.Client(c, config)
+		if err = secured.HandshakeContext(f.ctx); err != nil {
+			_ = c.Close()
+		}
+		c = secured
+	}
+	made()
+	if err != nil {
+		return
+	}
+	f.opened.Add(1)
+	stop := context.AfterFunc(f.ctx, func() { _ = c.Close() })
+	defer stop()
+	var writing sync.WaitGroup
+	writing.Go(func() { _ = write(c) }) // until it is closed
+	_, _ = io.Copy(io.Discard, c)
+	if f.ctx.Err() == nil {
+		f.ended.Add(1)
+	}
+	_ = c.Close()
+	writing.Wait()
 }
 
 // drip writes a text at once, and then a byte each half second.
@@ -143,29 +153,30 @@ func TestSoakFloods(t *testing.T) {
 	hello := func(c net.Conn) error { _, err := c.Write([]byte{0x16, 3, 1, 2, 0, 1}); return err }
 	const post = "POST /apis/portolan.io/v1/batches HTTP/1.1\r\nHost: portolan.test\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n"
 	attacks := []struct {
-		name  string
-		begin func(f *flood)
-		ended int // of its connections the server ends so many soon
+		name   string
+		begin  func(f *flood)
+		opened int // so many of its connections come about
+		ended  int // of which the server ends so many soon
 	}{
 		{"half-open handshakes", func(f *flood) {
-			f.open(t, s.api, nil, connections, hello)
-			f.open(t, s.secureXDS, nil, connections, hello)
-		}, 2 * (connections - 1024)},
-		{"connections of the API that ask nothing", func(f *flood) { f.open(t, s.api, config("h2"), connections/4, preface) }, 0},
-		{"connections of xDS without a preface", func(f *flood) { f.open(t, s.secureXDS, config("h2"), connections/4, nothing) }, 0},
-		{"connections of xDS without a stream", func(f *flood) { f.open(t, s.secureXDS, config("h2"), connections/4, preface) }, 0},
+			f.open(s.api, nil, connections, hello)
+			f.open(s.secureXDS, nil, connections, hello)
+		}, 2 * connections, 2 * (connections - 1024)},
+		{"connections of the API that ask nothing", func(f *flood) { f.open(s.api, config("h2"), connections/4, preface) }, connections / 4, 0},
+		{"connections of xDS without a preface", func(f *flood) { f.open(s.secureXDS, config("h2"), connections/4, nothing) }, connections / 4, 0},
+		{"connections of xDS without a stream", func(f *flood) { f.open(s.secureXDS, config("h2"), connections/4, preface) }, connections / 4, 0},
 		{"headers byte by byte", func(f *flood) {
-			f.open(t, s.api, config("http/1.1"), connections/4, f.drip("GET /apis HTTP/1.1\r\nHost: portolan.test\r\nX-Slow: "))
-		}, 0},
+			f.open(s.api, config("http/1.1"), connections/4, f.drip("GET /apis HTTP/1.1\r\nHost: portolan.test\r\nX-Slow: "))
+		}, connections / 4, 0},
 		{"a body byte by byte", func(f *flood) {
-			f.open(t, s.api, config("http/1.1"), connections/4, f.drip(post+"\r\n{"))
-		}, 0},
+			f.open(s.api, config("http/1.1"), connections/4, f.drip(post+"\r\n{"))
+		}, connections / 4, 0},
 		{"resets at the API", func(f *flood) {
-			f.open(t, s.api, config("h2"), 4, resets("/apis/portolan.io/v1/batches", "application/json", streams))
-		}, 0},
+			f.reopen(s.api, config("h2"), 4, resets("/apis/portolan.io/v1/batches", "application/json", streams))
+		}, 4, 4},
 		{"resets at xDS", func(f *flood) {
-			f.open(t, s.secureXDS, config("h2"), 4, resets(deltaADS, "application/grpc", streams))
-		}, 0},
+			f.reopen(s.secureXDS, config("h2"), 4, resets(deltaADS, "application/grpc", streams))
+		}, 4, 4},
 	}
 	usual := healthy.measure(t, changes)
 	before := s.resident()
@@ -177,8 +188,8 @@ func TestSoakFloods(t *testing.T) {
 			one.begin(f)
 			under := healthy.measure(t, changes)
 			eventually(t, one.name+": connections are ended", func() error {
-				if n := f.ended.Load(); n < int64(one.ended) {
-					return fmt.Errorf("%d of %d are, want %d", n, f.opened.Load(), one.ended)
+				if opened, ended := f.opened.Load(), f.ended.Load(); opened < int64(one.opened) || ended < int64(one.ended) {
+					return fmt.Errorf("%d of %d are, want %d of %d", ended, opened, one.ended, one.opened)
 				}
 				return nil
 			})
