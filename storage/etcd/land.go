@@ -73,7 +73,8 @@ func (s *Store) land(ctx context.Context, m *mutation) (revision int64, lost *ta
 
 // write sends the transaction. It returns the revision at which it landed, or the
 // targets where it did not, or neither, where the outcome is in doubt. An error says
-// that it did not land, and that no earlier one is in doubt.
+// that it did not land and that no earlier one is in doubt, unless it is
+// ErrOutcomeUnknown.
 func (t *sender) write(ctx context.Context) (now *targets, revision int64, err error) {
 	answer, err := t.send(ctx, t.m.compares, t.m.writes, t.m.reads)
 	switch {

@@ -202,8 +202,9 @@ func (t *typeState) firstSync() bool {
 }
 
 // ready says whether a resource that sends traffic to a target may be sent: the client
-// can use the target, or does not request it, or there is none. Nothing waits for what
-// the client has rejected, unless a target is due that does without it.
+// can use the target, or does not request it, or there is none. Where the client keeps an
+// older form of what it has rejected, nothing waits for the rejected one, unless a target
+// is due that does without it.
 func (t *typeState) ready(name string) bool {
 	desired := t.sub.Desired(name)
 	if desired == nil {
