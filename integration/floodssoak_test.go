@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -39,12 +40,15 @@ func (f *flood) open(address string, config *tls.Config, n int, write func(c net
 	}
 }
 
-// reopen is open for attackers that connect again whenever the server ends a connection.
+// reopen is open for attackers that connect again a tenth of a second after the server has
+// ended a connection. Sooner, they would measure the handshakes of TLS: attackers and server
+// share the cores.
 func (f *flood) reopen(address string, config *tls.Config, n int, write func(c net.Conn) error) {
 	for range n {
 		f.running.Go(func() {
 			for f.ctx.Err() == nil {
 				f.connect(address, config, write, func() {})
+				_ = retry.Sleep(f.ctx, 100*time.Millisecond)
 			}
 		})
 	}
