@@ -47,6 +47,9 @@ func (c *Cache) list(ctx context.Context) error {
 	c.versions.replace(read.entries)
 	c.setQuarantine(read.quarantine)
 	c.listed.Store(header.Revision)
+	if c.cause != nil {
+		c.metrics.relists.WithLabelValues(reasonOf(c.cause)).Inc() // before anybody sees the list
+	}
 	c.Replace((*cache.Snapshot)(nil).Next(header.Revision, content).InEpoch(c.epoch))
 	c.fresh.restart(asked)
 	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", c.Snapshot().Configs().Len())

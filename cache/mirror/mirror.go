@@ -144,9 +144,6 @@ func (c *Cache) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := c.list(ctx)
 		if err == nil {
-			if c.cause != nil {
-				c.metrics.relists.WithLabelValues(reasonOf(c.cause)).Inc()
-			}
 			err = c.follow(ctx, backoff)
 			c.cause = err
 		}
