@@ -24,18 +24,7 @@ func TestXDSByTheTokenOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{})
 	issuer := jwkstest.New(t)
-	s.apply(fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: ci, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan]
-  ca: |
-    $ca
-  workloads:
-  - {match: [{claim: [sub], values: [web]}], namespace: shop, serviceAccount: web}
-`, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    ")))
+	s.apply(tokenIssuer("ci", issuer, forPortolan, subjectIs("web", "shop")))
 	conn, err := grpc.NewClient(s.secureXDS, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: s.authority.Pool(), ServerName: "portolan.test", MinVersion: tls.VersionTLS12})))
 	if err != nil {
 		t.Fatal(err)

@@ -52,18 +52,7 @@ func TestConfigOfAnotherControlPlaneOverTLS(t *testing.T) {
 	hub.must("", "certificate", "request", "--out", dir, "--token-file", token)
 	issuer := jwkstest.New(t)
 	jwt := write(t, "jwt", issuer.Sign(t, map[string]any{"iss": issuer.URL, "aud": "portolan", "sub": "peer", "exp": time.Now().Add(time.Hour).Unix()}))
-	hub.apply(plainEntry("first"), fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: ci, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan]
-  ca: |
-    $ca
-  workloads:
-  - {match: [{claim: [sub], values: [peer]}], namespace: istio-system, serviceAccount: peer}
-`, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    ")))
+	hub.apply(plainEntry("first"), tokenIssuer("ci", issuer, forPortolan, subjectIs("peer", "istio-system")))
 
 	source := func(address string, parameters ...string) []string {
 		text := "xds://" + address

@@ -47,19 +47,7 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 	corp, ci := jwkstest.New(t), jwkstest.New(t)
 	device := corp.Device(t, "portolan-cli", time.Hour, map[string]any{"sub": "1", "email": "ann@corp.example", "groups": []string{"dev"}})
 	pair := secrettest.New(t, time.Hour, "door.example")
-	s.apply(loginIssuer(corp), tlsSecret("door", pair), plainEntry("a-word-to-be-found"), fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: ci, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan]
-  ca: |
-    $ca
-  users: {groups: groups}
-  workloads:
-  - {match: [{claim: [sub], values: [web]}], namespace: shop, serviceAccount: web}
-`, "$issuer", ci.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(ci.CA), "\n", "\n    ")))
+	s.apply(loginIssuer(corp), tlsSecret("door", pair), plainEntry("a-word-to-be-found"), tokenIssuer("ci", ci, forPortolan, "users: {groups: groups}", subjectIs("web", "shop")))
 	roots := write(t, "roots.pem", s.must("", "ca", "root"))
 	var secrets scanner
 	made := func(what string, args ...string) string {

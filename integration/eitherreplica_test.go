@@ -150,22 +150,6 @@ func (d doors) shows(what string, roots *x509.CertPool) {
 	})
 }
 
-// tokenIssuer is a TokenIssuer by whose tokens of a subject a machine is shop/SUBJECT.
-func tokenIssuer(name string, issuer *jwkstest.Issuer, subject string) string {
-	return fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: $name, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan]
-  ca: |
-    $ca
-  workloads:
-  - {match: [{claim: [sub], values: [$subject]}], namespace: shop, serviceAccount: $subject}
-`, "$name", name, "$issuer", issuer.URL, "$subject", subject, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    "))
-}
-
 // jwt is a token of an issuer for a subject.
 func jwt(t testing.TB, issuer *jwkstest.Issuer, subject string) string {
 	t.Helper()
@@ -246,7 +230,7 @@ spec: {serviceAccount: $name, reason: stolen}
 	},
 	"a TokenIssuer": func(t *testing.T, at, other doors, name string) {
 		issuer, dir := jwkstest.New(t), filepath.Join(t.TempDir(), "m")
-		trusts := tokenIssuer(name, issuer, name)
+		trusts := tokenIssuer(name, issuer, forPortolan, subjectIs(name, "shop"))
 		at.apply(trusts)
 		ask := func(d doors) func() outcome {
 			return func() outcome { return d.machine(dir, "request", "--token", jwt(t, issuer, name)) }
@@ -363,7 +347,7 @@ func TestComingInAtEitherServer(t *testing.T) {
 
 	// Without a store.
 	issuer := jwkstest.New(t)
-	one.apply(tokenIssuer("known", issuer, "known"))
+	one.apply(tokenIssuer("known", issuer, forPortolan, subjectIs("known", "shop")))
 	user, join := strings.TrimSpace(one.must("", "user", "create", "ann", "--role", "viewer")), one.joinToken("late")
 	byIssuer := func() outcome {
 		return one.machine(filepath.Join(dir, "..", "known"), "request", "--token", jwt(t, issuer, "known"))

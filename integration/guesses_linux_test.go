@@ -125,26 +125,14 @@ func bearing(t *testing.T, token string) context.Context {
 
 // issuerOf is the TokenIssuer of an issuer, whose users may read, and whose web is web.shop.
 func issuerOf(name string, issuer *jwkstest.Issuer) string {
-	return fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: $name, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan]
-  ca: |
-    $ca
-  users: {}
-  workloads:
-  - {match: [{claim: [sub], values: [web]}], namespace: shop, serviceAccount: web}
----
+	return tokenIssuer(name, issuer, forPortolan, "users: {}", subjectIs("web", "shop")) + fill(`---
 apiVersion: portolan.io/v1
 kind: RoleBinding
 metadata: {name: $name, namespace: istio-system}
 spec:
   role: viewer
   subjects: [{kind: User, name: "$name:anna"}]
-`, "$name", name, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    "))
+`, "$name", name)
 }
 
 // tokenOf is a token that an issuer signs, for some other issuer where that is named.

@@ -27,31 +27,18 @@ func TestWhoAnIssuerVouchesFor(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{})
 	issuer := jwkstest.New(t)
-	s.apply(fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: ci, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan]
-  ca: |
-    $ca
-  users: {groups: groups}
-  workloads:
-  - {match: [{claim: [sub], values: [peer]}], namespace: istio-system, serviceAccount: peer}
----
+	s.apply(tokenIssuer("ci", issuer, forPortolan, "users: {groups: groups}", subjectIs("peer", "istio-system")), `
 apiVersion: portolan.io/v1
 kind: RoleBinding
 metadata: {name: releasers, namespace: shop}
 spec:
   role: editor
   subjects: [{kind: Group, name: "ci:releasers"}]
-`, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    ")))
+`)
 	// The condition of an issuer whose keys cannot be fetched says so, for as long as it is so.
 	dead := jwkstest.New(t)
 	dead.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) })
-	deadIssuer := fill("{apiVersion: portolan.io/v1, kind: TokenIssuer, metadata: {name: dead, namespace: istio-system}, spec: {issuer: $issuer, jwksUri: $issuer/keys, audiences: [portolan], ca: $ca, users: {}}}",
-		"$issuer", dead.URL, "$ca", strconv.Quote(dead.CA))
+	deadIssuer := tokenIssuer("dead", dead, forPortolan, "users: {}", "jwksUri: "+dead.URL+"/keys")
 	s.apply(deadIssuer)
 	condition := func(want bool) func() error {
 		return func() error {

@@ -15,26 +15,17 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
 )
 
-// loginIssuer is a TokenIssuer with which users log in.
+// loginIssuer is a TokenIssuer with which users log in, and who may write.
 func loginIssuer(issuer *jwkstest.Issuer) string {
-	return fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: corp, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan-cli]
-  ca: |
-    $ca
-  users: {username: email, groups: groups, login: {clientId: portolan-cli, scopes: [email, groups, offline_access]}}
----
+	return tokenIssuer("corp", issuer, "audiences: [portolan-cli]",
+		"users: {username: email, groups: groups, login: {clientId: portolan-cli, scopes: [email, groups, offline_access]}}") + `---
 apiVersion: portolan.io/v1
 kind: RoleBinding
 metadata: {name: developers, namespace: istio-system}
 spec:
   role: editor
   subjects: [{kind: Group, name: "corp:dev"}]
-`, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    "))
+`
 }
 
 // TestPeopleLogIn: a user logs in with a provider that the server names, over TLS, and goes on

@@ -42,26 +42,14 @@ func TestWhatIsTakenBackEndsStreams(t *testing.T) {
 	issuer := jwkstest.New(t)
 	s.must("", "user", "create", "root", "--role", "admin")
 	token := strings.TrimSpace(s.must("", "user", "create", "anna", "--role", "viewer"))
-	s.apply(fill(`
-apiVersion: portolan.io/v1
-kind: TokenIssuer
-metadata: {name: ci, namespace: istio-system}
-spec:
-  issuer: $issuer
-  audiences: [portolan]
-  ca: |
-    $ca
-  users: {}
-  workloads:
-  - {match: [{claim: [sub], values: [api]}], namespace: shop, serviceAccount: api}
----
+	s.apply(tokenIssuer("ci", issuer, forPortolan, "users: {}", subjectIs("api", "shop")), fill(`
 apiVersion: portolan.io/v1
 kind: RoleBinding
 metadata: {name: all, namespace: shop}
 spec:
   role: viewer
   subjects: [{kind: User, name: "ci:peter"}, {kind: User, name: "$web"}]
-`, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    "), "$web", webIdentity))
+`, "$web", webIdentity))
 	web := s.as(t, webIdentity)
 
 	proxy := func(config *tls.Config, name string) *xdstest.Client {

@@ -2,11 +2,8 @@ package file_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +33,7 @@ func TestConformance(t *testing.T) {
 		c := file.New(file.Options{Dir: dir, Worker: worker, Schemas: schema.Pilot(), Timing: quick})
 		store := &written{Store: memory.New(schema.Pilot(), memory.Options{}), t: t, dir: dir}
 		return cachetest.Subject{Cache: c, Store: store, Worker: worker, ReadOnly: true, Settled: func(ctx context.Context, version string) (*cache.Snapshot, error) {
-			return store.shown(ctx, c, version)
+			return store.contents.Shown(ctx, c, version)
 		}}
 	})
 }
@@ -47,8 +44,8 @@ type written struct {
 	t   testing.TB
 	dir string
 
-	mu      sync.Mutex // guards digests, and keeps the files in the order of the versions
-	digests map[string]string
+	mu       sync.Mutex // keeps the files in the order of the versions
+	contents cachetest.Contents
 }
 
 // Apply writes the files of what it changes.
@@ -66,14 +63,11 @@ func (w *written) Apply(ctx context.Context, ops []storage.Op) (string, []storag
 	for namespace := range namespaces {
 		w.write(ctx, namespace)
 	}
-	if w.digests == nil {
-		w.digests = map[string]string{}
-	}
 	all, err := w.List(ctx, schema.ServiceEntry, "")
 	if err != nil {
 		return "", nil, err
 	}
-	w.digests[version] = digest(all)
+	w.contents.Note(version, all)
 	return version, results, nil
 }
 
@@ -129,44 +123,4 @@ func (w *written) List(ctx context.Context, kind config.GroupVersionKind, namesp
 		}
 	}
 	return objects, err
-}
-
-func digest(objects []*config.Config) string {
-	var b strings.Builder
-	for _, object := range objects {
-		fmt.Fprintln(&b, object.Key(), object.ResourceVersion)
-	}
-	return b.String()
-}
-
-// shown waits for a version, or a later one.
-func (w *written) shown(ctx context.Context, c *file.Cache, version string) (*cache.Snapshot, error) {
-	from, err := strconv.Atoi(version)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		snapshot := c.Snapshot()
-		objects, err := c.List(ctx, schema.ServiceEntry, "")
-		if err == nil && c.Snapshot() == snapshot && snapshot != nil && w.has(digest(objects), from) {
-			return snapshot, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// has says whether a version from one on has a content.
-func (w *written) has(content string, from int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for version, digest := range w.digests {
-		if n, _ := strconv.Atoi(version); n >= from && digest == content {
-			return true
-		}
-	}
-	return false
 }

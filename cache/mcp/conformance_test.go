@@ -2,9 +2,6 @@ package mcp_test
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +55,7 @@ func subject(t testing.TB, variant mcp.Variant) cachetest.Subject {
 	c, worker := follow(t, p, variant)
 	store := &served{Store: memory.New(schema.Pilot(), memory.Options{}), t: t, publish: p.set}
 	return cachetest.Subject{Cache: c, Store: store, Worker: worker, ReadOnly: true, Settled: func(ctx context.Context, version string) (*cache.Snapshot, error) {
-		return store.shown(ctx, c, version)
+		return store.contents.Shown(ctx, c, version)
 	}}
 }
 
@@ -87,8 +84,8 @@ type served struct {
 	t       testing.TB
 	publish func(typeURL string, resources map[string]resource)
 
-	mu      sync.Mutex // guards digests, and keeps what is published in the order of the versions
-	digests map[string]string
+	mu       sync.Mutex // keeps what is published in the order of the versions
+	contents cachetest.Contents
 }
 
 // Apply has the peer send what it changes.
@@ -108,14 +105,11 @@ func (s *served) Apply(ctx context.Context, ops []storage.Op) (string, []storage
 		}
 		resources[key.Namespace+"/"+key.Name] = r
 	}
-	if s.digests == nil {
-		s.digests = map[string]string{}
-	}
 	all, err := s.List(ctx, schema.ServiceEntry, "")
 	if err != nil {
 		return "", nil, err
 	}
-	s.digests[version] = digest(all)
+	s.contents.Note(version, all)
 	s.publish(entries, resources)
 	return version, results, nil
 }
@@ -130,44 +124,4 @@ func (s *served) List(ctx context.Context, kind config.GroupVersionKind, namespa
 		}
 	}
 	return objects, err
-}
-
-func digest(objects []*config.Config) string {
-	var b strings.Builder
-	for _, object := range objects {
-		fmt.Fprintln(&b, object.Key(), object.ResourceVersion)
-	}
-	return b.String()
-}
-
-// shown waits for a version, or a later one.
-func (s *served) shown(ctx context.Context, c *mcp.Cache, version string) (*cache.Snapshot, error) {
-	from, err := strconv.Atoi(version)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		snapshot := c.Snapshot()
-		objects, err := c.List(ctx, schema.ServiceEntry, "")
-		if err == nil && c.Snapshot() == snapshot && snapshot != nil && s.has(digest(objects), from) {
-			return snapshot, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// has says whether a version from one on has a content.
-func (s *served) has(content string, from int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for version, digest := range s.digests {
-		if n, _ := strconv.Atoi(version); n >= from && digest == content {
-			return true
-		}
-	}
-	return false
 }

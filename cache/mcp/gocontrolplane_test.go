@@ -34,7 +34,7 @@ func TestConformanceWithALibrary(t *testing.T) {
 		c, worker := follow(t, &peer{address: l.address}, mcp.Delta)
 		store := &served{Store: memory.New(schema.Pilot(), memory.Options{}), t: t, publish: l.set}
 		return cachetest.Subject{Cache: c, Store: store, Worker: worker, ReadOnly: true, Settled: func(ctx context.Context, version string) (*cache.Snapshot, error) {
-			return store.shown(ctx, c, version)
+			return store.contents.Shown(ctx, c, version)
 		}}
 	})
 }
