@@ -127,21 +127,7 @@ func TestConsulTraffic(t *testing.T) {
 	c.agent.register("shop", "u3", up[3], c.port, "version=v3")
 	c.answered("registered again", "u2", "u3")
 
-	c.apply(fill(`
-apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: shop, namespace: shop}
-spec:
-  host: $host
-  subsets: [{name: chosen, labels: {version: v2}}]
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: shop, namespace: shop}
-spec:
-  hosts: [$host]
-  http: [{route: [{destination: {host: $host, subset: chosen}}]}]
-`, "$host", consulHost))
+	c.apply(toVersion("shop", consulHost, "v2"))
 	c.answered("a subset by tag", "u2")
 	c.agent.register("shop", "u3", up[3], c.port, "version=v2")
 	c.answered("other tags", "u2", "u3")

@@ -126,21 +126,7 @@ func followsEndpoints(t *testing.T, variant protocol.Variant) {
 	e.readiness("what it last listed is served", false)
 	e.answered("one", "three")
 
-	e.apply(fill(`
-apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: web, namespace: shop}
-spec:
-  host: $host
-  subsets: [{name: chosen, labels: {version: three}}]
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: web, namespace: shop}
-spec:
-  hosts: [$host]
-  http: [{route: [{destination: {host: $host, subset: chosen}}]}]
-`, "$host", endpointsHost))
+	e.apply(toVersion("web", endpointsHost, "three"))
 	e.answered("three")
 	l.expectUnharmed()
 	if err := os.Remove(e.file); err != nil {

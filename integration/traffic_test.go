@@ -293,3 +293,22 @@ func expectShare(t testing.TB, what string, sample map[string]int, name string, 
 		t.Errorf("%s: %s has %d of %v, want about %d %%", what, name, sample[name], sample, percent)
 	}
 }
+
+// toVersion are the objects that send all requests for a host to the endpoints of one version.
+func toVersion(name, host, version string) string {
+	return fill(`
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: $name, namespace: shop}
+spec:
+  host: $host
+  subsets: [{name: chosen, labels: {version: $version}}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: $name, namespace: shop}
+spec:
+  hosts: [$host]
+  http: [{route: [{destination: {host: $host, subset: chosen}}]}]
+`, "$name", name, "$host", host, "$version", version)
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +24,6 @@ type analyzeOptions struct {
 	threshold string
 	output    string
 }
-
-var analyzeOutputs = []string{"table", "json", "yaml"}
 
 func newAnalyzeCommand(env *environment) *cobra.Command {
 	var o analyzeOptions
@@ -60,10 +57,9 @@ The exit code is 79 where there are findings of --failure-threshold or worse.`,
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "findings of all namespaces, as without -n")
 	f.StringArrayVar(&o.suppress, "suppress", nil, "leave out findings: CODE=KIND/NAMESPACE/NAME, with * for any; may be repeated")
 	f.StringVar(&o.threshold, "failure-threshold", "error", "the exit code is 79 from this severity on: "+alternatives(finding.Severities))
-	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(analyzeOutputs))
+	registerOutput(c, &o.output, "table", "json", "yaml")
 	o.files.register(c, "analyze")
 	f.Lookup("namespace").Usage = `only findings of this namespace; with -f it is that of objects that name none, too`
-	completeOutput(c, analyzeOutputs...)
 	return c
 }
 
@@ -80,7 +76,7 @@ func (o *analyzeOptions) check() error {
 			return usageError{fmt.Errorf("--suppress %q: there is no code %s", s, code)}
 		}
 	}
-	return cmp.Or(oneOf("--failure-threshold", o.threshold, finding.Severities...), oneOf("-o", o.output, analyzeOutputs...))
+	return oneOf("--failure-threshold", o.threshold, finding.Severities...)
 }
 
 func (o *analyzeOptions) run(ctx context.Context, env *environment) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,13 +60,12 @@ another machine.`,
 	f.DurationVar(&o.since, "since", 0, "only changes of so long ago and later, such as 90m or 24h")
 	f.BoolVar(&o.refused, "refused", false, "only attempts that were refused")
 	f.IntVar(&o.limit, "limit", 50, "how many changes to show, the newest; 0 is all")
-	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(recordOutputs))
-	completeOutput(c, recordOutputs...)
+	registerOutput(c, &o.output, recordOutputs...)
 	return c
 }
 
 func (o *auditOptions) query(env *environment, args []string) (record.Query, error) {
-	if err := cmp.Or(oneOf("-o", o.output, recordOutputs...), checkLimit(o.limit)); err != nil {
+	if err := checkLimit(o.limit); err != nil {
 		return record.Query{}, err
 	}
 	if o.since < 0 {

@@ -136,9 +136,6 @@ func newWhoAmICommand(env *environment) *cobra.Command {
 		Short: "Show who you are to the server, and which rights that gives",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				self, err := env.self(ctx, api)
 				if err != nil {
@@ -151,8 +148,7 @@ func newWhoAmICommand(env *environment) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

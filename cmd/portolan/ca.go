@@ -51,9 +51,6 @@ func newCAStatusCommand(env *environment) *cobra.Command {
 		Short: "See what signs certificates, which roots are trusted, and how far a rotation is",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				s, err := api.AuthorityStatus(ctx)
 				if err != nil {
@@ -66,8 +63,7 @@ func newCAStatusCommand(env *environment) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

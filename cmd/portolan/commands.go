@@ -81,6 +81,18 @@ func alternatives(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
+// registerOutput adds -o to a command, which then refuses every other value than those
+// known. The first is the default; "" is the form for people.
+func registerOutput(c *cobra.Command, output *string, known ...string) {
+	forms := known
+	if forms[0] == "" {
+		forms = forms[1:]
+	}
+	c.Flags().StringVarP(output, "output", "o", known[0], "form of the output: "+alternatives(forms))
+	completeOutput(c, forms...)
+	c.PreRunE = func(*cobra.Command, []string) error { return oneOf("-o", *output, known...) }
+}
+
 // completeOutput offers the values of -o.
 func completeOutput(c *cobra.Command, values ...string) {
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))

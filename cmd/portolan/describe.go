@@ -42,9 +42,6 @@ from Consul or a file and what is served of it may be old, the reason follows.`,
   portolan describe service reviews.shop.internal -n shop -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("-o", output, outputs...); err != nil {
-				return err
-			}
 			if len(args) == 0 {
 				return env.listServices(c.Context(), namespace, output)
 			}
@@ -68,8 +65,7 @@ from Consul or a file and what is served of it may be old, the reason follows.`,
 	}
 	f := c.Flags()
 	f.StringVarP(&namespace, "namespace", "n", "", "namespace of the services (default all)")
-	f.StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
-	completeOutput(c, outputs...)
+	registerOutput(c, &output, outputs...)
 	return c
 }
 

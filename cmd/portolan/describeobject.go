@@ -45,9 +45,6 @@ name alone: an object may still not be exported to another.`,
 			if len(args) == 0 {
 				return usageError{errors.New("name what to describe: KIND/NAME, or service HOST\nSee 'portolan describe --help'")}
 			}
-			if err := oneOf("-o", output, outputs...); err != nil {
-				return err
-			}
 			key, kind, err := oneObject(env, args, namespace, "describe")
 			if err != nil {
 				return err
@@ -65,8 +62,7 @@ name alone: an object may still not be exported to another.`,
 		},
 	}
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
-	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
-	completeOutput(c, outputs...)
+	registerOutput(c, &output, outputs...)
 	c.AddCommand(newDescribeServiceCommand(env))
 	return c
 }

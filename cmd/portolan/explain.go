@@ -54,9 +54,6 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
   portolan explain request --from vm-12 --to www.example.com:80 --via 3128`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, outputs...); err != nil {
-				return err
-			}
 			if from == "" || to == "" {
 				return usageError{errors.New("say from which proxy and to where: --from WORKLOAD|GATEWAY --to HOST:PORT")}
 			}
@@ -87,8 +84,7 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
 	f.StringArrayVar(&headers, "header", nil, "header of the request, NAME=VALUE; can be repeated")
 	f.StringVar(&sni, "sni", "", "server name of a connection with TLS")
 	f.StringVar(&via, "via", "", "port of the sidecar's HTTP proxy, or unix:///PATH of a socket of the proxy, that the client uses")
-	f.StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
-	completeOutput(c, outputs...)
+	registerOutput(c, &output, outputs...)
 	_ = c.RegisterFlagCompletionFunc("from", completeProxies(env))
 	return c
 }

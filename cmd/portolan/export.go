@@ -59,16 +59,12 @@ It is not all of the store: history and what belongs to etcd are in a snapshot
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace to export (default all)")
 	f.Int64Var(&o.revision, "revision", 0, "export what was at a revision (default now)")
-	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
-	completeOutput(c, "yaml", "json")
+	registerOutput(c, &o.output, "yaml", "json")
 	return c
 }
 
 // scope reads the flags and the arguments.
 func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
-	if err := oneOf("-o", o.output, "yaml", "json"); err != nil {
-		return scope{}, err
-	}
 	if o.revision != 0 {
 		if err := checkRevision("--revision", o.revision); err != nil {
 			return scope{}, err

@@ -46,15 +46,11 @@ that differs.`,
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
 	f.IntVar(&o.limit, "limit", 20, "how many changes to show, the newest; 0 is all")
-	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(recordOutputs))
-	completeOutput(c, recordOutputs...)
+	registerOutput(c, &o.output, recordOutputs...)
 	return c
 }
 
 func (o *historyOptions) key(env *environment, args []string) (config.Key, error) {
-	if err := oneOf("-o", o.output, recordOutputs...); err != nil {
-		return config.Key{}, err
-	}
 	if err := checkLimit(o.limit); err != nil {
 		return config.Key{}, err
 	}

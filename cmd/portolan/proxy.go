@@ -64,9 +64,6 @@ no condition is about them.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeProxies(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("-o", output, outputs...); err != nil {
-				return err
-			}
 			node := strings.Join(args, "")
 			for _, state := range only {
 				if err := oneOf("--only", state, "rejected", "stale"); err != nil {
@@ -84,8 +81,7 @@ no condition is about them.`,
 			return env.printProxies(list, described(node, where.namespace, only), output, all || node != "")
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
-	completeOutput(c, outputs...)
+	registerOutput(c, &output, outputs...)
 	where.register(c)
 	c.Flags().BoolVar(&all, "all", false, "name all proxies that are offline, however long and many")
 	c.Flags().StringSliceVar(&only, "only", nil, "only proxies with a type that is rejected, stale or either: rejected,stale")

@@ -94,9 +94,6 @@ but those of secrets: of these there are the certificates, and never a key.` + n
 		Example: "  portolan proxy config " + view.use + " vm-12\n  portolan proxy config " + view.use + " vm-12 " + view.example,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeProxies(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("-o", output, outputs...); err != nil {
-				return err
-			}
 			if view.filter != nil {
 				if err := view.filter.check(); err != nil {
 					return err
@@ -121,8 +118,7 @@ but those of secrets: of these there are the certificates, and never a key.` + n
 			return env.printProxyConfig(config, view.tables)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "short", "form of the output: "+alternatives(outputs))
-	completeOutput(c, outputs...)
+	registerOutput(c, &output, outputs...)
 	where.register(c)
 	if view.filter != nil {
 		view.filter.register(c)

@@ -187,9 +187,6 @@ func newSecretListCommand(env *environment) *cobra.Command {
 them and when they end. The data is not shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				if all {
 					namespace = ""
@@ -214,8 +211,7 @@ them and when they end. The data is not shown.`,
 	f := c.Flags()
 	f.StringVarP(&namespace, "namespace", "n", env.namespace, "namespace of the secrets")
 	f.BoolVarP(&all, "all-namespaces", "A", false, "list those of all namespaces")
-	f.StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 
@@ -284,9 +280,6 @@ func newSecretStatusCommand(env *environment) *cobra.Command {
 		Short: "See with which keys secrets are sealed, and which the server lacks",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				s, err := api.SealingStatus(ctx)
 				if err != nil {
@@ -318,8 +311,7 @@ func newSecretStatusCommand(env *environment) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

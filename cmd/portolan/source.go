@@ -36,9 +36,6 @@ func newSourceListCommand(env *environment) *cobra.Command {
 		Short: "List the sources, the one that goes first at the top",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				var list serve.SourceList
 				if err := api.JSON(ctx, serve.SourcesPath, &list); err != nil {
@@ -51,8 +48,7 @@ func newSourceListCommand(env *environment) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 
@@ -116,9 +112,6 @@ func newSourceDescribeCommand(env *environment) *cobra.Command {
 each kind it prints the first %d; -o json has all.`, shownObjects),
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			var of sourceDescription
 			err := env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				return of.read(ctx, api, args[0])
@@ -132,8 +125,7 @@ each kind it prints the first %d; -o json has all.`, shownObjects),
 			return env.printSource(&of)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

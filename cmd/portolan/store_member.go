@@ -49,9 +49,6 @@ func newMemberListCommand(env *environment) *cobra.Command {
 INDEX is the newest entry of the log that a member has, LAG how many it lacks.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, outputs...); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
 				list, err := c.StoreMembers(ctx)
 				if err != nil {
@@ -64,8 +61,7 @@ INDEX is the newest entry of the log that a member has, LAG how many it lacks.`,
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
-	completeOutput(c, outputs...)
+	registerOutput(c, &output, outputs...)
 	return c
 }
 

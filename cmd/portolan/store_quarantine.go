@@ -34,9 +34,6 @@ func newQuarantineListCommand(env *environment) *cobra.Command {
 		Short: "List what cannot be served, and why",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				list, err := api.Quarantine(ctx)
 				if err != nil {
@@ -49,8 +46,7 @@ func newQuarantineListCommand(env *environment) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

@@ -146,9 +146,6 @@ history. No server is asked. A file that was cut, changed or is something else i
 refused, with exit code 65.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			summary, err := backup.Inspect(args[0], schema.Pilot())
 			if err != nil {
 				return dataError{err}
@@ -159,8 +156,7 @@ refused, with exit code 65.`,
 			return writeSummary(env.stdout, summary)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

@@ -24,9 +24,6 @@ store and of each registry such as Consul, and what somebody should see to. The 
 code is 1 where there is such a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				status, err := api.StoreStatus(ctx)
 				if err != nil {
@@ -44,8 +41,7 @@ code is 1 where there is such a problem.`,
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

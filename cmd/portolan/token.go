@@ -52,9 +52,6 @@ service account, so often and until then. --cidr bounds from where.`,
 			case order.Uses < 1:
 				return usageError{fmt.Errorf("--uses %d: a token is good for at least one", order.Uses)}
 			}
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			order.TTL = ttl.String()
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				made := &join.Order{}
@@ -77,8 +74,7 @@ service account, so often and until then. --cidr bounds from where.`,
 	f.DurationVar(&ttl, "ttl", join.DefaultTTL, "for how long it can be used")
 	f.IntVar(&order.Uses, "uses", 1, "how often it can be used")
 	f.StringSliceVar(&order.Sources, "cidr", nil, "range of addresses from which it can be used, such as 10.0.0.0/8; may be repeated (default all)")
-	f.StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 
@@ -91,9 +87,6 @@ func newTokenListCommand(env *environment) *cobra.Command {
 its history: portolan history jointoken/NAME. A day after a token has expired it goes.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				if all {
 					namespace = ""
@@ -114,8 +107,7 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 	f := c.Flags()
 	f.StringVarP(&namespace, "namespace", "n", env.namespace, "namespace of the tokens")
 	f.BoolVarP(&all, "all-namespaces", "A", false, "list those of all namespaces")
-	f.StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

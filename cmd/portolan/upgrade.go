@@ -32,9 +32,6 @@ it does not understand; it goes on serving. Run this with the new version before
 an upgrade, and again after it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				format, err := api.StoreFormat(ctx)
 				if err != nil {
@@ -53,8 +50,7 @@ an upgrade, and again after it.`,
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

@@ -146,9 +146,6 @@ func newUserListCommand(env *environment) *cobra.Command {
 		Short: "List users",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
-				return err
-			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				self, err := env.self(ctx, api)
 				if err != nil {
@@ -171,8 +168,7 @@ func newUserListCommand(env *environment) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &output, "", "json", "yaml")
 	return c
 }
 

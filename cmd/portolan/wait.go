@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +83,7 @@ ends, whatever the exit code.` + waitHelp,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := cmp.Or(o.check(), oneOf("-o", o.output, "", "json", "yaml")); err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
 			if c.Flags().Changed("revision") != (len(args) == 0) {
@@ -108,8 +107,8 @@ ends, whatever the exit code.` + waitHelp,
 	}
 	c.Flags().Int64Var(&revision, "revision", 0, "wait for everything up to this revision of the store")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
-	c.Flags().StringVarP(&o.output, "output", "o", "", "json or yaml: how far the change has come, also where that is not far enough")
-	completeOutput(c, "json", "yaml")
+	registerOutput(c, &o.output, "", "json", "yaml")
+	c.Flags().Lookup("output").Usage += ": how far the change has come, also where that is not far enough"
 	o.register(c)
 	return c
 }

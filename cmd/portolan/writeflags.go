@@ -34,14 +34,13 @@ func (w *writeFlags) register(c *cobra.Command) {
 	w.dry.register(c)
 	w.why.register(c)
 	f := c.Flags()
-	f.StringVarP(&w.output, "output", "o", "table", "form of the output: "+alternatives(writeOutputs))
-	completeOutput(c, writeOutputs...)
+	registerOutput(c, &w.output, writeOutputs...)
 	f.BoolVar(&w.wait, "wait", false, "wait until the proxies have taken it")
 	w.waits.register(c)
 }
 
 func (w *writeFlags) check(c *cobra.Command) error {
-	return cmp.Or(w.dry.check(), w.why.check(), oneOf("-o", w.output, writeOutputs...), w.checkWait(c.Flags().Changed))
+	return cmp.Or(w.dry.check(), w.why.check(), w.checkWait(c.Flags().Changed))
 }
 
 func (w *writeFlags) checkWait(given func(flag string) bool) error {
