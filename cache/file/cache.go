@@ -117,7 +117,7 @@ func compareClaims(a, b *claim) int {
 // document is what a file holds, and what is wrong with it.
 type document struct {
 	claims   []*claim
-	problems []Problem
+	problems []problem
 	cut      bool // it ends as if a disk had been full
 }
 
@@ -141,7 +141,7 @@ func (c *Cache) update(u files.Update[*parsed]) {
 		c.lastChange = time.Now()
 	}
 	c.mu.Unlock()
-	c.logTurns(said)
+	cache.LogProblems(c.o.Log.With("dir", c.o.Dir), shown(said.news), shown(said.gone))
 	if differs || first {
 		c.revision++
 		c.configs = configs
@@ -200,7 +200,7 @@ func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, s
 		c.claims[one.path] = slices.Insert(all, at, one)
 	}
 	for _, p := range old.problems {
-		if !slices.ContainsFunc(next.problems, func(o Problem) bool { return o.sameDocument(p) || o.sameFault(p) }) {
+		if !slices.ContainsFunc(next.problems, func(o problem) bool { return o.sameDocument(p) || o.sameFault(p) }) {
 			said.gone = append(said.gone, p)
 		}
 	}
@@ -231,7 +231,7 @@ func (c *Cache) elect(configs pmap.Map[*config.Config], path string, said *turns
 		}
 	} else {
 		if c.contested[path] && len(all) == 1 {
-			said.gone = append(said.gone, Problem{Place: all[0].Place, Object: all[0].object.Key().String()})
+			said.gone = append(said.gone, problem{all[0].Place, cache.Problem{Object: all[0].object.Key().String()}})
 		}
 		delete(c.contested, path)
 	}
@@ -251,10 +251,10 @@ func settle(file string, old *document, now *parsed, at time.Time) *document {
 	next := &document{cut: now.cut}
 	if now.cut && len(old.claims) > 0 && !old.cut {
 		next.cut, next.claims = false, old.claims
-		next.problems = []Problem{since(old, Problem{
-			Place: Place{File: file}, Serving: true, Since: at,
+		next.problems = []problem{since(old, problem{Place{File: file}, cache.Problem{
+			Serving: true, Since: at,
 			Message: "ends in the middle of a line, as if a disk had been full: its last content is kept; end it with a line feed if it is meant so",
-		})}
+		}})}
 		return next
 	}
 	taken := map[string]bool{}
@@ -282,7 +282,7 @@ func settle(file string, old *document, now *parsed, at time.Time) *document {
 		}
 	}
 	for _, b := range now.broken {
-		p := Problem{Place: b.Place, Object: b.object, Message: b.message, Since: at, Serving: kept[b.object]}
+		p := problem{b.Place, cache.Problem{Object: b.object, Message: b.message, Since: at, Serving: kept[b.object]}}
 		p.File = file
 		if !p.Serving {
 			p.Serving = slices.ContainsFunc(next.claims, func(o *claim) bool {
@@ -296,7 +296,7 @@ func settle(file string, old *document, now *parsed, at time.Time) *document {
 }
 
 // since returns a problem with the time at which the document came to be at fault.
-func since(old *document, p Problem) Problem {
+func since(old *document, p problem) problem {
 	for _, o := range old.problems {
 		if o.sameDocument(p) {
 			p.Since = o.Since

@@ -9,50 +9,44 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/cache"
 )
 
-// Problem is something wrong with a file or a document.
-type Problem struct {
+// problem is a Problem of a file or a document.
+type problem struct {
 	Place
-	// Object is "kind/namespace/name", as far as it is known.
-	Object  string
-	Message string
-	Since   time.Time
-	// Serving says that the last good content is served.
-	Serving bool
-	// Warning says that nothing is left out for it.
-	Warning bool
+	cache.Problem
 }
 
-// String is the whole problem in a line, without its time.
-func (p Problem) String() string { return p.of() + ": " + p.Message }
-
-// of is what has the problem.
-func (p Problem) of() string {
-	if p.Object == "" {
-		return p.Place.String()
+// shown returns problems with their places.
+func shown(all []problem) []cache.Problem {
+	out := make([]cache.Problem, len(all))
+	for i, p := range all {
+		out[i] = p.Problem
+		out[i].Where = p.Place.String()
 	}
-	return p.Place.String() + ": " + p.Object
+	return out
 }
 
 // same says whether two problems are the same whatever their time.
-func (p Problem) same(o Problem) bool {
+func (p problem) same(o problem) bool {
 	return p.Place == o.Place && p.Object == o.Object && p.Message == o.Message
 }
 
 // sameDocument says whether two problems of a file are of the same document.
-func (p Problem) sameDocument(o Problem) bool { return p.Document == o.Document && p.Item == o.Item }
+func (p problem) sameDocument(o problem) bool { return p.Document == o.Document && p.Item == o.Item }
 
 // sameFault says whether two problems are the same wherever the document stands.
-func (p Problem) sameFault(o Problem) bool { return p.Object == o.Object && p.Message == o.Message }
+func (p problem) sameFault(o problem) bool { return p.Object == o.Object && p.Message == o.Message }
 
 // Problems returns all that is wrong, in the order of files and documents.
-func (c *Cache) Problems() []Problem {
+func (c *Cache) Problems() []cache.Problem {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var out []Problem
+	var out []problem
 	for _, f := range c.faults {
-		out = append(out, Problem{Place: Place{File: f.Path}, Message: f.Err.Error(), Since: f.Since, Serving: f.Held})
+		out = append(out, problem{Place{File: f.Path}, cache.Problem{Message: f.Err.Error(), Since: f.Since, Serving: f.Held}})
 	}
 	for path, d := range c.files {
 		out = append(out, d.problems...)
@@ -66,19 +60,19 @@ func (c *Cache) Problems() []Problem {
 			out = append(out, one.second(all[0]))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Problem) int {
+	slices.SortStableFunc(out, func(a, b problem) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Document, b.Document), cmp.Compare(len(a.Item), len(b.Item)),
 			strings.Compare(a.Item, b.Item), strings.Compare(a.Message, b.Message))
 	})
-	return out
+	return shown(out)
 }
 
 // second is the problem of a claim that another comes before.
-func (c *claim) second(first *claim) Problem {
-	return Problem{
-		Place: c.Place, Object: c.object.Key().String(), Since: c.since,
+func (c *claim) second(first *claim) problem {
+	return problem{c.Place, cache.Problem{
+		Object: c.object.Key().String(), Since: c.since,
 		Message: fmt.Sprintf("is there twice: %s counts", first.Place),
-	}
+	}}
 }
 
 // count keeps how many objects of a namespace each folder below the directory has.
@@ -104,43 +98,24 @@ func (c *Cache) count(one *claim, by int) {
 // contradiction warns of objects in another namespace than their folder's. A folder
 // directly below the directory is a namespace's if it is named as one and has an object
 // of it.
-func (c *Cache) contradiction(file string, d *document) (Problem, bool) {
+func (c *Cache) contradiction(file string, d *document) (problem, bool) {
 	folder, _, ok := strings.Cut(file, "/")
 	if of := c.folders[folder]; !ok || of[folder] == 0 || len(of) == 1 {
-		return Problem{}, false
+		return problem{}, false
 	}
 	for _, one := range d.claims {
 		if namespace := one.object.Namespace; namespace != folder && namespace != "" {
-			return Problem{
-				Place: one.Place, Object: one.object.Key().String(), Since: one.since, Serving: true, Warning: true,
+			return problem{one.Place, cache.Problem{
+				Object: one.object.Key().String(), Since: one.since, Serving: true, Warning: true,
 				Message: fmt.Sprintf("is in the namespace %s, and other objects in the folder %s are in the namespace %s", namespace, folder, folder),
-			}, true
+			}}, true
 		}
 	}
-	return Problem{}, false
+	return problem{}, false
 }
-
-// maxLogged is how many problems of one update are logged, and how many that are gone.
-const maxLogged = 10
 
 // turns are what an update has made wrong, and what it has made right.
-type turns struct{ news, gone []Problem }
-
-// logTurns logs what is newly wrong, and what is not any more.
-func (c *Cache) logTurns(t turns) {
-	for _, p := range t.news[:min(len(t.news), maxLogged)] {
-		c.o.Log.Warn("a document of configuration is at fault", "dir", c.o.Dir, "problem", p.String(), "kept", p.Serving)
-	}
-	if more := len(t.news) - maxLogged; more > 0 {
-		c.o.Log.Warn("more documents of configuration are at fault", "dir", c.o.Dir, "documents", more)
-	}
-	for _, p := range t.gone[:min(len(t.gone), maxLogged)] {
-		c.o.Log.Info("a fault of configuration is gone", "dir", c.o.Dir, "at", p.of())
-	}
-	if more := len(t.gone) - maxLogged; more > 0 {
-		c.o.Log.Info("more faults of configuration are gone", "dir", c.o.Dir, "faults", more)
-	}
-}
+type turns struct{ news, gone []problem }
 
 // Degraded says why what is known may be old, nil where it is not. Broken documents do
 // not count: Problems has them.

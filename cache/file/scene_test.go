@@ -142,12 +142,12 @@ func (s *scene) neverWithout(from int64, names ...string) {
 	}
 }
 
-func (s *scene) awaitProblem(words ...string) file.Problem {
+func (s *scene) awaitProblem(words ...string) cache.Problem {
 	s.t.Helper()
-	var found file.Problem
+	var found cache.Problem
 	s.await("there is a problem of "+strings.Join(words, ", "), func() bool {
 		all := s.Problems()
-		i := slices.IndexFunc(all, func(p file.Problem) bool {
+		i := slices.IndexFunc(all, func(p cache.Problem) bool {
 			return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(p.String(), word) })
 		})
 		if i >= 0 {

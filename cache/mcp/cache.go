@@ -232,7 +232,7 @@ func (c *Cache) take(answers []*answer) {
 		c.lastChange = c.o.Now()
 	}
 	c.mu.Unlock()
-	c.logTurns(said)
+	cache.LogProblems(c.o.Log.With("peer", c.o.Address), said.news, said.gone)
 	if differs || c.Snapshot() == nil {
 		c.revision++
 		c.configs = configs

@@ -9,28 +9,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/cache"
 )
 
-// Problem is something wrong with an object of the peer.
-type Problem struct {
-	// Object is "kind/namespace/name", as far as it is known.
-	Object  string
-	Message string
-	Since   time.Time
-	// Serving says that the last good content is served.
-	Serving bool
-	// Warning says that nothing is left out for it.
-	Warning bool
-}
-
-// String is the whole problem in a line, without its time.
-func (p Problem) String() string { return p.Object + ": " + p.Message }
-
 // Problems returns all that is wrong with objects, in the order of their keys.
-func (c *Cache) Problems() []Problem {
+func (c *Cache) Problems() []cache.Problem {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var out []Problem
+	var out []cache.Problem
 	for _, t := range c.types {
 		for _, p := range t.faults {
 			out = append(out, *p)
@@ -39,7 +26,7 @@ func (c *Cache) Problems() []Problem {
 			out = append(out, *p)
 		}
 	}
-	slices.SortFunc(out, func(a, b Problem) int {
+	slices.SortFunc(out, func(a, b cache.Problem) int {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
 	})
 	return out
@@ -126,24 +113,5 @@ func (c *Cache) collectors() []prometheus.Collector {
 	}
 }
 
-// maxLogged is how many problems of one snapshot are logged, and how many that are gone.
-const maxLogged = 10
-
 // turns are what a snapshot has made wrong, and what it has made right.
-type turns struct{ news, gone []Problem }
-
-// logTurns logs what is newly wrong, and what is not any more.
-func (c *Cache) logTurns(t turns) {
-	for _, p := range t.news[:min(len(t.news), maxLogged)] {
-		c.o.Log.Warn("an object of a source of configuration is at fault", "peer", c.o.Address, "problem", p.String(), "kept", p.Serving)
-	}
-	if more := len(t.news) - maxLogged; more > 0 {
-		c.o.Log.Warn("more objects of a source of configuration are at fault", "peer", c.o.Address, "objects", more)
-	}
-	for _, p := range t.gone[:min(len(t.gone), maxLogged)] {
-		c.o.Log.Info("a fault of configuration is gone", "peer", c.o.Address, "object", p.Object)
-	}
-	if more := len(t.gone) - maxLogged; more > 0 {
-		c.o.Log.Info("more faults of configuration are gone", "peer", c.o.Address, "faults", more)
-	}
-}
+type turns struct{ news, gone []cache.Problem }

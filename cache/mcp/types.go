@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -16,12 +17,12 @@ type typeState struct {
 	// held are the resources that the peer has sent, by name.
 	held map[string]*held
 	// faults are those of resources, by name. Those without a name are in nameless.
-	faults   map[string]*Problem
-	nameless []*Problem
+	faults   map[string]*cache.Problem
+	nameless []*cache.Problem
 }
 
 func newTypeState(kind *schema.Schema) *typeState {
-	return &typeState{kind: kind, held: map[string]*held{}, faults: map[string]*Problem{}}
+	return &typeState{kind: kind, held: map[string]*held{}, faults: map[string]*cache.Problem{}}
 }
 
 // held is a resource that the peer has sent. It is never modified.
@@ -83,7 +84,7 @@ func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Ti
 		delete(gone, r.name)
 		switch {
 		case r.name == "":
-			t.nameless = append(t.nameless, &Problem{Object: "a resource of the kind " + t.kind.Kind, Message: r.fault, Since: at})
+			t.nameless = append(t.nameless, &cache.Problem{Object: "a resource of the kind " + t.kind.Kind, Message: r.fault, Since: at})
 		case !named[r.name]:
 			named[r.name] = true
 			configs = t.put(configs, r, at, said)
@@ -108,7 +109,7 @@ func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.T
 	before := t.held[r.name]
 	switch {
 	case r.object == nil:
-		t.fault(r, &Problem{Message: r.fault, Serving: before != nil && before.object != nil}, at, said)
+		t.fault(r, &cache.Problem{Message: r.fault, Serving: before != nil && before.object != nil}, at, said)
 		if r.undecodable { // the peer is not told that it was taken
 			return configs
 		}
@@ -119,9 +120,9 @@ func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.T
 		t.held[r.name] = h
 		return configs
 	case r.twice:
-		t.fault(r, &Problem{Message: "is there twice in one answer: the first counts", Serving: true}, at, said)
+		t.fault(r, &cache.Problem{Message: "is there twice in one answer: the first counts", Serving: true}, at, said)
 	case r.warning != "":
-		t.fault(r, &Problem{Message: r.warning, Serving: true, Warning: true}, at, said)
+		t.fault(r, &cache.Problem{Message: r.warning, Serving: true, Warning: true}, at, said)
 	default:
 		t.mended(r.name, said)
 	}
@@ -137,7 +138,7 @@ func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.T
 }
 
 // fault notes what is wrong with a resource.
-func (t *typeState) fault(r *received, p *Problem, at time.Time, said *turns) {
+func (t *typeState) fault(r *received, p *cache.Problem, at time.Time, said *turns) {
 	p.Object, p.Since = r.key(t.kind).String(), at
 	if old := t.faults[r.name]; old != nil {
 		p.Since = old.Since
@@ -159,9 +160,9 @@ func (t *typeState) mended(name string, said *turns) {
 }
 
 // tellNameless says what differs between the faults without a name and those before.
-func (t *typeState) tellNameless(before []*Problem, said *turns) {
-	has := func(all []*Problem, p *Problem) *Problem {
-		if i := slices.IndexFunc(all, func(o *Problem) bool { return o.Message == p.Message }); i >= 0 {
+func (t *typeState) tellNameless(before []*cache.Problem, said *turns) {
+	has := func(all []*cache.Problem, p *cache.Problem) *cache.Problem {
+		if i := slices.IndexFunc(all, func(o *cache.Problem) bool { return o.Message == p.Message }); i >= 0 {
 			return all[i]
 		}
 		return nil

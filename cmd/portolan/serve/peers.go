@@ -26,7 +26,7 @@ func (s *server) peers() ([]aggregate.Source, error) {
 			return nil, err
 		}
 		name := PeerScheme + o.Address
-		out = append(out, aggregate.Source{Name: name, Cache: peer{c}, Kind: "xds", Where: name})
+		out = append(out, aggregate.Source{Name: name, Cache: c, Kind: "xds", Where: name})
 	}
 	return out, nil
 }
@@ -39,14 +39,4 @@ func nodeName() string {
 	host, _ := os.Hostname() // empty where the system does not know
 	host = strings.Trim(notInName.ReplaceAllString(strings.ToLower(host), "-"), "-")
 	return fmt.Sprintf("portolan-%s-%d", host, os.Getpid())
-}
-
-// peer is the cache of another control plane that tells its faults.
-type peer struct{ *mcp.Cache }
-
-func (p peer) faults() (out []fault) {
-	for _, problem := range p.Problems() {
-		out = append(out, fault{problem.Object, problem.String(), problem.Message, problem.Serving && !problem.Warning, problem.Warning})
-	}
-	return out
 }

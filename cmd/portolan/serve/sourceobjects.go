@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
@@ -54,13 +55,13 @@ func (s *server) serveSourceObjects(w http.ResponseWriter, r *http.Request) erro
 	if !known {
 		return rest.BadRequest("say of which source: " + SourceObjectsPath + "?name=NAME, where NAME is one of " + SourcesPath)
 	}
-	faults, verdicts := s.faultsOf(name), s.verdicts.Index()
+	problems, verdicts := s.problemsOf(name), s.verdicts.Index()
 	for i := range objects {
 		o := &objects[i]
 		of := o.Key().String()
 		item := SourceObject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Place: o.Place, ShadowedBy: o.By}
-		for _, f := range faults[of] {
-			item.Faults = append(item.Faults, f.message)
+		for _, p := range problems[of] {
+			item.Faults = append(item.Faults, p.Message)
 		}
 		if o.By == "" {
 			for _, v := range verdicts.Of(o.Key()) {
@@ -94,9 +95,9 @@ func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool)
 	return nil, known
 }
 
-// faultsOf are the faults of the objects of a source, by Key.String.
-func (s *server) faultsOf(name string) map[string][]fault {
-	out := map[string][]fault{}
+// problemsOf returns the problems of the objects of a source, by Key.String.
+func (s *server) problemsOf(name string) map[string][]cache.Problem {
+	out := map[string][]cache.Problem{}
 	if s.sources == nil {
 		return out
 	}
@@ -104,9 +105,9 @@ func (s *server) faultsOf(name string) map[string][]fault {
 		if of.Name != name {
 			continue
 		}
-		for _, f := range faultsIn(of) {
-			if f.object != "" {
-				out[f.object] = append(out[f.object], f)
+		for _, p := range problemsIn(of) {
+			if p.Object != "" {
+				out[p.Object] = append(out[p.Object], p)
 			}
 		}
 	}
@@ -116,9 +117,9 @@ func (s *server) faultsOf(name string) map[string][]fault {
 // keptFor says why an object of a source is served as it was before, and not as it stands
 // there.
 func (s *server) keptFor(object *config.Config) (out []string) {
-	for _, f := range s.faultsOf(object.Source)[object.Key().String()] {
-		if f.kept {
-			out = append(out, f.message)
+	for _, p := range s.problemsOf(object.Source)[object.Key().String()] {
+		if isKept(p) {
+			out = append(out, p.Message)
 		}
 	}
 	return out

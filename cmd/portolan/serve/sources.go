@@ -71,34 +71,16 @@ type configCache interface {
 	statuses.Base
 }
 
-// faulty is a source that tells what is wrong with what it holds.
-type faulty interface{ faults() []fault }
-
-// fault is something wrong with what a source holds.
-type fault struct {
-	// object is the Key.String of the object that has it, "" of none. text is the whole fault
-	// in a line, and message that without its place.
-	object, text, message string
-	// kept says that what the object held before is served. warning says that the object is
-	// served as it stands there.
-	kept, warning bool
-}
-
-// String is the whole fault, with what is served instead.
-func (f fault) String() string {
-	if f.kept {
-		return f.text + " (what it held before is served)"
-	}
-	return f.text
-}
-
-// faultsIn returns the faults of a source, none of one that is not faulty.
-func faultsIn(source aggregate.Status) []fault {
-	if f, ok := source.Cache.(faulty); ok {
-		return f.faults()
+// problemsIn returns what is wrong with what a source holds, nil for one that does not tell.
+func problemsIn(source aggregate.Status) []cache.Problem {
+	if of, ok := source.Cache.(interface{ Problems() []cache.Problem }); ok {
+		return of.Problems()
 	}
 	return nil
 }
+
+// isKept says that what an object held before is served, and not what is there now.
+func isKept(p cache.Problem) bool { return p.Serving && !p.Warning }
 
 // addConfigs makes the cache of all configuration: the mirror of the store, or an
 // aggregate of it, the directories and the other control planes.
@@ -147,8 +129,8 @@ func (s *server) storePlace() string {
 func (s *server) sourcesDegraded() error {
 	out := []error{s.sources.Degraded()}
 	for _, of := range s.sources.Statuses() {
-		faults := slices.DeleteFunc(faultsIn(of), func(f fault) bool { return f.warning })
-		if n := len(faults); n > 0 {
+		problems := slices.DeleteFunc(problemsIn(of), func(p cache.Problem) bool { return p.Warning })
+		if n := len(problems); n > 0 {
 			out = append(out, fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", of.Name, n))
 		}
 	}
@@ -203,8 +185,12 @@ func (s *server) sourceStatus(of *aggregate.Status) SourceStatus {
 		lag := s.mirror.Staleness().Seconds()
 		out.LagSeconds = &lag
 	}
-	for _, f := range faultsIn(*of) {
-		out.Faults = append(out.Faults, f.String())
+	for _, p := range problemsIn(*of) {
+		text := p.String()
+		if isKept(p) {
+			text += " (what it held before is served)"
+		}
+		out.Faults = append(out.Faults, text)
 	}
 	return out
 }
@@ -226,22 +212,12 @@ func (s *server) directories() []aggregate.Source {
 			Dir: dir, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
 			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.logger, Registerer: s.metrics,
 		})
-		out = append(out, aggregate.Source{Name: dir, Cache: directory{c}, Kind: "directory", Where: absolute(dir), Place: func(key config.Key) string {
+		out = append(out, aggregate.Source{Name: dir, Cache: c, Kind: "directory", Where: absolute(dir), Place: func(key config.Key) string {
 			if place, ok := c.FileOf(key); ok {
 				return place.String()
 			}
 			return ""
 		}})
-	}
-	return out
-}
-
-// directory is the cache of a directory that tells its faults.
-type directory struct{ *file.Cache }
-
-func (d directory) faults() (out []fault) {
-	for _, p := range d.Problems() {
-		out = append(out, fault{p.Object, p.String(), p.Message, p.Serving && !p.Warning, p.Warning})
 	}
 	return out
 }
