@@ -9,7 +9,7 @@
 // the worker, which hands over the full row of that service:
 //
 //	datacenter.run -> follow -> watch -> reads -> converter.instance -> catalog.take
-//	    -> Worker.Post -> rowOf -> discovery.Index.Publish
+//	    -> Worker.Post -> rowOf -> Publisher.Publish
 //
 // The registry would rather be late than wrong about removals. It ignores an answer
 // that is an error, or comes from a Consul without a leader. A Consul may have lost its

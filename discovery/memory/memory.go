@@ -4,7 +4,7 @@
 // Every call changes the set of one host and namespace and posts that whole set
 // to the worker, where the row is written:
 //
-//	AddService, SetEndpoints, RemoveService -> Worker.Post -> discovery.Index.Publish
+//	AddService, SetEndpoints, RemoveService -> Worker.Post -> Publisher.Publish
 //
 // Its workload instances make no rows; it calls the workload handlers for them.
 //

@@ -6,7 +6,7 @@
 //	healthHandler, serviceEntryHandler, workloadEntryHandler,
 //	WorkloadInstanceHandler                     keep the catalog, mark hosts dirty
 //	Store.flush, as the worker's task ends      rebuilds each dirty host once
-//	discovery.Index.Publish                     hands over what differs
+//	discovery.Index.Publish                     publishes the rows that differ
 //
 // So a revision that adds a thousand WorkloadEntries of one ServiceEntry rebuilds its
 // hosts once. One WorkloadEntry costs a look at the selectors that have one of its

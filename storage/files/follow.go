@@ -87,7 +87,7 @@ type file struct {
 // touch says when something happened to a path, first and last.
 type touch struct{ first, last time.Time }
 
-// pollPause is how often a tree is looked at of which nothing is notified.
+// pollPause is how often Follow scans a tree of which the system sends no notifications.
 const pollPause = 2 * time.Second
 
 func (f *follower[T]) run(ctx context.Context) error {
@@ -101,7 +101,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 		defer func() { _ = notify.Close() }()
 	} else {
 		f.rescan = min(f.rescan, pollPause)
-		f.fault(top, fmt.Errorf("changes are seen every %s only, since the system notifies of none: %w", f.rescan, err), time.Now())
+		f.fault(top, fmt.Errorf("changes are found every %s only, since the system sends no notifications: %w", f.rescan, err), time.Now())
 	}
 	defer f.beside.Wait()
 	defer f.ended.Store(true)
@@ -124,7 +124,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 	}
 }
 
-// hear looks where the system has notified of something.
+// hear processes the notifications of the system.
 func (f *follower[T]) hear(heard *notices) {
 	names, lost := heard.take()
 	now := time.Now()
@@ -136,7 +136,7 @@ func (f *follower[T]) hear(heard *notices) {
 	}
 }
 
-// due is when something is to be done whatever happens.
+// due returns when the follower acts even if no notification comes.
 func (f *follower[T]) due() time.Time {
 	due := f.scanAt
 	if at, waits := f.fireAt(); waits && at.Before(due) {
@@ -145,7 +145,7 @@ func (f *follower[T]) due() time.Time {
 	return due
 }
 
-// fireAt is when paths that wait are looked at.
+// fireAt returns when the pending paths are read.
 func (f *follower[T]) fireAt() (at time.Time, waits bool) {
 	if len(f.pending) == 0 {
 		return time.Time{}, !f.begun && f.away == nil && f.blind[top].Err == nil
@@ -177,7 +177,7 @@ func (f *follower[T]) tick(now time.Time) {
 	}
 }
 
-// touch notes that something happened to a file at a time, zero for long ago.
+// touch notes that a file changed at a time; zero means long ago.
 func (f *follower[T]) touch(rel string, at time.Time) {
 	if f.files[rel] == nil {
 		if len(f.files) >= f.o.MaxFiles {
@@ -201,11 +201,11 @@ func (f *follower[T]) touch(rel string, at time.Time) {
 	}
 }
 
-// absent is how many times Options.Settle all paths wait while one is absent: whoever
-// removes a file may write it anew.
+// absent is how many times Options.Settle all paths wait while one is missing: a program
+// that removes a file may write it again.
 const absent = 5
 
-// fire looks at the paths that are at rest.
+// fire reads the paths that are at rest.
 func (f *follower[T]) fire(now time.Time) {
 	s, err := stat(f.root)
 	if err != nil || !s.isDir() || s.identity != f.dirs[top].identity {
@@ -247,7 +247,7 @@ func (f *follower[T]) fire(now time.Time) {
 	}
 }
 
-// atRest are the paths that wait, and to which nothing has happened for long enough.
+// atRest returns the pending paths that have not changed for Options.Settle.
 func (f *follower[T]) atRest(now time.Time) (paths []string) {
 	for rel, t := range f.pending {
 		switch {
@@ -260,7 +260,7 @@ func (f *follower[T]) atRest(now time.Time) (paths []string) {
 	return paths
 }
 
-// isAbsent says whether a file that was read is not there.
+// isAbsent says whether a file that was read before is missing now.
 func (f *follower[T]) isAbsent(rel string) bool {
 	if !f.files[rel].read {
 		return false
@@ -269,8 +269,8 @@ func (f *follower[T]) isAbsent(rel string) bool {
 	return missing(err)
 }
 
-// together sees to it that what stands behind symbolic links is of one time: one link that
-// is swapped may have all of it behind it. So what was found unchanged counts, too.
+// together defers files behind symbolic links, unless all of them were read at one time:
+// swapping one link may change them all, also those that were found unchanged.
 func (f *follower[T]) together(findings []finding[T]) {
 	var behind []*finding[T]
 	read := false
@@ -307,7 +307,7 @@ func (f *follower[T]) isBehindLink(found *finding[T]) bool {
 
 var errInWork = errors.New("is being written to all the time, and is not read before it is at rest")
 
-// take takes what a look found, and says whether the file is gone.
+// take processes what reading a path found, and says whether the file is gone.
 func (f *follower[T]) take(found *finding[T], quiet bool, now time.Time) (gone bool) {
 	t, waits := f.pending[found.path]
 	if !waits {
@@ -348,7 +348,7 @@ func (f *follower[T]) take(found *finding[T], quiet bool, now time.Time) (gone b
 	return false
 }
 
-// part lets files go, unless none would be left.
+// part drops deleted files, unless none would be left.
 func (f *follower[T]) part(gone []string) {
 	leaving := 0
 	for _, rel := range gone {

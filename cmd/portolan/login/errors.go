@@ -22,8 +22,8 @@ var (
 	errLate = errors.New("the code was not used in time: portolan login shows another")
 )
 
-// fault is an error of a request in the words of a user. Those of a provider that may be
-// secret are in none.
+// fault returns the error of a request in the words of a user, without what a provider
+// said that may be secret.
 func (s *session) fault(ctx context.Context, err error, secrets ...string) error {
 	var told *oauth2.RetrieveError
 	var sent *url.Error
