@@ -10,10 +10,10 @@ import (
 )
 
 // After returns the snapshot as it would be after operations, applied as one at the next
-// revision. It does not look at versions. New objects are as old as the store would make
-// them, and the domain is theirs. An object of the store keeps its place
-// among those of other sources. A new one goes before them, since a store takes no new
-// object of a key that another source wins.
+// revision. It does not check versions. New objects get the creation time that the store
+// would give them, and the given domain. An object of the store keeps its place among the
+// objects of other sources. A new object goes before them, because a store refuses to
+// create an object whose key another source wins.
 func (s *Snapshot) After(ops []storage.Op, domain string) *Snapshot {
 	content, now := s.Content(), time.Now()
 	for _, op := range ops {

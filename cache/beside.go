@@ -15,8 +15,8 @@ type BesideChange struct {
 	Old, New []*config.Config
 }
 
-// ChangedBeside iterates over the keys of which other sources than the store have something
-// else in one snapshot than in another. The cost follows what differs.
+// ChangedBeside iterates over the keys whose objects of sources other than the store differ
+// between two snapshots. The cost follows the difference.
 func ChangedBeside(from, to *Snapshot) iter.Seq[BesideChange] {
 	was, is := from.Content(), to.Content()
 	return func(yield func(BesideChange) bool) {
@@ -37,7 +37,7 @@ func ChangedBeside(from, to *Snapshot) iter.Seq[BesideChange] {
 	}
 }
 
-// besides are, of the objects of a key, those of other sources than the store.
+// besides returns those objects of a key that sources other than the store have.
 func besides(all []*config.Config) []*config.Config {
 	if !slices.ContainsFunc(all, func(o *config.Config) bool { return o.Source == "" }) {
 		return all

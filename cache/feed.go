@@ -132,9 +132,9 @@ func (f *Feed) Publish(s *Snapshot) {
 	f.worker.Post(f, f.handle)
 }
 
-// Replace publishes a snapshot that may not follow the newest without a gap, such
-// as that of a new list. Handlers are told of the difference as ever; the history
-// begins anew, since nobody knows the revisions between.
+// Replace publishes a snapshot that may not follow the newest without a gap, such as a new
+// list. Handlers get the difference as always. The history begins anew, because the
+// revisions between are unknown.
 func (f *Feed) Replace(s *Snapshot) {
 	f.history.restart(s)
 	f.worker.Post(f, f.handle)
@@ -215,12 +215,12 @@ func (f *Feed) Since(_ context.Context, revision int64) (*Snapshot, bool) {
 // history does not reach back, or not yet forward, so far.
 func (f *Feed) At(revision int64) (*Snapshot, bool) { return f.history.at(revision) }
 
-// Next returns the snapshot that follows after, and waits for it if there is none
-// yet: the revisions come one by one, in order, whatever the speed of the caller.
-// The two may differ in the revision alone.
+// Next returns the snapshot that follows after, and waits for it if there is none yet: the
+// revisions come one by one, in order, whatever the speed of the caller. The two may differ
+// in the revision alone.
 //
-// The error is ErrCompacted where the history has forgotten the next snapshot, or
-// the source went back to an older revision; otherwise it is that of ctx.
+// It returns ErrCompacted if the history has dropped the next snapshot, or the source went
+// back to an older revision, and otherwise the error of ctx.
 func (f *Feed) Next(ctx context.Context, after *Snapshot) (*Snapshot, error) {
 	for {
 		next, changed, err := f.history.after(after)

@@ -10,10 +10,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// history keeps the newest snapshots, in the order of their revisions, and those of one
-// revision in the order in which they were put. It wakes the followers that wait for the
-// next. It is bounded: a follower that falls too far behind is told so and starts over.
-// Snapshots share all that is equal, so each costs what it changed.
+// history keeps the newest snapshots, in the order of their revisions, and within one
+// revision in the order of publishing. It wakes the followers that wait for the next
+// snapshot. It is bounded: a follower that falls too far behind gets an error and starts
+// over. Snapshots share equal parts, so each costs what it changed.
 type history struct {
 	newest atomic.Pointer[Snapshot]
 	limit  int        // of spans
@@ -27,8 +27,9 @@ type history struct {
 	changed chan struct{} // the next snapshot closes it
 }
 
-// span is a range of revisions of equal content: from the one that made the content to
-// that of snapshot. A revision at which another source changed is in several spans.
+// span is a range of revisions with equal content: from the revision that made the content
+// to the revision of snapshot. A revision at which another source changed is in several
+// spans.
 type span struct {
 	from     int64
 	first    int64      // sequence of the snapshot that began it
@@ -142,9 +143,8 @@ func (h *history) after(last *Snapshot) (next *Snapshot, changed <-chan struct{}
 	return nil, h.changed, nil
 }
 
-// without returns the snapshot as of the revision before, as far as its content
-// shows it. It leaves out the values of the revision, and those of sources that have no
-// revisions.
+// without returns the snapshot at the revision before, as far as its content shows it. It
+// omits the values of the revision, and the values of sources without revisions.
 func (s *Snapshot) without(revision int64) *Snapshot {
 	content := s.content
 	for _, t := range trees {

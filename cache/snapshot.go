@@ -18,8 +18,8 @@ type Snapshot struct {
 	revision, epoch int64
 	changed         int64 // the revision that made the content
 	content         Content
-	// sequence orders the snapshots of a history, also those of one revision. What was
-	// made of a published snapshot has its sequence.
+	// sequence orders the snapshots of a history, within one revision too. A snapshot
+	// derived from a published one has the same sequence.
 	sequence int64
 }
 

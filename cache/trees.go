@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// trees are the maps of a Content. Another one is a field of Content, its accessor
-// of Snapshot, and an entry here.
+// trees are the maps of a Content. A new one needs a field of Content, an accessor of
+// Snapshot, and an entry here.
 var trees = []Tree{
 	treeOf[*address.Assignment]{
 		name:     "address",

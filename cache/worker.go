@@ -6,13 +6,12 @@ import (
 	"sync"
 )
 
-// Worker is the one queue on which all handlers of a server run: those of its
-// caches and those of its registries. Work is posted under a key: a newer task of a
-// key takes the place of one that still waits. So posting never blocks and no
-// backlog can grow.
+// Worker is the one queue on which all handlers of a server run: the handlers of its caches
+// and of its registries. Tasks are posted under a key: a newer task replaces one of the
+// same key that still waits. So posting never blocks and no backlog can grow.
 //
-// When a task ends the hooks run, in the order they were added: they commit the
-// rows that the handlers collected. What the task gave to Then follows the hooks.
+// When a task ends the hooks run, in the order they were added: they commit the rows that
+// the handlers collected. The functions that the task gave to Then run after the hooks.
 type Worker struct {
 	mu      sync.Mutex // guards the fields below
 	order   []any      // keys that wait, oldest first

@@ -79,7 +79,7 @@ func (c *Connection) hasWholeRoutes(m *message) bool {
 	return false
 }
 
-// isEmpty says whether a version is that of the empty resource for an unknown name.
+// isEmpty says whether a version is the version of the empty resource for an unknown name.
 func isEmpty(g generate.Generator, name, version string) bool {
 	e, ok := generate.As[generate.Emptier](g)
 	if !ok {

@@ -428,7 +428,8 @@ func (c *Connection) newSequencer() *delivery.Sequencer {
 			Needs: t.Needs, Together: exports,
 			Optional: t.Scoped && !c.proxy.RouteDelta || c.wire.only != "" && c.wire.only != t.url,
 		}
-		// Clients that take removals get those for unknown names, all others an empty resource.
+		// Clients that take removals get a removal for an unknown name, all others an empty
+		// resource.
 		if e, ok := generate.As[generate.Emptier](generator); ok && !removals {
 			out.Empty = func(name string) (*resource.Resource, error) { return generate.Empty(e, name) }
 		}

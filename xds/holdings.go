@@ -23,8 +23,7 @@ var (
 type Holdings struct {
 	Proxy   *discovery.Proxy
 	Variant protocol.Variant // of its newest stream
-	// Revision is that of the store from which the resources follow that the proxy should
-	// have.
+	// Revision is the revision of the store that the desired resources are built from.
 	Revision int64
 	// Types are the types that the proxy is served, in their order.
 	Types []TypeHoldings
@@ -46,8 +45,8 @@ type Holding struct {
 }
 
 // Holdings returns what a proxy, by its node id, should have and has of some types; nil
-// stands for all types. Of a proxy with several streams, the newest stream that requested
-// a type counts. Only streams of this proxy are looked at.
+// means all types. If a proxy has several streams, the newest stream that requested a type
+// counts. Holdings locks only streams of this proxy.
 func (s *DiscoveryServer) Holdings(ctx context.Context, node string, types func(name string) bool) (*Holdings, error) {
 	streams := slices.DeleteFunc(s.all(), func(c *Connection) bool { return c.note.Node() != node })
 	slices.SortFunc(streams, func(a, b *Connection) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })

@@ -56,7 +56,7 @@ func inOrder(keys []config.Key) []config.Key {
 	return slices.Compact(keys)
 }
 
-// delegates are those of a VirtualService, none for another object.
+// delegates returns the delegates of a VirtualService, none for another object.
 func (o origins) delegates(key config.Key) (keys []config.Key) {
 	if o.desired == nil || o.desired.Context() == nil || key.Kind != schema.VirtualService {
 		return nil

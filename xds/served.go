@@ -61,7 +61,7 @@ func (all servedTypes) nameOf(typeURL string) string {
 }
 
 // desiredResources is what one client should have, and what it was made of: a
-// desired.Member is that of a proxy, an export.Member of a control plane.
+// desired.Member for a proxy, an export.Member for a control plane.
 type desiredResources interface {
 	Advance(newest func() *mesh.PushContext)
 	Context() *mesh.PushContext

@@ -50,7 +50,7 @@ type wire struct {
 	c       *Connection
 	head    [5]byte      // header of the current request: whether it is compressed, and its size
 	heardAt atomic.Int64 // when the last piece of a request came, in Unix nanoseconds
-	// What the last request was decoded into, which the next one is decoded into too.
+	// last is reused: every request is decoded into it.
 	last  message
 	sotw  discoveryv3.DiscoveryRequest
 	delta discoveryv3.DeltaDiscoveryRequest

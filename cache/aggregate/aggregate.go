@@ -103,7 +103,7 @@ var (
 	_ storage.Batcher        = (*Cache)(nil)
 )
 
-// MakeCache returns a cache that waits to be run. Its kinds are those of all sources.
+// MakeCache returns a cache that waits for Run. It has the kinds of all sources.
 func MakeCache(o Options) (*Cache, error) {
 	if o.FirstSync <= 0 {
 		o.FirstSync = defaultFirstSync

@@ -75,8 +75,8 @@ func (c *Cache) waitNoMore() {
 	c.publish(false)
 }
 
-// attend runs a source and follows it until ctx ends. The error is that of the source,
-// if it ends before.
+// attend runs a source and follows it until ctx ends. It returns the error of the source,
+// if the source ends before.
 func (c *Cache) attend(ctx context.Context, m *member) error {
 	following, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -138,7 +138,7 @@ func (c *Cache) leapt(last, next *cache.Snapshot) bool {
 	return !known || next.Epoch() != last.Epoch()
 }
 
-// merge merges a snapshot of a source, and publishes what comes of it.
+// merge merges a snapshot of a source, and publishes the difference.
 func (c *Cache) merge(ctx context.Context, m *member, s *cache.Snapshot, gap bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ type Status struct {
 	Changed time.Time
 	// Err says what is wrong with it; nil for nothing.
 	Err error
-	// Cache is that of the source.
+	// Cache is the cache of the source.
 	Cache Follower
 }
 

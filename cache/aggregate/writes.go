@@ -17,11 +17,11 @@ type writes struct {
 	cache *Cache
 }
 
-// Permit returns why an operation may not be written to the store, nil if it may. The
-// error is a *storage.SourceError. The store may change what it has, and make an object
-// that shadows one of a source behind it. What a source before it shadows it may delete
-// and restore. An object that would be made behind one of a source before the store is
-// refused: whoever writes it expects that it has effect.
+// Permit returns why an operation may not be written to the store, nil if it may. The error
+// is a *storage.SourceError. The store may change its own objects, and create an object
+// that shadows one of a source behind it. Objects that a source before it shadows it may
+// only delete and restore. Permit refuses to create an object behind one of a source before
+// the store, because it would have no effect.
 func (c *Cache) Permit(op storage.Op) error {
 	snapshot := c.Snapshot()
 	object := snapshot.Get(op.Target())
@@ -45,8 +45,8 @@ func (c *Cache) Permit(op storage.Op) error {
 	return err
 }
 
-// Place tells where the object of a key stands in the first source other than the store
-// that has one; "" where none has, and where that is not known.
+// Place returns the place of an object in the first source other than the store that has
+// the key; "" if no source has it, or the place is unknown.
 func (c *Cache) Place(key config.Key) string {
 	object := c.Snapshot().Beside(key)
 	if object == nil {
@@ -116,8 +116,8 @@ func (w writes) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 // GetLedger implements storage.ConfigStore.
 func (w writes) GetLedger() storage.Ledger { return ledger(w) }
 
-// ledger answers from the history of the cache, which has the objects of all sources. What
-// is older it asks the ledger of the store for, which has its own objects.
+// ledger answers from the history of the cache, which has the objects of all sources. For
+// older revisions it asks the ledger of the store, which has only the store's objects.
 type ledger writes
 
 // ResourceVersionAt implements storage.Ledger.

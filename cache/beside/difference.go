@@ -30,7 +30,7 @@ const (
 // Difference is what this server has of its sources, and another server has otherwise. Its
 // JSON form is an API.
 type Difference struct {
-	// Source is that of this server; where this server has no such source, that of the other.
+	// Source is the source's name on this server, or on the other one if only that has it.
 	Source string `json:"source"`
 	// Server is the id of the other server.
 	Server string `json:"server"`

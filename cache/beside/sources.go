@@ -117,7 +117,7 @@ type Report struct {
 	Contents map[string]*status.Content // by etcd.ContentKey
 }
 
-// Report returns what is to be reported now. Equal parts of two reports are the same.
+// Report returns what to report now. Equal parts of two reports are the same value.
 func (s *Sources) Report(replica string) Report {
 	if s.States == nil {
 		return Report{}

@@ -199,7 +199,7 @@ func Remove(namespace, name string) storage.Op {
 	return storage.Op{Verb: storage.Delete, Key: Key(namespace, name)}
 }
 
-// Key is that of a service entry.
+// Key returns the key of a service entry.
 func Key(namespace, name string) config.Key {
 	return config.Key{Kind: schema.ServiceEntry, Namespace: namespace, Name: name}
 }

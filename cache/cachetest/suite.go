@@ -48,8 +48,7 @@ func Run(t *testing.T, open func(testing.TB) Subject) {
 	}
 }
 
-// look is the pause of a reader that looks again and again, and leaves the machine to
-// those who write.
+// look is the pause of a reader that polls, so that writers get the machine.
 const look = 100 * time.Microsecond
 
 func expect(t *testing.T, want, got []string) {

@@ -30,17 +30,17 @@ type Options struct {
 	Worker *cache.Worker
 	// Schemas are the kinds that are read.
 	Schemas schema.Set
-	// Domain is that of all objects (config.Meta).
+	// Domain is the domain of all objects (config.Meta).
 	Domain string
 	// Namespace is the namespace of objects that name none; empty for DefaultNamespace.
 	Namespace string
 	// AcceptUnserved takes objects whose security is not served yet, without effect.
 	AcceptUnserved bool
-	// Timing, MaxSize and MaxFiles are those of files.Options.
+	// Timing, MaxSize and MaxFiles are passed to package files.
 	files.Timing
 	MaxSize  int64
 	MaxFiles int
-	// History and HistoryMemory are those of cache.FeedOptions.
+	// History and HistoryMemory are passed to cache.FeedOptions.
 	History       int
 	HistoryMemory int64
 	// Log may be nil.

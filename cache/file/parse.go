@@ -19,8 +19,8 @@ import (
 type Place struct {
 	// File is the path in the directory, with slashes.
 	File string
-	// Document counts those of the file that are not empty, from 1, and Line is where it
-	// begins; 0 for the file as a whole.
+	// Document counts the documents of the file that are not empty, from 1, and Line is
+	// where this one begins; 0 for the file as a whole.
 	Document, Line int
 	// Item is the place in a List, as in "items[3]"; empty where there is none.
 	Item string

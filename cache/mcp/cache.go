@@ -54,9 +54,10 @@ type Options struct {
 	Variant Variant
 	// Worker is what the handlers run on.
 	Worker *cache.Worker
-	// Schemas are the kinds of the cache. Those of Istio's API are requested from the peer.
+	// Schemas are the kinds of the cache. It requests the kinds of Istio's API from the
+	// peer.
 	Schemas schema.Set
-	// Domain is that of all objects (config.Meta).
+	// Domain is the domain of all objects (config.Meta).
 	Domain string
 	// AcceptUnserved takes objects whose security is not served yet, without effect.
 	AcceptUnserved bool
@@ -67,7 +68,7 @@ type Options struct {
 	// RetryMin and RetryMax are the first and the longest wait before a peer that is
 	// away is called again; 0 stands for 100 ms and 10 s.
 	RetryMin, RetryMax time.Duration
-	// History and HistoryMemory are those of cache.FeedOptions.
+	// History and HistoryMemory are passed to cache.FeedOptions.
 	History       int
 	HistoryMemory int64
 	// Now is the clock; nil is time.Now.
@@ -157,8 +158,8 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// requested says whether objects of a kind are taken from peers: those of Istio's API. A
-// secret is none.
+// requested says whether the cache takes objects of a kind from peers: the kinds of Istio's
+// API, but no secrets.
 func requested(kind *schema.Schema) bool {
 	return !kind.Internal && strings.HasSuffix(kind.Group, ".istio.io")
 }
@@ -169,7 +170,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.Seal(); err != nil {
 		return err
 	}
-	// A peer of which nothing is known yet may be waiting for this server, too.
+	// A peer that has not answered yet may be waiting for this server, too.
 	wait := retry.New(c.o.RetryMin, min(c.o.RetryMax, max(c.o.RetryMin, time.Second)))
 	for ctx.Err() == nil {
 		followed, err := c.follow(ctx)

@@ -46,7 +46,7 @@ type received struct {
 	twice bool
 }
 
-// key is that of the object, as far as it is known.
+// key returns the key of the object, as far as it is known.
 func (r *received) key(kind *schema.Schema) config.Key {
 	key := config.Key{Kind: kind.GroupVersionKind, Name: r.name}
 	if namespace, name, ok := strings.Cut(r.name, "/"); ok {
@@ -188,7 +188,7 @@ func (d *decoder) check(kind *schema.Schema, object *config.Config) (faults []st
 // uids is the name space of the uids of objects of peers.
 var uids = uuid.MustParse("6ab1f6a2-5c3e-4a2b-9c0e-7f8f6f6f5b1d")
 
-// maxVersion bounds what of a peer's version is kept in that of an object.
+// maxVersion bounds how many bytes of a peer's version go into the version of an object.
 const maxVersion = 64
 
 // stamp sets what else a store sets of an object. All of it follows from the object and

@@ -52,7 +52,7 @@ func (c *Cache) Whole() bool {
 
 // Status is how a peer is doing.
 type Status struct {
-	// Address is that of the peer.
+	// Address is the address of the peer.
 	Address string
 	// Objects are those served, and Broken those that have a fault.
 	Objects, Broken int

@@ -29,7 +29,7 @@ const (
 	maxRequest = 3 << 20
 	// maxDetail bounds what a refused answer is said to have.
 	maxDetail = 1 << 10
-	// rootNamespace is that of the node. To istiod it is a control plane.
+	// rootNamespace is the namespace of the node. To istiod the node is a control plane.
 	rootNamespace = "istio-system"
 )
 

@@ -16,7 +16,7 @@ type typeState struct {
 	kind *schema.Schema
 	// held are the resources that the peer has sent, by name.
 	held map[string]*held
-	// faults are those of resources, by name. Those without a name are in nameless.
+	// faults are the faults of resources, by name. Faults without a name are in nameless.
 	faults   map[string]*cache.Problem
 	nameless []*cache.Problem
 }
@@ -181,9 +181,9 @@ func (t *typeState) tellNameless(before []*cache.Problem, said *turns) {
 	}
 }
 
-// versions are those of the resources that the peer has sent, by name. One of them is left
-// empty, so that a peer answers for the kind also where nothing has changed: a peer that
-// answers has read its store.
+// versions returns the versions of the resources that the peer has sent, by name. It leaves
+// one of them empty, so that a peer answers for the kind even if nothing has changed: a
+// peer that answers has read its store.
 func (t *typeState) versions() map[string]string {
 	out := make(map[string]string, len(t.held))
 	first := ""

@@ -1,5 +1,5 @@
-// Package memory is the cache of a store in memory, for tests. What is written to the
-// store, through the cache or beside it, becomes a snapshot per revision of the store.
+// Package memory is the cache of a store in memory, for tests. Each revision of the store
+// becomes a snapshot, whether the write came through the cache or not.
 package memory
 
 import (
@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// Worker is what the handlers run on. It is required.
 	Worker *cache.Worker
-	// History is how many snapshots are kept for those who follow; zero means
+	// History is how many snapshots the cache keeps for followers; zero means
 	// cache.DefaultHistory.
 	History int
 }

@@ -21,10 +21,9 @@ var errWentBack = errors.New("the store in etcd is not the one this cache was re
 // errEmptied: the store had objects, and now has none.
 var errEmptied = errors.New("the store in etcd was emptied, or replaced by an empty one")
 
-// checkEmptied refuses an empty store in the place of one that had objects: to follow
-// it would withdraw everything from all proxies. A store that was emptied by the API
-// is still the same store, and one that was written to since has a format; both are
-// followed.
+// checkEmptied refuses an empty store that had objects before: to follow it would withdraw
+// everything from all proxies. If the API deleted the objects, it is still the same store;
+// if somebody wrote to it since, it has a format. The cache follows both.
 func (c *Cache) checkEmptied(store etcd.Instance, read cache.Content) error {
 	now := c.Snapshot()
 	emptied := now != nil && now.Configs().Len() > 0 && read.Configs.Len() == 0 &&

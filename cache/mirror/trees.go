@@ -63,7 +63,7 @@ func (t *tree) set(in *cache.Content, path string, value any) {
 
 func (t *tree) remove(in *cache.Content, path string) { t.held.Delete(in, path[len(t.path):]) }
 
-// fill replaces all values of the tree by those of entries, which are in order.
+// fill replaces all values of the tree by the values of entries, which are in order.
 func (t *tree) fill(in *cache.Content, of []entry) {
 	t.held.Fill(in, func(yield func(string, any) bool) {
 		for _, e := range of {

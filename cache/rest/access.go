@@ -43,8 +43,8 @@ type Access struct {
 	Query url.Values
 }
 
-// Administer is the Verb of an Access to a Private path, which is asked for beside that of
-// the method.
+// Administer is the Verb of a second Access that a Private path needs, beside the Access
+// for the method.
 const Administer = "administer"
 
 // Authenticator finds out who sends a request. An error is shown to the client,
@@ -67,8 +67,8 @@ type Granter interface {
 	Grants(context.Context, Identity, []storage.Op) []error
 }
 
-// Changing is an Authorizer whose answers change, and those of the Authenticator with them.
-// Watches end when the rights of their users do.
+// Changing is an Authorizer whose answers change, together with the answers of the
+// Authenticator. A watch ends when its user loses the right to it.
 type Changing interface {
 	// Rights returns a value that differs, by ==, from an earlier one if an answer may.
 	Rights() any
@@ -144,7 +144,7 @@ func (c *call) turnAway(err *apierrors.StatusError) error {
 	return err
 }
 
-// rights is that of Changing; nil where rights never change.
+// rights returns the present rights of a Changing; nil if rights never change.
 func (s *Server) rights() any {
 	if changing, ok := s.authorizer.(Changing); ok {
 		return changing.Rights()

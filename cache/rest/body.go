@@ -132,7 +132,7 @@ func generatedName(prefix string) string {
 	return prefix[:min(len(prefix), most-random)] + rand.String(random)
 }
 
-// allWarnings are the warnings of an object's schema, and those of the advisor.
+// allWarnings joins the warnings of an object's schema and of the advisor.
 func allWarnings(alone []schema.Warning, advice []Advice) []string {
 	out := make([]string, 0, len(alone)+len(advice))
 	for _, w := range alone {

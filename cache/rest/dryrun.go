@@ -20,12 +20,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Dry runs. A write with dryRun=All is validated, authorized, decided and answered
-// as any other, but nothing is written. The newest snapshot decides;
-// resourceVersion and consistent ask for a newer one, as they do for reads. The
-// answer has the revision of the snapshot. A dry run ignores the limits of the store.
-// With preview, that of a batch also says how objects would differ, and what that would
-// change for proxies.
+// Dry runs. The server validates, authorizes, decides and answers a write with dryRun=All
+// like any other, but writes nothing. It decides on the newest snapshot; resourceVersion
+// and consistent ask for a newer one, as they do for reads. The answer has the revision of
+// the snapshot. A dry run ignores the limits of the store. With preview, the dry run of a
+// batch also says how objects would differ, and what that would change for proxies.
 
 // dryRun reads the values of dryRun.
 func dryRun(values []string) (bool, error) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// guard refuses requests that a web page could make a user's browser send: those for a
-// name that was pointed at this address (DNS rebinding), and those of a page of another
-// origin. readBody refuses the content types that a form can post.
+// guard refuses requests that a web page could make a user's browser send: requests for a
+// host name that points at this address (DNS rebinding), and requests from a page of
+// another origin. readBody refuses the content types that a form can post.
 func (s *Server) guard(c *call) error {
 	r := c.r
 	if !s.knownHost(r) {

@@ -51,8 +51,8 @@ func keptWith(from *cache.Snapshot, object *config.Config) *config.Config {
 	return object
 }
 
-// current returns the conditions of an object as it was last written. Where there is no
-// report of that write, this server has seen the object, and nothing else is known.
+// current returns the conditions of an object as it was last written. If no report covers
+// that write, they say only that this server has seen the object.
 func current(r *status.Report, object *config.Config) *status.Report {
 	if r.About(object) {
 		return r

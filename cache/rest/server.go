@@ -64,12 +64,11 @@ type Quorum interface {
 // Advisor knows what is odd about objects, valid by themselves, beside others. Its cost
 // must follow what the operations touch.
 type Advisor interface {
-	// Advise returns warnings for each operation of a batch: what will be odd about its
-	// object beside others, and what it makes odd about others. What a schema warns of is
-	// not among them.
+	// Advise returns warnings for each operation of a batch: what is wrong with its object
+	// beside others, and what it breaks in others. It omits the warnings of the schema.
 	Advise(ops []storage.Op) [][]Advice
-	// Await waits until what Advise and Findings know is of a revision of the store, or
-	// a later one. The error is that of ctx.
+	// Await waits until Advise and Findings know a revision of the store, or a later one.
+	// It returns the error of ctx.
 	Await(ctx context.Context, revision int64) error
 	// Findings are about all objects as they would be after some operations, none for
 	// now; false where the configuration is not read yet.
@@ -110,8 +109,8 @@ type Options struct {
 	// object of the store, nil for none. A deletion is then done over Socket alone. Nil
 	// reserves nothing.
 	Reserved func(op storage.Op, stored *config.Config) error
-	// Place tells where the object of a key stands in the first source other than the
-	// store that has one, "" if that is not known; nil for never.
+	// Place returns the place of an object in the first source other than the store that
+	// has the key, "" if it is unknown. Nil means always unknown.
 	Place func(key config.Key) string
 	// Authenticator says who sends a request. Without one the server serves its
 	// own machine only.

@@ -70,7 +70,7 @@ func (s *Server) leaves(snapshot *cache.Snapshot, key config.Key) string {
 	return fmt.Sprintf("the object of the source %s %s", s.originOf(beside), becomes)
 }
 
-// originOf is the source of an object, and its place there as far as that is known.
+// originOf returns the source of an object, and its place there if it is known.
 func (s *Server) originOf(object *config.Config) string {
 	if place := s.place(object.Key()); place != "" {
 		return object.Source + ", " + place

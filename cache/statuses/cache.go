@@ -141,10 +141,9 @@ func (c *Cache) At(revision int64) (*cache.Snapshot, bool) {
 	return s.Until(revision).WithStatuses(upTo(revision, first, pmap.Map[*status.Report]{})), true
 }
 
-// Since returns the snapshot just before a revision; see cache.Feed. Where this cache
-// began later, the snapshot is that of the base, with the first statuses that are
-// older. A follower is told of the other statuses at the revision where this cache
-// began.
+// Since returns the snapshot just before a revision; see cache.Feed. If this cache began
+// later, it returns the snapshot of the base with the first statuses, which are older. A
+// follower gets the other statuses at the revision where this cache began.
 func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
 	if before, ok := c.feed.At(revision - 1); ok {
 		return before, true

@@ -41,7 +41,7 @@ func (c *Cache) get(ctx context.Context, from string, options ...clientv3.OpOpti
 	return c.client.Get(ctx, from, options...)
 }
 
-// parts are those of Facts. Another one is a field of Facts and an entry here.
+// parts are the fields of Facts. A new one needs a field of Facts and an entry here.
 var parts = []part{
 	partOf(etcd.ObjectStatusPrefix, func(f *Facts) *pmap.Map[*status.Report] { return &f.Statuses }, etcd.DecodeStatus),
 	partOf(etcd.ReplicaPrefix, func(f *Facts) *pmap.Map[*status.Replica] { return &f.Replicas },

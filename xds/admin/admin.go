@@ -32,7 +32,7 @@ type ProxyList struct {
 	Gone []progress.Place `json:"gone,omitempty"`
 }
 
-// narrow keeps what is of one namespace. Places are those of the known proxies.
+// narrow keeps the proxies of one namespace. Places are the places of the known proxies.
 func (l *ProxyList) narrow(namespace string, places []progress.Place) {
 	l.Items = slices.DeleteFunc(l.Items, func(p progress.ProxyStatus) bool { return p.Namespace != namespace })
 	l.Refused = slices.DeleteFunc(l.Refused, func(r admission.Refusal) bool { return namespaceOf("", r.Node) != namespace })
@@ -45,7 +45,7 @@ func (l *ProxyList) narrow(namespace string, places []progress.Place) {
 	}
 }
 
-// namespaceOf is the namespace of a proxy: the known one, else that of its node id.
+// namespaceOf returns the namespace of a proxy: the known one, else the one in its node id.
 func namespaceOf(known, node string) string { return cmp.Or(known, proxyOf(node).Namespace) }
 
 // Proxies serves the status of the proxies that are connected to a server. The view adds

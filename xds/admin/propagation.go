@@ -25,12 +25,12 @@ const PropagationPath = "/apis/portolan.io/v1/propagation"
 type Propagation struct {
 	metav1.TypeMeta       `json:",inline"`
 	progress.Distribution `json:",inline"`
-	// Faults say what of an object is not served as it stands in its source, another than
-	// the store: what it held there before is served.
+	// Faults say which parts of an object are not served as they stand in its source, which
+	// is not the store: the proxies get the former content of the source instead.
 	Faults []string `json:"faults,omitempty"`
 }
 
-// Objects looks up the revision of an object, and that of the store.
+// Objects looks up the revision of an object, and the revision of the store.
 type Objects interface {
 	Snapshot() *cache.Snapshot
 	StoreRevision(ctx context.Context) (int64, error)

@@ -24,8 +24,8 @@ type ServiceName struct {
 	// Registries are those that have the service, each once; the first answers for it.
 	Registries []string `json:"registries"`
 	Ports      []Port   `json:"ports"`
-	// Endpoints are those of all registries, and Healthy how many of them get requests.
-	// One with several ports counts once.
+	// Endpoints counts the endpoints of all registries, and Healthy those that get
+	// requests. An endpoint with several ports counts once.
 	Endpoints int `json:"endpoints"`
 	Healthy   int `json:"healthy"`
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// ServicesPath is the path of a ServiceList: the services of one host (the parameter
-// host), in one namespace or in all. Without a host it is that of a ServiceNames.
+// ServicesPath is the path of a ServiceList: the services of one host (the parameter host),
+// in one namespace or in all. Without a host it is the path of a ServiceNames.
 const ServicesPath = "/apis/portolan.io/v1/services"
 
 // ServiceList describes services as proxies get them, the oldest first. Its JSON form

@@ -13,10 +13,10 @@ import (
 )
 
 // budget bounds what clients cost: the memory for the subscriptions of one stream, of all
-// streams of one identity, and of all, and how many streams an identity has. One machine that
-// was taken over, or has run wild, must not take the server from all others. What several
-// streams share counts once. If all streams hold too much, budget ends those with the largest
-// share.
+// streams of one identity, and of all streams; and the number of streams of one identity. A
+// machine that runs wild, or that an attacker took over, must not take the server from all
+// others. What several streams share counts once. If all streams hold too much, budget ends
+// the streams of the largest share.
 type budget struct {
 	each, all, perIdentity int64
 	streams                int          // of one identity
@@ -84,8 +84,8 @@ func (s *Stream) TooMuch(what string) error {
 		"%s: the subscriptions of a stream may take %d bytes of memory: have the proxy subscribe to less, or raise --stream-memory", what, b.each)
 }
 
-// Hold notes that the stream holds an item for a moment, and the size of the item now. What
-// several streams hold is to be charged by one key. It is the caller's to drop.
+// Hold charges the stream for an item that it holds for a moment, by its present size.
+// Streams that share an item charge it under one key. The caller releases it.
 func (s *Stream) Hold(what any, bytes int64) {
 	b := s.gate.budget
 	b.mu.Lock()

@@ -104,9 +104,9 @@ func New(o Options, mesh *meshconfig.Config, logger *slog.Logger, r prometheus.R
 // StreamMemory is how many bytes the server keeps for the subscriptions of one stream at most.
 func (g *Gate) StreamMemory() int64 { return g.options.StreamMemory }
 
-// CheckPeers ends the streams whose clients have lost what they came in by, such as an identity
-// that was revoked. Call it when such a thing has changed; streams that begin meanwhile are
-// looked at, too.
+// CheckPeers ends the streams whose clients have lost the identity or token that they
+// connected with, for example by revocation. Call it after such a change. It checks streams
+// that begin meanwhile, too.
 func (g *Gate) CheckPeers(ctx context.Context) {
 	g.mu.Lock()
 	g.checks++

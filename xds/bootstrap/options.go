@@ -78,18 +78,18 @@ type Options struct {
 	// Certificate is the proxy's own, in files of its machine that it reads and watches
 	// itself: all of them, by absolute paths, or none.
 	Certificate discovery.CertificateFiles
-	// TLS has the proxy connect to the control plane over TLS, with its Certificate. The server
-	// shows a certificate of the authorities in the file ServerRoots (those of Certificate
-	// where it is empty), for ServerName, or, where that is empty, for one of the hosts of
-	// XDSAddresses. An Envoy reads TLSFiles, which stand in the directory TLSDir.
+	// TLS makes the proxy connect to the control plane over TLS, with its Certificate. The
+	// server must show a certificate of the authorities in the file ServerRoots (if that is
+	// empty, of the authorities of Certificate), for ServerName, or, if that is empty, for
+	// one of the hosts of XDSAddresses. An Envoy reads TLSFiles, which are in the directory
+	// TLSDir.
 	TLS                             bool
 	ServerRoots, ServerName, TLSDir string
 	// SystemRoots is the file of the authorities that the proxy's machine trusts, by an
 	// absolute path; empty leaves it to the server.
 	SystemRoots string
-	// AdminAddress is where Envoy's own interface listens, which lets whoever
-	// reaches it stop the proxy: DefaultAdminAddress where it is empty, AdminOff
-	// for none.
+	// AdminAddress is where Envoy's own interface listens; anybody who reaches it can stop
+	// the proxy. Empty means DefaultAdminAddress; AdminOff means no interface.
 	AdminAddress string
 }
 

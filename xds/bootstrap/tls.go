@@ -73,7 +73,7 @@ func (o Options) serverRoots() string {
 	return o.Certificate.Roots
 }
 
-// serverNames are the names one of which the certificate of a server must have.
+// serverNames returns the accepted names of a server: its certificate must have one.
 func (o Options) serverNames() []string {
 	if o.ServerName != "" {
 		return []string{o.ServerName}
@@ -108,7 +108,7 @@ func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 			ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: path.Join(o.TLSDir, file)}},
 		}}
 	}
-	// The names are judged as those of every socket are.
+	// The client checks the names as it does for every socket.
 	socket := socket.UpstreamTLS(socket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: socket.TLSOptions{
 		ALPN: []string{"h2"}, MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, Certificates: []string{certificateName},
 		Peer: &socket.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},

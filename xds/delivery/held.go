@@ -25,7 +25,7 @@ func (h *held) takeLate() []Late {
 	return out
 }
 
-// holdsAll says whether a whole type waits, of which the client has nothing yet. In a
+// holdsAll says whether a whole type waits: the client has none of its resources yet. In a
 // first sync the resources are not checked one by one.
 func (s *Sequencer) holdsAll(t *typeState, now time.Time) bool {
 	if !t.sendsTraffic || t.Scoped || t.sub.InFlight() || !t.sub.FirstSync() || !s.target.firstSync() {

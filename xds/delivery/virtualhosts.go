@@ -67,9 +67,9 @@ func (t *typeState) mayStateEmptied(name string) bool {
 	return t.mayStateScopes() && t.sub.Has(name) && slices.ContainsFunc(t.inner, func(inner *typeState) bool { return inner.sub.ScopeIsEmpty(name) })
 }
 
-// openAckedScopes opens the scopes of outer resources that the client has acknowledged.
-// In a resource that is new to it, or of which it rejected an earlier version, it may
-// lack whatever it has acknowledged.
+// openAckedScopes opens the scopes of outer resources that the client has acknowledged. If
+// an outer resource is new to the client, or it rejected an earlier version, the client may
+// lack the inner resources that it has acknowledged.
 func (t *typeState) openAckedScopes(flight protocol.Flight) {
 	for inner := range t.scopedTypes {
 		for r, isNew := range flight.Changed {

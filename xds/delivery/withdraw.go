@@ -194,9 +194,8 @@ func (s *Sequencer) needing(t *typeState) iter.Seq2[*typeState, func(*resource.R
 	}
 }
 
-// replacing says whether the client may still be replacing resources of the type by
-// others that it has yet to use: listeners wait for their routes. That applies to types
-// that nothing needs.
+// replacing says whether the client may still be replacing resources of the type, as
+// listeners do that wait for their routes. That applies to types that nothing needs.
 func (t *typeState) replacing() bool {
 	if t == t.sequencer.target || len(t.neededBy) > 0 || t.outer != nil {
 		return false

@@ -21,8 +21,8 @@ type coverage struct {
 	others map[string][]covered
 	// uncertain are the names of resources that cover what has changed.
 	uncertain []string
-	// needed are, for a type of which a proxy has what others need, the names that
-	// resources need as secrets, with the number of these resources.
+	// needed counts, by name, the resources that need a secret, for a type that other types
+	// need.
 	needed pmap.Map[int]
 }
 

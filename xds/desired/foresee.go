@@ -123,9 +123,8 @@ func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []stri
 	return slices.Sorted(maps.Keys(names))
 }
 
-// has is what the group of a class has. It may be of an earlier context than that which is
-// compared. It is nil where there is no group, or where another scope makes all resources
-// anew.
+// has returns what the group of a class has, maybe of an earlier context than the compared
+// one. It returns nil if there is no group, or if another scope builds all resources anew.
 func (f *foresight) has(c *compared) *snapshot {
 	if !c.sameScope {
 		return nil

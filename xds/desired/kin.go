@@ -42,8 +42,8 @@ func (g *Group) beginAs(other *Group) *snapshot {
 	return &snapshot{context: s.context, view: view}
 }
 
-// beginAs takes over what the type holds in another group, and names what is to be built
-// again: what was built from a trait, and what could not be built there.
+// beginAs takes over what the type holds in another group. It returns the names to build
+// again: names that were built from a trait, and names that could not be built there.
 func (t *groupType) beginAs(other *groupType) (again map[string]struct{}) {
 	t.set, t.built = other.set, maps.Clone(other.built)
 	t.composed, t.sums = maps.Clone(other.composed), maps.Clone(other.sums)

@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Member is one proxy's view of its group: the resources of its class, and those of its
-// own workload. One goroutine at a time uses it.
+// Member is one proxy's view of its group: the resources of its class and of its own
+// workload. One goroutine at a time uses it.
 type Member struct {
 	groups   *Groups
 	proxy    *discovery.Proxy

@@ -21,7 +21,7 @@ type workload struct {
 	all   resource.Set      // both
 }
 
-// advance inserts the workload's own resources into those of its group. A nil view
+// advance inserts the workload's own resources into the resources of its group. A nil view
 // means that nothing has changed for them.
 func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base resource.Set) {
 	if w.generator != nil && view != nil {

@@ -102,8 +102,8 @@ type CircuitBreakers struct {
 	RetryBudget *RetryBudget
 }
 
-// RetryBudget limits retries to a percentage of the requests under way, or of those in
-// the last Interval. MinConcurrency retries may always be under way.
+// RetryBudget limits retries to a percentage of the requests under way, or of the requests
+// in the last Interval. MinConcurrency retries may always be under way.
 type RetryBudget struct {
 	Percent        float64
 	MinConcurrency uint32

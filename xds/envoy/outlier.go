@@ -14,9 +14,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// OutlierDetection has a cluster eject endpoints that fail several times in a row. What
-// is nil or 0 has Envoy's default: ejected after 5 errors, for 30 s the first time, looked
-// at each 10 s, at most a tenth of the endpoints at once. Rates of success do not eject.
+// OutlierDetection makes a cluster eject endpoints that fail several times in a row. Nil or
+// 0 means Envoy's default: it ejects an endpoint after 5 errors, for 30 s the first time,
+// checks every 10 s, and ejects at most a tenth of the endpoints at once. Success rates do
+// not eject.
 type OutlierDetection struct {
 	// Consecutive5xx and ConsecutiveGateway are how many errors in a row eject an
 	// endpoint: of any kind, and of 502, 503 and 504. 0 is never; nil of the second, too.

@@ -24,8 +24,7 @@ const (
 	// hostSelectionAttempts is how often Envoy looks for another endpoint before it
 	// takes one again that has failed.
 	hostSelectionAttempts = 5
-	// previousPrioritiesUpdate is after how many tries priorities are looked at
-	// anew.
+	// previousPrioritiesUpdate is after how many tries Envoy chooses priorities anew.
 	previousPrioritiesUpdate = 2
 )
 

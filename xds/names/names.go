@@ -24,7 +24,7 @@ const (
 	// AllowAnyDynamicDNSCluster is the cluster of requests to unknown hosts that the
 	// proxy resolves.
 	AllowAnyDynamicDNSCluster = "AllowAnyDynamicDNSCluster"
-	// LocalCluster is a cluster of the bootstrap. Its endpoints are those of the proxy's own
+	// LocalCluster is a cluster of the bootstrap. It has the endpoints of the proxy's own
 	// service.
 	LocalCluster = "local_cluster"
 
@@ -130,8 +130,8 @@ type ClusterRef struct {
 	Subset, Host string
 }
 
-// ParseCluster reads a name that Cluster has made. Other
-// names, those of clusters that come with the bootstrap among them, are not ok.
+// ParseCluster reads a name that Cluster has made. It returns false for other names, such
+// as clusters of the bootstrap.
 func ParseCluster(name string) (ref ClusterRef, ok bool) {
 	parts := strings.SplitN(name, nameSeparator, 4)
 	if len(parts) != 4 || strings.Contains(parts[3], nameSeparator) {

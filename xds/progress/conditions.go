@@ -43,7 +43,7 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 	if object.Source != "" {
 		report.Version = object.ResourceVersion
 		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Now, beside.Has(facts, r.ID, object) })
-		// What proxies refuse counts where they name the object.
+		// A rejection counts only where it names the object.
 		count.Accepted, count.Rejected = count.Accepted+count.Rejected, 0
 		took = "connected proxies have all that is made of it"
 	} else {

@@ -66,7 +66,7 @@ type Note struct {
 	mu    sync.Mutex // guards the fields below
 	proxy *discovery.Proxy
 	types []Type // in the order of the server; nil before the first turn has ended
-	// revision and generation are those of the last turn.
+	// revision and generation are the values of the last turn.
 	revision   int64
 	generation uint64
 }

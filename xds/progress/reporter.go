@@ -69,7 +69,7 @@ type Reporter struct {
 	lastKnown pmap.Map[*status.Proxy]
 }
 
-// row is what stands in etcd while the server runs.
+// row is an entry that is in etcd while the server runs.
 type row struct {
 	key   string
 	value any // a string or a *status.Content; nil to delete the key
@@ -118,8 +118,8 @@ func (r *Reporter) waitForQuiet(ctx context.Context) {
 
 // report writes what has changed since the last report.
 func (r *Reporter) report(ctx context.Context) error {
-	// The content of sources is read before the progress, and written after it: whoever
-	// reads that a server has an object, finds what its proxies did since.
+	// Read the content of sources before the progress, and write it after: a reader that
+	// finds an object on a server then also finds what its proxies did since.
 	sources := r.Beside.Report(r.ID)
 	facts, _ := r.Statuses.Facts()
 	r.Beside.Compare(r.ID, sources, facts, time.Now(), r.Logger)
@@ -150,9 +150,9 @@ func (r *Reporter) report(ctx context.Context) error {
 	return nil
 }
 
-// progressRows are the objects in use and the report. The objects in use go first, and are
-// read after the progress: whoever reads that all proxies have a change, knows what they
-// use with it.
+// progressRows returns the objects in use and the report. It reads the objects in use after
+// the progress, and they are written first: a reader that finds a change on all proxies
+// then also finds what they use with it.
 func (r *Reporter) progressRows(p *Snapshot) ([]row, error) {
 	own := p.Report(r.ID, maxProblems)
 	own.API = r.API

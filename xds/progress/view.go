@@ -45,7 +45,8 @@ type Distribution struct {
 // API, for one that is connected to none.
 type Place struct {
 	Node string `json:"node"`
-	// Namespace is that of the proxy, empty where a server of an older version met it.
+	// Namespace is the namespace of the proxy, empty if a server of an older version
+	// reported it.
 	Namespace string `json:"namespace,omitempty"`
 	// Server is the id of the other server, empty for none, and API the address of its
 	// config API, empty if that is unknown.
@@ -151,8 +152,8 @@ func relevant(problems []status.Problem, revision int64, all bool) []status.Prob
 	return problems[:min(len(problems), maxNamed)]
 }
 
-// Elsewhere returns where the known proxies are connected, by node id. What it says of
-// the proxies of this server means nothing, and the rest is about a second old.
+// Elsewhere returns where the known proxies are connected, by node id, about a second late.
+// Ignore its entries for proxies of this server.
 func (v *View) Elsewhere() []Place { return elsewhere(v.ID, v.facts()) }
 
 // elsewhere returns the places of the known proxies, as a server with an id sees them.

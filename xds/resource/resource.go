@@ -112,8 +112,8 @@ func typeOf(message proto.Message) string {
 	return prefix + name
 }
 
-// With returns r with other bytes, which were put together from its own and those of
-// parts. Its version covers the versions of r and of parts.
+// With returns r with other bytes, made from its own bytes and those of parts. Its version
+// covers the versions of r and of parts.
 func (r *Resource) With(body []byte, parts []*Resource) *Resource {
 	out := *r
 	out.Body, out.Parts = &anypb.Any{TypeUrl: r.Body.GetTypeUrl(), Value: body}, parts

@@ -30,9 +30,9 @@ func FromSorted(resources iter.Seq2[string, *Resource]) Set {
 	return Set{most: pmap.FromSorted(resources)}
 }
 
-// Beside returns the set with the few resources of another, which replace those of
-// their names. It keeps them apart if it can: Sets that differ only in them share the
-// rest, and its difference to the next.
+// Beside returns the set with a few resources of another, which replace resources of the
+// same names. It keeps them apart if it can: Sets that differ only in them share the rest,
+// and its difference to the next.
 func (s Set) Beside(few Set) Set {
 	for name, r := range few.All() {
 		if _, ok := s.Get(name); ok || s.beside.Len() > 0 {
@@ -217,8 +217,7 @@ func diff(from, to Set, yield func(Change) bool) {
 	}
 }
 
-// both joins two changes of one name, of which one has the old resource and the other
-// the new.
+// both joins two changes of one name: one has the old resource, the other the new.
 func both(a, b Change) Change {
 	if b.HasOld {
 		a.Old, a.HasOld = b.Old, true

@@ -17,8 +17,8 @@ func ResolvesHosts(c *clusterv3.Cluster) bool {
 	return c.GetClusterType().GetTypedConfig().MessageIs(&dynamicclusterv3.ClusterConfig{})
 }
 
-// resolve gives destinations that resolve the host of a request that one endpoint. The
-// host is that which the route or the destination writes over the client's.
+// resolve gives destinations that resolve the host of a request one endpoint: the host that
+// the route or the destination writes over the client's.
 func (p *Proxy) resolve(authority string, result *Result) {
 	for i, d := range result.Destinations {
 		p.resolveTo(endpointOf(cmp.Or(d.Host, authority)), result.Destinations[i:i+1])

@@ -40,7 +40,7 @@ type ClientOptions struct {
 	// Node is sent with the first request; NewNode makes one.
 	Node    *corev3.Node
 	Variant protocol.Variant
-	// Credentials are those of the connection; nil connects without TLS.
+	// Credentials secure the connection; nil connects without TLS.
 	Credentials credentials.TransportCredentials
 	// Secrets opens a stream of the service of secrets, instead of the aggregated one.
 	Secrets bool
@@ -53,9 +53,9 @@ type ClientOptions struct {
 	// Initial are the versions that a delta client states when it first asks for
 	// a type: what it has from an earlier stream.
 	Initial map[string]map[string]string
-	// Refuse says in what words the client refuses an answer, of which it takes
-	// nothing then; empty for one that it takes. It must not call the client. A
-	// Manual client does not ask it.
+	// Refuse returns the message with which the client refuses an answer; it then takes
+	// nothing of it. Empty takes the answer. Refuse must not call the client. A Manual
+	// client does not call it.
 	Refuse func(*Answer) string
 	// OnAnswer is called with every answer once it is part of what the client
 	// holds and before it is acknowledged. It must not call the client.
@@ -68,7 +68,7 @@ type ClientOptions struct {
 
 // Held is a resource as a Client has it.
 type Held struct {
-	// Version is that of the resource in delta, and empty in state of the world.
+	// Version is the version of the resource in delta, and empty in state of the world.
 	Version string
 	Body    *anypb.Any
 }
@@ -84,7 +84,7 @@ type Answer struct {
 	Removed []string
 }
 
-// Names are those of the answer's resources, in order.
+// Names returns the names of the answer's resources, in order.
 func (a *Answer) Names() []string { return slices.Sorted(maps.Keys(a.Resources)) }
 
 // Client is a client of ADS, in either variant, that records what it is sent
@@ -270,9 +270,9 @@ func (c *Client) of(typeURL string) []*Answer {
 	return out
 }
 
-// Await waits until a condition holds, which is looked at after every answer;
-// what names it in the failure. The condition must not call the client but by
-// the map of what is held of a type that it is given.
+// Await waits until a condition holds, and checks it after every answer; what names it in
+// the failure. The condition must not call the client: held returns what it holds of a
+// type.
 func (c *Client) Await(what string, condition func(held func(typeURL string) map[string]Held) bool) {
 	c.tb.Helper()
 	c.await(what, func() bool {

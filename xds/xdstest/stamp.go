@@ -24,7 +24,7 @@ func Stamped(types []generate.ResourceType) []generate.ResourceType {
 	return out
 }
 
-// Stamps counts the marks in a resource: its own and those of its parts.
+// Stamps counts the marks in a resource and in its parts.
 func Stamps(body *anypb.Any) int { return bytes.Count(body.GetValue(), mark) }
 
 // mark is an encoded field of a number that no message uses.

@@ -309,8 +309,8 @@ func (w *World) View(n Node) *mesh.View {
 // Class is the class of a node.
 func (w *World) Class(n Node) mesh.Class { return w.context.ClassOf(n.Proxy(w.tb)) }
 
-// Build makes all resources of a node that the generators have, type by type. What a
-// generator composes is composed of what another of them makes.
+// Build makes all resources of a node that the generators have, type by type. A composed
+// resource has parts that another of the generators makes.
 func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
 	w.tb.Helper()
 	builder := generate.NewBuilder(w.context, n.Proxy(w.tb), generators)
@@ -332,8 +332,8 @@ func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Reso
 	return out
 }
 
-// Generators are those of the types that a simulation reads, in the order in
-// which they are sent.
+// Generators returns the generators of the types that a simulation reads, in the order of
+// sending.
 func Generators() []generate.Generator {
 	return []generate.Generator{cluster.Generator{}, endpoint.Generator{}, listener.Generator{}, route.Generator{}, virtualhost.Generator{}}
 }

@@ -31,7 +31,7 @@ type Effect struct {
 	Proxies   int      `json:"proxies"`
 	Concerned int      `json:"concerned"`
 	Nodes     []string `json:"nodes,omitempty"`
-	// Elsewhere is how many proxies other servers have. They are not looked at.
+	// Elsewhere is how many proxies other servers have. The effect does not cover them.
 	Elsewhere int `json:"elsewhere,omitempty"`
 	// Resources are those that would differ, by type and name, and Omitted is how many
 	// there are beyond MaxResources; of PreviewResources.

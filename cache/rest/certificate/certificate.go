@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Path takes a POST of a Request, and answers with a Certificate. Who sends it proves who it
-// is by a credential, "Authorization: Bearer CREDENTIAL", or by a client certificate that is
-// still valid, which is renewed.
+// Path takes a POST of a Request, and answers with a Certificate. The client proves its
+// identity by a credential, "Authorization: Bearer CREDENTIAL", or by a client certificate
+// that is still valid, which it thereby renews.
 const Path = "/apis/portolan.io/v1/certificates"
 
 // The kinds of the shapes.
@@ -34,7 +34,7 @@ type Request struct {
 // Certificate is the answer.
 type Certificate struct {
 	metav1.TypeMeta `json:",inline"`
-	// Identity is that of the certificate, spiffe://...
+	// Identity is the identity in the certificate, spiffe://...
 	Identity string `json:"identity"`
 	Serial   string `json:"serial"`
 	// Chain is the certificate and what leads from it to a root, in PEM.

@@ -40,9 +40,9 @@ type Options struct {
 	// Token is the bearer token of each call, empty for none. It is sent over TLS, over a
 	// socket, and to this machine alone.
 	Token string
-	// Tokens returns the bearer token of a call, in place of Token; nil for that. An error of
-	// it is that of the call. Where the server does not take one, Tokens is asked once more,
-	// with that token; a call is made again if it returns another. Several goroutines may
+	// Tokens, if set, returns the bearer token of a call, in place of Token. The call fails
+	// with its error. If the server refuses a token, the client calls Tokens again with the
+	// refused token, and repeats the call if it returns another one. Several goroutines may
 	// call it.
 	Tokens func(ctx context.Context, refused string) (string, error)
 	// UserAgent names the program to the server.

@@ -24,10 +24,10 @@ type Event struct {
 }
 
 // Watch calls tell with each change after a revision, in order, until ctx ends. A watch
-// from the resourceVersion of the last event misses nothing and may repeat events. The
-// error is nil if the server ended the watch, and that of tell if it has one. If the
-// server does not know the changes any more, the error is an IsResourceExpired, or
-// NotYet of a revision that the store never reached.
+// from the resourceVersion of the last event misses nothing and may repeat events. It
+// returns the error of tell, and nil if the server ended the watch. If the server has
+// dropped the changes, the error is an IsResourceExpired; if the store never reached the
+// revision, it is NotYet.
 func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection, after string, tell func(Event) error) error {
 	query := s.add(url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {after}})
 	in := request{method: http.MethodGet, path: objectPath(resource, namespace, ""), query: query}

@@ -43,17 +43,17 @@ type Finding struct {
 	Object   Object `json:"object"`
 	// Field is the path of a field of the object, empty for the whole object.
 	Field string `json:"field,omitempty"`
-	// Message says what is so and what comes of it, Remedy what to do.
+	// Message says what is the case and what it causes, Remedy what to do.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
 	// Other is the other object concerned, nil for none.
 	Other *Object `json:"other,omitempty"`
 }
 
-// Severities are those of findings, the worst first.
+// Severities are the severities of findings, the worst first.
 var Severities = []string{"error", "warning", "info"}
 
-// Codes are the code and those of Istio.
+// Codes returns the code and Istio's codes of equal meaning.
 func (f Finding) Codes() string {
 	if f.Istio == "" {
 		return f.Code

@@ -38,8 +38,8 @@ type Invitation struct {
 	Roots string `json:"roots,omitempty"`
 }
 
-// Roots are the roots of the certificate of a server, in PEM; none where it has one of
-// files. Who asks verifies them by a token.
+// Roots are the roots of a server's certificate, in PEM; none if its certificate comes from
+// a file. The client verifies them by a token.
 type Roots struct {
 	metav1.TypeMeta `json:",inline"`
 	Roots           string `json:"roots,omitempty"`
@@ -60,8 +60,8 @@ type Admission struct {
 	ClientURL       string `json:"clientURL"`
 	// Join are the client URLs of the voters.
 	Join []string `json:"join"`
-	// Certificate is that of the member, and Authority and AuthorityKey are the authority of
-	// the store's members, in PEM.
+	// Certificate is the certificate of the member, and Authority and AuthorityKey are the
+	// authority of the store's members, in PEM.
 	Certificate  string `json:"certificate"`
 	Authority    string `json:"authority"`
 	AuthorityKey string `json:"authorityKey"`

@@ -82,7 +82,7 @@ type StoreMember struct {
 	DBBytes int64  `json:"dbBytes,omitempty"`
 	// Index is how far it is in the log of the cluster.
 	Index uint64 `json:"index,omitempty"`
-	// Error is why nothing else is known of it.
+	// Error says why the other fields are empty.
 	Error string `json:"error,omitempty"`
 }
 
@@ -98,8 +98,8 @@ type CacheStatus struct {
 
 // RegistryStatus is how fresh what one server has from a source of services is.
 type RegistryStatus struct {
-	// Name is that of the registry and, where it follows several sources, of the
-	// source: Consul/dc1.
+	// Name is the name of the registry. If the registry follows several sources, it names
+	// the source too: Consul/dc1.
 	Name string `json:"name"`
 	// State is syncing, live, lastKnown (the source cannot be read, and what it had is
 	// served) or degraded (some of it may be old).

@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Files is a read-only source of the name files that is published by hand. An object
-// stands in the file of its name.
+// Files is a read-only source that a test publishes by hand. An object's place is the file
+// of its name.
 type Files struct{ *cache.Feed }
 
 // Run implements cache.ConfigStoreCache.

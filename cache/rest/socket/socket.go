@@ -98,8 +98,7 @@ func Dial(ctx context.Context, path string) (c net.Conn, err error) {
 	return c, err
 }
 
-// Client calls whoever listens on a path, whatever the URL says, and keeps no
-// connections.
+// Client connects to the socket at a path, whatever the URL says, and keeps no connections.
 func Client(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

@@ -78,8 +78,8 @@ func (s Set) Missing(other Set) iter.Seq[string] {
 // internFrom is how many names make a set worth a place in the table.
 const internFrom = 16
 
-// Table makes sets. It may be used by several goroutines. A nil Table makes sets
-// that share nothing with those of others.
+// Table makes sets. Several goroutines may use it. A nil Table makes sets that share
+// nothing with other sets.
 type Table struct {
 	seed maphash.Seed
 
@@ -215,7 +215,7 @@ func (t *Table) Len() int {
 	return len(t.sets)
 }
 
-// replace returns the set of names that were made from those of s.
+// replace returns the set with the names by, which were derived from the names of s.
 func (t *Table) replace(s Set, by *content) Set {
 	switch {
 	case by.names == s.names():

@@ -2,8 +2,8 @@ package protocol
 
 import "github.com/portolan-mesh/portolan/xds/resource"
 
-// Allow says what the next response may carry. What it may not carry stays due,
-// and Next is to be asked again when it may.
+// Allow says what the next response may carry. Everything else stays due; call Next again
+// once Allow changes.
 type Allow struct {
 	// Add says whether the resource of a name may be added or changed; nil for all.
 	Add func(name string) bool

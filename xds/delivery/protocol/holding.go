@@ -49,8 +49,8 @@ func (s *Subscription) Holdings(desired resource.Set) []Holding {
 	return out
 }
 
-// heldNames returns, in order, the requested names of which there may be something. The
-// client keeps what it stated in a scope that was never open; that is left out.
+// heldNames returns, in order, the requested names that the client may hold something of.
+// It omits names that the client stated in a scope that was never open.
 func (s *Subscription) heldNames(desired resource.Set) []string {
 	names := map[string]struct{}{}
 	add := func(name string) {

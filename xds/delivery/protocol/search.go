@@ -25,8 +25,8 @@ type search struct {
 	maybe map[string][]*resource.Resource
 
 	// Suspects of a scope can conflict with each other, like two virtual hosts with one
-	// domain. alone are those that were rejected alone. again are those of them to be
-	// tried once more, since the client has acknowledged other suspects meanwhile.
+	// domain. alone are the suspects that were rejected alone. again are those to try once
+	// more, because the client has acknowledged other suspects since.
 	alone, again []string
 }
 
@@ -48,8 +48,8 @@ func (s *Subscription) turn(name string, trial bool, said int) bool {
 	return suspect == trial && (!trial || said < s.search.limit)
 }
 
-// contents returns what a response sends: the changes for the client, and the names
-// that do not exist. What a response with the whole state leaves out is not among them.
+// contents returns what a response sends: the changes for the client, and the names that do
+// not exist. It omits what a response with the whole state leaves out.
 func (s *Subscription) contents(f *inFlight) []change {
 	var out []change
 	for c := range s.differences(s.acked, f.acked) {

@@ -77,8 +77,8 @@ func (s *Subscription) LastACK() ResponseID { return s.lastACK }
 // Names returns the names that the client requests.
 func (s *Subscription) Names() nameset.Set { return s.names }
 
-// Unanswered returns how many requested names have an answer that is due or in flight: those
-// requested again, and those of which the client has not heard that they do not exist.
+// Unanswered returns how many requested names have an answer due or in flight: names that
+// were requested again, and missing names that the client was not told of.
 func (s *Subscription) Unanswered() int {
 	if s.inflight == nil {
 		return s.mustAnswer.Len()

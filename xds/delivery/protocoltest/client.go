@@ -28,7 +28,7 @@ type client struct {
 	types map[string]*state
 }
 
-// state is that of a type.
+// state is the state of one type.
 type state struct {
 	asked   bool
 	names   map[string]bool

@@ -33,16 +33,16 @@ const (
 // TLSOptions describe what both ends of a TLS connection say alike. Certificates come as
 // secrets, by name.
 type TLSOptions struct {
-	// Certificates are the names of the secrets with the certificates and keys to present,
-	// of which one with a key of the kind that the peer takes is chosen.
+	// Certificates are the names of the secrets with the certificates and keys to present.
+	// Envoy chooses one with a kind of key that the peer accepts.
 	Certificates []string
 	// Peer verifies the certificate of the other end; nil takes any.
 	Peer *PeerValidation
 	// ALPN are the application protocols to offer, the best first.
 	ALPN                   []string
 	MinVersion, MaxVersion TLSVersion
-	// CipherSuites are those for TLS 1.2 and older, and Curves those of the key exchange;
-	// Envoy's where they are empty.
+	// CipherSuites are for TLS 1.2 and older, and Curves for the key exchange; empty means
+	// Envoy's defaults.
 	CipherSuites, Curves []string
 }
 
@@ -51,8 +51,8 @@ type TLSOptions struct {
 type PeerValidation struct {
 	// Roots is the name of the secret with the certificates of the authorities.
 	Roots string
-	// SubjectAltNames are names of which the certificate must have one; any will do where
-	// there are none.
+	// SubjectAltNames are the accepted names: the certificate must have one. Empty accepts
+	// any.
 	SubjectAltNames []string
 	// PublicKeys are hashes in base64, Certificates in hexadecimal: the certificate or its
 	// key must have one of them, if there are any.

@@ -18,12 +18,12 @@ const (
 	Namespaces = 20
 	// Endpoints is how many a service has, and Routes a VirtualService.
 	Endpoints, Routes = 5, 10
-	// HTTPPort and TCPPort are those of every service.
+	// HTTPPort and TCPPort are the ports of every service.
 	HTTPPort, TCPPort = 8080, 9000
 	// Target is a service that has both a VirtualService and a DestinationRule,
 	// and that all Sidecars import: the one to change.
 	Target = 8
-	// RootNamespace is that of a Sidecar for the whole mesh.
+	// RootNamespace is the namespace of a Sidecar for the whole mesh.
 	RootNamespace = "istio-system"
 	// Credential is the secret of Mesh.Credentials, in the first namespace.
 	Credential = "origin"
@@ -103,10 +103,10 @@ func HasRoutes(i int) bool { return i%2 == 0 }
 // VirtualService do, and half of those without.
 func HasRule(i int) bool { return i%4 < 2 }
 
-// Namespace is that of a service.
+// Namespace returns the namespace of a service.
 func Namespace(i int) string { return fmt.Sprintf("ns-%02d", i%Namespaces) }
 
-// Name is that of a service and of its objects.
+// Name returns the name of a service and of its objects.
 func Name(i int) string { return fmt.Sprintf("s%05d", i) }
 
 // Host is the host name of a service.
@@ -145,8 +145,7 @@ func (m Mesh) ServiceEntry(i int) *config.Config {
 	return &config.Config{Meta: meta(schema.ServiceEntry, Namespace(i), Name(i)), Spec: spec}
 }
 
-// labels are those of an endpoint: the subset that it is of, and one of the sets
-// of labels.
+// labels returns the labels of an endpoint: its subset, and one of the sets of labels.
 func (m Mesh) labels(i, e int) map[string]string {
 	version := "v1"
 	if e >= 3 {
@@ -159,14 +158,14 @@ func (m Mesh) labels(i, e int) map[string]string {
 	return out
 }
 
-// Locality is that of an endpoint, in the form region/zone/subzone.
+// Locality returns the locality of an endpoint, in the form region/zone/subzone.
 func (m Mesh) Locality(i, e int) string {
 	return fmt.Sprintf("region-1/zone-%d/a", (i/Namespaces+e)%max(m.Localities, 1))
 }
 
-// VirtualService is that of a service: ten routes by header and path, each to two
-// subsets or services by weight. A mark is matched in place of the last header. Where it
-// is Delegated, its last route is that of a Delegate instead.
+// VirtualService returns the VirtualService of a service: ten routes by header and path,
+// each to two subsets or services by weight. A mark, if any, is matched in place of the
+// last header. If the service is Delegated, a Delegate has its last route.
 func (m Mesh) VirtualService(i int, mark string) *config.Config {
 	spec := &networking.VirtualService{Hosts: []string{Host(i)}}
 	for r := range Routes {
@@ -263,8 +262,8 @@ func (m Mesh) weighted(i int, weight int32) []*networking.HTTPRouteDestination {
 // DefaultConnections is how many a DestinationRule allows at first.
 const DefaultConnections = 1024
 
-// DestinationRule is that of a service: two subsets, outlier detection, and pools
-// of so many connections.
+// DestinationRule returns the DestinationRule of a service: two subsets, outlier detection,
+// and pools of so many connections.
 func (m Mesh) DestinationRule(i, connections int) *config.Config {
 	spec := &networking.DestinationRule{
 		Host: Host(i),
