@@ -18,6 +18,7 @@
 // Writes go to the store (writes.go). The store may create an object that shadows one of a
 // source behind it. It may delete and restore its own objects, shadowed ones too. All other
 // writes to objects of other sources fail with storage.ErrReadOnly.
+//
 //	c, err := aggregate.MakeCache(aggregate.Options{Worker: worker, Store: etcd, Sources: []aggregate.Source{
 //		{Name: "etcd", Cache: etcd}, {Name: "files", Cache: files},
 //	}})

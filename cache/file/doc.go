@@ -2,6 +2,7 @@
 // and JSON, in a tree that people, git or another program change.
 //
 //	files.Follow -> parse (decode, validate) -> Cache.update -> Feed.Publish
+//
 // Each set of settled changes is one snapshot. Its revision counts the snapshots of this
 // process. Two servers with the same files have the same objects, byte by byte: a version
 // is the hash of the content, an object without a creationTimestamp is of 1970, and nothing
