@@ -9,9 +9,9 @@ import (
 // Advice is what a registry finds odd about an object that it reads: beside others of
 // the registry, not by itself.
 type Advice struct {
-	// Code is that of a verdict, see the table in package verdict.
+	// Code is the code of a verdict, see the table in package verdict.
 	Code string
-	// Field is the path of the field, Message says what comes of it, Remedy what to do.
+	// Field is the path of the field, Message says what it causes, Remedy what to do.
 	Field, Message, Remedy string
 	// Other is the other object concerned, the zero Key for none.
 	Other config.Key

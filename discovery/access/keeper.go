@@ -32,8 +32,8 @@ type Options struct {
 	Schemas  schema.Set
 	// Root is the root namespace of the mesh.
 	Root string
-	// AnonymousLoopback lets in whoever calls from this machine as its administrator, also
-	// when there are users.
+	// AnonymousLoopback treats callers from this machine as administrators, even when there
+	// are users.
 	AnonymousLoopback bool
 	// Bearers tell by a bearer token that is none of a User who its bearer is. Each is asked
 	// until one knows.
@@ -43,7 +43,7 @@ type Options struct {
 	Revoked func(identity.Identity, *x509.Certificate) error
 	// StoreFault says why the store cannot be read, nil where it can; nil if nobody knows.
 	StoreFault func() error
-	// Now is the time; nil for that of the system.
+	// Now is the clock; nil means the system's clock.
 	Now func() time.Time
 }
 
@@ -271,8 +271,7 @@ func (k *Keeper) May(who rest.Identity, verb, kind, namespace, name string) bool
 	return p != nil && p.permits(who, action{verb: verb, kind: plural(kind, k.o.Schemas), namespace: namespace, name: name})
 }
 
-// Grants implements rest.Granter. The operations are looked at as the one change that they
-// are.
+// Grants implements rest.Granter. It judges the operations together, as one change.
 func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) []error {
 	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return grants(op.Target().Kind) }) {
 		return nil

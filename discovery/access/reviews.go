@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// SelfPath answers a GET with the Self of whoever asks.
+	// SelfPath answers a GET with the Self of the caller.
 	SelfPath = ours + "selfaccess"
 	// AccessReviewPath takes a POST of a SelfSubjectAccessReview of Kubernetes.
 	AccessReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -269,7 +269,8 @@ func (p *paths) revoke(w http.ResponseWriter, r *http.Request) error {
 // attempts bounds how often a change of a user is tried while others change the user.
 const attempts = 5
 
-// change changes the user that a request names. What gives rights away must be the caller's.
+// change changes the user that a request names. If it gives rights, the caller must have
+// them.
 func (p *paths) change(r *http.Request, edit func(*access.User) error, gives bool) error {
 	name := r.PathValue("name")
 	for attempt := 1; ; attempt++ {

@@ -195,8 +195,9 @@ func (all members) InstancesByPort(service *discovery.Service, port int, selecto
 	return out
 }
 
-// GetProxyServiceInstances returns the instances of all registries that may know the
-// proxy; if the proxy reports a cluster, those of the first registry that knows it.
+// GetProxyServiceInstances returns the instances of all registries that may know the proxy.
+// If the proxy reports a cluster, it returns the instances of the first registry that knows
+// that cluster.
 func (all members) GetProxyServiceInstances(proxy *discovery.Proxy) []*discovery.ServiceInstance {
 	var out []*discovery.ServiceInstance
 	for _, instance := range all {

@@ -11,9 +11,8 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// maxConnections bounds the connections over TLS, each of which carries many queries.
-// Without a bound a transport opens a connection for each request that comes while all
-// are full.
+// maxConnections bounds the connections over TLS; each carries many queries. Without a
+// bound a transport opens another connection for each request while all are full.
 const maxConnections = 50
 
 // client is the way to one agent of Consul.

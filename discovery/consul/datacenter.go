@@ -35,9 +35,9 @@ type datacenter struct {
 	max  int    // of queries that wait
 
 	queries atomic.Int64
-	// probing is held by whoever finds out whether Consul is back.
+	// probing is held while one goroutine checks whether Consul is back.
 	probing chan struct{}
-	// comparing is held by whoever compares the index of the list.
+	// comparing is held while one goroutine compares the index of the list.
 	comparing chan struct{}
 	// turned holds a token when a plan may have to end or go on otherwise.
 	turned chan struct{}

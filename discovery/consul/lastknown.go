@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// savedState is saved once per datacentre. The names of its fields, and of those of
-// savedInstance, stand in the store.
+// savedState is saved once per datacentre. Its field names, and those of savedInstance, are
+// part of the stored format.
 type savedState struct {
 	Servers []string `json:"servers,omitempty"`
 	Index   uint64   `json:"index,omitempty"`

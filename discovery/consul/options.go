@@ -57,9 +57,9 @@ type Options struct {
 	MaxQueries int
 	// WarningUnhealthy has instances whose worst check is warning get no traffic.
 	WarningUnhealthy bool
-	// ResetHold is how long content is kept that a Consul which lost its data does not
-	// have. It is also how long a start waits for a Consul of which nothing is known. 0
-	// stands for DefaultResetHold.
+	// ResetHold is how long the registry keeps content that a Consul lacks after it lost
+	// its data. It is also how long a start waits for a Consul that has never been read. 0
+	// means DefaultResetHold.
 	ResetHold time.Duration
 
 	// Memory tells what was last known, which is served where Consul is not read

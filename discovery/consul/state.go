@@ -17,7 +17,7 @@ import (
 // state is how a datacentre is doing. It is guarded by the datacenter's mu.
 type state struct {
 	plan plan
-	// suspicious says that Consul has failed, and was not looked at since.
+	// suspicious says that Consul has failed, and was not checked since.
 	suspicious bool
 	// down is why it does not answer, since when, and whether that was logged.
 	down   error
@@ -40,8 +40,8 @@ type state struct {
 	// restored is the time of the last known content that was restored at the start,
 	// zero if none was.
 	restored time.Time
-	// index is the index of the last list of services, that which was restored included.
-	// Consul had all that it had then when a look at the index began at compared.
+	// index is the index of the last list of services, read or restored. The registry is as
+	// current as Consul was at compared, when it last began to compare indexes.
 	index    uint64
 	compared time.Time
 	// wholeNoted says that it was logged that the datacentre was read.
@@ -86,7 +86,7 @@ func (d *datacenter) round(ctx context.Context) (round context.Context, number i
 	}
 }
 
-// suspect says whether Consul has to be looked at before anything is believed.
+// suspect says whether Consul must be checked before its answers count.
 func (d *datacenter) suspect() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,8 +236,8 @@ func (d *datacenter) settle(ctx context.Context, patience time.Duration) {
 	d.r.settled()
 }
 
-// warnOfWaiting logs for how long proxies wait for a Consul that cannot be read, and of
-// which nothing is known.
+// warnOfWaiting logs how long proxies wait for a Consul that cannot be read and was never
+// read before.
 func (d *datacenter) warnOfWaiting(patience time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

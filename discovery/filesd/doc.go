@@ -6,7 +6,6 @@
 //	- targets: [10.0.0.1:9001, 10.0.0.2:9001]
 //	  labels: {portolan_service: web, portolan_protocol: http, version: v1}
 //
-// A label names the service of the targets (Options.ServiceLabel). What a file does not
-// list any more is gone at once. A file that is broken, empty or away keeps what it last
-// said.
+// A label names the service of the targets (Options.ServiceLabel). A target that a file
+// lists no more is removed at once. A broken, empty or missing file keeps its last content.
 package filesd

@@ -41,7 +41,7 @@ type Options struct {
 	// Patience is how long a start waits for a file that cannot be read; 0 for
 	// DefaultPatience.
 	Patience time.Duration
-	// Timing is that of files.Options.
+	// Timing is passed to package files.
 	files.Timing
 
 	// XDS takes the rows.

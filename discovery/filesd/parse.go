@@ -35,7 +35,7 @@ const (
 	labelNetwork  = "topology.istio.io/network"
 )
 
-// group is a list of targets with their labels, as it stands in a file.
+// group is a list of targets with their labels, as a file has it.
 type group struct {
 	Targets []string       `json:"targets"`
 	Labels  map[string]any `json:"labels"`

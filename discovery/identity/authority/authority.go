@@ -32,18 +32,19 @@ const (
 
 // Options configure an Authority. All fields are required but for those that say otherwise.
 type Options struct {
-	// TrustDomain is that of all identities, and RootNamespace has the Secret.
+	// TrustDomain is part of all identities, and RootNamespace is the namespace of the
+	// Secret.
 	TrustDomain, RootNamespace string
 	// Files are the operator's; nil for the Secret of the store.
 	Files *Files
 	// Store and Sealer keep the Secret.
 	Store  storage.ConfigStore
 	Sealer *sealing.Sealer
-	// Snapshot is that of the store's objects, nil before it is read.
+	// Snapshot returns the snapshot of the store, nil before it is read.
 	Snapshot func() *cache.Snapshot
 	// MaxLife bounds the lives of certificates; 0 stands for DefaultMaxLife.
 	MaxLife time.Duration
-	// Now is the clock; nil for that of the system.
+	// Now is the clock; nil means the system's clock.
 	Now func() time.Time
 	// Logger may be nil; nothing is logged then.
 	Logger *slog.Logger
@@ -191,8 +192,7 @@ func (a *Authority) ensured(ctx context.Context) (*material, error) {
 	return a.current()
 }
 
-// Ready says why nothing can be signed; nil if it can. That there is no root yet is no
-// reason.
+// Ready returns why the authority cannot sign; nil if it can. A missing root is no reason.
 func (a *Authority) Ready() error {
 	if _, err := a.current(); err != nil && !errors.Is(err, errNone) {
 		return err

@@ -45,8 +45,8 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// readFiles reads the files. Those that do not fit each other, as while they are replaced
-// one by one, leave what was read before.
+// readFiles reads the files. If they do not fit each other, as while they are replaced one
+// by one, it keeps what it read before.
 func (a *Authority) readFiles() error {
 	read, err := a.o.Files.read()
 	a.mu.Lock()

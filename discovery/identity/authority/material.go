@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// The entries of the Secret of the authority, of which Istio has the first four as well.
+// The entries of the authority's Secret. The first four are Istio's.
 const (
 	caCert, caKey, certChain, rootCert = "ca-cert.pem", "ca-key.pem", "cert-chain.pem", "root-cert.pem"
 	formerCert, formerKey              = "former-cert.pem", "former-key.pem"

@@ -54,7 +54,7 @@ func Start(t testing.TB) *Mesh {
 	return &Mesh{Store: store, Cache: replica, Sealer: sealing.New(filepath.Join(t.TempDir(), "sealing.key"), store)}
 }
 
-// Options are those of the authority of a server of the mesh cluster.local.
+// Options returns the options of the authority of a server of the mesh cluster.local.
 func (m *Mesh) Options() authority.Options {
 	return authority.Options{
 		TrustDomain: "cluster.local", RootNamespace: "istio-system", Store: m.Store, Sealer: m.Sealer, Snapshot: m.Cache.Snapshot,
