@@ -236,8 +236,7 @@ func (p *Proxy) describes(e *Endpoint) bool {
 	return len(e.Labels) > 0 && (p.Identity == "" || e.ServiceAccount == p.Identity)
 }
 
-// WorkloadLabels returns the labels of the proxy's workload, nil for none: those of its
-// Workload.
+// WorkloadLabels returns the labels of the proxy's Workload; nil if it has none.
 func (p *Proxy) WorkloadLabels(at func(ip string) iter.Seq2[string, []*Endpoint]) labels.Instance {
 	if e := p.Workload(at); e != nil {
 		return e.Labels

@@ -13,9 +13,9 @@ type Published interface {
 	AppendWorkloadHandler(WorkloadHandler)
 }
 
-// Publisher hands over the rows of one registry and calls its handlers. It suits a
-// registry that does not follow the configuration, so that its Fork is that of an Index.
-// Its Handlers must be closed when the registry is run.
+// Publisher hands over the rows of one registry and calls its handlers. It suits a registry
+// that does not follow the configuration, whose Fork is the Fork of its Index. Its Handlers
+// must be closed when the registry is run.
 type Publisher struct {
 	Index
 	Handlers
@@ -37,9 +37,8 @@ func (p *Publisher) Provider() Provider { return p.shard.Provider }
 // Cluster implements Instance.
 func (p *Publisher) Cluster() string { return p.shard.Cluster }
 
-// Publish hands over those of some rows that differ, in their order, and calls the service
-// handlers after each. Services that changed are the reason of a push. Call it on the
-// worker.
+// Publish hands over the rows that differ, in the given order, and calls the service
+// handlers after each. Changed services are the reason of a push. Call it on the worker.
 func (p *Publisher) Publish(rows ...Row) {
 	changed := 0
 	for _, row := range rows {

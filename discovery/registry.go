@@ -101,8 +101,8 @@ type XDSUpdater interface {
 	ProxyUpdate(cluster, ip string)
 }
 
-// PushRequest says why a registry expects a push. What is pushed follows from the
-// difference of two push contexts, never from a request.
+// PushRequest says why a registry expects a push. The difference of two push contexts
+// decides what is pushed; a request never does.
 type PushRequest struct {
 	// Full is false where nothing but endpoints, health or the instances at an
 	// address changed.

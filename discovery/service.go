@@ -86,8 +86,8 @@ func (p Protocol) IsGRPC() bool { return p == GRPC || p == GRPCWeb }
 // match.
 func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
 
-// IsServed says whether proxies take part in it. Ports of UDP are known and have no
-// effect, and so are those of HTTP_PROXY: a service's are of HTTP.
+// IsServed says whether proxies serve the protocol. A service may list ports of UDP and
+// HTTP_PROXY, but they have no effect.
 func (p Protocol) IsServed() bool { return p != UDP && p != HTTPProxy }
 
 // Port is one port of a service.

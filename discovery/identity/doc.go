@@ -1,3 +1,3 @@
-// Package identity says who workloads are. Identities are those of SPIFFE, in the form of
-// Istio: spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
+// Package identity says who workloads are. An Identity is a SPIFFE ID in Istio's form:
+// spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
 package identity

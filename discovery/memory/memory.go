@@ -33,11 +33,10 @@ type Options struct {
 	Worker *cache.Worker
 }
 
-// Registry is a discovery.Instance of provider Memory. Any goroutine may call its
-// methods. Changes are asynchronous: queries and the XDSUpdater see them once the
-// worker has run them. A later set of the same host may replace an earlier one before
-// that. The worker calls the handlers, those of services after the rows of the service were
-// handed over.
+// Registry is a discovery.Instance of provider Memory. Any goroutine may call its methods.
+// Changes are asynchronous: queries and the XDSUpdater see a change once the worker has run
+// it. A later set of the same host may replace an earlier one that has not run. The worker
+// hands over the rows of a service before it calls the handlers of services.
 type Registry struct {
 	discovery.Published // the publisher, for reading
 

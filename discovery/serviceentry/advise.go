@@ -32,8 +32,7 @@ const (
 	codeAlone    = "PTL0215"
 )
 
-// maxLooked bounds the ServiceEntries that are looked at for one host, port or
-// address of advice.
+// maxLooked bounds the ServiceEntries that advice reads for one host, port or address.
 const maxLooked = 100
 
 var _ discovery.Advisor = (*fork)(nil)

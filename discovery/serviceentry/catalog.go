@@ -101,8 +101,7 @@ func (c *catalog) removeEntry(key nameKey) *entry {
 	return e
 }
 
-// replace puts one workload of a namespace in the place of another; either may
-// be nil.
+// replace replaces one workload of a namespace by another; either may be nil.
 func (c *catalog) replace(namespace string, old, curr *workload) {
 	of := func(w *workload) labels.Instance {
 		if w == nil {

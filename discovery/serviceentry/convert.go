@@ -19,8 +19,8 @@ import (
 const (
 	// tlsModeLabel of a workload says how its proxy takes connections.
 	tlsModeLabel = "security.istio.io/tlsMode"
-	// localityLabel stands in for a locality; label values cannot have slashes,
-	// so dots may be written for them.
+	// localityLabel holds a locality. Label values cannot contain slashes, so users may
+	// write dots instead.
 	localityLabel = "istio-locality"
 	// unixPrefix marks the address of a unix socket.
 	unixPrefix = "unix://"
@@ -90,7 +90,7 @@ func resolutionOf(spec *networking.ServiceEntry) (r discovery.Resolution, served
 	return 0, false
 }
 
-// ports are those of a ServiceEntry on which its proxies can tell where to go.
+// ports returns the ports of a ServiceEntry on which its proxies can tell where to go.
 func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []discovery.Port {
 	out := make([]discovery.Port, 0, len(spec.GetPorts()))
 	for _, p := range spec.GetPorts() {
@@ -150,8 +150,8 @@ func selectorOf(spec *networking.ServiceEntry) labels.Instance {
 	return out
 }
 
-// LabelsOf returns the labels of a workload: those of its spec, overlaid by those of its
-// WorkloadEntry. They may be the spec's own: do not modify them.
+// LabelsOf returns the labels of a workload: the labels of its spec, overlaid by the labels
+// of its WorkloadEntry. The result may be the spec's own map: do not modify it.
 func LabelsOf(meta *config.Meta, spec *networking.WorkloadEntry) labels.Instance {
 	if len(meta.Labels) == 0 {
 		return spec.GetLabels()

@@ -8,11 +8,11 @@
 //	Store.flush, as the worker's task ends      rebuilds each dirty host once
 //	discovery.Index.Publish                     publishes the rows that differ
 //
-// So a revision that adds a thousand WorkloadEntries of one ServiceEntry rebuilds its
-// hosts once. One WorkloadEntry costs a look at the selectors that have one of its
-// labels, and the rebuild of the hosts that select it.
+// So a revision that adds a thousand WorkloadEntries of one ServiceEntry rebuilds its hosts
+// once. One WorkloadEntry costs a check of the selectors that have one of its labels, and
+// the rebuild of the hosts that select it.
 //
-// convert.go has the rules by which an object becomes services and endpoints; it knows
-// nothing of indexes. catalog.go has the indexes. instances.go takes the workloads of
-// other registries, which ServiceEntries select like WorkloadEntries.
+// convert.go has the rules by which an object becomes services and endpoints; it does not
+// use the indexes. catalog.go has the indexes. instances.go takes the workloads of other
+// registries, which ServiceEntries select like WorkloadEntries.
 package serviceentry

@@ -116,8 +116,8 @@ func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
 	return out
 }
 
-// endpoints returns the endpoints of a host of an entry: its own as listed, or those of
-// the workloads it selects, the oldest first.
+// endpoints returns the endpoints of a host of an entry: the entry's own in their order, or
+// the endpoints of the workloads it selects, the oldest first.
 func (s *Store) endpoints(e *entry, hostname host.Name) []*discovery.Endpoint {
 	resolution, served := resolutionOf(e.spec)
 	var out []*discovery.Endpoint

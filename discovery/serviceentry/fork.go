@@ -33,7 +33,7 @@ var _ discovery.Fork = (*fork)(nil)
 // Fork implements discovery.Instance.
 func (s *Store) Fork() discovery.Fork { return s.settled.Load() }
 
-// settle keeps what the store knows now for those who fork it.
+// settle publishes the store's present state for Fork.
 func (s *Store) settle() {
 	state := s.index.State()
 	if last := s.settled.Load(); last == nil || last.State != state || last.known != s.known {

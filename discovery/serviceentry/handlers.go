@@ -70,7 +70,7 @@ func eventOf(before, after *workload) cache.Event {
 	return cache.EventUpdate
 }
 
-// moveWorkload puts after in the place of before, and marks the hosts of the
+// moveWorkload replaces the workload before by after, and marks the hosts of the
 // ServiceEntries that select one of them. Either may be nil.
 func (s *Store) moveWorkload(namespace string, before, after *workload) {
 	s.catalog.replace(namespace, before, after)

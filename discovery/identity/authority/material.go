@@ -137,8 +137,8 @@ func (m *material) finished() *material {
 	return &material{key: m.key, cert: m.cert, roots: []*x509.Certificate{m.cert}, state: state{Longest: m.state.Longest}}
 }
 
-// aborted is the material without the new root. What the new one has signed stays valid,
-// by its chain.
+// aborted returns the material without the new root. Certificates that the new one signed
+// stay valid by their chain.
 func (m *material) aborted() *material {
 	return &material{key: m.formerKey, cert: m.former, roots: []*x509.Certificate{m.former}, state: state{Longest: m.state.Longest}}
 }

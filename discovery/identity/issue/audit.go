@@ -71,8 +71,8 @@ func (a *audit) add(n note) <-chan struct{} {
 	return n.written
 }
 
-// await waits until the history has a certificate, for a while; false if it has it not by
-// then. The error is that of ctx.
+// await waits a bounded time for the history to have a certificate. It returns false if the
+// history does not have it by then, and the error of ctx if that ends first.
 func (a *audit) await(ctx context.Context, written <-chan struct{}) (bool, error) {
 	if written == nil {
 		return false, nil

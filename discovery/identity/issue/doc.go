@@ -1,7 +1,7 @@
-// Package issue decides who gets a certificate of the mesh, and answers who asks: over the
-// config API (package cache/rest/certificate) and as Istio's IstioCertificateService.
+// Package issue decides which workload gets a certificate of the mesh. It answers requests
+// over the config API (package cache/rest/certificate) and Istio's IstioCertificateService.
 //
-// A first certificate is earned by a credential that an identity.Proof takes, and a further
-// one by the one before, while it is valid. No user's rights earn one. What was issued is in
-// the history of the store.
+// A workload earns its first certificate by a credential that an identity.Proof takes, and
+// each further one by the certificate before, while that is valid. No user's rights earn
+// one. The store's history records every certificate issued.
 package issue

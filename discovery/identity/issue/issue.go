@@ -30,8 +30,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Issuer gives certificates to those who prove who they are. It may be used by several
-// goroutines.
+// Issuer gives certificates to workloads that prove their identity. Several goroutines may
+// use it.
 type Issuer struct {
 	authority *authority.Authority
 	proofs    identity.Proofs
@@ -70,7 +70,7 @@ func New(o Options) (*Issuer, error) {
 	return i, nil
 }
 
-// What earns a certificate.
+// Both earn a certificate.
 const byCredential, byCertificate = "credential", "certificate"
 
 // Reason says why a request is refused.
@@ -119,7 +119,7 @@ type Request struct {
 type Attempt struct {
 	// Identity is who sent it, the zero one if that was not proved.
 	Identity identity.Identity
-	// From and Tool are those of the Request.
+	// From and Tool are the fields of the Request.
 	From netip.Addr
 	Tool string
 	// Reason is for operators, and Why for programs.
@@ -127,8 +127,8 @@ type Attempt struct {
 	Why    Reason
 }
 
-// Issue answers a request, once the history has the certificate, or the store has not taken it
-// for a while. The error is a *Refusal, or that of ctx.
+// Issue answers a request once the history has the certificate, or once the store has not
+// taken it for a while. It returns a *Refusal, or the error of ctx.
 func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, identity.Identity, error) {
 	signed, who, proof, err := i.issue(ctx, r)
 	if err != nil {

@@ -36,13 +36,13 @@ type Store interface {
 	Delete(ctx context.Context, kind config.GroupVersionKind, name, namespace, resourceVersion string) (revision string, err error)
 }
 
-// Options say where tokens are kept, and of which mesh they are. Store and TrustDomain are
-// required.
+// Options say where tokens are kept and which mesh they belong to. Store and TrustDomain
+// are required.
 type Options struct {
 	Store       Store
 	TrustDomain string
-	// May says why who sent a request to the config API may not make a token for an identity;
-	// nil if whoever may make tokens may make all.
+	// May says why the sender of a config API request may not make a token for an identity.
+	// nil means that every user who may make tokens may make them for all identities.
 	May func(context.Context, identity.Identity) error
 	// Held returns the object of a token as memory has it, nil for none; where Held is nil, no
 	// token is known from memory.
@@ -92,12 +92,12 @@ type Request struct {
 type Made struct {
 	Token, Namespace, Name string
 	Spec                   *access.JoinToken
-	// Revision is that of the store at which it was made.
+	// Revision is the revision of the store at which the token was made.
 	Revision string
 }
 
-// Create makes a token, whoever asks. It returns errors of package storage, ErrInvalid for a request that
-// cannot be met.
+// Create makes a token and does not check the caller's rights. It returns errors of package
+// storage, and ErrInvalid for a request that it cannot meet.
 func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
 	spec, err := t.spec(r)
 	if err != nil {

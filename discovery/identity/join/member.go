@@ -31,7 +31,7 @@ var ErrNoMember = fmt.Errorf("%w: no such token: it is mistyped, was revoked, or
 
 // An Invitation says which member is to come.
 type Invitation struct {
-	// Namespace is that of the token's object, the root namespace of the mesh.
+	// Namespace is the namespace of the token's object: the root namespace of the mesh.
 	Namespace string
 	Member    access.StoreMember
 	// TTL and Sources are as in Request.
@@ -45,7 +45,8 @@ func (t *Tokens) Invite(ctx context.Context, i Invitation) (*Made, error) {
 	if ttl := cmp.Or(i.TTL, DefaultTTL); ttl > MaxMemberTTL {
 		return nil, fmt.Errorf("%w: ttl %s: a token of a member lasts up to %s", storage.ErrInvalid, ttl, MaxMemberTTL)
 	}
-	// The service account stands in for none, as the rest of the request is that of any token.
+	// An invitation has no service account: "none" fills the field, so that spec checks the
+	// rest as for any token.
 	spec, err := t.spec(Request{Namespace: i.Namespace, ServiceAccount: "none", TTL: i.TTL, Sources: i.Sources})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)

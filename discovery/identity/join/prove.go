@@ -76,8 +76,8 @@ func (t *Tokens) Knows(credential string, from netip.Addr) bool {
 	return err == nil
 }
 
-// held is the object of a join token, or of that of a member in the form of one, as memory has
-// it; nil for none.
+// held returns the object of a join token from memory, or the object of an invitation in
+// the form of a join token; nil if there is none.
 func (t *Tokens) held(token string) *config.Config {
 	namespace, name, ok := Parse(token)
 	if !ok || t.o.Held == nil {

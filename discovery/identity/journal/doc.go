@@ -1,4 +1,4 @@
-// Package journal writes into the history what is no change of an object: certificates that
-// were issued, and attempts that were refused. Many share a record, whoever waits for theirs,
-// and a store that is away costs a bounded amount of memory.
+// Package journal writes events into the history that change no object: issued certificates
+// and refused attempts. One record carries many events, each caller waits for its own, and
+// the events of a store that is away take bounded memory.
 package journal

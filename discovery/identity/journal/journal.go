@@ -25,7 +25,7 @@ type Record struct {
 	Written func()
 }
 
-// Source gathers what is to be written.
+// Source gathers the events to write.
 type Source interface {
 	// Next returns the next record and takes it out of the source; false for none now. Last
 	// says that this is the last time to ask: what waits for its time is written now.
@@ -36,9 +36,8 @@ type Source interface {
 }
 
 const (
-	// interval is how often a source is asked that does not wake the journal. What a server
-	// does so often in a second, whoever brings it about, is as many records as the source
-	// makes of it.
+	// interval is how often the journal asks a source that does not wake it. However many
+	// events clients cause in a second, the source decides how many records they become.
 	interval = time.Second
 	// pause is the least time between two times that a source is asked: who waits then shares
 	// a record.

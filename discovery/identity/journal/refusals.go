@@ -187,7 +187,7 @@ func (r *Refusals) Next(now time.Time, last bool) (Record, bool) {
 	return out, true
 }
 
-// together is the record of all lines, those of the most attempts first.
+// together returns one record of all lines, ordered by attempts, most first.
 func (r *Refusals) together() Record {
 	at := r.lines[0].last
 	for _, l := range r.lines {

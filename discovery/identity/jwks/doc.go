@@ -1,9 +1,9 @@
 // Package jwks fetches the keys of issuers of JWTs, and keeps them.
 //
-// Keys returns the keys of a source at once if it has some. Fetches run in Run: one at a
-// time of each source, bounded in size and time, again after a while, and at an unknown key
-// id no oftener than once a minute. What a source gave last stays good while it is away or
-// answers nonsense.
+// Keys returns the keys of a source at once if it has some. Run fetches: one fetch at a
+// time for each source, bounded in size and time, repeated after a while, and for an
+// unknown key id at most once a minute. The last good keys of a source stay valid while the
+// source is away or answers nonsense.
 //
 //	fetcher := jwks.New(jwks.Options{})
 //	go fetcher.Run(ctx)

@@ -27,12 +27,12 @@ const (
 
 // Source is where keys are. It is comparable.
 type Source struct {
-	// URL is that of the keys, or with Discover that of the issuer, which says where they
-	// are.
+	// URL is the address of the keys or, with Discover, of the issuer, whose document names
+	// the address of the keys.
 	URL      string
 	Discover bool
-	// CA is the certificates, in PEM, of the authorities that the source is verified by;
-	// empty stands for those of the system.
+	// CA holds the PEM certificates of the authorities that may sign the source's
+	// certificate; empty means the system's.
 	CA string
 }
 

@@ -16,7 +16,7 @@ const (
 	DefaultRefresh = 20 * time.Minute
 	// DefaultPause is the least time between two fetches of a source.
 	DefaultPause = time.Minute
-	// emptyPause is that of a source that has never given keys.
+	// emptyPause is the time between fetches of a source that has never given keys.
 	emptyPause = 5 * time.Second
 	// maxSources bounds the sources that are remembered, and maxFetches the fetches under
 	// way.
@@ -27,7 +27,7 @@ const (
 // ErrNoKeys: a source has never given keys, and does not now.
 var ErrNoKeys = errors.New("its keys cannot be fetched")
 
-// Options are those of a Fetcher. The zero value is of use.
+// Options configure a Fetcher. The zero value is valid.
 type Options struct {
 	// Refresh is the age at which keys are fetched again, and Pause the least time between
 	// two fetches of a source; 0 stands for the defaults.
@@ -88,9 +88,10 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	}
 }
 
-// Keys returns the keys of a source, which has the key of an id as far as the source has
-// it; an empty id is of no key. It waits for a fetch only where there are no keys, or the
-// key is unknown and the last fetch is a while ago. The error is ErrNoKeys, or that of ctx.
+// Keys returns the keys of a source, including the key with the given id if the source has
+// it; an empty id names no key. It waits for a fetch only if there are no keys, or if the
+// key is unknown and the last fetch is a while ago. It returns ErrNoKeys, or the error of
+// ctx.
 func (f *Fetcher) Keys(ctx context.Context, source Source, id string) (*Keys, error) {
 	e, wait := f.ask(source, id)
 	if wait != nil {

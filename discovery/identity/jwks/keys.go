@@ -25,8 +25,8 @@ const (
 // modified.
 type Keys struct{ keys []jose.JSONWebKey }
 
-// Find returns the keys that may have signed a token: that of an id, or without one all
-// keys that are for the algorithm.
+// Find returns the keys that may have signed a token: the key with the given id or, without
+// one, all keys for the algorithm.
 func (k *Keys) Find(id, algorithm string) []jose.JSONWebKey {
 	var out []jose.JSONWebKey
 	for _, key := range k.keys {
@@ -47,8 +47,8 @@ func (k *Keys) has(id string) bool {
 	return false
 }
 
-// Algorithms are those of signatures that keys verify: all with a public key that others
-// hold no part of.
+// Algorithms returns the signature algorithms whose keys are public: none that needs a
+// secret shared with the verifier.
 func Algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,

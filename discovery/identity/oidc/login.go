@@ -21,11 +21,11 @@ type Logins struct {
 
 // A Provider is an issuer with which users can log in. Its ID tokens are what the server takes.
 type Provider struct {
-	// Name is that of the TokenIssuer.
+	// Name is the name of the TokenIssuer.
 	Name   string `json:"name"`
 	Issuer string `json:"issuer"`
-	// CA is the certificates, in PEM, of the authorities that the issuer is verified by;
-	// empty stands for those of the system.
+	// CA holds the PEM certificates of the authorities that may sign the issuer's
+	// certificate; empty means the system's.
 	CA       string `json:"ca,omitempty"`
 	ClientID string `json:"clientId"`
 	// Scopes are those to ask for, beside openid; none leaves it to the client.

@@ -36,12 +36,12 @@ type Keys interface {
 	Keys(ctx context.Context, source jwks.Source, id string) (*jwks.Keys, error)
 }
 
-// Options are those of a Verifier. Issuers, Keys and TrustDomain are required.
+// Options configure a Verifier. Issuers, Keys and TrustDomain are required.
 type Options struct {
 	// Issuers are those trusted now, in a fixed order; false where that is not known yet.
 	Issuers func() ([]Issuer, bool)
 	Keys    Keys
-	// TrustDomain is that of the workloads.
+	// TrustDomain is the trust domain of the workloads.
 	TrustDomain string
 	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time

@@ -31,8 +31,8 @@ func (v *Verifier) Knows(credential string, _ netip.Addr) bool {
 	return err == nil
 }
 
-// Workload returns the workload that the holder of a token is, and when the token expires.
-// Errors are those of Prove.
+// Workload returns the workload that a token names, and when the token expires. It returns
+// the errors of Prove.
 func (v *Verifier) Workload(ctx context.Context, token string) (identity.Identity, time.Time, error) {
 	verified, err := v.Verify(ctx, token)
 	if err != nil {
@@ -63,7 +63,7 @@ type User struct {
 	Until time.Time
 }
 
-// User returns the user that the holder of a token is. Errors are those of Prove.
+// User returns the user that a token names. It returns the errors of Prove.
 func (v *Verifier) User(ctx context.Context, token string) (User, error) {
 	verified, err := v.Verify(ctx, token)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// lookAgain is how often the files of a Pair and of Roots are looked at.
+// lookAgain is how often a Pair and Roots read their files.
 const lookAgain = time.Second
 
 // A Pair is a certificate with its key, in two files of PEM that may be replaced at any time.
@@ -42,8 +42,8 @@ func (p *Pair) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // Leaf returns the certificate as it is now.
 func (p *Pair) Leaf() *x509.Certificate { return p.value.Load().Leaf }
 
-// Degraded returns why the pair should be looked at: its files cannot be used, so that an older
-// pair is, or it has expired or will soon; nil if all is well.
+// Degraded returns why an operator should look at the pair: its files are unusable and an
+// older pair serves, or it has expired or will soon; nil if all is well.
 func (p *Pair) Degraded() error {
 	return errors.Join(p.followed.Degraded(), Expiring(p.Leaf(), time.Now()))
 }
@@ -87,8 +87,8 @@ func (r *Roots) Pool() *x509.CertPool { return r.value.Load() }
 // PEM returns the authorities as they are now, in PEM.
 func (r *Roots) PEM() []byte { return *r.last.Load() }
 
-// followed is a value that is made of files, which Run follows. What cannot be used is told
-// and changes nothing: files are replaced one after the other.
+// followed is a value made of files, which Run follows. Run reports files it cannot use and
+// keeps the value: an operator replaces files one after the other.
 type followed[T any] struct {
 	files []string
 	parse func([][]byte) (*T, error)

@@ -239,7 +239,7 @@ func (l *Listener) bidFarewell(c net.Conn, first []byte) {
 	_, _ = io.CopyN(io.Discard, c, farewellBytes)
 }
 
-// begunConn is a connection of which the first bytes were read.
+// begunConn is a connection whose first bytes were already read.
 type begunConn struct {
 	net.Conn
 	begun []byte

@@ -59,8 +59,8 @@ func (c *plainConn) Read(b []byte) (int, error) {
 }
 
 // A Farewell answers a client that speaks without TLS and may not. It reads from the client
-// and writes to it, for a second at most. began is what the client has
-// sent by then.
+// and writes to it, for a second at most. began holds the bytes that the client has sent by
+// then.
 type Farewell func(c io.ReadWriter, began []byte)
 
 // HTTPFarewell answers in HTTP/1.1: 400, with a body of a content type.

@@ -59,7 +59,7 @@ func (c *streamsConn) Read(b []byte) (int, error) {
 	return 0, errStreams
 }
 
-// frames follows the frames of a client of HTTP/2, of which it sees some bytes at a time.
+// frames follows the frames of an HTTP/2 client; it sees some bytes at a time.
 type frames struct {
 	skip int // bytes until the next frame begins
 	head [9]byte

@@ -74,7 +74,7 @@ func (d *Device) Secrets() []string {
 	return append([]string(nil), d.given...)
 }
 
-// endpoints are those of the document of the issuer.
+// endpoints returns the endpoints that the issuer's document lists.
 func (d *Device) endpoints() map[string]string {
 	return map[string]string{"device_authorization_endpoint": d.issuer.URL + "/device", "token_endpoint": d.issuer.URL + "/token", "revocation_endpoint": d.issuer.URL + "/revoke"}
 }
