@@ -1,6 +1,7 @@
-// Package access has the specs of the objects that say who may come in, and who may do what.
-// Each is a Go struct with JSON tags, whose schema is in package schema. They are objects of
-// the group portolan.io. What is in the mesh's root namespace is for the whole mesh.
+// Package access has the specs of the objects that say who may connect and what each user
+// may do. Each is a Go struct with JSON tags, whose schema is in package schema. They are
+// objects of the group portolan.io. An object in the mesh's root namespace applies to the
+// whole mesh.
 package access
 
 // Group is the group of the kinds.

@@ -11,6 +11,6 @@ type RevokedIdentity struct {
 	// that proves itself anew then has new ones, and these are renewed. Without it the
 	// account has no certificate at all.
 	Before *metav1.Time `json:"before,omitempty"`
-	// Reason is what whoever is refused is told.
+	// Reason is what the server tells a refused client.
 	Reason string `json:"reason,omitempty"`
 }

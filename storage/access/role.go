@@ -68,7 +68,7 @@ const (
 	LocalUser = "local"
 	// Authenticated is the group of all who have proved who they are.
 	Authenticated = "authenticated"
-	// Workloads is the group of those who have proved a SPIFFE identity.
+	// Workloads is the group of all callers that have proved a SPIFFE identity.
 	Workloads = "workloads"
 )
 

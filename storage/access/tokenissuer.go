@@ -5,12 +5,12 @@ package access
 type TokenIssuer struct {
 	// Issuer is the claim iss of the tokens, a URL.
 	Issuer string `json:"issuer,omitempty"`
-	// Audiences has one of those in the claim aud.
+	// Audiences lists the accepted audiences: the claim aud must have one of them.
 	Audiences []string `json:"audiences,omitempty"`
 	// JWKSURI is where the keys are; without it the issuer is asked where.
 	JWKSURI string `json:"jwksUri,omitempty"`
-	// CA is the certificates of the authorities that both are verified by, in PEM; empty
-	// stands for those of the system.
+	// CA holds the PEM certificates of the authorities that may sign the certificates of
+	// both; empty means the system's.
 	CA string `json:"ca,omitempty"`
 	// Workloads say which workload the holder of a token is: the first that matches.
 	Workloads []WorkloadRule `json:"workloads,omitempty"`

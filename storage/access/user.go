@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// User is somebody who calls the config API. The name of the object is that of the user.
+// User is somebody who calls the config API. The object has the user's name.
 type User struct {
 	// Groups are those that the user is in, beside the ones that a credential brings.
 	Groups []string `json:"groups,omitempty"`
@@ -51,8 +51,8 @@ func (u *User) Shown() any {
 	return &out
 }
 
-// CheckStored implements config.Veiled: a token without its hash, or with that of another,
-// must not be stored.
+// CheckStored implements config.Veiled: it refuses a token without a hash, or with the hash
+// of another token.
 func (u *User) CheckStored() error {
 	for i, t := range u.Tokens {
 		if len(t.Hash) != sha256.Size {

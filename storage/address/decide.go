@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// Probes is how many addresses are looked at for a host before all are.
+	// Probes is how many addresses a search for a host tries before it tries all.
 	Probes = 8
 	// Grace is how long an address that became free is no other host's, since
 	// proxies and name servers may still use it.

@@ -13,8 +13,8 @@ import (
 type Codec interface {
 	// New returns an empty spec.
 	New() any
-	// Path is where a spec stands in the document of its object: "spec", or empty where
-	// its fields stand at the top level (TopLevel).
+	// Path is the field of the document that holds the spec: "spec", or empty if the spec's
+	// fields stand at the top level (TopLevel).
 	Path() string
 	// Is says whether a value is a spec of the kind, and not nil.
 	Is(spec any) bool
@@ -37,9 +37,9 @@ type Codec interface {
 	decode(o *object, raw json.RawMessage) any
 }
 
-// TopLevel is a spec whose fields stand at the top level of a document, beside
-// metadata, as those of a Secret or a ConfigMap of Kubernetes do. It is a pointer to
-// a Go struct. All other specs stand under the field spec.
+// TopLevel is a spec whose fields stand at the top level of a document, beside metadata,
+// like the fields of a Kubernetes Secret or ConfigMap. It is a pointer to a Go struct. All
+// other specs stand under the field spec.
 type TopLevel interface {
 	// TopLevel is never called.
 	TopLevel()
@@ -89,8 +89,8 @@ func MarshalSpec(spec any, before []byte) ([]byte, error) {
 // SpecType returns the type URL of what MarshalSpec makes of a spec.
 func SpecType(spec any) string { return formOf(spec).typeURL(spec) }
 
-// Veiled is a spec of which a part is for servers alone, such as the data of a Secret.
-// That part is stored, and no document has it.
+// Veiled is a spec with a part for servers alone, such as the data of a Secret. The store
+// keeps that part, and no document shows it.
 type Veiled interface {
 	// Shown returns the spec without that part. It does not change the spec.
 	Shown() any

@@ -70,7 +70,7 @@ func KindPath(kind GroupVersionKind) string {
 	return kind.Group + "/" + kind.Kind + "/"
 }
 
-// coreGroup stands in a Path for the group without a name.
+// coreGroup stands for the group without a name in a Path.
 const coreGroup = "core"
 
 // GroupOfPath returns the group that the first part of a Path stands for.

@@ -24,8 +24,8 @@ type Type struct {
 	ClusterScoped bool
 }
 
-// Resolver finds the type of an apiVersion and kind as they stand in a
-// document. Its errors are shown to users as they are.
+// Resolver finds the type of the apiVersion and kind of a document. Users see its errors
+// unchanged.
 type Resolver func(apiVersion, kind string) (Type, error)
 
 // Document is one object of a file, and its place there.
@@ -59,7 +59,7 @@ type DecodeError struct {
 	Item        string
 	// Object is "kind/namespace/name", as far as the document names it.
 	Object string
-	// Field is the path as it stands in YAML, such as spec.http[0].route.
+	// Field is the path as YAML documents write it, such as spec.http[0].route.
 	Field, Message string
 	// Refused says that the text can be read, and may not be stored.
 	Refused bool

@@ -49,8 +49,8 @@ func (s *Store) claims(steps []plan.Step) []address.Claim {
 	return address.Claims(steps)
 }
 
-// assume guesses that a host of which nothing is known, and which no claim leaves, has
-// no address, and that its first choice was never used. The guess saves a read; the
+// assume guesses that a host without any known state, which no claim leaves, has no
+// address, and that its first choice was never used. The guess saves a read; the
 // transaction finds out whether it is right.
 func (s *Store) assume(claims []address.Claim, found *targets) {
 	for _, claim := range claims {
@@ -119,7 +119,7 @@ func getAll(keys []string) []clientv3.Op {
 	return ops
 }
 
-// knowAbsent notes the keys of which nothing is known as absent.
+// knowAbsent notes as absent the keys whose state is not known.
 func (t *targets) knowAbsent(keys []string) {
 	for _, key := range keys {
 		if _, known := t.addresses[key]; !known {
@@ -216,9 +216,8 @@ func newAllotment(d *address.Decision, found *targets) (allotment, error) {
 	return out, nil
 }
 
-// add adds a write, unless the transaction writes its key already: etcd refuses two
-// writes of a key. Two come of reads at different revisions only, and then the
-// compares fail.
+// add adds a write, unless the transaction writes its key already: etcd refuses two writes
+// of a key. Only reads at different revisions cause two, and then the compares fail.
 func (a *allotment) add(key string, value []byte) {
 	if a.written[key] {
 		return

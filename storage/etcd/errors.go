@@ -134,8 +134,8 @@ func (s *Store) writeError(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, plainError{err})
 }
 
-// notSent is how etcd's client, and whoever refuses requests in its name, says that a
-// request was not sent.
+// notSent is how etcd's client, and interceptors that refuse requests in its name, say that
+// a request was not sent.
 const notSent = "there is no connection available"
 
 // plainError is an error of gRPC without its code and without notSent.
@@ -149,7 +149,7 @@ func (e plainError) Error() string {
 func (e plainError) Unwrap() error { return e.err }
 
 // tooLarge recognises the errors of etcd, and of gRPC at either end, by their words. The
-// request was too large, not the answer: that of a transaction that wrote is small.
+// error is always about the request: the response to a write is small.
 func tooLarge(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyOps) ||
 		strings.Contains(err.Error(), "request is too large") ||
@@ -178,8 +178,8 @@ func refused(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader)
 }
 
-// unsent says that the request did not leave this process. Only the words of gRPC's
-// error show it: etcd's client goes by the first two, the last are those of TLS.
+// unsent says that the request did not leave this process. Only the words of gRPC's error
+// show it: etcd's client checks the first two, and TLS writes the others.
 func unsent(err error) bool {
 	answer, ok := status.FromError(err)
 	if !ok || answer.Code() != codes.Unavailable || errors.Is(err, context.Canceled) {

@@ -31,8 +31,8 @@ const (
 	MinReader = 1
 )
 
-// Format describes the values in a store. The zero Format is that of a store without a
-// write.
+// Format describes the values in a store. The zero Format is the format of a store without
+// a write.
 type Format struct {
 	// StorageFormat is the highest format of any binary that has written to the store.
 	// MinReader is the lowest format of a binary that understands all of it.

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// History reads every record, in pages, and keeps those of the object.
+// History reads every record, in pages, and keeps the records of the object.
 func (s *Store) History(ctx context.Context, key config.Key, limit int) ([]storage.Change, error) {
 	canonical, err := plan.Key(s.Schemas(), key.Kind, key.Name, key.Namespace)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Store) History(ctx context.Context, key config.Key, limit int) ([]stora
 	return changes, nil
 }
 
-// Records reads every record, in pages, and keeps those of the selection.
+// Records reads every record, in pages, and keeps the records that the query selects.
 func (s *Store) Records(ctx context.Context, query storage.Query) ([]storage.Record, error) {
 	of, err := plan.Selection(s.Schemas(), query.Selection)
 	if err != nil {
@@ -101,7 +101,7 @@ func selectionPath(of storage.Selection) string {
 }
 
 // view reads the selected objects and their records above a revision, all as of one
-// revision of etcd. Its errors are those of etcd.
+// revision of etcd. It returns the errors of etcd.
 func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
 	var view history.View
 	err := restarting(func() (err error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 )
 
-// Note keeps a record of things that were made and are no objects of the store, such as
-// certificates: their kind may be one that the store does not serve. The record is pruned as
-// those of deleted objects are. No configuration changes by it.
+// Note records events about things that are no objects of the store, such as issued
+// certificates: the store need not serve their kind. Pruning treats the record like the
+// records of deleted objects. It changes no configuration.
 func (s *Store) Note(ctx context.Context, at time.Time, origin storage.Origin, made []config.Key) error {
 	origin = storage.OriginOf(storage.WithOrigin(ctx, origin)) // as text
 	record := &envelope.Record{Time: at.UnixMilli(), User: origin.User, Address: origin.Address, Tool: origin.Tool, Message: origin.Message}

@@ -105,8 +105,8 @@ func New(client *clientv3.Client, o Options) (*Store, error) {
 	return &Store{client: client, o: o}, nil
 }
 
-// Fenced returns this store through another client of the same etcd, such as that of an
-// election's leader (package election). That client adds a condition to every
+// Fenced returns this store through another client of the same etcd, such as the client of
+// an election's leader (package election). That client adds a condition to every
 // transaction, so one operation less fits.
 func (s *Store) Fenced(client *clientv3.Client) *Store {
 	o := s.o

@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// meshTrees are the trees under MeshPrefix that this binary knows. Another one is
-// an entry here, and one of package cache that holds its values.
+// meshTrees are the trees under MeshPrefix that this binary knows. A new tree is an entry
+// here, and an entry in package cache that holds its values.
 var meshTrees = []Tree{
 	treeOf(AddressPrefix,
 		func(kv *mvccpb.KeyValue, _ schema.Set, _ string) (*address.Assignment, error) {

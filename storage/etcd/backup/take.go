@@ -13,9 +13,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// Take begins to read a snapshot of the store behind a client. All writes that
-// were acknowledged before are at or below the revision. The context bounds the
-// reading too; whoever reads closes the body.
+// Take begins to read a snapshot of the store behind a client. All writes acknowledged
+// before the call are at or below the revision. The context bounds the reading too; the
+// caller closes the body.
 func Take(ctx context.Context, client *clientv3.Client) (body io.ReadCloser, revision int64, err error) {
 	store, err := etcd.ReadInstance(ctx, client)
 	if err != nil {

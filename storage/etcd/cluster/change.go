@@ -25,7 +25,7 @@ type Change struct {
 	Warnings []string
 }
 
-// nameForm matches the names that members may have: they stand in flags and lists.
+// nameForm matches the permitted names of members: names that flags and lists can hold.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
 // CheckName returns why a text cannot be the name of a member.

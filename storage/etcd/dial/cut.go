@@ -13,9 +13,9 @@ import (
 // it are begun again by etcd's client; whether a write was done is not known.
 var errCut = status.Error(codes.Unavailable, "etcd does not serve any more where it was called")
 
-// Calls are those of a client that are under way. Whoever notices that they are
-// with a member that does not serve any more cuts them: one that hangs would let
-// them wait for as long as they may. The zero Calls has none.
+// Calls tracks a client's calls in progress. The watcher of a member cuts them when the
+// member stops serving: a member that hangs would let them wait until their deadline. The
+// zero Calls has none.
 type Calls struct {
 	mu   sync.Mutex // guards what follows
 	next int

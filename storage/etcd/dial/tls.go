@@ -15,8 +15,7 @@ import (
 // Files name what a client knows etcd by, and what etcd knows the client by, as
 // PEM. They are read at every connection.
 type Files struct {
-	// CA has the authorities that may have signed the certificate of etcd; empty
-	// are those of the system.
+	// CA holds the authorities that may sign etcd's certificate; empty means the system's.
 	CA string
 	// Cert and Key are the client's own; empty is none.
 	Cert, Key string

@@ -45,7 +45,7 @@ func (l *Leader) Term() int64 { return l.term }
 // too. It holds one operation less than etcd's --max-txn-ops.
 func (l *Leader) Txn(ctx context.Context) clientv3.Txn { return l.client.Txn(ctx) }
 
-// Client works like the client of the election, but all its writes are fenced as those
-// of Txn. Compact is not: it has no conditions. Do not close it. A store made of it is
-// a store of the leader.
+// Client works like the client of the election, but fences all its writes as Txn does.
+// Compact is not fenced: it has no conditions. Do not close it. A store made of it is a
+// store of the leader.
 func (l *Leader) Client() *clientv3.Client { return l.client }

@@ -1,4 +1,4 @@
-// Package etcdtest starts etcd servers for tests: real ones, in the test's own
-// process, each with a directory of its own, on a fast clock and without
-// fsync. What they start they stop when the test ends.
+// Package etcdtest starts etcd servers for tests: real ones, in the test's process, each
+// with its own directory, on a fast clock and without fsync. The package stops them when
+// the test ends.
 package etcdtest

@@ -38,8 +38,8 @@ func documented(t testing.TB, page, program string) []string {
 	return out
 }
 
-// Etcdctl does what etcdctl does, for the commands about users and roles.
-// Passwords are those of Passwords.
+// Etcdctl runs commands of etcdctl about users and roles. Passwords has the users'
+// passwords.
 func Etcdctl(t testing.TB, client *clientv3.Client, lines ...string) {
 	t.Helper()
 	for _, line := range lines {

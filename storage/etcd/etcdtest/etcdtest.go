@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// MaxTxnOps and MaxRequestBytes are the limits of the servers started here, which
-// lie between those of a stock etcd and of the product's embedded member.
+// MaxTxnOps and MaxRequestBytes are the limits of the servers that the package starts. They
+// lie between the limits of a stock etcd and of the product's embedded member.
 const (
 	MaxTxnOps       = 20_000
 	MaxRequestBytes = 16 << 20
@@ -69,7 +69,7 @@ func DialWith(t testing.TB, o dial.Options) *clientv3.Client {
 	return client
 }
 
-// directory is a short path: that of a unix socket must not pass 107 bytes.
+// directory returns a short path, as a unix socket's path must not pass 107 bytes.
 func directory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "etcd")

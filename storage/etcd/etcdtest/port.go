@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// handed counts the ports that FreePort has looked at. They lie below those that
-// the kernel gives to whoever connects or asks for any port, and no two calls
-// return the same one.
+// handed counts the ports that FreePort has tried. They lie below the ports that the kernel
+// assigns to clients and to listeners on port 0, and no two calls return the same one.
 var handed atomic.Uint32
 
 const firstPort, ports = 20000, 12000

@@ -72,8 +72,8 @@ func (r *Relay) Release() {
 	})
 }
 
-// Orphan cuts off the clients of this moment without a word to the server. What
-// they said and is held is passed on by Release, whatever they do meanwhile.
+// Orphan cuts off the present clients and tells the server nothing. Release passes on what
+// they sent and the relay holds, whatever they do meanwhile.
 func (r *Relay) Orphan() {
 	r.each(func(l *link) {
 		l.orphaned = true
@@ -81,7 +81,7 @@ func (r *Relay) Orphan() {
 	})
 }
 
-// Cut ends all connections. What is held is lost.
+// Cut ends all connections and drops the bytes that the relay holds.
 func (r *Relay) Cut() {
 	r.each(func(l *link) {
 		_ = l.client.Close()

@@ -14,7 +14,7 @@ import (
 type Secured struct {
 	*Server
 	Authority *Authority
-	// Files are those of a client without a name that etcd knows.
+	// Files are the files of a client whose name etcd does not know.
 	Files dial.Files
 }
 
@@ -30,8 +30,8 @@ func NewSecured(t testing.TB, adjust ...Adjust) *Secured {
 	return s
 }
 
-// As is how a user whose password is that of Passwords connects; "" is without
-// one.
+// As returns the options of a user with the password in Passwords; "" connects without a
+// user.
 func (s *Secured) As(user string) dial.Options {
 	o := dial.Options{Endpoints: []string{s.Endpoint}, TLS: s.Files.Config}
 	if user != "" {

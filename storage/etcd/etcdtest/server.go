@@ -109,7 +109,7 @@ func Cluster(t testing.TB, adjust ...Adjust) []*Server {
 	return members
 }
 
-// Endpoints are those of several servers.
+// Endpoints returns the endpoints of several servers.
 func Endpoints(servers []*Server) (out []string) {
 	for _, s := range servers {
 		out = append(out, s.Endpoint)

@@ -85,7 +85,8 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) Pair {
 	return pair
 }
 
-// Files are those of a client that the authority has signed a certificate for.
+// Files returns the files of a client with a certificate that the authority signed for the
+// name.
 func (a *Authority) Files(t testing.TB, name string) dial.Files {
 	t.Helper()
 	pair := a.Issue(t, name)
@@ -124,8 +125,7 @@ func serial(t testing.TB) *big.Int {
 	return n
 }
 
-// writePEM puts a file in place in one step, as whoever replaces a certificate
-// should.
+// writePEM replaces a file in one step, as tools that replace certificates should.
 func writePEM(t testing.TB, name, kind string, der []byte) {
 	t.Helper()
 	document := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})

@@ -6,9 +6,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Turns lends one etcd to many tests, where one of its own for each would take
-// too long to start. Who calls the function that it returns has the etcd, empty,
-// until its test ends; the others wait.
+// Turns lends one etcd to many tests, as starting one for each would take too long. A test
+// that calls the returned function has the etcd, empty, until it ends; the others wait.
 func Turns(client *clientv3.Client) func(t testing.TB) {
 	free := make(chan struct{}, 1)
 	free <- struct{}{}

@@ -58,7 +58,7 @@ type Cluster struct {
 	heard atomic.Pointer[time.Time] // when it last answered; set by New
 	calls dial.Calls
 
-	// The fields below are of the goroutine that asks: that of Start, then of Run.
+	// Only the goroutine that asks uses the fields below: the caller of Start, then of Run.
 	refused  int             // questions in a row that no endpoint took a connection for
 	flaws    map[string]bool // versions whose flaws were told
 	toldAt   time.Time       // when the log last said why it cannot be used; zero while it can

@@ -41,7 +41,7 @@ func JudgeVersion(release string) (flaw string, err error) {
 	return "", nil
 }
 
-// versionsEvery is how often the versions of members are looked at.
+// versionsEvery is how often the cluster asks members for their versions.
 const versionsEvery = 10 * time.Minute
 
 // checkVersions asks each member for its version. It skips members that do not answer.

@@ -25,10 +25,10 @@ func campaign(ctx context.Context, etcd *embed.Etcd) {
 	_ = etcd.Server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: &self, From: &self})
 }
 
-// hasApplied says whether raft knows that its whole log is applied. Before that a
-// campaign searches the log for changes of members, part of which etcd may have
-// compacted: raft then panics. etcd publishes raft's state for the member that this
-// process started last; a server has only one.
+// hasApplied says whether raft knows that its whole log is applied. An earlier campaign
+// searches the log for changes of members; etcd may have compacted part of it, and then
+// raft panics. etcd publishes raft's state for the member that this process started last; a
+// server has only one.
 func hasApplied(etcd *embed.Etcd) bool {
 	if etcd.Server.AppliedIndex() < etcd.Server.CommittedIndex() {
 		return false

@@ -340,9 +340,8 @@ func (c *Child) launch(ctx context.Context) error {
 // etcd panics and names nothing of its data.
 const firstTries = 3
 
-// launchFirst is launch of the first process. An error of it is for whoever
-// starts the server; that somebody killed the process is none, and says nothing
-// of the store.
+// launchFirst launches the first process. The starter of the server gets its error; a
+// process that somebody killed is no error, as that says nothing of the store.
 func (c *Child) launchFirst(ctx context.Context) (err error) {
 	for range firstTries {
 		var exit *exec.ExitError

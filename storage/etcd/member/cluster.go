@@ -65,10 +65,10 @@ func (c *Cluster) reach(logger *slog.Logger, endpoints ...string) dial.Options {
 	return o
 }
 
-// configure turns the configuration of a cluster of one into that of one of several
-// members: with etcd's own log, since the others have to catch up, and with listeners.
-// initial are the members if the data directory is empty; joining says that their
-// cluster exists.
+// configure turns the configuration of a cluster of one into the configuration of one of
+// several members: with etcd's own log, since the others have to catch up, and with
+// listeners. initial lists the members if the data directory is empty; joining says that
+// their cluster exists.
 func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joining bool) error {
 	peer, err := url.Parse(c.PeerURL)
 	if err != nil {

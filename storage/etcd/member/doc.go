@@ -15,11 +15,11 @@
 //	client, err := child.Dial(logger)
 //	err = child.Run(ctx)
 //
-// Parent and child hold on to each other by two pipes. The child's standard input brings
-// it one line, its orders, and nothing more until the parent ends, in whatever way: end
-// of file tells the child to stop. On descriptor 3 the child reports that it is ready, or
-// why it is not. Signals play no part, so a Ctrl-C or a service manager that signals every
-// process does not stop the store before the parent has finished with it.
+// Two pipes connect parent and child. The child's standard input brings it one line, its
+// orders, and nothing more until the parent ends, in whatever way: end of file tells the
+// child to stop. On descriptor 3 the child reports that it is ready, or why it is not.
+// Signals play no part, so a Ctrl-C or a service manager that signals every process does
+// not stop the store before the parent has finished with it.
 //
 // One of several members is ready when a majority runs. Until then the child reports what
 // it waits for (waiting.go), and the parent passes it on (Child.Ready). The data directory
@@ -30,10 +30,10 @@
 // In process: Start returns a Member, and its Client calls etcd without a socket. That is
 // faster, and the whole process ends if etcd does.
 //
-// Start refuses to begin what would soon end badly: on a file system with too little space
-// (space.go), and on damaged data. Its error says what is damaged, where, and what to do
+// Start refuses a store that would soon fail: on a file system with too little space
+// (space.go), or with damaged data. Its error says what is damaged, where, and what to do
 // (damage.go).
 //
-// Whoever starts etcd first takes the lock of the data directory (lock.go), whose file
-// names the holder.
+// The first process to start etcd takes the lock of the data directory (lock.go), whose
+// file names the holder.
 package member

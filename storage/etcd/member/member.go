@@ -35,9 +35,8 @@ type Options struct {
 	// NewStore lets a new store begin in a directory that had one and is empty now,
 	// which is an ErrEmptied otherwise.
 	NewStore bool
-	// Cluster makes the member one of several; nil is a cluster of one, without
-	// any TCP port. One of several needs a Socket too, on which its parent sees
-	// to it.
+	// Cluster makes the member one of several; nil means a cluster of one, without any TCP
+	// port. One of several needs a Socket too: its parent watches it there.
 	Cluster *Cluster
 	// StopTimeout bounds how long Close waits for etcd; zero means 10 seconds.
 	StopTimeout time.Duration

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lookInterval is how often the members are looked at.
+	// lookInterval is how often the parent checks the members.
 	lookInterval = time.Second
 	// electionPatience is for how long members that are enough for a quorum may
 	// be without a leader before writes are refused: they elect one meanwhile.

@@ -23,8 +23,8 @@ func self() processID {
 	return processID{PID: os.Getpid(), Start: start}
 }
 
-// alive says whether the process runs. Another process with its number does not count,
-// nor does a dead process that nobody has waited for.
+// alive says whether the process runs. Another process with its number does not count, nor
+// does a dead process that no parent has waited for.
 func (p processID) alive() bool {
 	if p.PID <= 0 {
 		return false

@@ -158,7 +158,7 @@ func (o RestoreOptions) checkEmpty() error {
 	return nil
 }
 
-// checkRoom refuses a file system that cannot hold what is to be restored.
+// checkRoom refuses a file system without space for the restored store.
 func (o RestoreOptions) checkRoom(size int64) error {
 	space, err := upkeep.SpaceOf(o.DataDir)
 	if err != nil {

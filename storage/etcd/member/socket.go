@@ -28,7 +28,7 @@ func httpSocket(socket string) string {
 	return filepath.Join(filepath.Dir(socket), httpSocketName)
 }
 
-// plainPath are the paths that stand in a unix:// endpoint as they are.
+// plainPath matches the paths that a unix:// endpoint can hold unescaped.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._+-]*$`)
 
 // makeSocketDir makes a private directory for a socket in the first of the
@@ -51,8 +51,8 @@ func makeSocketDir(bases []string) (string, error) {
 	return "", fmt.Errorf("no directory for the store's socket: set TMPDIR to a short, writable one: %w", errors.Join(errs...))
 }
 
-// socketBases returns the directories that may hold the socket's directory: the
-// requested one, or else the user's runtime directory, if any, and those for temporary
+// socketBases returns the directories that may hold the socket's directory: the requested
+// one, or else the user's runtime directory, if any, and the directories for temporary
 // files.
 func socketBases(asked, user string) []string {
 	if asked != "" {

@@ -54,8 +54,8 @@ var expected = map[string]bool{
 // before it has read who is in its cluster.
 const pending = "since there are still pending configuration changes to apply"
 
-// etcdLevel returns the level at which to log a message of etcd. Its information serves
-// only those who look into etcd itself.
+// etcdLevel returns the level at which to log a message of etcd. Its information messages
+// help only people who debug etcd itself.
 func etcdLevel(l zapcore.Level, message string) slog.Level {
 	switch {
 	case l < zapcore.WarnLevel || expected[message] || strings.HasSuffix(message, pending):

@@ -1,10 +1,10 @@
-// Package peercert is the certificates by which the members of an embedded store know each
-// other, where nobody names files of others.
+// Package peercert manages the certificates that the members of an embedded store present
+// to each other, if the operator names no files.
 //
-// A store has an authority of its own, which signs for its members and for nobody else:
-// whoever has a certificate of it can read and write the store. The first member makes it,
-// and each that joins gets it with the place that was made for it. So every member renews
-// its own certificate.
+// A store has its own authority, which signs for its members and for nobody else: every
+// holder of such a certificate can read and write the store. The first member makes the
+// authority, and each joining member gets it with its place in the cluster. So every member
+// renews its own certificate.
 //
 //	dir := peercert.In(dataDir)
 //	keeper, err := dir.Open("10.0.0.1")

@@ -122,7 +122,7 @@ var expires = prometheus.NewDesc("portolan_store_certificate_expiry_seconds",
 // Describe implements prometheus.Collector.
 func (f Files) Describe(to chan<- *prometheus.Desc) { to <- expires }
 
-// Collect implements prometheus.Collector. What cannot be read has no metric.
+// Collect implements prometheus.Collector. Unreadable files have no metric.
 func (f Files) Collect(to chan<- prometheus.Metric) {
 	e, err := f.Expiry()
 	if err != nil {

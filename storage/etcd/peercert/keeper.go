@@ -45,9 +45,9 @@ type Keeper struct {
 	fault error      // why the certificate cannot be renewed
 }
 
-// Open returns the keeper of a directory. What is missing is made: an authority, unless the
-// directory has one, and the certificate of a member that is at some hosts, names or
-// addresses.
+// Open returns the keeper of a directory. It makes what is missing: an authority, unless
+// the directory has one, and the certificate of a member at the given hosts, which are
+// names or addresses.
 func (d Dir) Open(hosts ...string) (*Keeper, error) {
 	k := &Keeper{dir: d, hosts: hosts}
 	if err := k.open(); err != nil {

@@ -103,8 +103,8 @@ func (k *Keeper) note(ctx context.Context, s *Status) error {
 	return nil
 }
 
-// claim returns the revision to compact to, if there is one and no other Keeper
-// sees to it, else 0.
+// claim returns the revision to compact to, or 0 if there is none or another Keeper
+// compacts.
 func (k *Keeper) claim(ctx context.Context) (target int64, err error) {
 	c := &k.compactor
 	m, ok := c.due(k.p.Now(), k.p.Retention)
@@ -141,8 +141,8 @@ func (k *Keeper) lastCompacted(ctx context.Context) (compacted, error) {
 	return out, nil
 }
 
-// replace puts CompactKey if it is still as it was read, and returns the revision
-// that is to be compacted to by whoever succeeds in that.
+// replace writes CompactKey if it is unchanged since it was read. It returns the revision
+// that the Keeper whose write succeeds must compact to.
 func (k *Keeper) replace(ctx context.Context, r compacted, m mark) (target int64, err error) {
 	value, err := json.Marshal(compacted{Revision: m.revision, Puts: m.puts})
 	if err != nil {

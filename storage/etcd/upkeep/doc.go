@@ -16,11 +16,11 @@
 //	registry.MustRegister(keeper)
 //	err = keeper.Run(ctx)
 //
-// Each member of a cluster has a Keeper next to it. One of them does the work that
-// concerns all (CompactKey); the work on each member is done one member after the
-// other. That needs no leader among the Keepers, and a cluster of one has nobody to
-// wait for.
+// Each member of a cluster has a Keeper next to it. One of the Keepers does the work that
+// concerns all members (CompactKey); the Keepers work on their own members one after the
+// other. That needs no leader among the Keepers, and a cluster of one has nobody to wait
+// for.
 //
-// Do not use it on an etcd that others own: compaction and defragmentation are
-// decisions of the owner.
+// Do not use it on an etcd that others own: only the owner decides about compaction and
+// defragmentation.
 package upkeep

@@ -114,8 +114,8 @@ func New(target Target, p Policy, logger *slog.Logger) (*Keeper, error) {
 	return k, nil
 }
 
-// Run looks after the member until ctx ends, and then returns nil. A member
-// that cannot be reached is looked at again later.
+// Run looks after the member until ctx ends, and then returns nil. It tries a member that
+// it cannot reach again later.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.p.Interval)
 	defer tick.Stop()
