@@ -67,9 +67,9 @@ type Record struct {
 	Changes  []Change
 }
 
-// Selection selects objects of a store: all, those of a kind, a namespace or both, or
-// one. An empty field selects everything; a Name needs a Kind, and a Namespace unless
-// the kind has none.
+// Selection selects objects of a store: all, the objects of a kind, a namespace or both, or
+// one. An empty field selects everything; a Name needs a Kind, and a Namespace unless the
+// kind has none.
 type Selection struct {
 	Kind            config.GroupVersionKind
 	Namespace, Name string

@@ -4,7 +4,7 @@
 //
 //	files.Follow(ctx, files.Options[T]{Path: dir, Parse: parse, Update: update})
 //
-// A notification only says where to look. What counts is the file that is then read.
+// A notification only says where to look. Only what the file then holds counts.
 //
 //	event, scan -> pending -> look (stat, read, stat again, Parse) -> Update
 //

@@ -87,7 +87,7 @@ type file struct {
 // touch says when something happened to a path, first and last.
 type touch struct{ first, last time.Time }
 
-// pollPause is how often Follow scans a tree of which the system sends no notifications.
+// pollPause is how often Follow scans a tree if the system sends no notifications for it.
 const pollPause = 2 * time.Second
 
 func (f *follower[T]) run(ctx context.Context) error {

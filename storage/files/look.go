@@ -77,7 +77,7 @@ func isLink(path string) bool {
 
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
-// An outcome is what a look at a file found.
+// An outcome is the kind of result of reading a file.
 type outcome int
 
 const (
@@ -88,7 +88,7 @@ const (
 	inWork  // somebody is writing it
 )
 
-// finding is the result of a look at a file.
+// finding is the result of reading a file.
 type finding[T any] struct {
 	path    string
 	outcome outcome
@@ -203,7 +203,7 @@ func readWhole(path string, before *stated) (data []byte, same bool, err error) 
 	return data, err == nil && after == *before && int64(len(data)) == before.size, nil
 }
 
-// bare is an error without the path, which whoever tells of it names.
+// bare returns an error without the path, as the message around it names the path.
 func bare(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -6,9 +6,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notices are the paths of which the system has notified, until somebody looks there.
-// They are collected by a goroutine that does nothing else: a Watcher may hold the lock
-// that its Add takes while it sends.
+// notices are the paths that the system has notified of, until the follower reads them. A
+// goroutine collects them and does nothing else: a Watcher may hold the lock that its Add
+// takes while it sends.
 type notices struct {
 	wake chan struct{} // holds a token whenever there are any
 
@@ -18,7 +18,7 @@ type notices struct {
 	lost  bool // there may be more
 }
 
-// maxNotices is how many paths are kept: a look at all costs less than more of them.
+// maxNotices bounds the kept paths: reading the whole tree costs less than handling more.
 const maxNotices = 100_000
 
 func newNotices() *notices { return &notices{wake: make(chan struct{}, 1), known: map[string]bool{}} }

@@ -21,14 +21,14 @@ const (
 
 // Timing says how long Follow waits. A zero field stands for its default.
 type Timing struct {
-	// Settle is for how long nothing must have happened to a path before it is looked at.
+	// Settle is how long a path must stay unchanged before Follow reads it.
 	Settle time.Duration
 	// MaxSettle is how long a path at rest waits for others that are not.
 	MaxSettle time.Duration
 	// Hold is how long a path may be absent, while others change, before it is gone. A
 	// file that is written to for longer is a fault.
 	Hold time.Duration
-	// Rescan is how often all paths are looked at whatever was notified: some file
+	// Rescan is how often Follow reads all paths, whatever the system notified: some file
 	// systems notify nothing.
 	Rescan time.Duration
 }
@@ -54,8 +54,8 @@ type Options[T any] struct {
 type Update[T any] struct {
 	// Changes are in the order in which they have to be applied.
 	Changes []Change[T]
-	// Faults are all files and directories that cannot be read now, in the order of
-	// their paths. What they last held still counts.
+	// Faults lists all files and directories that Follow cannot read now, in the order of
+	// their paths. Their last content still counts.
 	Faults []Fault
 	// Degraded says why what is known may be old, nil where it is not, and Since since
 	// when. A single file at fault does not count.

@@ -59,11 +59,11 @@ func (f *follower[T]) scan(now time.Time) {
 	}
 }
 
-// rootPause is how often a root that cannot be read is looked at.
+// rootPause is how often Follow tries a root that it cannot read.
 const rootPause = time.Second
 
-// watchRoot finds the root, and watches what stands above it and may have another root
-// in its place: its directory, and those of symbolic links that lead to it.
+// watchRoot finds the root, and watches the directories above it that may get another root
+// in its place: its own, and the directories of symbolic links that lead to it.
 func (f *follower[T]) watchRoot() error {
 	f.gates = map[string]bool{f.root: true}
 	for at := f.root; ; at = filepath.Dir(at) {

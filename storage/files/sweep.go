@@ -11,8 +11,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// sweep is a look at a whole tree beside the follower, which goes on meanwhile: with many
-// files it takes longer than a change may. What it knows is a copy.
+// sweep reads a whole tree beside the follower, which continues meanwhile: with many files
+// a sweep takes longer than a change may. It works on a copy of the follower's state.
 type sweep struct {
 	root   string
 	above  []identity
@@ -34,8 +34,8 @@ type swept struct {
 	other bool
 }
 
-// sweepable says whether a tree can be looked at beside the follower: all of it was read,
-// and nothing about its directories is at fault.
+// sweepable says whether a sweep can read a tree beside the follower: the follower has read
+// all of it, and no directory has a fault.
 func (f *follower[T]) sweepable() bool {
 	if f.single != "" || !f.begun || f.away != nil || f.over || len(f.blind) > 0 || len(f.held) > 0 {
 		return false

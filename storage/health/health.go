@@ -43,8 +43,8 @@ type Check struct {
 	Interval time.Duration
 }
 
-// CheckOf reads the check that annotations ask for. What is wrong with an annotation is
-// told with its name; there is no check then.
+// CheckOf reads the check that annotations ask for. If an annotation is wrong, it returns
+// the error with the annotation's name, and no check.
 func CheckOf(annotations map[string]string) (c Check, annotation string, err error) {
 	path, asked := annotations[CheckPathAnnotation]
 	interval, timed := annotations[CheckIntervalAnnotation]
@@ -68,17 +68,17 @@ func CheckOf(annotations map[string]string) (c Check, annotation string, err err
 // Report is what was last said of the health of a WorkloadEntry. It is never
 // modified.
 type Report struct {
-	// Namespace and Name are those of the WorkloadEntry, and UID tells which one
-	// of that name is meant: of another the report says nothing.
+	// Namespace and Name are the WorkloadEntry's, and UID tells which object of that name
+	// the report is about: it says nothing of another.
 	Namespace, Name, UID string
 	Healthy              bool
 	// Unknown says that an earlier report was taken back: nothing is known.
 	Unknown bool
 	// Reason is one word for programs, Message a sentence for people.
 	Reason, Message string
-	// Since is when Healthy last changed, Probed when it was last looked at.
+	// Since is when Healthy last changed, Probed when the server last probed it.
 	Since, Probed time.Time
-	// Revision is that of the store at which it was said.
+	// Revision is the revision of the store at the time of the report.
 	Revision int64
 }
 

@@ -9,14 +9,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// At returns the objects of the view as they were at a revision, those without
-// a spec left out. The error is a storage.ErrCompacted where that cannot be
-// told from the records.
+// At returns the objects of the view as they were at a revision, without objects that had
+// no spec. It returns a storage.ErrCompacted if the records cannot tell.
 //
-// An object was at a revision what the oldest record above it says it was
-// before, and without such a record what it is. That holds if no record between
-// is missing: above the floor none is, and below it an entry proves it by a
-// Before that was there at the revision already.
+// At a revision an object was what the oldest later record says it was before; without such
+// a record it was what it is now. That holds if no record between is missing: above the
+// floor none is, and below it an entry proves it by a Before that was there at the revision
+// already.
 func (v View) At(revision int64) ([]*config.Config, error) {
 	var objects []*config.Config
 	then, proven, err := v.then(revision)

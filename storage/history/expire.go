@@ -17,10 +17,10 @@ func CheckRetention(r storage.Retention) error {
 	return nil
 }
 
-// Expired returns the places of the records that may go, given all there are,
-// newest first, and which objects there are. What is expired stays so, whatever
-// is written and whoever else removes records in the meantime: the newest Keep
-// entries of an object do not count as expired to anyone.
+// Expired returns the positions of the records that may go, given all records, newest
+// first, and which objects exist. An expired record stays expired, whatever is written and
+// whichever server removes records meanwhile: no server counts the newest Keep entries of
+// an object as expired.
 func Expired(records []Record, live func(config.Key) bool, r storage.Retention, now time.Time) []int {
 	newer := map[config.Key]int{}        // entries that were seen
 	newest := map[config.Key]time.Time{} // time of the first of them

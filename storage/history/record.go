@@ -19,8 +19,8 @@ type Record struct {
 	Entries  []Entry
 }
 
-// Entry is what a batch did to one object. What the object became is not in it:
-// that is the object there is, or the Before of a later record.
+// Entry is what a batch did to one object. It does not hold what the object became: the
+// present object has that, or the Before of a later record.
 type Entry struct {
 	Key     config.Key
 	Outcome storage.Outcome
@@ -45,7 +45,7 @@ func InScope(of storage.Selection, scope config.Key) bool {
 type View struct {
 	// Live are the objects there are.
 	Live map[config.Key]*config.Config
-	// Records are those of their changes, newest first, without entries of other
+	// Records are the records of the changes, newest first, without entries of other
 	// objects.
 	Records []Record
 	// Floor is the highest revision of a record of the same scopes that is gone:

@@ -17,7 +17,7 @@ type ShortName struct {
 }
 
 // FormatShortNames writes the short names of a host, each with its rivals, as
-// ParseShortNames reads them. Neither "," nor "=" can stand in a host.
+// ParseShortNames reads them. No host contains "," or "=".
 func FormatShortNames(domain, h string) string {
 	var out []string
 	for _, name := range ShortNames(domain, h) {

@@ -36,7 +36,7 @@ func (i Instance) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Parse reads what String wrote: no "," or "=" can stand in a label.
+// Parse reads what String wrote: no label contains "," or "=".
 func Parse(s string) Instance {
 	out := Instance{}
 	for part := range strings.SplitSeq(s, ",") {

@@ -63,8 +63,8 @@ type Store struct {
 	// Writers take turns under mu, from the reading of current to its
 	// replacement. It also guards what follows.
 	mu sync.Mutex
-	// records are those of what was done, oldest first. The slice is replaced or
-	// appended to: what it has does not change.
+	// records lists the records of all batches, oldest first. The store replaces the slice
+	// or appends to it, and changes no element.
 	records []history.Record
 	// floors are the highest revisions of records that went, by their scopes.
 	floors map[config.Key]int64

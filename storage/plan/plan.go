@@ -143,7 +143,7 @@ type Stamp struct {
 	Now time.Time
 	// NewUID makes the UID of a new object.
 	NewUID func() string
-	// Domain is that of the store.
+	// Domain is the domain of the store.
 	Domain string
 }
 
@@ -306,8 +306,8 @@ func Results(steps []Step, revision string) []storage.Result {
 	return results
 }
 
-// One does a single operation as a batch and returns the resource version that
-// it reports; the error is that of the operation itself.
+// One does a single operation as a batch. It returns the resource version that the batch
+// reports, and the error of the operation itself.
 func One(op storage.Op, apply func([]storage.Op) (string, []storage.Result, error)) (string, error) {
 	_, results, err := apply([]storage.Op{op})
 	if fault := (*storage.OpError)(nil); errors.As(err, &fault) {

@@ -12,8 +12,7 @@ import (
 // writes an object here cannot have meant to remove them. Messages hold such
 // fields themselves; of specs that are Go structs config.MarshalSpec keeps them.
 
-// spec is the spec to be stored in place of another, and whether it says
-// anything else than that one.
+// spec returns the spec to store in place of another, and whether the two differ.
 func spec(before, after any) (merged any, changed bool) {
 	if encoded, ok := before.(*anypb.Any); ok {
 		return respecify(encoded, after)
@@ -29,8 +28,8 @@ func spec(before, after any) (merged any, changed bool) {
 	return after, true
 }
 
-// specMessage is spec for messages. What there is in fields unknown here stays,
-// unless the new spec has such fields itself: it comes from the store then.
+// specMessage is spec for messages. Fields that this binary does not know stay, unless the
+// new spec has unknown fields itself: it comes from the store then.
 func specMessage(before, after proto.Message) (merged proto.Message, changed bool) {
 	if proto.Equal(before, after) {
 		return before, false
@@ -85,10 +84,9 @@ func each(m protoreflect.Message, visit func(protoreflect.Message)) {
 	})
 }
 
-// keep gives a message the unknown fields of the one before it, at the places
-// that both have: the message itself, its fields, and the values of its maps. Of
-// lists the elements are one with that of the same place if nothing else about
-// them has changed.
+// keep copies the unknown fields of the earlier message into the later, at the places that
+// both have: the message itself, its fields, and the values of its maps. In lists it pairs
+// elements of the same position, if nothing else about them has changed.
 func keep(from, to protoreflect.Message) {
 	to.SetUnknown(from.GetUnknown())
 	to.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

@@ -63,8 +63,7 @@ func diff[V comparable](from, to *node[V], yield func(Change[V]) bool) bool {
 	return diff(below, to.left, yield) && diffNode(at, to, yield) && diff(over, to.right, yield)
 }
 
-// diffNode compares the entries of two nodes of one key, one of which may be
-// missing.
+// diffNode compares the entries of two nodes of one key; one of them may be missing.
 func diffNode[V comparable](from, to *node[V], yield func(Change[V]) bool) bool {
 	switch {
 	case from == nil:

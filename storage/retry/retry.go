@@ -41,10 +41,10 @@ func (b *Backoff) Next() time.Duration { return b.waits.NextBackOff() }
 // Reset has the next wait be the first again.
 func (b *Backoff) Reset() { b.waits.Reset() }
 
-// Wait waits for Next. The error is that of ctx if it ends meanwhile.
+// Wait waits for Next. It returns the error of ctx if that ends meanwhile.
 func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
-// Sleep waits for a time. The error is that of ctx if it ends meanwhile.
+// Sleep waits for d. It returns the error of ctx if that ends meanwhile.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -46,7 +46,7 @@ type Warning struct {
 // Text is the warning in one line, without its codes.
 func (w Warning) Text() string { return strings.TrimPrefix(w.Field+" "+w.Message, " ") }
 
-// String is the warning in one line, with its code and that of Istio's analysis of
+// String returns the warning in one line, with its code and the code of Istio's analysis of
 // equal meaning.
 func (w Warning) String() string {
 	codes := w.Code
@@ -162,7 +162,7 @@ func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...st
 	}
 }
 
-// twice warns of elements of a list that stand in it before.
+// twice warns of elements that a list repeats.
 func twice(c checker, list []string) {
 	for i, v := range list {
 		if first := slices.Index(list, v); first < i {
@@ -173,7 +173,7 @@ func twice(c checker, list []string) {
 
 func itself(s string) string { return s }
 
-// anySet says whether a field of a message is set, other than those named.
+// anySet says whether a message has a field set other than the named ones.
 func anySet(m proto.Message, except ...string) bool {
 	set := false
 	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {

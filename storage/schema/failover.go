@@ -6,14 +6,14 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// level is a policy as it stands in a rule, for one port or for the others.
+// level is a policy of a rule, for one port or for the others.
 type level struct {
 	at     checker
 	policy policy
 }
 
-// levelOf is the policy of a block for a port: that of the port where there is one, which
-// then stands alone.
+// levelOf returns a block's policy for a port: the port's own policy where there is one,
+// which then applies alone.
 func levelOf(c checker, p *networking.TrafficPolicy, port uint32) level {
 	for i, l := range p.GetPortLevelSettings() {
 		if portOf(l) == port {

@@ -167,7 +167,7 @@ func (c checker) ordered(list []*networking.LocalityLoadBalancerSetting_Distribu
 	}
 }
 
-// disjoint reports names for localities of which one covers another.
+// disjoint reports localities if one of them covers another.
 func (c checker) disjoint(names []string) {
 	for i, name := range names {
 		for _, other := range names[:i] {

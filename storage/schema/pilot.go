@@ -36,7 +36,7 @@ var (
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
 	RevokedIdentity       = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RevokedIdentity"}
 
-	// Who may come in, and who may do what.
+	// Objects about access: who may connect, and what each user may do.
 	Role        = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "Role"}
 	RoleBinding = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RoleBinding"}
 	User        = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "User"}

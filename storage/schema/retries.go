@@ -27,7 +27,7 @@ func retryConditions() []string {
 	}
 }
 
-// backoff checks the pause before a retry, of which proxies count whole milliseconds.
+// backoff checks the pause before a retry. Proxies count it in whole milliseconds.
 func (c checker) backoff(d *durationpb.Duration) {
 	if pause := d.AsDuration(); d.IsValid() && pause > 0 && pause <= maxDuration && pause%time.Millisecond != 0 {
 		c.warn("is %s, and proxies count whole milliseconds, one at least", pause)

@@ -38,17 +38,17 @@ type Schema struct {
 	Check func(*config.Config, *Report)
 }
 
-// Validate reports all faults of an object at once, those of its metadata first.
-// Warnings name accepted fields that have no effect or not the expected one; fields
-// that are not served yet are among them. The error is a *multierror.Error of
-// *FieldError, or nil.
+// Validate reports all faults of an object at once, faults of its metadata first. Warnings
+// name accepted fields that have no effect or not the expected one, among them fields that
+// are not served yet. The error is a *multierror.Error of *FieldError, or nil.
 func (s *Schema) Validate(c *config.Config) ([]Warning, error) {
 	r := s.report(c)
 	return r.warnings, r.faults.ErrorOrNil()
 }
 
-// UnservedSecurity returns what in a valid object is meant to make the mesh more secure
-// and is not served yet. Validate warns of it; whoever takes objects should refuse it.
+// UnservedSecurity returns the fields of a valid object that would make the mesh more
+// secure and are not served yet. Validate warns of them; a source of objects should refuse
+// them.
 func (s *Schema) UnservedSecurity(c *config.Config) []*FieldError { return s.report(c).insecure }
 
 func (s *Schema) report(c *config.Config) *Report {
@@ -63,8 +63,8 @@ func (s *Schema) report(c *config.Config) *Report {
 	return r
 }
 
-// FieldError is a fault of one field. Field is the path as it stands in YAML,
-// such as spec.http[0].route[1].weight; empty for the object as a whole.
+// FieldError is a fault of one field. Field is the path as YAML documents write it, such as
+// spec.http[0].route[1].weight; empty for the object as a whole.
 type FieldError struct {
 	Field, Message string
 }

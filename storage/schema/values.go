@@ -270,9 +270,8 @@ func (c checker) exportTo(values []string) {
 	unique(c, values, itself)
 }
 
-// CheckExportTo returns the faults of a list of namespaces that stands at a path outside
-// an object, such as in MeshConfig; nil for none. What an object would be warned of is a
-// fault there.
+// CheckExportTo returns the faults of a list of namespaces at a path outside an object,
+// such as in MeshConfig; nil for none. What is a warning on an object is a fault there.
 func CheckExportTo(path string, values []string) error {
 	r := &Report{}
 	r.at(path).exportTo(values)

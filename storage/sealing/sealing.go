@@ -264,8 +264,8 @@ func (s *Sealer) Open(object *config.Config) (map[string][]byte, error) {
 	return Open(s.Ring(), object)
 }
 
-// Opens says whether a ring has the key of a secret. That of a trial is in no box, and counts
-// as one that opens.
+// Opens says whether a ring has the key of a secret. The secret of a dry run is in no box,
+// and counts as one that opens.
 func Opens(ring seal.Ring, spec *secret.Spec) bool {
 	return spec.Sealed != nil && spec.Sealed.Box != nil && (spec.Sealed.Box.Key == "" || ring.Has(spec.Sealed.Box.Key))
 }

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// The names of entries that gateways and proxies look for, as Istio has them: those of
-// Kubernetes' TLS secrets, and the shorter ones of Opaque secrets.
+// The names of entries that gateways and proxies look for, as in Istio: the names in
+// Kubernetes' TLS secrets, and the shorter names in Opaque secrets.
 const (
 	TLSCert, TLSKey, TLSAuthority, TLSRevoked = "tls.crt", "tls.key", "ca.crt", "ca.crl"
 	Cert, Key, Authority, Revoked             = "cert", "key", "cacert", "crl"
@@ -28,8 +28,8 @@ const maxBytes = 1 << 20
 const maxName = 253
 
 // Check reports, by the name of the entry, what is wrong with the data of a request: pairs
-// that do not match, what is no certificate, keys with a passphrase. A name "" is the data
-// as a whole. What it reports has nothing of the data.
+// that do not match, entries that hold no certificate, keys with a passphrase. The name ""
+// means the data as a whole. The reports quote nothing of the data.
 func Check(kind string, entries map[string][]byte, report func(name, format string, args ...any)) {
 	total := 0
 	for _, name := range Names(entries) {

@@ -109,8 +109,8 @@ func (s *Spec) InClear() bool { return s.Data != nil || s.StringData != nil }
 // Names are the names of entries, in order.
 func Names(entries map[string][]byte) []string { return slices.Sorted(maps.Keys(entries)) }
 
-// Pair names the entries of the certificate and its key that proxies are given; false if it
-// has none. Those of an Opaque secret go first, as in Istio.
+// Pair names the entries of the certificate and its key that proxies get; false if it has
+// none. An Opaque secret's names go first, as in Istio.
 func (s *Spec) Pair() (cert, key string, ok bool) {
 	for _, pair := range [...][2]string{{Cert, Key}, {TLSCert, TLSKey}} {
 		if s.has(pair[1]) && s.certifies(pair[0]) {

@@ -6,9 +6,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Servers report the objects of their sources other than the store by ids, as they do the
-// objects in use: in UseParts parts for each source, of which those that changed are
-// written again.
+// Servers report the objects of their sources other than the store by ids, as they report
+// the objects in use: in UseParts parts for each source. A server writes only the parts
+// that changed.
 
 // Sources are the sources of configuration of one server, other than the store. They are
 // never modified. A server without such sources reports that it has none.

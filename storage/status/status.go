@@ -134,8 +134,8 @@ type Replica struct {
 	// Changes are the last published changes, oldest first.
 	Changes []Change
 	// Now counts how the proxies took all that the server has published, whatever its
-	// revision: what other sources than the store change has none of its own. Who has it all
-	// is Accepted.
+	// revision: changes of sources other than the store have no revision. Accepted counts
+	// the proxies that have all of it.
 	Now Count
 	// Problems names proxies that reject or lack something, rejections first. The list
 	// is bounded.

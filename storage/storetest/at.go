@@ -182,7 +182,7 @@ var pruneTests = []historyTest{
 		if n := len(f.history(entry("shop", "cold"), 0)); n != 1 {
 			f.Errorf("the other object has %d changes", n)
 		}
-		// What the first batch made of a is gone with the record that followed.
+		// The spec that the first batch gave a is gone with the record that followed.
 		changes := f.history(entry("shop", "a"), 0)
 		if len(changes) != 2 || changes[1].After == nil || changes[1].After.Spec != nil {
 			f.Errorf("changes are %q", outline(changes))

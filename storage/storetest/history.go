@@ -320,7 +320,8 @@ var recordTests = []historyTest{
 		} {
 			f.equal(fmt.Sprintf("revisions of %+v", tt.query), tt.want, revisionsOf(f.records(tt.query)))
 		}
-		// What a change led to is told although the change that followed is not.
+		// f.records tells the result of a change even if it leaves out the change that
+		// followed.
 		records := f.records(storage.Query{Until: r[0]})
 		f.equal("first", r[0]+" serviceentry/shop/b created: nothing -> "+r[0]+" [1]", outline(records[0].Changes)[1])
 	}},

@@ -105,7 +105,7 @@ func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
 	k.writesAgain(after)
 }
 
-// writesAgain tells that the alarm is lifted, whoever has done so.
+// writesAgain reports that the alarm is lifted, by this Keeper or anybody else.
 func (k *Keeper) writesAgain(s *Status) {
 	if k.warnings.noSpace.clear() {
 		k.log.Info("the store takes writes again", "sizeMiB", mib(s.Size), "quotaMiB", mib(s.Quota))

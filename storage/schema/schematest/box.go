@@ -5,8 +5,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Box is a kind of the core group whose fields stand at the top level of its
-// documents, as those of a Secret of Kubernetes do.
+// Box is a kind of the core group whose fields stand at the top level of its documents,
+// like the fields of a Kubernetes Secret.
 var Box = config.GroupVersionKind{Version: "v1", Kind: "Box"}
 
 // BoxSpec is the spec of a Box.

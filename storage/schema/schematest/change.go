@@ -24,7 +24,7 @@ type place struct {
 // isTime says whether a message is a time, which is drawn as a whole.
 func isTime(m message) bool { return m.Descriptor().FullName() == "google.protobuf.Duration" }
 
-// places are all fields of a message and of those in it, in order.
+// places returns all fields of a message and of its nested messages, in order.
 func places(m message) []place {
 	if isTime(m) {
 		return nil
@@ -179,7 +179,8 @@ func copyInto(to, from message) {
 	})
 }
 
-// tell changes the names and numbers of an element. Those of a list mostly must differ.
+// tell changes the names and numbers of an element: elements of one list mostly must
+// differ.
 func tell(m message, i int) {
 	m.Range(func(f field, v value) bool {
 		switch {

@@ -30,7 +30,7 @@ type Line struct {
 	Done bool   `json:"done,omitempty"`
 }
 
-// Kinds are those of the mesh, Note and Box.
+// Kinds returns the kinds of the mesh, Note and Box.
 func Kinds() schema.Set {
 	return schema.NewSet(append(schema.Pilot().All(), note(), box())...)
 }
