@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// What a gRPC client does not take of an object, as docs/operations/grpc.md tells. A
-// field that nobody is served is told by a verdict.
+// The fields of an object that a gRPC client does not take, as docs/operations/grpc.md
+// lists them. A verdict tells of fields that no proxy gets.
 
 // notTakenOfRoute are the fields of an HTTP route, at a path, that the action of a client
 // lacks.

@@ -17,8 +17,8 @@ const (
 	Unknown     = "Unknown"     // the simulation does not know what the proxy has
 )
 
-// Explanation says what a proxy does with a request, and because of which objects. Its
-// JSON form is an API.
+// Explanation says what a proxy does with a request, and because of which objects. Its JSON
+// form is an API.
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 	// Revision of the store that it is as of.
@@ -35,8 +35,8 @@ type Explanation struct {
 	// routes.
 	Route        *Route        `json:"route,omitempty"`
 	Destinations []Destination `json:"destinations"`
-	// Outcome is one of the constants above. Status is what the proxy itself answers
-	// where it answers; 0 for a closed connection. Location is that of a redirect.
+	// Outcome is one of the constants above. Status is the status of an answer of the proxy
+	// itself; 0 for a closed connection. Location is the target of a redirect.
 	Outcome  string `json:"outcome"`
 	Status   int    `json:"status,omitempty"`
 	Location string `json:"location,omitempty"`
@@ -91,8 +91,8 @@ type Route struct {
 	// HostRewritten and PathRewritten are as the destination sees them, where they differ.
 	HostRewritten string `json:"hostRewritten,omitempty"`
 	PathRewritten string `json:"pathRewritten,omitempty"`
-	// NotTaken are the fields of the object that a gRPC client does not take, and those of
-	// Root, which stands before them.
+	// NotTaken lists the fields that a gRPC client does not take: the fields of Root first,
+	// then the object's.
 	NotTaken []string `json:"notTaken,omitempty"`
 }
 
@@ -138,15 +138,15 @@ type Inbound struct {
 	Cluster     string   `json:"cluster,omitempty"`
 	// Objects are the Sidecar, or the ServiceEntries, that the port is of.
 	Objects []string `json:"objects,omitempty"`
-	// Application is the address of the application; empty for that which the endpoint has.
+	// Application is the address of the application; empty if it is the endpoint's address.
 	Application string `json:"application,omitempty"`
 	// Outcome is Forwarded, Passed (by nothing that the mesh knows of), Fails or Unknown.
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Locality counts the endpoints of a locality, of one priority: 0 comes first. Weight is its
-// share among those of its priority, where the proxy goes by it.
+// Locality counts the endpoints of a locality, of one priority: 0 comes first. Weight is
+// its share of its priority, if the proxy uses weights.
 type Locality struct {
 	Locality string `json:"locality,omitempty"`
 	Healthy  int    `json:"healthy"`

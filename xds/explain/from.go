@@ -101,8 +101,8 @@ func sidecarOf(workload *config.Config) *discovery.Proxy {
 	return out
 }
 
-// sidecarsAt are the sidecars as they would be at an address: those of WorkloadEntries,
-// else one for each namespace whose services have an endpoint there.
+// sidecarsAt returns the sidecars that an address would have: the sidecars of its
+// WorkloadEntries, else one for each namespace whose services have an endpoint there.
 func sidecarsAt(p *mesh.PushContext, ip string) (out []*discovery.Proxy) {
 	for object := range p.Inputs().Configs.List(schema.WorkloadEntry, "") {
 		if object.Spec.(*networking.WorkloadEntry).GetAddress() == ip {

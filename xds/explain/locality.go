@@ -8,9 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 )
 
-// preference says which localities the proxy prefers among those of a cluster, and why;
-// empty where localities make no difference. It takes their weights from them where the
-// proxy does not go by these.
+// preference says which localities of a cluster the proxy prefers, and why; empty if
+// localities make no difference. It clears their weights if the proxy does not use them.
 func (e *explainer) preference(name string, localities []Locality) string {
 	o, ok := cluster.Find(e.view(), name)
 	byWeight := ok && o.SpreadsByWeight(e.view())

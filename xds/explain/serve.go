@@ -25,7 +25,7 @@ import (
 
 // Nodes knows the connected proxies too; an *xds.DiscoveryServer does.
 type Nodes interface {
-	// Context is that of the newest push, nil before the first.
+	// Context returns the context of the newest push, nil before the first.
 	Context() *mesh.PushContext
 	Nodes() []*discovery.Proxy
 }
@@ -242,8 +242,8 @@ func (e *explainer) explain() (*Explanation, error) {
 	return out, nil
 }
 
-// buildRoutes builds the listeners and routes of the proxy. A gRPC client has those of
-// its target only.
+// buildRoutes builds the listeners and routes of the proxy. A gRPC client has only the
+// listener and routes of its target.
 func (e *explainer) buildRoutes() {
 	if e.proxy.Type == discovery.Proxyless {
 		for need := range e.build(resource.ListenerType, e.target()) {

@@ -17,8 +17,8 @@ func isVia(text string) bool {
 	return text == "" || names.IsUnix(text) || err == nil && port > 0
 }
 
-// through is a request to such a listener. That has it as an HTTP proxy would, unless it is
-// a socket for bytes.
+// through returns the request as such a listener gets it: in the form for an HTTP proxy,
+// unless the listener is a socket for bytes.
 func (e *explainer) through(p *simulate.Proxy, r simulate.Request) simulate.Request {
 	if port, err := strconv.Atoi(e.via); err == nil {
 		r.Address, r.Port = listeningAt(p, port, loopback(e.view().Shape())), port
@@ -49,8 +49,8 @@ func (e *explainer) serverPort() int {
 	return e.port
 }
 
-// listeningPort is the port on which a gateway has the request: that of its servers, unless
-// the service of the gateway leads clients from there to another.
+// listeningPort is the port on which a gateway gets the request: the port of its servers,
+// unless the gateway's service maps it to another.
 func (e *explainer) listeningPort() int {
 	if listeners := e.asked(); len(listeners) > 0 {
 		return listeners[0].Port

@@ -35,8 +35,8 @@ func Empty(e Emptier, name string) (*resource.Resource, error) {
 	return made(name, message, needs, err)
 }
 
-// Announce makes a resource with more clusters named in it, see Announcer. Its needs are
-// those of the resource, and these clusters.
+// Announce makes a resource that names more clusters, see Announcer. It needs what the
+// resource needs, and these clusters.
 func Announce(a Announcer, has *resource.Resource, clusters []string) (*resource.Resource, error) {
 	message, err := a.Announce(has, clusters)
 	return made(has.Name, message, slices.Concat(has.Needs, resource.TrafficTo(clusters)), err)

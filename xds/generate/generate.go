@@ -13,10 +13,10 @@ import (
 type Generator interface {
 	// TypeURL is the type of its resources.
 	TypeURL() string
-	// Affected names the resources that may appear or go because of d; more than
-	// those is allowed. Where d.Whole, these are all that the view may have.
-	// Changes of resources that are there already need not be named: it is known
-	// which rows they were built from. Reads of v are not recorded.
+	// Affected names the resources that may appear or go because of d; it may name more. If
+	// d.Whole is set, it names all that the view may have. It need not name existing
+	// resources that change: the view knows which rows they were built from. Reads of v are
+	// not recorded.
 	Affected(v *mesh.View, d mesh.Delta) iter.Seq[string]
 	// Build makes the message of one resource, nil where the view has none of that
 	// name, and what a client needs beside it. It is pure: it reads nothing but v, and

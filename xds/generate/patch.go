@@ -16,9 +16,9 @@ type Patch interface {
 	// Affected names the resources that the patch may add or take away because of
 	// d; see Generator.
 	Affected(v *mesh.View, d mesh.Delta) iter.Seq[string]
-	// Apply returns what stands in the place of a message and its needs, nil for none.
-	// message is nil where there is none of that name before the patch. Others may share
-	// the message, and Apply must not modify it: a message that differs is a new one.
+	// Apply returns the message and its needs that replace the given ones, nil for none.
+	// message is nil if there was none of that name before the patch. Others may share the
+	// message, and Apply must not modify it: it returns a new one if it changes anything.
 	Apply(v *mesh.View, name string, message proto.Message, needs []resource.Need) (proto.Message, []resource.Need, error)
 }
 

@@ -1,5 +1,5 @@
-// Package catalogue is the list of the resource types that Portolan serves, in
-// the order in which they are sent. What sends traffic to clusters comes after them.
+// Package catalogue lists the resource types that Portolan serves, in the order in which it
+// sends them. Resources that send traffic to clusters come after the clusters.
 package catalogue
 
 import (

@@ -21,7 +21,7 @@ type Spread struct {
 	setting *networking.LocalityLoadBalancerSetting
 	// regions: only the region counts, as the proxy shares load among zones by itself.
 	regions bool
-	// locality is that of the proxy, and labels the values of its labels that the
+	// locality is the proxy's locality, and labels holds the values of its labels that the
 	// setting compares, by their place in failoverPriority.
 	locality string
 	labels   []string
@@ -63,8 +63,9 @@ func regional(zones *networking.ZoneAwareLoadBalancerSetting) *networking.Locali
 	return out
 }
 
-// localitySettings is what the preference of the cluster follows: one of both, or none.
-// Either setting of a rule replaces those of the mesh, of which zones come first.
+// localitySettings returns the setting that the cluster's preference follows: one of the
+// two, or none. Either setting of a rule replaces the mesh's settings, of which zones come
+// first.
 func (o Outbound) localitySettings(v *mesh.View) (*networking.LocalityLoadBalancerSetting, *networking.ZoneAwareLoadBalancerSetting) {
 	policy := o.Policy()
 	setting, zones := policy.GetLoadBalancer().GetLocalityLbSetting(), policy.GetLoadBalancer().GetZoneAwareLbSetting()

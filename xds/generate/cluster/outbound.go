@@ -176,9 +176,9 @@ func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	return true
 }
 
-// ruleNames returns the clusters of hosts whose DestinationRules changed. Another rule,
-// of another namespace or a wider pattern, may apply now. So it returns all subsets
-// that apply now, and those of the former rule.
+// ruleNames returns the clusters of hosts whose DestinationRules changed. Another rule, of
+// another namespace or a wider pattern, may apply now. So it returns all subsets of the
+// rule that applies now and of the former rule.
 func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for c := range d.Rules() {
 		for row := range d.HostsMatching(c.Key) {

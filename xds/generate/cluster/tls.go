@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// tls are the settings of connections, nil for plaintext. What a client has encrypted is
-// passed on as it is.
+// tls returns the TLS settings of connections, nil for plaintext. The proxy passes on
+// unchanged what a client has encrypted.
 func (o Outbound) tls() *networking.ClientTLSSettings {
 	if o.Passes {
 		return nil
@@ -21,9 +21,9 @@ func (o Outbound) tls() *networking.ClientTLSSettings {
 	return o.Policy().GetTls()
 }
 
-// encrypt has the connections of an outbound cluster be as the policy says, and returns the
-// secrets that they need. It is false where one is missing: there must be no connection.
-// What the options say of HTTP must be final.
+// encrypt encrypts the connections of an outbound cluster as the policy says, and returns
+// the secrets that they need. It returns false if one is missing: then the cluster must not
+// connect. What the options say of HTTP must be final.
 func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resource.Need, bool) {
 	s, ok := transport.Client(v, o.tls(), o.client(v, options.HTTP))
 	options.Transport = s.Transport
@@ -47,8 +47,8 @@ func (o Outbound) Encrypted() bool {
 	return o.tls().GetMode() != networking.ClientTLSSettings_DISABLE
 }
 
-// Lacks says what the connections of an outbound cluster lack, for want of which it has no
-// endpoints; nothing where it has all.
+// Lacks says what the connections of an outbound cluster lack, so that it has no endpoints;
+// nothing if it lacks nothing.
 func (o Outbound) Lacks(v *mesh.View) []transport.Lack {
 	return transport.ClientLacks(v, o.tls(), o.client(v, nil))
 }

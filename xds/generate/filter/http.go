@@ -22,14 +22,14 @@ const (
 	GRPCServer
 )
 
-// HTTP returns the HTTP filters of a listener, in the order in which a request passes
-// them. The order is Istio's: external authorization, JWT, RBAC, fault, CORS,
-// statistics, router. EnvoyFilters insert theirs relative to these. What resolves the
-// hosts of requests comes right before the router, once they are as it will send them.
+// HTTP returns the HTTP filters of a listener, in the order in which a request passes them.
+// The order is Istio's: external authorization, JWT, RBAC, fault, CORS, statistics, router.
+// EnvoyFilters insert theirs relative to these. The filter that resolves the hosts of
+// requests comes right before the router, once the hosts are final.
 //
 // Every listener for outgoing requests has the filters of faults and of CORS, whether a
-// route has a fault or a policy or not. So a changed route changes no listener, and
-// drains no connection. gRPC clients know no CORS.
+// route has a fault or a policy or not. So a changed route changes no listener, and drains
+// no connection. gRPC clients know no CORS.
 func HTTP(k Kind, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if k.routed() {

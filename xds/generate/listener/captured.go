@@ -20,8 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// The ports that proxies use themselves, besides those of the virtual listeners: health
-// and statistics. (Istio: 15021 and 15090.)
+// Proxies use these ports themselves, besides the ports of the virtual listeners: for
+// health and statistics. (Istio: 15021 and 15090.)
 const (
 	statusPort     = 15021
 	prometheusPort = 15090

@@ -99,8 +99,8 @@ func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Ne
 	return made(o, c.children, c.refs)
 }
 
-// encrypted are the chains for TLS beside those for bytes in plain text, which do not get
-// it where TLS is looked for.
+// encrypted returns the chains for TLS that stand beside the chains for plaintext bytes:
+// the latter get no TLS if the listener looks for it.
 func encrypted(chains []*listenerv3.FilterChain) []*listenerv3.FilterChain {
 	var out []*listenerv3.FilterChain
 	for _, chain := range chains {

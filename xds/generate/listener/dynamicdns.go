@@ -14,7 +14,7 @@ import (
 func isDynamic(s *mesh.ServiceRow) bool { return s.Service().Resolution == discovery.DynamicDNS }
 
 // takesBytes says whether an egress listener can pass connections to a port of a service on
-// without a look at them. Connections to a dynamic service must name a host.
+// as bytes. Connections to a dynamic service must name a host.
 func takesBytes(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	return !isDynamic(s) || speaksTLS(l, s, port)
 }
@@ -30,8 +30,8 @@ func (c *chains) resolver(s *mesh.ServiceRow, st stream) []*listenerv3.Filter {
 	return []*listenerv3.Filter{envoy.SNIDynamicDNSFilter(filter.DNSFamily(c.view.Shape()), uint32(port))}
 }
 
-// resolvedPort is the port to which the connections of a stream go whose clients' names are
-// resolved: that of the first dynamic destination. It is 0 where there is none.
+// resolvedPort returns the port for the connections of a stream whose clients' names the
+// proxy resolves: the port of the first dynamic destination. It is 0 if there is none.
 func (c *chains) resolvedPort(s *mesh.ServiceRow, st stream) int {
 	switch {
 	case !st.tls:

@@ -23,7 +23,7 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 	}
 }
 
-// listenerNames names the listener of servers, and that for HTTP/3 beside it.
+// listenerNames names the listener of servers, and its listener for HTTP/3.
 func listenerNames(v *mesh.View, l *routing.Listener, yield func(string) bool) bool {
 	if !yield(l.Name()) {
 		return false
@@ -56,7 +56,8 @@ type edge struct {
 	of *routing.Listener
 	// quic: it is the listener for HTTP/3.
 	quic bool
-	// needs are those of transport sockets. Those of routes and clusters are in chains.
+	// needs has the needs of transport sockets. chains has the needs of routes and
+	// clusters.
 	needs []resource.Need
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// streamNames names the listeners that may come and go with what changed: those of servers
-// whose tcp or tls routes did, and those with AUTO_PASSTHROUGH for a service that did.
+// streamNames names the listeners that may appear or go with a change: listeners of servers
+// with changed tcp or tls routes, and listeners with AUTO_PASSTHROUGH if a service changed.
 func streamNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	changed, hosts := map[string]bool{}, false
 	for c := range d.GatewayStreams() {
@@ -87,7 +87,7 @@ func named(names []string, o envoy.FilterChainOptions) envoy.FilterChainOptions 
 }
 
 // passTLS adds the chains of a server that passes TLS on: one for each match of its tls
-// routes. What asks for any other name is closed.
+// routes. The listener closes connections that ask for any other name.
 func (e *edge) passTLS(s *routing.Server) {
 	for m := range e.passed(s) {
 		e.list = append(e.list, e.chain(nil, stream{vs: m.Of, route: m.Destinations()}, named(m.Names, envoy.FilterChainOptions{})))

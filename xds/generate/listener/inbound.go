@@ -120,9 +120,9 @@ func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter 
 	})
 }
 
-// inboundRoutes sends every request to the application, without timeout. If retry is
-// set, a request is tried again when the application closed the connection before it got
-// any of it. gRPC has that of its own.
+// inboundRoutes sends every request to the application, without timeout. If retry is set,
+// the proxy tries a request again when the application closed the connection before it got
+// any of it. gRPC clients do so by themselves.
 func inboundRoutes(cluster string, servicePort int, retry bool) *routev3.RouteConfiguration {
 	route := envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}
 	if retry {

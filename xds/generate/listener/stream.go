@@ -281,8 +281,9 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 	return envoy.FilterChain(match)
 }
 
-// share adds a cluster to those of a TCP proxy, of a service that may be nil. The first
-// one says when a quiet connection is closed, and where its endpoints pass it on to.
+// share adds a cluster to the clusters of a TCP proxy; the service may be nil. The first
+// cluster says when the proxy closes a quiet connection, and where its endpoints tunnel it
+// to.
 func (c *chains) share(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subset string, port int, weight int32) {
 	name := names.Cluster(names.Outbound, uint32(port), subset, h)
 	c.refs = append(c.refs, name)

@@ -103,7 +103,7 @@ func (p port) find(v *mesh.View) (mesh.EgressListener, *mesh.ServiceRow) {
 }
 
 // eachName returns the names, as form makes them, of the ports that may appear or go
-// because of d. They are those of the clusters.
+// because of d: the ports of the clusters.
 func eachName(v *mesh.View, d mesh.Delta, form func(port) string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range cluster.Names(v, d) {
