@@ -9,9 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Notes keeps records of what is no object of the store.
+// Notes writes records of events that change no object.
 type Notes interface {
-	// Note keeps one record of several things that were made at one time.
+	// Note writes one record about the objects in made.
 	Note(ctx context.Context, at time.Time, origin storage.Origin, made []config.Key) error
 }
 
@@ -19,28 +19,29 @@ type Notes interface {
 type Record struct {
 	At     time.Time
 	Origin storage.Origin
-	// About are what it is about, which need not be objects of the store.
+	// About names the things that the record is about. They need not be objects of the store.
 	About []config.Key
-	// Written is called when the store has taken the record; nil for none. It must not block.
+	// Written is called when the store has the record; may be nil. It must not block.
 	Written func()
 }
 
-// Source gathers the events to write.
+// Source collects the events to write.
 type Source interface {
-	// Next returns the next record and takes it out of the source; false for none now. Last
-	// says that this is the last time to ask: what waits for its time is written now.
+	// Next removes the next record from the source and returns it, or returns false if there
+	// is none yet. If last is true, no later call follows, so the source must not hold records
+	// back.
 	Next(now time.Time, last bool) (Record, bool)
-	// Wake has a value when somebody waits for a record to be written. It is nil where nobody
-	// does.
+	// Wake has a value when somebody waits for a record to be written. It is nil if nobody
+	// ever does.
 	Wake() <-chan struct{}
 }
 
 const (
-	// interval is how often the journal asks a source that does not wake it. However many
-	// events clients cause in a second, the source decides how many records they become.
+	// interval is how often the journal polls the source. However many events clients cause in
+	// a second, the source decides how many records they become.
 	interval = time.Second
-	// pause is the least time between two times that a source is asked: who waits then shares
-	// a record.
+	// pause is the least time between two polls of the source, so that events of callers who
+	// wait share a record.
 	pause = 50 * time.Millisecond
 )
 
@@ -50,8 +51,8 @@ type Journal struct {
 	logger *slog.Logger
 	source Source
 
-	pending *Record // which the store has not taken yet
-	away    bool    // the store has not taken the last one
+	pending *Record // a record that the store has not taken yet
+	away    bool    // the last write failed
 }
 
 // New returns a journal. The logger may be nil; nothing is logged then.
@@ -62,7 +63,8 @@ func New(notes Notes, logger *slog.Logger, source Source) *Journal {
 	return &Journal{notes: notes, logger: logger, source: source}
 }
 
-// Run writes until ctx ends, and then what is left, for a second at most. It returns nil.
+// Run writes records until ctx ends, then the remaining ones for at most a second. It returns
+// nil.
 func (j *Journal) Run(ctx context.Context) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -90,7 +92,7 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
-// write writes all that the source has, until the store takes one not.
+// write writes all records of the source, until a write fails.
 func (j *Journal) write(ctx context.Context, last bool) {
 	for {
 		if j.pending == nil {

@@ -19,8 +19,8 @@ import (
 const (
 	// timeout bounds one attempt to connect.
 	timeout = 5 * time.Second
-	// maxSendBytes is more than any etcd takes in one request, so that etcd says
-	// what is too large, and not the transport of its client.
+	// maxSendBytes is more than any etcd takes in one request, so that etcd refuses what
+	// is too large, and not the transport of its client.
 	maxSendBytes = 64 << 20
 )
 
@@ -29,30 +29,29 @@ type Options struct {
 	// Endpoints are unix:///path, or host:port with or without http:// or
 	// https:// before it; all with TLS or all without.
 	Endpoints []string
-	// TLS is asked for the configuration of each new connection; nil is
-	// plaintext. A ServerName in it is used in place of the host of an endpoint.
+	// TLS returns the configuration of each new connection; nil is plaintext. A
+	// ServerName in it replaces the host of an endpoint.
 	TLS func() (*tls.Config, error)
-	// User is whom etcd is to know the client as, by Password, which is asked
-	// whenever etcd wants to know. Without them etcd may still know a client by
-	// its certificate.
+	// User is the etcd user of the client. Password returns its password whenever etcd
+	// authenticates the client. Without them etcd may still know a client by its
+	// certificate.
 	User     string
 	Password func() (string, error)
 	// Reconnect is the longest pause between two attempts to connect; 0 is a
 	// second.
 	Reconnect time.Duration
-	// Retries is how often a read is tried again, every 25 ms, while etcd is away;
-	// 0 is 100 times.
+	// Retries is how often a read is retried, every 25 ms, while etcd is away; 0 is 100
+	// times.
 	Retries uint
-	// Logger takes what the client says, at Debug; nil discards it.
+	// Logger gets the client's messages, at Debug; nil discards them.
 	Logger *slog.Logger
-	// GRPC are options of its connections.
+	// GRPC are options of the client's connections.
 	GRPC []grpc.DialOption
 }
 
-// New returns a client. It does not connect: the first call does, and if the
-// server goes away the client connects again by itself, within Reconnect of its
-// return. A dead connection is noticed after 13 seconds. The caller closes the
-// client.
+// New returns a client. It does not connect: the first call does. If the server goes
+// away, the client reconnects within Reconnect of its return. It notices a dead
+// connection after 13 seconds. The caller closes the client.
 func New(o Options) (*clientv3.Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("dial etcd: no endpoints: name at least one host:port")

@@ -17,12 +17,12 @@ const (
 	MaxRequestBytes = 24 << 20
 )
 
-// DefaultQuota is the size of the database at which it takes no more writes,
-// unless told otherwise: room for a million objects and their history.
+// DefaultQuota is the default size at which the database takes no more writes: room for
+// a million objects and their history.
 const DefaultQuota = 2 << 30
 
-// memberName and peerURL identify the one member of the cluster. Nothing ever
-// listens on peerURL: etcd wants one, and the same one on each start.
+// memberName and peerURL identify the only member of a cluster of one. Nothing listens
+// on peerURL: etcd wants one, and the same one at each start.
 const (
 	memberName = "portolan"
 	peerURL    = "http://localhost:2380"
@@ -60,8 +60,8 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	cfg.MaxRequestBytes = MaxRequestBytes
 	cfg.QuotaBackendBytes = opts.Quota
 	cfg.AutoCompactionRetention = "0" // upkeep compacts
-	// A batch of 10,000 objects takes half a second: etcd's own limits, 0.1
-	// and 0.3 s, would call every such batch slow.
+	// A batch of 10,000 objects takes half a second. etcd's default limits, 0.1 and 0.3
+	// s, would report every such batch as slow.
 	cfg.WarningApplyDuration = time.Second
 	cfg.WarningUnaryRequestDuration = time.Second
 
@@ -73,10 +73,10 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	}
 	if err := gates.SetFromMap(map[string]bool{
 		"CompactHashCheck": true,
-		// One of several does it when the others answer (compareData): before, those
+		// One of several checks once the others answer (compareData): before that, members
 		// that start together would wait 14 seconds for each other.
 		"InitialCorruptCheck": opts.Cluster == nil,
-		// Peers compare the address that a member calls from with its certificate.
+		// Peers compare the address from which a member calls with its certificate.
 		"SetMemberLocalAddr": opts.Cluster != nil,
 	}); err != nil {
 		return nil, err
