@@ -8,12 +8,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// HistoryGrace is how long a record of history is safe from Prune whatever is
-// asked: a writer whose answer was lost finds its own work by it.
+// HistoryGrace is the age below which Prune keeps a record whatever the retention: a writer
+// whose response was lost finds its own change by the record.
 const HistoryGrace = 5 * time.Minute
 
-// Origin says whose mutation it is. A store keeps it in the history and reads
-// nothing into it; any part may be empty.
+// Origin says who makes a mutation, and how. A store keeps it in the history and does not
+// interpret it; any part may be empty.
 type Origin struct {
 	// User is the authenticated user.
 	User string
@@ -27,13 +27,13 @@ type Origin struct {
 
 type originKey struct{}
 
-// WithOrigin returns a context whose mutations are recorded as of o.
+// WithOrigin returns a context whose mutations the history records with o.
 func WithOrigin(ctx context.Context, o Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
-// OriginOf returns what WithOrigin put into a context, else the zero Origin. It
-// is text: what is not UTF-8 in it is replaced.
+// OriginOf returns the Origin that WithOrigin put into a context, else the zero Origin. It
+// replaces invalid UTF-8.
 func OriginOf(ctx context.Context) Origin {
 	o, _ := ctx.Value(originKey{}).(Origin)
 	for _, s := range []*string{&o.User, &o.Address, &o.Tool, &o.Message} {
@@ -44,8 +44,8 @@ func OriginOf(ctx context.Context) Origin {
 
 // Change is the change of one object at one revision.
 //
-// An object that existed but is not known, because its value cannot be read or because
-// the records in between are gone, is a Config without a spec.
+// A Config without a spec stands for an object whose content is not known: its value cannot
+// be read, or the records in between are gone.
 type Change struct {
 	Revision string
 	Time     time.Time
@@ -75,8 +75,7 @@ type Selection struct {
 	Namespace, Name string
 }
 
-// Has says whether an object is among those selected, whatever API version
-// either names.
+// Has says whether the selection has an object. API versions do not matter.
 func (s Selection) Has(key config.Key) bool {
 	return (s.Kind.Kind == "" || s.Kind.Kind == key.Kind.Kind && s.Kind.Group == key.Kind.Group) &&
 		(s.Name == "" || s.Name == key.Name && s.Namespace == key.Namespace) &&
@@ -88,10 +87,10 @@ type Query struct {
 	// Selection selects the objects of the changes. A record shows no others, and a
 	// record without selected changes is left out.
 	Selection Selection
-	// After and Until bound the revision: those above After up to and with
-	// Until, so that the records are what leads from one state to the other.
+	// After and Until bound the revision: above After, and at most Until. So the records
+	// lead from the state at After to the state at Until.
 	After, Until string
-	// Limit is how many records are wanted, 0 for all.
+	// Limit is the largest number of records, 0 for all.
 	Limit int
 }
 
@@ -120,9 +119,9 @@ type Historian interface {
 	// be read. ErrCompacted says that the history does not reach back so far. For a
 	// single object it often reaches further than for a namespace.
 	At(ctx context.Context, version string, of Selection) ([]*config.Config, error)
-	// Prune removes each record all of whose objects are past their retention:
-	// they have Keep newer records, or went longer than Deleted ago. No record
-	// younger than HistoryGrace goes. Several may prune at once. It returns how
-	// many records it removed, also with an error.
+	// Prune removes a record if all its objects are past their retention: each has Keep
+	// newer records, or was deleted at least Deleted ago. It removes no record younger than
+	// HistoryGrace. Several servers may prune at once. It returns how many records it
+	// removed, also with an error.
 	Prune(ctx context.Context, r Retention) (removed int, err error)
 }

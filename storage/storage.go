@@ -24,9 +24,9 @@ var (
 	// ErrTooLarge: the object or the batch is over a limit of the store.
 	// Nothing was written.
 	ErrTooLarge = errors.New("too large")
-	// ErrCompacted: the version asked for is older than what is kept.
+	// ErrCompacted: the requested version is older than the kept history.
 	ErrCompacted = errors.New("compacted")
-	// ErrReadOnly: the store takes no mutations.
+	// ErrReadOnly: the store accepts no mutations.
 	ErrReadOnly = errors.New("read only")
 	// ErrUnavailable: the store cannot be reached, and nothing was written.
 	ErrUnavailable = errors.New("unavailable")
@@ -56,15 +56,15 @@ func (e *ConflictError) Error() string {
 // Unwrap makes errors.Is(err, ErrConflict) hold.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// SourceError says that an object comes from a source that takes no mutations. It wraps
+// SourceError says that an object comes from a source that accepts no mutations. It wraps
 // ErrReadOnly.
 type SourceError struct {
 	Verb   Verb
 	Key    config.Key
 	Source string
-	// Place is where in the source the object stands; empty where that is not known.
+	// Place is the object's place in the source, such as its file; empty if unknown.
 	Place string
-	// Else is what else there is to do than to change it there; it may be empty.
+	// Else is advice for a user who cannot change the object there; it may be empty.
 	Else string
 }
 
@@ -84,7 +84,7 @@ func (e *SourceError) Error() string {
 // Unwrap makes errors.Is(err, ErrReadOnly) hold.
 func (e *SourceError) Unwrap() error { return ErrReadOnly }
 
-// OpError is the error of one operation of a batch, by its place.
+// OpError is the error of the operation at Index of a batch.
 type OpError struct {
 	Index int
 	Err   error
@@ -96,8 +96,8 @@ func (e *OpError) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the operation.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// ConfigStore keeps configuration objects. Objects that it returns are shared
-// and read-only; objects that it is given are not kept or changed by it.
+// ConfigStore keeps configuration objects. Objects that it returns are shared: callers
+// never modify them. It neither keeps nor changes the objects that callers pass.
 //
 // Kinds may be named in any served version; objects come back under the
 // canonical one. Mutations are asynchronous: a cache fed by the store may show
@@ -111,8 +111,8 @@ type ConfigStore interface {
 	// List returns the objects of a kind, of one namespace or of all (""), in
 	// the order of their namespaces, then names, all as of one version.
 	List(ctx context.Context, kind config.GroupVersionKind, namespace string) ([]*config.Config, error)
-	// Create stores a new object and returns its resource version; ErrExists
-	// where there is one of that key. A resource version in it is an ErrInvalid.
+	// Create stores a new object and returns its resource version. The error is ErrExists
+	// if the key is taken, and ErrInvalid if object carries a resource version.
 	Create(ctx context.Context, object *config.Config) (revision string, err error)
 	// Update changes an object that exists (else ErrNotFound) and returns its new
 	// resource version. If object carries a resource version that is not the stored one,
@@ -124,17 +124,16 @@ type ConfigStore interface {
 	// empty must be the stored one (*ConflictError). It returns the revision of
 	// the store at which the object went.
 	Delete(ctx context.Context, kind config.GroupVersionKind, name, namespace, resourceVersion string) (revision string, err error)
-	// Version identifies the state of the whole store, as last seen by this
-	// client of it.
+	// Version identifies the state of the whole store, as this client last saw it.
 	Version() string
 	// GetResourceAtVersion returns the resource version of an object when the store was
 	// at version: ErrNotFound if the object did not exist then, ErrCompacted if the
 	// ledger does not reach back so far.
 	GetResourceAtVersion(ctx context.Context, version string, key config.Key) (resourceVersion string, err error)
-	// GetLedger returns what keeps the history of versions.
+	// GetLedger returns the ledger that answers GetResourceAtVersion.
 	GetLedger() Ledger
-	// SetLedger replaces it. A store whose ledger is its own history (etcd)
-	// refuses.
+	// SetLedger replaces the ledger. A store whose ledger is its own history (etcd) returns
+	// an error.
 	SetLedger(Ledger) error
 }
 
@@ -154,14 +153,14 @@ const (
 	Update                 // must exist
 	Put                    // either
 	Delete                 // must exist
-	// Restore is a Put of a past object. If it creates the object, that keeps the
-	// creation time of Config, in whole seconds and not in the future. If Config has
-	// none, or the object exists, it is like Put.
+	// Restore is a Put of a past object. If it creates the object, the object gets the
+	// creation time of Config, in whole seconds and not in the future. If Config has none,
+	// or the object exists, it is like Put.
 	Restore
 )
 
-// Absent is the resource version of an object that does not exist. As the
-// condition of a Put or a Restore it says that there must be none.
+// Absent is the resource version of an object that does not exist. As the condition of a
+// Put or a Restore it requires that the object does not exist.
 const Absent = "0"
 
 // String implements fmt.Stringer.
@@ -192,12 +191,12 @@ type Op struct {
 	// Served says that the precondition is the version of the object as it is served
 	// with its health: the greater of both versions, if the store is a HealthKeeper.
 	Served bool
-	// KeepSpec is the error of an operation that would create the object or change its
-	// spec; nil if it may. Stores return it as it is.
+	// KeepSpec forbids the operation to create the object or to change its spec: a store
+	// returns it as the error. If nil, the operation may do both.
 	KeepSpec error
 }
 
-// Target returns the key of the object that the operation is about.
+// Target returns the key of the operation's object.
 func (o Op) Target() config.Key {
 	if o.Config != nil {
 		return o.Config.Key()

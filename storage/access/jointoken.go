@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// JoinToken is a token that earns its holder a certificate of a service account of its
-// namespace, or, with Member, a place in the store. Servers make it, and change it with each
-// use.
+// JoinToken is a token whose holder gets a certificate of a service account in the token's
+// namespace or, with Member, joins the store as a member. Servers create the object and
+// update it at each use.
 type JoinToken struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// Expires is when the token ends.
+	// Expires is when the token becomes invalid.
 	Expires time.Time `json:"expires,omitzero"`
 	// Uses is how often the token may be used, and Used how often it was.
 	Uses int `json:"uses,omitempty"`
@@ -21,14 +21,15 @@ type JoinToken struct {
 	Sources []string `json:"sources,omitempty"`
 	// Hash is the SHA-256 of the token. Documents lack it.
 	Hash []byte `json:"hash,omitempty"`
-	// Member is the member of the store that the token is for; nil for a workload's.
+	// Member is the member of the store that may join with the token; nil for the token of
+	// a workload.
 	Member *StoreMember `json:"member,omitempty"`
 }
 
-// StoreMember is a member of the store that is to come.
+// StoreMember is a member that is to join the store.
 type StoreMember struct {
-	// Name, PeerURL and ClientURL are its name, and where the other members and the other
-	// servers reach it.
+	// Name is the member's name. The other members reach it at PeerURL, the other servers
+	// at ClientURL.
 	Name      string `json:"name,omitempty"`
 	PeerURL   string `json:"peerUrl,omitempty"`
 	ClientURL string `json:"clientUrl,omitempty"`

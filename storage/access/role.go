@@ -10,8 +10,8 @@ type Role struct {
 type Rule struct {
 	// Verbs are among Verbs, or All.
 	Verbs []string `json:"verbs,omitempty"`
-	// Kinds are names of kinds, such as virtualservices, or of what else the config API
-	// serves, such as proxies; or All.
+	// Kinds are names of kinds, such as virtualservices, or of other collections of the
+	// config API, such as proxies; or All.
 	Kinds []string `json:"kinds,omitempty"`
 	// Namespaces narrows the rule to the objects of some namespaces, and Names to the objects
 	// of some names; empty is all.
@@ -35,7 +35,7 @@ const (
 	Administer = "administer"
 )
 
-// Verbs are the verbs of rules, All apart.
+// Verbs returns all verbs of rules, without All.
 func Verbs() []string {
 	return []string{Get, List, Watch, Create, Update, Delete, Reveal, Administer}
 }
@@ -43,8 +43,8 @@ func Verbs() []string {
 // RoleBinding gives the rights of a role to users and groups. In the root namespace it gives
 // them for the whole mesh, elsewhere within its namespace.
 type RoleBinding struct {
-	// Role is the name of a built-in role, of a Role of the root namespace, or of one of the
-	// binding's namespace: the first of these that there is.
+	// Role is the name of a built-in role, of a Role of the root namespace, or of a Role of
+	// the binding's namespace: the first of these that exists.
 	Role     string    `json:"role,omitempty"`
 	Subjects []Subject `json:"subjects,omitempty"`
 }
@@ -81,5 +81,5 @@ const (
 	Issuer       = "token-issuer"
 )
 
-// BuiltIn are the names of the built-in roles.
+// BuiltIn returns the names of the built-in roles.
 func BuiltIn() []string { return []string{Viewer, Editor, Admin, SecretReader, Issuer} }

@@ -1,24 +1,25 @@
 package access
 
-// TokenIssuer is an issuer of JWTs that are trusted to say who their holder is: a machine,
-// a user of the API, or both. One in the root namespace of the mesh has an effect.
+// TokenIssuer is an issuer whose JWTs authenticate their holders: machines, users of the
+// API, or both. It has an effect only in the root namespace of the mesh.
 type TokenIssuer struct {
 	// Issuer is the claim iss of the tokens, a URL.
 	Issuer string `json:"issuer,omitempty"`
 	// Audiences lists the accepted audiences: the claim aud must have one of them.
 	Audiences []string `json:"audiences,omitempty"`
-	// JWKSURI is where the keys are; without it the issuer is asked where.
+	// JWKSURI is the URL of the keys; if empty, OpenID Connect discovery at Issuer finds
+	// it.
 	JWKSURI string `json:"jwksUri,omitempty"`
-	// CA holds the PEM certificates of the authorities that may sign the certificates of
-	// both; empty means the system's.
+	// CA holds, in PEM, the authorities that the servers of Issuer and of JWKSURI are
+	// verified with; empty means the system's.
 	CA string `json:"ca,omitempty"`
-	// Workloads say which workload the holder of a token is: the first that matches.
+	// Workloads map tokens to workloads: the first rule that matches applies.
 	Workloads []WorkloadRule `json:"workloads,omitempty"`
 	// Users says which user of the API the holder is; nil for none.
 	Users *UserClaims `json:"users,omitempty"`
 }
 
-// WorkloadRule gives the holders of some tokens the identity of a workload.
+// WorkloadRule gives the holders of matching tokens the identity of a workload.
 type WorkloadRule struct {
 	// Match are the claims that a token must have, each of them.
 	Match []ClaimMatch `json:"match,omitempty"`
@@ -30,12 +31,13 @@ type WorkloadRule struct {
 	ServiceAccountClaim []string `json:"serviceAccountClaim,omitempty"`
 }
 
-// ClaimMatch asks for a claim that has one of some values. A claim that is a list has one
-// if an element is that.
+// ClaimMatch requires that a claim has one of some values. Of a claim that is a list, one
+// element must have it.
 type ClaimMatch struct {
-	// Claim is the path of the claim: its name, or the names from the outermost to it.
+	// Claim is the path of the claim: its name, or the names from the outermost object down
+	// to it.
 	Claim []string `json:"claim,omitempty"`
-	// Values are texts; one that ends in * stands for all that begin so.
+	// Values are strings; one that ends in * matches every string with that prefix.
 	Values []string `json:"values,omitempty"`
 }
 
@@ -50,13 +52,13 @@ type UserClaims struct {
 	Login *Login `json:"login,omitempty"`
 }
 
-// Login is the client of an issuer by which users log in, with the device flow (RFC 8628).
-// The client has no secret.
+// Login is the OAuth client with which users log in at an issuer, by the device flow (RFC
+// 8628). The client has no secret.
 type Login struct {
-	// ClientID is the client at the issuer. ID tokens are for it, so it is one of the
-	// audiences.
+	// ClientID is the ID of the client at the issuer. It is the audience of ID tokens, so
+	// Audiences must have it.
 	ClientID string `json:"clientId,omitempty"`
-	// Scopes are those to ask for, beside openid; none stands for what the issuer has of
-	// profile, email, groups and offline_access.
+	// Scopes are the scopes to request beside openid. Empty means those of profile, email,
+	// groups and offline_access that the issuer supports.
 	Scopes []string `json:"scopes,omitempty"`
 }

@@ -10,28 +10,29 @@ import (
 
 // User is somebody who calls the config API. The object has the user's name.
 type User struct {
-	// Groups are those that the user is in, beside the ones that a credential brings.
+	// Groups are the user's groups, in addition to those that a credential names.
 	Groups []string `json:"groups,omitempty"`
-	// Disabled turns the user away, whatever the credential is.
+	// Disabled refuses the user, whatever the credential.
 	Disabled bool `json:"disabled,omitempty"`
-	// Tokens are what the user can prove to be the user with. Servers make them.
+	// Tokens are the bearer tokens that authenticate the user. Servers make them.
 	Tokens []Token `json:"tokens,omitempty"`
 }
 
-// Token is what is kept of a bearer token.
+// Token describes a bearer token. The token itself is not stored.
 type Token struct {
 	// ID names the token. It is no secret.
 	ID string `json:"id,omitempty"`
-	// Hash is the HashOf the token. No document has it.
+	// Hash is HashOf of the token. Documents lack it.
 	Hash []byte `json:"hash,omitempty"`
 	// Note says what the token is for.
 	Note string `json:"note,omitempty"`
-	// Created and Expires bound the life of the token. It has no end if Expires is zero.
+	// The token is valid from Created to Expires, or for ever if Expires is zero.
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// HashOf returns what is kept of a token. A token is random enough for one plain hash.
+// HashOf returns the hash that is stored for a token. Tokens are random, so they need no
+// salt.
 func HashOf(token string) []byte {
 	hash := sha256.Sum256([]byte(token))
 	return hash[:]

@@ -8,13 +8,13 @@ import "net/netip"
 type Assignment struct {
 	Namespace, Host string
 	IPv4, IPv6      netip.Addr
-	// Revision is the revision at which the host got the addresses. They stay the same
-	// as long as it has any.
+	// Revision is the revision at which the host got the addresses. They do not change as
+	// long as it has any.
 	Revision int64
 }
 
-// Path is the key of an assignment in a map of all.
+// Path returns the key of the assignment in a map of all assignments.
 func (a *Assignment) Path() string { return Path(a.Namespace, a.Host) }
 
-// Path is the key of the assignment of a host.
+// Path returns the key of the assignment of a host.
 func Path(namespace, host string) string { return namespace + "/" + host }

@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// The behaviour of stores that give addresses is in package storetest.
+// Package storetest tests the stores that allocate addresses.
 
 func entry(name string, spec *networking.ServiceEntry) *config.Config {
 	return &config.Config{Meta: config.Meta{GroupVersionKind: schema.ServiceEntry, Namespace: "shop", Name: name}, Spec: spec}
@@ -96,7 +96,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// partial is a view that knows what it was asked for before.
+// partial is a view that knows only what an earlier decision asked for.
 type partial struct {
 	holdings     map[address.Key]*address.Holding
 	slots        map[netip.Addr]*address.Slot
@@ -105,7 +105,7 @@ type partial struct {
 	all          bool
 	rounds, asks int
 
-	questions, walks int // about hosts, and all addresses
+	questions, walks int // calls of Holding, and iterations over all slots
 }
 
 func (p *partial) Holding(k address.Key) (*address.Holding, bool) {
@@ -128,7 +128,7 @@ func (p *partial) Slots() (iter.Seq2[netip.Addr, *address.Slot], bool) {
 	}, p.all
 }
 
-// decide asks until the view knows enough.
+// decide repeats the decision until the view knows enough.
 func (p *partial) decide(r address.Ranges, claims []address.Claim, now time.Time) *address.Decision {
 	for {
 		d, err := r.Decide(context.Background(), claims, p, now)
@@ -158,8 +158,8 @@ func newPartial() *partial {
 	}
 }
 
-// TestAViewIsAskedForWhatItTakes: a decision looks at the host and at Probes
-// addresses, and at all only where these will not do.
+// TestAViewIsAskedForWhatItTakes: a decision looks at the host and at Probes addresses, and
+// at all addresses only if none of these will do.
 func TestAViewIsAskedForWhatItTakes(t *testing.T) {
 	t.Parallel()
 	now, ranges, k := time.Now(), address.DefaultRanges(), address.Key{Namespace: "shop", Host: "a.example"}
@@ -181,8 +181,8 @@ func TestAViewIsAskedForWhatItTakes(t *testing.T) {
 	}
 }
 
-// TestTheLongestFreeIsTakenLast: where every address was used, the one that is
-// free for longest goes first, and none before its grace is over.
+// TestTheLongestFreeIsTakenLast: if every address was used, hosts get the one that is free
+// for longest, and none within its grace.
 func TestTheLongestFreeIsTakenLast(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -208,7 +208,7 @@ func TestTheLongestFreeIsTakenLast(t *testing.T) {
 	}
 }
 
-// crowded is a view of a range that is full but for some addresses.
+// crowded returns a view of a range with only left unused addresses.
 func crowded(ranges address.Ranges, left int) *partial {
 	view := newPartial()
 	view.all = true
@@ -228,14 +228,14 @@ func newcomers(n int) (claims []address.Claim) {
 	return claims
 }
 
-// know has it known of the hosts of claims that they have no address.
+// know makes the view know that the hosts of claims have no address.
 func (p *partial) know(claims []address.Claim) {
 	for _, claim := range claims {
 		p.knownHosts[claim.Key] = true
 	}
 }
 
-// TestAFullRangeIsLookedThroughOnce: however many hosts ask.
+// TestAFullRangeIsLookedThroughOnce: however many hosts need an address.
 func TestAFullRangeIsLookedThroughOnce(t *testing.T) {
 	t.Parallel()
 	ranges := address.DefaultRanges()
@@ -258,7 +258,7 @@ func TestAFullRangeIsLookedThroughOnce(t *testing.T) {
 	}
 }
 
-// leaving is a context that ends when it has been asked a number of times.
+// leaving is a context that ends after a number of calls of Err.
 type leaving struct {
 	context.Context
 	asked int
@@ -271,7 +271,8 @@ func (c *leaving) Err() error {
 	return nil
 }
 
-// TestWhoLeavesEndsADecision: soon after, whatever is left to be decided.
+// TestWhoLeavesEndsADecision: Decide returns soon after its context ends, however many
+// claims are left.
 func TestWhoLeavesEndsADecision(t *testing.T) {
 	t.Parallel()
 	view := newPartial()

@@ -26,12 +26,12 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Host, o.Host))
 }
 
-// Eligible says whether the hosts of an object are to have addresses, those that
-// are no patterns: it is a ServiceEntry that schema.Allocates them.
+// Eligible says whether the hosts of an object, except wildcards, get addresses: the object
+// is a ServiceEntry for which schema.Allocates is true.
 func Eligible(object *config.Config) bool { return eligible(object) != nil }
 
-// Hosts returns the hosts of an object that need addresses, in order and in lower case.
-// The object may be nil, and its spec encoded, in an Any.
+// Hosts returns the hosts of an object that need addresses, in order and in lower case. The
+// object may be nil, and its spec may be an encoded Any.
 func Hosts(object *config.Config) []string {
 	var out []string
 	for _, host := range eligible(object).GetHosts() {
@@ -43,7 +43,7 @@ func Hosts(object *config.Config) []string {
 	return slices.Compact(out)
 }
 
-// eligible is the spec of an object that is Eligible, else nil.
+// eligible returns the spec of an object that is Eligible, else nil.
 func eligible(object *config.Config) *networking.ServiceEntry {
 	if object == nil || object.Spec == nil || object.Kind != schema.ServiceEntry.Kind || object.Group != schema.ServiceEntry.Group {
 		return nil
@@ -55,7 +55,7 @@ func eligible(object *config.Config) *networking.ServiceEntry {
 	return spec
 }
 
-// specOf returns as much of a ServiceEntry as Hosts looks at.
+// specOf returns a ServiceEntry with at least the fields that Hosts reads.
 func specOf(spec any) *networking.ServiceEntry {
 	switch spec := spec.(type) {
 	case *networking.ServiceEntry:
@@ -122,17 +122,17 @@ func Claims(steps []plan.Step) []Claim {
 	return all.sorted()
 }
 
-// Doubt is a ServiceEntry that may not own the addresses of its Hosts, or may own
-// others.
+// Doubt is a ServiceEntry whose addresses may be wrong: it may lack those of hosts of its
+// spec, or own those of Hosts without need.
 type Doubt struct {
 	config.Key
 	Hosts []string
 }
 
-// Settled returns the claims that end doubts. They make each stored object an owner of
-// the addresses of its own hosts, and of no other host in doubt. An object that is not
-// stored has no hosts. An object that cannot be read makes no claims, since nothing is
-// known of it.
+// Settled returns the claims that end doubts. They make each stored object an owner of the
+// addresses of its own hosts, and remove it as owner from other hosts of its Doubt. An
+// object that is not stored has no hosts. An object that cannot be read makes no claims,
+// since nothing is known of it.
 func Settled(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
 	all := collector{}
 	for _, d := range doubts {
@@ -155,8 +155,9 @@ func Settled(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
 	return all.sorted()
 }
 
-// Doubts compares who should own the addresses with who does, in order: every
-// object of objects for its hosts, and nobody else. They come in the order of their keys.
+// Doubts compares the owners of addresses, which are sorted, with what they should be:
+// every object owns the addresses of its hosts, and nobody else does. The result is in the
+// order of keys.
 func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 	found := map[config.Key][]string{}
 	should := map[Key][]string{}
@@ -173,7 +174,7 @@ func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 		slices.Sort(should[k])
 		for _, name := range names {
 			if _, other := SourceOf(name); other {
-				continue // the store does not know what another source has
+				continue // the store does not know the objects of other sources
 			}
 			if _, needs := slices.BinarySearch(should[k], name); !needs {
 				owner := config.Key{Kind: schema.ServiceEntry, Namespace: k.Namespace, Name: name}
@@ -192,7 +193,7 @@ func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 	return out
 }
 
-// collector has the claims by key.
+// collector collects claims by key.
 type collector map[Key]*Claim
 
 func (c collector) of(k Key) *Claim {
@@ -202,7 +203,7 @@ func (c collector) of(k Key) *Claim {
 	return c[k]
 }
 
-// move lets an object go from hosts to others; both are in order.
+// move adds the claims of an object whose hosts change; from and to are sorted.
 func (c collector) move(key config.Key, from, to []string) {
 	for _, host := range from {
 		if _, stays := slices.BinarySearch(to, host); !stays {

@@ -12,8 +12,8 @@ import (
 const (
 	// Probes is how many addresses a search for a host tries before it tries all.
 	Probes = 8
-	// Grace is how long an address that became free is no other host's, since
-	// proxies and name servers may still use it.
+	// Grace is how long no other host gets an address that became free, since proxies and
+	// name servers may still use it.
 	Grace = 10 * time.Minute
 )
 
@@ -31,22 +31,22 @@ type Slot struct {
 	Freed time.Time
 }
 
-// free says whether another host than had it last may have the address.
+// free says whether a host other than the last may get the address.
 func (s *Slot) free(now time.Time) bool { return !s.Freed.IsZero() && now.Sub(s.Freed) >= Grace }
 
-// View reads the state of a store. It says if it does not know something yet; the
-// caller asks again when it does.
+// View reads the state of a store. It returns known false for state that is not loaded yet.
+// The caller loads what the Decision asks for (Unknown, AllSlots), and decides again.
 type View interface {
 	// Holding returns the Holding of a host, nil if it has none.
 	Holding(Key) (h *Holding, known bool)
-	// Slot returns what is kept of an address, nil where it was never used.
+	// Slot returns the Slot of an address, nil if the address was never used.
 	Slot(netip.Addr) (s *Slot, known bool)
-	// Slots are all that are kept.
+	// Slots returns all stored Slots.
 	Slots() (all iter.Seq2[netip.Addr, *Slot], known bool)
 }
 
-// Change is the new state of a host. A nil Holding is deleted. A Slot, if not nil, is
-// the new state of the address IPv4.
+// Change is the new state of a host. A nil Holding deletes the stored one. A Slot, if not
+// nil, is the new state of the address IPv4.
 type Change struct {
 	Key
 	Holding *Holding
@@ -73,9 +73,9 @@ func (d *Decision) Complete() bool {
 	return len(d.Unknown.Hosts) == 0 && len(d.Unknown.Slots) == 0 && !d.AllSlots
 }
 
-// Decide returns what becomes of the hosts that claims are about. Equal arguments
-// give equal decisions. It takes a step for each claim, and looks through all slots
-// once where the first addresses of a host are taken. It fails only when ctx ends.
+// Decide returns the new state of the hosts that claims name. Equal arguments give equal
+// decisions. It takes one step a claim; if the first addresses of a host are taken, it also
+// reads all slots, once. It fails only when ctx ends.
 func (r Ranges) Decide(ctx context.Context, claims []Claim, view View, now time.Time) (*Decision, error) {
 	d := &deciding{Ranges: r, view: view, now: now.UTC().Truncate(time.Millisecond), taken: map[netip.Addr]bool{}}
 	for i, claim := range claims {
@@ -87,7 +87,7 @@ func (r Ranges) Decide(ctx context.Context, claims []Claim, view View, now time.
 	return &d.Decision, nil
 }
 
-// claimsPerLook is after how many claims it is looked whether somebody still waits.
+// claimsPerLook is the number of claims between two checks of ctx.
 const claimsPerLook = 256
 
 // deciding is a decision under way.
@@ -112,7 +112,7 @@ func (d *deciding) host(c Claim) {
 	}
 }
 
-// held moves the owners of an address, which is free once there are none.
+// held changes the owners of an address. An address without owners becomes free.
 func (d *deciding) held(c Claim, h *Holding) {
 	drop := slices.Sorted(slices.Values(c.Drop))
 	owners := slices.DeleteFunc(slices.Clone(h.Owners), func(name string) bool {
@@ -171,7 +171,7 @@ func (d *deciding) probe(k Key) (found netip.Addr, ok bool) {
 			unknown = append(unknown, ipv4)
 		case slot == nil:
 			never = ipv4
-		case slot.Key == k: // held no more, or lost by a damaged value
+		case slot.Key == k: // no longer held, or its Holding was damaged
 			return ipv4, true
 		}
 		if never.IsValid() {
@@ -185,8 +185,8 @@ func (d *deciding) probe(k Key) (found netip.Addr, ok bool) {
 	return never, never.IsValid()
 }
 
-// search looks at all addresses: the host's own former one, else the first unused one
-// after its own place, else the one that has been free for longest.
+// search looks at all addresses. It returns the host's former address, else the first
+// unused one from the host's place on, else the one that has been free for longest.
 func (d *deciding) search(k Key) (found netip.Addr, ok bool) {
 	if d.rest == nil {
 		slots, known := d.view.Slots()

@@ -10,10 +10,10 @@ import (
 // v6Bits is how many bits of an IPv6 address come from its IPv4 address.
 const v6Bits = 32
 
-// Ranges are the sources of new addresses. A host gets an IPv4 address of one, and the
-// IPv6 address in the other that ends in the same 32 bits. So all addresses are
-// distinct if the IPv4 ones are, also across other ranges. Allocated addresses stay
-// when the ranges change.
+// Ranges are the sources of new addresses. A host gets an address of IPv4, and the address
+// of IPv6 that ends in the same 32 bits. So all addresses are distinct if the IPv4
+// addresses are, also across a change of the ranges. Allocated addresses stay when the
+// ranges change.
 type Ranges struct{ IPv4, IPv6 netip.Prefix }
 
 // DefaultRanges returns Istio's ranges.
@@ -43,11 +43,11 @@ func CheckIPv6(p netip.Prefix) error {
 	return nil
 }
 
-// Enabled says whether addresses are given at all: the zero Ranges give none.
+// Enabled says whether hosts get addresses: with the zero Ranges they get none.
 func (r Ranges) Enabled() bool { return r.IPv4.IsValid() }
 
-// Size is how many hosts can have an address: the first and the last address of
-// the IPv4 range are no host's.
+// Size returns how many hosts can have an address: no host gets the first or the last
+// address of the IPv4 range.
 func (r Ranges) Size() int { return 1<<(32-r.IPv4.Bits()) - 2 }
 
 // slot returns the IPv4 address of a place, counted from 0.
@@ -58,8 +58,8 @@ func (r Ranges) slot(place int) netip.Addr {
 	return netip.AddrFrom4(out)
 }
 
-// place returns the index of an address in the range; false for any other address, and
-// for the two that are no host's.
+// place returns the index of an address in the range; false for any other address, and for
+// the first and the last of the range.
 func (r Ranges) place(ipv4 netip.Addr) (int, bool) {
 	if !r.IPv4.Contains(ipv4) {
 		return 0, false
@@ -69,18 +69,18 @@ func (r Ranges) place(ipv4 netip.Addr) (int, bool) {
 	return place, place >= 0 && place < r.Size()
 }
 
-// IPv6For is the IPv6 address that goes with an IPv4 address.
+// IPv6For returns the IPv6 address that a host gets with an IPv4 address.
 func (r Ranges) IPv6For(ipv4 netip.Addr) netip.Addr {
 	out, low := r.IPv6.Masked().Addr().As16(), ipv4.As4()
 	copy(out[12:], low[:])
 	return netip.AddrFrom16(out)
 }
 
-// Probe returns the i-th address to be tried for a host: the first follows from
-// its name, the others from a step that does, too.
+// Probe returns the i-th address to try for a host. The hash of its name gives both the
+// first address and the step from one address to the next.
 func (r Ranges) Probe(k Key, i int) netip.Addr { return r.walk(k).at(i) }
 
-// walk is the way through the range on which a host looks for its address.
+// walk is the order in which the addresses of the range are tried for a host.
 type walk struct {
 	Ranges
 	start, step, size uint64

@@ -51,8 +51,8 @@ func (d *deciding) newRest(slots iter.Seq2[netip.Addr, *Slot]) *rest {
 	return out
 }
 
-// unused is the first address from a place on, and then from the beginning, that
-// no host has or had.
+// unused returns the first address that no host has or had, from a place to the end and
+// then from the beginning.
 func (r *rest) unused(place int, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for _, from := range []int{place, 0} {
 		for at := r.skip(from); at < r.Size(); at = r.skip(at) {
@@ -65,9 +65,9 @@ func (r *rest) unused(place int, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// skip returns the first place from one on that is not known to be used, and the size
-// of the range if there is none. It remembers the way, so that the next call takes one
-// step.
+// skip returns the first place at or after place that is not known to be used, and the size
+// of the range if there is none. It shortens the path in past, so that the next call takes
+// one step.
 func (r *rest) skip(place int) int {
 	end := place
 	for next, used := r.past[end]; used; next, used = r.past[end] {

@@ -19,7 +19,7 @@ const (
 	// maxExpanded bounds the bytes of one YAML document as JSON, where each alias
 	// stands for a copy of its anchor.
 	maxExpanded = 64 << 20
-	// maxFaults bounds the faults that are reported of one text.
+	// maxFaults bounds the reported faults of one text.
 	maxFaults = 100
 	// maxShown bounds how much of a value or a name an error shows.
 	maxShown = 60
@@ -27,15 +27,15 @@ const (
 
 const moreFaults = "there are more faults: mend these first"
 
-// CountValues bounds the values in a YAML or JSON text from above, by the
-// characters that begin one: text that only looks like it counts, too.
+// CountValues returns an upper bound of the values in a YAML or JSON text. It counts the
+// characters that can begin a value, also within strings.
 func CountValues(data []byte) int {
 	n := 1
 	for i, c := range data {
 		switch c {
 		case ',', ':', '[', '{', '?':
 			n++
-		case '-': // of a list, or of a marker of documents
+		case '-': // of a list item or a document marker
 			if i+1 == len(data) || data[i+1] <= ' ' {
 				n++
 			}
@@ -51,7 +51,7 @@ func checkValues(data []byte) error {
 	return nil
 }
 
-// nesting is how deep mappings and lists are nested in a JSON text.
+// nesting returns how deep mappings and lists are nested in a JSON text.
 func nesting(data []byte) int {
 	deepest, depth, inText := 0, 0, false
 	for i := 0; i < len(data); i++ {
@@ -71,8 +71,8 @@ func nesting(data []byte) int {
 	return deepest
 }
 
-// tooDeep refuses what is nested deeper than maxDepth, and names the field that
-// leads there. It is for text that is valid JSON.
+// tooDeep says whether valid JSON is nested deeper than maxDepth, and if so reports the
+// field that leads there.
 func (o *object) tooDeep(data []byte) bool {
 	depth := nesting(data)
 	if depth <= maxDepth {
@@ -112,7 +112,7 @@ type step struct {
 	value bool   // whether the value of key comes next
 }
 
-// next moves the last step behind the value that was read.
+// next moves the last step past the value that was read.
 func next(path []step) {
 	if len(path) == 0 {
 		return
@@ -122,7 +122,7 @@ func next(path []step) {
 	last.index++
 }
 
-// where is the beginning of a path in words.
+// where returns the beginning of a path as text.
 func where(path []step) string {
 	const limit = 8
 	var b strings.Builder
@@ -143,7 +143,7 @@ func where(path []step) string {
 	return b.String()
 }
 
-// short is text that an error shows, shortened.
+// short shortens text for an error.
 func short(s string) string {
 	n := 0
 	for i := range s {
@@ -180,7 +180,7 @@ func checkAliases(data []byte) error {
 // extent is how large a node is as JSON.
 type extent struct{ values, bytes int64 }
 
-// enough stands for every number from it on.
+// enough stands for itself and all larger numbers.
 const enough = 1 << 40
 
 func about(n int64) string {
@@ -196,7 +196,7 @@ func (e extent) plus(f extent) extent {
 
 // expansion measures nodes, each once.
 type expansion struct {
-	sizes map[*yamlv3.Node]extent // of those that have anchors; without values while one is measured
+	sizes map[*yamlv3.Node]extent // of nodes with anchors; zero while a node is being measured
 }
 
 func (e *expansion) of(n *yamlv3.Node) (extent, error) {

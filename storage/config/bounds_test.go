@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// spent is how much is allocated by do, in MiB. No other test may run meanwhile.
+// spent returns how many MiB do allocates. No other test may run meanwhile.
 func spent(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -28,7 +28,7 @@ func spent(do func()) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) >> 20
 }
 
-// bombs are texts that are small and would cost much.
+// bombs are small texts that are expensive to read without bounds.
 func bombs() map[string]struct{ text, says string } {
 	head := "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: a, namespace: b}\nspec:\n"
 	filter := `{"apiVersion":"networking.istio.io/v1alpha3","kind":"EnvoyFilter","metadata":{"name":"a","namespace":"b"},"spec":{"configPatches":[{"patch":{"value":`
@@ -72,8 +72,8 @@ func unknowns(n int) string {
 	return b.String()
 }
 
-// TestWhatIsSmallCostsLittle: what a text makes a reader allocate is bounded. The
-// largest of the texts have 4 MB; without the bounds some took gigabytes, or hours.
+// TestWhatIsSmallCostsLittle: the memory to read a text is bounded. The largest texts have
+// 4 MB; without the bounds some took gigabytes, or hours.
 func TestWhatIsSmallCostsLittle(t *testing.T) {
 	for name, bomb := range bombs() {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ spec:
 	}
 }
 
-// TestCountValuesIsNeverTooLow: of what YAML and JSON can write.
+// TestCountValuesIsNeverTooLow: for every syntax of values in YAML and JSON.
 func TestCountValuesIsNeverTooLow(t *testing.T) {
 	t.Parallel()
 	for text, values := range map[string]int{
@@ -155,8 +155,8 @@ func TestCheckNamesTheField(t *testing.T) {
 	}
 }
 
-// FuzzYAMLToJSON: what comes out is JSON of no more values than were counted, but
-// for what aliases stand for.
+// FuzzYAMLToJSON: the result is JSON and has no more values than CountValues returns, apart
+// from expanded aliases.
 func FuzzYAMLToJSON(f *testing.F) {
 	for _, bomb := range bombs() {
 		if len(bomb.text) < 10_000 {
@@ -191,7 +191,7 @@ func FuzzYAMLToJSON(f *testing.F) {
 	})
 }
 
-// FuzzFromJSON: an object that is read is written and read again as it was.
+// FuzzFromJSON: an object that is read, written and read again stays the same.
 func FuzzFromJSON(f *testing.F) {
 	for _, bomb := range bombs() {
 		if len(bomb.text) < 10_000 {

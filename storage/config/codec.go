@@ -18,13 +18,13 @@ type Codec interface {
 	Path() string
 	// Is says whether a value is a spec of the kind, and not nil.
 	Is(spec any) bool
-	// Check says why a value cannot be stored as a spec of the kind, or could not
-	// be given back. A fault of a field begins with its path.
+	// Check returns an error if a value cannot be stored as a spec of the kind and read
+	// back. The error of a field begins with its path.
 	Check(spec any) error
-	// ReadJSON reads a spec and leaves out what this program does not know.
+	// ReadJSON reads a spec and drops fields that this program does not know.
 	ReadJSON(text []byte) (any, error)
-	// Unmarshal reads the spec of a stored value, with what this program does not
-	// know as far as the spec can hold it.
+	// Unmarshal reads the spec of a stored value. It keeps fields that this program does
+	// not know if the type of the spec can hold them.
 	Unmarshal(stored *anypb.Any) (any, error)
 	// Known says whether this program knows all of a stored spec. Only then do equal
 	// specs have equal bytes.
@@ -33,7 +33,7 @@ type Codec interface {
 	// Veiled says whether specs are Veiled.
 	Veiled() bool
 
-	// decode reads a spec strictly, and tells o of every fault by its path.
+	// decode reads a spec strictly, and reports every fault to o by its path.
 	decode(o *object, raw json.RawMessage) any
 }
 
@@ -41,19 +41,19 @@ type Codec interface {
 // like the fields of a Kubernetes Secret or ConfigMap. It is a pointer to a Go struct. All
 // other specs stand under the field spec.
 type TopLevel interface {
-	// TopLevel is never called.
+	// TopLevel only marks the type: nobody calls it.
 	TopLevel()
 }
 
-// form does what needs no knowledge of a spec's kind.
+// form has the operations on a spec that do not depend on its kind.
 type form interface {
 	clone(spec any) any
 	equal(a, b any) bool
 	// toJSON writes a spec in its canonical form. Equal specs have equal bytes, except
 	// for the blanks of protojson.
 	toJSON(spec any) (json.RawMessage, error)
-	// marshal returns the stored bytes of a spec that replaces others, and typeURL their
-	// type. marshal keeps the parts of before that this program does not know.
+	// marshal returns the bytes to store for a spec that replaces before, and typeURL their
+	// type. The result has the fields of before that this program does not know.
 	marshal(spec any, before []byte) ([]byte, error)
 	typeURL(spec any) string
 	// path is the Path of the codec.
@@ -79,14 +79,14 @@ func SameSpec(a, b any) bool {
 	return of == formOf(b) && of.equal(a, b)
 }
 
-// MarshalSpec returns the value under which stores keep a spec in place of
-// another, nil for none, whose unknown fields it keeps. Equal specs have equal
-// values within one binary.
+// MarshalSpec returns the bytes to store for a spec that replaces before, nil for none.
+// They have the fields of before that this program does not know. Within one binary equal
+// specs have equal bytes.
 func MarshalSpec(spec any, before []byte) ([]byte, error) {
 	return formOf(spec).marshal(spec, before)
 }
 
-// SpecType returns the type URL of what MarshalSpec makes of a spec.
+// SpecType returns the type URL of the bytes that MarshalSpec returns for a spec.
 func SpecType(spec any) string { return formOf(spec).typeURL(spec) }
 
 // Veiled is a spec with a part for servers alone, such as the data of a Secret. The store
@@ -98,8 +98,8 @@ type Veiled interface {
 	CheckStored() error
 }
 
-// Shown returns an object as documents and the history have it: without what is for
-// servers alone. An object that has none of that, and nil, is returned as it is.
+// Shown returns an object as documents and the history show it: a Veiled spec without the
+// part for servers. It returns any other object, and nil, unchanged.
 func Shown(object *Config) *Config {
 	if object == nil {
 		return nil

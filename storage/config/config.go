@@ -112,29 +112,28 @@ type Meta struct {
 	GroupVersionKind
 	Name, Namespace string
 
-	// Domain is the DNS suffix under which short host names of the spec are
-	// completed: host.namespace.svc.domain. A store sets it; it is not kept
-	// with the object.
+	// Domain is the DNS suffix under which short host names of the spec are completed:
+	// host.namespace.svc.domain. The store sets it; it is not part of the stored value.
 	Domain string
 
 	// Labels and Annotations are set by the user.
 	Labels, Annotations map[string]string
 
-	// OwnerReferences are the objects that this one belongs to, as the user names
-	// them. They are kept and given back; nothing is deleted because of them.
+	// OwnerReferences are the objects that this one belongs to, as the user names them. The
+	// store keeps and returns them; nothing is deleted because of them.
 	OwnerReferences []metav1.OwnerReference
 
-	// GenerateName asks the API for a name that begins so, where an object to be
-	// created has none. It is not kept.
+	// GenerateName is the prefix of the name that the API generates for a new object
+	// without a Name. It is not stored.
 	GenerateName string
 
 	// ResourceVersion identifies the last mutation of the object. It is opaque:
 	// only equality has a meaning.
 	ResourceVersion string
 
-	// Source names the read-only source that the object comes from, and is empty for an
-	// object of the store. Objects of sources are told apart so in memory; it is not
-	// kept with the object, and no client is told.
+	// Source names the read-only source that the object comes from; it is empty for an
+	// object of the store. It exists in memory only: it is not stored, and clients do not
+	// see it.
 	Source string
 
 	// CreationTimestamp is set once by the store, in whole seconds, UTC.
@@ -151,8 +150,8 @@ func (m *Meta) Key() Key {
 	return Key{Kind: m.GroupVersionKind, Namespace: m.Namespace, Name: m.Name}
 }
 
-// SourceAnnotation is the annotation by which the config API says that an object comes
-// from another source than the store, and where it stands there. It is never stored.
+// SourceAnnotation is the annotation in which the config API names the source of an object,
+// if that is not the store, and the object's place there. It is never stored.
 const SourceAnnotation = "portolan.io/source"
 
 // Revision returns the revision of the store at which the object was last written. It

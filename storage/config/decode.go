@@ -36,13 +36,12 @@ type Document struct {
 	// Index counts the documents of the file that are not empty, from 1; Line is
 	// the line where the document's content begins.
 	Index, Line int
-	// Item is the object's place where the document is a List, as in
-	// "items[3]"; empty where it is not.
+	// Item is the object's place in a document that is a List, as in "items[3]"; else
+	// empty.
 	Item string
 }
 
-// Fault makes the error of one field of the document's object, in the words of
-// the errors of Decode.
+// Fault returns the error of one field of the document's object, in the format of Decode.
 func (d Document) Fault(field, message string) *DecodeError {
 	e := &DecodeError{Source: d.Source, Index: d.Index, Line: d.Line, Item: d.Item, Field: field, Message: message}
 	if d.Config != nil {
@@ -61,7 +60,7 @@ type DecodeError struct {
 	Object string
 	// Field is the path as YAML documents write it, such as spec.http[0].route.
 	Field, Message string
-	// Refused says that the text can be read, and may not be stored.
+	// Refused says that the text can be read, but must not be stored.
 	Refused bool
 }
 
@@ -96,16 +95,16 @@ func Decode(source string, data []byte, resolve Resolver) ([]Document, error) {
 	return d.decode(data)
 }
 
-// DecodeExported is Decode of objects that a server wrote, to put them back: it
-// reads what the server set, too, creation times among it.
+// DecodeExported is Decode for objects that a server exported: it also reads the fields
+// that the server set, such as creation times.
 func DecodeExported(source string, data []byte, resolve Resolver) ([]Document, error) {
 	d := decoder{source: source, resolve: resolve, keepServerFields: true}
 	return d.decode(data)
 }
 
-// DecodeEach is DecodeExported of a file whose documents do not depend on each other: the
-// errors are bounded for each object by itself, so that the documents behind many that
-// are at fault are returned all the same.
+// DecodeEach is DecodeExported for a file whose documents do not depend on each other. It
+// bounds the errors of each object, not of the file, so that it returns sound documents
+// also after many faulty ones.
 func DecodeEach(source string, data []byte, resolve Resolver) ([]Document, error) {
 	d := decoder{source: source, resolve: resolve, keepServerFields: true, each: true}
 	return d.decode(data)
@@ -158,9 +157,9 @@ func DecodeMessage(name string, data []byte, into proto.Message) error {
 	return faults.ErrorOrNil()
 }
 
-// FromJSON reads one object as ToJSON writes it, what the server set included:
-// creation time, generation, uid and status. It is as strict as Decode, and its
-// error is of the same type.
+// FromJSON reads one object as ToJSON writes it, with the fields that the server set:
+// creation time, generation, uid and status. It is as strict as Decode, and its error is of
+// the same type.
 func FromJSON(data []byte, resolve Resolver) (*Config, error) {
 	var errors *multierror.Error
 	if err := checkValues(data); err != nil {
@@ -185,7 +184,7 @@ type decoder struct {
 	source           string
 	resolve          Resolver
 	keepServerFields bool
-	each             bool // full is for each object by itself
+	each             bool // full counts each object by itself
 	documents        []Document
 	errors           *multierror.Error
 	before           int // errors that do not count for full
@@ -206,7 +205,7 @@ func (d *decoder) begin() {
 // listFields are the fields of a List.
 var listFields = []string{"apiVersion", "kind", "metadata", "items"}
 
-// document takes one object or a List of them.
+// document decodes one object or a List of objects.
 func (d *decoder) document(at Document, raw json.RawMessage) {
 	var list struct {
 		Kind  string            `json:"kind"`

@@ -19,7 +19,7 @@ func resolve(apiVersion, kind string) (config.Type, error) {
 	return schema.Pilot().Type(apiVersion, kind)
 }
 
-// words are the errors of a decoding, one line each.
+// words returns the errors of a decoding, one line each.
 func words(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -160,7 +160,7 @@ func virtualService(spec string) string {
 	return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\nspec:" + spec + "\n"
 }
 
-// place is where a document stood, and what it is.
+// place is the place of a document, and its key.
 type place struct {
 	Index, Line int
 	Item, Key   string
@@ -316,7 +316,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestDecodeEach: objects behind many that are at fault are read all the same.
+// TestDecodeEach: objects after many faulty ones are still read.
 func TestDecodeEach(t *testing.T) {
 	t.Parallel()
 	bad := "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: bad}\nspec: {hosts: 7}\n---\n"

@@ -20,7 +20,7 @@ type document struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
 	Metadata   metadata        `json:"metadata"`
-	Spec       json.RawMessage `json:"spec,omitempty"` // of a TopLevel it is not written here
+	Spec       json.RawMessage `json:"spec,omitempty"` // nil for a TopLevel
 	Status     json.RawMessage `json:"status,omitempty"`
 }
 
@@ -78,8 +78,7 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 	return text, nil
 }
 
-// joined is the JSON of an object that is not empty, with the members of another
-// behind its own.
+// joined appends the members of a JSON object to another one, which is not empty.
 func joined(object, more []byte) []byte {
 	if bytes.Equal(more, []byte("{}")) {
 		return object
@@ -88,8 +87,8 @@ func joined(object, more []byte) []byte {
 	return append(object, more[1:]...)
 }
 
-// Content returns the fields of the spec of a document as ToJSON writes it, wherever
-// they stand. The caller may modify the map. It is nil for a spec that is no mapping.
+// Content returns the fields of the spec of a document of ToJSON, under spec or at the top
+// level. The caller may modify the map. It is nil if the spec is no mapping.
 func Content(document map[string]any) map[string]any {
 	if spec, ok := document[specField]; ok {
 		members, _ := spec.(map[string]any)
@@ -139,8 +138,9 @@ func specJSON(spec any) (json.RawMessage, error) {
 	return formOf(spec).toJSON(spec)
 }
 
-// observedGeneration finds the numbers that protobuf writes as text, and clients
-// of Kubernetes read as numbers. No text of a status holds a key of JSON unescaped.
+// observedGeneration matches numbers that protobuf writes as strings, and that Kubernetes
+// clients read as numbers. It cannot match inside a string of a status, where quotes are
+// escaped.
 var observedGeneration = regexp.MustCompile(`("observedGeneration":\s*)"(-?\d+)"`)
 
 func statusJSON(m proto.Message) (json.RawMessage, error) {
@@ -148,8 +148,8 @@ func statusJSON(m proto.Message) (json.RawMessage, error) {
 	return observedGeneration.ReplaceAll(text, []byte("$1$2")), err
 }
 
-// escapeForYAML escapes the characters that JSON allows in a string and the YAML reader
-// does not, and those that it takes for the end of a line.
+// escapeForYAML escapes the characters that JSON allows in a string and YAML does not, and
+// those that YAML reads as the end of a line.
 func escapeForYAML(text []byte) []byte {
 	printable := func(r rune) bool {
 		switch {

@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// fit reports what in raw does not fit a Go type: every unknown field, every
-// value of a wrong type. encoding/json stops at the first, and takes names in
-// any case.
+// fit reports what in raw does not fit a Go type: every unknown field, every value of a
+// wrong type. encoding/json stops at the first, and accepts names in any case.
 func (o *object) fit(path string, t reflect.Type, raw json.RawMessage) {
 	for t.Kind() == reflect.Pointer && !readsItself(t) {
 		t = t.Elem()
@@ -82,7 +81,8 @@ func (o *object) fitValue(path string, t reflect.Type, raw json.RawMessage) {
 	}
 }
 
-// wantsOf says what a Go type takes, in words; empty where only the type knows.
+// wantsOf describes the JSON that a Go type accepts; empty if that depends on the type's
+// own code.
 func wantsOf(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case readsItself(t):
@@ -103,7 +103,7 @@ func wantsOf(t reflect.Type) string {
 	return ""
 }
 
-// readsItself says whether a type has a form of its own in JSON.
+// readsItself says whether a type has a JSON form of its own.
 func readsItself(t reflect.Type) bool {
 	to := reflect.PointerTo(t)
 	return to.Implements(reflect.TypeFor[json.Unmarshaler]()) || to.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())

@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
-// specField is the field of a document under which specs stand that are no TopLevel.
+// specField is the field of a document that holds the spec, unless the spec is a TopLevel.
 const specField = "spec"
 
 // documentFields are the fields that the documents of all kinds have.
@@ -36,7 +36,7 @@ var metadataFields = []string{
 
 var ownerFields = []string{"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}
 
-// unknownField is the fault of a field that is none of those known.
+// unknownField returns the message of a fault: the field is not among those known.
 func unknownField(name string, known []string) string {
 	if meant := spelling.Nearest(name, known); meant != "" {
 		return "unknown field: did you mean " + meant + "?"
@@ -44,7 +44,8 @@ func unknownField(name string, known []string) string {
 	return "unknown field"
 }
 
-// below is the path of a field of what stands at a path, empty for the document.
+// below returns the path of a field of the value at a path, which is empty for the
+// document.
 func below(path, name string) string {
 	if path == "" {
 		return short(name)
@@ -52,8 +53,8 @@ func below(path, name string) string {
 	return path + "." + short(name)
 }
 
-// fault is an error of one field of an object. A refused field can be read, and
-// may not be stored.
+// fault is an error of one field of an object. A refused field can be read, but must not be
+// stored.
 type fault struct {
 	field, message string
 	refused        bool
@@ -61,7 +62,8 @@ type fault struct {
 
 // object decodes one object and collects its faults.
 type object struct {
-	// keepServerFields reads what a server sets; else it is ignored.
+	// keepServerFields makes decode read the fields that a server sets; else it ignores
+	// them.
 	keepServerFields bool
 	// veiled says that no fault may show a value: the spec is Veiled.
 	veiled bool
@@ -73,12 +75,12 @@ type object struct {
 // fail reports a field that cannot be read.
 func (o *object) fail(field, format string, args ...any) { o.add(field, false, format, args...) }
 
-// unknown reports a field that is none of those known at a path.
+// unknown reports a field that is not among those known at a path.
 func (o *object) unknown(path, name string, known []string) {
 	o.fail(below(path, name), "%s", unknownField(name, known))
 }
 
-// refuse reports a field that can be read, and may not be stored.
+// refuse reports a field that can be read, but must not be stored.
 func (o *object) refuse(field, format string, args ...any) { o.add(field, true, format, args...) }
 
 func (o *object) add(field string, refused bool, format string, args ...any) {
@@ -138,8 +140,8 @@ func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
 	return c
 }
 
-// outside reports the fields at the top level of a document that no object has whose
-// spec stands under spec.
+// outside reports unknown fields at the top level of a document whose spec stands under
+// spec.
 func (o *object) outside(members map[string]json.RawMessage) {
 	for _, name := range sortedKeys(members) {
 		if !slices.Contains(nestedFields, name) {
@@ -151,7 +153,7 @@ func (o *object) outside(members map[string]json.RawMessage) {
 // typed decodes what depends on the kind.
 func (o *object) typed(c *Config, apiVersion string, raw json.RawMessage, members map[string]json.RawMessage, resolve Resolver) {
 	t, err := resolve(apiVersion, o.kind)
-	if err != nil { // of such an object nobody knows which fields it has
+	if err != nil { // and its fields are not known either
 		o.fail("", "%v", err)
 		return
 	}
@@ -174,7 +176,7 @@ func (o *object) typed(c *Config, apiVersion string, raw json.RawMessage, member
 	}
 }
 
-// atTopLevel is the spec that stands among the members of a document.
+// atTopLevel returns the spec whose fields are members of a document.
 func atTopLevel(members map[string]json.RawMessage) json.RawMessage {
 	own := maps.Clone(members)
 	for _, name := range documentFields {
@@ -233,7 +235,7 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 		}
 	default:
 		created, err := time.Parse(time.RFC3339, o.text(field, raw))
-		if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 { // which no client could read
+		if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 { // a year that no client could read
 
 			o.fail(field, "must be a time such as 2026-01-31T12:00:00Z, is %s", o.shown(raw))
 			return
@@ -243,7 +245,7 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 }
 
 // members returns the members of a mapping; anything else is a fault, and nil. known are
-// the fields that the mapping may have, none where they are not known.
+// the fields that the mapping may have; empty if they are not known.
 func (o *object) members(field string, raw json.RawMessage, known ...string) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
@@ -255,7 +257,7 @@ func (o *object) members(field string, raw json.RawMessage, known ...string) map
 // maxFields is how many fields of a mapping an error names.
 const maxFields = 8
 
-// withFields says which fields a mapping has, for which a value stands that is none.
+// withFields lists the fields of a mapping, for the error of a value that is no mapping.
 func (o *object) withFields(known []string, raw json.RawMessage) string {
 	switch n := len(known); {
 	case n == 0:
@@ -270,7 +272,7 @@ func (o *object) withFields(known []string, raw json.RawMessage) string {
 	return ": it has the fields " + strings.Join(known, ", ")
 }
 
-// text is a string; absent and null are empty.
+// text returns a string; absent and null are empty.
 func (o *object) text(field string, raw json.RawMessage) string {
 	if len(raw) == 0 || isNull(raw) {
 		return ""
@@ -282,7 +284,7 @@ func (o *object) text(field string, raw json.RawMessage) string {
 	return s
 }
 
-// texts is a mapping of strings, nil where it is empty.
+// texts returns a mapping of strings, nil if it is empty.
 func (o *object) texts(field string, raw json.RawMessage) map[string]string {
 	if isNull(raw) {
 		return nil
@@ -347,7 +349,7 @@ func (o *object) owner(field string, raw json.RawMessage) (out metav1.OwnerRefer
 	return out
 }
 
-// truth is true or false; null is nil.
+// truth returns true or false; nil for null.
 func (o *object) truth(field string, raw json.RawMessage) (out *bool) {
 	if json.Unmarshal(raw, &out) != nil {
 		o.fail(field, "must be true or false, is %s", o.shown(raw))
@@ -355,8 +357,7 @@ func (o *object) truth(field string, raw json.RawMessage) (out *bool) {
 	return out
 }
 
-// into decodes raw into an empty message at a path, and where that fails says
-// why, field by field.
+// into decodes raw into an empty message at a path, and reports faults field by field.
 func (o *object) into(path string, into proto.Message, raw json.RawMessage) {
 	if len(raw) == 0 || isNull(raw) {
 		return
@@ -426,7 +427,7 @@ func (o *object) mustBeText(raw json.RawMessage) string {
 	return fmt.Sprintf("must be a string, is %s: put it in quotes", o.shown(raw))
 }
 
-// shown is a value as an error shows it, shortened; that of a Veiled spec is not shown.
+// shown returns a value for an error, shortened. It does not show a value of a Veiled spec.
 func (o *object) shown(raw json.RawMessage) string {
 	if o.veiled {
 		return "something else"

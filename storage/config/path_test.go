@@ -6,7 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// TestAPathIsReadBack: the key of a Path is the one that it was made of.
+// TestAPathIsReadBack: KeyOfPath is the inverse of Path.
 func TestAPathIsReadBack(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]config.Key{

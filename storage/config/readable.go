@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// maxMessages bounds how deep messages are nested: a mapping or list of JSON is
-// three of them, of the 10,000 that protobuf reads.
+// maxMessages bounds how deep messages are nested. A mapping or list of JSON nests three
+// messages, and protobuf reads 10,000.
 const maxMessages = 4 * maxDepth
 
 // checkReadable returns an error if a stored message could not be read back, in
@@ -37,7 +37,7 @@ type unreadable struct {
 	why  error
 }
 
-// below is the error of the fault, with its path below another.
+// below returns the error of the fault, with its path below another.
 func (u *unreadable) below(path string) error {
 	for i := len(u.path) - 1; i >= 0; i-- {
 		if path += u.path[i]; len(path) > 4*maxShown && i > 0 {
@@ -48,7 +48,7 @@ func (u *unreadable) below(path string) error {
 	return faultAt(strings.TrimPrefix(path, "."), u.why)
 }
 
-// faultAt is the error of a field at a path, empty for a document as a whole.
+// faultAt returns the error of the field at a path, which is empty for a whole document.
 func faultAt(path string, err error) error {
 	if path == "" {
 		return err
@@ -68,7 +68,7 @@ func (u *unreadable) within(part string) bool {
 	return false
 }
 
-// in says whether a message is sound, and so do the others.
+// in says whether a message is sound, as field and value do for theirs.
 func (u *unreadable) in(m protoreflect.Message, depth int) bool {
 	if depth > maxMessages {
 		return u.is(fmt.Errorf("is nested more than %d messages deep", maxMessages))
@@ -118,7 +118,7 @@ func (u *unreadable) value(fd protoreflect.FieldDescriptor, v protoreflect.Value
 	return true
 }
 
-// wellKnown checks a message that has a form of its own in JSON.
+// wellKnown checks a message that has a JSON form of its own.
 func wellKnown(m proto.Message) error {
 	switch m := m.(type) {
 	case *durationpb.Duration:

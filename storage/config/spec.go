@@ -90,7 +90,7 @@ func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 		o.message(path, md, raw)
 		return
 	}
-	// A message of this one field says whether the value fits.
+	// Decode a message that has this field alone, to see whether the value fits.
 	parent := fd.ContainingMessage()
 	text := fmt.Sprintf("{%q:%s}", fd.JSONName(), raw)
 	if fd.IsList() {
@@ -110,12 +110,12 @@ func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 	}
 }
 
-// isWellKnown says whether a message has a form of its own in JSON.
+// isWellKnown says whether a message has a JSON form of its own.
 func isWellKnown(md protoreflect.MessageDescriptor) bool {
 	return strings.HasPrefix(string(md.FullName()), "google.protobuf.")
 }
 
-// mapField is the field whose entries fd is the value of.
+// mapField returns the map field whose entries have this value.
 func mapField(value protoreflect.FieldDescriptor) protoreflect.FieldDescriptor {
 	entry := value.ContainingMessage()
 	fields := entry.Parent().(protoreflect.MessageDescriptor).Fields()
@@ -127,7 +127,7 @@ func mapField(value protoreflect.FieldDescriptor) protoreflect.FieldDescriptor {
 	return nil
 }
 
-// mapKey is some key of the map, in JSON.
+// mapKey returns any valid key of the map, in JSON.
 func mapKey(value protoreflect.FieldDescriptor) string {
 	switch value.ContainingMessage().Fields().ByNumber(1).Kind() {
 	case protoreflect.StringKind:
@@ -139,7 +139,7 @@ func mapKey(value protoreflect.FieldDescriptor) string {
 	}
 }
 
-// wants says what a field takes, in words.
+// wants describes the JSON that a field accepts.
 func wants(fd protoreflect.FieldDescriptor) string {
 	if md := fd.Message(); md != nil {
 		switch md.Name() {
@@ -181,7 +181,7 @@ func enumNames(ed protoreflect.EnumDescriptor) string {
 	return strings.Join(names, ", ")
 }
 
-// protoError is protojson's error without the blanks that it varies by build.
+// protoError returns protojson's error without the spaces that vary by build.
 func protoError(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 	return strings.TrimPrefix(text, "proto: ")

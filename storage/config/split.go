@@ -22,10 +22,9 @@ type chunk struct {
 	json        bool
 }
 
-// split cuts a file at its document markers, which YAML allows nowhere else at
-// the beginning of a line, and drops what holds nothing but comments. A
-// document that begins with a brace may be a stream of JSON objects: each is a
-// chunk of its own.
+// split cuts a file at its document markers, which YAML allows nowhere else at the
+// beginning of a line, and drops documents that hold only comments. A document that begins
+// with a brace may be a stream of JSON objects: each is a chunk of its own.
 func split(data []byte) []chunk {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var out []chunk
@@ -95,7 +94,7 @@ func (c chunk) objects() []chunk {
 	}
 }
 
-// toJSON is the document as JSON. Its errors name the lines of the file.
+// toJSON returns the document as JSON. Its errors name the lines of the file.
 func (c chunk) toJSON() (json.RawMessage, error) {
 	if c.json {
 		if !utf8.Valid(c.text) {
@@ -123,9 +122,9 @@ func (c chunk) toJSON() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// YAMLToJSON returns a text of one YAML document, or one of JSON, as JSON. It
-// refuses keys that are set twice. It refuses text over the limits of this package
-// before that takes the memory. A text without content is null.
+// YAMLToJSON returns a text of one YAML or JSON document as JSON. It refuses keys that are
+// set twice. It refuses text over the limits of this package before it allocates memory for
+// it. A text without content is null.
 func YAMLToJSON(data []byte) (json.RawMessage, error) {
 	if err := checkValues(data); err != nil {
 		return nil, err

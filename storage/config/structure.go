@@ -16,8 +16,8 @@ import (
 // jsonType is the type URL of stored specs that are JSON text.
 const jsonType = "application/json"
 
-// structure is the form of Go structs with JSON tags: a spec is a pointer to one.
-// Two are equal that have the same JSON. topLevel says that a spec is a TopLevel.
+// structure is the form of Go structs with JSON tags: a spec is a pointer to one. Specs
+// with the same JSON are equal. topLevel says that a spec is a TopLevel.
 type structure struct{ topLevel bool }
 
 func (s structure) path() string {
@@ -29,8 +29,8 @@ func (s structure) path() string {
 
 func (structure) clone(spec any) any { return copyOf(reflect.ValueOf(spec)).Interface() }
 
-// copyOf returns a deep copy of a value. Fields without a name in other packages
-// it copies as they are: types such as time.Time never modify what they point to.
+// copyOf returns a deep copy of a value. It copies unexported fields as they are: types
+// such as time.Time never modify what they point to.
 func copyOf(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -113,7 +113,7 @@ func (s structure) marshal(spec any, before []byte) ([]byte, error) {
 	}
 	known := reflect.New(reflect.TypeOf(spec).Elem()).Interface()
 	if json.Unmarshal(before, known) != nil {
-		return after, nil // no reader could tell its fields apart
+		return after, nil // before cannot be read, so its unknown fields cannot be found
 	}
 	readable, err := s.toJSON(known)
 	if err != nil || bytes.Equal(readable, before) {
@@ -130,8 +130,8 @@ func anything(text []byte) (value any) {
 	return value
 }
 
-// keepUnknown returns after with the members that before has and its known part lacks:
-// a newer binary wrote them. In lists it keeps them in the elements that did not
+// keepUnknown returns after with the members that before has and known, its readable part,
+// lacks: a newer binary wrote them. In lists it keeps them in the elements that did not
 // change.
 func keepUnknown(before, known, after any) any {
 	switch to := after.(type) {
@@ -262,8 +262,7 @@ func (c structured[T]) decode(o *object, raw json.RawMessage) any {
 	return spec
 }
 
-// text says whether all text in a Go value is UTF-8; JSON would replace what is
-// not.
+// text says whether all text in a Go value is UTF-8; JSON would replace invalid bytes.
 func (u *unreadable) text(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:
@@ -276,7 +275,7 @@ func (u *unreadable) text(v reflect.Value) bool {
 		fields := jsonFields(v.Type())
 		for _, name := range sortedKeys(fields) {
 			member, err := v.FieldByIndexErr(fields[name].Index)
-			if err == nil && !u.text(member) { // an error is an embedded pointer to nothing
+			if err == nil && !u.text(member) { // err means a nil embedded pointer
 				return u.within("." + name)
 			}
 		}

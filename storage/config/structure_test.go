@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Base is embedded in tree, whose fields are of every sort.
+// Base is embedded in tree, which has fields of every sort.
 type Base struct {
 	ID     string `json:"id,omitempty"`
 	Hidden string `json:"-"`
@@ -67,7 +67,7 @@ func TestAGoStructIsReadStrictly(t *testing.T) {
 	}
 }
 
-// many are unknown fields.
+// many returns n unknown fields as members of a JSON object.
 func many(n int) string {
 	fields := make([]string, n)
 	for i := range fields {

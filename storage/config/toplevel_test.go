@@ -99,7 +99,7 @@ func TestASpecAtTheTopLevelIsWrittenBesideMetadata(t *testing.T) {
 	}
 }
 
-// TestContent: it is what is below spec, or beside metadata.
+// TestContent: the content is the fields below spec, or beside metadata.
 func TestContent(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -135,7 +135,7 @@ func TestAFieldOfDocumentsIsNoFieldOfASpec(t *testing.T) {
 	config.JSON[clash]()
 }
 
-// TestAKeyThatWouldMergeRoundTrips: also among texts that look like it.
+// TestAKeyThatWouldMergeRoundTrips: also among strings that look like it.
 func TestAKeyThatWouldMergeRoundTrips(t *testing.T) {
 	t.Parallel()
 	for _, words := range []map[string]string{{"<<": ""}, {"<<": "<<", "a": "x\n<<: y\n"}, {"a": `"<<":`}, {"a<<": "<<"}} {
@@ -151,8 +151,8 @@ func TestAKeyThatWouldMergeRoundTrips(t *testing.T) {
 	}
 }
 
-// TestAnySpecAtTheTopLevelRoundTrips: as JSON, as YAML and as it is stored, and
-// equal objects have equal bytes.
+// TestAnySpecAtTheTopLevelRoundTrips: as JSON, as YAML and as a stored value, and equal
+// objects have equal bytes.
 func TestAnySpecAtTheTopLevelRoundTrips(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

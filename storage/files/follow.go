@@ -16,8 +16,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Follow reads what is at a path, and follows it until ctx ends; then it returns nil. The
-// error is about the options: a path that cannot be read is waited for.
+// Follow reads what is at a path, and follows it until ctx ends; then it returns nil. An
+// error is about the options: if the path cannot be read, Follow waits for it.
 func Follow[T any](ctx context.Context, o Options[T]) error {
 	if err := o.complete(); err != nil {
 		return err
@@ -25,7 +25,7 @@ func Follow[T any](ctx context.Context, o Options[T]) error {
 	return newFollower(o).run(ctx)
 }
 
-// newFollower makes a follower of options that are complete.
+// newFollower makes a follower; the options are complete.
 func newFollower[T any](o Options[T]) *follower[T] {
 	f := &follower[T]{
 		o: o, root: o.Path, rescan: o.Rescan, start: time.Now(),
@@ -39,14 +39,14 @@ func newFollower[T any](o Options[T]) *follower[T] {
 	return f
 }
 
-// follower is the state of Follow, of one goroutine.
+// follower is the state of Follow. One goroutine uses it.
 type follower[T any] struct {
 	o      Options[T]
 	root   string // absolute
 	single string // the name of the one file
 	notify *fsnotify.Watcher
 	rescan time.Duration
-	gates  map[string]bool // paths of the system behind which another root may be
+	gates  map[string]bool // absolute paths; a change of one may bring another root
 	above  []identity      // the directories above the root
 
 	dirs    map[string]directory
@@ -54,24 +54,24 @@ type follower[T any] struct {
 	pending map[string]touch
 	faults  map[string]Fault // of files, and of directories that are not watched
 	blind   map[string]Fault // directories that cannot be read
-	held    []string         // gone, and kept since nothing would be left
+	held    []string         // gone files, kept since none would be left
 	over    bool             // there are too many files
 	away    error            // why the root cannot be read
 
 	begun     bool
 	start     time.Time
 	scanAt    time.Time
-	lastTouch time.Time // of those that wait, or waited
-	oldest    time.Time // the first touch of those that wait
-	waitUntil time.Time // since one of them is absent
+	lastTouch time.Time // the last touch of a path that is or was pending
+	oldest    time.Time // the first touch of a pending path
+	waitUntil time.Time // pending paths wait until then, since one is absent
 	lastFire  time.Time
 	degraded  error
 	since     time.Time
-	count     int  // of files whose content counts
-	changed   bool // faults or degraded
+	count     int  // number of files whose content counts
+	changed   bool // faults or degraded have changed
 	changes   []Change[T]
 
-	beside   sync.WaitGroup // of sweeps
+	beside   sync.WaitGroup // waits for sweeps
 	ended    atomic.Bool
 	sweeping bool
 	swept    chan swept
@@ -124,7 +124,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 	}
 }
 
-// hear processes the notifications of the system.
+// hear handles the notifications of the system.
 func (f *follower[T]) hear(heard *notices) {
 	names, lost := heard.take()
 	now := time.Now()
@@ -307,7 +307,7 @@ func (f *follower[T]) isBehindLink(found *finding[T]) bool {
 
 var errInWork = errors.New("is being written to all the time, and is not read before it is at rest")
 
-// take processes what reading a path found, and says whether the file is gone.
+// take handles what reading a path found, and says whether the file is gone.
 func (f *follower[T]) take(found *finding[T], quiet bool, now time.Time) (gone bool) {
 	t, waits := f.pending[found.path]
 	if !waits {
@@ -416,7 +416,7 @@ func (f *follower[T]) mend(rel string) {
 	}
 }
 
-// degradation says why what is known may be old.
+// degradation says why the known content may be stale; nil if it is not.
 func (f *follower[T]) degradation() error {
 	what := f.root
 	if f.single != "" {

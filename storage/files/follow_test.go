@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // quick is the timing of tests.
 var quick = files.Timing{Settle: 10 * time.Millisecond, MaxSettle: 100 * time.Millisecond, Hold: time.Minute, Rescan: time.Minute}
 
-// scene is what Follow says of a directory.
+// scene has the updates of Follow for a directory.
 type scene struct {
 	t   testing.TB
 	dir string
@@ -73,7 +73,7 @@ func (s *scene) update(u files.Update[string]) {
 	s.last = u
 }
 
-// holds are the files with their contents, in one line.
+// holds returns the files with their contents, in one line.
 func (s *scene) holds() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *scene) state() files.Update[string] {
 	return s.last
 }
 
-// awaitFault waits for a fault of a path, and for none where words are empty.
+// awaitFault waits for a fault of a path, or for its end if words is empty.
 func (s *scene) awaitFault(path, words string) files.Fault {
 	s.t.Helper()
 	var found files.Fault
@@ -194,7 +194,7 @@ func TestFollowLinks(t *testing.T) {
 	must(t, os.Symlink("..", s.path("up")))
 	must(t, os.Symlink(".", s.path("self")))
 	must(t, os.Symlink("nowhere", s.path("none.yaml")))
-	// Nothing is notified of what stands behind a link to a file.
+	// The system does not notify of changes behind a link to a file.
 	f := follow(t, s.dir, func(o *files.Options[string]) { o.Rescan = 30 * time.Millisecond })
 	f.await("out/x.yaml=1 x.yaml=1")
 	f.awaitFault("none.yaml", "link to nothing")
@@ -271,7 +271,7 @@ func TestFollowAFileInWork(t *testing.T) {
 		}
 	})
 	s.awaitFault("x.yaml", "is being written to all the time")
-	s.write("y.yaml", "2") // is not kept waiting
+	s.write("y.yaml", "2") // is read without delay
 	s.eventually("y is read", func() bool { return strings.Contains(s.holds(), "y.yaml=2") })
 	cancel()
 	writing.Wait()

@@ -24,7 +24,7 @@ type fingerprint struct {
 	modified, changed int64 // in nanoseconds
 }
 
-// stated is what stat says of a path.
+// stated is the result of stat for a path.
 type stated struct {
 	fingerprint
 	mode uint32
@@ -33,8 +33,8 @@ type stated struct {
 func (s *stated) isDir() bool  { return s.mode&unix.S_IFMT == unix.S_IFDIR }
 func (s *stated) isFile() bool { return s.mode&unix.S_IFMT == unix.S_IFREG }
 
-// touched is when the file was last changed. It is zero where that lies so far back,
-// or in the future, that the file is at rest.
+// touched is when the file was last changed. It is zero if the file counts as at rest: that
+// is at least settle ago, or in the future.
 func (s *stated) touched(now time.Time, settle time.Duration) time.Time {
 	last := time.Unix(0, max(s.modified, s.changed))
 	if age := now.Sub(last); age < 0 || age >= settle {
@@ -96,14 +96,14 @@ type finding[T any] struct {
 	link    bool
 	value   T
 	err     error
-	touched time.Time // of one that is inWork
+	touched time.Time // if outcome is inWork
 }
 
 // parallel is how many files one goroutine looks at, at least.
 const parallel = 16
 
-// lookAll looks at files, on all cores where there are many. The findings are in the
-// order of the paths.
+// lookAll looks at files, on all cores if there are many. The findings are in the order of
+// the paths.
 func (f *follower[T]) lookAll(paths []string, now time.Time) []finding[T] {
 	out := make([]finding[T], len(paths))
 	each := max(parallel, (len(paths)+4*runtime.GOMAXPROCS(0)-1)/(4*runtime.GOMAXPROCS(0)))
@@ -124,8 +124,7 @@ func (f *follower[T]) lookAll(paths []string, now time.Time) []finding[T] {
 	return out
 }
 
-// look stats a file and reads it where it differs from what is known. It changes
-// nothing of f.
+// look stats a file, and reads it if it differs from what is known. It does not change f.
 func (f *follower[T]) look(path string, now time.Time) finding[T] {
 	known, full := f.files[path], f.full(path)
 	out := finding[T]{path: path, outcome: atFault}

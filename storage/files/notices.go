@@ -6,11 +6,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notices are the paths that the system has notified of, until the follower reads them. A
+// notices has the paths that the system has notified of, until the follower takes them. A
 // goroutine collects them and does nothing else: a Watcher may hold the lock that its Add
 // takes while it sends.
 type notices struct {
-	wake chan struct{} // holds a token whenever there are any
+	wake chan struct{} // holds a token while there are notices
 
 	mu    sync.Mutex // guards the fields below
 	names []string
@@ -23,7 +23,7 @@ const maxNotices = 100_000
 
 func newNotices() *notices { return &notices{wake: make(chan struct{}, 1), known: map[string]bool{}} }
 
-// collect receives what a watcher sends until it is closed.
+// collect receives the events and errors of a watcher until it is closed.
 func (n *notices) collect(from *fsnotify.Watcher) {
 	for {
 		select {

@@ -40,7 +40,7 @@ type Options[T any] struct {
 	Single bool
 	// Parse makes a value of the content of a file. Several goroutines call it.
 	Parse func(path string, data []byte) T
-	// Update takes what has changed. The goroutine of Follow calls it.
+	// Update receives the changes. The goroutine of Follow calls it.
 	Update func(Update[T])
 
 	Timing
@@ -57,22 +57,21 @@ type Update[T any] struct {
 	// Faults lists all files and directories that Follow cannot read now, in the order of
 	// their paths. Their last content still counts.
 	Faults []Fault
-	// Degraded says why what is known may be old, nil where it is not, and Since since
-	// when. A single file at fault does not count.
+	// Degraded says why the known content may be stale, and Since since when; nil if it is
+	// up to date. A fault of one file in a tree does not count.
 	Degraded error
 	Since    time.Time
-	// Begun says that the path was read as a whole once.
+	// Begun says that the whole path was read at least once.
 	Begun bool
-	// Files is how many files have a content that counts.
+	// Files is the number of files whose content counts.
 	Files int
 }
 
 // Change is one file that was read, or is gone.
 type Change[T any] struct {
-	// Path is relative to Options.Path, with slashes. It is the name alone of a single
-	// file.
+	// Path is relative to Options.Path, with slashes. For a single file it is the name.
 	Path  string
-	Value T // of Parse
+	Value T // the result of Parse
 	Gone  bool
 }
 
@@ -81,21 +80,21 @@ type Fault struct {
 	Path  string
 	Err   error
 	Since time.Time
-	// Held says that the last content counts.
+	// Held says that the last content still counts.
 	Held bool
 }
 
 // extensions are the extensions of the files of a tree that are read.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// Wanted says whether a file of a tree is read, by its name: it has an extension of YAML
-// or JSON, and is none of the files that editors keep beside another.
+// Wanted says whether a file of a tree is read, by its name: it has an extension of YAML or
+// JSON, and is no backup or lock file of an editor.
 func Wanted(name string) bool {
 	return slices.Contains(extensions, filepath.Ext(name)) && !hidden(name) && name[0] != '#' && name[0] != '~'
 }
 
-// hidden says whether a file or directory is passed over, such as .git and the
-// directories behind a config map.
+// hidden says whether a file or directory is ignored, such as .git and the directories
+// behind a ConfigMap volume.
 func hidden(name string) bool { return name[0] == '.' }
 
 func (o *Options[T]) complete() error {

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// directory is one that is watched.
+// directory is a watched directory.
 type directory struct {
 	identity
 	link bool // a symbolic link leads to it
 }
 
-// full is the path of the system of a path in the tree.
+// full returns the absolute path of a path in the tree.
 func (f *follower[T]) full(rel string) string {
 	if rel == top {
 		return f.root
@@ -62,8 +62,8 @@ func (f *follower[T]) scan(now time.Time) {
 // rootPause is how often Follow tries a root that it cannot read.
 const rootPause = time.Second
 
-// watchRoot finds the root, and watches the directories above it that may get another root
-// in its place: its own, and the directories of symbolic links that lead to it.
+// watchRoot finds the root. It watches the directories in which another root may take its
+// place: its parent, and the parents of symbolic links that lead to it.
 func (f *follower[T]) watchRoot() error {
 	f.gates = map[string]bool{f.root: true}
 	for at := f.root; ; at = filepath.Dir(at) {
@@ -74,7 +74,7 @@ func (f *follower[T]) watchRoot() error {
 		if at == f.root || isLink(at) {
 			f.gates[at] = true
 			if f.notify != nil {
-				_ = f.notify.Add(above) // a look now and then does without
+				_ = f.notify.Add(above) // scans at Rescan need no notification
 			}
 		}
 	}
@@ -98,8 +98,8 @@ func (f *follower[T]) watchRoot() error {
 	return nil
 }
 
-// walk watches a directory and those below it, and touches the files there that differ
-// from what is known. trail are the directories above it.
+// walk watches a directory and those below it, and touches the files there that differ from
+// what is known. trail has the directories above it.
 func (f *follower[T]) walk(dir string, trail []identity, now time.Time) {
 	_, known := f.dirs[dir]
 	seen := map[string]bool{}
@@ -145,7 +145,7 @@ func (f *follower[T]) visit(dir string, trail []identity, now time.Time, seen ma
 		entries, err = os.ReadDir(full)
 	}
 	if missing(err) {
-		return // whoever took it away notifies of that
+		return // its removal brings a notification
 	}
 	if f.see(dir, err, now); err != nil {
 		return
@@ -184,7 +184,7 @@ func (f *follower[T]) compare(rel string, now time.Time) {
 	}
 }
 
-// watch has the system notify of a directory.
+// watch makes the system notify of changes in a directory.
 func (f *follower[T]) watch(dir string, is identity, now time.Time) {
 	full := f.full(dir)
 	old, known := f.dirs[dir]
@@ -193,7 +193,7 @@ func (f *follower[T]) watch(dir string, is identity, now time.Time) {
 		return
 	}
 	if known && old.identity != is {
-		_ = f.notify.Remove(full) // of the one that stood there
+		_ = f.notify.Remove(full) // of the directory that was there before
 	}
 	switch err := f.notify.Add(full); {
 	case err == nil:
@@ -227,7 +227,7 @@ func (f *follower[T]) left(dir string, now time.Time) {
 	}
 }
 
-// trail are the directories above one.
+// trail returns the directories above one.
 func (f *follower[T]) trail(dir string) []identity {
 	out := f.above
 	for dir != top {
@@ -237,7 +237,7 @@ func (f *follower[T]) trail(dir string) []identity {
 	return out
 }
 
-// notified looks where the system says that something has happened.
+// notified handles a notification of the system for a path.
 func (f *follower[T]) notified(name string, now time.Time) {
 	if f.gates[name] {
 		f.scan(now)
@@ -275,8 +275,8 @@ func (f *follower[T]) isDirectory(rel string) bool {
 	return ok
 }
 
-// linked touches what stands behind symbolic links, since one has changed that the tree
-// does not show.
+// linked touches all that is behind symbolic links, since a hidden link has changed, to
+// which they may lead.
 func (f *follower[T]) linked(now time.Time) {
 	for rel, file := range f.files {
 		if file.link {

@@ -11,12 +11,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// sweep reads a whole tree beside the follower, which continues meanwhile: with many files
-// a sweep takes longer than a change may. It works on a copy of the follower's state.
+// sweep compares a whole tree with what is known, beside the follower: with many files it
+// takes longer than a change may wait. It works on a copy of the follower's state.
 type sweep struct {
 	root   string
 	above  []identity
-	files  map[string]fingerprint // of those that were read, and have no fault
+	files  map[string]fingerprint // of files that were read, and have no fault
 	dirs   map[string]identity
 	faults map[string]bool
 	notify *fsnotify.Watcher
@@ -26,7 +26,7 @@ type sweep struct {
 	swept
 }
 
-// swept is what a sweep found.
+// swept is the result of a sweep.
 type swept struct {
 	// differ are files that differ from what was known.
 	differ []string
@@ -48,7 +48,7 @@ func (f *follower[T]) sweepable() bool {
 	return true
 }
 
-// sweep begins to look at the whole tree. The result comes from f.swept.
+// sweep starts a sweep. Its result comes from f.swept.
 func (f *follower[T]) sweep(now time.Time) {
 	f.scanAt = now.Add(f.rescan)
 	if f.sweeping {
@@ -60,7 +60,7 @@ func (f *follower[T]) sweep(now time.Time) {
 	}
 	for rel, file := range f.files {
 		if _, waits := f.pending[rel]; waits {
-			s.seen[rel] = true // it is looked at anyway
+			s.seen[rel] = true // fire reads it anyway
 		} else if file.read && f.faults[rel].Err == nil {
 			s.files[rel] = file.print
 		}
@@ -79,7 +79,7 @@ func (f *follower[T]) sweep(now time.Time) {
 	})
 }
 
-// takeSwept looks where a sweep found something.
+// takeSwept handles the result of a sweep.
 func (f *follower[T]) takeSwept(found swept, now time.Time) {
 	f.sweeping = false
 	if found.other {
@@ -91,7 +91,7 @@ func (f *follower[T]) takeSwept(found swept, now time.Time) {
 	}
 }
 
-// visit looks at a directory. trail are those above it.
+// visit compares a directory and what is in it. trail has the directories above it.
 func (s *sweep) visit(dir string, trail []identity) {
 	full := filepath.Join(s.root, filepath.FromSlash(dir))
 	at, err := stat(full)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestASweepFindsWhatAScanWould: whatever differs is named, or has the follower scan, and
-// nothing else does.
+// TestASweepFindsWhatAScanWould: a sweep names each difference or makes the follower scan,
+// and does neither without one.
 func TestASweepFindsWhatAScanWould(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -65,7 +65,7 @@ func TestASweepFindsWhatAScanWould(t *testing.T) {
 	}
 }
 
-// rename puts a directory in the place of another.
+// rename replaces a directory by another.
 func rename(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
@@ -73,7 +73,7 @@ func rename(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// readOnce is a follower that has read a directory as a whole, and is notified of nothing.
+// readOnce returns a follower that has read a whole directory, and gets no notifications.
 func readOnce(t *testing.T, dir string) *follower[string] {
 	t.Helper()
 	o := Options[string]{Path: dir, Parse: func(_ string, data []byte) string { return string(data) }, Update: func(Update[string]) {}}

@@ -1,5 +1,5 @@
-// Package health is what is known of how workloads are, which the store keeps
-// beside their WorkloadEntries.
+// Package health defines the health of workloads, which the store keeps beside their
+// WorkloadEntries.
 package health
 
 import (
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// ChecksAnnotation of a WorkloadEntry, "true", says that it is of no use until
-// it was reported to be healthy.
+// ChecksAnnotation of a WorkloadEntry, if "true", says that the entry gets no traffic until
+// it is reported healthy.
 const ChecksAnnotation = "proxy.istio.io/health-checks-enabled"
 
-// Checked says whether the health of a WorkloadEntry with some annotations
-// matters.
+// Checked says whether a WorkloadEntry with these annotations gets traffic only while it is
+// reported healthy.
 func Checked(annotations map[string]string) bool {
 	on, err := strconv.ParseBool(annotations[ChecksAnnotation])
 	return err == nil && on
@@ -27,7 +27,7 @@ const (
 	CheckIntervalAnnotation = "portolan.io/health-check-interval"
 )
 
-// The limits of CheckIntervalAnnotation, and what holds without it.
+// The default and the limits of CheckIntervalAnnotation.
 const (
 	DefaultCheckInterval = 10 * time.Second
 	MinCheckInterval     = 100 * time.Millisecond
@@ -37,7 +37,7 @@ const (
 // maxCheckPath bounds the path of a check.
 const maxCheckPath = 1024
 
-// Check is how proxies check a workload by HTTP. The zero Check is none.
+// Check is the HTTP health check of a workload by its proxies. The zero Check is none.
 type Check struct {
 	Path     string
 	Interval time.Duration
@@ -65,14 +65,13 @@ func CheckOf(annotations map[string]string) (c Check, annotation string, err err
 	return c, "", nil
 }
 
-// Report is what was last said of the health of a WorkloadEntry. It is never
-// modified.
+// Report is the last report of the health of a WorkloadEntry. It is never modified.
 type Report struct {
-	// Namespace and Name are the WorkloadEntry's, and UID tells which object of that name
-	// the report is about: it says nothing of another.
+	// Namespace, Name and UID are those of the WorkloadEntry. The report does not apply to
+	// an object of that name with another UID.
 	Namespace, Name, UID string
 	Healthy              bool
-	// Unknown says that an earlier report was taken back: nothing is known.
+	// Unknown says that an earlier report was withdrawn: nothing is known.
 	Unknown bool
 	// Reason is one word for programs, Message a sentence for people.
 	Reason, Message string
@@ -82,11 +81,12 @@ type Report struct {
 	Revision int64
 }
 
-// Of says whether the report is of the WorkloadEntry with a uid; nil is of none.
+// Of says whether the report is about the WorkloadEntry with a uid; a nil report is about
+// none.
 func (r *Report) Of(uid string) bool { return r != nil && r.UID == uid }
 
-// Path is the key of a report in a map of all.
+// Path returns the key of the report in a map of all reports.
 func (r *Report) Path() string { return Path(r.Namespace, r.Name) }
 
-// Path is the key of the report of a WorkloadEntry.
+// Path returns the key of the report of a WorkloadEntry.
 func Path(namespace, name string) string { return namespace + "/" + name }

@@ -12,10 +12,10 @@ import (
 // At returns the objects of the view as they were at a revision, without objects that had
 // no spec. It returns a storage.ErrCompacted if the records cannot tell.
 //
-// At a revision an object was what the oldest later record says it was before; without such
-// a record it was what it is now. That holds if no record between is missing: above the
-// floor none is, and below it an entry proves it by a Before that was there at the revision
-// already.
+// The oldest later record of an object has its state at the revision, as its Before;
+// without a later record the state is the present one. That holds if no record in between
+// is missing. Above the floor none is; below it a Before that existed at the revision
+// already proves it.
 func (v View) At(revision int64) ([]*config.Config, error) {
 	var objects []*config.Config
 	then, proven, err := v.then(revision)
@@ -34,9 +34,9 @@ func (v View) At(revision int64) ([]*config.Config, error) {
 	return objects, nil
 }
 
-// proves says whether the view tells what the one object that it is of was at
-// a revision, although records of its scope are gone. An object that was absent
-// is not proven so, nor are several: any number of others may have been there.
+// proves says whether then is certain although records of the scope are gone. It is for a
+// single object that existed. The absence of an object is not proven. Neither is a set of
+// objects: others may have existed.
 func (v View) proves(then map[config.Key]*config.Config) bool {
 	if !v.Single || len(then) != 1 {
 		return false
@@ -47,10 +47,11 @@ func (v View) proves(then map[config.Key]*config.Config) bool {
 	return false
 }
 
-// then is what is known of the objects at a revision; nil is an absent one.
+// then returns what is known of the objects at a revision, nil for an absent one, and
+// whether that is proven.
 func (v View) then(revision int64) (then map[config.Key]*config.Config, proven bool, err error) {
 	then = map[config.Key]*config.Config{}
-	for _, r := range v.Records { // Newest first: the oldest has the last word.
+	for _, r := range v.Records { // newest first: the oldest wins
 		if r.Revision <= revision {
 			break
 		}

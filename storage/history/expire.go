@@ -17,10 +17,10 @@ func CheckRetention(r storage.Retention) error {
 	return nil
 }
 
-// Expired returns the positions of the records that may go, given all records, newest
-// first, and which objects exist. An expired record stays expired, whatever is written and
-// whichever server removes records meanwhile: no server counts the newest Keep entries of
-// an object as expired.
+// Expired returns the positions of the records that may be removed. records are all
+// records, newest first, and live says which objects exist. An expired record stays
+// expired, whatever is written and whichever server removes records meanwhile: no server
+// removes the newest Keep entries of an object.
 func Expired(records []Record, live func(config.Key) bool, r storage.Retention, now time.Time) []int {
 	newer := map[config.Key]int{}        // entries that were seen
 	newest := map[config.Key]time.Time{} // time of the first of them
@@ -45,7 +45,8 @@ func Expired(records []Record, live func(config.Key) bool, r storage.Retention, 
 	return expired
 }
 
-// Floors are, by scope, the highest revisions among the records at some places.
+// Floors returns the highest revision of each scope among the records at the given
+// positions.
 func Floors(records []Record, places []int) map[config.Key]int64 {
 	floors := map[config.Key]int64{}
 	for _, i := range places {

@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Record is what one batch did, as a store keeps it.
+// Record is the stored record of one batch.
 type Record struct {
 	Revision int64
 	Time     time.Time
@@ -19,8 +19,8 @@ type Record struct {
 	Entries  []Entry
 }
 
-// Entry is what a batch did to one object. It does not hold what the object became: the
-// present object has that, or the Before of a later record.
+// Entry is the change of one object by a batch. It lacks the object after the change: that
+// is the present object, or the Before of a later record.
 type Entry struct {
 	Key     config.Key
 	Outcome storage.Outcome
@@ -29,9 +29,9 @@ type Entry struct {
 	Before *config.Config
 }
 
-// Scope returns the key of an object without its name and API version: what the
-// objects of one kind in one namespace have in common. How far back history is
-// whole is told by scope.
+// Scope returns the key of an object without its name and API version: what the objects of
+// one kind in one namespace have in common. Floors, how far back the history is complete,
+// are kept by scope.
 func Scope(key config.Key) config.Key {
 	return config.Key{Kind: config.GroupVersionKind{Group: key.Kind.Group, Kind: key.Kind.Kind}, Namespace: key.Namespace}
 }
@@ -48,8 +48,8 @@ type View struct {
 	// Records are the records of the changes, newest first, without entries of other
 	// objects.
 	Records []Record
-	// Floor is the highest revision of a record of the same scopes that is gone:
-	// above it none is missing.
+	// Floor is the highest revision among the removed records of the same scopes: above it
+	// none is missing.
 	Floor int64
 	// Single says that the view is of one object only.
 	Single bool
@@ -60,11 +60,11 @@ func Sort(records []Record) {
 	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(b.Revision, a.Revision) })
 }
 
-// Recorded returns what the view has to tell of the records above after up to
-// and with until, newest first and at most limit, 0 for all.
+// Recorded returns the records of the view above revision after and up to until, newest
+// first and at most limit, 0 for all.
 func (v View) Recorded(after, until int64, limit int) []storage.Record {
 	var told []storage.Record
-	state := maps.Clone(v.Live) // of the objects, after the record at hand
+	state := maps.Clone(v.Live) // of the objects, right after record r
 	for _, r := range v.Records {
 		if r.Revision <= after || limit > 0 && len(told) == limit {
 			break
@@ -76,8 +76,8 @@ func (v View) Recorded(after, until int64, limit int) []storage.Record {
 	return told
 }
 
-// tell says what a record did, given the objects after it, and takes them back
-// to before it.
+// tell returns the changes of a record. state has the objects after it, and tell sets them
+// back to before it.
 func (r Record) tell(state map[config.Key]*config.Config) storage.Record {
 	revision := version(r.Revision)
 	told := storage.Record{Revision: revision, Time: r.Time, Origin: r.Origin}
@@ -97,7 +97,7 @@ func (r Record) tell(state map[config.Key]*config.Config) storage.Record {
 	return told
 }
 
-// Unknown stands for an object that cannot be read.
+// Unknown returns an object that stands for one whose content is not known.
 func Unknown(key config.Key, resourceVersion string) *config.Config {
 	return &config.Config{Meta: config.Meta{
 		GroupVersionKind: key.Kind, Namespace: key.Namespace, Name: key.Name, ResourceVersion: resourceVersion,

@@ -76,7 +76,7 @@ func TestCovers(t *testing.T) {
 		if d := cmp.Diff(want, strings.Join(got, " ")); d != "" {
 			t.Errorf("%q.Covers() (-want +got):\n%s", name, d)
 		}
-		for n := range name.Covers() { // a caller that stops is obeyed
+		for n := range name.Covers() { // the iteration ends when the caller stops
 			if n == name {
 				break
 			}
@@ -104,7 +104,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// names are valid host names and patterns, short so that they often meet.
+// names generates valid host names and patterns, short so that they often match.
 func names() *rapid.Generator[host.Name] {
 	return rapid.Custom(func(t *rapid.T) host.Name {
 		labels := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "ab"}), 1, 4).Draw(t, "labels")
@@ -144,8 +144,8 @@ func TestLawsOfNames(t *testing.T) {
 	})
 }
 
-// TestCoversIsEveryCoveringName holds Covers against the definition: all names
-// that cover n, most specific first.
+// TestCoversIsEveryCoveringName compares Covers with its definition: all names that cover
+// n, most specific first.
 func TestCoversIsEveryCoveringName(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// kubernetesPart is in the domains of Kubernetes, behind the namespace.
+// kubernetesPart follows the namespace in DNS domains of Kubernetes.
 const kubernetesPart = ".svc."
 
 // ShortName is a name that stands for a host in the DNS domain of a proxy, such as
 // reviews.shop for reviews.shop.svc.cluster.local.
 type ShortName struct {
 	Name string
-	// Rivals are the hosts that the name rather stands for, if there are services of them.
+	// Rivals are the hosts that the name stands for instead, if they have services.
 	Rivals []Name
 }
 
@@ -44,7 +44,7 @@ func ParseShortNames(s string) []ShortName {
 	return out
 }
 
-// Shortened are the hosts that a name is a short name of, the likeliest first.
+// Shortened returns the hosts that have a name as a short name, the likeliest first.
 func Shortened(domain, name string) []Name {
 	var out []Name
 	for rest, more := domain, domain != ""; more; _, rest, more = strings.Cut(rest, ".") {
@@ -55,8 +55,8 @@ func Shortened(domain, name string) []Name {
 	return out
 }
 
-// ShortNames are what a host is called in the DNS domain of a proxy. A pattern has none.
-// (Istio: GenerateAltVirtualHosts.)
+// ShortNames returns the short names of a host in the DNS domain of a proxy. A pattern has
+// none. (Istio: GenerateAltVirtualHosts.)
 func ShortNames(domain, h string) []string {
 	if domain == "" || Name(h).IsWildcard() {
 		return nil
@@ -76,8 +76,8 @@ func ShortNames(domain, h string) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return name == h })
 }
 
-// kubernetesNames are reviews.shop and reviews.shop.svc, and in namespace shop reviews,
-// for reviews.shop.svc.cluster.local.
+// kubernetesNames returns reviews.shop and reviews.shop.svc for
+// reviews.shop.svc.cluster.local, and in namespace shop also reviews.
 func kubernetesNames(namespace, suffix, h string) []string {
 	name, ok := strings.CutSuffix(h, suffix)
 	_, of, dotted := strings.Cut(name, ".")
@@ -91,7 +91,7 @@ func kubernetesNames(namespace, suffix, h string) []string {
 	return out
 }
 
-// cutShared cuts the parts that two names have in common at their ends from the first.
+// cutShared cuts from name the labels at its end that other ends with, too.
 func cutShared(name, other []string) (unique, shared []string) {
 	n := 0
 	for n < min(len(name), len(other)) && name[len(name)-1-n] == other[len(other)-1-n] {
@@ -100,10 +100,11 @@ func cutShared(name, other []string) (unique, shared []string) {
 	return name[:len(name)-n], name[len(name)-n:]
 }
 
-// Rivals are the hosts that have a short name of a host too, and share more of the domain.
+// Rivals returns the hosts that have the same short name as a host, and share more of the
+// domain.
 func Rivals(domain, h, name string) []string {
 	if strings.Contains(domain, kubernetesPart) {
-		return nil // which no two hosts share
+		return nil // no two hosts share such a name
 	}
 	var out []string
 	for rest, more := domain, true; more; _, rest, more = strings.Cut(rest, ".") {

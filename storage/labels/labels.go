@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Instance is the labels of a workload, an endpoint or a proxy.
+// Instance holds the labels of a workload, an endpoint or a proxy.
 type Instance map[string]string
 
 // SubsetOf says whether every label of i is in o with the same value: whether i

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// OneGoroutine skips a long test under the race detector, where all that it runs is one
-// goroutine: there it finds nothing that it does not find without the detector, and takes
-// several times as long. Where the environment asks for many histories it runs.
+// OneGoroutine skips a long test of one goroutine under the race detector, which finds
+// nothing there and makes it several times slower. It does not skip the test if
+// HistoriesVariable is set.
 func OneGoroutine(t testing.TB) {
 	t.Helper()
 	if raced && os.Getenv(HistoriesVariable) == "" {

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// HistoriesVariable is the environment variable that asks for many histories, where
-// it is "many".
+// HistoriesVariable is the environment variable that asks for many histories: its value is
+// then "many".
 const HistoriesVariable = "PORTOLAN_HISTORIES"
 
-// Histories returns how many histories, rounds or objects a test tries: few, and many
-// where the environment asks for that.
+// Histories returns how many histories, rounds or objects a test tries: few, or many if
+// HistoriesVariable asks for them.
 func Histories(few, many int) int {
 	switch value := os.Getenv(HistoriesVariable); value {
 	case "":
@@ -24,9 +24,9 @@ func Histories(few, many int) int {
 	}
 }
 
-// Checks sets how many histories rapid tries of each property of a package, where the
-// flag -rapid.checks does not say it. They are the same in each run, unless the
-// environment asks for long forms. TestMain calls it.
+// Checks sets how many histories rapid tries for each property of a package, unless the
+// flag -rapid.checks is given. They are the same in each run, unless Variable is set.
+// TestMain calls it.
 func Checks(few, many int) {
 	set := func(name string, value int) {
 		if err := flag.Set(name, strconv.Itoa(value)); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
-// double is a test of some name that notes whether it was ended.
+// double is a testing.TB with a given name. It records whether Fatalf was called.
 type double struct {
 	testing.TB
 	name  string

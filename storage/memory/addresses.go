@@ -9,7 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/address"
 )
 
-// allotted is an address.View of all hosts and addresses.
+// allotted has the holdings of all hosts and the slots of all addresses, as an
+// address.View.
 type allotted struct {
 	holdings map[address.Key]*address.Holding
 	slots    map[netip.Addr]*address.Slot
@@ -30,8 +31,8 @@ func (a allotted) Slots() (all iter.Seq2[netip.Addr, *address.Slot], known bool)
 	return maps.All(a.slots), true
 }
 
-// allot does in next what claims come to. Where it fails nothing has changed. The
-// caller holds mu.
+// allot decides the claims and applies the decision to next. If it fails, nothing has
+// changed. The caller holds mu.
 func (s *Store) allot(ctx context.Context, next *state, claims []address.Claim) error {
 	decision, err := s.ranges.Decide(ctx, claims, s.allotted, s.now())
 	if err != nil {

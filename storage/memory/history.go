@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// record keeps what steps did, and drops the oldest record where there are too
-// many. The caller holds mu.
+// record adds a record of steps, and drops the oldest record if there are too many. The
+// caller holds mu.
 func (s *Store) record(revision int64, steps []plan.Step, origin storage.Origin, now time.Time) {
 	record := history.Record{Revision: revision, Time: now.UTC().Truncate(time.Millisecond), Origin: origin}
 	for _, step := range steps {
@@ -29,7 +29,7 @@ func (s *Store) record(revision int64, steps []plan.Step, origin storage.Origin,
 	}
 }
 
-// raise notes that records are gone. The caller holds mu.
+// raise raises the floors of scopes, because records are gone. The caller holds mu.
 func (s *Store) raise(floors map[config.Key]int64) {
 	for scope, floor := range floors {
 		s.floors[scope] = max(s.floors[scope], floor)
@@ -63,8 +63,8 @@ func (s *Store) Records(_ context.Context, query storage.Query) ([]storage.Recor
 	return s.view(of).Recorded(after, until, query.Limit), nil
 }
 
-// At implements storage.Historian. It reads the state of the version where it
-// is still there, else it goes back by the records.
+// At implements storage.Historian. It reads the state of the version if the store still has
+// it, else it derives it from the records.
 func (s *Store) At(_ context.Context, version string, of storage.Selection) ([]*config.Config, error) {
 	of, err := plan.Selection(s.schemas, of)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Store) Prune(_ context.Context, r storage.Retention) (removed int, err 
 	return len(expired), nil
 }
 
-// view is the history of what is selected, as of now.
+// view returns the history of the selected objects, as of now.
 func (s *Store) view(of storage.Selection) history.View {
 	s.mu.Lock()
 	now, records := s.current.Load(), s.records
@@ -127,7 +127,7 @@ func (s *Store) view(of storage.Selection) history.View {
 	return view
 }
 
-// selected are the objects of a state that a selection has.
+// selected returns the objects of a state that are in a selection.
 func selected(then *state, of storage.Selection) map[config.Key]*config.Config {
 	objects := map[config.Key]*config.Config{}
 	for _, object := range then.Configs.All() {

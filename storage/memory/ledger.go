@@ -16,11 +16,10 @@ func (s *Store) GetResourceAtVersion(ctx context.Context, version string, key co
 	return s.GetLedger().ResourceVersionAt(ctx, version, key)
 }
 
-// GetLedger returns that of the store's own last states, or what SetLedger put
-// in its place.
+// GetLedger returns the ledger of the store's own last states, or the one of SetLedger.
 func (s *Store) GetLedger() storage.Ledger { return *s.ledger.Load() }
 
-// SetLedger has GetResourceAtVersion answered by another ledger from now on.
+// SetLedger makes GetResourceAtVersion ask another ledger from now on.
 func (s *Store) SetLedger(l storage.Ledger) error {
 	if l == nil {
 		return errors.New("set ledger: it is nil")
@@ -29,7 +28,7 @@ func (s *Store) SetLedger(l storage.Ledger) error {
 	return nil
 }
 
-// stateLedger is the states of a store as a storage.Ledger.
+// stateLedger is a storage.Ledger that reads the last states of a store.
 type stateLedger struct{ store *Store }
 
 func (l stateLedger) ResourceVersionAt(_ context.Context, version string, key config.Key) (string, error) {
@@ -52,7 +51,7 @@ func (l stateLedger) ResourceVersionAt(_ context.Context, version string, key co
 	return object.ResourceVersion, nil
 }
 
-// revision reads a version that the store has reached.
+// revision returns the revision of a version that the store has reached.
 func (s *Store) revision(version string) (int64, error) {
 	revision, err := plan.Revision(version)
 	if err == nil && revision > s.current.Load().revision {
@@ -80,7 +79,7 @@ func (h *states) add(s *state) {
 	h.ring[s.revision%int64(len(h.ring))] = s
 }
 
-// at returns the state of a revision, nil where it is no longer there.
+// at returns the state of a revision, nil if it is no longer kept.
 func (h *states) at(revision int64) *state {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -32,18 +32,18 @@ type Options struct {
 	Domain string
 	// Now is the clock of creation times; nil is time.Now.
 	Now func() time.Time
-	// History is how many revisions GetResourceAtVersion reaches back, and how
-	// many records of history are kept whatever Prune is told; 0 is 1,000.
+	// History is how many revisions GetResourceAtVersion reaches back, and the largest
+	// number of records that are kept; 0 means 1,000.
 	History int
-	// Addresses are where the hosts of ServiceEntries that have no address get one.
-	// Without ranges nobody gets any.
+	// Addresses are the ranges of addresses for hosts of ServiceEntries without any. With
+	// the zero Ranges no host gets one.
 	Addresses address.Ranges
 }
 
-// Content is what a store holds at one revision.
+// Content is the content of a store at one revision.
 type Content struct {
-	// Configs are the objects by the Path of their keys, Addresses those that hosts
-	// were given by address.Path.
+	// Configs has the objects by the Path of their keys, Addresses the assignments to hosts
+	// by address.Path.
 	Configs   pmap.Map[*config.Config]
 	Addresses pmap.Map[*address.Assignment]
 }
@@ -60,13 +60,13 @@ type Store struct {
 	ledger  atomic.Pointer[storage.Ledger]
 	states  *states
 
-	// Writers take turns under mu, from the reading of current to its
-	// replacement. It also guards what follows.
+	// A writer holds mu from its read of current until it has replaced it. mu also guards
+	// the fields below.
 	mu sync.Mutex
 	// records lists the records of all batches, oldest first. The store replaces the slice
 	// or appends to it, and changes no element.
 	records []history.Record
-	// floors are the highest revisions of records that went, by their scopes.
+	// floors has the highest revision of the removed records of each scope.
 	floors map[config.Key]int64
 	// allotted says who has which address.
 	allotted allotted
@@ -111,8 +111,8 @@ func (s *Store) Snapshot() (revision int64, content Content) {
 	return now.revision, now.Content
 }
 
-// SnapshotAt returns what the store held as of a revision, false where it was not
-// there yet or keeps it no longer. A follower walks the revisions by it.
+// SnapshotAt returns the content of the store at a revision, false if it has not reached
+// that or no longer keeps it. Followers use it to visit every revision.
 func (s *Store) SnapshotAt(revision int64) (content Content, ok bool) {
 	if then := s.states.at(revision); then != nil && revision <= s.current.Load().revision {
 		return then.Content, true
@@ -120,9 +120,8 @@ func (s *Store) SnapshotAt(revision int64) (content Content, ok bool) {
 	return Content{}, false
 }
 
-// Changed returns a channel that is closed when the newest revision of this
-// moment is no longer the newest. A follower that takes it before Snapshot
-// misses nothing.
+// Changed returns a channel that is closed when there is a newer revision than now. A
+// follower that calls it before Snapshot misses nothing.
 func (s *Store) Changed() <-chan struct{} { return s.current.Load().superseded }
 
 // Version is the newest revision.
@@ -179,8 +178,8 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	return version(now.revision), plan.Results(steps, version(now.revision)), nil
 }
 
-// advance publishes the state that steps make of now, or fails and changes
-// nothing. The caller holds mu.
+// advance applies steps to now and publishes the result, or fails and changes nothing. The
+// caller holds mu.
 func (s *Store) advance(ctx context.Context, now *state, steps []plan.Step) (*state, error) {
 	next := &state{revision: now.revision + 1, Content: now.Content, superseded: make(chan struct{})}
 	for _, step := range steps {

@@ -1,9 +1,8 @@
-// Package plan decides what operations do to the objects there are: whether
-// each may go ahead, what it makes of its object, and what it reports. The
-// stores share it, so that they cannot differ in it; it does no I/O and keeps
-// nothing.
+// Package plan decides what operations do to stored objects: whether each is allowed, what
+// its object becomes, and what the result says. All stores use it, so that they cannot
+// differ; it does no I/O and keeps no state.
 //
-// A store makes a Batch of operations (New), finds the objects of its Keys as
-// of one version, has it decided (Decide), and commits the Steps as one change
-// if those objects are still what they were.
+// A store makes a Batch of operations (New), reads the objects of its Keys at one version,
+// and gets Steps from Decide. It commits them as one change if those objects have not
+// changed since.
 package plan

@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Kind returns the schema of a kind named in any version that is served. The
-// error is a storage.ErrInvalid.
+// Kind returns the schema of a kind, given in any served version. The error is a
+// storage.ErrInvalid.
 func Kind(schemas schema.Set, kind config.GroupVersionKind) (*schema.Schema, error) {
 	found := schemas.Kind(kind)
 	if found == nil {
@@ -26,8 +26,8 @@ func Kind(schemas schema.Set, kind config.GroupVersionKind) (*schema.Schema, err
 	return found, nil
 }
 
-// Key returns the key of an object under the canonical version of its kind. The
-// error is a storage.ErrInvalid where no object can have it.
+// Key returns the key of an object under the canonical version of its kind. The error is a
+// storage.ErrInvalid if no object can have the key.
 func Key(schemas schema.Set, kind config.GroupVersionKind, name, namespace string) (config.Key, error) {
 	found, err := Kind(schemas, kind)
 	if err != nil {
@@ -49,7 +49,7 @@ func Key(schemas schema.Set, kind config.GroupVersionKind, name, namespace strin
 	return config.Key{Kind: found.GroupVersionKind, Namespace: namespace, Name: name}, nil
 }
 
-// checkPart refuses what could not be read back from a path.
+// checkPart refuses a name or a namespace that could not be read back from a Path.
 func checkPart(what, s string) error {
 	switch {
 	case s == "":
@@ -62,8 +62,8 @@ func checkPart(what, s string) error {
 	return nil
 }
 
-// Selection returns a selection with its kind under the canonical version. The
-// error is a storage.ErrInvalid where no object can be in it.
+// Selection returns a selection with its kind under the canonical version. The error is a
+// storage.ErrInvalid if no object can be in the selection.
 func Selection(schemas schema.Set, of storage.Selection) (storage.Selection, error) {
 	if of.Name != "" {
 		key, err := Key(schemas, of.Kind, of.Name, of.Namespace)
@@ -96,7 +96,7 @@ func Revision(version string) (int64, error) {
 	return revision, nil
 }
 
-// Between reads the bounds of a query; one that is not set is no bound.
+// Between returns the bounds of a query as revisions; an empty one is no bound.
 func Between(query storage.Query) (after, until int64, err error) {
 	until = math.MaxInt64
 	if query.After != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Batch is a list of operations, each with the canonical key of its object and
-// what is wrong with it as such.
+// Batch is a list of operations, each with the canonical key of its object and with the
+// fault that it has whatever is stored.
 type Batch struct {
 	targets []target
 	faults  bool
@@ -28,9 +28,9 @@ type target struct {
 	fault error
 }
 
-// New makes a batch. Operations that are at fault whatever is stored are found
-// here and reported by Decide together with the others. The objects in ops are
-// referred to, not copied.
+// New makes a batch. It finds the faults that do not depend on stored objects, and Decide
+// reports them with the others. The batch refers to the objects in ops: it does not copy
+// them.
 func New(schemas schema.Set, ops []storage.Op) *Batch {
 	b := &Batch{targets: make([]target, len(ops))}
 	first := make(map[config.Key]int, len(ops))
@@ -63,7 +63,7 @@ func newTarget(schemas schema.Set, op storage.Op) target {
 	return target{op: op, key: key}
 }
 
-// check looks at an operation by itself.
+// check finds the faults of an operation that do not depend on stored objects.
 func check(schemas schema.Set, op storage.Op) error {
 	switch op.Verb {
 	case storage.Delete:
@@ -94,7 +94,7 @@ func check(schemas schema.Set, op storage.Op) error {
 	return nil
 }
 
-// checkText refuses what has no form in protobuf or JSON.
+// checkText refuses text that is not UTF-8: protobuf and JSON cannot hold it.
 func checkText(field string, m map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if !utf8.ValidString(k) || !utf8.ValidString(m[k]) {
@@ -104,8 +104,7 @@ func checkText(field string, m map[string]string) error {
 	return nil
 }
 
-// failed names the operation and the object of an error; a conflict names them
-// itself.
+// failed adds the operation and the object to an error. A conflict names its object itself.
 func failed(verb storage.Verb, key config.Key, err error) error {
 	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
 		return err
@@ -113,8 +112,8 @@ func failed(verb storage.Verb, key config.Key, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, key, err)
 }
 
-// Keys returns the canonical keys of the operations that are not at fault as
-// such, each once, in order.
+// Keys returns the canonical keys of the operations in which New found no fault, each once,
+// in the order of the operations.
 func (b *Batch) Keys() []config.Key {
 	keys := make([]config.Key, 0, len(b.targets))
 	for _, t := range b.targets {
@@ -125,8 +124,8 @@ func (b *Batch) Keys() []config.Key {
 	return keys
 }
 
-// OnlyCreates says that every operation is sound and makes a new object: a
-// store may then assume that nothing is stored, and find out as it commits.
+// OnlyCreates says that every operation is a Create without a fault. A store may then
+// assume that none of the objects exists, and check that as it commits.
 func (b *Batch) OnlyCreates() bool {
 	for _, t := range b.targets {
 		if t.op.Verb != storage.Create {
@@ -136,34 +135,34 @@ func (b *Batch) OnlyCreates() bool {
 	return !b.faults && len(b.targets) > 0
 }
 
-// Stamp is what a store adds to the objects that it keeps.
+// Stamp is the metadata that a store adds to objects.
 type Stamp struct {
-	// Now is the creation time of every new object of the batch that is not
-	// restored with its own; its fraction of a second is dropped.
+	// Now is the creation time of new objects, without its fraction of a second. An object
+	// that is restored with a creation time keeps that.
 	Now time.Time
-	// NewUID makes the UID of a new object.
+	// NewUID returns the UID of a new object.
 	NewUID func() string
 	// Domain is the domain of the store.
 	Domain string
 }
 
-// Step is what one operation comes to. Before is the object that was there, nil
-// for none. After is the one to be there: nil where it is to be deleted, Before
-// itself where nothing changes, else a new Config without a resource version
-// that shares maps with the operation, and its spec with that or with Before,
-// and is encoded (encoded.go) where Before is.
+// Step is the decided change of one operation. Before is the stored object, nil for none.
+// After is the object to store: nil to delete it, Before itself if nothing changes, else a
+// new Config without a resource version. That Config shares its maps with the operation,
+// and its spec with the operation or Before. Its spec is encoded (encoded.go) if that of
+// Before is.
 type Step struct {
 	Key           config.Key
 	Outcome       storage.Outcome
 	Before, After *config.Config
 }
 
-// Decide returns what each operation comes to, given the objects that are
-// stored under Keys. The error is a *multierror.Error of one *storage.OpError
-// for each operation that is at fault; then there are no steps.
+// Decide returns the Step of each operation, given the objects that are stored under Keys.
+// The error is a *multierror.Error of one *storage.OpError for each operation that is at
+// fault; then there are no steps.
 //
-// A stored object without a spec stands for one that could not be read. It can
-// be deleted or replaced, and begins anew if it is.
+// A stored object without a spec stands for one that could not be read. It can be deleted,
+// or replaced by an object with a new UID.
 func (b *Batch) Decide(stored map[config.Key]*config.Config, stamp Stamp) ([]Step, error) {
 	stamp.Now = stamp.Now.UTC().Truncate(time.Second)
 	steps := make([]Step, len(b.targets))
@@ -204,8 +203,7 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 	return step, nil
 }
 
-// keepsSpec says whether the operation leaves the spec of the object that is there as
-// it is.
+// keepsSpec says whether the operation leaves the spec of the stored object as it is.
 func (t target) keepsSpec(before *config.Config) bool {
 	if t.op.Verb == storage.Delete {
 		return true
@@ -217,7 +215,7 @@ func (t target) keepsSpec(before *config.Config) bool {
 	return !respecified
 }
 
-// permit says whether the operation may meet the object that is there.
+// permit returns an error if the stored object, nil for none, does not allow the operation.
 func (t target) permit(before *config.Config) error {
 	condition := t.op.Condition()
 	switch {
@@ -235,13 +233,13 @@ func (t target) permit(before *config.Config) error {
 	return nil
 }
 
-// made is a new object.
+// made returns the object that the operation creates.
 func (t target) made(stamp Stamp) *config.Config {
 	return t.stamped(Created(t.op, stamp.Now), stamp.NewUID(), stamp.Domain)
 }
 
-// Created is the creation time of the object that an operation makes at some time. A
-// restored object keeps its own, unless that is in the future.
+// Created returns the creation time of the object that an operation creates now. A restored
+// object keeps its own, unless that is in the future.
 func Created(op storage.Op, now time.Time) time.Time {
 	now = now.UTC().Truncate(time.Second)
 	if then := op.Config.CreationTimestamp; op.Verb == storage.Restore && !then.IsZero() && then.Before(now) {
@@ -250,7 +248,8 @@ func Created(op storage.Op, now time.Time) time.Time {
 	return now
 }
 
-// stamped is an object with what the operation says and what the store adds.
+// stamped returns an object with the content of the operation and the metadata of the
+// store.
 func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{
@@ -269,8 +268,8 @@ func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 	}
 }
 
-// changed is what becomes of an object that exists: itself, where its content
-// is what the operation says.
+// changed returns the outcome for an object that exists, and the object to store: before
+// itself if it has the content of the operation already.
 func (t target) changed(before *config.Config, stamp Stamp) (storage.Outcome, *config.Config) {
 	merged, respecified := spec(before.Spec, t.op.Config.Spec)
 	if !respecified && config.SameMeta(before, t.op.Config) {
@@ -294,7 +293,7 @@ func Changes(steps []Step) bool {
 	return false
 }
 
-// Results are what a store reports of steps that it committed as revision.
+// Results returns the results of steps that a store committed as revision.
 func Results(steps []Step, revision string) []storage.Result {
 	results := make([]storage.Result, len(steps))
 	for i, s := range steps {
@@ -306,7 +305,7 @@ func Results(steps []Step, revision string) []storage.Result {
 	return results
 }
 
-// One does a single operation as a batch. It returns the resource version that the batch
+// One applies a single operation as a batch. It returns the resource version that the batch
 // reports, and the error of the operation itself.
 func One(op storage.Op, apply func([]storage.Op) (string, []storage.Result, error)) (string, error) {
 	_, results, err := apply([]storage.Op{op})

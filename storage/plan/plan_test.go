@@ -122,8 +122,8 @@ func TestAnUnreadableObjectBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestKeepSpec: an operation that may not change a spec fails with its own error where
-// it would make one, and is done where it leaves the spec alone.
+// TestKeepSpec: an operation with KeepSpec fails with that error if it would create the
+// object or change the spec, and succeeds if it leaves the spec alone.
 func TestKeepSpec(t *testing.T) {
 	t.Parallel()
 	mine := errors.New("mine")

@@ -8,9 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// A newer binary may have stored fields that this one does not know. Whoever
-// writes an object here cannot have meant to remove them. Messages hold such
-// fields themselves; of specs that are Go structs config.MarshalSpec keeps them.
+// A newer binary may have stored fields that this one does not know. A writer that uses
+// this binary cannot mean to remove them. Messages hold such fields themselves; for specs
+// that are Go structs, config.MarshalSpec keeps them.
 
 // spec returns the spec to store in place of another, and whether the two differ.
 func spec(before, after any) (merged any, changed bool) {
@@ -28,8 +28,8 @@ func spec(before, after any) (merged any, changed bool) {
 	return after, true
 }
 
-// specMessage is spec for messages. Fields that this binary does not know stay, unless the
-// new spec has unknown fields itself: it comes from the store then.
+// specMessage is like spec, for messages. Fields that this binary does not know stay,
+// unless the new spec has unknown fields itself: then it was read from the store.
 func specMessage(before, after proto.Message) (merged proto.Message, changed bool) {
 	if proto.Equal(before, after) {
 		return before, false

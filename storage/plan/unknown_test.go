@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// foreign puts a field that this binary does not know into a message.
+// foreign adds a field that this binary does not know to a message.
 func foreign(m proto.Message, text string) {
 	m.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), text))
 }
@@ -59,7 +59,7 @@ func TestFieldsUnknownHereStayWhereTheirPlaceDoes(t *testing.T) {
 	if same.Outcome != storage.Unchanged || same.After != same.Before {
 		t.Errorf("the same without them is %v", same.Outcome)
 	}
-	// The second subset is another, the third has gone, the SNI changed.
+	// The second subset is replaced, the third is gone, and the SNI has changed.
 	changed := rule("v1", "other")
 	changed.TrafficPolicy.Tls.Sni = "b"
 	step := decide(t, before, changed)

@@ -10,16 +10,16 @@ type Change[V comparable] struct {
 	HasOld, HasNew bool
 }
 
-// Diff iterates in key order over the changes that lead from one map to the
-// other. Values are compared by ==. Subtrees that the maps share are passed
-// over, so a map made from another by k changes costs O(k log n).
+// Diff iterates in key order over the changes that lead from one map to the other. Values
+// are compared by ==. Diff skips subtrees that the maps share, so a map made from another
+// by k changes costs O(k log n).
 func Diff[V comparable](from, to Map[V]) iter.Seq[Change[V]] {
 	return func(yield func(Change[V]) bool) { diff(from.root, to.root, yield) }
 }
 
-// Find iterates over the keys of one map, in order, with their values in another,
-// the zero value for those that are not there. It costs what is compared of two
-// maps of the same keys, which have the same shape.
+// Find iterates over the keys of one map, in order, with their values in another: the zero
+// value for a key that it lacks. Maps of the same keys have the same shape, so Find takes
+// one step a key for them.
 func Find[K, V comparable](keys Map[K], in Map[V]) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) { find(keys.root, in.root, yield) }
 }
@@ -58,12 +58,12 @@ func diff[V comparable](from, to *node[V], yield func(Change[V]) bool) bool {
 		below, at, over := split(to, from.key)
 		return diff(from.left, below, yield) && diffNode(from, at, yield) && diff(from.right, over, yield)
 	}
-	// The root of to is the higher, or both roots have one key.
+	// The root of to is the higher one, or both roots have the same key.
 	below, at, over := split(from, to.key)
 	return diff(below, to.left, yield) && diffNode(at, to, yield) && diff(over, to.right, yield)
 }
 
-// diffNode compares the entries of two nodes of one key; one of them may be missing.
+// diffNode compares two nodes of the same key; one of them may be missing.
 func diffNode[V comparable](from, to *node[V], yield func(Change[V]) bool) bool {
 	switch {
 	case from == nil:

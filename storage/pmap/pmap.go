@@ -79,8 +79,7 @@ func (m Map[V]) Value(key string) V {
 	return v
 }
 
-// Set returns a map in which key has the given value. Setting what is already
-// there returns m itself.
+// Set returns a map in which key has the given value: m itself if key has it already.
 func (m Map[V]) Set(key string, value V) Map[V] {
 	return Map[V]{set(m.root, key, value, maphash.String(seed, key))}
 }
@@ -112,7 +111,7 @@ func set[V comparable](n *node[V], key string, value V, priority uint64) *node[V
 	}
 }
 
-// Delete returns a map without key: m itself where key is absent.
+// Delete returns a map without key: m itself if key is absent.
 func (m Map[V]) Delete(key string) Map[V] { return Map[V]{remove(m.root, key)} }
 
 func remove[V comparable](n *node[V], key string) *node[V] {

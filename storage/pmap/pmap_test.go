@@ -28,7 +28,7 @@ func sorted(m map[string]int) func(func(string, int) bool) {
 	}
 }
 
-// checkDiff holds Diff(from, to) against the difference of two Go maps.
+// checkDiff compares Diff(from, to) with the difference of two Go maps.
 func checkDiff(t interface{ Fatalf(string, ...any) }, from, to pmap.Map[int], a, b map[string]int) {
 	var want []pmap.Change[int]
 	union := maps.Clone(a)
@@ -45,7 +45,7 @@ func checkDiff(t interface{ Fatalf(string, ...any) }, from, to pmap.Map[int], a,
 	}
 }
 
-// checkFind holds Find(keys, in) against look-ups in a Go map.
+// checkFind compares Find(keys, in) with look-ups in a Go map.
 func checkFind(t interface{ Fatalf(string, ...any) }, keys, in pmap.Map[int], a, b map[string]int) {
 	var want, got []string
 	for _, k := range slices.Sorted(maps.Keys(a)) {

@@ -11,9 +11,9 @@ type Entry[V comparable] struct {
 	Value V
 }
 
-// SetAll returns a map in which keys have the given values, which are in strictly
-// ascending order of their keys. It is what as many calls of Set return. Where the keys
-// are there already it copies each node on their way once.
+// SetAll returns the map that a call of Set for each entry returns. The keys of entries are
+// in strictly ascending order. If the keys exist already, SetAll copies each node on their
+// paths only once.
 func (m Map[V]) SetAll(entries []Entry[V]) Map[V] {
 	root, absent := replace(m.root, entries, nil)
 	m = Map[V]{root}
@@ -23,7 +23,7 @@ func (m Map[V]) SetAll(entries []Entry[V]) Map[V] {
 	return m
 }
 
-// replace sets the values of keys that are there, and adds the other entries to absent.
+// replace sets the values of keys that exist, and adds the other entries to absent.
 func replace[V comparable](n *node[V], entries, absent []Entry[V]) (*node[V], []Entry[V]) {
 	if n == nil || len(entries) == 0 {
 		return n, append(absent, entries...)

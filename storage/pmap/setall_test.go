@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// TestSetAllIsSetOneByOne: values of keys that are there and of others, and the tree is
-// the same, so that the difference to it costs nothing.
+// TestSetAllIsSetOneByOne: for existing keys and for new ones. If no value changes, the
+// result is the same map.
 func TestSetAllIsSetOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

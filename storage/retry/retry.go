@@ -1,5 +1,5 @@
-// Package retry waits between the attempts of something that fails. Every
-// back-off of Portolan is one of its three:
+// Package retry waits between attempts. Every back-off of Portolan is made by one of its
+// three constructors:
 //
 //	wait := retry.New(50*time.Millisecond, 5*time.Second)
 //	for attempt(ctx) != nil && wait.Wait(ctx) == nil {
@@ -17,16 +17,15 @@ import (
 // the longest. One goroutine uses it.
 type Backoff struct{ waits backoff.ExponentialBackOff }
 
-// New returns waits that are random by half, so that replicas do not come all at
+// New returns a Backoff with a jitter of half a wait, so that replicas do not retry all at
 // once.
 func New(first, longest time.Duration) *Backoff { return newBackoff(first, longest, 0.5) }
 
-// NewFair returns waits of anything between none and twice as long, so that
-// rivals for the same key do not meet again.
+// NewFair returns a Backoff with a jitter of a whole wait, from none to twice as long, so
+// that writers of the same key do not collide again.
 func NewFair(first, longest time.Duration) *Backoff { return newBackoff(first, longest, 1) }
 
-// NewExact returns waits without a random part, where nobody else waits for the
-// same.
+// NewExact returns a Backoff without jitter, for where nobody else waits for the same.
 func NewExact(first, longest time.Duration) *Backoff { return newBackoff(first, longest, 0) }
 
 func newBackoff(first, longest time.Duration, random float64) *Backoff {
@@ -35,10 +34,10 @@ func newBackoff(first, longest time.Duration, random float64) *Backoff {
 	}}
 }
 
-// Next is how long to wait now; the next wait is longer.
+// Next returns how long to wait now, and lengthens the next wait.
 func (b *Backoff) Next() time.Duration { return b.waits.NextBackOff() }
 
-// Reset has the next wait be the first again.
+// Reset makes the next wait the first one again.
 func (b *Backoff) Reset() { b.waits.Reset() }
 
 // Wait waits for Next. It returns the error of ctx if that ends meanwhile.

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestRulesOfAccess: what users, roles and bindings may not be.
+// TestRulesOfAccess: the faults of users, roles and bindings.
 func TestRulesOfAccess(t *testing.T) {
 	t.Parallel()
 	rule := func(verbs, kinds []string) *access.Role {

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// maxFindings bounds the faults that are reported of one object, and the warnings.
+// maxFindings bounds the reported faults of one object, and its warnings.
 const maxFindings = 100
 
 // Report collects the faults of one object, and the warnings about it.
@@ -21,7 +21,7 @@ type Report struct {
 	specPath string // where the spec stands in a document, empty for its top level
 	faults   *multierror.Error
 	warnings []Warning
-	insecure []*FieldError // security that is not served
+	insecure []*FieldError // unserved fields of security
 }
 
 // Fault reports a fault of the field at a path such as spec.hosts[0]: the object
@@ -35,15 +35,17 @@ func (r *Report) Fault(path, format string, args ...any) {
 	r.faults = multierror.Append(r.faults, &FieldError{path, fmt.Sprintf(format, args...)})
 }
 
-// Warning is what is odd about a field, or a whole object, that is accepted.
+// Warning is about a field, or a whole object, that is accepted but has no effect or not
+// the expected one.
 type Warning struct {
-	// Code names the kind of warning for ever, see the table in package verdict.
+	// Code identifies the kind of warning and never changes, see the table in package
+	// verdict.
 	Code string
 	// Field is its path, empty for the whole object.
 	Field, Message string
 }
 
-// Text is the warning in one line, without its codes.
+// Text returns the warning in one line, without its codes.
 func (w Warning) Text() string { return strings.TrimPrefix(w.Field+" "+w.Message, " ") }
 
 // String returns the warning in one line, with its code and the code of Istio's analysis of
@@ -110,7 +112,7 @@ func (c checker) fail(format string, args ...any) { c.report.Fault(c.path, forma
 // full says that no more faults are reported.
 func (c checker) full() bool { return len(c.report.faults.WrappedErrors()) > maxFindings }
 
-// failIf reports a fault where there is an error.
+// failIf reports an error, if there is one, as a fault.
 func (c checker) failIf(err error) {
 	if err != nil {
 		c.fail("%v", err)
@@ -125,8 +127,8 @@ func (c checker) notServed(format string, args ...any) {
 	c.report.warn(codeNotServed, c.path, format, args...)
 }
 
-// insecure reports that the field is not served, and that security is weaker while it
-// has no effect. The object is valid; Schema.UnservedSecurity has what is reported.
+// insecure reports that the field is not served, and that security is weaker while it has
+// no effect. The object is valid; Schema.UnservedSecurity returns what is reported here.
 func (c checker) insecure(format string, args ...any) {
 	c.notServed(format, args...)
 	if len(c.report.insecure) < maxFindings {
@@ -162,7 +164,7 @@ func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...st
 	}
 }
 
-// twice warns of elements that a list repeats.
+// twice warns of repeated elements of a list.
 func twice(c checker, list []string) {
 	for i, v := range list {
 		if first := slices.Index(list, v); first < i {

@@ -66,7 +66,7 @@ func checkOrigin(c checker, m *networking.StringMatch) {
 	}
 }
 
-// origin warns of what no browser sends as an origin.
+// origin warns of an origin that no browser sends.
 func (c checker) origin(origin string) {
 	_, rest, hasScheme := strings.Cut(origin, "://")
 	switch {

@@ -148,7 +148,7 @@ func checkPolicy(c checker, p policy) {
 	checkClientTLS(c.at("tls"), p.GetTls())
 }
 
-// checkClientTLS checks how clients encrypt what they send.
+// checkClientTLS checks the TLS settings of clients.
 func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
 	const longest = 255 // Envoy's
 	if n := len(t.GetSni()); n > longest {
@@ -188,7 +188,8 @@ func checkClientCertificates(c checker, t *networking.ClientTLSSettings) {
 	}
 }
 
-// checkUnverified checks that a server which is not verified is not verified by anything.
+// checkUnverified checks that insecureSkipVerify is not combined with settings that verify
+// the server.
 func checkUnverified(c checker, t *networking.ClientTLSSettings) {
 	simple, mutual := t.GetMode() == networking.ClientTLSSettings_SIMPLE, t.GetMode() == networking.ClientTLSSettings_MUTUAL
 	if !t.GetInsecureSkipVerify().GetValue() || !simple && !mutual {
@@ -206,7 +207,7 @@ func checkUnverified(c checker, t *networking.ClientTLSSettings) {
 	}
 }
 
-// hashOfNothing is told where there is a hash and no key, which Istio takes.
+// hashOfNothing is the warning about a consistent hash without a key, which Istio accepts.
 const hashOfNothing = "lacks what to hash, and proxies choose endpoints at random: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName"
 
 func checkConsistentHash(c checker, h *networking.LoadBalancerSettings_ConsistentHashLB) {
@@ -245,7 +246,7 @@ func checkConsistentHash(c checker, h *networking.LoadBalancerSettings_Consisten
 	}
 }
 
-// checkWarmup says where a warm-up has no effect.
+// checkWarmup checks a warm-up, and warns if it has no effect.
 func checkWarmup(c checker, l *networking.LoadBalancerSettings) {
 	old, warmup := l.GetWarmupDurationSecs(), l.GetWarmup()
 	if old == nil && warmup == nil {
@@ -294,7 +295,7 @@ func checkOutlierDetection(c checker, d *networking.OutlierDetection) {
 	}
 }
 
-// ring checks the size of a ring of hashes.
+// ring checks the size of a hash ring.
 func (c checker) ring(size uint64) {
 	const (
 		limit  = 8 << 20 // Envoy's

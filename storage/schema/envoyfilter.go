@@ -95,8 +95,8 @@ func isType(field string) bool {
 	return slices.Contains([]string{"@type", "type_url", "typeUrl"}, field)
 }
 
-// isTransportSocket says whether a field of a listener or a cluster has the sockets of
-// its connections.
+// isTransportSocket says whether a field of a listener or a cluster configures its
+// transport sockets.
 func isTransportSocket(field string) bool {
 	return slices.Contains([]string{"transport_socket", "transportSocket", "transport_socket_matches", "transportSocketMatches"}, field)
 }

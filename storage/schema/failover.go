@@ -6,14 +6,14 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// level is a policy of a rule, for one port or for the others.
+// level is a traffic policy and its place: that of one port, or that of all other ports.
 type level struct {
 	at     checker
 	policy policy
 }
 
-// levelOf returns a block's policy for a port: the port's own policy where there is one,
-// which then applies alone.
+// levelOf returns a block's policy for a port: the port's own policy if there is one, which
+// then applies alone.
 func levelOf(c checker, p *networking.TrafficPolicy, port uint32) level {
 	for i, l := range p.GetPortLevelSettings() {
 		if portOf(l) == port {
@@ -23,8 +23,9 @@ func levelOf(c checker, p *networking.TrafficPolicy, port uint32) level {
 	return level{c, p}
 }
 
-// checkFailover warns of settings that prefer near localities where nothing finds out that
-// these fail. A subset takes from the rule what it does not set itself.
+// checkFailover warns of settings that prefer near localities without outlier detection,
+// which alone notices that a locality fails. A subset inherits from the rule what it does
+// not set itself.
 func checkFailover(c checker, d *networking.DestinationRule) {
 	whole := c.at("trafficPolicy")
 	ports := []uint32{0} // stands for those without a policy of their own

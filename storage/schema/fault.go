@@ -14,8 +14,8 @@ func faultServed() fields {
 		with("abort", serve("httpStatus", "grpcStatus", "percentage").refuse("http2Error", unsupported+"httpStatus or grpcStatus"))
 }
 
-// GRPCStatus is the number of a gRPC status such as UNAVAILABLE; false for a name
-// that gRPC does not have.
+// GRPCStatus returns the number of a gRPC status such as UNAVAILABLE; false for a name that
+// gRPC does not have.
 func GRPCStatus(name string) (uint32, bool) {
 	var code codes.Code
 	err := code.UnmarshalJSON([]byte(strconv.Quote(name)))

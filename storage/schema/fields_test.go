@@ -13,14 +13,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// servedFields lists the fields of which validation says nothing. With -update the test
-// writes it.
+// servedFields lists the fields that validation does not call ineffective. With -update the
+// test writes it.
 const servedFields = "served/fields.txt"
 
-// TestEveryFieldIsServedOrTold sets each field of each message of each kind by itself,
-// to each of its sample values. Validation refuses it, warns of it, or the field is in
-// the list of those with effect. So a field that a newer API brings is in none, and
-// fails this test until somebody has decided what becomes of it.
+// TestEveryFieldIsServedOrTold sets each field of each message of each kind by itself, to
+// each of its sample values. Validation refuses it, warns of it, or the field is in the
+// list of those with effect. So a field that a newer API adds fails this test until it is
+// refused, warned of or in the list.
 func TestEveryFieldIsServedOrTold(t *testing.T) {
 	t.Parallel()
 	examples := servedExamples(t)
@@ -44,7 +44,7 @@ func TestEveryFieldIsServedOrTold(t *testing.T) {
 	golden.Assert(t, got, servedFields, "serve what is new, or warn of it; then go generate ./storage/schema")
 }
 
-// walker looks for the fields of a kind of which validation says nothing.
+// walker collects the fields of a kind that validation does not call ineffective.
 type walker struct {
 	kind     *schema.Schema
 	examples []*config.Config
@@ -66,8 +66,8 @@ func (w *walker) message(m protoreflect.MessageDescriptor, path []protoreflect.F
 	}
 }
 
-// unnoticed returns the sample values of a field at which validation adds no word to
-// what it says of an example without the field.
+// unnoticed returns the sample values with which, in some example, validation does not call
+// the field ineffective.
 func (w *walker) unnoticed(path []protoreflect.FieldDescriptor) []string {
 	fd := path[len(path)-1]
 	var out []string
@@ -88,7 +88,7 @@ func (w *walker) unnoticed(path []protoreflect.FieldDescriptor) []string {
 	return out
 }
 
-// tells says whether a message is about something that has no effect.
+// tells says whether a message calls something ineffective.
 func tells(message string) bool {
 	return isNotServed(message) || strings.Contains(message, "not enforced yet") || strings.Contains(message, "is no longer a field") || strings.Contains(message, "is not supported")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestHeaderFormats: values of headers in which Envoy would find a command that it
-// does not know, or not in this form, are refused: it would refuse all routes of the
-// port, or end. Those that it takes are in integration/testdata/accepted.
+// TestHeaderFormats: validation refuses header values with a command that Envoy does not
+// know, or not in this form. Envoy would refuse all routes of the port, or exit. Values
+// that Envoy accepts are in integration/testdata/accepted.
 func TestHeaderFormats(t *testing.T) {
 	t.Parallel()
 	const unknown, unsigned = "which proxies do not know", "has a % that begins no command"
@@ -57,8 +57,8 @@ func quote(text string) string {
 	return `"` + strings.NewReplacer("\n", `\n`, `"`, `\"`, `\`, `\\`).Replace(text) + `"`
 }
 
-// TestRefusedFinds: what Envoys refused of objects that were accepted once, and which
-// cannot be made harmless, is refused by name.
+// TestRefusedFinds: validation once accepted these values, and Envoy refuses them. They
+// cannot be made harmless, so validation refuses them by field.
 func TestRefusedFinds(t *testing.T) {
 	t.Parallel()
 	socket, long := "unix:///"+strings.Repeat("p", 107), strings.Repeat("n", 1001)

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// command matches a command, which Envoy replaces by a value: its name, its argument,
-// and the length that the value is cut to.
+// command matches a command, which Envoy replaces by a value. Its parts are the name, the
+// argument, and the length to which Envoy cuts the value.
 var command = regexp.MustCompile(`^%([A-Z0-9_]+)(?:\(([^)]*)\))?(:[0-9]{1,9})?%`)
 
 // commands says which commands Envoy 1.40 knows in headers, and which arguments each
-// takes. Envoy refuses all routes of a port over an unknown command or argument.
-// COALESCE is left out on purpose: some of its arguments end the process.
+// accepts. Envoy refuses all routes of a port over an unknown command or argument. COALESCE
+// is left out on purpose: some of its arguments end the process of Envoy.
 var commands = func() map[string]func(asked, length string) bool {
 	out := map[string]func(asked, length string) bool{}
 	add := func(takes func(asked, length string) bool, names string) {

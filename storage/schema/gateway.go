@@ -13,7 +13,7 @@ func gateway() *Schema {
 	return definition[*networking.Gateway]{
 		kind: Gateway, plural: "gateways", shortName: "gw",
 		codec: config.Protobuf[networking.Gateway](),
-		// The fields of a server that are served depend on its protocol: checkServer.
+		// Which fields of a server are served depends on its protocol: see checkServer.
 		served: serve("selector", "servers"),
 		check:  checkGateway,
 	}.schema()

@@ -12,8 +12,8 @@ import (
 // headerToken is an HTTP field name.
 var headerToken = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// nameLength checks the length of a name that is the key of a map: YAML has no longer
-// ones, and Envoy takes 1024 bytes for a query parameter.
+// nameLength checks the length of a name that is the key of a map: keys in YAML cannot be
+// longer, and Envoy accepts 1024 bytes for a query parameter.
 func (c checker) nameLength(name string) {
 	const limit = 1000
 	if len(name) > limit {
@@ -29,8 +29,7 @@ func (c checker) headerName(name string) {
 	}
 }
 
-// matchedHeader checks the name of a header that is matched, pseudo headers
-// among them.
+// matchedHeader checks the name of a header in a match, which may be a pseudo header.
 func (c checker) matchedHeader(name string) {
 	switch {
 	case strings.HasPrefix(name, claims):
@@ -121,8 +120,8 @@ func (c checker) pathMatch(m *networking.StringMatch) {
 	c.wholeMatch(m)
 }
 
-// matches checks the matches of headers or query parameters: an empty one and
-// the regex "*" ask for presence.
+// matches checks the matches of headers or query parameters: an empty match and the regex
+// "*" mean presence.
 func (c checker) matches(matches map[string]*networking.StringMatch, name func(checker, string)) {
 	for _, key := range slices.Sorted(maps.Keys(matches)) {
 		name(c.key(key), key)

@@ -72,7 +72,7 @@ func (c checker) zoneAwareLbSetting(s *networking.ZoneAwareLoadBalancerSetting) 
 	}
 }
 
-// failoverTwice warns of a region that an earlier one of a list is for, too.
+// failoverTwice warns of a region that an earlier element of a list is for, too.
 func failoverTwice[F interface{ GetFrom() string }](c checker, list []F) {
 	for i, f := range list {
 		if slices.ContainsFunc(list[:i], func(o F) bool { return o.GetFrom() == f.GetFrom() }) {
@@ -81,7 +81,7 @@ func failoverTwice[F interface{ GetFrom() string }](c checker, list []F) {
 	}
 }
 
-// failover checks from which region to which a proxy moves on.
+// failover checks the region that a proxy leaves, and the one that it uses instead.
 func (c checker) failover(from, to string) {
 	c.at("from").region(from)
 	c.at("to").region(to)
@@ -154,8 +154,8 @@ func (c checker) region(name string) {
 	}
 }
 
-// ordered reports a distribution for callers that an earlier one is for, too. The narrower
-// may come first.
+// ordered reports a distribution if an earlier one applies to all its callers. A narrower
+// one may precede a wider one.
 func (c checker) ordered(list []*networking.LocalityLoadBalancerSetting_Distribute) {
 	for i, d := range list {
 		for _, earlier := range list[:i] {
@@ -178,7 +178,7 @@ func (c checker) disjoint(names []string) {
 	}
 }
 
-// covers says whether all localities of one name are of another.
+// covers says whether the name wide stands for all localities of the name narrow.
 func covers(wide, narrow string) bool {
 	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
 	return wide == "" || narrow == wide || strings.HasPrefix(narrow, wide+"/")

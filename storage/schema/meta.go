@@ -75,8 +75,8 @@ func (c checker) labels(labels map[string]string) {
 	}
 }
 
-// selected checks the labels of a selector. A label that nothing can have, since it is
-// written in no valid way, selects nothing.
+// selected checks the labels of a selector. A label with invalid syntax selects nothing,
+// since nothing can have it.
 func (c checker) selected(labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		at, value := c.key(key), labels[key]

@@ -7,7 +7,7 @@ import (
 // leastPercentage is the smallest share of requests that Envoy can draw.
 const leastPercentage = 0.0001
 
-// checkMirrors checks the mirrors of a route, and warns of what mirrors nothing.
+// checkMirrors checks the mirrors of a route, and warns of those that mirror nothing.
 func checkMirrors(c checker, r *networking.HTTPRoute) {
 	if r.GetMirror() != nil && len(r.GetMirrors()) > 0 {
 		c.at("mirror").fail("excludes mirrors: move it into the list")

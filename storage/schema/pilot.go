@@ -14,8 +14,8 @@ const (
 	portolanGroup   = "portolan.io"
 )
 
-// The canonical kinds of the Pilot schemas: those under which stores and caches
-// keep objects, whatever version they were written in. They are never written.
+// The canonical kinds of the Pilot schemas. Stores and caches keep objects under them,
+// whatever version a document has. These variables are never modified.
 var (
 	DestinationRule       = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "DestinationRule"}
 	EnvoyFilter           = config.GroupVersionKind{Group: networkingGroup, Version: "v1alpha3", Kind: "EnvoyFilter"}
@@ -59,17 +59,17 @@ func Pilot() Set {
 // definition describes a kind in the kind's own file; S is the type of its specs.
 type definition[S any] struct {
 	kind config.GroupVersionKind
-	// shortName is empty where Istio has none.
+	// shortName is empty if Istio has none.
 	plural, shortName string
 	codec             config.Codec
-	// served are the fields of the spec that have an effect; stored says that the
-	// whole kind is kept and has none yet.
+	// served are the fields of the spec that have an effect; stored says that objects of
+	// the kind are stored and have no effect yet.
 	served fields
 	stored bool
-	// security says of a stored kind what is at risk while it has no effect; empty
-	// where security is not its purpose.
+	// security says what is at risk while a stored kind has no effect; empty if security is
+	// not its purpose.
 	security string
-	// check finds the faults of a spec, which stands where the codec says.
+	// check reports the faults of a spec. Its checker is at the Path of the codec.
 	check func(checker, S)
 }
 
@@ -105,8 +105,8 @@ func (d definition[S]) validate(c *config.Config, r *Report) {
 	}
 }
 
-// versions returns the API versions under which a kind is served, the canonical one
-// first. Istio serves its older ones too.
+// versions returns the API versions under which a kind is served, the canonical one first.
+// Kinds of Istio have their older versions too.
 func versions(kind config.GroupVersionKind) []string {
 	switch {
 	case kind.Version != "v1":

@@ -9,7 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// checkReachable warns of routes behind a route that matches every request, and of matches
+// checkReachable warns of routes after a route that matches every request, and of matches
 // all of whose requests an earlier match takes.
 func checkReachable(c checker, routes []*networking.HTTPRoute) {
 	earlier := covering{}
@@ -33,7 +33,7 @@ func (c checker) neverUsed(format string, args ...any) {
 	c.report.warn(codeNeverUsed, c.path, format, args...)
 }
 
-// TakesAll says whether a route takes every request of every proxy.
+// TakesAll says whether a route matches every request of every proxy.
 func TakesAll(r *networking.HTTPRoute) bool {
 	return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.HTTPMatchRequest) bool {
 		anyPath := anyPrefix(m.GetUri()) || m.GetUri().GetRegex() == ".*"
@@ -47,7 +47,7 @@ func anyPrefix(m *networking.StringMatch) bool {
 	return m.GetMatchType() == nil || ok && (prefix.Prefix == "" || prefix.Prefix == "/")
 }
 
-// covering has the matches of a VirtualService so far, by the path that they compare.
+// covering has the earlier matches of a VirtualService, by the path that they match.
 type covering map[string][]placedMatch
 
 type placedMatch struct {
@@ -58,7 +58,7 @@ type placedMatch struct {
 // maxCovering bounds how many matches of one path a match is compared with.
 const maxCovering = 50
 
-// The keys are the kind of the comparison and its text.
+// A key of covering is one of these kinds of comparison, and the text to compare.
 const (
 	exactPath  = "="
 	prefixPath = "^"
@@ -84,8 +84,7 @@ func (s covering) add(m *networking.HTTPMatchRequest, path string) {
 	}
 }
 
-// of returns where the first match stands that takes all requests of a match, empty for
-// none.
+// of returns the path of the first match that takes all requests of m, empty for none.
 func (s covering) of(m *networking.HTTPMatchRequest) string {
 	find := func(key string) string {
 		for _, earlier := range s[key] {
@@ -110,7 +109,7 @@ func (s covering) of(m *networking.HTTPMatchRequest) string {
 	return ""
 }
 
-// coversMatch says whether a takes all requests of b, where it takes all their paths.
+// coversMatch says whether a takes all requests of b, given that a matches all paths of b.
 func coversMatch(a, b *networking.HTTPMatchRequest) bool {
 	same := func(a, b *networking.StringMatch) bool { return a.GetMatchType() == nil || proto.Equal(a, b) }
 	within := func(a, b map[string]*networking.StringMatch) bool {
@@ -128,7 +127,7 @@ func coversMatch(a, b *networking.HTTPMatchRequest) bool {
 }
 
 // coversSource says whether a applies to all proxies that b applies to. A match with
-// gateways is not asked for the source.
+// gateways ignores the source.
 func coversSource(a, b *networking.HTTPMatchRequest) bool {
 	if len(a.GetGateways()) > 0 || len(b.GetGateways()) > 0 {
 		anywhere := len(a.GetGateways())+len(a.GetSourceLabels()) == 0 && a.GetSourceNamespace() == ""

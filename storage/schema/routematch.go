@@ -1,7 +1,7 @@
 package schema
 
-// routeMatch is what the matches of all routes of VirtualServices have in common: for which
-// port, gateways and clients a route is.
+// routeMatch has the fields that the matches of all routes of VirtualServices share: the
+// port, gateways and clients of a route.
 type routeMatch interface {
 	GetPort() uint32
 	GetSourceLabels() map[string]string

@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// istioRules are the rules by which Istio takes or refuses objects, by number. Those of
-// delegates, of gateways, of patches and of security are tested elsewhere.
+// istioRules returns the rules by which Istio accepts or refuses objects, by number. Those
+// of delegates, of gateways, of patches and of security are tested elsewhere.
 func istioRules() map[int]string {
 	return map[int]string{
 		2:  "the hosts of a VirtualService are names, patterns or addresses; sidecars have no routes for all hosts",
@@ -57,7 +57,7 @@ func istioRules() map[int]string {
 	}
 }
 
-// ruling is an object by kind and spec, and what validation says of which fields.
+// ruling is an object, by kind and spec, and what validation reports about which fields.
 type ruling struct {
 	rule    int
 	kind    config.GroupVersionKind
@@ -78,9 +78,9 @@ func refuses(rule int, kind config.GroupVersionKind, spec string, fields ...stri
 	return ruling{rule, kind, spec, true, fields}
 }
 
-// TestIstioRules holds validation against the rules of Istio: what Istio takes is taken,
-// with a warning where it does not do what it seems to, and what proxies would not take is
-// refused.
+// TestIstioRules compares validation with the rules of Istio. It accepts what Istio
+// accepts, with a warning if that does not do what it seems to, and refuses what proxies
+// would refuse.
 func TestIstioRules(t *testing.T) {
 	t.Parallel()
 	rules := istioRules()
@@ -114,7 +114,8 @@ func TestIstioRules(t *testing.T) {
 		sides[r.rule] = side
 	}
 	for rule := range rules {
-		// What is never used, and TCP without an address, is no fault.
+		// Nothing is refused by rule 16 (what is never used) and rule 39 (TCP without an
+		// address).
 		if side := sides[rule]; !side[0] || !side[1] && rule != 16 && rule != 39 {
 			t.Errorf("rule %d lacks a side: %v", rule, side)
 		}
@@ -130,7 +131,7 @@ func decoded(t *testing.T, kind config.GroupVersionKind, text string) *config.Co
 	return documents[0].Config
 }
 
-// httpRoute is a VirtualService with one HTTP route to a destination, and more fields.
+// httpRoute returns a VirtualService with one HTTP route to a destination, and more fields.
 func httpRoute(fields string) string {
 	return "{hosts: [a.example], http: [{route: [{destination: {host: a.example}}], " + fields + "}]}"
 }

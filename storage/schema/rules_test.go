@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// rule is an object, by kind and spec in YAML, with all that is found in it.
+// rule is an object, by kind and spec in YAML, with all its findings.
 type rule struct {
 	name            string
 	kind            config.GroupVersionKind

@@ -11,7 +11,7 @@ import (
 
 // Schema describes one kind.
 type Schema struct {
-	// GroupVersionKind is the canonical one: that under which objects are kept.
+	// GroupVersionKind is the canonical kind, under which objects are stored.
 	config.GroupVersionKind
 
 	// Versions are the API versions under which the kind is accepted and served,
@@ -26,8 +26,8 @@ type Schema struct {
 	// ClusterScoped kinds have no namespace.
 	ClusterScoped bool
 
-	// Internal kinds are no business of other meshes: secrets, and who may do what. They
-	// are never exported to other control planes.
+	// Internal kinds are never exported to other control planes: secrets, and objects that
+	// say who may do what.
 	Internal bool
 
 	// Codec reads, checks and writes the specs of the kind.
@@ -86,8 +86,7 @@ func NewSet(schemas ...*Schema) Set { return Set{slices.Clone(schemas)} }
 // All returns the schemas in order. The caller must not modify it.
 func (s Set) All() []*Schema { return s.schemas }
 
-// Kind finds the schema of a kind whatever the version named, nil where the
-// kind is unknown.
+// Kind finds the schema of a kind, whatever its version; nil if the kind is unknown.
 func (s Set) Kind(kind config.GroupVersionKind) *Schema {
 	for _, k := range s.schemas {
 		if k.Group == kind.Group && k.Kind == kind.Kind {
@@ -114,8 +113,8 @@ func (s Set) Resolve(apiVersion, kind string) (*Schema, error) {
 	return schema, nil
 }
 
-// meant is the end of an error about an unknown kind: that which it may stand for, if
-// that is known.
+// meant returns the end of an error about an unknown kind: a similar known kind, empty if
+// there is none.
 func (s Set) meant(kind string) string {
 	names := make([]string, len(s.schemas))
 	for i, k := range s.schemas {
@@ -128,8 +127,7 @@ func (s Set) meant(kind string) string {
 	return fmt.Sprintf(", or did you mean %s of apiVersion %s?", names[i], s.schemas[i].APIVersions()[0])
 }
 
-// APIVersions are the apiVersions of a document that is of the kind, preferred
-// first.
+// APIVersions returns the apiVersions that documents of the kind may have, preferred first.
 func (s *Schema) APIVersions() []string {
 	out := make([]string, len(s.Versions))
 	for i, version := range s.Versions {
@@ -138,8 +136,8 @@ func (s *Schema) APIVersions() []string {
 	return out
 }
 
-// Type finds what package config has to know to decode an apiVersion and kind.
-// It is a config.Resolver.
+// Type returns what package config needs to decode an apiVersion and kind. It is a
+// config.Resolver.
 func (s Set) Type(apiVersion, kind string) (config.Type, error) {
 	k, err := s.Resolve(apiVersion, kind)
 	if err != nil {
@@ -148,8 +146,8 @@ func (s Set) Type(apiVersion, kind string) (config.Type, error) {
 	return config.Type{GroupVersionKind: k.GroupVersionKind, Codec: k.Codec, ClusterScoped: k.ClusterScoped}, nil
 }
 
-// Named finds a schema by plural, singular, short or kind name, whatever the
-// case; nil where there is none.
+// Named finds a schema by plural, singular, short or kind name, in any case; nil if there
+// is none.
 func (s Set) Named(name string) *Schema {
 	name = strings.ToLower(name)
 	for _, k := range s.schemas {
@@ -160,7 +158,7 @@ func (s Set) Named(name string) *Schema {
 	return nil
 }
 
-// Plural finds a schema by group and plural name; nil where there is none.
+// Plural finds a schema by group and plural name; nil if there is none.
 func (s Set) Plural(group, plural string) *Schema {
 	for _, k := range s.schemas {
 		if k.Group == group && k.Plural == plural {

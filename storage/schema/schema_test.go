@@ -158,7 +158,7 @@ func TestASpecOfAnotherTypeIsRefused(t *testing.T) {
 	}
 }
 
-// faults takes the error of a validation apart.
+// faults returns the field errors of a validation.
 func faults(t *testing.T, err error) []*schema.FieldError {
 	t.Helper()
 	if err == nil {
@@ -215,8 +215,8 @@ func spec(kind config.GroupVersionKind, text string) string {
 	return head + strings.Join(lines, "\n") + "\n"
 }
 
-// TestServedFieldsRaiseNoWarning holds the tables of served fields against
-// objects that use all of them.
+// TestServedFieldsRaiseNoWarning checks the tables of served fields with objects that use
+// all of them.
 func TestServedFieldsRaiseNoWarning(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/served/*.yaml")

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestUnservedSecurity: what looks secure and is not is told apart from other fields
-// that have no effect, and is no fault of the object.
+// TestUnservedSecurity: fields that look secure and have no effect are reported apart from
+// other fields without effect, and are no faults of the object.
 func TestUnservedSecurity(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

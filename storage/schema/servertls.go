@@ -12,10 +12,11 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// maxCertificates is how many certificates a server may have: one of RSA and one of ECDSA.
+// maxCertificates is how many certificates a server may have: one for RSA and one for
+// ECDSA.
 const maxCertificates = 2
 
-// checkServerTLS checks what a server of a Gateway with protocol HTTPS or TLS says of TLS.
+// checkServerTLS checks the TLS settings of a Gateway's server with protocol HTTPS or TLS.
 func checkServerTLS(c checker, t *networking.ServerTLSSettings) {
 	if t.GetHttpsRedirect() {
 		c.at("httpsRedirect").warn("has no effect with this protocol: set it on the server of protocol HTTP, which sends clients here")
@@ -56,7 +57,7 @@ func certificateFields(t *networking.ServerTLSSettings) (out []string) {
 	return out
 }
 
-// checkPassthrough checks a server that ends no TLS.
+// checkPassthrough checks a server that does not terminate TLS.
 func checkPassthrough(c checker, t *networking.ServerTLSSettings) {
 	unless := ""
 	if t.GetMode() == networking.ServerTLSSettings_PASSTHROUGH {
@@ -142,7 +143,7 @@ func fromSecrets(t *networking.ServerTLSSettings) bool {
 	return t.GetCredentialName() != "" || len(t.GetCredentialNames()) > 0
 }
 
-// checkServerFiles checks that the files are named which a mode needs.
+// checkServerFiles checks that the settings name the files that the mode needs.
 func checkServerFiles(c checker, t *networking.ServerTLSSettings) {
 	mode := t.GetMode()
 	mutual := mode == networking.ServerTLSSettings_MUTUAL || mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
@@ -175,8 +176,7 @@ func checkServerFiles(c checker, t *networking.ServerTLSSettings) {
 	}
 }
 
-// checkNoClients warns of what is asked of the certificates of clients where the server
-// asks for none.
+// checkNoClients warns of settings for client certificates on a server that requests none.
 func checkNoClients(c checker, t *networking.ServerTLSSettings) {
 	for _, field := range []struct {
 		name string
@@ -202,8 +202,8 @@ func checkVersions(c checker, t *networking.ServerTLSSettings) {
 	}
 }
 
-// checkCiphers warns of what is left out of the list of cipher suites. An expression that
-// takes suites away is refused: left out, it would let in what it takes away.
+// checkCiphers warns of cipher suites that proxies do not get. It refuses an expression
+// that takes suites away: without it proxies would allow these suites.
 func checkCiphers(c checker, suites []string) {
 	for i, suite := range suites {
 		switch first := slices.Index(suites, suite); {
@@ -217,9 +217,9 @@ func checkCiphers(c checker, suites []string) {
 	}
 }
 
-// KnownCipher says whether proxies take a name as a cipher suite of TLS 1.2 or before: one
-// by its name in OpenSSL, several of equal preference as [A|B], or ALL. They refuse a
-// socket with any other.
+// KnownCipher says whether proxies accept a name as a cipher suite of TLS 1.2 or before:
+// one suite by its name in OpenSSL, several of equal preference as [A|B], or ALL. They
+// refuse a socket with any other.
 func KnownCipher(suite string) bool {
 	group, ok := strings.CutPrefix(suite, "[")
 	group, closed := strings.CutSuffix(group, "]")
@@ -229,7 +229,7 @@ func KnownCipher(suite string) bool {
 	return suite == "ALL" || slices.Contains(cipherSuites(), suite)
 }
 
-// cipherSuites are those that proxies know.
+// cipherSuites returns the names of single suites that proxies know.
 func cipherSuites() []string {
 	return []string{
 		"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
@@ -256,7 +256,7 @@ func checkPins(c checker, t *networking.ServerTLSSettings) {
 // kubernetesScheme may stand before the name of a credential, as in Istio.
 const kubernetesScheme = "kubernetes://"
 
-// credential warns of the name of a credential that can be no secret.
+// credential warns of a credential whose name no secret can have.
 func (c checker) credential(name string) {
 	if name == "" || name == "builtin://" { // the certificate of the mesh
 		return

@@ -70,7 +70,8 @@ func checkServiceHosts(c checker, s *networking.ServiceEntry) {
 	twice(c, s.Hosts)
 }
 
-// checkServiceProduct bounds what is made of few lines.
+// checkServiceProduct bounds how many addresses and endpoints a short ServiceEntry can
+// expand to.
 func checkServiceProduct(c checker, s *networking.ServiceEntry) {
 	hosts := len(s.Hosts)
 	if n := hosts * len(s.Addresses); n > maxServiceProduct {
@@ -134,23 +135,23 @@ func namesHost(protocol string) bool {
 	return slices.Contains([]string{protocolHTTP, protocolHTTP2, protocolGRPC, protocolGRPCWeb, protocolHTTPProxy, protocolTLS, protocolHTTPS}, lower(protocol))
 }
 
-// AutoAllocate is the label by which a ServiceEntry declines addresses for its hosts:
-// its value is "false" then, in any case.
+// AutoAllocate is the label by which a ServiceEntry declines addresses for its hosts, with
+// the value "false" in any case.
 const AutoAllocate = "networking.istio.io/enable-autoallocate-ip"
 
-// Allocates says whether the hosts of a ServiceEntry get addresses, wildcard hosts
-// excepted. They do if the entry has no addresses, its resolution is not NONE, and its
-// labels do not disable it.
+// Allocates says whether the hosts of a ServiceEntry, except wildcards, get addresses. They
+// do if the entry has no addresses, its resolution is not NONE, and its labels do not
+// disable it.
 func Allocates(labels map[string]string, s *networking.ServiceEntry) bool {
 	return s.GetResolution() != networking.ServiceEntry_NONE && len(s.GetAddresses()) == 0 && lower(labels[AutoAllocate]) != "false"
 }
 
-// bare says whether some host of a ServiceEntry has no address and gets none.
+// bare says whether some host of a ServiceEntry has no address and does not get one.
 func bare(labels map[string]string, s *networking.ServiceEntry) bool {
 	return len(s.Addresses) == 0 && (!Allocates(labels, s) || slices.ContainsFunc(s.Hosts, isWildcard))
 }
 
-// checkResolution checks what the ways to find endpoints ask of the rest.
+// checkResolution checks what a resolution requires of the other fields.
 func checkResolution(c checker, s *networking.ServiceEntry) {
 	switch s.Resolution {
 	case networking.ServiceEntry_NONE:

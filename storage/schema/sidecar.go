@@ -75,8 +75,8 @@ func checkIngress(c checker, l *networking.IstioIngressListener) {
 	checkDefaultEndpoint(c.at("defaultEndpoint"), l.DefaultEndpoint)
 }
 
-// checkIngressTLS checks what the sidecar may be told of the TLS of its clients. It has
-// no certificates but those in files.
+// checkIngressTLS checks the TLS settings of an ingress listener. A sidecar has
+// certificates in files only.
 func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
 	tls, at := l.GetTls(), c.at("tls")
 	if tls == nil {

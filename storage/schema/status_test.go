@@ -31,8 +31,8 @@ const (
 	boxEnd   = "<!-- end of status -->\n"
 )
 
-// TestTheStatusBoxIsTrue compares the README's table of what is served with what
-// validation says about every field of every kind. With -update it writes the table.
+// TestTheStatusBoxIsTrue compares the README's table of served fields with the findings of
+// validation for every field of every kind. With -update it writes the table.
 func TestTheStatusBoxIsTrue(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(readme)
@@ -56,7 +56,7 @@ func TestTheStatusBoxIsTrue(t *testing.T) {
 	}
 }
 
-// statusBox asks about every kind.
+// statusBox returns the table of all kinds.
 func statusBox(t *testing.T) string {
 	t.Helper()
 	examples := servedExamples(t)
@@ -81,7 +81,7 @@ func statusBox(t *testing.T) string {
 			continue
 		}
 		spec, ok := k.Codec.New().(proto.Message)
-		if !ok { // a struct of ours has no field that has no effect
+		if !ok { // all fields of our structs have an effect
 			fmt.Fprintf(&b, "| `%s` | all its fields | | | |\n", k.Kind)
 			continue
 		}
@@ -98,8 +98,8 @@ func statusBox(t *testing.T) string {
 	return b.String()
 }
 
-// servedExamples returns the objects of testdata/served by kind. None of them has
-// anything to complain of.
+// servedExamples returns the objects of testdata/served by kind. Validation reports nothing
+// about them.
 func servedExamples(t *testing.T) map[string][]*config.Config {
 	t.Helper()
 	const file = "testdata/served/mesh.yaml"
@@ -129,8 +129,8 @@ func empty(k *schema.Schema) *config.Config {
 	return &config.Config{Meta: config.Meta{GroupVersionKind: k.GroupVersionKind, Name: "x", Namespace: "x"}, Spec: k.Codec.New()}
 }
 
-// insecureValues lists the values of the fields of a spec for which a kind is refused
-// that is stored otherwise.
+// insecureValues lists the values of the fields of a spec that UnservedSecurity reports,
+// for a kind that is otherwise stored.
 func insecureValues(k *schema.Schema) string {
 	var out strings.Builder
 	message, ok := k.Codec.New().(proto.Message)
@@ -154,8 +154,8 @@ func insecureValues(k *schema.Schema) string {
 	return out.String()
 }
 
-// insecurePatches lists the filters and the fields for which an EnvoyFilter is refused
-// that has a patch of them.
+// insecurePatches lists the filters and the fields that UnservedSecurity reports in a patch
+// of an EnvoyFilter.
 func insecurePatches(t *testing.T, k *schema.Schema) string {
 	t.Helper()
 	var bad []string
@@ -181,13 +181,13 @@ func insecurePatches(t *testing.T, k *schema.Schema) string {
 	return " with a patch of " + strings.Join(bad, ", ")
 }
 
-// place is where a finding is kept: values of one field may have several verdicts.
+// place is the key of a finding: values of one field may have several verdicts.
 type place struct {
 	field   protoreflect.FullName
 	verdict verdict
 }
 
-// prober sets one field of an example after the other, and asks what validation says.
+// prober sets one field of an example after the other, and validates the result.
 type prober struct {
 	t        *testing.T
 	kind     *schema.Schema
@@ -196,7 +196,7 @@ type prober struct {
 	top      []string // fields of the spec that have effect
 }
 
-// verdict is what becomes of a field in validation.
+// verdict is how validation treats a field.
 type verdict int
 
 const (
@@ -206,13 +206,13 @@ const (
 	refused
 )
 
-// finding is what validation says of a field that is not served.
+// finding is the verdict of validation on a field that is not served.
 type finding struct {
 	parent, name, values string // parent is a path, empty for the spec itself
 	verdict              verdict
 }
 
-// message asks about each field of a message that is at a path of the spec.
+// message probes each field of the message at a path of the spec.
 func (p *prober) message(m protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor) {
 	for i := range m.Fields().Len() {
 		fd := m.Fields().Get(i)
@@ -264,7 +264,7 @@ func (p *prober) field(path []protoreflect.FieldDescriptor) []*finding {
 			continue
 		}
 		f := &finding{parent: display(path[:len(path)-1]), name: fd.JSONName(), verdict: d}
-		if len(bad[d]) < len(values) || fd.Kind() == protoreflect.EnumKind { // that without a number is served
+		if len(bad[d]) < len(values) || fd.Kind() == protoreflect.EnumKind { // the value 0, which is no sample, is served
 			f.values = " " + strings.Join(bad[d], ", ")
 		}
 		out = append(out, f)
@@ -272,8 +272,8 @@ func (p *prober) field(path []protoreflect.FieldDescriptor) []*finding {
 	return out
 }
 
-// decide gives the field at a path a value in each of the examples. A value that one of
-// them may have without a complaint is served.
+// decide sets the field at a path to a value in each of the examples. The value is served
+// if validation does not complain of it in one of them.
 func (p *prober) decide(path []protoreflect.FieldDescriptor, v sample) verdict {
 	most := served
 	for _, example := range p.examples {
@@ -332,7 +332,7 @@ type sample struct {
 	value func(protoreflect.Message, protoreflect.FieldDescriptor) protoreflect.Value
 }
 
-// set gives a field of a message the value, alone where the field is a list or a map.
+// set sets a field of a message to the value, which is the only element of a list or a map.
 func (s sample) set(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 	switch v := s.value(m, fd); {
 	case fd.IsMap():
@@ -348,8 +348,8 @@ func (s sample) set(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 	}
 }
 
-// samples returns each value of an enumeration, each protocol, and one value of any
-// other field. A message that is there is kept.
+// samples returns each value of an enumeration but 0, each protocol, and one value of any
+// other field. It keeps a message that exists.
 func samples(fd protoreflect.FieldDescriptor) []sample {
 	constant := func(name string, v protoreflect.Value) sample {
 		return sample{name: name, value: func(protoreflect.Message, protoreflect.FieldDescriptor) protoreflect.Value { return v }}

@@ -29,7 +29,7 @@ func streamDestinationServed() fields {
 	return serve("weight").with("destination", serve("host", "subset", "port"))
 }
 
-// streamMatch is what the matches of tcp and tls routes have in common.
+// streamMatch has the fields that the matches of tcp and tls routes share.
 type streamMatch interface {
 	routeMatch
 	GetDestinationSubnets() []string
@@ -67,7 +67,7 @@ func checkTLSRoute(c checker, v *networking.VirtualService, r *networking.TLSRou
 	checkStreamDestinations(c.at("route"), r.GetRoute())
 }
 
-// checkSNIHost checks that a name that clients ask for is within the hosts of the
+// checkSNIHost checks that a server name of a match is within the hosts of the
 // VirtualService.
 func checkSNIHost(c checker, v *networking.VirtualService, name string) {
 	if isIP(name) {
@@ -99,7 +99,7 @@ func checkStreamDestinations(c checker, destinations []*networking.RouteDestinat
 	checkWeights(c, weights)
 }
 
-// checkReachableStreams warns of tcp routes behind one that takes every connection, and of
+// checkReachableStreams warns of tcp routes after one that matches every connection, and of
 // matches that an earlier route has, too.
 func checkReachableStreams(c checker, routes []*networking.TCPRoute) {
 	var earlier []placedStream

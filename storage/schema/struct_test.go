@@ -24,8 +24,7 @@ type lock struct {
 
 func (*chest) TopLevel() {}
 
-// TestADefinitionAtTheTopLevel: paths of faults and warnings are those in the
-// document.
+// TestADefinitionAtTheTopLevel: faults and warnings have the paths of the document.
 func TestADefinitionAtTheTopLevel(t *testing.T) {
 	t.Parallel()
 	kind := definition[*chest]{
@@ -84,8 +83,7 @@ type sails struct {
 	Jib  int `json:"jib,omitempty"`
 }
 
-// TestADefinitionOfAGoStruct: rules and tables of served fields are those of any
-// kind.
+// TestADefinitionOfAGoStruct: rules and tables of served fields work as for any kind.
 func TestADefinitionOfAGoStruct(t *testing.T) {
 	t.Parallel()
 	kind := definition[*ship]{

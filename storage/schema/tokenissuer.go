@@ -64,7 +64,7 @@ func checkLogin(c checker, l *access.Login, audiences []string) {
 	}
 }
 
-// keysURL checks where keys come from: by TLS, or from this machine.
+// keysURL checks the URL of keys, which uses HTTPS or leads to this machine.
 func (c checker) keysURL(text string) {
 	u, err := url.Parse(text)
 	switch {

@@ -39,8 +39,7 @@ func protocols() []string {
 // dnsLabel is a label of a host name, of either case.
 var dnsLabel = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`)
 
-// hostName says what is wrong with a fully qualified name or a short one; a dot
-// may end it.
+// hostName says what is wrong with a host name, fully qualified or short; a dot may end it.
 func hostName(name string) error {
 	if name == "" {
 		return errors.New("is missing")
@@ -83,15 +82,15 @@ func isIP(s string) bool {
 	return err == nil && ip.Zone() == "" // a zone is of one machine
 }
 
-// shortName warns of a name that is completed in a way that users of machines
-// seldom mean.
+// shortName warns of a short host name: users outside Kubernetes seldom mean the name that
+// it is completed to.
 func (c checker) shortName(name string) {
 	if name != "" && !strings.Contains(name, ".") && !isWildcard(name) && !isIP(name) {
 		c.warn("%q is a short name and stands for %s.%s.svc in the domain of the mesh; write the full host name", name, name, c.report.object.Namespace)
 	}
 }
 
-// port checks a port number that must be there.
+// port checks a port number that must be set.
 func (c checker) port(number uint32) {
 	if number < 1 || number > 65535 {
 		c.fail("must be a port from 1 to 65535, is %d", number)
@@ -120,7 +119,7 @@ func (c checker) given(text string) {
 
 // percentage checks a number from 0 to 100.
 func (c checker) percentage(p float64) {
-	if !(p >= 0 && p <= 100) { // which NaN is not
+	if !(p >= 0 && p <= 100) { // false for NaN
 		c.fail("must be from 0 to 100, is %v", p)
 	}
 }
@@ -140,7 +139,7 @@ func (c checker) target(p targeted) {
 	}
 }
 
-// oneLine checks a text that becomes a part of a request or of an answer.
+// oneLine checks a text that becomes a part of a request or of a response.
 func (c checker) oneLine(text string) {
 	const limit = 16384 // of Envoy, for a header and an attribute of a cookie
 	if len(text) > limit {
@@ -158,8 +157,7 @@ func (c checker) oneOf(value string, allowed ...string) {
 	}
 }
 
-// protocol checks the protocol of a port, any case; the empty one is left to
-// the caller.
+// protocol checks the protocol of a port, in any case. The caller checks for an empty one.
 func (c checker) protocol(p string) {
 	if p != "" && !slices.Contains(protocols(), lower(p)) {
 		c.fail("unknown protocol %q: use one of %s", p, strings.ToUpper(strings.Join(protocols(), ", ")))
@@ -182,7 +180,7 @@ func (c checker) duration(d *durationpb.Duration) {
 	}
 }
 
-// neededDuration checks a time as duration does, and that it is there.
+// neededDuration checks a time as duration does, and that it is set.
 func (c checker) neededDuration(d *durationpb.Duration) {
 	if d == nil {
 		c.fail("is missing")
@@ -190,7 +188,7 @@ func (c checker) neededDuration(d *durationpb.Duration) {
 	c.duration(d)
 }
 
-// durationOrOff checks a time as duration does, but that it may be 0.
+// durationOrOff checks a time as duration does, but it may be 0.
 func (c checker) durationOrOff(d *durationpb.Duration) {
 	if d.AsDuration() != 0 {
 		c.duration(d)
@@ -206,8 +204,8 @@ func (c checker) dnsLabel(name string) {
 	c.syntax(name, validation.IsDNS1123Label)
 }
 
-// namespace checks the name of a namespace, which may be written with capitals: then no
-// namespace has it.
+// namespace checks the name of a namespace. It only warns of capital letters, which no
+// namespace has.
 func (c checker) namespace(name string) {
 	if name != lower(name) && len(validation.IsDNS1123Label(lower(name))) == 0 {
 		c.warn("%q has capital letters, as no namespace has: it means none", name)
@@ -230,8 +228,8 @@ func (c checker) regex(expression string) {
 	}
 }
 
-// beyondByte is an escape of a character that no byte is, as in \x{1F680}; Envoy has no
-// such. Empty where there is none.
+// beyondByte returns the first escape of a character above 0xff, as in \x{1F680}, which
+// Envoy does not support; empty if there is none.
 func beyondByte(expression string) string {
 	for rest := expression; ; {
 		at := strings.IndexByte(rest, '\\')

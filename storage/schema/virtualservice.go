@@ -43,7 +43,7 @@ func checkVirtualService(c checker, v *networking.VirtualService) {
 	}
 	each(c.at("http"), v.Http, func(c checker, r *networking.HTTPRoute) { checkHTTPRoute(c, v, r) })
 	if isDelegate(v) {
-		return // it must not have the others, and which of its matches count follows from those that delegate to it
+		return // a delegate has http routes only, and which of its matches count depends on the routes that delegate to it
 	}
 	checkReachable(c.at("http"), v.Http)
 	each(c.at("tcp"), v.Tcp, checkTCPRoute)
@@ -54,7 +54,7 @@ func checkVirtualService(c checker, v *networking.VirtualService) {
 // isDelegate says whether a VirtualService has no hosts of its own.
 func isDelegate(v *networking.VirtualService) bool { return len(v.Hosts) == 0 }
 
-// ofSidecars says whether sidecars have the routes of a VirtualService, too.
+// ofSidecars says whether the routes of a VirtualService apply to sidecars.
 func ofSidecars(v *networking.VirtualService) bool {
 	return len(v.GetGateways()) == 0 || slices.Contains(v.GetGateways(), meshGateway)
 }
@@ -82,7 +82,7 @@ func checkHosts(c checker, v *networking.VirtualService) {
 	})
 }
 
-// distinctHosts finds hosts that overlap, at a cost that does not grow with their
+// distinctHosts finds hosts that overlap. The cost for a host does not grow with their
 // number.
 type distinctHosts struct {
 	list []string
@@ -91,8 +91,8 @@ type distinctHosts struct {
 	covered map[host.Name]int
 }
 
-// add adds a host, and returns the first before it that it overlaps with, empty where
-// there is none.
+// add adds a host, and returns the first earlier host that it overlaps with, empty if there
+// is none.
 func (d *distinctHosts) add(h string) string {
 	if d.at == nil {
 		d.at, d.covered = map[host.Name]int{}, map[host.Name]int{}

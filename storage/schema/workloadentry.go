@@ -27,8 +27,8 @@ func workloadEntryServed() fields {
 	return serve("address", "ports", "labels", "network", "locality", "weight", "serviceAccount")
 }
 
-// checkWorkloadEntryObject checks an object: an endpoint of a ServiceEntry has no
-// annotations.
+// checkWorkloadEntryObject checks a WorkloadEntry that is an object: it has annotations,
+// and an endpoint of a ServiceEntry has none.
 func checkWorkloadEntryObject(c checker, w *networking.WorkloadEntry) {
 	if _, annotation, err := health.CheckOf(c.report.object.Annotations); err != nil {
 		c.report.at("metadata").at("annotations").key(annotation).fail("%s", err)
@@ -68,8 +68,8 @@ func (c checker) unixSocket(address string) {
 	}
 }
 
-// checkWorkload checks what a WorkloadEntry, an endpoint of a ServiceEntry and
-// the template of a WorkloadGroup, which has no address, have alike.
+// checkWorkload checks the fields that a WorkloadEntry, an endpoint of a ServiceEntry and
+// the template of a WorkloadGroup share. The template has no address.
 func checkWorkload(c checker, w *networking.WorkloadEntry) {
 	at := c.at("address")
 	if strings.HasPrefix(w.Address, unixScheme) {

@@ -29,7 +29,7 @@ type key struct {
 // zero Ring has none.
 type Ring struct{ keys []key }
 
-// WithNew returns a ring that has one more key, a random one, and the id of that.
+// WithNew returns a ring with one more key, which is random, and the id of that key.
 func (r Ring) WithNew() (Ring, string) {
 	var k key
 	_, _ = rand.Read(k.secret[:]) // never fails
@@ -48,7 +48,7 @@ func (r Ring) With(other Ring) Ring {
 	return out
 }
 
-// IDs are the ids of the keys, in their order.
+// IDs returns the ids of the keys, in their order.
 func (r Ring) IDs() []string {
 	ids := make([]string, len(r.keys))
 	for i, k := range r.keys {
@@ -60,7 +60,7 @@ func (r Ring) IDs() []string {
 // Has says whether the ring has a key.
 func (r Ring) Has(id string) bool { return r.find(id) != nil }
 
-// String and GoString show the ids of the keys, so that no log has more.
+// String and GoString show only the ids of the keys, so that no log has the keys.
 func (r Ring) String() string { return fmt.Sprint(r.IDs()) }
 
 // GoString is String.
@@ -75,8 +75,8 @@ func (r Ring) find(id string) *key {
 	return nil
 }
 
-// idOf is the id of a key. It follows from the key, so that two servers that have the
-// same key call it the same, and tells nothing about it.
+// idOf returns the id of a key. It is a hash, so that servers use the same id for the same
+// key, and does not reveal the key.
 func idOf(secret [keySize]byte) string {
 	sum := sha256.Sum256(append([]byte("portolan sealing key id\n"), secret[:]...))
 	return hex.EncodeToString(sum[:6])
@@ -85,7 +85,7 @@ func idOf(secret [keySize]byte) string {
 // prefix begins the line of a key in a file.
 const prefix = "portolan-sealing-key-1:"
 
-// Text is the content of the file of a ring: a line for each key.
+// Text returns the content of the file of a ring: a line for each key.
 func (r Ring) Text() []byte {
 	var out bytes.Buffer
 	out.WriteString("# Sealing keys of Portolan. Whoever has one can open the secrets that it sealed.\n")
@@ -95,7 +95,8 @@ func (r Ring) Text() []byte {
 	return out.Bytes()
 }
 
-// Parse reads what Text wrote. An error names the line, and nothing of what is in it.
+// Parse reads what Text wrote. An error has the number of the line, and none of its
+// content.
 func Parse(text []byte) (Ring, error) {
 	var out Ring
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -119,8 +120,8 @@ func Parse(text []byte) (Ring, error) {
 	return out, nil
 }
 
-// Read reads the file of a ring. The error is an fs.ErrNotExist where there is none; a
-// file that others than its owner can read is refused.
+// Read reads the file of a ring. The error is an fs.ErrNotExist if there is none. Read
+// refuses a file that others than its owner may use.
 func Read(file string) (Ring, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -143,8 +144,9 @@ func Read(file string) (Ring, error) {
 	return ring, nil
 }
 
-// Write writes the file of a ring, for its owner alone. The file is on disk and whole when
-// Write returns nil; it is as it was, or whole, whatever happens meanwhile.
+// Write writes the file of a ring, for its owner alone. It replaces the file atomically:
+// once Write returns nil, the new file is on disk, and a crash before leaves the old file
+// or the new one.
 func (r Ring) Write(file string) (err error) {
 	dir := filepath.Dir(file)
 	next, err := os.CreateTemp(dir, ".sealing-*") // mode 0600

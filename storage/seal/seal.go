@@ -12,7 +12,7 @@ import (
 type Box struct {
 	// Key is the id of the sealing key.
 	Key string `json:"key"`
-	// DataKey is the sealed data key, and Value what that sealed.
+	// DataKey is the sealed data key, and Value the value that the data key has sealed.
 	DataKey []byte `json:"dataKey"`
 	Value   []byte `json:"value"`
 }
@@ -79,11 +79,11 @@ func (r Ring) dataKey(b Box, context []byte) (data [keySize]byte, err error) {
 	return [keySize]byte(opened), nil
 }
 
-// keyContext is the context of the data key of a value, so that neither can stand for the
-// other.
+// keyContext returns the context of a value's data key. It differs from the value's, so
+// that neither can replace the other.
 func keyContext(context []byte) []byte { return append([]byte("data key of "), context...) }
 
-// sealer is AES-256-GCM with random nonces, which it puts before what it seals.
+// sealer returns AES-256-GCM with random nonces, which precede the ciphertext.
 func sealer(secret [keySize]byte) cipher.AEAD {
 	block, err := aes.NewCipher(secret[:])
 	if err != nil {

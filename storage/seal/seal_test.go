@@ -152,7 +152,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestIDsTellNothing: neither the id nor what Go prints of a ring has a key in it.
+// TestIDsTellNothing: neither the ids nor the printed form of a ring contain a key.
 func TestIDsTellNothing(t *testing.T) {
 	t.Parallel()
 	ring, id := seal.Ring{}.WithNew()

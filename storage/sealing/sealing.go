@@ -32,12 +32,13 @@ type Record struct {
 type Records interface {
 	// SealingRecord returns the record, the zero one if there is none.
 	SealingRecord(context.Context) (Record, error)
-	// SetSealingRecord replaces a record; false if it is another by now.
+	// SetSealingRecord replaces from by to. It returns false if the stored record is no
+	// longer from.
 	SetSealingRecord(ctx context.Context, from, to Record) (bool, error)
 }
 
-// Sealer seals the secrets of one server, and opens them. Its ring is in a file, which is
-// made when the first secret of the store comes. It may be used by several goroutines.
+// Sealer seals the secrets of one server, and opens them. Its ring is in a file, which it
+// makes when the store gets its first secret. Several goroutines may use it.
 type Sealer struct {
 	file    string // empty for none
 	records Records
@@ -50,9 +51,9 @@ type Sealer struct {
 	changed func()
 }
 
-// New reads the ring of a server. A file that cannot be read is no error here: the
-// server does without secrets, and Ready says why. An empty file name is a server that
-// has none.
+// New reads the ring of a server. A file that cannot be read is no error here: the server
+// runs without secrets, and Ready says why. The file name is empty for a server without
+// sealing keys.
 func New(file string, records Records) *Sealer {
 	s := &Sealer{file: file, records: records, changed: func() {}}
 	ring := seal.Ring{}
@@ -66,35 +67,35 @@ func New(file string, records Records) *Sealer {
 	return s
 }
 
-// File is the file of the ring, empty for none.
+// File returns the file of the ring, empty for none.
 func (s *Sealer) File() string { return s.file }
 
 // Ring returns the keys that the server has.
 func (s *Sealer) Ring() seal.Ring { return *s.ring.Load() }
 
-// Keys is Ring, by a pointer that differs whenever the ring does.
+// Keys is like Ring, but returns a pointer that changes whenever the ring does.
 func (s *Sealer) Keys() *seal.Ring { return s.ring.Load() }
 
-// OnChange has the sealer call f after each change of its ring. It is called once, before the
-// sealer is used.
+// OnChange makes the sealer call f after each change of its ring. Call it once at most,
+// before the sealer is used.
 func (s *Sealer) OnChange(f func()) { s.changed = f }
 
 // Ready returns why the file of the ring cannot be used; nil if it can, or is not made
 // yet.
 func (s *Sealer) Ready() error { return s.fault }
 
-// Ensure makes the first key of a store that has none. Otherwise it is nil if the server has the
-// key that seals.
+// Ensure makes the first key of a store that has none. For any other store it returns an
+// error if the server lacks the key that seals.
 func (s *Sealer) Ensure(ctx context.Context) error {
 	_, err := s.current(ctx, false)
 	return err
 }
 
-// checkText is what the check of a Record has.
+// checkText is the text that Record.Check holds, sealed under checkContext.
 var checkText, checkContext = []byte("portolan"), []byte("portolan sealing check")
 
-// current returns the id of the key that seals. For a store that has none it makes one,
-// but not in a trial.
+// current returns the id of the key that seals. If the store has none, it makes one, except
+// in a trial.
 func (s *Sealer) current(ctx context.Context, trial bool) (string, error) {
 	if s.fault != nil {
 		return "", fmt.Errorf("%w: %w", storage.ErrUnavailable, s.fault)
@@ -114,7 +115,7 @@ func (s *Sealer) current(ctx context.Context, trial bool) (string, error) {
 	return record.Key, s.holds(record)
 }
 
-// holds is nil if the server has the key of a record.
+// holds returns an error if the server lacks the key of a record.
 func (s *Sealer) holds(record Record) error {
 	text, err := s.Ring().Open(record.Check, checkContext)
 	var unknown *seal.UnknownKeyError
@@ -146,7 +147,7 @@ func (s *Sealer) begin(ctx context.Context, none Record) (Record, error) {
 	return s.record(ctx, none, ids[len(ids)-1])
 }
 
-// mayBegin says why the server can have no first key; nil if it can.
+// mayBegin returns an error if the server cannot make a first key.
 func (s *Sealer) mayBegin() error {
 	if s.file == "" {
 		return fmt.Errorf("%w: this server has no sealing key, and stores no secrets without: start it with --sealing-key FILE", storage.ErrUnavailable)
@@ -170,7 +171,8 @@ func (s *Sealer) keep(ring seal.Ring) error {
 	return nil
 }
 
-// record makes a key the one that seals.
+// record makes a key the one that seals, unless another server is faster. It returns the
+// stored record.
 func (s *Sealer) record(ctx context.Context, from Record, id string) (Record, error) {
 	check, err := s.Ring().Seal(id, checkText, checkContext)
 	if err != nil {
@@ -183,10 +185,11 @@ func (s *Sealer) record(ctx context.Context, from Record, id string) (Record, er
 	return s.records.SealingRecord(ctx)
 }
 
-// Seal returns an object as it is to be stored: sealed, with what stored has where that is
-// the same. stored is nil for a new object. The document of a stored secret, which has no
-// data, keeps that. The error is a storage.ErrInvalid, or a storage.ErrUnavailable if the
-// server cannot seal. A trial seals nothing: its result is not to be stored.
+// Seal returns an object in the form in which it is stored: with its data sealed. stored is
+// the stored object, nil for none. The result has the sealed data of stored if the data is
+// the same, or if the object is a document of stored, which lacks the data. The error is a
+// storage.ErrInvalid, or a storage.ErrUnavailable if the server cannot seal. A trial seals
+// nothing, and its result must not be stored.
 func (s *Sealer) Seal(ctx context.Context, object, stored *config.Config, trial bool) (*config.Config, error) {
 	spec, ok := object.Spec.(*secret.Spec)
 	if !ok {
@@ -230,7 +233,7 @@ func (s *Sealer) Seal(ctx context.Context, object, stored *config.Config, trial 
 	return out, err
 }
 
-// lastApplied is where kubectl keeps the document that it applied, data and all.
+// lastApplied is the annotation in which kubectl keeps the applied document, data included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func (s *Sealer) sealed(ctx context.Context, key config.Key, entries map[string][]byte, trial bool) (*secret.Sealed, error) {
@@ -264,14 +267,14 @@ func (s *Sealer) Open(object *config.Config) (map[string][]byte, error) {
 	return Open(s.Ring(), object)
 }
 
-// Opens says whether a ring has the key of a secret. The secret of a dry run is in no box,
+// Opens says whether a ring has the key of a secret. A secret of a dry run is not sealed,
 // and counts as one that opens.
 func Opens(ring seal.Ring, spec *secret.Spec) bool {
 	return spec.Sealed != nil && spec.Sealed.Box != nil && (spec.Sealed.Box.Key == "" || ring.Has(spec.Sealed.Box.Key))
 }
 
-// Open returns the data of a stored secret, by a ring that has its key. The error says why
-// the secret cannot be opened.
+// Open returns the data of a stored secret, whose key the ring must have. The error says
+// why the secret cannot be opened.
 func Open(ring seal.Ring, object *config.Config) (map[string][]byte, error) {
 	spec, ok := object.Spec.(*secret.Spec)
 	if !ok || spec.Sealed == nil || spec.Sealed.Box == nil {
@@ -337,8 +340,9 @@ func (s *Sealer) Import(text []byte) ([]string, error) {
 	return added, s.keep(had.With(other))
 }
 
-// Use makes a key the one that seals, on all servers of the store. If the server does not
-// have the one that does, and lost is not set, that is an error: another server may have it.
+// Use makes a key the one that seals, on all servers of the store. If this server lacks the
+// key that has sealed so far, which another may have, Use returns an error, unless lost is
+// set.
 func (s *Sealer) Use(ctx context.Context, id string, lost bool) error {
 	from, err := s.records.SealingRecord(ctx)
 	if err != nil || from.Key == id {

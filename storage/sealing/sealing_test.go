@@ -114,7 +114,7 @@ func TestSealing(t *testing.T) {
 	}
 }
 
-// TestWhatIsKept: the same data, and a document without data, keep what is stored.
+// TestWhatIsKept: the same data, and a document without data, keep the stored box.
 func TestWhatIsKept(t *testing.T) {
 	t.Parallel()
 	s := server(t, &records{})
@@ -162,7 +162,7 @@ func TestWhatNeverChanges(t *testing.T) {
 	}
 }
 
-// TestATrialChangesNothing: there is no key after it, and nothing is sealed.
+// TestATrialChangesNothing: a trial makes no key and seals nothing.
 func TestATrialChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := &records{}
@@ -178,8 +178,8 @@ func TestATrialChangesNothing(t *testing.T) {
 	}
 }
 
-// TestTwoServers: the first secret makes the key of the store, the other server gets it by
-// export and import, and neither seals with a key that the other lacks until it is told.
+// TestTwoServers: the first secret makes the key of the store, and the other server gets it
+// by export and import. An added key does not seal before Use.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	r := &records{}
@@ -230,8 +230,8 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// TestManyFirstSecrets: of several servers that store the first secret at once one makes the
-// key, and the others are told to import it.
+// TestManyFirstSecrets: of several servers that store the first secret at once, one makes
+// the key, and the others return an error that says to import it.
 func TestManyFirstSecrets(t *testing.T) {
 	t.Parallel()
 	r := &records{}
@@ -259,7 +259,7 @@ func TestManyFirstSecrets(t *testing.T) {
 	}
 }
 
-// TestABadFile is told of, and never overwritten.
+// TestABadFile: a file that cannot be read is reported, and never overwritten.
 func TestABadFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sealing.key")
@@ -282,7 +282,7 @@ func TestABadFile(t *testing.T) {
 	}
 }
 
-// TestADamagedRecord is told of.
+// TestADamagedRecord: a damaged record is reported.
 func TestADamagedRecord(t *testing.T) {
 	t.Parallel()
 	r := &records{}
@@ -297,8 +297,8 @@ func TestADamagedRecord(t *testing.T) {
 	}
 }
 
-// TestALostKey is given up where somebody says that it is lost: new secrets are sealed with
-// another, and a secret that nobody can open is replaced by its data.
+// TestALostKey: once a key is declared lost, another key seals new secrets, and new data
+// replaces a secret that nobody can open.
 func TestALostKey(t *testing.T) {
 	t.Parallel()
 	r := &records{}

@@ -57,7 +57,7 @@ func Check(kind string, entries map[string][]byte, report func(name, format stri
 	}
 	pair(TLSCert, TLSKey, kind == TLS)
 	authorities, lists := []string{TLSAuthority}, []string{TLSRevoked}
-	if inPEM(entries, Cert, Key, Authority, Revoked) { // else the names may mean anything
+	if inPEM(entries, Cert, Key, Authority, Revoked) { // without PEM these names have no defined meaning
 		pair(Cert, Key, false)
 		authorities, lists = append(authorities, Authority), append(lists, Revoked)
 	}
@@ -73,7 +73,7 @@ func Check(kind string, entries map[string][]byte, report func(name, format stri
 	}
 }
 
-// inPEM says whether any of some entries has PEM.
+// inPEM says whether any of the named entries has PEM.
 func inPEM(entries map[string][]byte, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return bytes.Contains(entries[name], []byte("-----BEGIN")) })
 }
@@ -105,7 +105,8 @@ func checkPair(cert, key string, certificates, private []byte, report func(name,
 	}
 }
 
-// refusedKey says why proxies refuse a certificate with a key; empty if they do not.
+// refusedKey says why proxies refuse a certificate with this public key; empty if they do
+// not.
 func refusedKey(public any) string {
 	const leastBits = 2048
 	switch k := public.(type) {
@@ -187,7 +188,7 @@ func checkCertificates(name string, text []byte, report func(name, format string
 	return n > 0
 }
 
-// isPKCS12 says whether text begins as RFC 7292 has it.
+// isPKCS12 says whether text begins like a file of PKCS #12 (RFC 7292).
 func isPKCS12(text []byte) bool {
 	var pfx struct {
 		Version  int
@@ -216,7 +217,7 @@ func checkRevoked(name string, text []byte, report func(name, format string, arg
 	}
 }
 
-// blocks are the blocks of PEM in some text.
+// blocks returns the PEM blocks of a text.
 func blocks(text []byte) (out []*pem.Block) {
 	for {
 		block, rest := pem.Decode(text)
@@ -227,7 +228,8 @@ func blocks(text []byte) (out []*pem.Block) {
 	}
 }
 
-// Certificates are what the certificates among entries say, in the order of the names.
+// Certificates describes the certificates among entries, in the order of the entries'
+// names.
 func Certificates(entries map[string][]byte) (out []Certificate) {
 	for _, name := range Names(entries) {
 		if !bytes.Contains(entries[name], []byte("-----BEGIN CERTIFICATE-----")) {

@@ -14,7 +14,7 @@ const (
 	Opaque = "Opaque"
 	TLS    = "kubernetes.io/tls"
 	// CertificateAuthority is the type of the secret that has the keys of the mesh's
-	// certificate authority. Servers alone write it, and no proxy is given it.
+	// certificate authority. Only servers write it, and no proxy gets it.
 	CertificateAuthority = "portolan.io/certificate-authority"
 )
 
@@ -24,11 +24,11 @@ type Spec struct {
 	Type string `json:"type,omitempty"`
 	// Immutable says that the data never changes again.
 	Immutable *bool `json:"immutable,omitempty"`
-	// Data and StringData are the entries in the clear, of a request; an entry of
-	// StringData goes before one of Data.
+	// Data and StringData are the entries of a request, in the clear. An entry of
+	// StringData overrides one of Data.
 	Data       map[string][]byte `json:"data,omitempty"`
 	StringData map[string]string `json:"stringData,omitempty"`
-	// Sealed is what servers make of the data.
+	// Sealed is the stored form of the data. Servers make it.
 	Sealed *Sealed `json:"sealed,omitempty"`
 }
 
@@ -39,21 +39,21 @@ type Sealed struct {
 	Content string `json:"content"`
 	// Entries are the names of the entries, in order, with their sizes.
 	Entries []Entry `json:"entries,omitempty"`
-	// Certificates are those among the entries.
+	// Certificates describes the certificates among the entries.
 	Certificates []Certificate `json:"certificates,omitempty"`
-	// Box has the entries. Documents lack it.
+	// Box holds the sealed entries. Documents lack it.
 	Box *seal.Box `json:"box,omitempty"`
 }
 
-// Entry is what everybody may know of an entry.
+// Entry is the public part of an entry.
 type Entry struct {
 	Name  string `json:"name"`
 	Bytes int    `json:"bytes"`
 }
 
-// Certificate is what a certificate says of itself.
+// Certificate has the public fields of a certificate.
 type Certificate struct {
-	// Entry is the name of the entry that it is in.
+	// Entry is the name of the entry that has the certificate.
 	Entry   string `json:"entry"`
 	Subject string `json:"subject,omitempty"`
 	Issuer  string `json:"issuer,omitempty"`
@@ -91,7 +91,7 @@ func (s *Spec) CheckStored() error {
 	return nil
 }
 
-// Entries are the data of a request, with StringData.
+// Entries returns the data of a request, with StringData.
 func (s *Spec) Entries() map[string][]byte {
 	out := maps.Clone(s.Data)
 	if out == nil {
@@ -106,11 +106,11 @@ func (s *Spec) Entries() map[string][]byte {
 // InClear says whether the spec has data of a request.
 func (s *Spec) InClear() bool { return s.Data != nil || s.StringData != nil }
 
-// Names are the names of entries, in order.
+// Names returns the names of entries, in order.
 func Names(entries map[string][]byte) []string { return slices.Sorted(maps.Keys(entries)) }
 
-// Pair names the entries of the certificate and its key that proxies get; false if it has
-// none. An Opaque secret's names go first, as in Istio.
+// Pair names the entries of the certificate and the key that proxies get; false if the
+// secret has none. The names in Opaque secrets go first, as in Istio.
 func (s *Spec) Pair() (cert, key string, ok bool) {
 	for _, pair := range [...][2]string{{Cert, Key}, {TLSCert, TLSKey}} {
 		if s.has(pair[1]) && s.certifies(pair[0]) {
@@ -120,7 +120,7 @@ func (s *Spec) Pair() (cert, key string, ok bool) {
 	return "", "", false
 }
 
-// Roots names the entry of the certificates of authorities; false if it has none.
+// Roots names the entry of the certificates of authorities; false if the secret has none.
 func (s *Spec) Roots() (name string, ok bool) {
 	for _, name := range [...]string{Authority, TLSAuthority} {
 		if s.certifies(name) {
@@ -130,7 +130,8 @@ func (s *Spec) Roots() (name string, ok bool) {
 	return "", false
 }
 
-// Revoked names the entry of the list of revoked certificates; false if it has none.
+// Revoked names the entry of the list of revoked certificates; false if the secret has
+// none.
 func (s *Spec) Revoked() (name string, ok bool) {
 	for _, name := range [...]string{Revoked, TLSRevoked} {
 		if s.has(name) {

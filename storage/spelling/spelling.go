@@ -1,5 +1,5 @@
-// Package spelling finds the name that a mistaken word stands for: of a command, a
-// kind, a field.
+// Package spelling finds the name that a misspelt word stands for: of a command, a kind, a
+// field.
 package spelling
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// longest is how long a name may be that is compared letter by letter.
+// longest is the length of the longest name that is compared letter by letter.
 const longest = 64
 
 // Similar says whether a word may stand for a name, in whatever case: it is the
@@ -17,8 +17,8 @@ func Similar(word, name string) bool {
 	return len(word) > 1 && strings.HasPrefix(name, word) || slip(word, name)
 }
 
-// Nearest returns the name that a word most likely stands for, empty where none is
-// Similar to it. Of names that are equally near it is the first in their order.
+// Nearest returns the name that a word most likely stands for, empty if none is Similar to
+// it. Of equally near names it returns the first in alphabetical order.
 func Nearest(word string, names []string) string {
 	nearest, least := "", 0
 	for _, name := range slices.Sorted(slices.Values(names)) {
@@ -38,10 +38,10 @@ func slip(word, name string) bool {
 	return len(name) <= longest && len(word) <= len(name)+most && distance(word, name) <= most
 }
 
-// distance is how many letters have to be put in, left out, replaced, or swapped
-// with the next to make one word of another.
+// distance returns how many letters must be inserted, left out, replaced, or swapped with
+// the next to turn one word into another.
 func distance(a, b string) int {
-	before, row := make([]int, len(b)+1), make([]int, len(b)+1) // from the letters of a so far to each beginning of b
+	before, row := make([]int, len(b)+1), make([]int, len(b)+1) // distances from the letters of a so far to each prefix of b
 	for j := range row {
 		row[j] = j
 	}

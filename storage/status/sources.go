@@ -17,18 +17,19 @@ type Sources struct {
 	States  []SourceState
 }
 
-// SourceState is how a source is on one server.
+// SourceState is the state of a source on one server.
 type SourceState struct {
 	Name string
-	// Complete says that all that the source has is known and was published.
+	// Complete says that the server knows and has published all that the source has.
 	Complete bool
 	// Problem says what is wrong with it, empty for nothing.
 	Problem string
-	// Objects is how many there are, and Digest the sum of their Digests: where it is the
-	// same on two servers the objects are.
+	// Objects is the number of objects, and Digest the sum of their Digests: servers with
+	// the same Digest have the same objects.
 	Objects int
 	Digest  uint64
-	// Differing names some of the objects that other servers do not have so.
+	// Differing names some of the objects that other servers lack or have in another
+	// version.
 	Differing []string
 }
 
@@ -57,7 +58,7 @@ type Content struct {
 
 // ContentObject is an object of a source.
 type ContentObject struct {
-	// ID is its ObjectID, and Hash that of its resource version.
+	// ID is its ObjectID, and Hash the VersionHash of its resource version.
 	ID, Hash uint64
 }
 
@@ -81,7 +82,7 @@ func (c *Content) Find(id uint64) (ContentObject, bool) {
 	return c.Objects[at], true
 }
 
-// Digest is what an object adds to the Digest of its source.
+// Digest returns what an object adds to the Digest of its source.
 func (o ContentObject) Digest() uint64 {
 	x := o.ID ^ o.Hash*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -89,20 +90,20 @@ func (o ContentObject) Digest() uint64 {
 	return x ^ x>>31
 }
 
-// VersionHash is the Hash of an object with a resource version. Where two versions differ
-// it does.
+// VersionHash returns the Hash of an object with a resource version. Different versions
+// have different hashes.
 func VersionHash(version string) uint64 { return hashOf(version) }
 
-// HostID is a hash of a host in a namespace. All servers agree on it.
+// HostID returns a hash of a host in a namespace, the same on all servers.
 func HostID(namespace, host string) uint64 { return hashOf(namespace, host) }
 
-// ObjectID is a hash of an object's group, kind, namespace and name. All servers agree
-// on it.
+// ObjectID returns a hash of an object's group, kind, namespace and name, the same on all
+// servers.
 func ObjectID(key config.Key) uint64 {
 	return hashOf(key.Kind.Group, key.Kind.Kind, key.Namespace, key.Name)
 }
 
-// hashOf is FNV-1a of texts, each with a mark behind it.
+// hashOf returns the FNV-1a hash of texts, each followed by a separator.
 func hashOf(texts ...string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	id := uint64(offset)

@@ -1,8 +1,8 @@
 package status
 
 // An object is in use on a server while resources that connected proxies should have are
-// made of it. Servers report the objects in use by their ids, in UseParts parts: where
-// the use of one object changes, one part is written again.
+// made of it. Servers report the objects in use by their ids, in UseParts parts: when the
+// use of one object changes, the server writes one part again.
 
 // UseParts is the number of parts.
 const UseParts = 32
@@ -15,5 +15,5 @@ type Use struct {
 	Objects []uint64
 }
 
-// UsePart is the part that an id belongs to.
+// UsePart returns the part that an id belongs to.
 func UsePart(id uint64) int { return int(id % UseParts) }

@@ -25,18 +25,18 @@ type AddressStore interface {
 	storage.Batcher
 }
 
-// AddressSubject is a new and empty store of the kinds of schema.Pilot that gives
+// AddressSubject is a new and empty store of the kinds of schema.Pilot that allocates
 // addresses.
 type AddressSubject struct {
-	// Stores are as many as there may be on the same data, at least one.
+	// Stores share the same data. There is at least one, and several if the implementation
+	// allows that.
 	Stores []AddressStore
-	// Assigned is who has which addresses now.
+	// Assigned returns the present assignments.
 	Assigned func(t *testing.T) []*address.Assignment
 }
 
-// RunAddresses holds a store to what is promised of the addresses of hosts. open
-// returns a new subject at every call, which takes them from ranges and whose
-// clock is now.
+// RunAddresses holds a store to the promises of package address. open returns a new subject
+// at every call, which allocates addresses of ranges and whose clock is now.
 func RunAddresses(t *testing.T, open func(t *testing.T, ranges address.Ranges, now func() time.Time) AddressSubject) {
 	for _, c := range addressTests {
 		t.Run(c.name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func RunAddresses(t *testing.T, open func(t *testing.T, ranges address.Ranges, n
 
 type addressTest struct {
 	name string
-	// ipv4 is the range where it is not the default.
+	// ipv4 is the IPv4 range; empty for the default.
 	ipv4 string
 	run  func(*given)
 }
@@ -100,7 +100,7 @@ func (f *given) put(namespace, name string, hosts ...string) {
 	f.apply(storage.Op{Verb: storage.Put, Config: entry(namespace, name, hosts...)})
 }
 
-// addresses are the IPv4 addresses by namespace/host.
+// addresses returns the IPv4 addresses by namespace/host.
 func (f *given) addresses() map[string]string {
 	f.Helper()
 	out := map[string]string{}
@@ -110,7 +110,8 @@ func (f *given) addresses() map[string]string {
 	return out
 }
 
-// expect wants exactly these hosts to have addresses, sound ones.
+// expect checks that exactly these hosts have addresses, which are distinct and of the
+// ranges.
 func (f *given) expect(hosts ...string) {
 	f.Helper()
 	var got []string
@@ -157,7 +158,7 @@ func onlyThoseWithout(f *given) {
 		storage.Op{Verb: storage.Create, Config: rule},
 	)
 	f.expect("shop/dns.example")
-	f.put("shop", "own", "own.example") // its own address goes
+	f.put("shop", "own", "own.example") // it no longer has the address of its own
 	f.expect("shop/dns.example", "shop/own.example")
 }
 
@@ -245,7 +246,7 @@ func notGivenAtOnce(f *given) {
 	freed := f.addresses()["shop/a.example"]
 	f.apply(remove(entry("shop", "a"), ""))
 	f.put("shop", "c", "c.example")
-	f.expect("shop/b.example") // who calls a may have its address yet
+	f.expect("shop/b.example") // callers of a may still use its address
 	f.clock.pass(address.Grace)
 	f.put("shop", "d", "d.example")
 	f.expect("shop/b.example", "shop/d.example")
@@ -277,7 +278,8 @@ func everyAddress(f *given) {
 	f.expect(hosts...)
 }
 
-// numbered are n hosts with a prefix, and namespaced the same as expect names them.
+// numbered returns n hosts with a prefix, and the same as expect takes them, with their
+// namespace.
 func numbered(n int, prefix string) (hosts, namespaced []string) {
 	for i := range n {
 		hosts = append(hosts, fmt.Sprintf("%s%d.example", prefix, i))
@@ -296,8 +298,8 @@ func replaced(f *given) {
 	f.expect()
 }
 
-// tooSmall has an object take all addresses of a range, and another come when they
-// are free again.
+// tooSmall gives one object all addresses of a range, and then another one, once they are
+// free again.
 func tooSmall(f *given) {
 	hosts, _ := numbered(500, "a")
 	f.put("shop", "large", hosts...)
@@ -311,7 +313,7 @@ func tooSmall(f *given) {
 	f.expect(namespaced...)
 }
 
-// manyWriters has every store make hosts of its own and one of all.
+// manyWriters lets writers create hosts of their own and a shared one at once.
 func manyWriters(f *given) {
 	const writers, each = 4, 20
 	var running sync.WaitGroup
@@ -334,8 +336,8 @@ func manyWriters(f *given) {
 	f.expect(hosts...)
 }
 
-// anyOrder compares the store with what the objects say after every step of
-// random ones, also such that several stores take at once.
+// anyOrder applies random batches to all stores at once, and after each step compares the
+// addresses with the objects.
 func anyOrder(f *given) {
 	for seed := range uint64(3) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -377,7 +379,7 @@ func randomBatch(random *rand.Rand) (batch []storage.Op) {
 	return batch
 }
 
-// expectAsObjects wants the hosts of all objects, and no others, to have one.
+// expectAsObjects checks that the hosts of all objects, and no others, have addresses.
 func (f *given) expectAsObjects(seed uint64) {
 	f.Helper()
 	objects, err := f.Stores[0].List(f.Context(), schema.ServiceEntry, "")

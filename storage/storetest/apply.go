@@ -46,7 +46,7 @@ func (f *fixture) refuse(ops ...storage.Op) (err error) {
 	return err
 }
 
-// faults are the operations that an error names, by their places.
+// faults returns the errors of the operations that an error names, by their index.
 func (f *fixture) faults(err error) map[int]error {
 	f.Helper()
 	all := (*multierror.Error)(nil)

@@ -19,13 +19,13 @@ import (
 
 var everything = storage.Selection{}
 
-// log is what a store had at each of its versions.
+// log has the objects of a store at each of its versions.
 type log struct {
 	versions []string
 	objects  map[string][]*config.Config
 }
 
-// all is everything that the store has now.
+// all returns all objects that the store has now.
 func (f *past) all() (objects []*config.Config) {
 	f.Helper()
 	for _, kind := range []config.GroupVersionKind{schema.ServiceEntry, schema.Sidecar} {
@@ -39,7 +39,7 @@ func (f *past) all() (objects []*config.Config) {
 	return objects
 }
 
-// live makes n random batches and notes what there was after each.
+// live applies n random batches and records the objects after each.
 func (f *past) live(n int) *log {
 	f.Helper()
 	const seed = 4
@@ -76,7 +76,7 @@ func (f *past) live(n int) *log {
 	return l
 }
 
-// selections are those that objects of a log can be told apart by.
+// selections returns selections of each sort for the objects of a log.
 func (l *log) selections() []storage.Selection {
 	selections := []storage.Selection{
 		everything, {Namespace: "shop"}, {Kind: schema.Sidecar}, {Kind: schema.ServiceEntry, Namespace: "bank"},
@@ -90,8 +90,8 @@ func (l *log) selections() []storage.Selection {
 	return selections
 }
 
-// check compares what the store says of a version with the log. It returns
-// whether the store could say it.
+// check compares the result of At for a version with the log. It returns false if the
+// history does not reach back so far.
 func (f *past) check(l *log, version string, of storage.Selection) bool {
 	f.Helper()
 	got, err := f.Store.At(f.Context(), version, of)
@@ -147,7 +147,7 @@ var atTests = []historyTest{
 	}},
 }
 
-// expire makes all records that there are older than any grace.
+// expire advances the clock until all records are older than HistoryGrace.
 func (f *past) expire() { f.clock.pass(storage.HistoryGrace) }
 
 var pruneTests = []historyTest{
@@ -182,7 +182,7 @@ var pruneTests = []historyTest{
 		if n := len(f.history(entry("shop", "cold"), 0)); n != 1 {
 			f.Errorf("the other object has %d changes", n)
 		}
-		// The spec that the first batch gave a is gone with the record that followed.
+		// The spec of a in the first batch was in the next record, and is gone with it.
 		changes := f.history(entry("shop", "a"), 0)
 		if len(changes) != 2 || changes[1].After == nil || changes[1].After.Spec != nil {
 			f.Errorf("changes are %q", outline(changes))

@@ -17,7 +17,7 @@ const (
 	rounds  = 8
 )
 
-// together runs writers at once and reports what goes wrong in them.
+// together runs writers at once and reports their errors.
 func (f *fixture) together(write func(writer int) error) {
 	f.Helper()
 	var group sync.WaitGroup
@@ -41,7 +41,7 @@ func counter(name string, n int) *config.Config {
 	return c
 }
 
-// increment adds one to a counter by compare and swap, however often it takes.
+// increment adds one to a counter by compare and swap, and retries on conflicts.
 func (f *fixture) increment(name string) error {
 	for {
 		now, err := f.store.Get(f.Context(), schema.ServiceEntry, name, "shop")

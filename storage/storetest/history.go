@@ -26,7 +26,7 @@ type Historical interface {
 // HistorySubject is a new and empty store of the kinds of schema.Pilot.
 type HistorySubject struct {
 	Store Historical
-	// Compact makes the store forget what its ledger knows of before a version.
+	// Compact makes the ledger of the store forget the versions before one.
 	Compact func(t *testing.T, version string)
 }
 
@@ -105,7 +105,7 @@ func (f *past) prune(r storage.Retention) int {
 	return removed
 }
 
-// equal compares what the store says of the past.
+// equal compares a result of the history with the expected one.
 func (f *past) equal(what string, want, got any) {
 	f.Helper()
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
@@ -113,7 +113,7 @@ func (f *past) equal(what string, want, got any) {
 	}
 }
 
-// outline is what happened, a line each.
+// outline returns the changes, one line each.
 func outline(changes []storage.Change) (lines []string) {
 	for _, c := range changes {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s -> %s", c.Revision, c.Key, c.Outcome, shown(c.Before), shown(c.After)))
@@ -121,7 +121,7 @@ func outline(changes []storage.Change) (lines []string) {
 	return lines
 }
 
-// shown is an object in short: its resource version and what its spec says.
+// shown returns an object in short: its resource version and the content of its spec.
 func shown(c *config.Config) string {
 	switch {
 	case c == nil:
@@ -251,7 +251,7 @@ func (f *past) voyage() (revisions [4]string) {
 	return revisions
 }
 
-// revisionsOf tells records apart.
+// revisionsOf returns the revisions of records.
 func revisionsOf(records []storage.Record) (revisions []string) {
 	for _, r := range records {
 		revisions = append(revisions, r.Revision)
@@ -320,7 +320,7 @@ var recordTests = []historyTest{
 		} {
 			f.equal(fmt.Sprintf("revisions of %+v", tt.query), tt.want, revisionsOf(f.records(tt.query)))
 		}
-		// f.records tells the result of a change even if it leaves out the change that
+		// A record has the result of a change even if the query omits the change that
 		// followed.
 		records := f.records(storage.Query{Until: r[0]})
 		f.equal("first", r[0]+" serviceentry/shop/b created: nothing -> "+r[0]+" [1]", outline(records[0].Changes)[1])
@@ -345,7 +345,7 @@ var recordTests = []historyTest{
 	}},
 }
 
-// origin makes contexts that differ.
+// origin returns a context with an Origin of its own for each n.
 func origin(ctx context.Context, n int) context.Context {
 	return storage.WithOrigin(ctx, storage.Origin{User: fmt.Sprintf("user%d", n)})
 }

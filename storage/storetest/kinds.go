@@ -15,9 +15,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema/schematest"
 )
 
-// RunKinds holds a store to the contract for objects whose spec is no protobuf
-// message, of the core group, under spec and at the top level. open returns an empty store of the kinds of
-// schematest.Kinds, a new one at every call.
+// RunKinds holds a store to the contract for objects of the core group whose spec is no
+// protobuf message, under spec and at the top level. open returns an empty store of the
+// kinds of schematest.Kinds, a new one at every call.
 func RunKinds(t *testing.T, open func(t *testing.T) storage.ConfigStore) {
 	for _, c := range kindTests {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,7 +124,7 @@ var kindTests = []test{
 		})
 		empty := schematest.NewNote("shop", "b", "x")
 		version = f.create(empty)
-		empty.Spec.(*schematest.NoteSpec).Lines = []schematest.Line{} // says no more than none
+		empty.Spec.(*schematest.NoteSpec).Lines = []schematest.Line{} // means the same as nil
 		if got := f.update(empty); got != version {
 			f.Errorf("returned %q, want %q", got, version)
 		}

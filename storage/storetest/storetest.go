@@ -56,14 +56,14 @@ type test struct {
 	run  func(*fixture)
 }
 
-// fixture is a test with a store of its own. Its methods end the test where
-// what has to go well does not.
+// fixture is a test with a store of its own. Its methods end the test if a step fails that
+// must succeed.
 type fixture struct {
 	*testing.T
 	store storage.ConfigStore
 }
 
-// entry is a ServiceEntry as a user would write it.
+// entry returns a ServiceEntry as a user would write it.
 func entry(namespace, name string, hosts ...string) *config.Config {
 	if len(hosts) == 0 {
 		hosts = []string{name + ".example"}
@@ -77,7 +77,7 @@ func entry(namespace, name string, hosts ...string) *config.Config {
 	}
 }
 
-// versioned is c with a resource version.
+// versioned returns c with a resource version.
 func versioned(c *config.Config, version string) *config.Config {
 	c = c.Clone()
 	c.ResourceVersion = version
@@ -120,8 +120,7 @@ func (f *fixture) get(c *config.Config) *config.Config {
 	return got
 }
 
-// version reads something, so that the store meets its newest state, and
-// returns that.
+// version reads from the store, so that it sees its newest state, and returns its version.
 func (f *fixture) version() string {
 	f.Helper()
 	f.list(schema.Sidecar, "")
@@ -140,7 +139,7 @@ func (f *fixture) list(kind config.GroupVersionKind, namespace string) (paths []
 	return paths
 }
 
-// wantAbsent checks that an object is not there.
+// wantAbsent checks that an object does not exist.
 func (f *fixture) wantAbsent(c *config.Config) {
 	f.Helper()
 	if got, err := f.store.Get(f.Context(), c.GroupVersionKind, c.Name, c.Namespace); !errors.Is(err, storage.ErrNotFound) {
@@ -148,7 +147,7 @@ func (f *fixture) wantAbsent(c *config.Config) {
 	}
 }
 
-// wantContent checks what a user wrote of an object.
+// wantContent checks the part of a stored object that a user wrote.
 func (f *fixture) wantContent(want *config.Config) {
 	f.Helper()
 	got := f.get(want)
@@ -157,7 +156,7 @@ func (f *fixture) wantContent(want *config.Config) {
 	}
 }
 
-// wantError checks the class of an error, and that it names what it is about.
+// wantError checks the class of an error, and that its text has names.
 func (f *fixture) wantError(err, class error, names ...string) {
 	f.Helper()
 	if !errors.Is(err, class) {
@@ -193,7 +192,7 @@ func (f *fixture) unchanged(do func()) {
 	}
 }
 
-// invalid are objects that no store may take.
+// invalid returns objects that no store may accept.
 func invalid() map[string]*config.Config {
 	change := func(f func(*config.Config)) *config.Config {
 		c := entry("shop", "a")
@@ -228,7 +227,7 @@ func invalid() map[string]*config.Config {
 	}
 }
 
-// filter is an EnvoyFilter with a value in what it patches.
+// filter returns an EnvoyFilter whose patch has a value.
 func filter(key string, value *structpb.Value) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{GroupVersionKind: schema.EnvoyFilter, Namespace: "shop", Name: "a"},
@@ -238,7 +237,7 @@ func filter(key string, value *structpb.Value) *config.Config {
 	}
 }
 
-// nested is mappings in one another.
+// nested returns mappings nested in each other.
 func nested(depth int) *structpb.Value {
 	value := structpb.NewNullValue()
 	for range depth {
@@ -247,7 +246,7 @@ func nested(depth int) *structpb.Value {
 	return value
 }
 
-// around checks that a time is one of this test, in whole seconds and UTC.
+// around checks that a time lies within this test, in whole seconds and UTC.
 func around(t time.Time, began time.Time) error {
 	switch {
 	case t.Nanosecond() != 0:

@@ -39,7 +39,7 @@ func checkBox(c *config.Config, r *schema.Report) {
 	}
 }
 
-// NewBox is a Box as a user would write it.
+// NewBox returns a Box as a user would write it.
 func NewBox(namespace, name string, words map[string]string) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{GroupVersionKind: Box, Namespace: namespace, Name: name},

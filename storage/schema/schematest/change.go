@@ -21,7 +21,7 @@ type place struct {
 	of field
 }
 
-// isTime says whether a message is a time, which is drawn as a whole.
+// isTime says whether a message is a duration, which is drawn as a whole.
 func isTime(m message) bool { return m.Descriptor().FullName() == "google.protobuf.Duration" }
 
 // places returns all fields of a message and of its nested messages, in order.
@@ -44,7 +44,7 @@ func places(m message) []place {
 	return out
 }
 
-// messagesOf are the messages that a field holds, in order.
+// messagesOf returns the messages that a field holds, in order.
 func messagesOf(f field, v value) []message {
 	var out []message
 	switch {
@@ -148,8 +148,8 @@ func (d *Drawer) changeList(p place) {
 	}
 }
 
-// numbered makes a text another for each number, within what it may be: a host, an
-// address.
+// numbered returns a different text for each number. A host stays a host, and a pattern a
+// pattern.
 func numbered(text string, i int) string {
 	if rest, ok := strings.CutPrefix(text, "*."); ok {
 		return fmt.Sprintf("*.n%d.%s", i, rest)
@@ -179,7 +179,7 @@ func copyInto(to, from message) {
 	})
 }
 
-// tell changes the names and numbers of an element: elements of one list mostly must
+// tell changes the names and numbers of an element, since elements of one list mostly must
 // differ.
 func tell(m message, i int) {
 	m.Range(func(f field, v value) bool {
@@ -284,8 +284,8 @@ func (d *Drawer) text(names ...string) string {
 	return pick(d, texts)
 }
 
-// omit leaves out the i-th field or element of a message, counted in depth; false
-// where there are fewer.
+// omit removes the i-th field or element of a message, counted depth first; false if there
+// are fewer.
 func omit(m message, i int) bool {
 	for _, p := range places(m) {
 		if !p.in.Has(p.of) {

@@ -58,8 +58,7 @@ func validate(object *config.Config) ([]schema.Warning, error) {
 	return schema.Pilot().Kind(object.GroupVersionKind).Validate(object)
 }
 
-// Batch draws n objects of all kinds, with names of their own. Some of them are
-// about the same hosts.
+// Batch draws n objects of all kinds, with distinct names. Some of them share hosts.
 func (d *Drawer) Batch(n int) []*config.Config {
 	out := make([]*config.Config, 0, n)
 	for i := range n {
@@ -77,7 +76,7 @@ func (d *Drawer) Batch(n int) []*config.Config {
 const (
 	// maxChanges is how many fields of an object are changed, at most.
 	maxChanges = 12
-	// sharing is how many objects are about the same hosts.
+	// sharing is how many objects use the same hosts.
 	sharing = 20
 )
 
@@ -117,7 +116,8 @@ func fine(object *config.Config) bool {
 	return err == nil && !slices.ContainsFunc(warnings, func(w schema.Warning) bool { return strings.Contains(w.Message, "has no effect") })
 }
 
-// accepted is an object as the API would read it, nil where that refuses it.
+// accepted returns an object as the API would read it; nil if it cannot be read or is not
+// fine.
 func accepted(object *config.Config) *config.Config {
 	text, err := config.ToJSON(object, "")
 	if err != nil {
@@ -130,7 +130,8 @@ func accepted(object *config.Config) *config.Config {
 	return again
 }
 
-// Document writes an object as it would be applied; what cannot be written is empty.
+// Document returns the YAML of an object as a user would apply it; empty if it cannot be
+// written.
 func Document(object *config.Config) string {
 	text, err := config.ToYAML(object)
 	if err != nil {
@@ -139,8 +140,8 @@ func Document(object *config.Config) string {
 	return string(text)
 }
 
-// Simplify returns, one by one, the objects that are object without one of its fields
-// or elements, as far as validation accepts them.
+// Simplify iterates over the copies of object that lack one of its fields or elements, as
+// far as validation accepts them.
 func Simplify(object *config.Config) func(yield func(*config.Config) bool) {
 	return func(yield func(*config.Config) bool) {
 		for i := 0; ; i++ {

@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema/schematest"
 )
 
-// TestDrawn: what is drawn is valid as the API reads it, is of every kind that is
-// served, and the same for the same seed.
+// TestDrawn: drawn objects are valid as the API reads them, are of every served kind, and
+// are the same for the same seed.
 func TestDrawn(t *testing.T) {
 	t.Parallel()
 	batch := schematest.NewDrawer(1).Batch(50)

@@ -56,7 +56,7 @@ func checkNote(c *config.Config, r *schema.Report) {
 	}
 }
 
-// NewNote is a Note as a user would write it.
+// NewNote returns a Note as a user would write it.
 func NewNote(namespace, name, title string, lines ...string) *config.Config {
 	spec := &NoteSpec{Title: title}
 	for _, text := range lines {

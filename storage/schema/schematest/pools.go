@@ -8,7 +8,7 @@ import (
 // domain is the domain of an object's hosts, before the object joins a group.
 const domain = ".odd.test"
 
-// hosts are shared by objects, so that they meet.
+// hosts are the hosts to draw, few enough that objects share them.
 var hosts = []string{
 	"h0.odd.test", "h1.odd.test", "h2.odd.test", "h3.odd.test", "h4.odd.test", "other.odd.test", "*.wild.odd.test", "a.wild.odd.test",
 	"*.odd.test", "*", "H0.Odd.Test", "h0.odd.test.", "short", "10.1.0.1", "fd00::1", "*.a.wild.odd.test", "x--y.odd.test", "xn--bcher-kva.odd.test", "1.odd.test",
@@ -45,6 +45,6 @@ var (
 		{0, 1000000}, {0, 999000000}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {1, 1000000}, {60, 0}, {3600, 0}, {86400, 0}, {4294967, 0}, {4294968, 0}, {2147483, 647000000}, {2147483, 648000000},
 		{2147483647, 0}, {2147483648, 0}, {3153600000, 0}, {3153600000, 1000000}, {4294967295, 0}, {4294967296, 0}, {9223372036, 854000000}, {315576000000, 0}, {-1, 0}, {5, -1}, {0, -1000000},
 	}
-	// many is how many of something there may be.
+	// many are the numbers of elements to draw.
 	many = []int{2, 3, 17, 130, 300}
 )

@@ -1,7 +1,7 @@
 package schematest
 
-// seeds are good objects, with every field that is served set in one of them. They
-// are changed from here.
+// seeds are good objects, with every served field set in one of them. A Drawer changes
+// copies of them.
 var seeds = []string{`
 kind: ServiceEntry
 spec:

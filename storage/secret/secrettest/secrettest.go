@@ -21,8 +21,8 @@ type Pair struct {
 	Private   crypto.Signer
 }
 
-// New makes a certificate for some DNS names that signs itself and is valid from an hour
-// ago for a time. The first name is the subject.
+// New makes a self-signed certificate for some DNS names, valid from an hour ago until
+// valid from now. The first name is the subject.
 func New(tb testing.TB, valid time.Duration, names ...string) Pair {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -32,7 +32,7 @@ func New(tb testing.TB, valid time.Duration, names ...string) Pair {
 	return NewFor(tb, key, valid, names...)
 }
 
-// NewFor is New with a key.
+// NewFor is New with a given key.
 func NewFor(tb testing.TB, key crypto.Signer, valid time.Duration, names ...string) Pair {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -58,7 +58,7 @@ func NewFor(tb testing.TB, key crypto.Signer, valid time.Duration, names ...stri
 	}
 }
 
-// RevocationList is one of the pair that revokes nothing, in PEM.
+// RevocationList returns an empty revocation list signed by the pair, in PEM.
 func (p Pair) RevocationList(tb testing.TB) []byte {
 	tb.Helper()
 	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
