@@ -21,26 +21,26 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// XDSClusterName is the cluster of the control plane.
+// XDSClusterName is the cluster for the control plane.
 const XDSClusterName = "xds-grpc"
 
 const (
-	// A control plane that is gone without closing the connection is noticed
-	// after the sum of both.
+	// Envoy notices a control plane that vanished without closing the connection after
+	// the sum of both.
 	pingInterval = 30 * time.Second
 	pingTimeout  = 10 * time.Second
 	// Envoy reconnects after a random pause: up to firstPause, doubled after each stream
-	// on which it got nothing. A server that takes over a proxy which has everything
-	// sends nothing, so the pauses grow not only while servers are away. Envoy's default
-	// maximum of 30 s would delay a change by as much.
+	// on which it got nothing. If a proxy already has everything, the server that takes
+	// over sends nothing. So the pauses grow even while servers are available. Envoy's
+	// default maximum of 30 s would delay a change by as much.
 	firstPause = 500 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// maxRegexProgram is Istio's: Envoy's own limit of 100 refuses expressions
-	// that validation lets through.
+	// maxRegexProgram is Istio's limit. Envoy's own limit of 100 refuses expressions that
+	// validation accepts.
 	maxRegexProgram = 32768
 )
 
-// Build makes the bootstrap, or names every fault of the options.
+// Build makes the bootstrap. The error names all faults of the options.
 func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	o = o.withDefaults()
 	if err := o.validate(discovery.Sidecar, discovery.Router); err != nil {
@@ -78,10 +78,10 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	return out, nil
 }
 
-// node is the node that discovery.ParseProxy reads.
+// node makes the node that discovery.ParseProxy parses.
 func (o Options) node() *corev3.Node {
 	kind := o.Type
-	if kind == discovery.Proxyless { // which its metadata say
+	if kind == discovery.Proxyless { // the metadata says that it is proxyless
 		kind = discovery.Sidecar
 	}
 	out := &corev3.Node{
@@ -166,8 +166,8 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 	}
 }
 
-// xdsCluster is the control plane: by the addresses of its servers, or by names
-// all of whose addresses are servers.
+// xdsCluster makes the cluster for the control plane. Its endpoints are the servers'
+// addresses, or all addresses of their host names.
 func (o Options) xdsCluster(transport *corev3.TransportSocket) *clusterv3.Cluster {
 	var endpoints []envoy.Endpoint
 	kind := envoy.Static
@@ -198,8 +198,8 @@ func address(s string) *corev3.Address {
 	return envoy.Address(host, port)
 }
 
-// statsConfig takes the names of clusters and listeners out of the names of
-// statistics, as labels by Istio's names. A name ends at its semicolon.
+// statsConfig extracts the names of clusters and listeners from statistics into labels
+// with Istio's names. Such a name ends at its semicolon.
 func statsConfig() *metricsv3.StatsConfig {
 	out := &metricsv3.StatsConfig{UseAllDefaultTags: wrapperspb.Bool(false)}
 	for _, tag := range []struct{ name, regex string }{

@@ -100,8 +100,8 @@ func TestResourcesComeOverOneStream(t *testing.T) {
 	}
 }
 
-// TestSelfDiscovery: the cluster of the proxy's own service is in the bootstrap, and the
-// server knows that it is.
+// TestSelfDiscovery: the bootstrap has the cluster of the proxy's own service, and the
+// node tells the server so.
 func TestSelfDiscovery(t *testing.T) {
 	t.Parallel()
 	o := minimal()
@@ -119,8 +119,8 @@ func TestSelfDiscovery(t *testing.T) {
 	}
 }
 
-// TestSeveralServers are endpoints of one cluster, which is resolved where one of
-// them is a name.
+// TestSeveralServers: the servers are endpoints of one cluster. If one of them is a host
+// name, the cluster resolves it.
 func TestSeveralServers(t *testing.T) {
 	t.Parallel()
 	for last, kind := range map[string]envoy.ClusterType{"10.0.0.9:15010": envoy.Static, "mesh.example.com:15010": envoy.StrictDNS} {

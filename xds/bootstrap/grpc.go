@@ -13,13 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// grpcBootstrap is the file that GRPC_XDS_BOOTSTRAP names (gRPC proposals A27 and
+// grpcBootstrap is the content of the file in GRPC_XDS_BOOTSTRAP (gRPC proposals A27 and
 // A36).
 type grpcBootstrap struct {
 	Servers        []grpcServer    `json:"xds_servers"`
 	Node           json.RawMessage `json:"node"`
 	ServerListener string          `json:"server_listener_resource_name_template"`
-	// Providers are the certificates that the library reads, and reads again when they are
+	// Providers are the certificate files that the library reads, again when they are
 	// replaced.
 	Providers map[string]grpcProvider `json:"certificate_providers,omitempty"`
 }
@@ -29,7 +29,7 @@ type grpcProvider struct {
 	Config grpcFiles `json:"config"`
 }
 
-// grpcFiles are files of PEM, also of the credentials of type tls (gRPC proposal A65).
+// grpcFiles are PEM files, also for credentials of type tls (gRPC proposal A65).
 type grpcFiles struct {
 	Certificate string `json:"certificate_file"`
 	Key         string `json:"private_key_file"`
@@ -37,7 +37,7 @@ type grpcFiles struct {
 	Refresh     string `json:"refresh_interval"`
 }
 
-// grpcRefresh is how often the library looks at the files.
+// grpcRefresh is how often the library rereads the files.
 const grpcRefresh = "10s"
 
 type grpcServer struct {
@@ -51,8 +51,8 @@ type grpcCreds struct {
 	Config *grpcFiles `json:"config,omitempty"`
 }
 
-// GRPC renders, in JSON, the bootstrap of a gRPC client or server of options of type
-// Proxyless, or names every fault of the options. It ignores options for Envoys:
+// GRPC renders the bootstrap of a gRPC client or server as JSON. The options must have
+// the type Proxyless; the error names all their faults. It ignores options for Envoys:
 // interception, DNS capture, the variant, the admin interface.
 func GRPC(o Options) ([]byte, error) {
 	o = o.withDefaults()
@@ -95,7 +95,7 @@ func GRPC(o Options) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// grpcTarget is an address in the words of gRPC.
+// grpcTarget is an address in gRPC's syntax.
 func grpcTarget(address string) string {
 	if !names.IsUnix(address) {
 		return address

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
 
-// read is the part of a gRPC bootstrap that tests look at.
+// read is the part of a gRPC bootstrap that tests check.
 type read struct {
 	Servers []struct {
 		URI string `json:"server_uri"`

@@ -27,69 +27,67 @@ const (
 	DefaultIstioVersion   = "1.31.0"
 )
 
-// AdminOff, as an admin address, is no admin interface.
+// AdminOff, as an admin address, means no admin interface.
 const AdminOff = "off"
 
-// Options describe a proxy and how it reaches the control plane. Type, IPs,
-// Name and Namespace have no defaults.
+// Options describe a proxy and its connection to the control plane. Type, IPs, Name and
+// Namespace have no defaults.
 type Options struct {
 	Type discovery.ProxyType
-	// IPs are the addresses by which the mesh knows the workload, the first of
-	// them in the node's id.
+	// IPs are the addresses by which the mesh knows the workload. The first is part of
+	// the node id.
 	IPs []string
-	// Name of the workload, unique in its Namespace, which is also where its
-	// configuration lives.
+	// Name is the workload's name, unique in its Namespace, which is also the namespace
+	// of its configuration.
 	Name, Namespace string
-	// Domain is the mesh's DNS suffix, DefaultDomain where it is empty.
+	// Domain is the mesh's DNS suffix, DefaultDomain if empty.
 	Domain string
-	// Cluster is the service that the proxy counts as in statistics and traces,
-	// <name>.<namespace> where it is empty. ClusterID is the cluster of machines
-	// that it is one of, and Network its network.
+	// Cluster is the proxy's service in statistics and traces, <name>.<namespace> if
+	// empty. ClusterID is the cluster of machines that the proxy belongs to, and Network
+	// its network.
 	Cluster, ClusterID, Network string
 	Labels                      labels.Instance
 	ServiceAccount              string
-	// InterceptionMode of a sidecar; NONE where it is empty, as nothing captures
-	// traffic on a machine that has not been told to. A router has none.
+	// InterceptionMode is a sidecar's traffic capture. Empty means NONE, since a machine
+	// captures traffic only if it is set up to. A router has none.
 	InterceptionMode discovery.InterceptionMode
-	// DNSCapture says that applications beside a sidecar find services by the
-	// addresses that these were given: it listens on each of them.
+	// DNSCapture says that applications next to a sidecar find services by assigned
+	// addresses: the sidecar listens on each of them.
 	DNSCapture bool
-	// SelfDiscovery gives the proxy a cluster of the endpoints of its own service, by which
-	// it shares load among zones. It needs the Locality.
+	// SelfDiscovery gives the proxy a cluster with the endpoints of its own service, so
+	// that it can balance load between zones. It requires the Locality.
 	SelfDiscovery bool
-	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy for applications beside
-	// it; 0 leaves it to the mesh configuration.
+	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy for its applications;
+	// 0 leaves it to the mesh configuration.
 	HTTPProxyPort uint16
-	// IstioVersion is the version that EnvoyFilters match; empty for
-	// DefaultIstioVersion.
+	// IstioVersion is the version that EnvoyFilters match, DefaultIstioVersion if empty.
 	IstioVersion string
 	// Locality is region/zone/subzone; parts from the right may be missing.
 	Locality string
 	// XDSAddresses are the xDS addresses of the control plane's servers: host:port, or a
-	// Unix domain socket; DefaultXDSAddress if there are none. A proxy uses one of them,
-	// and another if that does not answer.
+	// Unix domain socket. Empty means DefaultXDSAddress. A proxy uses one of them, and
+	// another if that does not answer.
 	XDSAddresses []string
-	// StateOfTheWorld has the server send all resources of a type at each change
-	// instead of those that changed.
+	// StateOfTheWorld makes the server send all resources of a type at each change,
+	// instead of only the changed ones.
 	StateOfTheWorld bool
-	// ConnectTimeout is how long to wait for the control plane, each time,
-	// DefaultConnectTimeout where it is 0.
+	// ConnectTimeout is the timeout of each connection attempt to the control plane,
+	// DefaultConnectTimeout if 0.
 	ConnectTimeout time.Duration
-	// Certificate is the proxy's own, in files of its machine that it reads and watches
-	// itself: all of them, by absolute paths, or none.
+	// Certificate holds the absolute paths of the proxy's own certificate files, which it
+	// reads and watches itself. Either all are set, or none.
 	Certificate discovery.CertificateFiles
-	// TLS makes the proxy connect to the control plane over TLS, with its Certificate. The
-	// server must show a certificate of the authorities in the file ServerRoots (if that is
-	// empty, of the authorities of Certificate), for ServerName, or, if that is empty, for
-	// one of the hosts of XDSAddresses. An Envoy reads TLSFiles, which are in the directory
-	// TLSDir.
+	// TLS makes the proxy connect to the control plane over TLS, with its Certificate.
+	// The server's certificate must come from a CA in the file ServerRoots (if empty, in
+	// Certificate.Roots). It must be for ServerName or, if that is empty, for one of the
+	// hosts in XDSAddresses. An Envoy reads TLSFiles, which are in the directory TLSDir.
 	TLS                             bool
 	ServerRoots, ServerName, TLSDir string
-	// SystemRoots is the file of the authorities that the proxy's machine trusts, by an
-	// absolute path; empty leaves it to the server.
+	// SystemRoots is the absolute path of the CA file that the proxy's machine trusts;
+	// empty leaves it to the server.
 	SystemRoots string
-	// AdminAddress is where Envoy's own interface listens; anybody who reaches it can stop
-	// the proxy. Empty means DefaultAdminAddress; AdminOff means no interface.
+	// AdminAddress is the address of Envoy's admin interface; anyone who reaches it can
+	// stop the proxy. Empty means DefaultAdminAddress; AdminOff means no interface.
 	AdminAddress string
 }
 
@@ -108,7 +106,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate names every fault at once, and a type that is none of those asked for.
+// validate names all faults at once. The type must be one of types.
 func (o Options) validate(types ...discovery.ProxyType) error {
 	var faults *multierror.Error
 	fault := func(format string, args ...any) { faults = multierror.Append(faults, fmt.Errorf(format, args...)) }
@@ -174,8 +172,8 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 	return faults.ErrorOrNil()
 }
 
-// certificateFile is a file of the proxy's certificate, by the option that names it and by
-// the end of its name in node metadata.
+// certificateFile is a file of the proxy's certificate: the option that names it, its
+// path, and the suffix of its key in the node metadata.
 type certificateFile struct{ option, path, key string }
 
 func (o Options) certificateFiles() []certificateFile {
@@ -197,7 +195,7 @@ func isIP(host string) bool {
 	return err == nil
 }
 
-// nodePart checks a part of the node's id, whose parts "~" separates.
+// nodePart checks a part of the node id, whose parts are separated by "~".
 func nodePart(s string) error {
 	switch {
 	case s == "":
@@ -215,7 +213,7 @@ func (o Options) validateInterception() error {
 			return fmt.Errorf("a router intercepts nothing, leave it out")
 		}
 	case "":
-		// Only a router's is still empty.
+		// Only a router's mode is still empty.
 	default:
 		return fmt.Errorf("use NONE, REDIRECT or TPROXY")
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// JSON renders a bootstrap in the field names of Envoy's documentation: equal
-// bootstraps, equal bytes.
+// JSON renders a bootstrap with the field names of Envoy's documentation. Equal
+// bootstraps give equal bytes.
 func JSON(b *bootstrapv3.Bootstrap) ([]byte, error) {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
 	if err != nil {
 		return nil, fmt.Errorf("render the bootstrap: %w", err)
 	}
-	// protojson varies its white space on purpose.
+	// protojson deliberately varies its white space.
 	var out bytes.Buffer
 	if err := json.Indent(&out, raw, "", "  "); err != nil {
 		return nil, fmt.Errorf("render the bootstrap: %w", err)
@@ -27,7 +27,7 @@ func JSON(b *bootstrapv3.Bootstrap) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// YAML is like JSON.
+// YAML renders a bootstrap like JSON, but as YAML.
 func YAML(b *bootstrapv3.Bootstrap) ([]byte, error) {
 	raw, err := JSON(b)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// The files of TLSFiles, in Options.TLSDir, and the secrets in them.
+// The names of TLSFiles in Options.TLSDir, and the secrets in them.
 const (
 	CertificateFile, RootsFile   = "xds-certificate.yaml", "xds-roots.yaml"
 	certificateName, rootsSecret = "xds-certificate", "xds-roots"
 )
 
-// TLSFiles are the files that an Envoy with Options.TLS reads beside its bootstrap, by their
-// names: Envoy reads a certificate anew when it is replaced only if a file of secrets names it.
-// Their texts are empty without TLS.
+// TLSFiles returns the files, by name, that an Envoy with Options.TLS reads besides its
+// bootstrap. They are needed since Envoy rereads a replaced certificate only if a secrets
+// file names it. Without TLS the map is nil.
 func TLSFiles(o Options) (map[string][]byte, error) {
 	if !o.TLS {
 		return nil, nil
@@ -52,7 +52,7 @@ func TLSFiles(o Options) (map[string][]byte, error) {
 	return out, nil
 }
 
-// secretsFile is the file by which an Envoy is given a secret.
+// secretsFile renders a secret as a file from which Envoy reads secrets.
 func secretsFile(secret *tlsv3.Secret) ([]byte, error) {
 	packed, err := anypb.New(secret)
 	if err != nil {
@@ -65,7 +65,7 @@ func secretsFile(secret *tlsv3.Secret) ([]byte, error) {
 	return config.JSONToYAML(raw)
 }
 
-// serverRoots is the file of the authorities that sign the certificates of servers.
+// serverRoots is the CA file for the servers' certificates.
 func (o Options) serverRoots() string {
 	if o.ServerRoots != "" {
 		return o.ServerRoots
@@ -87,7 +87,8 @@ func (o Options) serverNames() []string {
 	return out
 }
 
-// sni is the name by which servers are asked for: none, if it is an address.
+// sni is the SNI for servers: the first accepted name that is no IP address, empty for
+// none.
 func (o Options) sni() string {
 	for _, name := range o.serverNames() {
 		if !isIP(name) {
@@ -97,7 +98,7 @@ func (o Options) sni() string {
 	return ""
 }
 
-// serverTLS is the transport of the connection to the control plane; nil without TLS.
+// serverTLS makes the transport socket for the control plane, nil without TLS.
 func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 	if !o.TLS {
 		return nil, nil
@@ -108,7 +109,7 @@ func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 			ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: path.Join(o.TLSDir, file)}},
 		}}
 	}
-	// The client checks the names as it does for every socket.
+	// UpstreamTLS makes Envoy verify the names, as with every socket.
 	socket := socket.UpstreamTLS(socket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: socket.TLSOptions{
 		ALPN: []string{"h2"}, MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, Certificates: []string{certificateName},
 		Peer: &socket.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},
@@ -128,7 +129,7 @@ func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 	return socket, nil
 }
 
-// validateTLS names what is wrong with the options of TLS.
+// validateTLS reports the faults of the TLS options.
 func (o Options) validateTLS(proxyless bool, fault func(format string, args ...any)) {
 	for _, file := range []struct{ option, path string }{{"out", o.TLSDir}, {"xds ca", o.ServerRoots}} {
 		if file.path != "" && !path.IsAbs(file.path) {

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// TestAnAssignmentOfLocalitiesIsTheWhole: put together of localities that were
-// encoded one by one it has the bytes that it has when it is encoded as a whole.
+// TestAnAssignmentOfLocalitiesIsTheWhole: an assignment assembled from encoded localities
+// has the same bytes as one that is encoded at once.
 func TestAnAssignmentOfLocalitiesIsTheWhole(t *testing.T) {
 	t.Parallel()
 	one := envoy.Endpoints{Locality: "r/z/s", Endpoints: []envoy.Endpoint{{Host: "10.0.0.1", Port: 80, Weight: 3}, {Host: "fd00::1", Port: 81, Health: envoy.Unhealthy}}}
@@ -38,7 +38,7 @@ func TestAnAssignmentOfLocalitiesIsTheWhole(t *testing.T) {
 	}
 }
 
-// TestHeavyLocalitiesAreNotPutTogether: their weights have to be scaled down alike.
+// TestHeavyLocalitiesAreNotPutTogether: their weights must be scaled down together.
 func TestHeavyLocalitiesAreNotPutTogether(t *testing.T) {
 	t.Parallel()
 	part, err := envoy.EncodeLocality(envoy.Endpoints{Endpoints: []envoy.Endpoint{{Host: "10.0.0.1", Port: 1, Weight: 1 << 31}}})

@@ -24,27 +24,27 @@ type ClusterType int
 const (
 	// EDS clusters get their endpoints over ADS, under the cluster's name.
 	EDS ClusterType = iota
-	// Static clusters have IP addresses and Unix domain sockets for endpoints.
+	// Static clusters have IP addresses and Unix domain sockets as endpoints.
 	Static
-	// StrictDNS clusters have host names for endpoints; every address that a
-	// name resolves to is one.
+	// StrictDNS clusters have host names as endpoints; every address that a name resolves
+	// to is an endpoint.
 	StrictDNS
-	// LogicalDNS clusters have one host name, of whose addresses the first is
-	// used for new connections.
+	// LogicalDNS clusters have one host name; new connections use the first address that
+	// it resolves to.
 	LogicalDNS
-	// OriginalDst clusters forward to where the client meant to connect.
+	// OriginalDst clusters forward to the original destination.
 	OriginalDst
-	// DynamicDNS clusters forward to the host that a request names, or the client of a
-	// TLS connection. A filter has resolved it: DynamicDNSFilter, SNIDynamicDNSFilter.
+	// DynamicDNS clusters forward to the host of a request, or to the SNI name of a TLS
+	// connection. DynamicDNSFilter or SNIDynamicDNSFilter must resolve it first.
 	DynamicDNS
 )
 
 const dnsClusterType = "envoy.clusters.dns"
 
-// DNSFamily is which addresses a DNS cluster asks for.
+// DNSFamily says which address families a DNS cluster resolves.
 type DNSFamily = commondnsv3.DnsLookupFamily
 
-// The families. All races both, as a host with two families does.
+// The families. All races both, like a dual-stack host.
 const (
 	DNSv4Only = commondnsv3.DnsLookupFamily_V4_ONLY
 	DNSv6Only = commondnsv3.DnsLookupFamily_V6_ONLY
@@ -55,7 +55,7 @@ const (
 type ClusterOptions struct {
 	Name string
 	Type ClusterType
-	// AltStatName is its name in statistics, names.AltStat of Name where empty.
+	// AltStatName is the name in statistics, names.AltStat of Name if empty.
 	AltStatName string
 	// Endpoints are the endpoints of a Static, StrictDNS or LogicalDNS cluster.
 	Endpoints []Endpoints
@@ -63,54 +63,53 @@ type ClusterOptions struct {
 	// PortOverride, in an OriginalDst cluster, replaces the client's port.
 	PortOverride uint32
 	// SourceAddresses are the source addresses of connections, at most one of each
-	// family; the system chooses if there are none.
+	// family. If there are none, the system chooses.
 	SourceAddresses []string
-	// ConnectTimeout is Envoy's 5 s where it is 0.
+	// ConnectTimeout 0 means Envoy's 5 s.
 	ConnectTimeout  time.Duration
 	LoadBalancer    LoadBalancer
 	CircuitBreakers CircuitBreakers
-	// HTTP says how to speak HTTP; nil in a cluster for TCP. Without it, HTTP is
-	// spoken as version 1.1.
+	// HTTP says how to speak HTTP; nil for a TCP cluster, which would speak HTTP/1.1.
 	HTTP *UpstreamHTTP
-	// Outliers ejects endpoints that fail; nil for never.
+	// Outliers ejects endpoints that fail; nil for no ejection.
 	Outliers *OutlierDetection
 	// Check is the active health check of the endpoints, nil for none.
 	Check *HealthCheck
-	// ProxyProtocol tells endpoints the client's address, in this version of the PROXY
-	// protocol; 0 does not.
+	// ProxyProtocol is the version of the PROXY protocol that tells endpoints the
+	// client's address; 0 for none.
 	ProxyProtocol socket.ProxyProtocolVersion
-	// Transport encrypts connections, after that header; nil for plaintext.
+	// Transport encrypts connections, after the PROXY protocol header; nil for plaintext.
 	Transport *corev3.TransportSocket
 	// Keepalive sends TCP keep-alive probes; nil for none.
 	Keepalive *Keepalive
 	Metadata  ClusterMetadata
 }
 
-// DNSOptions describe how a DNS cluster resolves. A DynamicDNS cluster heeds the family
-// alone.
+// DNSOptions describe how a DNS cluster resolves. A DynamicDNS cluster uses only the
+// family.
 type DNSOptions struct {
 	Family DNSFamily
-	// RefreshRate is how long to wait after a failure; after a success, it is
-	// the time to live of the answer. Envoy's 5 s where it is 0.
+	// RefreshRate is the wait after a failed resolution; 0 means Envoy's 5 s. After a
+	// success, the answer's TTL decides.
 	RefreshRate time.Duration
 }
 
-// CircuitBreakers limit a cluster; 0 is no limit.
+// CircuitBreakers limit a cluster; 0 means no limit.
 type CircuitBreakers struct {
 	MaxConnections, MaxPendingRequests, MaxRequests, MaxRetries uint32
-	// RetryBudget, where it is not nil, replaces MaxRetries.
+	// RetryBudget, if not nil, replaces MaxRetries.
 	RetryBudget *RetryBudget
 }
 
-// RetryBudget limits retries to a percentage of the requests under way, or of the requests
-// in the last Interval. MinConcurrency retries may always be under way.
+// RetryBudget limits retries to a percentage of the active requests, or of the requests
+// in the last Interval. MinConcurrency retries are always allowed at a time.
 type RetryBudget struct {
 	Percent        float64
 	MinConcurrency uint32
 	Interval       time.Duration
 }
 
-// Keepalive are TCP keep-alive probes; what is 0 is left to the system.
+// Keepalive are TCP keep-alive settings; 0 leaves a setting to the system.
 type Keepalive struct {
 	Probes         uint32
 	Time, Interval time.Duration
@@ -148,14 +147,13 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	return c
 }
 
-// BlackHoleCluster makes the cluster without endpoints, to which goes what must
-// go nowhere.
+// BlackHoleCluster makes the cluster without endpoints, for traffic that must go nowhere.
 func BlackHoleCluster(connectTimeout time.Duration) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{Name: names.BlackHoleCluster, Type: Static, ConnectTimeout: connectTimeout})
 }
 
-// PassthroughCluster makes the cluster to which goes, unchanged, what no
-// configuration is about; keepalive is nil for no probes.
+// PassthroughCluster makes the cluster for unknown destinations, which it forwards to
+// unchanged. keepalive is nil for no probes.
 func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{
 		Name: names.PassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout, Keepalive: keepalive,
@@ -163,9 +161,9 @@ func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clu
 	})
 }
 
-// InboundPassthroughCluster makes the cluster to which goes, unchanged, what comes
-// to a workload on a port that no configuration is about. Its connections come from
-// the source addresses, as those to names.InboundCluster do.
+// InboundPassthroughCluster makes the cluster for traffic to a workload's unknown ports,
+// which it forwards to unchanged. Its connections come from the source addresses, like
+// those of names.InboundCluster.
 func InboundPassthroughCluster(connectTimeout time.Duration, sourceAddresses ...string) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{
 		Name: names.InboundPassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout,
@@ -174,8 +172,8 @@ func InboundPassthroughCluster(connectTimeout time.Duration, sourceAddresses ...
 	})
 }
 
-// bindConfig has connections come from addresses, the first of them where the
-// destination is of neither family; nil where there are none.
+// bindConfig sets the source addresses of connections, nil for none. The first is used if
+// the destination is of neither family.
 func bindConfig(addresses []string) *corev3.BindConfig {
 	if len(addresses) == 0 {
 		return nil
@@ -195,7 +193,7 @@ func (o ClusterOptions) applyType(c *clusterv3.Cluster) {
 	case Static:
 		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_STATIC)
 	case StrictDNS, LogicalDNS:
-		// The message of its own replaces fields of Cluster that are deprecated.
+		// The separate message replaces deprecated fields of Cluster.
 		c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			Name: dnsClusterType,
 			TypedConfig: message.Pack(&dnsv3.DnsCluster{
@@ -254,7 +252,7 @@ func limit(n uint32) *wrapperspb.UInt32Value {
 	return wrapperspb.UInt32(n)
 }
 
-// LBPolicy is how a cluster chooses an endpoint.
+// LBPolicy says how a cluster chooses an endpoint.
 type LBPolicy int
 
 // The policies; LeastRequest is the default.
@@ -266,42 +264,44 @@ const (
 	Maglev
 )
 
-// LoadBalancer describes how a cluster spreads requests. An OriginalDst or DynamicDNS
+// LoadBalancer describes how a cluster distributes requests. An OriginalDst or DynamicDNS
 // cluster has no choice and ignores the policy.
 type LoadBalancer struct {
 	Policy LBPolicy
-	// MinimumRingSize of RingHash is 1024 where it is 0, and LargestRing at most.
+	// MinimumRingSize of RingHash is at most LargestRing; 0 means 1024.
 	MinimumRingSize uint64
-	// TableSize of Maglev, a prime, is Envoy's 65537 where it is 0.
+	// TableSize of Maglev is a prime; 0 means Envoy's 65537.
 	TableSize uint64
-	// WarmUp is how LeastRequest and RoundRobin warm a new endpoint up; nil for not at all.
+	// WarmUp is the slow start of LeastRequest and RoundRobin; nil for none.
 	WarmUp *WarmUp
-	// PanicThreshold is the percentage of healthy endpoints below which health
-	// is ignored; nil is Envoy's 50, 0 is never.
+	// PanicThreshold is the percentage of healthy endpoints below which health is
+	// ignored. Nil means Envoy's 50; 0 means never.
 	PanicThreshold *float64
-	// LocalityWeighted spreads over localities by their weights. It excludes Zones.
+	// LocalityWeighted distributes over localities by their weights. It excludes Zones.
 	LocalityWeighted bool
-	// Zones is whether a proxy with a local cluster prefers its own zone; nil leaves it to
-	// Envoy, which does.
+	// Zones says whether a proxy with a local cluster prefers its own zone. Nil means
+	// Envoy's default: it does.
 	Zones *Zones
 }
 
-// Zones is how a proxy with a local cluster shares load among zones: it sends as much as
-// it can to its own, as long as each endpoint gets the same. RingHash and Maglev do not.
+// Zones describes how a proxy with a local cluster balances load between zones. It sends
+// as much as it can to its own zone, as long as all endpoints get the same load. RingHash
+// and Maglev ignore it.
 type Zones struct {
 	Enabled bool
-	// MinClusterSize is the number of endpoints from which on it does; 0 is Envoy's 6.
+	// MinClusterSize is the least number of endpoints for which it applies; 0 means
+	// Envoy's 6.
 	MinClusterSize uint32
 }
 
 const (
-	// LargestRing bounds the size of rings. Envoy takes larger ones, but then each
-	// change of an endpoint stops it for seconds.
+	// LargestRing limits the size of rings. Envoy accepts larger ones, but then blocks
+	// for seconds at each change of an endpoint.
 	LargestRing            = 1 << 20
 	defaultMinimumRingSize = 1024
-	// largestGrownRing is how far Envoy may enlarge a ring so that the endpoint with the
-	// least weight has a place in it. By itself it goes to eight million places, 400 MB,
-	// for weights such as 1 and 4294967295.
+	// largestGrownRing limits how far Envoy may enlarge a ring so that the endpoint with
+	// the least weight has an entry. Envoy's own limit is eight million entries, 400 MB,
+	// for weights like 1 and 4294967295.
 	largestGrownRing = 1 << 14
 )
 
@@ -346,8 +346,9 @@ func (l LoadBalancer) apply(c *clusterv3.Cluster) {
 	c.CommonLbConfig = l.common()
 }
 
-// WarmUp raises the share of a new endpoint over its first Window, from MinPercent of its
-// weight. An Aggression of 1 raises it linearly, a larger one faster at first.
+// WarmUp raises the share of a new endpoint over its first Window, starting at MinPercent
+// of its weight. An Aggression of 1 is linear; larger values raise the share faster at
+// first.
 type WarmUp struct {
 	Window     time.Duration
 	MinPercent float64
@@ -395,7 +396,7 @@ func (z *Zones) message() *clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig {
 	return out
 }
 
-// wholeSeconds rounds up, so that no positive duration becomes 0.
+// wholeSeconds rounds up, so no positive duration becomes 0.
 func wholeSeconds(d time.Duration) uint32 {
 	if d <= 0 {
 		return 0

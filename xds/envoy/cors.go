@@ -11,24 +11,26 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// CORS is a route's policy for requests that browsers send for pages of other origins.
-// It concerns only requests that are forwarded.
+// CORS is a route's CORS policy, for browser requests from pages of other origins. It
+// applies only to forwarded requests.
 type CORS struct {
-	// Origins are allowed: those that one of these matches. Exact "*" matches all.
+	// Origins match the allowed origins. Exact "*" matches all.
 	Origins []StringMatch
-	// Methods, Headers and ExposeHeaders are what pages may send and read.
+	// Methods, Headers and ExposeHeaders are the methods and headers that pages may send,
+	// and the headers that they may read.
 	Methods, Headers, ExposeHeaders []string
-	// MaxAge is how long browsers remember an answer, in whole seconds; nil leaves it to
+	// MaxAge is how long browsers cache an answer, in whole seconds. Nil leaves it to
 	// them.
 	MaxAge *time.Duration
-	// Credentials says whether pages may send credentials; nil for no.
+	// Credentials says whether pages may send credentials; nil means no.
 	Credentials *bool
-	// AnswerUnmatched answers preflight requests of origins that are not allowed; else
-	// they are forwarded.
+	// AnswerUnmatched answers preflight requests of origins that are not allowed;
+	// otherwise they are forwarded.
 	AnswerUnmatched bool
 }
 
-// CORSFilter makes the filter that applies the policies of routes, none by itself.
+// CORSFilter makes the filter that applies routes' CORS policies. It has no policy of its
+// own.
 func CORSFilter() *hcmv3.HttpFilter { return httpFilter(CORSName, &corsv3.Cors{}) }
 
 func (c *CORS) policy() *corsv3.CorsPolicy {

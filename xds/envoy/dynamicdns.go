@@ -15,9 +15,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// DynamicDNSFilterName is the HTTP filter that resolves the hosts of requests, and
-// SNIDynamicDNSFilterName the network filter that resolves the names that TLS clients ask
-// for.
+// DynamicDNSFilterName is the HTTP filter that resolves the hosts of requests.
+// SNIDynamicDNSFilterName is the network filter that resolves the SNI names of TLS
+// connections.
 const (
 	DynamicDNSFilterName    = "envoy.filters.http.dynamic_forward_proxy"
 	SNIDynamicDNSFilterName = "envoy.filters.network.sni_dynamic_forward_proxy"
@@ -25,16 +25,16 @@ const (
 
 const dynamicDNSClusterType = "envoy.clusters.dynamic_forward_proxy"
 
-// The settings of DNS caches. An Envoy refuses a cache that has the name of another and
-// other settings: a change here needs other names.
+// The settings of DNS caches. An Envoy refuses two caches with the same name and
+// different settings, so a change here needs new names.
 const (
 	dnsCacheRefreshRate = time.Minute // of names that are not resolved yet
 	dnsCacheHosts       = 8192
 )
 
-// dnsCache makes the cache of resolved names that all dynamic DNS clusters and filters
-// of a proxy share. Its settings follow from the family, and so does its name. A name
-// that was not found is asked for again by the next request.
+// dnsCache makes the cache of resolved names that all dynamic DNS clusters and filters of
+// a proxy share. The family decides its settings, and so its name. If a name was not
+// found, the next request asks again.
 func dnsCache(family DNSFamily) *dynamicdnsv3.DnsCacheConfig {
 	name, of := "dynamic_dns_v4", clusterv3.Cluster_V4_ONLY
 	switch family {
@@ -49,17 +49,17 @@ func dnsCache(family DNSFamily) *dynamicdnsv3.DnsCacheConfig {
 	}
 }
 
-// DynamicDNSFilter makes the filter that resolves the host of a request if its route leads
-// to a DynamicDNS cluster of the same family.
+// DynamicDNSFilter makes the filter that resolves a request's host if the route leads to
+// a DynamicDNS cluster of the same family.
 func DynamicDNSFilter(family DNSFamily) *hcmv3.HttpFilter {
 	return httpFilter(DynamicDNSFilterName, &dynamichttpv3.FilterConfig{
 		ImplementationSpecifier: &dynamichttpv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache(family)},
 	})
 }
 
-// SNIDynamicDNSFilter makes the filter that resolves the name that a TLS client asks for,
-// if a TCP proxy behind it leads to a DynamicDNS cluster of the same family. Connections go
-// to the port. The listener must look for the name: TLSInspector.
+// SNIDynamicDNSFilter makes the filter that resolves the SNI name of a TLS connection, if
+// the TCP proxy after it leads to a DynamicDNS cluster of the same family. Connections go
+// to the given port. The listener needs a TLSInspector.
 func SNIDynamicDNSFilter(family DNSFamily, port uint32) *listenerv3.Filter {
 	return networkFilter(SNIDynamicDNSFilterName, &snidynamicv3.FilterConfig{
 		DnsCacheConfig: dnsCache(family), PortSpecifier: &snidynamicv3.FilterConfig_PortValue{PortValue: port},
@@ -67,7 +67,8 @@ func SNIDynamicDNSFilter(family DNSFamily, port uint32) *listenerv3.Filter {
 }
 
 // dynamicDNS makes the type of a cluster whose endpoint is the host of each request.
-// Envoy wants to be told where its server is not verified by that host.
+// unverified says that the server's certificate is not verified for that host; Envoy must
+// be told so.
 func dynamicDNS(family DNSFamily, unverified bool) *clusterv3.Cluster_ClusterType {
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: dynamicDNSClusterType,

@@ -17,9 +17,8 @@ import (
 
 const unixScheme = "unix://"
 
-// Address makes the address of a host, which may be an IP address (IPv6 with or
-// without brackets), a host name or a Unix domain socket. The port of a socket
-// is ignored.
+// Address makes the address of a host: an IP address (IPv6 with or without brackets), a
+// host name, or a Unix domain socket. A socket's port is ignored.
 func Address(host string, port uint32) *corev3.Address {
 	if names.IsUnix(host) {
 		return &corev3.Address{Address: &corev3.Address_Pipe{
@@ -38,8 +37,8 @@ func Address(host string, port uint32) *corev3.Address {
 // HealthStatus is the health of an endpoint in a load assignment.
 type HealthStatus = corev3.HealthStatus
 
-// The states of an endpoint to which no new request goes while another can take
-// it.
+// The states of an endpoint that gets new requests only if no other endpoint can take
+// them.
 const (
 	Unhealthy = corev3.HealthStatus_UNHEALTHY
 	Draining  = corev3.HealthStatus_DRAINING
@@ -50,27 +49,26 @@ type Endpoint struct {
 	Host   string // as for Address; a host name only in DNS clusters
 	Port   uint32
 	Weight uint32 // 0 is 1
-	// Health is UNKNOWN, which Envoy takes for healthy, by default.
+	// Health is UNKNOWN by default, which Envoy treats as healthy.
 	Health   HealthStatus
 	Metadata EndpointMetadata
-	// Unchecked leaves it out of the health check of the cluster.
+	// Unchecked excludes the endpoint from the cluster's health check.
 	Unchecked bool
 }
 
-// Endpoints are the endpoints of one locality, in the order in which they are
-// to be sent.
+// Endpoints are the endpoints of one locality, in the order of the message.
 type Endpoints struct {
 	Locality string // region/zone/subzone, parts from the right may be missing
 	Priority uint32
-	// Weight of the locality; 0 is the sum of the weights of its endpoints.
+	// Weight is the weight of the locality; 0 means the sum of its endpoints' weights.
 	Weight    uint32
 	Endpoints []Endpoint
 }
 
 // LoadAssignment makes the endpoints of a cluster. Envoy adds up the weights of all
-// endpoints of a priority, and refuses a sum beyond 32 bits: then all weights of the
-// assignment are scaled down alike. Localities without endpoints are left out; without
-// any, the result is an empty assignment, which is a valid answer.
+// endpoints of a priority, and refuses a sum beyond 32 bits; to avoid that, all weights
+// of the assignment are scaled down together. Localities without endpoints are omitted.
+// An assignment without localities is valid.
 func LoadAssignment(cluster string, localities []Endpoints) *endpointv3.ClusterLoadAssignment {
 	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
 	var total weightSum
@@ -103,7 +101,7 @@ func sumOf(endpoints []Endpoint) (sum weightSum) {
 	return sum
 }
 
-// EncodedLocality is the endpoints of one locality as a part of an encoded load
+// EncodedLocality holds the endpoints of one locality as part of an encoded load
 // assignment. It is never modified.
 type EncodedLocality struct {
 	body     []byte // locality and endpoints
@@ -127,10 +125,10 @@ func EncodeLocality(l Endpoints) (EncodedLocality, error) {
 	return EncodedLocality{body, sum, cmp.Or(l.Weight, weight), l.Priority}, err
 }
 
-// Weight is the weight of the locality, 0 where it has no endpoints.
+// Weight is the weight of the locality, 0 if it has no endpoints.
 func (l EncodedLocality) Weight() uint32 { return l.weight }
 
-// Placed returns the locality with another priority and weight; 0 takes it out.
+// Placed returns the locality with this priority and weight; weight 0 removes it.
 func (l EncodedLocality) Placed(priority, weight uint32) EncodedLocality {
 	if weight == 0 {
 		return EncodedLocality{}
@@ -139,7 +137,7 @@ func (l EncodedLocality) Placed(priority, weight uint32) EncodedLocality {
 	return l
 }
 
-// The fields of an encoded load assignment that are put together.
+// The field numbers of an assembled load assignment.
 const (
 	assignmentName        = 1 // of ClusterLoadAssignment
 	assignmentLocality    = 2
@@ -150,9 +148,9 @@ const (
 	maxAssignmentOverhead = 16
 )
 
-// AssembleLoadAssignment puts encoded localities together to the bytes that
-// LoadAssignment of them has. It is false where the weights of their endpoints have to
-// be scaled down, for which these have to be encoded anew: LoadAssignment does it.
+// AssembleLoadAssignment joins encoded localities. The result has the same bytes as their
+// LoadAssignment. It returns false if endpoint weights must be scaled down, since then
+// endpoints must be encoded anew; use LoadAssignment instead.
 func AssembleLoadAssignment(cluster string, localities []EncodedLocality) ([]byte, bool) {
 	localities = slices.DeleteFunc(slices.Clone(localities), func(l EncodedLocality) bool { return l.body == nil })
 	weights := make([]uint32, len(localities))
@@ -178,7 +176,7 @@ func AssembleLoadAssignment(cluster string, localities []EncodedLocality) ([]byt
 	return out, true
 }
 
-// localityTail encodes the fields that follow the endpoints of a locality.
+// localityTail encodes the fields after the endpoints of a locality.
 func localityTail(weight, priority uint32) []byte {
 	var value []byte
 	if weight != 0 {
@@ -191,8 +189,8 @@ func localityTail(weight, priority uint32) []byte {
 	return out
 }
 
-// lbEndpoints makes the endpoints of one locality, with their weights divided, and the
-// sum of these, which the divisor has to have fit 32 bits.
+// lbEndpoints makes the endpoints of one locality with their weights divided, and returns
+// the sum of the divided weights. The divisor must make the sum fit 32 bits.
 func lbEndpoints(endpoints []Endpoint, divisor uint64) ([]*endpointv3.LbEndpoint, uint32) {
 	var sum uint32
 	out := make([]*endpointv3.LbEndpoint, len(endpoints))
@@ -211,7 +209,7 @@ func lbEndpoints(endpoints []Endpoint, divisor uint64) ([]*endpointv3.LbEndpoint
 	return out, sum
 }
 
-// Locality reads region/zone/subzone; what is left out is empty.
+// Locality parses region/zone/subzone; missing parts are empty.
 func Locality(text string) *corev3.Locality {
 	region, rest, _ := strings.Cut(text, "/")
 	zone, subZone, _ := strings.Cut(rest, "/")

@@ -14,30 +14,30 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// Fault describes the faults that a route injects. A request may be delayed and
-// then aborted; each share is drawn by itself.
+// Fault describes the faults that a route injects. A request may be delayed and then
+// aborted; the two percentages are independent.
 type Fault struct {
 	Delay *Delay // nil for none
 	Abort *Abort // nil for none
 }
 
-// Delay holds a share of the requests back.
+// Delay delays a share of the requests.
 type Delay struct {
 	Duration   time.Duration
 	Percentage float64 // from 0 to 100
 }
 
-// Abort answers a share of the requests in place of the upstream.
+// Abort answers a share of the requests instead of the upstream.
 type Abort struct {
-	// HTTPStatus is the answer, or GRPCStatus where HTTPStatus is 0.
+	// HTTPStatus is the status of the answer; if it is 0, GRPCStatus is.
 	HTTPStatus, GRPCStatus uint32
 	Percentage             float64 // from 0 to 100
 }
 
-// FaultFilter makes the filter that injects the faults of routes, none by itself.
+// FaultFilter makes the filter that injects routes' faults. It has no fault of its own.
 func FaultFilter() *hcmv3.HttpFilter { return httpFilter(FaultName, &faultv3.HTTPFault{}) }
 
-// perRoute is the configuration of the filter for one route, nil for no fault.
+// perRoute returns the filter's configuration for one route, nil for no fault.
 func (f *Fault) perRoute() map[string]*anypb.Any {
 	if f == nil {
 		return nil

@@ -16,39 +16,37 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// ServerName is the header "server" of inbound listeners and gateways.
+// ServerName is the value of the header "server" of inbound listeners and gateways.
 const ServerName = "istio-envoy"
 
 // HTTPOptions describe an HTTP connection manager.
 type HTTPOptions struct {
 	StatPrefix string
-	// RouteConfigName names routes that come over ADS; RouteConfig are routes
-	// that come with the listener, and win.
+	// RouteConfigName names routes that come over ADS. RouteConfig has routes that are
+	// part of the listener, and wins.
 	RouteConfigName string
 	RouteConfig     *routev3.RouteConfiguration
-	// Edge trusts no X-Forwarded-For of its clients and sets its own: for
-	// gateways.
+	// Edge is for gateways: it does not trust clients' X-Forwarded-For and sets its own.
 	Edge bool
-	// TrustedHops is how many addresses at the end of X-Forwarded-For belong to trusted
-	// proxies in front of an Edge.
+	// TrustedHops is the number of addresses at the end of X-Forwarded-For that belong to
+	// trusted proxies in front of an Edge.
 	TrustedHops uint32
-	// HTTP3 is for a listener of QUIC, which speaks nothing else.
+	// HTTP3 is for a QUIC listener, which speaks only HTTP/3.
 	HTTP3 bool
-	// ServerName is the value of the header "server", Envoy's own where empty.
+	// ServerName is the value of the header "server", Envoy's own if empty.
 	ServerName string
-	// ClientCert says what becomes of X-Forwarded-Client-Cert. The zero value takes the
-	// header away. Where the client's certificate is added, its subject and its names
-	// are, and with WholeClientCert the certificate itself.
+	// ClientCert says how to handle X-Forwarded-Client-Cert. The zero value removes the
+	// header. Modes that add the client's certificate add its subject and names, and with
+	// WholeClientCert the certificate itself.
 	ClientCert      hcmv3.HttpConnectionManager_ForwardClientCertDetails
 	WholeClientCert bool
-	// Filters are the HTTP filters in their order, the router last.
+	// Filters are the HTTP filters in order, with the router last.
 	Filters    []*hcmv3.HttpFilter
 	AccessLogs []*accesslogv3.AccessLog
 }
 
-// HTTPConnectionManager makes the filter that speaks HTTP. It takes either
-// version, upgrades to WebSocket, normalizes paths and never ends a stream for
-// being idle.
+// HTTPConnectionManager makes the filter that speaks HTTP. It accepts HTTP/1.1 and
+// HTTP/2, upgrades to WebSocket, normalizes paths and has no idle timeout for streams.
 func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 	manager := &hcmv3.HttpConnectionManager{
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
@@ -95,27 +93,27 @@ func networkFilter(name string, config proto.Message) *listenerv3.Filter {
 // TCPProxyOptions describe a TCP proxy.
 type TCPProxyOptions struct {
 	StatPrefix string
-	// Clusters share the connections by weight, like the clusters of Forward; without
+	// Clusters share the connections by weight, like the clusters of Forward. Without
 	// any, connections go to the black hole.
 	Clusters []WeightedCluster
-	// IdleTimeout closes a connection that nothing is sent on: Envoy's hour where it is
-	// nil, never where it is 0.
+	// IdleTimeout closes an idle connection. Nil means Envoy's hour; 0 means never.
 	IdleTimeout *durationpb.Duration
 	// HashSourceIP hashes the client's address, for consistent hashing.
 	HashSourceIP bool
-	// Tunnel has endpoints pass connections on; nil for the endpoints themselves.
+	// Tunnel makes endpoints forward connections to a target; nil for connections to the
+	// endpoints themselves.
 	Tunnel     *Tunnel
 	AccessLogs []*accesslogv3.AccessLog
 }
 
-// Tunnel is an HTTP request in which a connection goes through an endpoint to a target,
-// host:port: CONNECT, or POST.
+// Tunnel is the HTTP request, CONNECT or POST, that tunnels a connection through an
+// endpoint to the target, host:port.
 type Tunnel struct {
 	Target string
 	Post   bool
 }
 
-// TCPProxy makes the filter that forwards bytes.
+// TCPProxy makes the filter that forwards TCP connections.
 func TCPProxy(o TCPProxyOptions) *listenerv3.Filter {
 	out := &tcpproxyv3.TcpProxy{
 		StatPrefix:  o.StatPrefix,

@@ -16,15 +16,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// gRPC clients and servers know little of Envoy's API, and refuse a resource with
-// unknown parts. The messages here have only known ones.
+// gRPC clients and servers know only a part of Envoy's API, and refuse resources with
+// unknown parts. The messages here use only known parts.
 
-// GRPCServerListenerPrefix begins the names of the listeners that gRPC servers
-// ask for; what follows is the address that they listen on.
+// GRPCServerListenerPrefix is the prefix of the listener names that gRPC servers request;
+// the server's address follows it.
 const GRPCServerListenerPrefix = "xds.istio.io/grpc/lds/inbound/"
 
-// GRPCClientListener makes the listener of a gRPC client's target, with HTTP
-// filters and routes that come over ADS.
+// GRPCClientListener makes the listener of a gRPC client's target, with HTTP filters and
+// with routes that come over ADS.
 func GRPCClientListener(name, routeConfig string, filters []*hcmv3.HttpFilter) *listenerv3.Listener {
 	return grpcClientListener(name, &hcmv3.HttpConnectionManager{
 		HttpFilters: filters,
@@ -34,8 +34,8 @@ func GRPCClientListener(name, routeConfig string, filters []*hcmv3.HttpFilter) *
 	})
 }
 
-// EmptyGRPCClientListener makes the listener of a target that leads nowhere: calls
-// fail at once, as unavailable.
+// EmptyGRPCClientListener makes the listener of a target that leads nowhere: calls fail
+// at once as unavailable.
 func EmptyGRPCClientListener(name string) *listenerv3.Listener {
 	return grpcClientListener(name, &hcmv3.HttpConnectionManager{
 		HttpFilters:    []*hcmv3.HttpFilter{RouterFilter()},
@@ -48,8 +48,8 @@ func grpcClientListener(name string, manager *hcmv3.HttpConnectionManager) *list
 	return &listenerv3.Listener{Name: name, ApiListener: &listenerv3.ApiListener{ApiListener: message.Pack(manager)}}
 }
 
-// GRPCServerListener makes the listener of a gRPC server at an address, which
-// takes every call of every client, without TLS.
+// GRPCServerListener makes the listener of a gRPC server at an address. It accepts every
+// call of every client, without TLS.
 func GRPCServerListener(name, host string, port uint32, filters []*hcmv3.HttpFilter) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix:  names.HTTPStatPrefix(names.Inbound, name),
@@ -76,16 +76,16 @@ func GRPCServerListener(name, host string, port uint32, filters []*hcmv3.HttpFil
 // GRPCClusterOptions describe a cluster of a gRPC client.
 type GRPCClusterOptions struct {
 	Name string
-	// DNS is the only endpoint, by a name that the client resolves; nil if the endpoints
-	// come over ADS, under the cluster's name.
+	// DNS is the only endpoint, whose host name the client resolves. It is nil if the
+	// endpoints come over ADS, under the cluster's name.
 	DNS *Endpoint
-	// Policy is LeastRequest where the client has it, RingHash, or else round robin,
-	// which every client has.
+	// Policy is RingHash, or LeastRequest, for which clients without it use round robin.
+	// Everything else means round robin, which every client knows.
 	Policy LBPolicy
-	// MinimumRingSize is the least size of a RingHash; 0 is the client's default of
+	// MinimumRingSize is the minimum size of a RingHash; 0 means the client's default of
 	// 1024.
 	MinimumRingSize uint64
-	// MaxRequests limits the calls at one time; 0 is no limit.
+	// MaxRequests limits concurrent calls; 0 means no limit.
 	MaxRequests uint32
 	Metadata    ClusterMetadata
 }
@@ -94,7 +94,7 @@ type GRPCClusterOptions struct {
 func GRPCCluster(o GRPCClusterOptions) *clusterv3.Cluster {
 	out := &clusterv3.Cluster{
 		Name: o.Name, LbPolicy: clusterv3.Cluster_ROUND_ROBIN, Metadata: o.Metadata.Message(),
-		// Left out it would be 1024.
+		// If it were omitted, the limit would be 1024.
 		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 			MaxRequests: limit(o.MaxRequests),
 		}}},
@@ -114,8 +114,8 @@ func GRPCCluster(o GRPCClusterOptions) *clusterv3.Cluster {
 	return out
 }
 
-// leastRequestOrRoundRobin lists two policies. A client takes the first that it has, in
-// each locality, and weights the localities.
+// leastRequestOrRoundRobin lists two policies. A client uses the first that it knows,
+// within each locality, and weights the localities.
 func leastRequestOrRoundRobin() *clusterv3.LoadBalancingPolicy {
 	return lbPolicies(lbPolicy("envoy.load_balancing_policies.wrr_locality", &wrrlocalityv3.WrrLocality{
 		EndpointPickingPolicy: lbPolicies(

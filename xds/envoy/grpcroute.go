@@ -14,21 +14,22 @@ import (
 // GRPCRouteConfigOptions describe the routes of a gRPC client's target.
 type GRPCRouteConfigOptions struct {
 	Name string
-	// Host and Port are the target. Calls have one or both as their authority.
+	// Host and Port are the target. The authority of calls is the host, with or without
+	// the port.
 	Host string
 	Port uint32
-	// Routes are the same descriptions that [Route] renders for Envoy.
+	// Routes are the descriptions that [Route] renders for Envoy.
 	Routes []RouteOptions
-	// Announced are clusters that the client is to know of; see AnnounceClusters.
+	// Announced are clusters that the client should know; see AnnounceClusters.
 	Announced []string
 }
 
 // GRPCRouteConfig makes the routes of a gRPC client. The client refuses a resource with
-// unknown parts, so the routes have only what gRPC knows. A route whose action gRPC
-// lacks leads nowhere, and a match that no call can meet is left out.
+// unknown parts, so the routes contain only what gRPC knows. A route whose action gRPC
+// lacks leads nowhere. A match that no call can meet is omitted.
 //
-// The one virtual host has the domain "*": the client found it by its target, and calls
-// may have another authority.
+// The one virtual host has the domain "*", since the client found it by its target, and
+// calls may have another authority.
 func GRPCRouteConfig(o GRPCRouteConfigOptions) *routev3.RouteConfiguration {
 	all := &routev3.VirtualHost{Name: names.HostPort(o.Host, o.Port), Domains: []string{"*"}}
 	for _, r := range o.Routes {
@@ -39,9 +40,9 @@ func GRPCRouteConfig(o GRPCRouteConfigOptions) *routev3.RouteConfiguration {
 	return out
 }
 
-// AnnounceClusters adds routes, which get no call, to those clusters that have none.
-// The client then has a cluster before the route that sends calls there. (The
-// library in Go fails calls between a new route and its new cluster.)
+// AnnounceClusters adds routes that get no calls for the clusters without routes. So the
+// client has a cluster before the route that sends calls there. (The Go library fails
+// calls between a new route and its new cluster.)
 func AnnounceClusters(config *routev3.RouteConfiguration, clusters []string) {
 	for _, to := range config.GetVirtualHosts() {
 		var idle []*routev3.RouteAction
@@ -60,7 +61,7 @@ func AnnounceClusters(config *routev3.RouteConfiguration, clusters []string) {
 	}
 }
 
-// takesEveryCall says of a rendered match whether no route after it gets a call.
+// takesEveryCall says whether routes after this rendered match get no call.
 func takesEveryCall(m *routev3.RouteMatch) bool {
 	if len(m.GetHeaders()) > 0 {
 		return false
@@ -68,8 +69,8 @@ func takesEveryCall(m *routev3.RouteMatch) bool {
 	return m.GetPrefix() == "/" || m.GetSafeRegex().GetRegex() == ".*"
 }
 
-// EmptyGRPCRouteConfig makes routes that lead nowhere. (The library in JavaScript
-// has a call without a route wait.)
+// EmptyGRPCRouteConfig makes routes that lead nowhere. (In the JavaScript library a call
+// without a route waits.)
 func EmptyGRPCRouteConfig(name string) *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
 		Name: names.BlockAllVirtualHost, Domains: []string{"*"},
@@ -81,15 +82,15 @@ func grpcRoute(match *routev3.RouteMatch, action *routev3.RouteAction) *routev3.
 	return &routev3.Route{Name: names.DefaultRoute, Match: match, Action: &routev3.Route_Route{Route: action}}
 }
 
-// grpcNowhere fails calls at once, as unavailable: it sends them to the cluster
-// without endpoints, names.BlackHoleCluster. Every library does the same for that
-// alone; the one in JavaScript dies of a route that does not forward.
+// grpcNowhere makes calls fail at once as unavailable: it sends them to the cluster
+// without endpoints, names.BlackHoleCluster. Only this works alike in every library; the
+// JavaScript library crashes on a route that does not forward.
 func grpcNowhere() *routev3.RouteAction {
 	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: names.BlackHoleCluster}}
 }
 
-// GRPCRoutes renders a route for a gRPC client of a target: one for each alternative of
-// its match, none if it matches no call.
+// GRPCRoutes renders a route for a gRPC client of a target: one route for each
+// alternative of its match, none if it matches no call.
 func GRPCRoutes(o RouteOptions, host string, port uint32) []*routev3.Route {
 	action := grpcNowhere()
 	if o.forwards() {
@@ -105,11 +106,11 @@ func GRPCRoutes(o RouteOptions, host string, port uint32) []*routev3.Route {
 	return out
 }
 
-// grpcAction keeps what gRPC knows of forwarding: clusters, a timeout, retries, and
-// the hash.
+// grpcAction keeps the parts of forwarding that gRPC knows: clusters, a timeout, retries
+// and the hash.
 func (f *Forward) grpcAction() *routev3.RouteAction {
 	out := &routev3.RouteAction{
-		// A limit of 0 is no limit but the client's own.
+		// A limit of 0 means only the client's own limit.
 		MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: durationpb.New(f.Timeout)},
 		RetryPolicy:       f.Retry.grpcPolicy(),
 	}
@@ -134,10 +135,10 @@ func (f *Forward) grpcAction() *routev3.RouteAction {
 	return out
 }
 
-// grpcRetryConditions are the conditions on which gRPC retries a call.
+// grpcRetryConditions are the retry conditions that gRPC knows.
 var grpcRetryConditions = []string{"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable"}
 
-// grpcPolicy keeps the conditions that gRPC has, and is nil where none is left.
+// grpcPolicy keeps only the conditions that gRPC knows, nil if there are none.
 func (o *RetryOptions) grpcPolicy() *routev3.RetryPolicy {
 	from := o.policy()
 	var on []string
@@ -154,8 +155,8 @@ func (o *RetryOptions) grpcPolicy() *routev3.RetryPolicy {
 	}
 }
 
-// grpcMatches returns matches that together match the same calls as o; none if o
-// matches no call. A call has no query parameters.
+// grpcMatches returns matches that together match the same calls as o, none if o matches
+// no call. A call has no query parameters.
 func (o MatchOptions) grpcMatches(authorities []string) []*routev3.RouteMatch {
 	if len(o.QueryParameters) > 0 {
 		return nil
@@ -179,8 +180,8 @@ func (o MatchOptions) grpcMatches(authorities []string) []*routev3.RouteMatch {
 	return out
 }
 
-// grpcConstants are the values that every call has in a header which a client
-// cannot match, any one of them; false for all other headers.
+// grpcConstants returns the values of a header that is the same in every call, but that a
+// client cannot match. It returns false for other headers.
 func grpcConstants(header string, authorities []string) ([]string, bool) {
 	switch header {
 	case ":method":
@@ -193,7 +194,7 @@ func grpcConstants(header string, authorities []string) ([]string, bool) {
 	return nil, false
 }
 
-// meets compares a value that is present.
+// meets says whether a present value matches.
 func (m NamedMatch) meets(value string) bool {
 	meets := true
 	switch {
@@ -209,8 +210,8 @@ func (m NamedMatch) meets(value string) bool {
 	return meets != m.Invert
 }
 
-// grpcHeader returns a matcher as gRPC reads it, or two alternatives: in gRPC a missing
-// header meets no comparison, inverted or not.
+// grpcHeader returns the matchers, as alternatives, that mean the same in gRPC: there a
+// missing header never matches, even if inverted.
 func grpcHeader(m NamedMatch) []*routev3.HeaderMatcher {
 	m.Name = strings.ToLower(m.Name)
 	compared := header(m)
@@ -221,7 +222,7 @@ func grpcHeader(m NamedMatch) []*routev3.HeaderMatcher {
 	return []*routev3.HeaderMatcher{header(NamedMatch{Name: m.Name, Invert: true}), compared}
 }
 
-// combine adds one of several matchers to each list.
+// combine extends each list with each of the alternatives.
 func combine(lists [][]*routev3.HeaderMatcher, either []*routev3.HeaderMatcher) [][]*routev3.HeaderMatcher {
 	var out [][]*routev3.HeaderMatcher
 	for _, list := range lists {

@@ -15,15 +15,15 @@ type HashPolicy struct {
 	SourceIP               bool
 }
 
-// HashCookie is a cookie to hash. With a TTL, one is made where the request has
-// none; a TTL of 0 makes a cookie of the session.
+// HashCookie is a cookie to hash. With a TTL, Envoy sets the cookie if the request has
+// none; a TTL of 0 makes a session cookie.
 type HashCookie struct {
 	Name, Path string
 	TTL        *time.Duration
 	Attributes []CookieAttribute
 }
 
-// CookieAttribute is an attribute of a cookie that is made, such as SameSite.
+// CookieAttribute is an attribute of a cookie that Envoy sets, such as SameSite.
 type CookieAttribute struct{ Name, Value string }
 
 func (h HashPolicy) route() *routev3.RouteAction_HashPolicy {
@@ -58,7 +58,7 @@ func (c *HashCookie) message() *routev3.RouteAction_HashPolicy_Cookie {
 	return out
 }
 
-// sourceIPHash is the only hash there is for TCP.
+// sourceIPHash is the only hash for TCP.
 func sourceIPHash() []*typev3.HashPolicy {
 	return []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
 }

@@ -8,13 +8,13 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Headers are the changes to the headers of requests and responses. If a request's
-// "host" or ":authority" is set or added, that replaces its host. Other headers whose
-// names begin with a colon cannot be changed, and are ignored.
+// Headers are changes to the headers of requests and responses. Setting or adding "host"
+// or ":authority" replaces the host of a request. Other headers that begin with a colon
+// cannot be changed and are ignored.
 type Headers struct{ Request, Response HeaderOps }
 
-// HeaderOps change headers: Set replaces or adds a value, Add adds a further value,
-// Remove removes. Changes are made in order of the names, with Set first.
+// HeaderOps change headers: Set replaces or adds a value, Add adds another value, Remove
+// removes the header. Set comes first; changes are in the order of names.
 type HeaderOps struct {
 	Set, Add map[string]string
 	Remove   []string
@@ -22,7 +22,7 @@ type HeaderOps struct {
 
 const hostHeader, authorityHeader = "host", ":authority"
 
-// host returns the new host of the request, empty for none.
+// host returns the new host of a request, empty if it does not change.
 func (h Headers) host() string {
 	for _, values := range []map[string]string{h.Request.Set, h.Request.Add} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {

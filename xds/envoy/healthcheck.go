@@ -11,15 +11,15 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// HealthCheck has a proxy ask every endpoint of a cluster for a path, but those that are
-// Unchecked. An endpoint gets no traffic before it has answered 200, nor after it has
-// failed to do so twice in a row.
+// HealthCheck makes a proxy check a path of every endpoint of a cluster, except Unchecked
+// ones. An endpoint gets traffic after it has answered 200, and none after two failures
+// in a row.
 type HealthCheck struct {
-	// Host is the Host of its requests: servers refuse the name of a cluster, which it
-	// would be without.
+	// Host is the Host header of the checks. By default it would be the cluster's name,
+	// which servers refuse.
 	Host, Path string
 	Interval   time.Duration
-	// HTTP2 asks in HTTP/2.
+	// HTTP2 makes the checks use HTTP/2.
 	HTTP2 bool
 }
 
@@ -45,7 +45,7 @@ func (h *HealthCheck) apply(c *clusterv3.Cluster) {
 		HealthyThreshold:   wrapperspb.UInt32(1),
 		HealthChecker:      &corev3.HealthCheck_HttpHealthCheck_{HttpHealthCheck: check},
 	}}
-	// Else an endpoint that is gone would keep its traffic until a check fails.
+	// Otherwise a removed endpoint would keep its traffic until a check fails.
 	c.IgnoreHealthOnHostRemoval = true
 }
 

@@ -33,8 +33,8 @@ const (
 	RouterName                = "envoy.filters.http.router"
 )
 
-// OriginalSourceMark is the mark on the packets of connections that keep the
-// source address of the client, by which the machine's routes find them.
+// OriginalSourceMark is the mark on packets of connections that keep the client's source
+// address. The machine's routes match it.
 const OriginalSourceMark = 1337
 
 // ListenerOptions describe a listener.
@@ -45,39 +45,38 @@ type ListenerOptions struct {
 	Port uint32
 	// MoreHosts are further addresses with the same port.
 	MoreHosts []string
-	// QUIC listens for HTTP/3, on UDP. Nothing looks at connections before filter chains do.
+	// QUIC makes it an HTTP/3 listener, on UDP, without listener filters.
 	QUIC bool
-	// Unbound listeners have no socket: they take over connections that were
-	// redirected to another listener.
+	// Unbound listeners have no socket: they take connections that another listener hands
+	// off.
 	Unbound bool
-	// Free listeners may have an address that the machine does not.
+	// Free listeners may bind an address that the machine does not have.
 	Free bool
-	// HandOff gives a connection to the listener of the address that the client
-	// meant to connect to, and keeps it where there is none.
+	// HandOff hands a connection to the listener of its original destination, and keeps
+	// it if there is none.
 	HandOff bool
-	// OriginalDst restores the destination address that the client meant, so that filter
-	// chains can match it. OriginalSrc makes connections to the application come from
-	// the client's own address.
+	// OriginalDst restores the original destination address, so that filter chains can
+	// match it. OriginalSrc makes connections to the application come from the client's
+	// address.
 	OriginalDst, OriginalSrc bool
-	// ProxyProtocol reads who the client is from a header of the PROXY protocol, in either
+	// ProxyProtocol reads the client's address from a PROXY protocol header of either
 	// version. Connections without the header are closed.
 	ProxyProtocol bool
-	// Transparent listeners take connections to any address, as TPROXY delivers
-	// them.
+	// Transparent listeners accept connections to any address, as TPROXY delivers them.
 	Transparent bool
 	Direction   corev3.TrafficDirection
-	// HTTPInspector and TLSInspector look at the first bytes, so that filter chains can
-	// match the protocol. They skip the ports of Uninspected, where the server may speak
+	// HTTPInspector and TLSInspector inspect the first bytes, so that filter chains can
+	// match the protocol. They skip the ports in Uninspected, where the server may speak
 	// first.
 	HTTPInspector, TLSInspector bool
 	Uninspected                 []uint32
-	// DetectionTimeout is how long the HTTP inspector waits for these bytes; 0
-	// is without limit. When it has passed the connection goes on undetected.
+	// DetectionTimeout is how long the HTTP inspector waits for these bytes; 0 means no
+	// limit. After it, the connection goes on undetected.
 	DetectionTimeout time.Duration
 	FilterChains     []*listenerv3.FilterChain
-	// DefaultFilterChain gets what no other chain matches; nil to close it.
+	// DefaultFilterChain gets connections that no other chain matches; nil closes them.
 	DefaultFilterChain *listenerv3.FilterChain
-	// AccessLogs record connections that no chain's filters see.
+	// AccessLogs record connections that match no filter chain.
 	AccessLogs []*accesslogv3.AccessLog
 }
 
@@ -98,7 +97,7 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 		quic(out)
 		return out
 	}
-	// An explicit 0 is no timeout; left out it would be 15 s.
+	// An explicit 0 means no timeout; omitted, it would be 15 s.
 	out.ListenerFiltersTimeout = durationpb.New(0)
 	out.ContinueOnListenerFiltersTimeout = true
 	if o.Unbound {
@@ -120,8 +119,8 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 	return out
 }
 
-// quic makes the addresses of a listener those of UDP, on which it speaks QUIC. Each worker
-// has a socket of its own, without which packets of one connection would go to several.
+// quic turns the addresses of a listener into UDP addresses for QUIC. Each worker has its
+// own socket; otherwise packets of one connection would go to several workers.
 func quic(l *listenerv3.Listener) {
 	l.Address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
 	for _, a := range l.GetAdditionalAddresses() {
@@ -133,8 +132,8 @@ func quic(l *listenerv3.Listener) {
 	l.EnableReusePort = wrapperspb.Bool(true)
 }
 
-// listenerFilters: the header of the PROXY protocol comes before all else on a connection,
-// and addresses are restored before anything is inspected.
+// listenerFilters returns the listener filters in order. The PROXY protocol header comes
+// first on a connection. Addresses are restored before inspection.
 func (o ListenerOptions) listenerFilters() []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
 	if o.ProxyProtocol {
@@ -161,7 +160,7 @@ func (o ListenerOptions) inspector(name string, config proto.Message) *listenerv
 	return out
 }
 
-// anyPort matches connections to one of some ports; nil where there are none.
+// anyPort matches connections to any of the ports; nil if there are none.
 func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
 	var rules []*listenerv3.ListenerFilterChainMatchPredicate
 	for _, port := range ports {
@@ -188,7 +187,7 @@ func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilte
 	}
 }
 
-// The protocols that the inspectors detect.
+// The transport and application protocols that the inspectors detect.
 const (
 	TransportRaw = "raw_buffer"
 	TransportTLS = "tls"
@@ -196,42 +195,41 @@ const (
 	ProtocolH2C  = "h2c"
 )
 
-// PlaintextHTTP are the application protocols by which a filter chain gets the
-// HTTP that is not encrypted.
+// PlaintextHTTP returns the application protocols with which a filter chain matches
+// unencrypted HTTP.
 func PlaintextHTTP() []string { return []string{ProtocolHTTP, ProtocolH2C} }
 
-// MeshProtocols are the application protocols that workloads of the mesh offer each other
-// in the handshake of TLS. (Istio: allIstioMtlsALPNs.)
+// MeshProtocols returns the ALPN protocols that workloads of the mesh offer each other.
+// (Istio: allIstioMtlsALPNs.)
 func MeshProtocols() []string {
 	return []string{"istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2"}
 }
 
-// FilterChainOptions describe a filter chain: its match, in which all conditions must
-// hold, and its filters. Without a match it gets every connection.
+// FilterChainOptions describe a filter chain: its filters, and its match, in which all
+// conditions must hold. Without conditions it matches every connection.
 type FilterChainOptions struct {
 	Name string
-	// Config is the names.ConfigPath of the object that it comes from, empty for none.
+	// Config is the names.ConfigPath of the object behind it, empty for none.
 	Config string
-	// Prefixes are the destination addresses it is for.
+	// Prefixes are the destination addresses that it matches.
 	Prefixes []CIDR
-	// DestinationPort is the port the client meant to connect to, 0 for any.
+	// DestinationPort is the original destination port, 0 for any.
 	DestinationPort      uint32
 	TransportProtocol    string
 	ApplicationProtocols []string
 	ServerNames          []string
 	Filters              []*listenerv3.Filter
-	// Transport decrypts the connections, which have some seconds to shake hands; nil
-	// leaves them as they are.
+	// Transport terminates TLS, with a handshake timeout; nil for plaintext.
 	Transport *corev3.TransportSocket
 }
 
-// CIDR is a range of addresses.
+// CIDR is an address range.
 type CIDR struct {
 	Address string
 	Bits    uint32
 }
 
-// handshakeTimeout closes a connection that has not shaken hands. (Istio:
+// handshakeTimeout closes connections whose handshake takes longer. (Istio:
 // defaultGatewayTransportSocketConnectTimeout.)
 const handshakeTimeout = 15 * time.Second
 

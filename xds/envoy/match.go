@@ -9,20 +9,20 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// MatchKind is how a string is compared.
+// MatchKind says how a string is compared.
 type MatchKind int
 
-// The kinds. The zero kind matches whatever is there.
+// The kinds. The zero kind matches any value.
 const (
 	Any MatchKind = iota
 	Exact
 	Prefix
-	// Regex is an RE2 expression over the whole of the string. "*", which is
-	// none, is Any.
+	// Regex is an RE2 expression for the whole string. "*", which is not a valid one,
+	// counts as Any.
 	Regex
 )
 
-// StringMatch compares a string. The zero value matches any.
+// StringMatch compares a string. The zero value matches any string.
 type StringMatch struct {
 	Kind  MatchKind
 	Value string
@@ -50,12 +50,12 @@ func regex(expression string) *matcherv3.RegexMatcher {
 type NamedMatch struct {
 	Name string
 	StringMatch
-	// Invert matches what the comparison does not, a header that is missing
-	// included; only of headers.
+	// Invert inverts the comparison, and also matches a missing header. It is only for
+	// headers.
 	Invert bool
 }
 
-// MatchOptions describe the requests of a route: those that match all of it. The
+// MatchOptions describe the requests that a route matches: all conditions must hold. The
 // zero value matches every request.
 //
 // Envoy compares headers and query parameters in the order of their names.
@@ -67,7 +67,7 @@ type MatchOptions struct {
 	Method, Authority, HTTPScheme *StringMatch
 }
 
-// routeMatch makes the match of a route in Envoy.
+// routeMatch makes the match of a route for Envoy.
 func (o MatchOptions) routeMatch() *routev3.RouteMatch {
 	out := o.pathMatch()
 	for _, h := range o.headers() {
@@ -79,7 +79,7 @@ func (o MatchOptions) routeMatch() *routev3.RouteMatch {
 	return out
 }
 
-// pathMatch is the part of the match that compares the path.
+// pathMatch makes the part of the match that compares the path.
 func (o MatchOptions) pathMatch() *routev3.RouteMatch {
 	out := &routev3.RouteMatch{}
 	switch {
@@ -98,7 +98,7 @@ func (o MatchOptions) pathMatch() *routev3.RouteMatch {
 	return out
 }
 
-// headers are the headers to compare, by name, and then the pseudo headers.
+// headers returns the header matches, ordered by name, then the pseudo headers.
 func (o MatchOptions) headers() []NamedMatch {
 	out := byName(o.Headers)
 	for _, h := range []struct {
@@ -112,8 +112,8 @@ func (o MatchOptions) headers() []NamedMatch {
 	return out
 }
 
-// CatchAll says whether a match is for every request: prefix "/" or regex ".*",
-// and nothing else.
+// CatchAll says whether the only condition is a path that matches every request: prefix
+// "/" or regex ".*".
 func (o MatchOptions) CatchAll() bool {
 	if len(o.Headers)+len(o.QueryParameters) > 0 || o.Method != nil || o.Authority != nil || o.HTTPScheme != nil {
 		return false

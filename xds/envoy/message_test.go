@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// check compares a message with its JSON form, and checks that it keeps to
+// check compares a message with its JSON form. It also checks that the message keeps
 // Envoy's rules and uses no deprecated field.
 func check(t *testing.T, got proto.Message, want string) {
 	t.Helper()
@@ -37,7 +37,7 @@ func checkValid(t *testing.T, m proto.Message) {
 	checkFields(t, m.ProtoReflect())
 }
 
-// checkFields walks all messages within m, those in an Any included.
+// checkFields walks all messages within m, also those in an Any.
 func checkFields(t *testing.T, m protoreflect.Message) {
 	t.Helper()
 	if packed, ok := m.Interface().(*anypb.Any); ok {

@@ -9,27 +9,27 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// The namespaces of metadata.
+// The namespaces in metadata.
 const (
 	istioMetadata           = "istio"
 	transportSocketMetadata = "envoy.transport_socket_match"
 )
 
-// ServiceRef is a service as a cluster's metadata names it.
+// ServiceRef is a service in a cluster's metadata.
 type ServiceRef struct{ Host, Name, Namespace string }
 
-// ClusterMetadata describes the origin of a cluster, in namespace "istio".
+// ClusterMetadata describes the origin of a cluster, in the namespace "istio".
 type ClusterMetadata struct {
 	Config   string // names.ConfigPath of its DestinationRule, empty for none
 	Subset   string
 	Services []ServiceRef
 	External bool // the services are outside the mesh
-	// KeepALPN: Istio's filter, where there is one, leaves the application protocols as they
-	// are.
+	// KeepALPN tells Istio's ALPN filter, if present, not to change the application
+	// protocols.
 	KeepALPN bool
 }
 
-// Message makes the metadata, nil where there is nothing to tell.
+// Message makes the metadata, nil if it would be empty.
 func (m ClusterMetadata) Message() *corev3.Metadata {
 	fields := map[string]*structpb.Value{}
 	setText(fields, "config", m.Config)
@@ -54,26 +54,26 @@ func (m ClusterMetadata) Message() *corev3.Metadata {
 	return metadata(map[string]map[string]*structpb.Value{istioMetadata: fields})
 }
 
-// ConfigMetadata is the metadata of a route or cluster: where it comes from, as
-// names.ConfigPath names it.
+// ConfigMetadata makes the metadata of a route or cluster with the names.ConfigPath of
+// its origin.
 func ConfigMetadata(path string) *corev3.Metadata { return ClusterMetadata{Config: path}.Message() }
 
-// ConfigOf is the names.ConfigPath in metadata, empty where there is none.
+// ConfigOf returns the names.ConfigPath in metadata, empty for none.
 func ConfigOf(m *corev3.Metadata) string {
 	return m.GetFilterMetadata()[istioMetadata].GetFields()["config"].GetStringValue()
 }
 
-// EndpointMetadata is what an endpoint tells of its workload.
+// EndpointMetadata describes an endpoint's workload.
 type EndpointMetadata struct {
-	// Workload is "name;namespace;canonical service;revision;cluster", as
-	// Istio's telemetry reads it.
+	// Workload is "name;namespace;canonical service;revision;cluster", the format of
+	// Istio's telemetry.
 	Workload string
-	// TLSMode selects among the cluster's transport sockets; "istio" for mutual
-	// TLS, empty for none.
+	// TLSMode selects among the cluster's transport sockets: "istio" for mutual TLS,
+	// empty for none.
 	TLSMode string
 }
 
-// Message makes the metadata, nil where there is nothing to tell.
+// Message makes the metadata, nil if it would be empty.
 func (m EndpointMetadata) Message() *corev3.Metadata {
 	if m.TLSMode == "" {
 		return m.workload()
@@ -84,8 +84,8 @@ func (m EndpointMetadata) Message() *corev3.Metadata {
 	return metadata(map[string]map[string]*structpb.Value{istioMetadata: workload, transportSocketMetadata: socket})
 }
 
-// workload is the metadata of an endpoint without a TLS mode. It allocates little: an
-// assignment has many.
+// workload makes the metadata of an endpoint without a TLS mode. It allocates little,
+// since an assignment has many endpoints.
 func (m EndpointMetadata) workload() *corev3.Metadata {
 	if m.Workload == "" {
 		return nil

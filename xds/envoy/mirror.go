@@ -6,14 +6,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Mirror sends copies of requests to a cluster. Nobody waits for its answers.
+// Mirror sends copies of requests to a cluster and ignores the responses.
 type Mirror struct {
 	Cluster    string
 	Percentage float64 // the share of requests that are copied, from 0 to 100
 }
 
-// mirrorPolicies renders mirrors, without those that get no request. The copies are not
-// traced.
+// mirrorPolicies renders the mirrors, except those that get no request. The copies are
+// not traced.
 func mirrorPolicies(mirrors []Mirror) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	for _, m := range mirrors {

@@ -14,22 +14,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// OutlierDetection makes a cluster eject endpoints that fail several times in a row. Nil or
-// 0 means Envoy's default: it ejects an endpoint after 5 errors, for 30 s the first time,
-// checks every 10 s, and ejects at most a tenth of the endpoints at once. Success rates do
-// not eject.
+// OutlierDetection makes a cluster eject endpoints that fail several times in a row. Nil
+// or 0 means Envoy's default: it ejects an endpoint after 5 errors, for 30 s the first
+// time, checks every 10 s, and ejects at most a tenth of the endpoints at once. Success
+// rates do not eject endpoints.
 type OutlierDetection struct {
-	// Consecutive5xx and ConsecutiveGateway are how many errors in a row eject an
-	// endpoint: of any kind, and of 502, 503 and 504. 0 is never; nil of the second, too.
+	// Consecutive5xx is how many errors of any kind in a row eject an endpoint, and
+	// ConsecutiveGateway how many of 502, 503 and 504. 0 means never, and so does a nil
+	// ConsecutiveGateway.
 	Consecutive5xx, ConsecutiveGateway *uint32
-	// SplitLocalOrigin counts failures to reach an endpoint apart from what it answers;
-	// ConsecutiveLocalOrigin of them eject it.
+	// SplitLocalOrigin counts connection failures apart from error responses.
+	// ConsecutiveLocalOrigin failures in a row eject the endpoint.
 	SplitLocalOrigin           bool
 	ConsecutiveLocalOrigin     uint32
 	Interval, BaseEjectionTime time.Duration
 	MaxEjectionPercent         uint32
-	// ErrorCodes are the statuses of HTTP that count as errors, 500 to 599 where there
-	// are none.
+	// ErrorCodes are the HTTP statuses that count as errors; empty means 500 to 599.
 	ErrorCodes []uint32
 }
 
@@ -55,7 +55,7 @@ func (o *OutlierDetection) message() *clusterv3.OutlierDetection {
 	return out
 }
 
-// enforced returns a number of errors, and the percentage of cases in which so many eject.
+// enforced returns the number of errors, and the percentage of cases in which it ejects.
 func enforced(errors *uint32) (limit, percent *wrapperspb.UInt32Value) {
 	if errors == nil {
 		return nil, nil
@@ -66,7 +66,7 @@ func enforced(errors *uint32) (limit, percent *wrapperspb.UInt32Value) {
 	return wrapperspb.UInt32(*errors), wrapperspb.UInt32(100)
 }
 
-// errorMatcher matches the answers that are errors, nil for Envoy's choice.
+// errorMatcher matches the responses that count as errors, nil for Envoy's default.
 func (o *OutlierDetection) errorMatcher() *httpv3.HttpProtocolOptions_OutlierDetection {
 	if o == nil || len(o.ErrorCodes) == 0 {
 		return nil

@@ -15,44 +15,45 @@ import (
 )
 
 const (
-	// defaultRetryOn retries a request that no upstream processed, or that gRPC reports
-	// as such.
+	// defaultRetryOn retries requests that no upstream processed, or for which gRPC
+	// reports so.
 	defaultRetryOn       = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
 	defaultRetryAttempts = 2
 
 	retriableStatusCodes = "retriable-status-codes"
 	// hostSelectionAttempts is how often Envoy looks for another endpoint before it
-	// takes one again that has failed.
+	// reuses one that failed.
 	hostSelectionAttempts = 5
-	// previousPrioritiesUpdate is after how many tries Envoy chooses priorities anew.
+	// previousPrioritiesUpdate is the number of attempts after which Envoy chooses
+	// priorities anew.
 	previousPrioritiesUpdate = 2
 )
 
-// RetryOptions describe when a request is tried again. The zero value is the
-// default: two further attempts, on other endpoints.
+// RetryOptions describe when a request is retried. The zero value is the default: two
+// retries, on other endpoints.
 type RetryOptions struct {
-	// Attempts beyond the first; nil is the default, 0 or less none.
+	// Attempts is the number of retries. Nil means the default; 0 or less means none.
 	Attempts *int32
-	// On lists conditions and status codes with commas between them. If it is empty,
-	// Envoy retries requests that were certainly not processed.
+	// On lists conditions and status codes, separated by commas. If it is empty, Envoy
+	// retries requests that were certainly not processed.
 	On string
-	// PerTryTimeout is the timeout of a try; 0 is the timeout of the request.
+	// PerTryTimeout is the timeout of each attempt; 0 means the request's timeout.
 	PerTryTimeout time.Duration
-	// Backoff is the least time between attempts, Envoy's 25 ms where it is 0.
+	// Backoff is the least time between attempts; 0 means Envoy's 25 ms.
 	Backoff time.Duration
-	// RemoteLocalities tries localities of a lower priority too.
+	// RemoteLocalities also tries localities of a lower priority.
 	RemoteLocalities bool
-	// ConsistentHash says that the cluster chooses its endpoint by a hash, which
-	// a further attempt then does not avoid.
+	// ConsistentHash says that the cluster chooses endpoints by a hash. Then retries do
+	// not avoid the same endpoint.
 	ConsistentHash bool
-	// IgnorePreviousHosts outranks ConsistentHash: whether a further attempt
-	// avoids the endpoints tried before.
+	// IgnorePreviousHosts says whether retries avoid the endpoints tried before. If not
+	// nil, it overrides ConsistentHash and SameHost in this.
 	IgnorePreviousHosts *bool
-	// SameHost says that no other endpoint is looked for.
+	// SameHost says that a retry does not look for another endpoint.
 	SameHost bool
 }
 
-// policy makes a retry policy, nil where there are no further attempts.
+// policy makes the retry policy, nil for no retries.
 func (o *RetryOptions) policy() *routev3.RetryPolicy {
 	if o == nil {
 		return nil
@@ -102,8 +103,8 @@ func (o *RetryOptions) policy() *routev3.RetryPolicy {
 	return out
 }
 
-// parseRetryOn parts the conditions from the status codes, for which Envoy has
-// a field of their own and a condition that turns it on.
+// parseRetryOn separates status codes from conditions. Envoy has another field for the
+// codes, and a condition that enables it.
 func parseRetryOn(on string) (conditions string, codes []uint32) {
 	var tokens []string
 	for token := range strings.SplitSeq(on, ",") {

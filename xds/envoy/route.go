@@ -22,25 +22,24 @@ import (
 type RouteConfigOptions struct {
 	Name         string
 	VirtualHosts []*routev3.VirtualHost
-	// MatchPort compares the port of a request's host too; else it is ignored,
-	// and domains need none.
+	// MatchPort also compares the port in a request's host. Without it the port is
+	// ignored, and domains have none.
 	MatchPort bool
-	// MaxDirectResponseBody is the size of the longest body that a route answers
-	// with; Envoy refuses one over 4 KiB unless told here.
+	// MaxDirectResponseBody is the largest body of a direct response, in bytes. By
+	// default Envoy refuses more than 4 KiB.
 	MaxDirectResponseBody uint32
-	// HTTP3Port tells clients that HTTP/3 is spoken on a port, 0 for none.
+	// HTTP3Port is the port on which clients are told that HTTP/3 is served, 0 for none.
 	HTTP3Port uint32
-	// HostsByDelta has the client ask for more virtual hosts, which come one by one
+	// HostsByDelta makes the client request further virtual hosts as separate resources
 	// on the same stream.
 	HostsByDelta bool
 }
 
-// hostsTimeout is how long a route configuration waits for the first of its hosts
-// that come one by one. It serves what it has when none came in that time.
+// hostsTimeout is how long a route configuration waits for the first of its separate
+// hosts. After that it serves those that it contains.
 const hostsTimeout = 10 * time.Second
 
-// RouteConfig makes a route configuration. Clusters that it names need not
-// exist.
+// RouteConfig makes a route configuration. The clusters that it names need not exist.
 func RouteConfig(o RouteConfigOptions) *routev3.RouteConfiguration {
 	out := &routev3.RouteConfiguration{
 		Name:                           o.Name,
@@ -72,8 +71,8 @@ type VirtualHostOptions struct {
 	RequireTLS bool
 }
 
-// VirtualHost makes a virtual host. It tells upstreams in a header how many times
-// a request was tried.
+// VirtualHost makes a virtual host. It tells upstreams the number of attempts in a
+// header.
 func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
 	out := &routev3.VirtualHost{Name: o.Name, Domains: o.Domains, IncludeRequestAttemptCount: true}
 	for _, r := range o.Routes {
@@ -85,7 +84,7 @@ func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
 	return out
 }
 
-// ClustersOf are the clusters to which virtual hosts send requests, sorted.
+// ClustersOf returns the clusters to which virtual hosts send or mirror requests, sorted.
 func ClustersOf(hosts ...*routev3.VirtualHost) []string {
 	var out []string
 	name := func(cluster string) {
@@ -108,13 +107,12 @@ func ClustersOf(hosts ...*routev3.VirtualHost) []string {
 	return slices.Compact(out)
 }
 
-// RouteOptions describe a route: what it matches, and one of Forward, Redirect
-// and DirectResponse. A route with none of these, or that forwards to no cluster,
-// answers 500. [Route] renders the description for Envoy, [GRPCRouteConfig] for
-// gRPC clients.
+// RouteOptions describe a route: its match, and one of Forward, Redirect and
+// DirectResponse. A route with none of these, or that forwards to no cluster, answers
+// 500. [Route] renders the description for Envoy, [GRPCRouteConfig] for gRPC clients.
 type RouteOptions struct {
-	Name           string // names.DefaultRoute where it is empty
-	StatPrefix     string // has the proxy count the requests of the route under this name; empty for none
+	Name           string // names.DefaultRoute if empty
+	StatPrefix     string // counts the route's requests under this name; empty for none
 	Match          MatchOptions
 	Forward        *Forward
 	Redirect       *Redirect
@@ -122,17 +120,16 @@ type RouteOptions struct {
 	Headers        Headers
 	Fault          *Fault // nil for none
 	CORS           *CORS  // nil for none
-	// Operation names the route in traces, empty for no name.
+	// Operation is the route's name in traces, empty for none.
 	Operation string
-	// Config is the names.ConfigPath of the object that the route comes from, empty
-	// for none.
+	// Config is the names.ConfigPath of the object behind the route, empty for none.
 	Config string
 }
 
 func (o RouteOptions) name() string { return cmp.Or(o.Name, names.DefaultRoute) }
 
-// OperationName names a route in traces: host, port and path of its only cluster, or
-// the VirtualService if it has several or none.
+// OperationName names a route in traces: host and port of its only cluster, or, if it has
+// several or none, the VirtualService and port; then the path.
 func (o RouteOptions) OperationName(virtualService string, port uint32) string {
 	path := o.Match.Path.Value
 	switch {
@@ -153,35 +150,35 @@ func (o RouteOptions) OperationName(virtualService string, port uint32) string {
 
 // Forward sends requests to clusters.
 type Forward struct {
-	// Clusters share the requests by weight. One alone has them all, whatever
-	// its weight; among several, one of weight 0 is left out.
+	// Clusters share the requests by weight. A single cluster gets all requests, whatever
+	// its weight; among several, those with weight 0 are omitted.
 	Clusters []WeightedCluster
-	// Timeout of a request; 0 is none, except the one that a gRPC client sets.
+	// Timeout is the timeout of a request. 0 means none except the one that a gRPC client
+	// sets.
 	Timeout time.Duration
 	Retry   *RetryOptions // nil for none
-	// PrefixRewrite replaces the part of the path that matched, or else
-	// RegexRewrite changes the path.
+	// PrefixRewrite replaces the matched part of the path. If it is empty, RegexRewrite
+	// changes the path.
 	PrefixRewrite string
 	RegexRewrite  *RegexRewrite
-	// HostRewrite replaces the request's host; it yields to a header "host" that
-	// is set.
+	// HostRewrite replaces the request's host, unless Headers set a "host".
 	HostRewrite  string
 	HashPolicies []HashPolicy
 	Mirrors      []Mirror
 }
 
-// RegexRewrite replaces what an RE2 expression matches.
+// RegexRewrite replaces the matches of an RE2 expression.
 type RegexRewrite struct{ Match, Substitution string }
 
 // WeightedCluster is one of the clusters that share traffic.
 type WeightedCluster struct {
 	Name   string
 	Weight uint32
-	// Headers are changed after those of the route; not for TCP.
+	// Headers are applied after those of the route; not for TCP.
 	Headers Headers
 }
 
-// DirectResponse answers without an upstream.
+// DirectResponse answers requests without an upstream.
 type DirectResponse struct {
 	Status uint32
 	Body   []byte
@@ -215,8 +212,8 @@ func Route(o RouteOptions) *routev3.Route {
 	return out
 }
 
-// perFilter is what the filters of Envoy are told of the route, by their names; nil for
-// nothing.
+// perFilter returns the route's configuration for Envoy's filters, by filter name; nil
+// for none.
 func (o RouteOptions) perFilter() map[string]*anypb.Any {
 	out := o.Fault.perRoute()
 	if o.CORS != nil {
@@ -233,7 +230,7 @@ func (o RouteOptions) forwards() bool {
 	return o.Redirect == nil && o.DirectResponse == nil && o.Forward != nil && len(o.Forward.clusters()) > 0
 }
 
-// setHeaders adds changes of headers to a route.
+// setHeaders adds header changes to a route.
 func setHeaders(r *routev3.Route, h Headers) {
 	r.RequestHeadersToAdd = append(r.RequestHeadersToAdd, h.Request.options()...)
 	r.RequestHeadersToRemove = append(r.RequestHeadersToRemove, h.Request.Remove...)
@@ -241,7 +238,7 @@ func setHeaders(r *routev3.Route, h Headers) {
 	r.ResponseHeadersToRemove = append(r.ResponseHeadersToRemove, h.Response.Remove...)
 }
 
-// clusters are the clusters that get requests.
+// clusters returns the clusters that get requests.
 func (f *Forward) clusters() []WeightedCluster { return effective(f.Clusters) }
 
 // effective drops clusters of weight 0, unless there is only one.
@@ -258,11 +255,11 @@ func effective(clusters []WeightedCluster) []WeightedCluster {
 	return out
 }
 
-// action forwards to clusters, at least one. A host replaces the host of the request,
-// unless it is empty.
+// action forwards to clusters, at least one. A host that is not empty replaces the
+// request's host.
 func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route_Route {
 	out := &routev3.RouteAction{
-		// An explicit 0 is no timeout; left out it would be 15 s.
+		// An explicit 0 means no timeout; omitted, it would be 15 s.
 		Timeout:       durationpb.New(f.Timeout),
 		RetryPolicy:   f.Retry.policy(),
 		PrefixRewrite: f.PrefixRewrite,
@@ -270,8 +267,8 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 		RequestMirrorPolicies: mirrorPolicies(f.Mirrors),
 	}
 	if f.Timeout == 0 {
-		// A gRPC client's timeout applies. With a Timeout this must not be set: Envoy
-		// would ignore the Timeout.
+		// A gRPC client's timeout applies. It must not be set beside a Timeout, which
+		// Envoy would then ignore.
 		out.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: durationpb.New(0)}
 	}
 	specifyClusters(out, clusters)
@@ -287,7 +284,7 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 	return &routev3.Route_Route{Route: out}
 }
 
-// specifyClusters sends the requests of a route to clusters, at least one.
+// specifyClusters sets the clusters of a route, at least one.
 func specifyClusters(a *routev3.RouteAction, clusters []WeightedCluster) {
 	if len(clusters) == 1 {
 		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0].Name}
@@ -331,17 +328,17 @@ func (d *DirectResponse) action() *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: out}
 }
 
-// Redirect sends the client to another address. Empty parts stay as in the request.
+// Redirect sends the client to another address. Empty parts are taken from the request.
 type Redirect struct {
-	// Code is 301 (which is also what 0 means), 302, 303, 307 or 308.
+	// Code is 301, 302, 303, 307 or 308; 0 means 301.
 	Code         uint32
 	Scheme, Host string
-	// Path replaces the whole path, or else PrefixRewrite the part that matched.
+	// Path replaces the whole path; if it is empty, PrefixRewrite replaces the matched
+	// part.
 	Path, PrefixRewrite string
-	// Port is left out if it is the default port of the scheme.
+	// Port is omitted if it is the scheme's default port.
 	Port uint32
-	// TLS says that the listener terminates TLS, so that the request's scheme is
-	// https.
+	// TLS says that the listener terminates TLS, so the request's scheme is https.
 	TLS bool
 }
 

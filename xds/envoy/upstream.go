@@ -12,43 +12,42 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// UpstreamProtocol is the version of HTTP that a cluster's endpoints are spoken
-// to in.
+// UpstreamProtocol is the HTTP version for a cluster's endpoints.
 type UpstreamProtocol int
 
 // The versions.
 const (
 	HTTP1 UpstreamProtocol = iota
 	HTTP2
-	// UseDownstream is the version that the client spoke.
+	// UseDownstream is the client's version.
 	UseDownstream
 )
 
 const (
 	httpProtocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	// defaultMaxConcurrentStreams is Istio's: as good as no limit.
+	// defaultMaxConcurrentStreams is Istio's default, practically no limit.
 	defaultMaxConcurrentStreams = 1 << 30
 )
 
-// UpstreamHTTP describes how a cluster speaks HTTP; 0 is no limit.
+// UpstreamHTTP describes how a cluster speaks HTTP; 0 means no limit.
 type UpstreamHTTP struct {
 	Protocol UpstreamProtocol
-	// IdleTimeout closes a connection without requests: Envoy's hour where it is nil, never
-	// where it is 0.
+	// IdleTimeout closes a connection without requests. Nil means Envoy's hour; 0 means
+	// never.
 	IdleTimeout              *durationpb.Duration
 	MaxConnectionDuration    time.Duration
 	MaxRequestsPerConnection uint32
-	MaxConcurrentStreams     uint32 // of a connection in HTTP/2
-	// PingInterval is how often a connection in HTTP/2 is probed, 0 for never;
-	// one that does not answer in PingTimeout is closed.
+	MaxConcurrentStreams     uint32 // per HTTP/2 connection
+	// PingInterval is the interval of HTTP/2 pings, 0 for none. A connection that does
+	// not answer within PingTimeout is closed.
 	PingInterval, PingTimeout time.Duration
-	// AutoSNI has TLS ask for the host of the request, and AutoSAN accept a certificate for
-	// no other.
+	// AutoSNI sends the request's host as SNI. AutoSAN accepts only a certificate for
+	// that host.
 	AutoSNI, AutoSAN bool
 }
 
-// extension makes the protocol options of a cluster. The matcher of errors is of its
-// outlier detection, nil for Envoy's.
+// extension makes the protocol options of a cluster. errors is the matcher of its outlier
+// detection, nil for Envoy's default.
 func (h UpstreamHTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetection) map[string]*anypb.Any {
 	out := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: h.common(), OutlierDetection: errors}
 	if h.AutoSNI || h.AutoSAN {

@@ -14,20 +14,20 @@ func (s weightSum) with(weight uint32) weightSum {
 
 func (s weightSum) plus(o weightSum) weightSum { return weightSum{s.sum + o.sum, s.n + o.n} }
 
-// divisor scales the weights down. Envoy accepts a sum of 32 bits.
+// divisor returns the divisor of weights, since Envoy accepts only a sum of 32 bits.
 func (s weightSum) divisor() uint64 {
 	if s.sum <= math.MaxUint32 {
 		return 1
 	}
-	// Rounding a weight up to 1 adds less than one for each, hence the margin.
+	// Rounding up to 1 adds less than one per weight, hence the margin.
 	return s.sum/(math.MaxUint32-uint64(s.n)) + 1
 }
 
-// divided is a weight divided, and never 0.
+// divided divides a weight, and is never 0.
 func divided(weight uint32, divisor uint64) uint32 { return uint32(max(uint64(weight)/divisor, 1)) }
 
-// fitWeights returns weights without 0 and with a sum that Envoy accepts: if it is
-// beyond 32 bits all are scaled down alike.
+// fitWeights returns weights that are not 0 and whose sum Envoy accepts. If the sum
+// exceeds 32 bits, all are scaled down together.
 func fitWeights(weights []uint32) []uint32 {
 	var sum weightSum
 	for _, w := range weights {

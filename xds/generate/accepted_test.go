@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestSoakWhatIsAcceptedIsBuilt: whatever validation accepts is built without an
-// error, a panic or a breach of the API's rules, for proxies of all sorts.
+// TestSoakWhatIsAcceptedIsBuilt: whatever validation accepts can be built for proxies of
+// all sorts, without an error, a panic or a breach of the API's rules.
 func TestSoakWhatIsAcceptedIsBuilt(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -44,7 +44,7 @@ func TestSoakWhatIsAcceptedIsBuilt(t *testing.T) {
 	}
 }
 
-// reduced are some of the objects that have a fault.
+// reduced returns a smaller set of objects that still has a fault.
 func reduced(t *testing.T, objects []*config.Config, fault string) ([]*config.Config, string) {
 	for i := 0; i < len(objects) && len(objects) > 1; {
 		rest := slices.Delete(slices.Clone(objects), i, i+1)
@@ -66,7 +66,7 @@ func reduced(t *testing.T, objects []*config.Config, fault string) ([]*config.Co
 	return objects, fault
 }
 
-// faultsOf builds everything that proxies get of objects.
+// faultsOf builds everything that proxies get from the objects.
 func faultsOf(t *testing.T, objects []*config.Config) (faults []string) {
 	clones := make([]*config.Config, len(objects))
 	for i, o := range objects {

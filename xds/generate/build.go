@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Panic is a panic of a generator, as the error of the resource that it was building.
+// Panic is the error of a resource whose generator panicked.
 type Panic struct {
 	Value any
 	Stack []byte
@@ -21,22 +21,22 @@ type Panic struct {
 // Error implements error.
 func (p *Panic) Error() string { return fmt.Sprintf("internal error: %v", p.Value) }
 
-// Build makes the resource of a name, nil where g makes no message. A panic of g is an
-// error, so that an object which a generator is not prepared for does no harm to others.
+// Build makes the resource with a name, nil if g makes no message. It turns a panic of g
+// into an error, so an unexpected object does not harm other resources.
 func Build(g Generator, v *mesh.View, name string) (built *resource.Resource, err error) {
 	defer recovered(&err)
 	message, needs, err := g.Build(v, name)
 	return made(name, message, needs, err)
 }
 
-// Empty makes the resource that answers an unknown name, nil where e makes no message.
+// Empty makes the resource that answers an unknown name, nil if e makes no message.
 func Empty(e Emptier, name string) (*resource.Resource, error) {
 	message, needs, err := e.Empty(name)
 	return made(name, message, needs, err)
 }
 
-// Announce makes a resource that names more clusters, see Announcer. It needs what the
-// resource needs, and these clusters.
+// Announce makes a form of the resource has that names more clusters, see Announcer. It
+// needs what has needs, and these clusters.
 func Announce(a Announcer, has *resource.Resource, clusters []string) (*resource.Resource, error) {
 	message, err := a.Announce(has, clusters)
 	return made(has.Name, message, slices.Concat(has.Needs, resource.TrafficTo(clusters)), err)
@@ -50,7 +50,7 @@ func made(name string, message proto.Message, needs []resource.Need, err error) 
 	return resource.New(name, message, needs...)
 }
 
-// Compose is Composer.Compose. A panic of it is an error, as in Build.
+// Compose calls Composer.Compose. It turns a panic into an error, like Build.
 func Compose(c Composer, own *resource.Resource, parts iter.Seq[*resource.Resource]) (whole *resource.Resource, err error) {
 	defer recovered(&err)
 	return c.Compose(own, parts)

@@ -13,9 +13,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Builder builds resources of one proxy in one context, by name or a whole type at once.
-// It serves explanations and tests; package desired builds what servers send. One
-// goroutine uses a Builder.
+// Builder builds the resources of one proxy in one context, one by one or a whole type at
+// once. It serves explanations and tests; package desired builds what servers send. A
+// Builder is for one goroutine.
 type Builder struct {
 	view       *mesh.View
 	whole      mesh.Delta
@@ -23,19 +23,19 @@ type Builder struct {
 	all        map[string]builtType // what All has built, by type
 }
 
-// builtType is the resources of a type, and why some could not be built.
+// builtType holds the resources of a type, and the errors of others.
 type builtType struct {
 	resources []Built
 	err       error
 }
 
-// Built is a resource, and what its generator read.
+// Built is a resource and the queries of its generator.
 type Built struct {
 	*resource.Resource
 	Reads []mesh.Dependency
 }
 
-// NewBuilder returns a Builder for a proxy. Several generators may be of one type.
+// NewBuilder returns a Builder for a proxy. Several generators may have the same type.
 func NewBuilder(context *mesh.PushContext, proxy *discovery.Proxy, generators []Generator) *Builder {
 	return &Builder{
 		view: mesh.NewView(context, context.ClassOf(proxy)).Of(proxy), whole: mesh.Diff(nil, context),
@@ -43,11 +43,11 @@ func NewBuilder(context *mesh.PushContext, proxy *discovery.Proxy, generators []
 	}
 }
 
-// View is the context as the proxy sees it.
+// View returns the context as the proxy sees it.
 func (b *Builder) View() *mesh.View { return b.view }
 
-// All builds the resources of a type, by generator and name, composed resources with
-// their parts. It leaves out what cannot be built, which the error tells.
+// All builds the resources of a type, by generator and name. Composed resources have
+// their parts. Resources that cannot be built are missing; the error says why.
 func (b *Builder) All(typeURL string) ([]Built, error) {
 	if all, ok := b.all[typeURL]; ok {
 		return all.resources, all.err
@@ -68,7 +68,7 @@ func (b *Builder) All(typeURL string) ([]Built, error) {
 	return out, failed.ErrorOrNil()
 }
 
-// One builds the resource of a name; it has no Resource where there is none.
+// One builds the resource with a name. The result has no Resource if there is none.
 func (b *Builder) One(typeURL, name string) (Built, error) {
 	for g := range b.of(typeURL) {
 		if built, err := b.build(g, name); err != nil || built.Resource != nil {
@@ -103,7 +103,7 @@ func (b *Builder) build(g Generator, name string) (Built, error) {
 	return Built{Resource: built, Reads: recording.Dependencies()}, nil
 }
 
-// partsOf iterates over the parts of a resource, those that can be built.
+// partsOf iterates over the parts of a resource that can be built.
 func (b *Builder) partsOf(c Composer, name string) iter.Seq[*resource.Resource] {
 	return func(yield func(*resource.Resource) bool) {
 		all, _ := b.All(c.PartsURL()) // its error is that of the parts alone

@@ -31,8 +31,8 @@ func (b broken) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 
 func (b broken) Unwrap() generate.Generator { return b.Generator }
 
-// A Builder builds one resource, or all of a type, with its parts and what they are made
-// of. What cannot be built is told, and left out of what it is a part of.
+// A Builder builds one resource, or all of a type, with parts and queries. If a resource
+// cannot be built, there is an error and its composed resource does without it.
 func TestBuilder(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("a", "a.test", "10.1.0.1"), xdstest.HTTPService("b", "b.test", "10.1.0.2"))

@@ -21,7 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// noEffect has the fields that no resource shows, and why.
+// noEffect lists the fields that no resource shows, and why.
 func noEffect() map[string]string {
 	return map[string]string{
 		"Gateway.servers[].name":                  "a name for people",
@@ -32,8 +32,9 @@ func noEffect() map[string]string {
 	}
 }
 
-// TestEveryServedFieldHasAnEffect takes each field that the examples of served fields set
-// away, one at a time: some proxy then gets other resources, or the object is refused.
+// TestEveryServedFieldHasAnEffect removes, one at a time, each field that the examples of
+// served fields set. Then some proxy must get other resources, or validation must refuse
+// the object.
 func TestEveryServedFieldHasAnEffect(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -89,8 +90,8 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 	}
 }
 
-// served are the objects of the examples of served fields, and those beside which they
-// all have effects.
+// served returns the objects in the examples of served fields, and further objects
+// without which some fields have no effect.
 func served(t *testing.T) []*config.Config {
 	t.Helper()
 	var out []*config.Config
@@ -110,7 +111,8 @@ func served(t *testing.T) []*config.Config {
 	return out
 }
 
-// fingerprints tell meshes apart that differ for some proxy, one by one.
+// fingerprints yields a text for each of several proxies. Meshes that differ for a proxy
+// differ in its text.
 func fingerprints(t *testing.T, w *xdstest.World) iter.Seq[string] {
 	nodes := []xdstest.Node{
 		{Namespace: "shop", Labels: map[string]string{"app": "productpage", "rack": "1"}, Locality: "eu/a", SelfDiscovery: true},
@@ -137,8 +139,9 @@ func fingerprints(t *testing.T, w *xdstest.World) iter.Seq[string] {
 	}
 }
 
-// eachField calls visit with each field that is set in a message and those in it, by its
-// path without indexes and keys, and what takes it away and then sets it again.
+// eachField calls visit for each field that is set, in m and in its messages. visit gets
+// its path without indexes and keys, and a function that clears the field and returns one
+// that restores it.
 func eachField(m protoreflect.Message, path string, visit func(path string, without func() (again func()))) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -164,8 +167,8 @@ func eachField(m protoreflect.Message, path string, visit func(path string, with
 	}
 }
 
-// contents is what a field has, a list and a map apart from that of the message, which
-// empties its own when the field is taken away.
+// contents returns the value of a field. Lists and maps are copies, since the message
+// empties its own when the field is cleared.
 func contents(m protoreflect.Message, fd protoreflect.FieldDescriptor) protoreflect.Value {
 	was := m.Get(fd)
 	if !fd.IsList() && !fd.IsMap() {

@@ -20,9 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// follower keeps the resources of one node and type by what a generator says of
-// changes: the names that Affected gives, and those built from an answer that
-// is now another.
+// follower keeps the resources of one node and type up to date. On a change it builds the
+// names that Affected yields, and the resources for which a recorded answer changed.
 type follower struct {
 	node      xdstest.Node
 	generator generate.Generator
@@ -68,7 +67,7 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 	return len(names)
 }
 
-// walk builds everything anew.
+// walk builds everything from nothing.
 func (f *follower) walk(t *testing.T) map[string]*resource.Resource {
 	t.Helper()
 	fresh := follower{node: f.node, generator: f.generator, built: map[string]*resource.Resource{}, reads: map[string][]mesh.Dependency{}}
@@ -107,8 +106,8 @@ func followers() []*follower {
 	return out
 }
 
-// variants are objects and what each may look like; a history goes from one
-// look to another, or to none.
+// variants maps objects to the specs that each may have. In a history an object changes
+// from one to another, or to none.
 func variants() map[string][]string {
 	other := func(kind, name, namespace string, specs ...string) (string, []string) {
 		var out []string
@@ -206,8 +205,8 @@ func variants() map[string][]string {
 	return out
 }
 
-// Whatever the history, what follows the changes is what a walk over everything
-// arrives at.
+// TestAffectedEqualsWalk: after any history, the resources that followed the changes
+// equal those that are built from nothing.
 func TestAffectedEqualsWalk(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -252,8 +251,8 @@ func TestAffectedEqualsWalk(t *testing.T) {
 	}
 }
 
-// A change of one row looks at the same number of resources however large the
-// mesh is.
+// A change of one row makes the generator look at the same number of resources, however
+// large the mesh is.
 func TestLookedAtFollowsTheChange(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -296,8 +295,8 @@ spec:
 	}
 }
 
-// A Sidecar that imports other services than before has as much looked at as it sees,
-// however large the mesh is.
+// If a Sidecar imports other services than before, the generator looks only at what the
+// Sidecar sees, however large the mesh is.
 func TestASidecarLooksAtWhatItSees(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -333,7 +332,7 @@ func sidecarOf(i int) string {
 	return xdstest.Object("Sidecar", "default/one", fmt.Sprintf("{egress: [{hosts: ['*/s%d.example.com']}]}", i))
 }
 
-// An endpoint that changes concerns load assignments and nothing else.
+// A changed endpoint concerns only load assignments.
 func TestEndpointsConcernAssignmentsOnly(t *testing.T) {
 	t.Parallel()
 	web := func(address string) string { return xdstest.HTTPService("web", "web.example.com", address) }
@@ -351,7 +350,7 @@ func TestEndpointsConcernAssignmentsOnly(t *testing.T) {
 	}
 }
 
-// The same world makes the same bytes, every time.
+// Equal worlds give equal bytes, every time.
 func TestBuildsAreEqual(t *testing.T) {
 	t.Parallel()
 	var documents []string
@@ -375,8 +374,8 @@ func TestBuildsAreEqual(t *testing.T) {
 	}
 }
 
-// No name that a client may ask for makes a generator fail or answer with
-// another resource.
+// No name that a client may request makes a generator fail or answer with another
+// resource.
 func FuzzBuildAnyName(f *testing.F) {
 	var documents []string
 	for _, name := range slices.Sorted(maps.Keys(variants())) {
@@ -410,7 +409,7 @@ func FuzzBuildAnyName(f *testing.F) {
 	})
 }
 
-// nameOf is the name that a message has for itself.
+// nameOf returns the name in the message itself.
 func nameOf(m proto.Message) string {
 	if a, ok := m.(resource.Encoded); ok {
 		m = a.Message

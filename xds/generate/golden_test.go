@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// everyRoute is a VirtualService with every served field of its routes, for
-// sidecars, a gateway and gRPC clients.
+// everyRoute is a VirtualService with every served field of routes, for sidecars, a
+// gateway and gRPC clients.
 const everyRoute = `{hosts: [every.example.com], gateways: [mesh, edge/gw], http: [
   {name: exact, match: [{name: a, uri: {exact: /a}, ignoreUriCase: true}, {name: b, uri: {regex: '/b.*'}}],
    route: [{destination: {host: every.example.com}}], timeout: 3s, retries: {attempts: 0}},
@@ -36,10 +36,9 @@ const everyRoute = `{hosts: [every.example.com], gateways: [mesh, edge/gw], http
   {match: [{uri: {prefix: /j}, gateways: [edge/gw]}], directResponse: {status: 200, body: {bytes: /w==}}},
   {route: [{destination: {host: every.example.com, subset: v1}}], retries: {attempts: 3, retryOn: 'cancelled, 5xx'}}]}`
 
-// TestGolden compares the version of every generated resource with that in
-// testdata/versions.txt. A version is the hash of the bytes, so a refactoring
-// leaves the file as it is. Run with -update after a change of behaviour: the
-// diff names the resources that changed.
+// TestGolden compares the version of every generated resource with testdata/versions.txt.
+// A version is the hash of the bytes, so a refactoring does not change the file. After a
+// change of behaviour run it with -update; the diff names the resources that changed.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -9,11 +9,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Patch changes the resources of one type. Like a Generator it has no state, and what
-// it depends on it reads through the View: a resource is built again when that
-// changes.
+// Patch changes the resources of one type. Like a Generator it has no state and reads
+// everything through the View, so a resource is built again when something that the patch
+// read changes.
 type Patch interface {
-	// Affected names the resources that the patch may add or take away because of
+	// Affected yields the names of resources that the patch may add or remove because of
 	// d; see Generator.
 	Affected(v *mesh.View, d mesh.Delta) iter.Seq[string]
 	// Apply returns the message and its needs that replace the given ones, nil for none.
@@ -22,9 +22,9 @@ type Patch interface {
 	Apply(v *mesh.View, name string, message proto.Message, needs []resource.Need) (proto.Message, []resource.Need, error)
 }
 
-// Patched returns the type with patches, which apply in order to every message that its
-// generators build, before it is encoded. A resource that a patch adds is one of the
-// class: the patches of Inbound edit and remove.
+// Patched returns the type with patches. They apply in order to every message that its
+// generators build, before it is encoded. Patches can add resources of a class. Patches
+// of Inbound only edit and remove.
 func (t ResourceType) Patched(patches ...Patch) ResourceType {
 	if len(patches) == 0 {
 		return t

@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// generatorsIn are the generators of a type, by what they are for.
+// generatorsIn returns the generators of a type, by their purpose.
 func generatorsIn(t generate.ResourceType) map[string]generate.Generator {
 	out := map[string]generate.Generator{t.Name: t.Generator}
 	if t.Inbound != nil {
@@ -31,15 +31,15 @@ func generatorsIn(t generate.ResourceType) map[string]generate.Generator {
 	return out
 }
 
-// lost says whether wrapping a generator hides that it is a T, and whether it is one.
+// lost says whether plain implements T, and whether wrapping it hides that.
 func lost[T any](plain, wrapped generate.Generator) (is, lost bool) {
 	_, is = plain.(T)
 	found, ok := generate.As[T](wrapped)
 	return is, is != ok || is && any(found) != any(plain)
 }
 
-// TestPatchedGeneratorsLoseNothing: what a generator of the catalogue also implements is
-// found behind one patch and behind two.
+// TestPatchedGeneratorsLoseNothing: As finds the optional interfaces of the catalogue's
+// generators behind one patch and behind two.
 func TestPatchedGeneratorsLoseNothing(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -71,8 +71,8 @@ func TestPatchedGeneratorsLoseNothing(t *testing.T) {
 	}
 }
 
-// TestPatchesReachAllThatIsServed: the resources of a class and of a workload, of gRPC
-// clients, and each virtual host in a route configuration.
+// TestPatchesReachAllThatIsServed: patches reach the resources of classes, of workloads
+// and of gRPC clients, and each virtual host in a route configuration.
 func TestPatchesReachAllThatIsServed(t *testing.T) {
 	t.Parallel()
 	var addresses []string // so many that load assignments are put together
@@ -160,7 +160,7 @@ func TestPatchesReachAllThatIsServed(t *testing.T) {
 	}
 }
 
-// unstamped is the message of a resource without a stamp.
+// unstamped returns the message of a resource without its stamp.
 func unstamped(t *testing.T, r *resource.Resource) proto.Message {
 	t.Helper()
 	message, err := r.Body.UnmarshalNew()
@@ -187,7 +187,7 @@ func (letters) Build(_ *mesh.View, name string) (proto.Message, []resource.Need,
 	return wrapperspb.String(name), nil, nil
 }
 
-// revision is a patch that takes "b" away, adds "c" and underlines the rest.
+// revision is a patch that removes "b", adds "c" and underlines the rest.
 type revision struct{}
 
 func (revision) Affected(*mesh.View, mesh.Delta) iter.Seq[string] {
@@ -207,8 +207,8 @@ func (revision) Apply(_ *mesh.View, name string, message proto.Message, needs []
 	return wrapperspb.String("_" + message.(*wrapperspb.StringValue).GetValue()), needs, nil
 }
 
-// TestPatchesOfInboundAddNothing: patches edit and remove what each generator of a type
-// makes, and add resources of a class only.
+// TestPatchesOfInboundAddNothing: patches edit and remove what any generator of a type
+// makes, but add only resources of a class.
 func TestPatchesOfInboundAddNothing(t *testing.T) {
 	t.Parallel()
 	v := xdstest.NewWorld(t).View(xdstest.Node{})

@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// What the objects of a drawn mesh are made of: no resource has a name that does not
-// follow from these.
+// The parts of the objects in a drawn mesh. They determine all names that resources can
+// have.
 var (
 	meshHosts = []string{
 		"a.shop.example", "b.shop.example", "a.edge.example", "*.shop.example", "*.example", "*",
@@ -34,7 +34,7 @@ var (
 	meshNamespaces = []string{"default", "shop", "edge", "istio-system"}
 )
 
-// drawn draws objects.
+// drawn draws objects at random.
 type drawn struct{ t *rapid.T }
 
 func (d drawn) one(label string, of ...string) string { return rapid.SampledFrom(of).Draw(d.t, label) }
@@ -129,8 +129,8 @@ func (d drawn) workloadEntry() string {
 	return fmt.Sprintf("address: %s, labels: {app: w, v: v1}", d.one("address", "10.0.0.1", "10.1.0.9"))
 }
 
-// everyName are the names of whatever a mesh of these hosts and ports may have, of any
-// type.
+// everyName lists all names, of any type, that resources can have in a mesh of these
+// hosts and ports.
 func everyName() []string {
 	out := []string{
 		names.VirtualOutboundListener, names.VirtualInboundListener, names.BlackHoleCluster, names.PassthroughCluster, names.AllowAnyDynamicDNSCluster,
@@ -159,7 +159,7 @@ func everyName() []string {
 	return slices.Compact(out)
 }
 
-// lookers are proxies of all kinds.
+// lookers returns proxies of all kinds.
 func lookers() []xdstest.Node {
 	cart := map[string]string{"app": "cart"}
 	out := []xdstest.Node{
@@ -178,7 +178,7 @@ func lookers() []xdstest.Node {
 	return out
 }
 
-// given are those of some names that a generator makes something of.
+// given returns those names for which a generator makes a resource.
 func given(t *rapid.T, g generate.Generator, v *mesh.View, names []string) []string {
 	var out []string
 	for _, name := range names {
@@ -193,9 +193,8 @@ func given(t *rapid.T, g generate.Generator, v *mesh.View, names []string) []str
 	return out
 }
 
-// TestWhereAllIsLookedAtNothingIsPassedOver: whatever the mesh and the Sidecars, the
-// names that a generator finds where all is looked at are those of which it makes
-// something out of all there can be, whether it thinks of them or not.
+// TestWhereAllIsLookedAtNothingIsPassedOver: for a Whole delta, Affected yields every
+// name for which the generator makes a resource, whatever the mesh and the Sidecars.
 func TestWhereAllIsLookedAtNothingIsPassedOver(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()

@@ -16,9 +16,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGatewayOfTwelveServers: the names of all that a gateway of twelve servers has, which
-// dashboards, access logs and EnvoyFilters use, and its listeners. One server lacks its
-// certificate. Run with -update after a change of behaviour.
+// TestGatewayOfTwelveServers: all names of a gateway with twelve servers, as dashboards,
+// access logs and EnvoyFilters use them, and its listeners. One server lacks its
+// certificate. Run it with -update after a change of behaviour.
 func TestGatewayOfTwelveServers(t *testing.T) {
 	t.Parallel()
 	objects, err := os.ReadFile("testdata/twelve.in.yaml")

@@ -10,37 +10,37 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// ResourceType is a type of resources and how it is served.
+// ResourceType describes a type of resources and how it is served.
 type ResourceType struct {
 	// Name is the short name: CDS, EDS, LDS, RDS, VHDS, SDS.
 	Name      string
 	Generator Generator
-	// Inbound makes those resources of the type that are a workload's own, of a
-	// sidecar: they may read its addresses and the services that it serves. They are
-	// few, built for each proxy and inserted among those of its class. Affected is
-	// asked with a Whole delta only, and what it reads is recorded. Nil for none.
+	// Inbound makes those resources of the type that belong to one sidecar's workload:
+	// they may read its addresses and the services that it serves. They are few. They are
+	// built for each proxy and inserted among those of its class. Affected is called only
+	// with a Whole delta, and its reads are recorded. Nil means none.
 	Inbound Generator
-	// SelfDiscovery: Inbound is of the sidecars and gateways that discover themselves,
-	// instead of all sidecars.
+	// SelfDiscovery: Inbound applies to sidecars and gateways with SelfDiscovery, instead
+	// of to all sidecars.
 	SelfDiscovery bool
-	// Needed: each resource is one proxy's own, also where others have the same. A proxy
-	// has exactly those that its resources of other types need, and Generator is never
-	// asked which there are. The type comes after those.
+	// Needed: each resource belongs to one proxy, even if others have an equal one. A
+	// proxy has exactly those that its resources of other types need, and
+	// Generator.Affected is not used. The type comes after those types.
 	Needed bool
-	// Proxyless makes what gRPC clients get instead; nil for nothing.
+	// Proxyless makes the resources of gRPC clients instead; nil for none.
 	Proxyless Generator
-	// Full types may be asked for as a whole; see protocol.Type.
+	// Full: clients may request the whole type; see protocol.Type.
 	Full bool
-	// Needs are the types that resources of this one may need, and in which way. They
-	// have no names.
+	// Needs are the types that resources of this type may need, and the kinds of need,
+	// without names.
 	Needs []resource.Need
-	// Scoped types are of resources that live within those of another type, which has a
-	// need of kind Within: their names begin with the names of these and a slash.
+	// Scoped: the resources live within those of another type, which has a need of kind
+	// Within. Their names begin with the name of such a resource and a slash.
 	Scoped bool
 }
 
-// Needing are the URLs of the types whose resources make a client request those of a
-// type: they wait for these, or these live within them.
+// Needing returns the types whose resources make a client request those of a type: they
+// wait for these, or contain them.
 func Needing(types []ResourceType, typeURL string) []string {
 	var out []string
 	for _, t := range types {
@@ -53,7 +53,7 @@ func Needing(types []ResourceType, typeURL string) []string {
 	return out
 }
 
-// Own is the generator of what is the own of a proxy's workload, nil for none.
+// Own returns the generator of a workload's own resources for a proxy, nil for none.
 func (t ResourceType) Own(proxy *discovery.Proxy) Generator {
 	switch {
 	case t.Needed && proxy.Type != discovery.Proxyless:
@@ -64,12 +64,12 @@ func (t ResourceType) Own(proxy *discovery.Proxy) Generator {
 	return t.Inbound
 }
 
-// own says whether proxies of a type may have own resources.
+// own says whether proxies of a type may have a workload's own resources.
 func (t ResourceType) own(kind discovery.ProxyType) bool {
 	return t.Inbound != nil && (kind == discovery.Sidecar || kind == discovery.Router && t.SelfDiscovery)
 }
 
-// For is the generator for proxies of a type.
+// For returns the generator of shared resources for proxies of a type.
 func (t ResourceType) For(kind discovery.ProxyType) Generator {
 	switch {
 	case kind != discovery.Proxyless && !t.Needed:
@@ -81,7 +81,7 @@ func (t ResourceType) For(kind discovery.ProxyType) Generator {
 }
 
 // For returns the generators of all types for proxies of a type, in the order of the
-// types. Those of a workload's own resources are among them.
+// types. It includes those of a workload's own resources.
 func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	var out []Generator
 	for _, t := range types {
@@ -93,7 +93,7 @@ func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	return out
 }
 
-// nothing is the generator of a type that some proxies have none of.
+// nothing is the generator of a type that a proxy has no shared resources of.
 type nothing struct{ typeURL string }
 
 // TypeURL implements Generator.

@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
-// addresses has the hosts by each address that their services have or were
-// assigned, in its one spelling.
+// addresses maps each address, in its one spelling, to the hosts whose services have it
+// or were assigned it.
 type addresses struct{ groups[bool] }
 
 var addressRows = addresses{groupsOf[bool](Addresses)}
@@ -29,8 +29,8 @@ func (t addresses) follow(from, to *PushContext) {
 	}
 }
 
-// HostsAt are the hosts that have an address or were assigned it, in order, whether
-// the proxy sees them or not: ask Service or ServiceAt of each.
+// HostsAt iterates over the hosts that have an address or were assigned it, in order. The
+// proxy need not see them: ask Service or ServiceAt for each.
 func (v *View) HostsAt(address string) iter.Seq[string] {
 	return v.ask(Addresses, service.AddressKey(address), "").(members).Keys()
 }

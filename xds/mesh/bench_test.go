@@ -81,8 +81,8 @@ func (l *large) commit() mesh.Inputs {
 	return l.in
 }
 
-// BenchmarkNext is one change in a mesh of 1,000 services, back and forth, and what
-// one class of proxies asks of the difference.
+// BenchmarkNext makes one change in a mesh of 1,000 services, back and forth. It then
+// makes the queries of one class for the rows that differ.
 func BenchmarkNext(b *testing.B) {
 	for _, tc := range []struct {
 		name   string
@@ -133,7 +133,7 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkView asks what a cluster, a listener and a route ask, recording.
+// BenchmarkView makes the queries of a cluster, a listener and a route, recording.
 func BenchmarkView(b *testing.B) {
 	view := mesh.NewView(mesh.New(newLarge(1000).in), mesh.Class{Namespace: "shop", Shape: mesh.Shape{Type: discovery.Sidecar, IPv4: true}})
 	b.ReportAllocs()

@@ -7,10 +7,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
-// CarriesHTTP says whether an egress listener routes requests by HTTP on a port,
-// whatever their address. It does if the listener is for HTTP and sees a service that
-// has the port, or if it is for all ports and sees a service that uses the port so. A
-// listener for an HTTP proxy always does.
+// CarriesHTTP says whether an egress listener routes requests to a port by HTTP, whatever
+// their address. An HTTP listener does if it sees a service that has the port. A listener
+// for all ports does if it sees a service that speaks HTTP on the port, or that declares
+// no protocol there while the proxy captures traffic. A listener for an HTTP proxy always
+// does.
 func (v *View) CarriesHTTP(l EgressListener, port int) bool {
 	switch {
 	case l.IsHTTPProxy():
@@ -26,8 +27,8 @@ func (v *View) Carries(l EgressListener, port int) bool {
 	return v.PortUsed(l, service.PortHTTP, port) || v.PortUsed(l, service.PortTCP, port)
 }
 
-// InboundConnectionPool limits the connections to the workload's application, as
-// its Sidecar says for all of its ports; nil where it says nothing.
+// InboundConnectionPool is the Sidecar's limit for connections to the workload's
+// application, on all its ports; nil if the Sidecar sets none.
 func (v *View) InboundConnectionPool() *networking.ConnectionPoolSettings {
 	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil {
 		return s.Spec.GetInboundConnectionPool()

@@ -14,8 +14,8 @@ type (
 	Class = class.Class
 )
 
-// ClassAfter is ClassOf where prev is the class in an earlier context, from, nil
-// for none. It looks only at what changed since.
+// ClassAfter returns the same as ClassOf. prev is the proxy's class in an earlier
+// context, from; nil means there was none. It looks only at what changed since from.
 func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev Class) Class {
 	if from == p {
 		return prev
@@ -59,13 +59,14 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	return c
 }
 
-// selectorTable counts the VirtualServices that have a selector of source labels, by its
-// String.
+// selectorTable counts, for each selector of source labels (by its String), the
+// VirtualServices that have it.
 type selectorTable struct{ tableOf[int] }
 
 var (
 	useRows = selectorTable{tableOf[int]{selectorUses}}
-	// selectorRows are the same selectors. It changes only as they come and go.
+	// selectorRows holds the same selectors without the counts, so it changes only when a
+	// selector appears or disappears.
 	selectorRows = tableOf[bool]{sourceSelectors}
 )
 
@@ -85,7 +86,7 @@ func (t selectorTable) follow(from, to *PushContext) {
 	}
 }
 
-// matchingSelectors are the selectors that labels match, in order.
+// matchingSelectors returns the selectors that match the labels, in order.
 func (p *PushContext) matchingSelectors(workload labels.Instance) string {
 	var out []string
 	for selector := range selectorRows.of(p).Keys() {

@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
 )
 
-// clientSelectorTable counts, by namespace, the DestinationRules that have a selector of
-// client proxies, by its String. A class knows only those of its namespace, so that
-// proxies are of one class where no rule tells them apart.
+// clientSelectorTable counts, by namespace and selector (its String), the
+// DestinationRules that have this selector of client proxies. A class knows only the
+// selectors of its own namespace, so proxies that no rule tells apart share a class.
 type clientSelectorTable struct{ groups[int] }
 
 var clientSelectorRows = clientSelectorTable{groupsOf[int](clientSelectors)}
@@ -41,8 +41,8 @@ func (t clientSelectorTable) follow(from, to *PushContext) {
 	})
 }
 
-// clientSelectorsOf are the selectors of a namespace's DestinationRules that a proxy there
-// matches, each followed by a class.Separator, in order.
+// clientSelectorsOf returns the selectors of the namespace's DestinationRules that match
+// a workload there, in order, each followed by a class.Separator.
 func (p *PushContext) clientSelectorsOf(namespace string, workload labels.Instance) string {
 	var out strings.Builder
 	for selector := range clientSelectorRows.of(p).Value(namespace).Keys() {

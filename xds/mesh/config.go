@@ -12,10 +12,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
-// Field names a field of MeshConfig, as its protobuf does.
+// Field is the name of a field of MeshConfig, as in its .proto.
 type Field string
 
-// The fields that generators ask a View for.
+// The fields that generators query.
 const (
 	AccessLogEncoding        Field = "access_log_encoding"
 	AccessLogFile            Field = "access_log_file"
@@ -36,7 +36,7 @@ const (
 	TCPKeepalive             Field = "tcp_keepalive"
 	TLSDefaults              Field = "tls_defaults"
 	ZoneAwareLbSetting       Field = "zone_aware_lb_setting"
-	// HTTP3 is meshconfig.Config.HTTP3, which no message has.
+	// HTTP3 is meshconfig.Config.HTTP3, which is no field of the protobuf message.
 	HTTP3 Field = "http3"
 )
 
@@ -71,19 +71,20 @@ func (t fields) follow(from, to *PushContext) {
 	t.replace(to, all)
 }
 
-// unset is the answer of a View for a field that is not set.
+// unset answers queries for a field that is not set.
 var unset = &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}}
 
 func (t fields) answer(v *View, field, _ string) any {
 	return cmp.Or(t.of(v.context).Value(field), unset)
 }
 
-// Mesh is the mesh configuration with one field; the others are not set.
+// Mesh returns a mesh configuration in which at most the given field is set.
 func (v *View) Mesh(field Field) *meshconfig.Config {
 	return v.ask(MeshConfig, string(field), "").(*meshconfig.Config)
 }
 
-// sameTables says whether two configurations make the same of all rows but their own.
+// sameTables says whether two configurations lead to the same rows in all tables except
+// MeshConfig.
 func sameTables(c, o *meshconfig.Config) bool {
 	return c.Domain == o.Domain && c.GetRootNamespace() == o.GetRootNamespace() &&
 		slices.Equal(c.GetDefaultVirtualServiceExportTo(), o.GetDefaultVirtualServiceExportTo()) &&

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestAFieldConcernsWhoReadIt: a change of one field of the mesh configuration leaves
-// the answers of all resources that did not read the field, and of no others.
+// TestAFieldConcernsWhoReadIt: when one field of the mesh configuration changes, only
+// resources that read that field get other answers.
 func TestAFieldConcernsWhoReadIt(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("shop/a", "a.example", "10.1.0.1"),

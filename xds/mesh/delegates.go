@@ -9,22 +9,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// virtualServiceTable has the VirtualServices by config path, with the routes of their
-// delegates. Delegates are in it too, and bound to no gateway.
+// virtualServiceTable holds the VirtualServices by config path, with the routes of their
+// delegates merged in. Delegates are rows too; they are bound to no gateway.
 type virtualServiceTable struct {
 	tableOf[*routing.VirtualService]
 }
 
 var (
 	virtualServiceRows = virtualServiceTable{tableOf[*routing.VirtualService]{virtualServices}}
-	// rootRows has those that delegate to others, as they were written.
+	// rootRows holds the VirtualServices that delegate to others, as written.
 	rootRows = tableOf[*routing.VirtualService]{roots}
-	// delegatorRows has the paths of the roots by the path of each that they delegate to,
-	// which need not be there.
+	// delegatorRows maps the path of a delegate to the paths of the roots that delegate
+	// to it. The delegate need not exist.
 	delegatorRows = groupsOf[bool](delegators)
 )
 
-// follow merges again only roots that changed, or that delegate to what changed.
+// follow merges only roots that changed, or whose delegates did.
 func (t virtualServiceTable) follow(from, to *PushContext) {
 	var due []string // roots, some maybe twice
 	var changed []string
@@ -58,8 +58,8 @@ func (t virtualServiceTable) follow(from, to *PushContext) {
 	}
 }
 
-// Delegators iterates over the VirtualServices that delegate to the one at a path, by
-// their paths.
+// Delegators iterates over the VirtualServices that delegate to the one at a path, in the
+// order of their own paths.
 func (p *PushContext) Delegators(path string) iter.Seq[*routing.VirtualService] {
 	return func(yield func(*routing.VirtualService) bool) {
 		for root := range delegatorRows.of(p).Value(path).Keys() {
@@ -70,8 +70,8 @@ func (p *PushContext) Delegators(path string) iter.Seq[*routing.VirtualService] 
 	}
 }
 
-// Delegates iterates over the paths of the objects that other VirtualServices began or
-// ceased to delegate to.
+// Delegates iterates over the paths of objects for which the set of VirtualServices that
+// delegate to them changed.
 func (d Delta) Delegates() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for c := range delegatorRows.diff(d.from, d.to) {

@@ -51,8 +51,8 @@ func TestADelegateCostsTheSameInALargeMesh(t *testing.T) {
 	}
 }
 
-// TestADelegateConcernsItsRoots: a change of a delegate changes the rows of those that
-// delegate to it, and no others.
+// TestADelegateConcernsItsRoots: when a delegate changes, only the rows of the roots that
+// delegate to it change.
 func TestADelegateConcernsItsRoots(t *testing.T) {
 	t.Parallel()
 	root := func(name, host, delegate string) string {
@@ -83,7 +83,8 @@ func TestADelegateConcernsItsRoots(t *testing.T) {
 			t.Errorf("%s: rows %v, want %v", tc.change, got, tc.want)
 		}
 	}
-	// Sidecars that import the host of a root see where its delegate leads.
+	// A Sidecar that imports a root's host sees the hosts to which the root's delegate
+	// routes.
 	w.Apply(xdstest.Object("Sidecar", "shop/narrow", "{egress: [{hosts: ['./a.example']}]}"))
 	w.Apply(xdstest.HTTPService("team/one", "one.example", "10.1.0.1"))
 	w.Apply(xdstest.HTTPService("team/two", "two.example", "10.1.0.2"))

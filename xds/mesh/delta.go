@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Tracked says whether changes of the table's rows stand in a Delta.
+// Tracked says whether Delta.Keys reports changed rows of the table.
 func (t Table) Tracked() bool { return t >= firstTracked }
 
 // RowKey names a row.
@@ -20,16 +20,16 @@ type RowKey struct {
 	Key   string
 }
 
-// Delta is the difference of two contexts, by rows. Whole says that everything may
-// differ: it is the first context, or the class of the proxy or the mesh configuration
+// Delta is the difference of two contexts, row by row. Whole means that anything may
+// differ: to is the first context, or the proxy's class or the mesh configuration
 // changed. The tables are then compared with empty ones.
 type Delta struct {
 	Whole    bool
 	from, to *PushContext
 }
 
-// Diff tells the rows in which two contexts differ. From nil, or over a change
-// of the mesh configuration, that is all rows there are.
+// Diff returns the rows in which two contexts differ. If from is nil, or the mesh
+// configuration changed, these are all rows.
 func Diff(from, to *PushContext) Delta {
 	if from == nil || from.mesh != to.mesh {
 		return Delta{Whole: true, from: &PushContext{}, to: to}
@@ -56,19 +56,18 @@ func (d Delta) GatewayStreams() iter.Seq[pmap.Change[*RouteRow]] {
 // Rules iterates over the changed rules, by host or pattern.
 func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] { return ruleRows.diff(d.from, d.to) }
 
-// Destinations iterates over the hosts that VirtualServices began or ceased to make
-// known to sidecars.
+// Destinations iterates over the hosts for which the VirtualServices that make them known
+// to sidecars changed.
 func (d Delta) Destinations() iter.Seq[pmap.Change[*ImportRow]] { return importRows.diff(d.from, d.to) }
 
-// HostsMatching iterates over the hosts that are there now and that a pattern
-// (or the one name) covers.
+// HostsMatching iterates over the present hosts that a pattern (or the one name) covers.
 func (d Delta) HostsMatching(pattern string) iter.Seq[*HostRow] {
 	return d.to.hostsMatching(host.Name(pattern))
 }
 
-// Keys returns the keys of all changed rows that are tracked; some may be there twice.
-// For a changed row of a pattern it has the hosts under the pattern too, since another
-// row may apply to them. The caller must not modify it.
+// Keys returns the keys of all changed tracked rows, some maybe twice. For a changed row
+// of a pattern it also has the hosts under the pattern, since another row may now apply
+// to them. The caller must not modify the result.
 func (d Delta) Keys() []RowKey {
 	if rows, known := d.to.changedSince(d.from); known {
 		return rows
@@ -76,10 +75,10 @@ func (d Delta) Keys() []RowKey {
 	return changedRows(d.from, d.to, firstTracked, nil)
 }
 
-// Rows are like Keys for all rows that a View answers from, tracked or not.
+// Rows is like Keys, for all rows that a View answers from, tracked or not.
 func (d Delta) Rows() []RowKey { return changedRows(d.from, d.to, firstAsked, nil) }
 
-// changedRows adds the keys of the rows that differ in a table, and in all after it.
+// changedRows appends the keys of the rows that differ in table first and all later ones.
 func changedRows(from, to *PushContext, first Table, keys []RowKey) []RowKey {
 	for t := first; t < tableCount; t++ {
 		keys = tables[t].changed(from, to, keys)
@@ -87,11 +86,11 @@ func changedRows(from, to *PushContext, first Table, keys []RowKey) []RowKey {
 	return keys
 }
 
-// Request derives the description of a push from one context to the other. It is Full
-// unless only endpoints changed. ConfigsUpdated has the objects that differ, except
-// kinds that are seen by their rows (ServiceEntry, WorkloadEntry) or push nothing
-// (WorkloadGroup). For every changed service or endpoint row it has (ServiceEntry,
-// host, namespace).
+// Request describes the push from one context to the other. It is Full unless only
+// endpoints changed. ConfigsUpdated has the objects that differ, except ServiceEntry,
+// WorkloadEntry and WorkloadGroup. The first two show in their rows; the last pushes
+// nothing. Each changed service or endpoint row counts as (ServiceEntry, host,
+// namespace).
 func (d Delta) Request() *discovery.PushRequest {
 	r := &discovery.PushRequest{Full: d.Whole, ConfigsUpdated: map[config.Key]struct{}{}}
 	for c := range pmap.Diff(d.from.inputs.Configs.Configs(), d.to.inputs.Configs.Configs()) {
@@ -116,7 +115,7 @@ func (d Delta) Request() *discovery.PushRequest {
 	return r
 }
 
-// serviceEntryKey is the dependency key of a service row.
+// serviceEntryKey is the key by which PushRequest names a service row.
 func serviceEntryKey(key string) config.Key {
 	h, namespace := rows.SplitKey(key)
 	return config.Key{Kind: schema.ServiceEntry, Namespace: namespace, Name: string(h)}

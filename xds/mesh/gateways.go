@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// gateways has the Gateways by config path.
+// gateways holds the Gateways by config path.
 type gateways struct{ tableOf[*routing.Gateway] }
 
 var gatewayRows = gateways{tableOf[*routing.Gateway]{gatewayObjects}}
@@ -25,8 +25,8 @@ func (t gateways) follow(from, to *PushContext) {
 	})
 }
 
-// selectedGateways are the paths of the gateways whose selector matches a
-// router's labels, in order.
+// selectedGateways returns the paths of the Gateways whose selector matches a router's
+// labels, in order.
 func (p *PushContext) selectedGateways(workload labels.Instance) string {
 	var out []string
 	for path, g := range gatewayRows.of(p).All() {

@@ -9,9 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// gatewayStreams has the VirtualServices with tcp or tls routes of gateways, by
-// routing.GatewayStreamKey. A route that names a port in its matches is in no other row, so that
-// the listeners of other ports do not depend on it.
+// gatewayStreams holds the VirtualServices with tcp or tls routes of gateways, by
+// routing.GatewayStreamKey. A route whose matches name a port is only in the row of that
+// port, so listeners of other ports do not depend on it.
 type gatewayStreams struct{ tableOf[*RouteRow] }
 
 var gatewayStreamRows = gatewayStreams{tableOf[*RouteRow]{GatewayStreams}}
@@ -30,8 +30,8 @@ func (t gatewayStreams) answer(v *View, key, _ string) any {
 	return t.of(v.context).Value(key).SeenFrom(v.scope.Namespace)
 }
 
-// GatewayStreams are the VirtualServices that may have a tcp or tls route for a server, in
-// precedence.
+// GatewayStreams returns the VirtualServices that may have a tcp or tls route for a
+// server, in precedence.
 func (v *View) GatewayStreams(s *routing.Server) []*routing.VirtualService {
 	var out []*routing.VirtualService
 	for _, port := range []int{s.Port(), 0} {
@@ -46,8 +46,8 @@ func (v *View) GatewayStreams(s *routing.Server) []*routing.VirtualService {
 	return out
 }
 
-// GatewayTCPRoute is the tcp route that has all connections of a server: the first that it
-// takes of the first VirtualService that has one. The VirtualService is nil where there is
+// GatewayTCPRoute returns the tcp route that gets all connections of a server. It is the
+// first matching route of the first VirtualService that has one; vs is nil if there is
 // none. (Istio: buildGatewayNetworkFiltersFromTCPRoutes.)
 func (v *View) GatewayTCPRoute(s *routing.Server) (vs *routing.VirtualService, route int) {
 	for _, vs := range v.GatewayStreams(s) {
@@ -59,8 +59,9 @@ func (v *View) GatewayTCPRoute(s *routing.Server) (vs *routing.VirtualService, r
 	return nil, 0
 }
 
-// GatewayNames iterates over the matches of the tls routes that are for a server, in the
-// order in which they take names. (Istio: buildGatewayNetworkFiltersFromTLSRoutes.)
+// GatewayNames iterates over the matches of tls routes that are for a server. Where two
+// have a name in common, the earlier gets it. (Istio:
+// buildGatewayNetworkFiltersFromTLSRoutes.)
 func (v *View) GatewayNames(s *routing.Server) iter.Seq[routing.NameMatch] {
 	return func(yield func(routing.NameMatch) bool) {
 		for _, vs := range v.GatewayStreams(s) {

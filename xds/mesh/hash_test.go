@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestAHashIsThatOfThePolicy of a port and subset, and who asks for it alone is told
-// nothing of a rule that says none.
+// TestAHashIsThatOfThePolicy: Hash comes from the policy of a port and subset. A resource
+// that reads only the hash does not depend on a rule without one.
 func TestAHashIsThatOfThePolicy(t *testing.T) {
 	t.Parallel()
 	const (

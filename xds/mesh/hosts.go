@@ -14,17 +14,17 @@ import (
 // HostRow is all services of one name.
 type HostRow = service.Host
 
-// hosts has the services by host.
+// hosts holds the services by host.
 type hosts struct{ tableOf[*HostRow] }
 
 var (
 	hostRows = hosts{tableOf[*HostRow]{Hosts}}
-	// reversedRows brings together the hosts that end alike.
+	// reversedRows has the same rows by reversed host, so hosts with a common suffix are
+	// adjacent.
 	reversedRows = tableOf[*HostRow]{reversedHosts}
 )
 
-// follow groups the changed services by host: the keys of one host follow one
-// another.
+// follow groups the changed services by host. The keys of one host are adjacent.
 func (t hosts) follow(from, to *PushContext) {
 	var h host.Name
 	var changes []pmap.Change[*ServiceRow]

@@ -8,16 +8,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// ImportRow is the importers of a host.
+// ImportRow holds the importers of a host.
 type ImportRow = routing.Importers
 
-// imports has the importers by the host that they route to.
+// imports maps a host to the VirtualServices that make it known to sidecars, since they
+// route to it.
 type imports struct{ tableOf[*ImportRow] }
 
 var importRows = imports{tableOf[*ImportRow]{Destinations}}
 
-// follow leaves a row as it is where a VirtualService differs in nothing but its
-// routes.
+// follow keeps a row if a VirtualService changed only in its routes.
 func (t imports) follow(from, to *PushContext) {
 	for c := range virtualServiceRows.diff(from, to) {
 		before, after := c.Old.Imports(), c.New.Imports()
@@ -55,8 +55,8 @@ func (v *View) ImportedHosts(d Delta) iter.Seq[*HostRow] {
 	}
 }
 
-// imported says whether one of the importers of a row is seen by the class through
-// one of its egress listeners.
+// imported says whether the class sees one of the row's importers through one of its
+// egress listeners.
 func (v *View) imported(row *ImportRow) bool {
 	return row.Any(v.scope.Namespace, func(i *routing.Importer) bool {
 		return v.anyListener(viaAny, func(l int) bool { return v.scope.ImportsRoutes(l, i.Namespace, i.Hosts) })

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
-// InstanceRow is the endpoints of one service at one address.
+// InstanceRow holds the endpoints of one service at one address.
 type InstanceRow struct {
 	Endpoints []*discovery.Endpoint
 }
@@ -18,8 +18,8 @@ type InstanceRow struct {
 // InstancesAt are the endpoints at one address, by rows.Key.
 type InstancesAt = pmap.Map[*InstanceRow]
 
-// workloadOf returns an endpoint of the workload at the proxy's addresses, nil
-// where none are known.
+// workloadOf returns an endpoint of the workload at the proxy's addresses, nil if none is
+// known.
 func (p *PushContext) workloadOf(proxy *discovery.Proxy) *discovery.Endpoint {
 	return proxy.Workload(func(ip string) iter.Seq2[string, []*discovery.Endpoint] {
 		return func(yield func(string, []*discovery.Endpoint) bool) {
@@ -32,7 +32,7 @@ func (p *PushContext) workloadOf(proxy *discovery.Proxy) *discovery.Endpoint {
 	})
 }
 
-// placeOf is where the proxy is, with the labels that selectors see.
+// placeOf returns the proxy's locality, and its labels as selectors see them.
 func (p *PushContext) placeOf(proxy *discovery.Proxy) discovery.Place {
 	if e := p.workloadOf(proxy); e != nil {
 		return proxy.Place(proxy.Labels(e.Labels), e.Locality.Label)
@@ -40,7 +40,7 @@ func (p *PushContext) placeOf(proxy *discovery.Proxy) discovery.Place {
 	return proxy.Place(proxy.Labels(nil), "")
 }
 
-// instances has the endpoints by address.
+// instances maps an address to the endpoints there.
 type instances struct{ groups[*InstanceRow] }
 
 var instanceRows = instances{groupsOf[*InstanceRow](Instances)}

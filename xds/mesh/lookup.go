@@ -12,10 +12,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
-// Queries of operators, which look at a context without a proxy. A generator queries a
-// View instead.
+// These queries serve operators: they look at a context without a proxy. Generators query
+// a View instead.
 
-// Host is all services of one name, nil where there are none.
+// Host returns all services of one name, nil if there are none.
 func (p *PushContext) Host(h host.Name) *HostRow {
 	if p == nil {
 		return nil
@@ -31,9 +31,9 @@ func (p *PushContext) EndpointsOf(s *ServiceRow) *EndpointRow {
 	return p.Inputs().Endpoints.Value(rows.Key(s.Hostname, s.Namespace))
 }
 
-// RulesOf returns the merged DestinationRules that apply to a host for some proxy: in
-// each namespace the rules of the most specific name that has one for all proxies, and
-// those for some proxies of a name at least as specific, in the order of precedence.
+// RulesOf returns the merged DestinationRules that apply to a host for some proxy, in
+// precedence. In each namespace the most specific name that has a rule for all proxies
+// counts, and so do rules for selected proxies of a name at least as specific.
 func (p *PushContext) RulesOf(h host.Name) []*destination.Rule {
 	var out []*destination.Rule
 	found := map[string]host.Name{} // by namespace
@@ -60,7 +60,7 @@ func (p *PushContext) HostsMatching(pattern host.Name) iter.Seq[*HostRow] {
 	return p.hostsMatching(pattern)
 }
 
-// RulesNamed are the merged DestinationRules of exactly one name or pattern.
+// RulesNamed returns the merged DestinationRules of exactly one name or pattern.
 func (p *PushContext) RulesNamed(h host.Name) []*destination.Rule {
 	if row := ruleRows.of(p).Value(string(h)); row != nil {
 		return row.Rules
@@ -68,22 +68,22 @@ func (p *PushContext) RulesNamed(h host.Name) []*destination.Rule {
 	return nil
 }
 
-// VirtualService finds one by its path, nil where there is none.
+// VirtualService returns the one at a path, nil if there is none.
 func (p *PushContext) VirtualService(path string) *routing.VirtualService {
 	return virtualServiceRows.of(p).Value(path)
 }
 
-// Gateway finds one by its path, nil where there is none.
+// Gateway returns the one at a path, nil if there is none.
 func (p *PushContext) Gateway(path string) *routing.Gateway { return gatewayRows.of(p).Value(path) }
 
-// Selects says whether a selector selects a proxy, by its labels and those of the
-// workload at its addresses, which are the rows InstancesKey.
+// Selects says whether a selector matches the labels of a proxy together with those of
+// the workload at its addresses. The answer depends on the rows InstancesKey.
 func (p *PushContext) Selects(selector labels.Instance, proxy *discovery.Proxy) bool {
 	return selector.SubsetOf(p.placeOf(proxy).Labels)
 }
 
-// PlaceOf is where a proxy is, by what it says itself, and what the workload at its addresses
-// says, which are the rows InstancesKey.
+// PlaceOf returns the proxy's place, from its own metadata and from the workload at its
+// addresses. The answer depends on the rows InstancesKey.
 func (p *PushContext) PlaceOf(proxy *discovery.Proxy) discovery.Place { return p.placeOf(proxy) }
 
 // InstancesKey names the row of the endpoints at an address.

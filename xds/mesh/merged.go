@@ -8,21 +8,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// merged has the merged gateways of routers, each merged once for all classes of routers that
-// run the same Gateways on the same ports. Contexts with the same Gateways share it. It is safe for concurrent
-// use.
+// merged caches the merged gateways of routers. All classes of routers with the same
+// Gateways and ports share one. Contexts with the same Gateways share the cache. It is
+// safe for concurrent use.
 type merged struct {
 	mu     sync.Mutex // guards the fields below
 	byWhat map[what]*routing.MergedGateway
-	// before are those of an earlier context: what is equal is shared, so that == tells what
-	// has not changed.
+	// before has the merged gateways of an earlier context. New ones reuse its equal
+	// parts, so that == shows what is unchanged.
 	before map[what]*routing.MergedGateway
 }
 
-// what is what a merged gateway follows from, beside the Gateways themselves.
+// what holds all that a merged gateway depends on, besides the Gateways themselves.
 type what struct{ gateways, wildcard, ports string }
 
-// next is for a context with other Gateways. It does not keep earlier ones alive.
+// next returns the cache of a context with other Gateways. It keeps at most one earlier
+// generation alive.
 func (m *merged) next() *merged {
 	out := &merged{byWhat: map[what]*routing.MergedGateway{}}
 	if m == nil {
@@ -31,14 +32,14 @@ func (m *merged) next() *merged {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if out.before = m.byWhat; len(m.byWhat) == 0 {
-		out.before = m.before // nobody asked in between
+		out.before = m.before // no merged gateway was built in between
 	} else {
 		m.byWhat = maps.Clone(m.byWhat) // it may grow
 	}
 	return out
 }
 
-// of is the merged gateway of a router's view.
+// of returns the merged gateway of a router's view.
 func (m *merged) of(v *View) *routing.MergedGateway {
 	w := what{v.class.Gateways, v.class.Shape.Wildcard(), v.class.Ports}
 	m.mu.Lock()

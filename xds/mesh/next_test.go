@@ -30,7 +30,7 @@ var (
 	testNamespaces = []string{"shop", "edge", "istio-system"}
 )
 
-// draw makes random inputs step by step.
+// draw changes inputs at random, step by step.
 type draw struct {
 	t        *rapid.T
 	revision int64
@@ -148,7 +148,7 @@ func (d *draw) config() {
 	}
 }
 
-// protocol draws which HTTP a rule has proxies speak.
+// protocol draws the settings that decide which HTTP version proxies speak.
 func (d *draw) protocol() *networking.ConnectionPoolSettings_HTTPSettings {
 	return &networking.ConnectionPoolSettings_HTTPSettings{
 		UseClientProtocol: rapid.Bool().Draw(d.t, "client's"),
@@ -156,14 +156,14 @@ func (d *draw) protocol() *networking.ConnectionPoolSettings_HTTPSettings {
 	}
 }
 
-// rings are the keys of three servers: none, an older one's, and those of both keys.
+// rings are three servers' keys: none, only an older key, and both keys.
 var rings, ringIDs = func() ([]*seal.Ring, []string) {
 	older, first := seal.Ring{}.WithNew()
 	both, second := older.WithNew()
 	return []*seal.Ring{nil, &older, &both}, []string{first, second}
 }()
 
-// secret changes a secret, or the keys that the server has.
+// secret changes a secret, or the server's keys.
 func (d *draw) secret() {
 	if rapid.IntRange(0, 3).Draw(d.t, "keys") == 0 {
 		d.in.SealingKeys = rapid.SampledFrom(rings).Draw(d.t, "ring")
@@ -228,7 +228,7 @@ func (d *draw) endpoints() {
 	}
 }
 
-// dump writes a context down by content, so that two can be compared.
+// dump renders a context as text by row, so that two can be compared.
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
 	put := func(table, key, value string) { out[table+" "+key] = value }
@@ -340,8 +340,8 @@ func dump(p *PushContext) map[string]string {
 	return out
 }
 
-// TestNextEqualsNew: the context that follows a random history change by change,
-// or in leaps, is that which is built from its last inputs.
+// TestNextEqualsNew: a context that follows a random history, change by change or several
+// at once, equals the one built from its last inputs.
 func TestNextEqualsNew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -359,7 +359,7 @@ func TestNextEqualsNew(t *testing.T) {
 	})
 }
 
-// TestDiffOfEqualContextsIsEmpty: what did not change has no key in the delta.
+// TestDiffOfEqualContextsIsEmpty: rows that did not change have no key in the delta.
 func TestDiffOfEqualContextsIsEmpty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

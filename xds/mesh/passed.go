@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// passedServices has one row, the services of all hosts: a listener with AUTO_PASSTHROUGH
-// has a filter chain for each that its proxies see.
+// passedServices has one row, the services of all hosts. A listener with AUTO_PASSTHROUGH
+// needs it: it has a filter chain for each service that its proxies see.
 type passedServices struct{ tableOf[*HostRow] }
 
 var passedRows = passedServices{tableOf[*HostRow]{PassedServices}}
@@ -28,15 +28,15 @@ func (t passedServices) changed(from, to *PushContext, keys []RowKey) []RowKey {
 
 func (passedServices) answer(v *View, _, _ string) any { return hostRows.of(v.context) }
 
-// PassedServices are the services that a server with AUTO_PASSTHROUGH passes TLS on to, by
-// host. The answer depends on the services of all hosts. (Istio:
-// builtAutoPassthroughFilterChains.)
+// PassedServices iterates over the services, by host, to which a server with
+// AUTO_PASSTHROUGH passes TLS on. The answer depends on the services of all hosts.
+// (Istio: builtAutoPassthroughFilterChains.)
 func (v *View) PassedServices(s *routing.Server) iter.Seq[*ServiceRow] {
 	return func(yield func(*ServiceRow) bool) {
 		if !s.PassesServices() {
 			return
 		}
-		v.InNamespace(v.class.Namespace) // decides what it sees
+		v.InNamespace(v.class.Namespace) // recorded, since it decides which services are visible
 		for _, row := range v.ask(PassedServices, "", "").(pmap.Map[*HostRow]).All() {
 			if s.HasHost(row.Hostname) {
 				if of := v.service(row.Hostname, viaAny); passable(of) && !yield(of) {
@@ -47,13 +47,12 @@ func (v *View) PassedServices(s *routing.Server) iter.Seq[*ServiceRow] {
 	}
 }
 
-// Passes says whether a server of the proxy with AUTO_PASSTHROUGH is for the services of a
-// host.
+// Passes says whether one of the proxy's servers with AUTO_PASSTHROUGH covers a host.
 func (v *View) Passes(h host.Name) bool {
 	return v.class.Passed != "" && v.ask(Self, selfPassed, string(h)).(bool)
 }
 
-// PassedService is the service of a host that the proxy sees, if a server with
+// PassedService returns the service of a host that the proxy sees, if a server with
 // AUTO_PASSTHROUGH passes TLS on to it; else nil.
 func (v *View) PassedService(h host.Name) *ServiceRow {
 	if !v.Passes(h) {
@@ -65,13 +64,14 @@ func (v *View) PassedService(h host.Name) *ServiceRow {
 	return nil
 }
 
-// passable says whether TLS may be passed on to a service: one of the mesh, whose name a
-// client can ask for.
+// passable says whether TLS may be passed on to a service: it is in the mesh, and clients
+// can name its cluster in the SNI.
 func passable(s *ServiceRow) bool {
 	return s != nil && !s.Service().MeshExternal && s.Service().Resolution != discovery.DynamicDNS && !s.Hostname.IsWildcard()
 }
 
-// passedHosts are the hosts of the servers with AUTO_PASSTHROUGH of some Gateways, in order.
+// passedHosts returns the hosts of the given Gateways' servers with AUTO_PASSTHROUGH, in
+// order.
 func (p *PushContext) passedHosts(paths string) string {
 	var out []string
 	for path := range strings.SplitSeq(paths, class.Separator) {

@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
-// ports is the port index: the services that use a port in some way, the oldest
-// first. A row changes with these services, and not with what else is known of them.
+// ports is the port index: for each use of a port the services that use it so, the oldest
+// first. A row changes only when a service begins or ceases to be in it.
 type ports struct{ groups[service.PortUser] }
 
 var portRows = ports{groupsOf[service.PortUser](Ports)}
@@ -29,8 +29,9 @@ func (t ports) follow(from, to *PushContext) {
 	}
 }
 
-// ServicesOnPort are the services that use a port so and that the proxy sees through
-// a listener, the oldest first. A caller that stops early depends on no younger one.
+// ServicesOnPort iterates over the services with the given use of a port that the proxy
+// sees through a listener, the oldest first. A caller that stops early does not depend on
+// younger ones.
 func (v *View) ServicesOnPort(l EgressListener, use service.PortUse, port int) iter.Seq[*ServiceRow] {
 	return func(yield func(*ServiceRow) bool) {
 		for user := range v.ask(Ports, service.PortUseKey(use, port), "").(pmap.Map[service.PortUser]).Values() {
@@ -41,8 +42,8 @@ func (v *View) ServicesOnPort(l EgressListener, use service.PortUse, port int) i
 	}
 }
 
-// PortUsed says whether the proxy sees a service through a listener that uses a port
-// so. If there is one, the answer depends on nothing but the oldest of these.
+// PortUsed says whether the proxy sees, through a listener, a service with the given use
+// of a port. If so, the answer depends only on the oldest of them.
 func (v *View) PortUsed(l EgressListener, use service.PortUse, port int) bool {
 	for user := range portRows.of(v.context).Value(service.PortUseKey(use, port)).Values() {
 		if user.Is(v.service(user.Host, v.listenerArgs(l.Index))) {
@@ -55,8 +56,8 @@ func (v *View) PortUsed(l EgressListener, use service.PortUse, port int) bool {
 	return false
 }
 
-// PortDynamic says whether the proxy, through any of its egress listeners, sees a service
-// on a port whose hosts it resolves request by request.
+// PortDynamic says whether the proxy sees, through any egress listener, a service on a
+// port whose hosts the proxy resolves request by request.
 func (v *View) PortDynamic(port int) bool {
 	for user := range v.ask(Ports, service.PortUseKey(service.PortDynamic, port), "").(pmap.Map[service.PortUser]).Values() {
 		if user.Is(v.Service(user.Host)) {

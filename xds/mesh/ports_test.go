@@ -17,7 +17,8 @@ func claiming(name, port, more string) string {
 		"{hosts: [%s.example], resolution: STATIC, ports: [{number: %s}], %s}", name[len("shop/"):], port, more))
 }
 
-// TestClaims: who claims a port how, the oldest first, as far as the proxy sees.
+// TestClaims: the services with each use of a port, the oldest first, as far as the proxy
+// sees them.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,
@@ -57,9 +58,9 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestOneServiceOnAPortIsEnough: who needs to know that a port is claimed depends on one
-// service.PortUser, whoever else comes and goes; who needs to know that it is not depends
-// on all that come.
+// TestOneServiceOnAPortIsEnough: a reader that learns that a port is used depends on one
+// service.PortUser, whatever others come and go. A reader that learns that it is unused
+// depends on all that come.
 func TestOneServiceOnAPortIsEnough(t *testing.T) {
 	t.Parallel()
 	var documents []string

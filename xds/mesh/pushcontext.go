@@ -15,8 +15,8 @@ type PushContext struct {
 	merged *merged
 }
 
-// New builds the context of inputs from nothing. It equals what Next arrives at
-// by any sequence of changes.
+// New builds the context of inputs from nothing. The result equals what Next derives by
+// any sequence of changes.
 func New(in Inputs) *PushContext {
 	if in.Mesh == nil {
 		in.Mesh = meshconfig.Default()
@@ -26,9 +26,9 @@ func New(in Inputs) *PushContext {
 	return out
 }
 
-// Next derives the context of newer inputs; without a mesh configuration they
-// keep that of p. Its cost follows what differs, except that a mesh configuration
-// which shapes the tables otherwise builds everything again.
+// Next derives the context of newer inputs. Inputs without a mesh configuration keep that
+// of p. The cost follows the difference, but a mesh configuration that changes how other
+// tables are derived rebuilds everything.
 func (p *PushContext) Next(in Inputs) *PushContext {
 	if p != nil && in.Mesh == nil {
 		in.Mesh = p.mesh
@@ -69,7 +69,7 @@ func (p *PushContext) Inputs() Inputs {
 	return p.inputs
 }
 
-// Instances are the endpoints at an address.
+// Instances returns the endpoints at an address.
 func (p *PushContext) Instances(address string) InstancesAt {
 	return instanceRows.of(p).Value(service.AddressKey(address))
 }

@@ -9,10 +9,10 @@ import (
 // MeshGateway is the gateway name that stands for all sidecars.
 const MeshGateway = routing.MeshGateway
 
-// RouteRow is the VirtualServices that name a host on a gateway.
+// RouteRow holds the VirtualServices that name a host on a gateway.
 type RouteRow = routing.Row
 
-// routes has the VirtualServices with http routes by gateway and host.
+// routes holds the VirtualServices with http routes, by gateway and host.
 type routes struct{ tableOf[*RouteRow] }
 
 var (
@@ -35,7 +35,7 @@ func (t routes) follow(from, to *PushContext) {
 	}
 }
 
-// changed adds the hosts that a changed pattern covers.
+// changed also adds the hosts that a changed pattern of the mesh gateway covers.
 func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		keys = append(keys, RowKey{Routes, c.Key})

@@ -12,10 +12,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// RuleRow is the rules of one host name or pattern.
+// RuleRow holds the rules of one host name or pattern.
 type RuleRow = destination.Row
 
-// rules has the DestinationRules by host or pattern.
+// rules holds the DestinationRules by host or pattern.
 type rules struct{ tableOf[*RuleRow] }
 
 var (
@@ -34,7 +34,7 @@ func (t rules) follow(from, to *PushContext) {
 	})
 }
 
-// changed adds, of a changed rule, the hosts that it covers.
+// changed adds the hosts that each changed rule covers.
 func (t rules) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		for row := range to.hostsMatching(host.Name(c.Key)) {
@@ -46,7 +46,7 @@ func (t rules) changed(from, to *PushContext, keys []RowKey) []RowKey {
 
 func (t rules) answer(v *View, key, args string) any { return v.ruleOrPart(host.Name(key), args) }
 
-// change replaces one source of a row.
+// change replaces one object in a row.
 func (t rules) change(p *PushContext, key string, remove, add *config.Config) {
 	row := t.of(p).Value(key).Replace(host.Name(key), remove, add, p.mesh.GetDefaultDestinationRuleExportTo())
 	if host.Name(key).IsWildcard() {
@@ -55,18 +55,18 @@ func (t rules) change(p *PushContext, key string, remove, add *config.Config) {
 	t.put(p, key, row, row != nil)
 }
 
-// rulePart returns the rule of a service if it sets a part for a port and subset, else nil.
-// Readers that need only the part ignore other rules.
+// rulePart returns the rule of a service if it sets the part for a port and subset, else
+// nil. Readers that need only the part do not depend on rules without it.
 func (v *View) rulePart(part destination.Part, s *ServiceRow, subset string, port int) *destination.Rule {
 	args := strings.Join([]string{s.Namespace, string(part), subset, strconv.Itoa(port)}, class.Separator)
 	return v.ask(Rules, string(s.Hostname), args).(*destination.Rule)
 }
 
-// forServer ends the args of a question for the rule of a service as the workload sees it
-// that serves it.
+// forServer ends the args of a query for a service's rule as the workload that serves it
+// sees the rule.
 const forServer = class.Separator + "server"
 
-// ruleOrPart is the answer to Rule and ServerRule, and to a question for a part.
+// ruleOrPart answers Rule, ServerRule and rulePart.
 func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
 	serviceNamespace, server := strings.CutSuffix(args, forServer)
 	asked := strings.Split(serviceNamespace, class.Separator)

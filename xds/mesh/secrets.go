@@ -15,11 +15,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
-// SecretParts is what a stored secret is good for. It says nothing of the content, so that
-// a secret that is replaced changes no resource which asks for it.
+// SecretParts says what a stored secret can be used for. It has none of the content, so a
+// replaced secret changes no resource that refers to it.
 type SecretParts struct {
-	// Pair: it has a certificate and its key. Roots: it has the certificates of
-	// authorities. Revoked: it has a list of revoked certificates.
+	// Pair: it has a certificate and its key. Roots: it has CA certificates. Revoked: it
+	// has a revocation list.
 	Pair, Roots, Revoked bool
 }
 
@@ -29,15 +29,15 @@ type SecretRow struct {
 	object *config.Config
 }
 
-// Key is that of the object.
+// Key is the key of the secret object.
 func (r *SecretRow) Key() config.Key { return r.object.Key() }
 
-// secrets has the secrets that this server can open, by SecretKey.
+// secrets holds the secrets that this server can open, by SecretKey.
 type secrets struct{ tableOf[*SecretRow] }
 
 var secretRows = secrets{tableOf[*SecretRow]{Secrets}}
 
-// secretPath begins the paths of secrets.
+// secretPath is the prefix of the paths of secrets.
 var secretPath = config.KindPath(schema.Secret)
 
 // SecretKey is the key of a secret in the table Secrets.
@@ -70,7 +70,7 @@ func (t secrets) follow(from, to *PushContext) {
 	})
 }
 
-// secretRow is nil for a secret that cannot be opened with a ring.
+// secretRow returns the row of a secret, nil if the ring cannot open it.
 func secretRow(object *config.Config, ring *seal.Ring) *SecretRow {
 	if !opens(ring, object) {
 		return nil
@@ -105,14 +105,14 @@ func (t secrets) answer(v *View, key, args string) any {
 	return row.SecretParts
 }
 
-// Secret is what a secret of the proxy's own namespace is good for: nothing where there is
-// none, or where this server cannot open it.
+// Secret says what a secret of the proxy's own namespace can be used for. The answer is
+// zero if the secret does not exist or this server cannot open it.
 func (v *View) Secret(name string) SecretParts {
 	return v.ask(Secrets, v.ownSecret(name), secretParts).(SecretParts)
 }
 
-// OpenSecret returns the data of a secret of the proxy's own namespace, nil for none. Only
-// the own resources of a workload may read it: what a class has is shared.
+// OpenSecret returns the data of a secret of the proxy's own namespace, nil for none.
+// Only a workload's own resources may call it, since a class's resources are shared.
 func (v *View) OpenSecret(name string) (data map[string][]byte, of *secret.Spec, err error) {
 	if v.workload == nil {
 		return nil, nil, fmt.Errorf("the content of secret %s is asked for a class", name)
@@ -125,33 +125,34 @@ func (v *View) OpenSecret(name string) (data map[string][]byte, of *secret.Spec,
 	return data, row.object.Spec.(*secret.Spec), err
 }
 
-// MayHaveSecrets says whether the workload may be given the secrets of its namespace, and
-// CertificateFiles where it has its own certificate. Only own resources of a workload may
-// ask.
+// MayHaveSecrets says whether the workload may receive the secrets of its namespace. Only
+// a workload's own resources may ask.
 func (v *View) MayHaveSecrets() bool { return v.ask(Self, selfSecrets, "").(bool) }
 
-// CertificateFiles is described with MayHaveSecrets.
+// CertificateFiles returns the paths of the workload's own certificate files. Only a
+// workload's own resources may ask.
 func (v *View) CertificateFiles() discovery.CertificateFiles {
 	return v.ask(Self, selfFiles, "").(discovery.CertificateFiles)
 }
 
-// SystemRoots is the file of the authorities that the workload's machine trusts; empty
-// where it does not say.
+// SystemRoots is the path of the CA file that the workload's machine trusts, empty if
+// unknown.
 func (v *View) SystemRoots() string { return v.ask(Self, selfRoots, "").(string) }
 
-// ownSecret is the key of a secret of the proxy's namespace. Proxies of another namespace
-// do not share what was built from it.
+// ownSecret returns the key of a secret of the proxy's namespace. It records the
+// namespace, so proxies of other namespaces do not share what is built from the secret.
 func (v *View) ownSecret(name string) string {
 	v.InNamespace(v.class.Namespace)
 	return SecretKey(v.class.Namespace, name)
 }
 
-// Secrets iterates over the secrets that came, went or differ, by SecretKey. A generator
-// names, in Affected, the resources that are absent for want of one.
+// Secrets iterates over the secrets that were added, removed or changed, by SecretKey. A
+// generator's Affected uses it to name the resources that are absent for want of a
+// secret.
 func (d Delta) Secrets() iter.Seq[pmap.Change[*SecretRow]] { return secretRows.diff(d.from, d.to) }
 
-// ChangedSecrets are the names of the secrets of the proxy's namespace that Delta.Secrets
-// has and whose parts differ, in order.
+// ChangedSecrets returns the names, in order, of the secrets of the proxy's namespace
+// that are in Delta.Secrets and whose parts changed.
 func (v *View) ChangedSecrets(d Delta) []string {
 	var out []string
 	for c := range d.Secrets() {

@@ -9,13 +9,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
-// SidecarRow is the Sidecars of a namespace.
+// SidecarRow holds the Sidecars of a namespace.
 type SidecarRow = sidecar.Row
 
 // EgressListener is one egress listener of the proxies of a class.
 type EgressListener = sidecar.Listener
 
-// sidecarTable has the Sidecars by namespace.
+// sidecarTable holds the Sidecars by namespace.
 type sidecarTable struct{ tableOf[*SidecarRow] }
 
 var sidecarRows = sidecarTable{tableOf[*SidecarRow]{sidecars}}
@@ -28,13 +28,13 @@ func (t sidecarTable) follow(from, to *PushContext) {
 	})
 }
 
-// selectSidecar returns the Sidecar of a workload, nil for none.
+// selectSidecar returns the Sidecar that applies to a workload, nil for none.
 func (p *PushContext) selectSidecar(namespace string, workload labels.Instance) *sidecar.Sidecar {
 	all := sidecarRows.of(p)
 	return sidecar.Select(all.Value(namespace), all.Value(p.mesh.GetRootNamespace()), workload)
 }
 
-// sidecar finds one by its path, nil where there is none.
+// sidecar returns the Sidecar at a path, nil if there is none.
 func (p *PushContext) sidecar(path string) *sidecar.Sidecar {
 	object := p.inputs.Configs.Configs().Value(path)
 	if object == nil {

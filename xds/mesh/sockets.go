@@ -9,14 +9,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
-// NamedHosts are the hosts that an egress listener imports by their full names.
+// NamedHosts returns the hosts that an egress listener imports by their full names.
 func (v *View) NamedHosts(l EgressListener) []host.Name {
 	return v.ask(Self, selfSidecar, "").(*sidecar.Sidecar).NamedHosts(l.Index)
 }
 
-// SocketService is the service that gets the connections of a socket without HTTP, and
-// its port: the oldest that the egress listener names by its full host, and that has one
-// port, or one without HTTP. It is nil where there is none.
+// SocketService returns the service, and its port, to which a Unix domain socket without
+// HTTP forwards its connections. It is the oldest that the egress listener names by full
+// host and that has only one port, or only one without HTTP. It is nil if there is none.
 func (v *View) SocketService(l EgressListener) (*ServiceRow, discovery.Port) {
 	if !l.Protocol.IsServed() {
 		return nil, discovery.Port{}
@@ -35,7 +35,7 @@ func (v *View) SocketService(l EgressListener) (*ServiceRow, discovery.Port) {
 	return oldest, port
 }
 
-// soleStreamPort is the port of a service that has one, else its one port without HTTP.
+// soleStreamPort returns the only port of a service, else its only port without HTTP.
 func soleStreamPort(s *ServiceRow) (discovery.Port, bool) {
 	ports := slices.DeleteFunc(slices.Clone(s.Ports()), func(p discovery.Port) bool { return !p.Protocol.IsServed() })
 	if len(ports) > 1 {

@@ -9,19 +9,19 @@ import (
 )
 
 // step holds the rows in which a context differs from its predecessor. It is computed
-// once for all that go from one to the other.
+// once for all readers that go from one to the other.
 type step struct {
-	self, after *identity // after is nil where what differs is not told by rows
+	self, after *identity // after is nil if the rows do not show the whole difference
 	sums        Rows      // of all rows that differ
-	tracked     []RowKey  // those that stand in a Delta
+	tracked     []RowKey  // those that Delta.Keys reports
 	addresses   []RowKey  // rows of Instances
 }
 
-// identity tells contexts apart without keeping the older alive.
+// identity distinguishes contexts without keeping the older one alive.
 type identity struct{ _ byte }
 
-// stepTo finds the step from one context to the next. Rows do not tell what a new
-// mesh configuration changes.
+// stepTo computes the step from one context to the next. If the mesh configuration
+// changed, rows do not show the whole difference, and the step has none.
 func stepTo(from, to *PushContext) step {
 	s := step{self: &identity{}}
 	if from.mesh != to.mesh {
@@ -43,16 +43,16 @@ func stepTo(from, to *PushContext) step {
 	return s
 }
 
-// Rows is a set of rows, by sums of their keys: two rows may be taken for one.
+// Rows is a set of rows, as hashes of their keys. Two rows may collide.
 type Rows []uint64 // in order
 
-// seed keys the sums.
+// seed is the seed of the hashes.
 var seed = maphash.MakeSeed()
 
 func (k RowKey) sum() uint64 { return maphash.Comparable(seed, k) }
 
-// RowsOf returns the rows of some queries. It leaves out rows that a class or a
-// workload answers by its own properties.
+// RowsOf returns the rows of the given queries. It omits the tables Self and MeshConfig,
+// which a class or a workload answers from its own properties.
 func RowsOf(queries ...[]Dependency) Rows {
 	var out Rows
 	for _, some := range queries {
@@ -66,7 +66,7 @@ func RowsOf(queries ...[]Dependency) Rows {
 	return slices.Clip(slices.Compact(out))
 }
 
-// Meets says whether the sets have a row in common, or may have.
+// Meets says whether the sets may have a row in common; false is certain.
 func (r Rows) Meets(other Rows) bool {
 	few, many := r, other
 	if len(few) > len(many) {
@@ -78,8 +78,8 @@ func (r Rows) Meets(other Rows) bool {
 	})
 }
 
-// Since are the rows in which p differs from an earlier context. It is false where p
-// was not made from that one, or they have not one mesh configuration.
+// Since returns the rows in which p differs from an earlier context. It returns false if
+// from is not p's predecessor, or their mesh configurations differ.
 func (p *PushContext) Since(from *PushContext) (Rows, bool) {
 	if from == nil || p.step.after == nil || p.step.after != from.step.self {
 		return nil, false
@@ -87,17 +87,18 @@ func (p *PushContext) Since(from *PushContext) (Rows, bool) {
 	return p.step.sums, true
 }
 
-// changedSince are the keys of tracked rows in which p differs from an earlier
-// context; false as of Since.
+// changedSince returns the keys of the tracked rows in which p differs from an earlier
+// context, and false where Since does.
 func (p *PushContext) changedSince(from *PushContext) ([]RowKey, bool) {
 	_, known := p.Since(from)
 	return p.step.tracked, known
 }
 
-// fewAddresses are as many as are searched faster than they are looked up.
+// fewAddresses is the number of changed rows up to which a linear search beats two
+// lookups.
 const fewAddresses = 8
 
-// moved says whether the endpoints at some addresses are others than in an earlier
+// moved says whether the endpoints at any of the addresses changed since an earlier
 // context.
 func (p *PushContext) moved(from *PushContext, addresses []string) bool {
 	_, known := p.Since(from)

@@ -13,7 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
-// TestSinceTellsTheRowsOfOneStep, and that it does not know those of several.
+// TestSinceTellsTheRowsOfOneStep: Since knows the rows of one step, and reports false
+// over several.
 func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 	t.Parallel()
 	in := mesh.Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
@@ -75,8 +76,8 @@ func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 	}
 }
 
-// TestAClassIsAskedForAgain where the endpoints at the proxy's addresses changed,
-// and by one step at a time or by several it is the same.
+// TestAClassIsAskedForAgain: the class is derived again if the endpoints at the proxy's
+// addresses changed. The result is the same over one step or several.
 func TestAClassIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	in := mesh.Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}

@@ -8,14 +8,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// streams has the VirtualServices of the mesh gateway that have tcp or tls routes, by
-// host. A VirtualService without such routes is in no row, so that its changes touch no
-// listener.
+// streams holds the mesh gateway's VirtualServices that have tcp or tls routes, by host.
+// A VirtualService without such routes is in no row, so its changes touch no listener.
 type streams struct{ tableOf[*RouteRow] }
 
 var (
 	streamRows = streams{tableOf[*RouteRow]{Streams}}
-	// reversedStreamRows bring together the hosts that end alike.
+	// reversedStreamRows has the same rows by reversed host, so hosts with a common
+	// suffix are adjacent.
 	reversedStreamRows = tableOf[*RouteRow]{reversedStreams}
 )
 
@@ -30,8 +30,8 @@ func (t streams) follow(from, to *PushContext) {
 	}
 }
 
-// changed adds the hosts that overlap with a changed one: services under a pattern, and
-// patterns that cover a name, which may be the host of a service too.
+// changed also adds the hosts that overlap with a changed one: services under a pattern,
+// and the patterns that cover a name, since a service may have a pattern as its host.
 func (t streams) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		h := host.Name(c.Key)
@@ -54,9 +54,9 @@ func (t streams) answer(v *View, key, listener string) any {
 	return v.streams(host.Name(key), listener)
 }
 
-// Streams are the VirtualServices that route the connections to the host of a service on
-// an egress listener of a sidecar, in precedence: all with tcp or tls routes whose hosts
-// overlap with the host, and that the listener imports.
+// Streams returns the VirtualServices that route connections to the host of a service on
+// an egress listener of a sidecar, in precedence. These are all with tcp or tls routes
+// whose hosts overlap with the host and that the listener imports.
 func (v *View) Streams(listener EgressListener, h host.Name) []*routing.VirtualService {
 	return v.ask(Streams, string(h), v.listenerArgs(listener.Index)).(routing.List).All()
 }

@@ -10,27 +10,27 @@ import (
 // Table names a table of rows.
 type Table uint8
 
-// The tables, each after those that it follows.
+// The tables. Each comes after those from which it is derived.
 const (
 	// No View answers from these.
 	roots           Table = iota // VirtualService that delegates to others, as it was written, by path
 	delegators                   // the paths of the roots, by the path that they delegate to
 	virtualServices              // VirtualService by path, with the routes of its delegates
 	selectorUses                 // the number of VirtualServices that have a selector of source labels
-	sourceSelectors              // these selectors
+	sourceSelectors              // the selectors counted there
 	traitUses                    // the number of DestinationRules that balance by a trait of the proxy
-	traits                       // these traits
+	traits                       // the traits counted there
 	clientSelectors              // the selectors of DestinationRules, with their number, by namespace
 	sidecars                     // SidecarRow by namespace
 	gatewayObjects               // Gateway by path
-	reversedHosts                // HostRow by host, read backwards
+	reversedHosts                // HostRow by reversed host
 	routePatterns                // the patterns among the hosts of the mesh gateway
-	reversedStreams              // RouteRow of Streams by host, read backwards
+	reversedStreams              // RouteRow of Streams by reversed host
 	rulePatterns                 // the patterns among the hosts of DestinationRules
 
-	// A change of a row of these is no part of a Delta: only a workload's own
-	// resources read it, or it makes the Delta Whole.
-	Self       // what a class, or a workload, knows of itself
+	// Changed rows of these tables are not in Delta.Keys: only a workload's own resources
+	// read them, or their change makes the Delta Whole.
+	Self       // properties of the class, or of the workload
 	MeshConfig // the mesh configuration by Field
 	Services   // ServiceRow by rows.Key
 	Instances  // InstancesAt by address
@@ -51,12 +51,12 @@ const (
 	tableCount
 )
 
-// firstAsked is the first table that a View answers from, firstTracked the first
-// whose changed rows are keys of a Delta.
+// firstAsked is the first table that a View answers from. firstTracked is the first table
+// whose changed rows Delta.Keys reports.
 const firstAsked, firstTracked = Self, Endpoints
 
-// tables is all that there is to know of each Table. A new table is one file that
-// implements table, its name above and its entry here.
+// tables has the implementation of each Table. To add a table, write one file that
+// implements table, and add its name above and its entry here.
 var tables = [tableCount]table{
 	roots:           rootRows,
 	delegators:      delegatorRows,
@@ -92,14 +92,14 @@ var tables = [tableCount]table{
 	Rules:          ruleRows,
 }
 
-// table is how the rows of a table come about, differ and answer.
+// table derives, compares and queries the rows of one Table.
 type table interface {
-	// follow derives the rows of to, which begin as the rows of from, from changes of
-	// the inputs and of earlier tables.
+	// follow derives the rows of to from the changed inputs and earlier tables. At the
+	// call, to has the rows of from.
 	follow(from, to *PushContext)
-	// changed adds the keys of the rows that differ, and of those whose answers may.
+	// changed appends the keys of rows that differ, or whose answers may differ.
 	changed(from, to *PushContext, keys []RowKey) []RowKey
-	// answer returns the result of a query of a View. It is comparable by ==.
+	// answer returns the result of a View's query. It is comparable by ==.
 	answer(v *View, key, args string) any
 }
 
@@ -137,10 +137,10 @@ func (t tableOf[V]) changed(from, to *PushContext, keys []RowKey) []RowKey {
 
 func (t tableOf[V]) answer(v *View, key, _ string) any { return t.of(v.context).Value(key) }
 
-// members is a group of names.
+// members is a set of names.
 type members = pmap.Map[bool]
 
-// groups is a table whose rows are groups of members, none of them empty.
+// groups is a table whose rows are maps from member to value, none of them empty.
 type groups[V comparable] struct{ tableOf[pmap.Map[V]] }
 
 func groupsOf[V comparable](t Table) groups[V] { return groups[V]{tableOf[pmap.Map[V]]{t}} }
@@ -155,7 +155,7 @@ func (t groups[V]) remove(p *PushContext, group, member string) {
 	t.replace(p, pmap.Remove(t.of(p), group, member))
 }
 
-// given is a table of the inputs.
+// given is a table that is part of the inputs.
 type given[V comparable] struct {
 	table Table
 	of    func(*Inputs) pmap.Map[V]
@@ -172,7 +172,7 @@ func (t given[V]) changed(from, to *PushContext, keys []RowKey) []RowKey {
 
 func (t given[V]) answer(v *View, key, _ string) any { return t.of(&v.context.inputs).Value(key) }
 
-// The paths of the kinds that a table follows begin so.
+// The path prefixes of the kinds that tables follow.
 const (
 	networkingGroup     = "networking.istio.io"
 	virtualServicePath  = networkingGroup + "/VirtualService/"
@@ -181,7 +181,7 @@ const (
 	sidecarPath         = networkingGroup + "/Sidecar/"
 )
 
-// eachObject calls f for each changed object whose path begins so.
+// eachObject calls f for each changed object whose path begins with path.
 func eachObject(from, to *PushContext, path string, f func(pmap.Change[*config.Config])) {
 	for c := range pmap.Diff(from.inputs.Configs.Configs(), to.inputs.Configs.Configs()) {
 		if len(c.Key) > len(path) && c.Key[:len(path)] == path {

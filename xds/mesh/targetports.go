@@ -11,10 +11,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// TargetPorts are the ports on which a proxy listens for those of the services of its own
-// namespace that it serves: those of their endpoints at its addresses. Of two services with
-// one port the older decides. They depend on the rows InstancesKey, and on the services of
-// the endpoints there, ServiceKeysAt. (Istio: resolvePorts.)
+// TargetPorts maps service ports to the ports on which a proxy listens for them. It
+// covers the services of the proxy's own namespace with endpoints at its addresses, and
+// takes the ports of these endpoints. If two services have a port in common, the older
+// wins. The answer depends on the rows InstancesKey and ServiceKeysAt. (Istio:
+// resolvePorts.)
 func (p *PushContext) TargetPorts(proxy *discovery.Proxy) routing.TargetPorts {
 	type served struct {
 		service      *discovery.Service
@@ -53,8 +54,8 @@ func (p *PushContext) TargetPorts(proxy *discovery.Proxy) routing.TargetPorts {
 	return out
 }
 
-// ServiceKeysAt names the rows of the services that have endpoints at the addresses of a
-// proxy.
+// ServiceKeysAt returns the keys of the services that have endpoints at a proxy's
+// addresses.
 func (p *PushContext) ServiceKeysAt(proxy *discovery.Proxy) (out []RowKey) {
 	for _, address := range proxy.IPAddresses {
 		for key := range p.Instances(address).Keys() {
@@ -64,8 +65,8 @@ func (p *PushContext) ServiceKeysAt(proxy *discovery.Proxy) (out []RowKey) {
 	return out
 }
 
-// gatewayPorts are the TargetPorts of a router, as far as its Gateways have servers there and
-// they are others than those.
+// gatewayPorts returns, as text, those TargetPorts of a router that differ from the
+// service port and for which its Gateways have servers.
 func (p *PushContext) gatewayPorts(proxy *discovery.Proxy, paths string) string {
 	if paths == "" {
 		return ""
@@ -85,8 +86,8 @@ func (p *PushContext) gatewayPorts(proxy *discovery.Proxy, paths string) string 
 	return out.String()
 }
 
-// servesAnew says whether a service at the addresses of a proxy is another than in an earlier
-// context, where the endpoints at these are the same.
+// servesAnew says whether a service at the proxy's addresses changed since an earlier
+// context. The endpoints there must be unchanged.
 func (p *PushContext) servesAnew(from *PushContext, proxy *discovery.Proxy) bool {
 	for _, address := range proxy.IPAddresses {
 		for key := range p.Instances(address).Keys() {

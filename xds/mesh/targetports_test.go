@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestARouterListensOnTargetPorts: the class of a router, step by step, has the ports of its
-// Gateways' servers that a service of its own namespace leads elsewhere.
+// TestARouterListensOnTargetPorts: a router's class has the target ports of its Gateways'
+// servers for which a service of its own namespace maps the port. It follows each change.
 func TestARouterListensOnTargetPorts(t *testing.T) {
 	t.Parallel()
 	service := func(name, ports, at string) string {

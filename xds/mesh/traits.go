@@ -13,14 +13,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// traitTable counts the DestinationRules that balance by a trait of the proxy. Classes
-// know only the traits that something asks for, so that proxies of several localities are
-// of one class where nothing does.
+// traitTable counts, for each trait of proxies, the DestinationRules that balance by it.
+// A class has only traits that some configuration reads, so proxies of several localities
+// share a class where none does.
 type traitTable struct{ tableOf[int] }
 
 var (
 	traitUseRows = traitTable{tableOf[int]{traitUses}}
-	// traitRows are the same traits. It changes only as they come and go.
+	// traitRows holds the same traits without the counts, so it changes only when a trait
+	// appears or disappears.
 	traitRows = tableOf[bool]{traits}
 )
 
@@ -42,8 +43,8 @@ func (t traitTable) follow(from, to *PushContext) {
 	})
 }
 
-// traitsAt are the traits that anything asks for, with the values that a place has, in
-// order.
+// traitsAt returns the traits that some configuration reads, with their values at a
+// place, in order.
 func (p *PushContext) traitsAt(place discovery.Place) string {
 	asked := slices.Collect(traitRows.of(p).Keys())
 	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
@@ -66,5 +67,5 @@ func (p *PushContext) traitsAt(place discovery.Place) string {
 	return strings.Join(out, class.Separator)
 }
 
-// OfTrait says whether the query was for a trait of the class.
+// OfTrait says whether the query read a trait of the class.
 func (d Dependency) OfTrait() bool { return d.Query.Row == RowKey{Self, selfTrait} }

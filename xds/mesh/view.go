@@ -22,7 +22,7 @@ import (
 // queries, which one. Its answer stays the same while the row and the class do.
 type Query struct {
 	Row RowKey
-	// Args tell queries of one row apart: an egress listener, a namespace.
+	// Args distinguish queries of one row: an egress listener, a namespace.
 	Args string
 }
 
@@ -32,15 +32,16 @@ type Dependency struct {
 	Answer any
 }
 
-// View is a context as one class of proxies sees it, visibility applied. It records all
-// queries, those for absent rows too. One goroutine uses a View.
+// View is a context as one class of proxies sees it, with visibility applied. A recording
+// View keeps all queries, also those for absent rows. A View is for one goroutine.
 type View struct {
 	context *PushContext
 	class   Class
 	scope   sidecar.Scope
-	// workload is the proxy whose own resources are made, nil in the view of a class.
+	// workload is the proxy whose own resources are being built, nil in the view of a
+	// class.
 	workload *discovery.Proxy
-	reads    *reads // nil where nothing is to be recorded
+	reads    *reads // nil if the view does not record
 }
 
 // NewView returns the view of a class, which does not record.
@@ -48,18 +49,18 @@ func NewView(p *PushContext, c Class) *View {
 	return &View{context: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecar(c.Sidecar)}}
 }
 
-// SameScope says whether two views are of one class with the same Sidecar, gateways
-// and mesh configuration. Rows do not tell what a change of these leads to.
+// SameScope says whether two views have the same class, Sidecar, Gateways and mesh
+// configuration. Changed rows do not show the effects of a change of these.
 func (v *View) SameScope(o *View) bool {
 	return v.SameButGateways(o) && slices.Equal(v.gateways(), o.gateways())
 }
 
-// SameButGateways is SameScope, but that the gateways may differ.
+// SameButGateways is like SameScope, but ignores the Gateways.
 func (v *View) SameButGateways(o *View) bool {
 	return v.class == o.class && v.scope == o.scope && v.context.mesh == o.context.mesh
 }
 
-// gateways returns the gateways of the class as they are now.
+// gateways returns the class's Gateways in this context, nil for one that is gone.
 func (v *View) gateways() []*routing.Gateway {
 	if v.class.Gateways == "" || v.class.Shape.Type != discovery.Router {
 		return nil
@@ -79,18 +80,17 @@ func (v *View) Of(proxy *discovery.Proxy) *View {
 	return &out
 }
 
-// Recording returns a view of the same context and class that records from now
-// on.
+// Recording returns a view of the same context and class that records from now on.
 func (v *View) Recording() *View {
 	out := *v
 	out.reads = &reads{}
 	return &out
 }
 
-// Dependencies are the queries so far and their answers, each once.
+// Dependencies returns the recorded queries with their answers, each once.
 func (v *View) Dependencies() []Dependency { return slices.Clip(v.reads.list) }
 
-// reads has what was asked. Most resources ask so little that a list is searched
+// reads holds the recorded queries. Most resources make so few that a linear search is
 // faster than a map.
 type reads struct {
 	list  []Dependency
@@ -99,7 +99,7 @@ type reads struct {
 
 const shortReads = 16
 
-// find returns the place of a query, -1 where it was not asked.
+// find returns the index of a query, -1 if it was not recorded.
 func (r *reads) find(q Query) int {
 	if r.index != nil {
 		if i, ok := r.index[q]; ok {
@@ -123,11 +123,11 @@ func (r *reads) add(q Query, answer any) {
 	}
 }
 
-// Answer returns the result of a query now. It is comparable by == with the answer of a
-// Dependency.
+// Answer returns the current result of a query, without recording it. It is comparable by
+// == with the answer of a Dependency.
 func (v *View) Answer(q Query) any { return tables[q.Row.Table].answer(v, q.Row.Key, q.Args) }
 
-// ask answers and records.
+// ask answers a query and records it.
 func (v *View) ask(table Table, key, args string) any {
 	q := Query{RowKey{table, key}, args}
 	if v.reads == nil {
@@ -141,7 +141,7 @@ func (v *View) ask(table Table, key, args string) any {
 	return answer
 }
 
-// Class is the class whose view it is.
+// Class returns the class whose view it is.
 func (v *View) Class() Class { return v.class }
 
 // Shape returns the properties of the proxy that need no recording.
@@ -169,7 +169,7 @@ const (
 	selfShortNames = "shortNames"
 )
 
-// selfTable answers what a class, or a workload, knows of itself.
+// selfTable answers queries about the properties of the class or the workload.
 type selfTable struct{ tableOf[bool] }
 
 func (selfTable) answer(v *View, key, args string) any {
@@ -218,7 +218,8 @@ func (selfTable) answer(v *View, key, args string) any {
 	}
 }
 
-// Gateway is the merged gateway of a router; nil for other proxies. It does not record.
+// Gateway returns the merged gateway of a router, nil for other proxies. It does not
+// record.
 func (v *View) Gateway() *routing.MergedGateway {
 	if v.class.Shape.Type != discovery.Router {
 		return nil
@@ -226,27 +227,28 @@ func (v *View) Gateway() *routing.MergedGateway {
 	return v.context.merged.of(v)
 }
 
-// GatewayListener is a listener of the merged gateway by its name, nil for none. GatewayRoutes
-// are the servers that share a route configuration. Either depends on its own servers alone.
+// GatewayListener returns a listener of the merged gateway by its name, nil for none. The
+// answer depends only on that listener's servers.
 func (v *View) GatewayListener(name string) *routing.Listener {
 	return v.ask(Self, selfListener, name).(*routing.Listener)
 }
 
-// GatewayRoutes is described with GatewayListener.
+// GatewayRoutes returns the servers that share a route configuration, by its name, nil
+// for none. The answer depends only on these servers.
 func (v *View) GatewayRoutes(name string) *routing.Routes {
 	return v.ask(Self, selfRoutes, name).(*routing.Routes)
 }
 
-// RouteDelta says whether the proxy takes virtual hosts as resources of their own,
-// else within their route configurations.
+// RouteDelta says whether the proxy takes virtual hosts as separate resources. If not,
+// they are part of their route configurations.
 func (v *View) RouteDelta() bool { return v.ask(Self, selfDelta, "").(bool) }
 
-// HasCertificate says whether the proxy has a certificate of its own, by which it is known
-// in the mesh: the secrets "default" and "ROOTCA".
+// HasCertificate says whether the proxy has its own certificate files for mTLS in the
+// mesh; they back the secrets "default" and "ROOTCA".
 func (v *View) HasCertificate() bool { return v.ask(Self, selfCertified, "").(bool) }
 
-// HTTPProxyPort is the port on which a sidecar is an HTTP proxy: as its own metadata say,
-// else the mesh; 0 for none. It does not record.
+// HTTPProxyPort is the port on which a sidecar is an HTTP proxy, from its own metadata,
+// else from the mesh configuration; 0 for none. It does not record.
 func (v *View) HTTPProxyPort() int {
 	if own := v.class.HTTPProxyPort; own != "" {
 		port, _ := strconv.Atoi(own)
@@ -255,27 +257,26 @@ func (v *View) HTTPProxyPort() int {
 	return int(v.context.mesh.GetProxyHttpPort())
 }
 
-// IsHTTPProxy says whether a sidecar is an HTTP proxy, and IsHTTPProxyAt whether it is one on
-// a port.
+// IsHTTPProxy says whether a sidecar is an HTTP proxy on some port.
 func (v *View) IsHTTPProxy() bool { return v.ask(Self, selfHTTPProxy, "").(bool) }
 
-// IsHTTPProxyAt is described with IsHTTPProxy.
+// IsHTTPProxyAt says whether a sidecar is an HTTP proxy on the given port.
 func (v *View) IsHTTPProxyAt(port int) bool {
 	return v.ask(Self, selfHTTPProxy, strconv.Itoa(port)).(bool)
 }
 
-// Egress are the egress listeners that the proxy has; always at least one.
+// Egress returns the proxy's egress listeners; always at least one.
 func (v *View) Egress() []EgressListener {
 	return sidecar.Scope{Sidecar: v.ask(Self, selfSidecar, "").(*sidecar.Sidecar)}.Egress()
 }
 
-// Ingress are the ingress listeners that its Sidecar asks for.
+// Ingress returns the ingress listeners of its Sidecar.
 func (v *View) Ingress() []*networking.IstioIngressListener {
 	return sidecar.Scope{Sidecar: v.ask(Self, selfSidecar, "").(*sidecar.Sidecar)}.Ingress()
 }
 
-// AllowAny says whether the proxy lets traffic to unknown hosts pass: its
-// Sidecar's policy, else the mesh's.
+// AllowAny says whether the proxy lets traffic to unknown hosts pass. Its Sidecar's
+// policy decides, else the mesh's.
 func (v *View) AllowAny() bool {
 	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil && s.Spec.GetOutboundTrafficPolicy() != nil {
 		return s.Spec.GetOutboundTrafficPolicy().GetMode() == networking.OutboundTrafficPolicy_ALLOW_ANY
@@ -283,8 +284,8 @@ func (v *View) AllowAny() bool {
 	return v.Mesh(OutboundTrafficPolicy).AllowAny()
 }
 
-// AllowAnyDynamicDNS says whether the proxy resolves the hosts of requests to unknown hosts
-// and goes there: as the mesh says, unless its Sidecar has a policy.
+// AllowAnyDynamicDNS says whether the proxy resolves unknown hosts per request and
+// forwards to them. The mesh decides, unless the Sidecar has a policy: then it is false.
 func (v *View) AllowAnyDynamicDNS() bool {
 	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil && s.Spec.GetOutboundTrafficPolicy() != nil {
 		return false
@@ -292,8 +293,8 @@ func (v *View) AllowAnyDynamicDNS() bool {
 	return v.Mesh(OutboundTrafficPolicy).AllowAnyDynamicDNS()
 }
 
-// EgressProxy is where its Sidecar sends traffic to unknown hosts, nil for the address
-// that the client meant.
+// EgressProxy returns where the Sidecar sends traffic to unknown hosts, nil if it goes to
+// its original destination.
 func (v *View) EgressProxy() *sidecar.EgressProxy {
 	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil {
 		return s.EgressProxy
@@ -301,37 +302,38 @@ func (v *View) EgressProxy() *sidecar.EgressProxy {
 	return nil
 }
 
-// InNamespace says whether the proxy is of a namespace.
+// InNamespace says whether the proxy is in a namespace.
 func (v *View) InNamespace(namespace string) bool {
 	return v.ask(Self, selfNamespace, namespace).(bool)
 }
 
-// HasLabels says whether the proxy's labels are a superset of a selector. A class knows
-// only the selectors of source labels that VirtualServices have.
+// HasLabels says whether a selector matches the proxy's labels. It works only for
+// selectors of source labels in VirtualServices: a class knows no others.
 func (v *View) HasLabels(selector labels.Instance) bool {
 	return v.ask(Self, selfLabels, selector.String()).(bool)
 }
 
-// Locality is where the proxy is, region/zone/subzone; empty where nothing in the
-// configuration asks for it.
+// Locality is the proxy's locality, region/zone/subzone; empty if no configuration reads
+// it.
 func (v *View) Locality() string { return v.ask(Self, selfTrait, destination.LocalityTrait).(string) }
 
-// Region is the region of the proxy; empty where nothing in the configuration asks for it.
+// Region is the proxy's region; empty if no configuration reads it.
 func (v *View) Region() string { return v.ask(Self, selfTrait, destination.RegionTrait).(string) }
 
-// Label is the value of a label of the proxy that failoverPriority names. Labels of the
-// topology that are not set follow from where the proxy is.
+// Label is the value of a label of the proxy that failoverPriority names. Topology labels
+// that are not set follow from the proxy's locality.
 func (v *View) Label(key string) string {
 	return v.ask(Self, selfTrait, destination.LabelTrait+key).(string)
 }
 
-// Service is the service of a host as the proxy sees it through any of its
-// egress listeners; nil where it sees none.
+// Service returns the service of a host that the proxy sees through any of its egress
+// listeners, nil if it sees none.
 func (v *View) Service(h host.Name) *ServiceRow {
 	return v.ofHost(h, viaAny)
 }
 
-// Sees says whether the proxy sees a service of a host. It does not record.
+// Sees says whether the proxy sees a service of a host, through any egress listener. It
+// does not record.
 func (v *View) Sees(row *HostRow) bool {
 	return v.service(row.Hostname, viaAny) != nil
 }
@@ -340,8 +342,7 @@ func (v *View) Sees(row *HostRow) bool {
 // egress listeners. It does not record.
 func (v *View) SeesRoutes(row *RouteRow) bool { return v.firstRoute(row, viaAny) != nil }
 
-// ServiceAt is the service of a host as the proxy sees it through one egress
-// listener.
+// ServiceAt is like Service, through one egress listener.
 func (v *View) ServiceAt(listener EgressListener, h host.Name) *ServiceRow {
 	return v.ofHost(h, v.listenerArgs(listener.Index))
 }
@@ -351,15 +352,15 @@ func (v *View) Endpoints(s *ServiceRow) *EndpointRow {
 	return v.ask(Endpoints, rows.Key(s.Hostname, s.Namespace), "").(*EndpointRow)
 }
 
-// VirtualServices are the visible VirtualServices that name exactly this host on a
+// VirtualServices returns the visible VirtualServices that name exactly this host on a
 // gateway, in precedence.
 func (v *View) VirtualServices(gateway string, h host.Name) []*routing.VirtualService {
 	return v.ask(Routes, routing.RouteKey(gateway, h), "").(routing.Visible).List()
 }
 
-// VirtualServiceAt returns the VirtualService that applies to the host of a service on
-// an egress listener of a sidecar: of the most specific name, the first that is visible
-// and imported.
+// VirtualServiceAt returns the VirtualService that applies to the host of a service on an
+// egress listener of a sidecar. It is the first visible and imported one of the most
+// specific name that has any; nil for none.
 func (v *View) VirtualServiceAt(listener EgressListener, h host.Name) *routing.VirtualService {
 	return v.ask(Routes, routing.RouteKey(MeshGateway, h), strconv.Itoa(listener.Index)).(*routing.VirtualService)
 }
@@ -377,26 +378,26 @@ func (v *View) Rule(s *ServiceRow) *destination.Rule {
 	return v.ask(Rules, string(s.Hostname), s.Namespace).(*destination.Rule)
 }
 
-// ServerRule is the rule of a service for the workload that serves it: selectors of client
-// proxies do not count.
+// ServerRule returns the rule of a service for the workload that serves it. Rules that
+// select client proxies do not count.
 func (v *View) ServerRule(s *ServiceRow) *destination.Rule {
 	return v.ask(Rules, string(s.Hostname), s.Namespace+forServer).(*destination.Rule)
 }
 
-// Hash is the consistent hash by which the proxy balances what it sends to a port of
-// a service, or of a subset of it; nil for none.
+// Hash returns the consistent hash by which the proxy balances requests to a port of a
+// service or subset; nil for none.
 func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBalancerSettings_ConsistentHashLB {
 	return v.rulePart(destination.HashPart, s, subset, port).Hash(subset, port)
 }
 
-// IdleTimeout is after how long the proxy closes a connection of bytes to a port of a
-// service, or of a subset of it, that nothing is sent on; nil where nothing is set.
+// IdleTimeout is the time after which the proxy closes an idle TCP connection to a port
+// of a service or subset. It is nil if nothing is set.
 func (v *View) IdleTimeout(s *ServiceRow, subset string, port int) *durationpb.Duration {
 	return v.rulePart(destination.IdleTimeoutPart, s, subset, port).IdleTimeout(subset, port)
 }
 
-// Tunnel is how the proxy has connections of bytes to a port of a service, or of a subset
-// of it, go through the endpoints to somewhere else; nil for not at all.
+// Tunnel says how the proxy tunnels TCP connections to a port of a service or subset
+// through the endpoints to another destination. It is nil for no tunnel.
 func (v *View) Tunnel(s *ServiceRow, subset string, port int) *networking.TrafficPolicy_TunnelSettings {
 	return v.rulePart(destination.TunnelPart, s, subset, port).Tunnel(subset)
 }

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// virtualService writes one of a host; those applied first are the older.
+// virtualService writes a VirtualService of a.example. Those applied first are older.
 func virtualService(name, gateway, exportTo string) string {
 	return xdstest.Object("VirtualService", name, fmt.Sprintf(
 		"{hosts: [a.example], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: a.example}}]}]}", gateway, exportTo))
@@ -32,8 +32,8 @@ func virtualServiceNames(list []*routing.VirtualService) []string {
 	return out
 }
 
-// TestVirtualServicesInLookupOrder: those private to the proxy's namespace, then
-// those exported to it, then public ones; the oldest first in each.
+// TestVirtualServicesInLookupOrder: first those private to the proxy's namespace, then
+// those exported to it, then public ones. In each group the oldest comes first.
 func TestVirtualServicesInLookupOrder(t *testing.T) {
 	t.Parallel()
 	for _, gateway := range []string{mesh.MeshGateway, "edge/gw"} {
@@ -67,8 +67,8 @@ func TestVirtualServicesInLookupOrder(t *testing.T) {
 	}
 }
 
-// TestOrderIsPartOfTheAnswer: what two namespaces see in different order is not
-// the same answer.
+// TestOrderIsPartOfTheAnswer: two namespaces that see the same VirtualServices in a
+// different order get different answers.
 func TestOrderIsPartOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,
@@ -98,9 +98,8 @@ func subsetNames(r *destination.Rule) []string {
 	return out
 }
 
-// TestRuleLookup follows SEMANTICS of destinationRule: the namespace of the
-// client, that of the service, the root namespace; the first that has a match
-// decides.
+// TestRuleLookup follows SEMANTICS of destinationRule: the client's namespace, the
+// service's, the root namespace; the first that has a match decides.
 func TestRuleLookup(t *testing.T) {
 	t.Parallel()
 	const public, private, root = "'*'", ".", "istio-system"
@@ -158,8 +157,8 @@ func TestRuleLookup(t *testing.T) {
 	}
 }
 
-// TestRulesForClients: a rule with a selector is for clients of its namespace that have the
-// labels, and for no server. To all others it is as if it were not there.
+// TestRulesForClients: a rule with a selector applies only to clients of its namespace
+// that match it, and to no server. For all others it does not exist.
 func TestRulesForClients(t *testing.T) {
 	t.Parallel()
 	const mine = `{host: %s, workloadSelector: {matchLabels: {app: front}}, subsets: [{name: %s, labels: {v: x}}]}`
@@ -225,8 +224,8 @@ func TestDefaultExportOfRules(t *testing.T) {
 	}
 }
 
-// TestDefaultExportOfRoutes: a VirtualService without exportTo is seen as the mesh says,
-// after a change as from the start.
+// TestDefaultExportOfRoutes: the mesh configuration decides who sees a VirtualService
+// without exportTo, at the start and after a change.
 func TestDefaultExportOfRoutes(t *testing.T) {
 	t.Parallel()
 	for exportTo, want := range map[string]bool{"'.'": false, "'*'": true, "'~'": false, "edge": true, "shop, edge": true, "other": false} {
@@ -244,14 +243,14 @@ func TestDefaultExportOfRoutes(t *testing.T) {
 	}
 }
 
-// asksFor writes a VirtualService that routes requests from a label in its own way.
+// asksFor writes a VirtualService that selects requests by a source label.
 func asksFor(key, value string) string {
 	return xdstest.Object("VirtualService", "shop/asks-for-"+value, fmt.Sprintf(
 		"{hosts: [asks.example], http: [{match: [{sourceLabels: {%s: %s}}], directResponse: {status: 200}}]}", key, value))
 }
 
-// TestLabelsOfAProxy: those of the workload at its address, of its own namespace
-// first, over the ones it states.
+// TestLabelsOfAProxy: the labels of the workload at its address override those in its
+// metadata. A workload of its own namespace comes first.
 func TestLabelsOfAProxy(t *testing.T) {
 	t.Parallel()
 	at := func(name, host, ip, labels string) string {
@@ -285,8 +284,8 @@ func TestLabelsOfAProxy(t *testing.T) {
 	}
 }
 
-// TestAnIdentityOutranksAnAddress: endpoints at the address of a proxy that
-// proved who it is tell its labels only if they are of that identity.
+// TestAnIdentityOutranksAnAddress: a proxy that proved an identity takes labels only from
+// endpoints of that identity at its address.
 func TestAnIdentityOutranksAnAddress(t *testing.T) {
 	t.Parallel()
 	at := func(name, account string) string {
@@ -309,9 +308,8 @@ func TestAnIdentityOutranksAnAddress(t *testing.T) {
 	}
 }
 
-// TestAClassFollowsWhatItIsMadeOf: a class changes with the outcomes that it is
-// made of, the gateways and the Sidecar that select the proxy and the source
-// labels that it matches, and with nothing else.
+// TestAClassFollowsWhatItIsMadeOf: a class changes only with its parts: the Gateways and
+// the Sidecar that select the proxy, and the source labels that it matches.
 func TestAClassFollowsWhatItIsMadeOf(t *testing.T) {
 	t.Parallel()
 	entry := func(ip, app string) string {

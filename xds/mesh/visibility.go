@@ -21,8 +21,8 @@ func (v *View) listenerArgs(listener int) string {
 	return strconv.Itoa(listener)
 }
 
-// ofHost asks for the service of a host through a listener, or any, and records what
-// else the answer depends on.
+// ofHost queries the service of a host through a listener, or any, and records everything
+// that the answer depends on.
 func (v *View) ofHost(h host.Name, listener string) *ServiceRow {
 	if v.scope.Restricted() && listener == viaAny {
 		v.ask(Destinations, string(h), listener)
@@ -30,11 +30,11 @@ func (v *View) ofHost(h host.Name, listener string) *ServiceRow {
 	return v.ask(Hosts, string(h), listener).(*ServiceRow)
 }
 
-// service returns the service of a host that the class sees. It is one that an egress
-// listener imports: of the class's own namespace first, then of a namespace that an
-// entry names, then the oldest. Else, through any listener, it is one that an imported
-// VirtualService routes to, or the egress proxy of the Sidecar: routes lead there, and
-// no listener carries it.
+// service returns the service of a host that the class sees. First come services that an
+// egress listener imports: of the class's own namespace, then of a namespace that an
+// entry names, then the oldest. Through any listener, next come services to which an
+// imported VirtualService routes, and the Sidecar's egress proxy. Routes lead to these,
+// but no listener carries them.
 func (v *View) service(h host.Name, listener string) *ServiceRow {
 	row := hostRows.of(v.context).Value(string(h))
 	if row == nil {
@@ -53,7 +53,8 @@ func (v *View) service(h host.Name, listener string) *ServiceRow {
 	return nil
 }
 
-// importRank is the highest rank by which a listener, or one of all, imports a service.
+// importRank returns the highest rank with which the listener (or any, for viaAny)
+// imports a service.
 func (v *View) importRank(listener string, h host.Name, namespace string) sidecar.Rank {
 	best := sidecar.NotImported
 	v.anyListener(listener, func(l int) bool {
@@ -63,8 +64,8 @@ func (v *View) importRank(listener string, h host.Name, namespace string) sideca
 	return best
 }
 
-// anyListener says whether a test holds for a listener by its number, or for one of
-// all.
+// anyListener says whether the test holds for the listener with that number (or for any,
+// for viaAny).
 func (v *View) anyListener(listener string, test func(listener int) bool) bool {
 	if !v.scope.Restricted() {
 		return true // each imports everything
@@ -88,12 +89,13 @@ func (v *View) CompareVirtualServices(a, b *routing.VirtualService) int {
 	return routing.Compare(a, b, v.scope.Namespace)
 }
 
-// viaExactly marks the query about the VirtualServices of one name, not of
-// those that cover it.
+// viaExactly marks a query for the VirtualServices of exactly one name, without patterns
+// that cover it.
 const viaExactly = "="
 
-// route answers a query for the routes of a host: all that the class sees on a gateway
-// (args is empty), or the one that applies on an egress listener of a sidecar.
+// route answers a query for the routes of a host. Empty args ask for all that the class
+// sees on a gateway; otherwise for the one that applies on an egress listener of a
+// sidecar.
 func (v *View) route(key, args string) any {
 	all := routeRows.of(v.context)
 	if args == "" {
@@ -112,13 +114,14 @@ func (v *View) route(key, args string) any {
 	return (*routing.VirtualService)(nil)
 }
 
-// firstRoute is the VirtualService of a row that comes first of those that the
-// class imports through a listener, nil for none.
+// firstRoute returns the first VirtualService of a row, in precedence, that the class
+// imports through a listener; nil for none.
 func (v *View) firstRoute(row *RouteRow, listener string) *routing.VirtualService {
 	return row.First(v.scope.Namespace, func(vs *routing.VirtualService) bool { return v.importsVirtualService(listener, vs) })
 }
 
-// importsVirtualService says whether a listener, or one of all, imports a VirtualService.
+// importsVirtualService says whether the listener (or any, for viaAny) imports a
+// VirtualService.
 func (v *View) importsVirtualService(listener string, vs *routing.VirtualService) bool {
 	return v.anyListener(listener, func(l int) bool { return v.scope.ImportsRoutes(l, vs.Config.Namespace, vs.Hosts) })
 }

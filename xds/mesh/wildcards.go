@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
-// wildcards has the hosts that may be routed by HTTP on a port, by each pattern that
-// covers them.
+// wildcards maps a port and a pattern to the hosts under the pattern that may be routed
+// by HTTP on the port.
 type wildcards struct{ groups[bool] }
 
 var wildcardRows = wildcards{groupsOf[bool](Wildcards)}
@@ -43,9 +43,8 @@ func eachWildcard(h string, port int, f func(key string)) {
 	}
 }
 
-// HTTPHostsUnder returns the hosts under a pattern that may be routed by HTTP on a
-// port, in order, whether the proxy sees them or not: call Service or ServiceAt for
-// each.
+// HTTPHostsUnder iterates over the hosts under a pattern that may be routed by HTTP on a
+// port, in order. The proxy need not see them: call Service or ServiceAt for each.
 func (v *View) HTTPHostsUnder(pattern host.Name, port int) iter.Seq[string] {
 	return v.ask(Wildcards, WildcardKey(port, pattern), "").(members).Keys()
 }

@@ -14,12 +14,13 @@ import (
 // InboundService is a service that the workload serves.
 type InboundService struct {
 	Service *ServiceRow
-	// Endpoints are the service's endpoints at the workload's addresses that the
-	// workload may serve, in the order of the registries.
+	// Endpoints are the service's endpoints at the workload's addresses, in the order of
+	// the registries. If the workload has a proved identity, only endpoints that it may
+	// serve are here.
 	Endpoints []*discovery.Endpoint
 }
 
-// IPs are the addresses of the workload, none in the view of a class.
+// IPs returns the addresses of the workload, none in the view of a class.
 func (v *View) IPs() []string { return strings.Fields(v.ask(Self, selfIPs, "").(string)) }
 
 func (v *View) ips() string {
@@ -29,8 +30,8 @@ func (v *View) ips() string {
 	return strings.Join(v.workload.IPAddresses, " ")
 }
 
-// InRegion says whether a locality is of the region that the workload is in. It is false
-// in the view of a class.
+// InRegion says whether a locality is in the workload's region. It is false in the view
+// of a class.
 func (v *View) InRegion(locality string) bool {
 	return v.workload != nil && discovery.Place{Locality: locality}.Region() == v.ask(Self, selfRegion, "").(string)
 }
@@ -50,7 +51,7 @@ func (v *View) identity() string {
 	return v.workload.Identity
 }
 
-// InstanceIP is the first address of the workload of a family, empty for none.
+// InstanceIP is the workload's first address of an IP family, empty for none.
 func (v *View) InstanceIP(v6 bool) string {
 	for _, ip := range v.IPs() {
 		if a, err := netip.ParseAddr(ip); err == nil && a.Unmap().Is4() != v6 {
@@ -60,13 +61,12 @@ func (v *View) InstanceIP(v6 bool) string {
 	return ""
 }
 
-// InboundServices are the services that have endpoints at the workload's
-// addresses, whoever sees them, by address and then in the order of host and
-// namespace.
+// InboundServices returns the services that have endpoints at the workload's addresses,
+// whether it sees them or not. They are ordered by address, then by host and namespace.
 func (v *View) InboundServices() []InboundService {
 	self := discovery.Proxy{Identity: v.ask(Self, selfServes, "").(string)}
 	var out []InboundService
-	at := map[string]int{} // the place of a service by its key
+	at := map[string]int{} // index in out, by the key of the service
 	for _, ip := range v.IPs() {
 		for key, row := range v.ask(Instances, service.AddressKey(ip), "").(InstancesAt).All() {
 			for _, e := range row.Endpoints {

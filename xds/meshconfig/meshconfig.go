@@ -1,5 +1,5 @@
-// Package meshconfig is the configuration of the whole mesh, a MeshConfig of Istio: its
-// defaults, what of it is served, and how its YAML is read.
+// Package meshconfig is the configuration of the whole mesh, Istio's MeshConfig: its
+// defaults, the fields that have an effect, and its YAML.
 package meshconfig
 
 import (
@@ -24,15 +24,15 @@ type Config struct {
 	*meshv1alpha1.MeshConfig
 	// Domain is the DNS suffix of short host names.
 	Domain string
-	// HTTP3 has gateways take HTTP/3 too. Istio has no setting of the mesh for it, but one
-	// of its server, PILOT_ENABLE_QUIC_LISTENERS.
+	// HTTP3 makes gateways serve HTTP/3, too. In Istio this is no mesh setting but the
+	// server's, PILOT_ENABLE_QUIC_LISTENERS.
 	HTTP3 bool
 }
 
-// DefaultDomain is the DNS suffix of short host names.
+// DefaultDomain is the default DNS suffix of short host names.
 const DefaultDomain = "cluster.local"
 
-// Default has Istio's defaults (Istio: pkg/config/mesh/mesh.go).
+// Default returns Istio's defaults (Istio: pkg/config/mesh/mesh.go).
 func Default() *Config {
 	return &Config{
 		Domain: DefaultDomain,
@@ -54,8 +54,7 @@ func Default() *Config {
 	}
 }
 
-// served are the fields of MeshConfig that have an effect, and of its
-// defaultConfig.
+// The fields of MeshConfig and of its defaultConfig that have an effect.
 var (
 	served = map[protoreflect.Name]bool{
 		"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
@@ -71,12 +70,12 @@ var (
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
 )
 
-// Envoy takes these times for a refresh of DNS.
+// Envoy accepts DNS refresh rates between these.
 const leastRefresh, mostRefresh = 2 * time.Millisecond, 365 * 24 * time.Hour
 
-// Parse reads a MeshConfig in YAML, strictly, and lays it over the
-// defaults. The error names all faults. The warnings, in order, name the fields
-// that are set and not served yet.
+// Parse parses a MeshConfig in YAML, strictly, and merges it over the defaults. The error
+// names all faults. The warnings, in order, name settings that have no effect or only a
+// part of their effect.
 func Parse(document []byte) (c *Config, warnings []string, err error) {
 	over := &meshv1alpha1.MeshConfig{}
 	if err := config.DecodeMessage("meshConfig", document, over); err != nil {
@@ -123,8 +122,8 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	return c, warnings, nil
 }
 
-// checkOutboundTrafficPolicy refuses a mode that this version does not know, and TLS that no
-// proxy could begin with an unknown host. TLS is for the mode ALLOW_ANY_DYNAMIC_DNS alone.
+// checkOutboundTrafficPolicy refuses an unknown mode, and TLS settings that cannot work
+// with an unknown host.
 func checkOutboundTrafficPolicy(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) error {
 	const path = "meshConfig.outboundTrafficPolicy"
 	mode, tls := p.GetMode(), p.GetTls()
@@ -144,7 +143,7 @@ func checkOutboundTrafficPolicy(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy
 	return faults.ErrorOrNil()
 }
 
-// idleTLS warns of TLS beside a mode that it is not for.
+// idleTLS warns of TLS settings if the mode is not ALLOW_ANY_DYNAMIC_DNS.
 func idleTLS(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) []string {
 	if p.GetTls() == nil || p.GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
 		return nil
@@ -152,7 +151,7 @@ func idleTLS(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) []string {
 	return []string{fmt.Sprintf("meshConfig.outboundTrafficPolicy.tls has no effect with the mode %s: it is for ALLOW_ANY_DYNAMIC_DNS", p.GetMode())}
 }
 
-// checkGatewayTopology refuses what this version does not know.
+// checkGatewayTopology refuses unknown values.
 func checkGatewayTopology(t *meshv1alpha1.Topology) error {
 	details := t.GetForwardClientCertDetails()
 	if _, known := meshv1alpha1.ForwardClientCertDetails_name[int32(details)]; !known {
@@ -161,7 +160,7 @@ func checkGatewayTopology(t *meshv1alpha1.Topology) error {
 	return nil
 }
 
-// ruleExport warns of a default visibility of DestinationRules that is read as "*".
+// ruleExport warns if the default exportTo of DestinationRules is treated as "*".
 func ruleExport(values []string) []string {
 	if len(values) == 0 || slices.Equal(values, []string{"*"}) || slices.Equal(values, []string{"."}) {
 		return nil
@@ -169,7 +168,7 @@ func ruleExport(values []string) []string {
 	return []string{`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`}
 }
 
-// unknownParameters warns of cipher suites and curves that proxies do not get.
+// unknownParameters warns of cipher suites and curves that are not sent to proxies.
 func unknownParameters(d *meshv1alpha1.MeshConfig_TLSConfig) (out []string) {
 	_, suites := schema.CipherSuites(d.GetCipherSuites())
 	for _, name := range suites {
@@ -182,7 +181,7 @@ func unknownParameters(d *meshv1alpha1.MeshConfig_TLSConfig) (out []string) {
 	return out
 }
 
-// unserved names the fields of a message that are set and have no effect.
+// unserved returns warnings for the fields of a message that are set but have no effect.
 func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) []string {
 	var out []string
 	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
@@ -195,42 +194,42 @@ func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) [
 	return out
 }
 
-// TrustedProxies is how many proxies in front of a gateway may say who the
-// client is.
+// TrustedProxies is the number of proxies in front of a gateway that are trusted to name
+// the client.
 func (c *Config) TrustedProxies() uint32 {
 	return c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies()
 }
 
-// ForwardClientCert is what gateways do with the header X-Forwarded-Client-Cert. Unset
-// stands for SANITIZE_SET.
+// ForwardClientCert says how gateways handle X-Forwarded-Client-Cert. Unset means
+// SANITIZE_SET.
 func (c *Config) ForwardClientCert() meshv1alpha1.ForwardClientCertDetails {
 	return c.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()
 }
 
-// ProxyProtocol says whether connections to gateways begin with a header of the PROXY
-// protocol.
+// ProxyProtocol says whether connections to gateways begin with a PROXY protocol header.
 func (c *Config) ProxyProtocol() bool {
 	return c.GetDefaultConfig().GetGatewayTopology().GetProxyProtocol() != nil
 }
 
-// AllowAny says whether traffic to hosts outside the registry passes through.
+// AllowAny says whether traffic to unknown hosts may pass.
 func (c *Config) AllowAny() bool {
 	return c.GetOutboundTrafficPolicy().GetMode() != meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 }
 
-// AllowAnyDynamicDNS says whether sidecars resolve the hosts of requests to hosts outside
-// the registry, and go there.
+// AllowAnyDynamicDNS says whether sidecars resolve the unknown hosts of requests and
+// forward to them.
 func (c *Config) AllowAnyDynamicDNS() bool {
 	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 }
 
-// PassesInbound says whether a sidecar passes what comes in on to the address that the
-// client meant, which is the default; else it goes to the loopback address.
+// PassesInbound says whether a sidecar forwards incoming traffic to its original
+// destination, the default. Otherwise it goes to the loopback address.
 func (c *Config) PassesInbound() bool {
 	return c.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH
 }
 
-// UpgradesToHTTP2 says whether proxies speak HTTP/2 to services whose rules do not say.
+// UpgradesToHTTP2 says whether proxies speak HTTP/2 to services whose rules do not
+// decide.
 func (c *Config) UpgradesToHTTP2() bool {
 	return c.GetH2UpgradePolicy() == meshv1alpha1.MeshConfig_UPGRADE
 }

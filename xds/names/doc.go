@@ -1,3 +1,3 @@
-// Package names has the names of generated resources, of one form with Istio's to the byte:
-// EnvoyFilters, dashboards and access logs use them.
+// Package names makes the names of generated resources. They equal Istio's to the byte,
+// since EnvoyFilters, dashboards and access logs use them.
 package names

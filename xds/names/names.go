@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Direction says whether traffic goes out of a workload or into it.
+// Direction says whether traffic leaves a workload or enters it.
 type Direction string
 
 // The directions of cluster names.
@@ -15,16 +15,15 @@ const (
 	Inbound  Direction = "inbound"
 )
 
-// Names that are the same everywhere. EnvoyFilters, dashboards and access logs
-// use them.
+// Constant names. EnvoyFilters, dashboards and access logs use them.
 const (
 	PassthroughCluster        = "PassthroughCluster"
 	InboundPassthroughCluster = "InboundPassthroughCluster"
 	BlackHoleCluster          = "BlackHoleCluster"
-	// AllowAnyDynamicDNSCluster is the cluster of requests to unknown hosts that the
+	// AllowAnyDynamicDNSCluster is the cluster for requests to unknown hosts that the
 	// proxy resolves.
 	AllowAnyDynamicDNSCluster = "AllowAnyDynamicDNSCluster"
-	// LocalCluster is a cluster of the bootstrap. It has the endpoints of the proxy's own
+	// LocalCluster is a cluster in the bootstrap with the endpoints of the proxy's own
 	// service.
 	LocalCluster = "local_cluster"
 
@@ -37,10 +36,10 @@ const (
 	VirtualInboundBlackHole  = "virtualInbound-blackhole"
 	VirtualInboundCatchAll   = "virtualInbound-catchall-http" // of HTTP; of other bytes it is that of the listener
 
-	// HTTPProxyRouteConfig names the routes of the HTTP proxy of the whole mesh.
+	// HTTPProxyRouteConfig names the routes of the mesh's HTTP proxy.
 	HTTPProxyRouteConfig = "http_proxy"
 
-	// DefaultRoute is the name of a route that has none of its own.
+	// DefaultRoute is the name of a route without a name.
 	DefaultRoute = "default"
 
 	AllowAnyVirtualHost           = "allow_any"
@@ -48,40 +47,41 @@ const (
 	BlockAllVirtualHost           = "block_all"
 )
 
-// Names of secrets, as proxies request them. Istio has the same.
+// Names of secrets, as proxies request them. They are Istio's.
 const (
-	// WorkloadCertificate is the proxy's own certificate, and WorkloadRoots are the
-	// authorities that it trusts.
+	// WorkloadCertificate is the proxy's own certificate. WorkloadRoots are the CA
+	// certificates that it trusts in the mesh.
 	WorkloadCertificate = "default"
 	WorkloadRoots       = "ROOTCA"
 
-	// CredentialPrefix begins the names of stored secrets, and RootsSuffix ends those of
-	// the authorities among them.
+	// CredentialPrefix begins the names of stored secrets. RootsSuffix ends the names of
+	// those with CA certificates.
 	CredentialPrefix = "kubernetes://"
 	RootsSuffix      = "-cacert"
 
-	// FileCertPrefix and FileRootPrefix begin the names of files on the proxy's machine.
+	// FileCertPrefix and FileRootPrefix begin the names of secrets in files on the
+	// proxy's machine.
 	FileCertPrefix = "file-cert:"
 	FileRootPrefix = "file-root:"
 	fileSeparator  = "~"
-	// SystemRoots are the authorities that the proxy's machine trusts.
+	// SystemRoots are the CA certificates that the proxy's machine trusts.
 	SystemRoots = FileRootPrefix + SystemFile
-	// SystemFile stands for the path of their file.
+	// SystemFile stands for the path of the machine's CA file.
 	SystemFile = "system"
 )
 
 // Credential names the certificate and key of a stored secret.
 func Credential(name string) string { return CredentialPrefix + name }
 
-// CredentialRoots names the authorities of a stored secret.
+// CredentialRoots names the CA certificates of a stored secret.
 func CredentialRoots(name string) string { return CredentialPrefix + name + RootsSuffix }
 
-// FileCert names a certificate and its key, FileRoots certificates of authorities, by the
-// paths of their files on the proxy's machine.
+// FileCert names a certificate and its key by the paths of their files on the proxy's
+// machine.
 func FileCert(cert, key string) string { return FileCertPrefix + cert + fileSeparator + key }
 
-// FileRoots is described with FileCert. revoked is the file of what the authorities have
-// revoked, empty for none.
+// FileRoots names CA certificates by the path of their file on the proxy's machine.
+// revoked is the file of the revocation list, empty for none.
 func FileRoots(path, revoked string) string {
 	if revoked == "" {
 		return FileRootPrefix + path
@@ -89,14 +89,14 @@ func FileRoots(path, revoked string) string {
 	return FileRootPrefix + path + fileSeparator + revoked
 }
 
-// ParseFileRoots reads a name that FileRoots has made.
+// ParseFileRoots is the inverse of FileRoots; false for other names.
 func ParseFileRoots(name string) (path, revoked string, ok bool) {
 	files, ok := strings.CutPrefix(name, FileRootPrefix)
 	path, revoked, _ = strings.Cut(files, fileSeparator)
 	return path, revoked, ok && path != ""
 }
 
-// ParseFileCert reads a name that FileCert has made.
+// ParseFileCert is the inverse of FileCert; false for other names.
 func ParseFileCert(name string) (cert, key string, ok bool) {
 	files, ok := strings.CutPrefix(name, FileCertPrefix)
 	if !ok {
@@ -108,14 +108,14 @@ func ParseFileCert(name string) (cert, key string, ok bool) {
 
 const nameSeparator, sniSeparator = "|", "_."
 
-// Cluster names the cluster of a port of host, of one subset or, where
-// subset is empty, of all its endpoints: outbound|80|v1|web.example.com.
+// Cluster names the cluster of a host's port, for one subset or, if subset is empty, for
+// all endpoints: outbound|80|v1|web.example.com.
 func Cluster(direction Direction, port uint32, subset, host string) string {
 	return strings.Join([]string{string(direction), portText(port), subset, host}, nameSeparator)
 }
 
-// ServerName is the name that a client within the mesh asks for by TLS, unless it is told
-// another: outbound_.80_.v1_.web.example.com.
+// ServerName is the SNI that clients within the mesh send by default:
+// outbound_.80_.v1_.web.example.com.
 func ServerName(port uint32, subset, host string) string {
 	return strings.Join([]string{string(Outbound), portText(port), subset, host}, "_.")
 }
@@ -123,15 +123,15 @@ func ServerName(port uint32, subset, host string) string {
 // InboundCluster names the cluster of a workload's own port.
 func InboundCluster(port uint32) string { return Cluster(Inbound, port, "", "") }
 
-// ClusterRef is the content of a cluster's name.
+// ClusterRef holds the parts of a cluster's name.
 type ClusterRef struct {
 	Direction    Direction
 	Port         uint32
 	Subset, Host string
 }
 
-// ParseCluster reads a name that Cluster has made. It returns false for other names, such
-// as clusters of the bootstrap.
+// ParseCluster is the inverse of Cluster; false for other names, such as clusters in the
+// bootstrap.
 func ParseCluster(name string) (ref ClusterRef, ok bool) {
 	parts := strings.SplitN(name, nameSeparator, 4)
 	if len(parts) != 4 || strings.Contains(parts[3], nameSeparator) {
@@ -148,13 +148,13 @@ func ParseCluster(name string) (ref ClusterRef, ok bool) {
 	return ClusterRef{Direction: direction, Port: uint32(port), Subset: parts[2], Host: parts[3]}, true
 }
 
-// SNICluster names the cluster to which a gateway passes TLS whose client asks for that
-// name: outbound_.80_.v1_.web.example.com. (Istio: the SNI-DNAT cluster.)
+// SNICluster names the cluster to which a gateway passes TLS with this SNI:
+// outbound_.80_.v1_.web.example.com. (Istio: the SNI-DNAT cluster.)
 func SNICluster(port uint32, subset, host string) string {
 	return strings.Join([]string{string(Outbound), portText(port), subset, host}, sniSeparator)
 }
 
-// ParseSNICluster reads a name that SNICluster has made.
+// ParseSNICluster is the inverse of SNICluster; false for other names.
 func ParseSNICluster(name string) (ref ClusterRef, ok bool) {
 	parts := strings.SplitN(name, sniSeparator, 4)
 	if len(parts) != 4 || parts[0] != string(Outbound) || strings.Contains(parts[3], sniSeparator) {
@@ -167,14 +167,14 @@ func ParseSNICluster(name string) (ref ClusterRef, ok bool) {
 	return ClusterRef{Direction: Outbound, Port: uint32(port), Subset: parts[2], Host: parts[3]}, true
 }
 
-// IsUnix says whether host is not a host but a Unix domain socket: a path, or
-// an abstract name ("@..."), with or without the scheme "unix://".
+// IsUnix says whether host is a Unix domain socket: a path or an abstract name ("@..."),
+// with or without the scheme "unix://".
 func IsUnix(host string) bool {
 	return strings.HasPrefix(host, "unix://") || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
 }
 
-// Listener names the listener of an address: 0.0.0.0_80. The name of a Unix domain
-// socket has port 0.
+// Listener names the listener at an address: 0.0.0.0_80. For a Unix domain socket the
+// port is 0.
 func Listener(bind string, port uint32) string {
 	if IsUnix(bind) {
 		port = 0
@@ -182,20 +182,20 @@ func Listener(bind string, port uint32) string {
 	return bind + "_" + portText(port)
 }
 
-// QUICListener names the listener for HTTP/3 of an address: udp_0.0.0.0_443.
+// QUICListener names the HTTP/3 listener at an address: udp_0.0.0.0_443.
 func QUICListener(bind string, port uint32) string { return quicPrefix + Listener(bind, port) }
 
-// BesideQUIC names the listener beside which a listener for HTTP/3 is; false for another name.
+// BesideQUIC is the inverse of QUICListener: it returns the name of the TCP listener at
+// the same address; false for other names.
 func BesideQUIC(name string) (string, bool) { return strings.CutPrefix(name, quicPrefix) }
 
 const quicPrefix = "udp_"
 
-// SidecarRouteConfig names the routes of the HTTP services that share a
-// port.
+// SidecarRouteConfig names the routes of the HTTP services that share a port.
 func SidecarRouteConfig(port uint32) string { return portText(port) }
 
-// ServiceRouteConfig names the routes of one service, where its port is not
-// shared because the protocol is detected.
+// ServiceRouteConfig names the routes of one service that does not share its port, since
+// its protocol is detected.
 func ServiceRouteConfig(host string, port uint32) string { return HostPort(host, port) }
 
 // GatewayHTTPRouteConfig names the routes of a gateway's plaintext servers
@@ -204,8 +204,8 @@ func GatewayHTTPRouteConfig(port uint32, bind string) string {
 	return withBind("http."+portText(port), bind)
 }
 
-// GatewayHTTPSRouteConfig names the routes of a server that ends TLS, by its port and the
-// name of that, and the Gateway. bind is empty unless the server names an address.
+// GatewayHTTPSRouteConfig names the routes of a server that terminates TLS, by its port,
+// the port's name and its Gateway. bind is empty unless the server names an address.
 func GatewayHTTPSRouteConfig(port uint32, portName, gateway, namespace, bind string) string {
 	return withBind(strings.Join([]string{"https", portText(port), portName, gateway, namespace}, "."), bind)
 }
@@ -217,8 +217,8 @@ func withBind(name, bind string) string {
 	return name + "." + bind
 }
 
-// HostPort is host:port, the name and a domain of a virtual host. Like Istio's
-// it puts no brackets around an IPv6 address.
+// HostPort is host:port, the name and a domain of a virtual host. Like Istio, it does not
+// bracket IPv6 addresses.
 func HostPort(host string, port uint32) string { return host + ":" + portText(port) }
 
 // InboundVirtualHost names the virtual host of a workload's own port.
@@ -226,11 +226,10 @@ func InboundVirtualHost(servicePort uint32) string {
 	return "inbound|http|" + portText(servicePort)
 }
 
-// BlackHoleVirtualHost names the virtual host of a gateway's port that has
-// no routes.
+// BlackHoleVirtualHost names the virtual host of a gateway's port without routes.
 func BlackHoleVirtualHost(port uint32) string { return "blackhole:" + portText(port) }
 
-// Route names a route by its http block and its match; either name may be empty.
+// Route names a route by the names of its http block and its match; either may be empty.
 func Route(route, match string) string {
 	if match == "" {
 		return route
@@ -238,14 +237,13 @@ func Route(route, match string) string {
 	return route + "." + match
 }
 
-// HTTPStatPrefix is the prefix of the statistics of an HTTP listener. The semicolon
-// separates it from what follows.
+// HTTPStatPrefix is the prefix of an HTTP listener's statistics. The semicolon ends it.
 func HTTPStatPrefix(direction Direction, listener string) string {
 	return string(direction) + "_" + listener + ";"
 }
 
-// WeightedStatPrefix is the prefix of the statistics of a TCP proxy whose connections a
-// VirtualService shares among several clusters.
+// WeightedStatPrefix is the prefix of a TCP proxy's statistics if a VirtualService
+// distributes the connections over several clusters.
 func WeightedStatPrefix(name, namespace string) string { return name + "." + namespace }
 
 // AltStat is the name of a cluster in statistics.

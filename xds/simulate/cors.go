@@ -9,11 +9,11 @@ import (
 
 const corsFilter = "envoy.filters.http.cors"
 
-// answersPreflight says whether the policy of a route has the proxy itself answer a
-// request, by which a browser asks whether a page of another origin may send one.
+// answersPreflight says whether the proxy itself answers a request, since it is a
+// preflight request and the route has a CORS policy for it.
 func answersPreflight(route *routev3.Route, r Request) (bool, error) {
 	config := route.GetTypedPerFilterConfig()[corsFilter]
-	if config == nil || route.GetRoute() == nil { // the filter passes over what is not forwarded
+	if config == nil || route.GetRoute() == nil { // the filter ignores routes that do not forward
 		return false, nil
 	}
 	policy := &corsv3.CorsPolicy{}

@@ -12,20 +12,20 @@ import (
 	snidynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 )
 
-// ResolvesHosts says whether the endpoint of a cluster is the host that clients name.
+// ResolvesHosts says whether a cluster forwards to the host that clients name.
 func ResolvesHosts(c *clusterv3.Cluster) bool {
 	return c.GetClusterType().GetTypedConfig().MessageIs(&dynamicclusterv3.ClusterConfig{})
 }
 
-// resolve gives destinations that resolve the host of a request one endpoint: the host that
-// the route or the destination writes over the client's.
+// resolve sets the endpoint of destinations that resolve a request's host. It is the host
+// to which the destination or the route rewrites it, else the client's.
 func (p *Proxy) resolve(authority string, result *Result) {
 	for i, d := range result.Destinations {
 		p.resolveTo(endpointOf(cmp.Or(d.Host, authority)), result.Destinations[i:i+1])
 	}
 }
 
-// endpointOf is where an authority leads. The port of plaintext HTTP stands for none.
+// endpointOf is the address of an authority. Without a port it is plaintext HTTP's.
 func endpointOf(authority string) string {
 	host, port, err := net.SplitHostPort(authority)
 	if _, numeric := strconv.ParseUint(port, 10, 16); err != nil || numeric != nil {
@@ -34,7 +34,7 @@ func endpointOf(authority string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// resolveTo gives those destinations that resolve hosts an endpoint.
+// resolveTo sets the endpoint of those destinations that resolve hosts.
 func (p *Proxy) resolveTo(endpoint string, destinations []Destination) {
 	for i, d := range destinations {
 		if ResolvesHosts(p.clusters[d.Cluster]) {
@@ -43,8 +43,8 @@ func (p *Proxy) resolveTo(endpoint string, destinations []Destination) {
 	}
 }
 
-// cutResolver takes the filter that resolves the names of TLS clients from the begin of a
-// chain; nil where it has none.
+// cutResolver splits the filter that resolves SNI names off the beginning of a chain; nil
+// if it has none.
 func cutResolver(in []*listenerv3.Filter) (*snidynamicv3.FilterConfig, []*listenerv3.Filter) {
 	config := &snidynamicv3.FilterConfig{}
 	if len(in) == 0 || !in[0].GetTypedConfig().MessageIs(config) || in[0].GetTypedConfig().UnmarshalTo(config) != nil {

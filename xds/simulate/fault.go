@@ -15,14 +15,14 @@ import (
 
 const faultFilter = "envoy.filters.http.fault"
 
-// filters are the HTTP filters that decide the fate of a request.
+// filters are the HTTP filters that affect a request.
 type filters struct {
 	faults, cors bool
-	// resolves: hosts of requests are resolved, for clusters that have none.
+	// resolves: the proxy resolves the hosts of requests to dynamic DNS clusters.
 	resolves bool
 }
 
-// filtersOf reads the HTTP filters. It fails on filters that the simulation does not
+// filtersOf parses the HTTP filters. It fails on filters that the simulation does not
 // know.
 func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 	var out filters
@@ -49,7 +49,7 @@ func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 	return out, nil
 }
 
-// faultOf reads the fault of a route, nil for none.
+// faultOf parses the fault of a route, nil for none.
 func faultOf(route *routev3.Route) (*Fault, error) {
 	for name := range route.GetTypedPerFilterConfig() {
 		if name != faultFilter && name != corsFilter {

@@ -73,8 +73,8 @@ func (p *Proxy) filter(with filters, route *routev3.Route, r Request, result *Re
 	}
 }
 
-// virtualHost finds the most specific domain: exact, then the longest suffix,
-// then the longest prefix, then "*".
+// virtualHost finds the host with the most specific domain: exact, then the longest
+// suffix, then the longest prefix, then "*".
 func virtualHost(config *routev3.RouteConfiguration, host string) *routev3.VirtualHost {
 	if config.GetIgnorePortInHostMatching() {
 		host = hostOnly(host)
@@ -92,7 +92,7 @@ func virtualHost(config *routev3.RouteConfiguration, host string) *routev3.Virtu
 	return found
 }
 
-// domainScore ranks how a domain covers a host, -1 where it does not.
+// domainScore ranks how specifically a domain covers a host, -1 if it does not.
 func domainScore(domain, host string) int {
 	const exact, suffix, prefix = 3_000_000, 2_000_000, 1_000_000
 	switch {
@@ -115,7 +115,7 @@ func hostOnly(host string) string {
 	return host
 }
 
-// matches says whether a route takes a request. It fails on unknown matchers.
+// matches says whether a route matches a request. It fails on unknown matchers.
 func matches(m *routev3.RouteMatch, path string, r Request) (bool, error) {
 	known := proto.CloneOf(m)
 	known.PathSpecifier, known.CaseSensitive, known.Headers, known.QueryParameters = nil, nil, nil, nil
@@ -174,7 +174,7 @@ func fullMatch(pattern, s string) (bool, error) {
 	return compiled.MatchString(s), nil
 }
 
-// headerMatches evaluates one header matcher, the pseudo headers included.
+// headerMatches evaluates one header matcher, also for pseudo headers.
 func headerMatches(h *routev3.HeaderMatcher, r Request) (bool, error) {
 	value, present := requestHeader(r, h.GetName())
 	if !present && h.GetTreatMissingHeaderAsEmpty() {
@@ -300,7 +300,7 @@ func (p *Proxy) forward(a *routev3.RouteAction, m *routev3.RouteMatch, r Request
 	}
 }
 
-// rewritePrefix replaces the part of the path that the route matched.
+// rewritePrefix replaces the matched part of the path.
 func rewritePrefix(m *routev3.RouteMatch, path, prefix string) string {
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:

@@ -14,8 +14,8 @@ import (
 )
 
 // accepts returns the listener of a connection. If the proxy captures traffic,
-// virtualInbound takes inbound connections, and the listener with use_original_dst
-// hands outbound ones to the listener of the client's destination.
+// virtualInbound takes inbound connections, and the listener with use_original_dst hands
+// outbound ones to the listener of their original destination.
 func (p *Proxy) accepts(r Request) *listenerv3.Listener {
 	bound := func(l *listenerv3.Listener) bool { return l.GetBindToPort() == nil || l.GetBindToPort().GetValue() }
 	if path, ok := strings.CutPrefix(r.Address, "unix://"); ok {
@@ -32,7 +32,7 @@ func (p *Proxy) accepts(r Request) *listenerv3.Listener {
 	return p.at(r, bound)
 }
 
-// socket is the listener of a Unix domain socket, nil for none.
+// socket returns the listener of a Unix domain socket, nil for none.
 func (p *Proxy) socket(path string) *listenerv3.Listener {
 	for _, l := range p.listeners {
 		if l.GetAddress().GetPipe().GetPath() == path {
@@ -42,7 +42,7 @@ func (p *Proxy) socket(path string) *listenerv3.Listener {
 	return nil
 }
 
-// handsOff is the listener with use_original_dst, nil for none.
+// handsOff returns the listener with use_original_dst, nil for none.
 func (p *Proxy) handsOff() *listenerv3.Listener {
 	for _, l := range p.listeners {
 		if l.GetUseOriginalDst().GetValue() {
@@ -52,7 +52,7 @@ func (p *Proxy) handsOff() *listenerv3.Listener {
 	return nil
 }
 
-// at finds the listener of the address, else the wildcard listener of the port.
+// at returns the listener of the address, else the wildcard listener of the port.
 func (p *Proxy) at(r Request, of func(*listenerv3.Listener) bool) *listenerv3.Listener {
 	ip, _ := netip.ParseAddr(r.Address)
 	var wildcard *listenerv3.Listener
@@ -83,9 +83,9 @@ func listenerAddresses(l *listenerv3.Listener) []*corev3.SocketAddress {
 	return out
 }
 
-// filterChain picks the chain of a connection as Envoy does: by one property after
-// another. Chains that name the connection's value win over chains that name none,
-// and Envoy never goes back a step.
+// filterChain chooses the chain of a connection as Envoy does: by one property after
+// another. Chains that name the connection's value win over chains that name none. Envoy
+// never goes back a step.
 func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, error) {
 	for _, c := range l.GetFilterChains() {
 		if other := proto.CloneOf(c.GetFilterChainMatch()); other != nil {
@@ -149,7 +149,7 @@ func rank(names, matches bool) (int, bool) {
 	return 0, true
 }
 
-// prefixRank is the length of the longest range that contains the address.
+// prefixRank ranks by the length of the longest address range that contains the address.
 func prefixRank(m *listenerv3.FilterChainMatch, ip netip.Addr) (int, bool) {
 	best, ok := 0, len(m.GetPrefixRanges()) == 0
 	for _, p := range m.GetPrefixRanges() {
@@ -161,8 +161,8 @@ func prefixRank(m *listenerv3.FilterChainMatch, ip netip.Addr) (int, bool) {
 	return best, ok
 }
 
-// nameRank is the length of the longest name, or pattern, that covers the one that the
-// client asks for; an exact name comes before all patterns.
+// nameRank ranks by the length of the longest name or pattern that covers the SNI. An
+// exact name beats all patterns.
 func nameRank(m *listenerv3.FilterChainMatch, name string) (int, bool) {
 	best, ok := 0, len(m.GetServerNames()) == 0
 	for _, own := range m.GetServerNames() {
@@ -178,8 +178,8 @@ func nameRank(m *listenerv3.FilterChainMatch, name string) (int, bool) {
 	return best, ok
 }
 
-// handshake is what the TLS inspector finds: the transport, and the name that the client
-// asks for. Without the inspector nothing is known.
+// handshake returns what the TLS inspector finds: the transport protocol and the SNI.
+// Without the inspector every connection looks like plaintext.
 func handshake(l *listenerv3.Listener, r Request) (transport, name string) {
 	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"
 	for _, f := range l.GetListenerFilters() {
@@ -190,8 +190,8 @@ func handshake(l *listenerv3.Listener, r Request) (transport, name string) {
 	return "raw_buffer", ""
 }
 
-// inspected is the protocol that the HTTP inspector detects, empty for none or
-// where the inspector is disabled.
+// inspected returns the protocol that the HTTP inspector detects, empty for none or if
+// the inspector is disabled.
 func inspected(l *listenerv3.Listener, r Request) string {
 	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector"
 	for _, f := range l.GetListenerFilters() {
@@ -202,7 +202,7 @@ func inspected(l *listenerv3.Listener, r Request) string {
 	return ""
 }
 
-// disabled says whether a predicate of ports, one or several, holds.
+// disabled says whether a predicate of one or several ports matches.
 func disabled(p *listenerv3.ListenerFilterChainMatchPredicate, port int) bool {
 	if r := p.GetDestinationPortRange(); r != nil {
 		return int32(port) >= r.GetStart() && int32(port) < r.GetEnd()

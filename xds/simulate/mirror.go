@@ -12,10 +12,10 @@ type Mirror struct {
 	Percent float64
 }
 
-// String tells the mirror, such as "10% to outbound|80||web.example.com".
+// String describes the mirror, such as "10% to outbound|80||web.example.com".
 func (m Mirror) String() string { return fmt.Sprintf("%v%% to %s", m.Percent, m.Cluster) }
 
-// mirrors reads the mirrors of a route.
+// mirrors parses the mirrors of a route.
 func mirrors(a *routev3.RouteAction) []Mirror {
 	var out []Mirror
 	for _, m := range a.GetRequestMirrorPolicies() {

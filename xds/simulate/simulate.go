@@ -23,7 +23,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// The reasons for which a request reaches no destination.
+// The reasons why a request reaches no destination.
 var (
 	ErrNoListener    = errors.New("no listener")
 	ErrNoFilterChain = errors.New("no filter chain")
@@ -34,8 +34,8 @@ var (
 	ErrEncrypted     = errors.New("TLS where plaintext is spoken")
 )
 
-// Proxy simulates an Envoy, or a gRPC client, that has some resources. It is never
-// modified after New.
+// Proxy simulates an Envoy, or a gRPC client, with some resources. It is never modified
+// after New.
 type Proxy struct {
 	listeners []*listenerv3.Listener
 	routes    map[string]*routev3.RouteConfiguration
@@ -43,9 +43,9 @@ type Proxy struct {
 	endpoints map[string]*endpointv3.ClusterLoadAssignment
 }
 
-// New reads listeners, routes, clusters and endpoints, and ignores resources of
-// other types. It fails on messages that break the rules of their fields, which
-// Envoy would refuse.
+// New parses listeners, routes, clusters and endpoints, and ignores resources of other
+// types. It fails on messages that break the rules of Envoy's API, which Envoy would
+// refuse.
 func New(resources []*resource.Resource) (*Proxy, error) {
 	p := &Proxy{
 		routes:    map[string]*routev3.RouteConfiguration{},
@@ -80,37 +80,37 @@ func New(resources []*resource.Resource) (*Proxy, error) {
 // Protocol is the protocol of the client.
 type Protocol string
 
-// The protocols of clients, all in plaintext but HTTPS and TLS.
+// The clients' protocols, all in plaintext except HTTPS and TLS.
 const (
 	HTTP  Protocol = "http/1.1"
 	HTTP2 Protocol = "h2c"
 	TCP   Protocol = "tcp"
-	// HTTPS is HTTP within TLS, which the proxy ends.
+	// HTTPS is HTTP over TLS that the proxy terminates.
 	HTTPS Protocol = "https"
-	// TLS is a connection that begins with the handshake of TLS, whatever is within.
+	// TLS is a connection that begins with a TLS handshake, whatever its content.
 	TLS Protocol = "tls"
-	// GRPC is a call of a program that takes its configuration itself. The Host is its
-	// target, whose listener it takes, and Address and Port have no meaning.
+	// GRPC is a call of a program that gets its configuration itself. Host is its target,
+	// whose listener it uses. Address and Port have no meaning.
 	GRPC Protocol = "grpc"
 )
 
-// Request is a request or, where Protocol is TCP or TLS, a connection. An empty field
-// has the default that its comment names.
+// Request is a request or, if Protocol is TCP or TLS, a connection. An empty field has
+// the default that its comment names.
 type Request struct {
-	// Address and Port are the client's destination, 127.0.0.1 and 80. A proxy that
-	// captures traffic takes over what is not for a loopback address. The address may
-	// be a Unix domain socket, "unix://" and its path.
+	// Address and Port are the client's destination; the defaults are 127.0.0.1 and 80. A
+	// proxy that captures traffic takes over connections that are not for a loopback
+	// address. Address may be a Unix domain socket, "unix://" and its path.
 	Address string
 	Port    int
-	// Inbound requests come from elsewhere to the workload.
+	// Inbound requests come to the workload from elsewhere.
 	Inbound  bool
 	Protocol Protocol
-	SNI      string // the name that clients of TLS and HTTPS ask for; none, and of HTTPS the name in Host
-	// ALPN are the application protocols that the client of TLS offers; none.
+	SNI      string // the SNI of a TLS or HTTPS client; default none, for HTTPS the name in Host
+	// ALPN are the application protocols that a TLS client offers; default none.
 	ALPN    []string
-	Host    string // Address and port
-	Path    string // "/"; with the query
-	Method  string // GET
+	Host    string // default is Address and Port
+	Path    string // with the query; default "/"
+	Method  string // default GET
 	Headers map[string]string
 }
 
@@ -127,7 +127,7 @@ func (r Request) withDefaults() Request {
 	return r
 }
 
-// encrypted says whether the client begins with the handshake of TLS.
+// encrypted says whether the client begins with a TLS handshake.
 func (r Request) encrypted() bool { return r.Protocol == TLS || r.Protocol == HTTPS }
 
 func (r Request) scheme() string {
@@ -139,29 +139,29 @@ func (r Request) scheme() string {
 
 // Result is the outcome of a request.
 type Result struct {
-	// Err wraps one of the errors above where the request reaches nothing.
+	// Err wraps one of the errors above if the request reaches no destination.
 	Err error
-	// Listener, FilterChain, VirtualHost and Route are the names of what took the
+	// Listener, FilterChain, VirtualHost and Route are the names of what matched the
 	// request.
 	Listener, FilterChain, VirtualHost, Route string
-	// Tunnel is the host:port that endpoints pass a connection on to, empty for none.
+	// Tunnel is the host:port to which endpoints forward the connection, empty for none.
 	Tunnel string
 	// Chain is the filter chain, nil for a gRPC client.
 	Chain *listenerv3.FilterChain
-	// Action is the route that was chosen, nil for TCP and TLS.
+	// Action is the chosen route, nil for TCP and TLS.
 	Action *routev3.Route
-	// Fault is the injected fault, nil for none. If it aborts every request, nothing
-	// else happens.
+	// Fault is the injected fault, nil for none. If it aborts every request, nothing else
+	// happens.
 	Fault *Fault
 	// Destinations share the request by their weights.
 	Destinations []Destination
-	// Mirrors get copies of forwarded requests, beside the Destinations.
+	// Mirrors get copies of forwarded requests, besides the Destinations.
 	Mirrors []Mirror
-	// Status is the status of a redirect or a direct response, 0 for none. A redirect
-	// has a Location, a direct response a Body.
+	// Status is the status of a redirect or a direct response, 0 for none. A redirect has
+	// a Location, a direct response a Body.
 	Status         int
 	Location, Body string
-	// Host and Path are as the destination sees them.
+	// Host and Path are those that the destination gets.
 	Host, Path string
 }
 
@@ -175,10 +175,10 @@ type Fault struct {
 	AbortPercent float64
 }
 
-// AbortsAll says whether no request gets past the fault.
+// AbortsAll says whether the fault aborts every request.
 func (f *Fault) AbortsAll() bool { return f != nil && f.Abort != "" && f.AbortPercent >= 100 }
 
-// String tells the faults, such as "delay 10% by 5s, abort 1% with 503".
+// String describes the fault, such as "delay 10% by 5s, abort 1% with 503".
 func (f *Fault) String() string {
 	var out []string
 	if f.Delay > 0 {
@@ -194,18 +194,20 @@ func (f *Fault) String() string {
 type Destination struct {
 	Cluster string
 	Weight  uint32
-	// Host is the host of requests where this destination alone sees another than the rest.
+	// Host is the request's host at this destination, if it differs from that of the
+	// others.
 	Host string
 	// Missing says that the proxy lacks the cluster.
 	Missing bool
-	// Endpoints are the addresses of the cluster, "address:port" each, in order. A
-	// cluster that resolves its endpoints by itself has none here.
+	// Endpoints are the endpoints of the cluster, "address:port" each, in order: host
+	// names in a DNS cluster, the resolved host in a dynamic DNS cluster, none in an
+	// original destination cluster.
 	Endpoints []string
 }
 
-// String returns the outcome in one line: the clusters, each with its weight if there
-// are several; "301 to <location>"; "<status> <body>"; or the error. A fault stands
-// before it, and mirrors behind it.
+// String returns the outcome in one line: the clusters, with weights if there are
+// several; "301 to <location>"; "<status> <body>"; or the error. A fault comes before it,
+// mirrors after it.
 func (r Result) String() string {
 	switch f := r.Fault; {
 	case f.AbortsAll():
@@ -240,7 +242,7 @@ func (r Result) String() string {
 // Config is the path of the object that the filter chain comes from, empty for none.
 func (r Result) Config() string { return envoy.ConfigOf(r.Chain.GetMetadata()) }
 
-// Endpoints are the addresses of all destinations.
+// Endpoints returns the addresses of all destinations.
 func (r Result) Endpoints() []string {
 	var out []string
 	for _, d := range r.Destinations {
@@ -298,7 +300,7 @@ func (p *Proxy) Run(r Request) Result {
 	return result
 }
 
-// call simulates a call: the listener of its target has the routes.
+// call simulates a gRPC call. The listener of its target has the routes.
 func (p *Proxy) call(r Request) Result {
 	listener := p.Listener(r.Host)
 	if listener.GetApiListener() == nil {
@@ -322,16 +324,15 @@ func (p *Proxy) tcp(filter *tcpv3.TcpProxy, result *Result) {
 	result.Destinations = []Destination{p.destination(filter.GetCluster(), 1)}
 }
 
-// destination looks a cluster and its endpoints up.
+// destination returns a cluster with its endpoints.
 func (p *Proxy) destination(name string, weight uint32) Destination {
 	return Destination{
 		Cluster: name, Weight: weight, Missing: p.clusters[name] == nil, Endpoints: p.EndpointsOf(name),
 	}
 }
 
-// EndpointsOf are the endpoints of a cluster that get requests, "address:port"
-// each, in order. Unhealthy endpoints get none, unless so many are unhealthy that
-// Envoy panics.
+// EndpointsOf returns the endpoints of a cluster that get requests, "address:port" each,
+// in order. Unhealthy endpoints get none, unless so many are unhealthy that Envoy panics.
 func (p *Proxy) EndpointsOf(name string) []string {
 	cluster := p.clusters[name]
 	assignment := cluster.GetLoadAssignment()
@@ -349,7 +350,7 @@ func (p *Proxy) EndpointsOf(name string) []string {
 	return healthy
 }
 
-// addresses are, in order, the addresses of all endpoints and of the healthy ones.
+// addresses returns the sorted addresses of all endpoints, and of the healthy ones.
 func addresses(assignment *endpointv3.ClusterLoadAssignment) (all, healthy []string) {
 	for _, locality := range assignment.GetEndpoints() {
 		for _, e := range locality.GetLbEndpoints() {
@@ -370,13 +371,13 @@ func addresses(assignment *endpointv3.ClusterLoadAssignment) (all, healthy []str
 	return all, healthy
 }
 
-// Clusters are the names of all clusters, in order.
+// Clusters returns the names of all clusters, in order.
 func (p *Proxy) Clusters() []string { return sortedNames(p.clusters) }
 
-// Routes are the names of all route configurations, in order.
+// Routes returns the names of all route configurations, in order.
 func (p *Proxy) Routes() []string { return sortedNames(p.routes) }
 
-// Listeners are the names of all listeners, in order.
+// Listeners returns the names of all listeners, in order.
 func (p *Proxy) Listeners() []string {
 	out := make([]string, 0, len(p.listeners))
 	for _, l := range p.listeners {
@@ -385,19 +386,18 @@ func (p *Proxy) Listeners() []string {
 	return out
 }
 
-// Cluster, Route, Assignment and Listener return one message, nil for an
-// unknown name.
+// Cluster returns the cluster with a name, nil for none.
 func (p *Proxy) Cluster(name string) *clusterv3.Cluster { return p.clusters[name] }
 
-// Route is like Cluster.
+// Route returns the route configuration with a name, nil for none.
 func (p *Proxy) Route(name string) *routev3.RouteConfiguration { return p.routes[name] }
 
-// Assignment is like Cluster.
+// Assignment returns the load assignment with a name, nil for none.
 func (p *Proxy) Assignment(name string) *endpointv3.ClusterLoadAssignment {
 	return p.endpoints[name]
 }
 
-// Listener is like Cluster.
+// Listener returns the listener with a name, nil for none.
 func (p *Proxy) Listener(name string) *listenerv3.Listener {
 	for _, l := range p.listeners {
 		if l.GetName() == name {

@@ -47,7 +47,7 @@ func proxy(t *testing.T, hosts ...*routev3.VirtualHost) *simulate.Proxy {
 	return p
 }
 
-// host answers with its own name.
+// host is a virtual host that answers with its domain.
 func host(domain string) *routev3.VirtualHost {
 	return envoy.VirtualHost(envoy.VirtualHostOptions{Name: domain, Domains: []string{domain}, Routes: []envoy.RouteOptions{
 		{DirectResponse: &envoy.DirectResponse{Status: 200, Body: []byte(domain)}},
@@ -89,7 +89,7 @@ func TestComesToNothing(t *testing.T) {
 	}
 }
 
-// A call takes the listener of its target, at whatever address.
+// A call uses the listener of its target, at any address.
 func TestCall(t *testing.T) {
 	t.Parallel()
 	var resources []*resource.Resource

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// TextFormat is Istio's format of access logs, one line a request.
+// TextFormat is Istio's access log format, one line per request.
 const TextFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% ` +
 	`%PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
 	`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% ` +
@@ -25,17 +25,17 @@ const TextFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:P
 
 // Options describe an access log.
 type Options struct {
-	Path string // a file; /dev/stdout for the process's output
-	// Format is TextFormat where it is empty. It gets the newline it lacks.
+	Path string // file path; /dev/stdout for the process's output
+	// Format is the text format, TextFormat if empty. A missing newline is added.
 	Format string
-	// JSON logs objects of these fields instead.
+	// JSON, if not nil, logs JSON objects with these fields instead of text.
 	JSON *structpb.Struct
-	// NoRoute logs only what no filter chain or route was found for: the one
-	// thing that a listener must log, as no filter sees it.
+	// NoRoute logs only connections and requests without a matching filter chain or
+	// route. A listener must log only these, since no filter sees them.
 	NoRoute bool
 }
 
-// New makes an access log to a file.
+// New makes an access log that writes to a file.
 func New(o Options) *accesslogv3.AccessLog {
 	out := &accesslogv3.AccessLog{
 		Name: "envoy.access_loggers.file",
@@ -70,8 +70,8 @@ func (o Options) format() *corev3.SubstitutionFormatString {
 	}
 }
 
-// JSONFormat reads the fields of a JSON log from the text of an object.
-// Without text, or where it is none, they are Istio's.
+// JSONFormat parses the fields of a JSON log from the text of a JSON object. If the text
+// is empty or invalid, it returns Istio's fields.
 func JSONFormat(text string) *structpb.Struct {
 	fields := &structpb.Struct{}
 	if text != "" && protojson.Unmarshal([]byte(text), fields) == nil {

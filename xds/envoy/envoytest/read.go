@@ -1,4 +1,4 @@
-// Package envoytest reads back what package envoy makes.
+// Package envoytest reads back the messages that package envoy makes.
 package envoytest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// ClusterTypeOf tells the type of a cluster that envoy.Cluster made.
+// ClusterTypeOf returns the type of a cluster that envoy.Cluster made.
 func ClusterTypeOf(c *clusterv3.Cluster) envoy.ClusterType {
 	if custom := c.GetClusterType(); custom != nil {
 		if custom.GetTypedConfig().MessageIs(&dynamicclusterv3.ClusterConfig{}) {
@@ -39,8 +39,8 @@ func ClusterTypeOf(c *clusterv3.Cluster) envoy.ClusterType {
 	}
 }
 
-// HTTPConnectionManagerOf reads the HTTP connection manager back out of a filter
-// chain, nil where it has none.
+// HTTPConnectionManagerOf returns the HTTP connection manager of a filter chain, nil if
+// it has none.
 func HTTPConnectionManagerOf(chain *listenerv3.FilterChain) *hcmv3.HttpConnectionManager {
 	out := &hcmv3.HttpConnectionManager{}
 	if !unpack(chain, out) {
@@ -49,7 +49,7 @@ func HTTPConnectionManagerOf(chain *listenerv3.FilterChain) *hcmv3.HttpConnectio
 	return out
 }
 
-// TCPProxyOf is like HTTPConnectionManagerOf.
+// TCPProxyOf returns the TCP proxy of a filter chain, nil if it has none.
 func TCPProxyOf(chain *listenerv3.FilterChain) *tcpproxyv3.TcpProxy {
 	out := &tcpproxyv3.TcpProxy{}
 	if !unpack(chain, out) {
@@ -58,13 +58,13 @@ func TCPProxyOf(chain *listenerv3.FilterChain) *tcpproxyv3.TcpProxy {
 	return out
 }
 
-// RouteConfigNameOf is the name of the routes that a filter chain gets over ADS,
-// empty where there are none.
+// RouteConfigNameOf is the name of the routes that a filter chain gets over ADS, empty
+// for none.
 func RouteConfigNameOf(chain *listenerv3.FilterChain) string {
 	return HTTPConnectionManagerOf(chain).GetRds().GetRouteConfigName()
 }
 
-// unpack reads the first filter that is configured by such a message as out.
+// unpack decodes into out the first filter whose configuration has out's type.
 func unpack(chain *listenerv3.FilterChain, out proto.Message) bool {
 	for _, f := range chain.GetFilters() {
 		if f.GetTypedConfig().MessageIs(out) {

@@ -1,3 +1,3 @@
-// Package message has what all messages of Envoy are made with: how they are checked and
-// packed, and the fields that many of them have alike.
+// Package message has helpers for all Envoy messages: checking, packing, and common
+// fields.
 package message

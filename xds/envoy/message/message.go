@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Pack wraps m, always in the same bytes. Generators pack messages that follow from
-// validated objects. So a message that breaks the API's rules, or does not marshal, is
-// a programming error, and a panic; generate.Build recovers from it.
+// Pack wraps m in an Any, always with the same bytes. Generators pack messages that they
+// make from validated objects. So a message that breaks the API's rules or cannot be
+// marshalled is a programming error: Pack panics, and generate.Build recovers.
 func Pack(m proto.Message) *anypb.Any {
 	if err := Check(m); err != nil {
 		panic(fmt.Errorf("%s: %w", m.ProtoReflect().Descriptor().FullName(), err))
@@ -26,8 +26,8 @@ func Pack(m proto.Message) *anypb.Any {
 	return out
 }
 
-// Check returns the first rule of the API that a message breaks: an Envoy would refuse
-// it. It does not look into packed messages, which were checked when they were packed.
+// Check returns the first rule of Envoy's API that a message breaks; Envoy would refuse
+// it. It does not look into packed messages, which Pack has checked.
 func Check(m proto.Message) error {
 	ruled, ok := m.(interface {
 		Validate() error
@@ -39,8 +39,8 @@ func Check(m proto.Message) error {
 	return ruled.ValidateAll()
 }
 
-// Seconds is d, or nothing where d is 0: for fields in which an explicit 0
-// means something else than leaving them out.
+// Seconds returns d, or nil if d is 0, for fields in which an explicit 0 has another
+// meaning.
 func Seconds(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil
@@ -48,7 +48,7 @@ func Seconds(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// Count is n, or nothing where n is 0.
+// Count returns n, or nil if n is 0.
 func Count(n uint32) *wrapperspb.UInt32Value {
 	if n == 0 {
 		return nil
@@ -56,8 +56,8 @@ func Count(n uint32) *wrapperspb.UInt32Value {
 	return wrapperspb.UInt32(n)
 }
 
-// ADS is the source of resources that come over the stream that the bootstrap
-// opens. Envoy waits for them without limit: the server answers every name.
+// ADS is the source of resources that come over the bootstrap's ADS stream. Envoy waits
+// for them without timeout, since the server answers every name.
 func ADS() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},

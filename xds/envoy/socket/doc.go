@@ -1,3 +1,3 @@
-// Package socket makes the transport sockets of Envoys, TLS and the PROXY protocol, and the
+// Package socket makes Envoy's transport sockets, for TLS and the PROXY protocol, and the
 // secrets that they use.
 package socket

@@ -22,8 +22,8 @@ const (
 	rawBufferSocket     = "envoy.transport_sockets.raw_buffer"
 )
 
-// Wrap begins each connection in plaintext with the header of the PROXY protocol, and
-// goes on with a socket, nil for plaintext. Without a header it is that socket.
+// Wrap makes a socket that begins each connection with a plaintext PROXY protocol header
+// and then uses inner; nil means plaintext. Version 0 returns inner.
 func (v ProxyProtocolVersion) Wrap(inner *corev3.TransportSocket) *corev3.TransportSocket {
 	var version corev3.ProxyProtocolConfig_Version
 	switch v {

@@ -7,15 +7,13 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
-// CertificateSecret makes the secret of a certificate, with its chain, and its key, both in
-// PEM.
+// CertificateSecret makes a secret from a certificate chain and its key, both in PEM.
 func CertificateSecret(name string, chain, key []byte) *tlsv3.Secret {
 	return certificateSecret(name, &tlsv3.TlsCertificate{CertificateChain: inline(chain), PrivateKey: inline(key)})
 }
 
-// CertificateFileSecret makes the same of files on the proxy's machine, which the proxy
-// reads. If both are in one directory, it reads them again, together, whenever something is
-// moved into that.
+// CertificateFileSecret makes a secret from files on the proxy's machine. If both are in
+// one directory, the proxy rereads both whenever a file is moved into it.
 func CertificateFileSecret(name, chain, key string) *tlsv3.Secret {
 	certificate := &tlsv3.TlsCertificate{CertificateChain: file(chain), PrivateKey: file(key)}
 	if path.Dir(chain) == path.Dir(key) {
@@ -24,8 +22,8 @@ func CertificateFileSecret(name, chain, key string) *tlsv3.Secret {
 	return certificateSecret(name, certificate)
 }
 
-// RootsSecret makes the secret of the certificates of authorities, and of those that they
-// revoked, nil for no list, in PEM.
+// RootsSecret makes a secret from CA certificates and a revocation list, in PEM; revoked
+// is nil for no list.
 func RootsSecret(name string, roots, revoked []byte) *tlsv3.Secret {
 	validation := &tlsv3.CertificateValidationContext{TrustedCa: inline(roots)}
 	if len(revoked) > 0 {
@@ -34,8 +32,8 @@ func RootsSecret(name string, roots, revoked []byte) *tlsv3.Secret {
 	return rootsSecret(name, validation)
 }
 
-// RootsFileSecret makes the same of files on the proxy's machine; revoked is empty for no
-// list.
+// RootsFileSecret makes the same from files on the proxy's machine; revoked is empty for
+// no list.
 func RootsFileSecret(name, roots, revoked string) *tlsv3.Secret {
 	validation := &tlsv3.CertificateValidationContext{TrustedCa: file(roots), WatchedDirectory: directory(roots)}
 	if revoked != "" {

@@ -18,7 +18,7 @@ const (
 	quicSocket = "envoy.transport_sockets.quic"
 )
 
-// TLSVersion is a version of TLS, 0 for what Envoy chooses.
+// TLSVersion is a TLS version, 0 for Envoy's choice.
 type TLSVersion = tlsv3.TlsParameters_TlsProtocol
 
 // The versions.
@@ -30,15 +30,15 @@ const (
 	TLSv1_3 = tlsv3.TlsParameters_TLSv1_3
 )
 
-// TLSOptions describe what both ends of a TLS connection say alike. Certificates come as
-// secrets, by name.
+// TLSOptions are common to both ends of a TLS connection. Certificates come as secrets,
+// by name.
 type TLSOptions struct {
-	// Certificates are the names of the secrets with the certificates and keys to present.
-	// Envoy chooses one with a kind of key that the peer accepts.
+	// Certificates are the names of the secrets with the certificates and keys to
+	// present. Envoy chooses one whose key type the peer accepts.
 	Certificates []string
-	// Peer verifies the certificate of the other end; nil takes any.
+	// Peer verifies the other end's certificate; nil accepts any.
 	Peer *PeerValidation
-	// ALPN are the application protocols to offer, the best first.
+	// ALPN are the application protocols to offer, in order of preference.
 	ALPN                   []string
 	MinVersion, MaxVersion TLSVersion
 	// CipherSuites are for TLS 1.2 and older, and Curves for the key exchange; empty means
@@ -46,47 +46,47 @@ type TLSOptions struct {
 	CipherSuites, Curves []string
 }
 
-// PeerValidation verifies a certificate by a chain to one of the Roots, and by what else is
-// set.
+// PeerValidation verifies that a certificate chains to one of the Roots, and the other
+// conditions that are set.
 type PeerValidation struct {
-	// Roots is the name of the secret with the certificates of the authorities.
+	// Roots is the name of the secret with the CA certificates.
 	Roots string
-	// SubjectAltNames are the accepted names: the certificate must have one. Empty accepts
-	// any.
+	// SubjectAltNames are the accepted names; the certificate must have one. Empty
+	// accepts any name.
 	SubjectAltNames []string
-	// PublicKeys are hashes in base64, Certificates in hexadecimal: the certificate or its
-	// key must have one of them, if there are any.
+	// PublicKeys are key hashes in base64, and Certificates are certificate hashes in
+	// hexadecimal. If there are any, the certificate or its key must match one.
 	PublicKeys, Certificates []string
-	// AcceptUntrusted lets a connection go on whose certificate leads to none of the Roots.
+	// AcceptUntrusted accepts certificates that chain to none of the Roots.
 	AcceptUntrusted bool
 }
 
-// UpstreamTLSOptions describe the client's end.
+// UpstreamTLSOptions describe a client.
 type UpstreamTLSOptions struct {
 	TLSOptions
-	// SNI is the name that is asked for, unless the cluster takes it from the request.
+	// SNI is the server name to send, unless the cluster takes it from the request.
 	SNI string
 }
 
-// DownstreamTLSOptions describe the server's end.
+// DownstreamTLSOptions describe a server.
 type DownstreamTLSOptions struct {
 	TLSOptions
 	// RequireClient closes connections of clients without a certificate.
 	RequireClient bool
-	// QUIC is the socket of a listener for HTTP/3.
+	// QUIC is for an HTTP/3 listener.
 	QUIC bool
 }
 
-// UpstreamTLS makes the socket of connections that a proxy opens.
+// UpstreamTLS makes the socket for a proxy's outgoing connections.
 func UpstreamTLS(o UpstreamTLSOptions) *corev3.TransportSocket {
 	return socket(tlsSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&tlsv3.UpstreamTlsContext{
 		CommonTlsContext: o.message(), Sni: o.SNI,
 	})})
 }
 
-// DownstreamTLS makes the socket of connections that a proxy takes. No session is resumed by
-// a ticket, and of a client that is verified none at all: a client would come back with a
-// certificate that has been revoked since.
+// DownstreamTLS makes the socket for a proxy's incoming connections. It issues no session
+// tickets. If it verifies clients, it resumes no sessions at all, so that a client cannot
+// return with a certificate that was revoked meanwhile.
 func DownstreamTLS(o DownstreamTLSOptions) *corev3.TransportSocket {
 	context := &tlsv3.DownstreamTlsContext{
 		CommonTlsContext:                 o.message(),
@@ -140,7 +140,7 @@ func (p *PeerValidation) message() *tlsv3.CertificateValidationContext {
 	return out
 }
 
-// kindOfName is the kind of alternative name in a certificate that a name is.
+// kindOfName returns the SAN type of a name.
 func kindOfName(name string) tlsv3.SubjectAltNameMatcher_SanType {
 	switch _, err := netip.ParseAddr(name); {
 	case err == nil:
@@ -153,8 +153,9 @@ func kindOfName(name string) tlsv3.SubjectAltNameMatcher_SanType {
 	return tlsv3.SubjectAltNameMatcher_DNS
 }
 
-// secret names a secret that comes over ADS. Envoy knows secrets by name and by the bytes of
-// their source together: one whose source changes never comes. So there is one source.
+// secret refers to a secret that comes over ADS. Envoy identifies a secret by its name
+// and the bytes of its source: if the source changes, the secret never arrives. So all
+// secrets have the same source.
 func secret(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: message.ADS()}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Types are the resource types served. A type of resources is added here.
+// Types returns the types of resources that Portolan serves. New types are added here.
 func Types() []generate.ResourceType {
 	need := func(kind resource.NeedKind, typeURL string) resource.Need {
 		return resource.Need{TypeURL: typeURL, Kind: kind}

@@ -67,9 +67,9 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return nil, nil, nil
 }
 
-// anyHost makes the cluster of requests to hosts that no configuration is about, which the
-// proxy resolves. Where the mesh has them encrypted and the proxy lacks what that takes, it
-// has no endpoints.
+// anyHost makes the cluster for requests to unknown hosts, which the proxy resolves. If
+// the mesh requires TLS for them and the proxy lacks a secret for it, the cluster has no
+// endpoints.
 func anyHost(v *mesh.View) (proto.Message, []resource.Need) {
 	options := envoy.ClusterOptions{
 		Name: names.AllowAnyDynamicDNSCluster, Type: envoy.DynamicDNS, DNS: envoy.DNSOptions{Family: filter.DNSFamily(v.Shape())},
@@ -84,8 +84,8 @@ func anyHost(v *mesh.View) (proto.Message, []resource.Need) {
 	return envoy.Cluster(options), socket.Needs
 }
 
-// outbound makes the cluster of a service's port. A cluster that would hold its own
-// endpoints does not exist while there are none.
+// outbound makes the cluster of a service's port. It returns nil for a cluster with
+// inline endpoints if there are none.
 func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.Need, error) {
 	options := envoy.ClusterOptions{
 		Name: name, AltStatName: StatName(v, o.Service, o.Subset.GetName(), o.Port),
@@ -128,7 +128,7 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 	return envoy.Cluster(options), needs, nil
 }
 
-// Metadata says where the cluster comes from.
+// Metadata names the service, subset and rule that the cluster comes from.
 func (o Outbound) Metadata() envoy.ClusterMetadata {
 	m := envoy.ClusterMetadata{
 		Subset:   o.Subset.GetName(),

@@ -272,7 +272,8 @@ func TestDNSFamily(t *testing.T) {
 	}
 }
 
-// What behaviour cannot tell: the shape that dashboards and EnvoyFilters read.
+// The golden file shows what behaviour cannot: the shape that dashboards and EnvoyFilters
+// read.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	s := simulated(t, xdstest.Node{},
@@ -312,8 +313,8 @@ func TestGoldenDynamicDNS(t *testing.T) {
 	}
 }
 
-// TestHealthCheck: one annotated workload has its service checked, on ports of HTTP, and
-// those without the annotation, or with another, are left out.
+// TestHealthCheck: one annotated workload makes the service's HTTP ports checked.
+// Workloads with no or another annotation are not checked.
 func TestHealthCheck(t *testing.T) {
 	t.Parallel()
 	checked := func(name, ip, annotations string) string {
@@ -343,7 +344,7 @@ func TestHealthCheck(t *testing.T) {
 	}
 }
 
-// A cluster needs its endpoints, or the moment in which a proxy resolves host names.
+// A cluster needs its endpoints, or time to resolve host names.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,

@@ -14,18 +14,18 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// The settings of the mesh for what a rule does not say.
+// These settings come from the mesh configuration if a rule has none.
 
 func connectTimeout(v *mesh.View) time.Duration {
 	return v.Mesh(mesh.ConnectTimeout).GetConnectTimeout().AsDuration()
 }
 
-// dnsRefreshRate is how long proxies wait after a name was not resolved.
+// dnsRefreshRate is the time that proxies wait after a failed resolution.
 func dnsRefreshRate(v *mesh.View) time.Duration {
 	return v.Mesh(mesh.DNSRefreshRate).GetDnsRefreshRate().AsDuration()
 }
 
-// keepalive are the probes of a policy, else of the mesh.
+// keepalive returns the TCP keepalive of a policy, else of the mesh.
 func keepalive(v *mesh.View, policy *networking.TrafficPolicy) *envoy.Keepalive {
 	k := policy.GetConnectionPool().GetTcp().GetTcpKeepalive()
 	if k == nil {
@@ -37,9 +37,9 @@ func keepalive(v *mesh.View, policy *networking.TrafficPolicy) *envoy.Keepalive 
 	return &envoy.Keepalive{Probes: k.GetProbes(), Time: k.GetTime().AsDuration(), Interval: k.GetInterval().AsDuration()}
 }
 
-// upgrades says whether HTTP/2 is spoken to the endpoints of an outbound cluster though the
-// port does not say so: as the policy says, else the mesh, which speaks of HTTP ports alone.
-// (Istio: shouldH2Upgrade.)
+// upgrades says whether the proxy speaks HTTP/2 to the endpoints of an outbound cluster
+// whose port does not declare it. The policy decides, else the mesh, which decides only
+// for HTTP ports. (Istio: shouldH2Upgrade.)
 func upgrades(v *mesh.View, policy *networking.TrafficPolicy, protocol discovery.Protocol) bool {
 	switch policy.GetConnectionPool().GetHttp().GetH2UpgradePolicy() {
 	case networking.ConnectionPoolSettings_HTTPSettings_UPGRADE:
@@ -50,15 +50,15 @@ func upgrades(v *mesh.View, policy *networking.TrafficPolicy, protocol discovery
 	return protocol.IsHTTP() && v.Mesh(mesh.H2UpgradePolicy).UpgradesToHTTP2()
 }
 
-// StatName is the name of an outbound cluster in statistics, empty where the mesh has no
+// StatName is the name of an outbound cluster in statistics, empty if the mesh has no
 // pattern for it.
 func StatName(v *mesh.View, s *mesh.ServiceRow, subset string, port discovery.Port) string {
 	pattern := v.Mesh(mesh.OutboundClusterStatName).GetOutboundClusterStatName()
 	return statName(pattern, s, subset, port, cmp.Or(port.TargetPort, port.Number))
 }
 
-// InboundStatName is the name of an inbound cluster in statistics, empty where the mesh has
-// no pattern for it, or the port is of no service.
+// InboundStatName is the name of an inbound cluster in statistics. It is empty if the
+// mesh has no pattern for it, or the port belongs to no service.
 func InboundStatName(v *mesh.View, p workload.Port) string {
 	pattern := v.Mesh(mesh.InboundClusterStatName).GetInboundClusterStatName()
 	if len(p.Services) == 0 {
@@ -68,7 +68,7 @@ func InboundStatName(v *mesh.View, p workload.Port) string {
 	return statName(pattern, p.Services[0], "", port, p.Number)
 }
 
-// statName fills in a pattern. (Istio: telemetry.BuildStatPrefix.)
+// statName fills in the pattern. (Istio: telemetry.BuildStatPrefix.)
 func statName(pattern string, s *mesh.ServiceRow, subset string, port discovery.Port, target int) string {
 	if pattern == "" {
 		return ""

@@ -29,7 +29,7 @@ func dnsRefresh(c *clusterv3.Cluster) any {
 	return out.GetDnsRefreshRate().AsDuration()
 }
 
-// TestMeshDefaults: the mesh decides what rules do not.
+// TestMeshDefaults: the mesh configuration decides what rules leave open.
 func TestMeshDefaults(t *testing.T) {
 	t.Parallel()
 	service := xdstest.Object("ServiceEntry", "me", served)

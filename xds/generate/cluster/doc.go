@@ -2,8 +2,9 @@
 // the proxy sees, and for every subset of it. Further ones are for the ports on which
 // requests come in to a sidecar's workload (Inbound), and for unknown destinations.
 //
-// [Find] returns the service, port and subset of a cluster's name; the endpoint
-// generator uses it too. [Names] are the candidates of a change. policy.go turns
-// traffic policies into cluster options. If the proxy resolves endpoints itself they
-// are part of the cluster; otherwise the cluster needs a resource of their own.
+// [Find] returns the service, port and subset of a cluster's name; the endpoint generator
+// uses it too. [Names] yields the clusters that a change may add or remove. policy.go
+// turns traffic policies into cluster options. If the proxy resolves endpoints itself,
+// they are part of the cluster; otherwise they are a separate resource that the cluster
+// needs.
 package cluster

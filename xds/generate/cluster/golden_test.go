@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGoldenMeshes makes the outbound clusters of each mesh in testdata, *.in.yaml, which
-// are those in *.out.yaml.
+// TestGoldenMeshes builds the outbound clusters of each mesh testdata/*.in.yaml and
+// compares them with *.out.yaml.
 func TestGoldenMeshes(t *testing.T) {
 	t.Parallel()
 	xdstest.GoldenMeshes(t, func(t *testing.T, name string, w *xdstest.World, n xdstest.Node) {

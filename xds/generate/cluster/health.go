@@ -6,25 +6,25 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// The labels of a service whose clients may stay with the endpoint that they
-// have, named by a cookie or by a header, while that drains.
+// Services with one of these labels have persistent sessions. A client may then stay with
+// its endpoint, named by a cookie or a header, while the endpoint drains.
 const (
 	persistentSessionLabel       = "istio.io/persistent-session"
 	persistentSessionHeaderLabel = "istio.io/persistent-session-header"
 )
 
-// healths says which endpoints are sent that are not healthy.
+// healths says whether unhealthy and draining endpoints are sent to proxies.
 type healths struct {
 	unhealthy, draining bool
-	// least is the percentage of healthy endpoints below which health is ignored, where
-	// unhealthy endpoints are not sent.
+	// least is the panic threshold: below this percentage of healthy endpoints the proxy
+	// ignores health. It is 0 if unhealthy endpoints are sent.
 	least float64
 }
 
-// healths: unhealthy endpoints are sent as such, so that a proxy finishes their
-// requests. They are left out if the policy has a panic threshold, since a proxy in
-// panic uses all endpoints that it knows. Draining endpoints are sent if clients may
-// stay with them. (Istio: PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS.)
+// healths returns which endpoints are sent. Unhealthy endpoints are sent as such, so that
+// a proxy finishes their requests. If the policy has a panic threshold they are omitted,
+// since a proxy in panic uses all endpoints that it knows. Draining endpoints are sent if
+// the service has persistent sessions. (Istio: PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS.)
 func (o Outbound) healths() healths {
 	l := o.Service.Service().Attributes.Labels
 	least := o.Policy().GetOutlierDetection().GetMinHealthPercent()
@@ -34,12 +34,13 @@ func (o Outbound) healths() healths {
 	}
 }
 
-// panicThreshold is 0 where unhealthy endpoints are sent: a proxy must never use them,
-// however many they are. Below any other it uses ejected endpoints, too.
+// panicThreshold is 0 if unhealthy endpoints are sent: then a proxy must never use them,
+// however many they are. With any other threshold, a proxy in panic also uses ejected
+// endpoints.
 func (h healths) panicThreshold() *float64 { return &h.least }
 
-// statusOf returns the health that a proxy gets for an endpoint, and whether it is
-// sent.
+// statusOf returns the health that proxies get for an endpoint, and whether they get the
+// endpoint.
 func (h healths) statusOf(e *discovery.Endpoint) (status envoy.HealthStatus, sent bool) {
 	switch e.Health {
 	case discovery.Unhealthy:
@@ -50,8 +51,8 @@ func (h healths) statusOf(e *discovery.Endpoint) (status envoy.HealthStatus, sen
 	return 0, true
 }
 
-// check is the check by HTTP of the endpoints, the zero Check for none. A port of another
-// protocol would not answer.
+// check returns the HTTP health check of the endpoints, the zero Check for none. Only
+// HTTP ports can answer it.
 func (o Outbound) check() health.Check {
 	if !o.Port.Protocol.IsHTTP() {
 		return health.Check{}
@@ -59,7 +60,7 @@ func (o Outbound) check() health.Check {
 	return o.Service.Check
 }
 
-// healthCheck is check for the cluster, nil for none.
+// healthCheck returns the check as an option of the cluster, nil for none.
 func (o Outbound) healthCheck() *envoy.HealthCheck {
 	check := o.check()
 	if check == (health.Check{}) {

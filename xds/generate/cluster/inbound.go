@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Inbound makes the clusters that lead to the application beside a sidecar. They
-// are its workload's own.
+// Inbound makes the clusters that lead to a sidecar's own application. They belong to its
+// workload alone.
 type Inbound struct{}
 
 var _ generate.Generator = Inbound{}
@@ -60,8 +60,8 @@ func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 	return inbound(v, name, p), nil, nil
 }
 
-// inbound makes the cluster of a port of the workload: the application beside the
-// proxy. It is nil where the application has no address.
+// inbound makes the cluster of a port of the workload. It is nil if the application's
+// address is unknown.
 func inbound(v *mesh.View, name string, p workload.Port) proto.Message {
 	to, original, ok := p.Application(v)
 	if !ok {
@@ -87,9 +87,9 @@ func inbound(v *mesh.View, name string, p workload.Port) proto.Message {
 	return envoy.Cluster(options)
 }
 
-// inboundPolicy limits the connections to the application: as the Sidecar says,
-// else as the rule of the service does for its clients. (Nothing else of that rule
-// concerns the application.)
+// inboundPolicy returns the connection limits towards the application. The Sidecar
+// decides, else the rule that the service has for its clients; nothing else of that rule
+// applies to the application.
 func inboundPolicy(v *mesh.View, p workload.Port) *networking.TrafficPolicy {
 	pool := p.Ingress.GetConnectionPool()
 	if pool == nil {
@@ -104,9 +104,9 @@ func inboundPolicy(v *mesh.View, p workload.Port) *networking.TrafficPolicy {
 	return &networking.TrafficPolicy{ConnectionPool: pool}
 }
 
-// passthroughSources are the source addresses of connections to the application that go
-// to the address the client meant. The machine's redirection rules recognize them, and
-// do not redirect them again. A transparent proxy keeps the client's address.
+// passthroughSources returns the source addresses for connections that go to the
+// application at their original destination. The machine's redirection rules exempt these
+// sources. A transparent proxy keeps the client's address and needs none.
 func passthroughSources(of mesh.Shape) []string {
 	var out []string
 	if of.Interception == discovery.InterceptionTproxy {

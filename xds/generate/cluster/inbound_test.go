@@ -17,7 +17,7 @@ import (
 
 var captured = xdstest.Node{Interception: discovery.InterceptionRedirect}
 
-// served is a service of the workload at 10.0.0.1.
+// served is a service that the workload at 10.0.0.1 serves.
 const served = `{hosts: [me.example.com], resolution: STATIC, endpoints: [{address: 10.0.0.1}], ports: [
 	{number: 80, name: http, protocol: HTTP, targetPort: 8080}, {number: 81, name: grpc, protocol: GRPC}, {number: 82, name: plain}, {number: 83, name: tcp, protocol: TCP}]}`
 
@@ -38,7 +38,7 @@ func TestInboundClusters(t *testing.T) {
 		config string
 		mesh   []string
 		want   []string
-		// to are the endpoints of clusters that have any.
+		// to lists the endpoints of the clusters that have any.
 		to map[string][]string
 	}{
 		{name: "of the workload's own ports", node: captured, mesh: []string{service},
@@ -73,7 +73,7 @@ func TestInboundClusters(t *testing.T) {
 				if got := s.EndpointsOf(name); !slices.Equal(got, want) {
 					t.Errorf("%s leads to %v, want %v", name, got, want)
 				}
-				// What goes to the address that the client meant must not be redirected again.
+				// Connections to the original destination must not be redirected again.
 				if original := envoytest.ClusterTypeOf(c) == envoy.OriginalDst; original == fixed || original != (c.GetUpstreamBindConfig() != nil) {
 					t.Errorf("%s: to the original destination: %v; from an address of its own: %v", name, original, c.GetUpstreamBindConfig())
 				}
@@ -114,7 +114,7 @@ func TestInboundPolicy(t *testing.T) {
 	}
 }
 
-// TestInboundMetadata: which services a port of the workload is of.
+// TestInboundMetadata: the metadata lists the services of a port of the workload.
 func TestInboundMetadata(t *testing.T) {
 	t.Parallel()
 	s := simulated(t, captured, xdstest.Object("ServiceEntry", "me", served),

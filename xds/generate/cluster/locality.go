@@ -15,21 +15,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// Spread is how a cluster prefers some localities to others, seen from one proxy. Nil is
-// no preference. (Istio: loadbalancer.ApplyLocalityLoadBalancer.)
+// Spread says how a cluster prefers some localities to others, seen from one proxy. Nil
+// means no preference. (Istio: loadbalancer.ApplyLocalityLoadBalancer.)
 type Spread struct {
 	setting *networking.LocalityLoadBalancerSetting
-	// regions: only the region counts, as the proxy shares load among zones by itself.
+	// regions: only the region counts, since the proxy itself balances load between
+	// zones.
 	regions bool
-	// locality is the proxy's locality, and labels holds the values of its labels that the
-	// setting compares, by their place in failoverPriority.
+	// locality is the proxy's locality. labels has the values that failoverPriority
+	// compares, in its order: the proxy's own or those that the setting gives.
 	locality string
 	labels   []string
 }
 
-// Spread returns the preference of the cluster: as the rule says, else the mesh. Without
-// outlier detection there is no failover, since nothing would tell that a locality fails.
-// But where proxies share load among zones, these are always those of their own region.
+// Spread returns the locality preference of the cluster, from the rule, else from the
+// mesh. Without outlier detection there is no failover, since nothing would detect that a
+// locality fails. Proxies that balance load between zones always prefer their own region.
 func (o Outbound) Spread(v *mesh.View) *Spread {
 	setting, zones := o.localitySettings(v)
 	var s *Spread
@@ -54,7 +55,7 @@ func (o Outbound) Spread(v *mesh.View) *Spread {
 	return s
 }
 
-// regional is the part of a setting that concerns regions and labels.
+// regional returns the part of a zone-aware setting that concerns regions and labels.
 func regional(zones *networking.ZoneAwareLoadBalancerSetting) *networking.LocalityLoadBalancerSetting {
 	out := &networking.LocalityLoadBalancerSetting{FailoverPriority: zones.GetFailoverPriority()}
 	for _, f := range zones.GetFailover() {
@@ -63,9 +64,10 @@ func regional(zones *networking.ZoneAwareLoadBalancerSetting) *networking.Locali
 	return out
 }
 
-// localitySettings returns the setting that the cluster's preference follows: one of the
-// two, or none. Either setting of a rule replaces the mesh's settings, of which zones come
-// first.
+// localitySettings returns the setting that decides the cluster's preference: a locality
+// setting, a zone-aware one, or neither. Any setting of the rule hides the mesh's
+// zone-aware setting. A zone-aware setting that is on wins. Else the rule's locality
+// setting applies, else the mesh's.
 func (o Outbound) localitySettings(v *mesh.View) (*networking.LocalityLoadBalancerSetting, *networking.ZoneAwareLoadBalancerSetting) {
 	policy := o.Policy()
 	setting, zones := policy.GetLoadBalancer().GetLocalityLbSetting(), policy.GetLoadBalancer().GetZoneAwareLbSetting()
@@ -84,8 +86,9 @@ func (o Outbound) localitySettings(v *mesh.View) (*networking.LocalityLoadBalanc
 	return setting, nil
 }
 
-// zones is whether a proxy that knows the endpoints of its own service prefers its zone;
-// nil for any other proxy, which cannot. Envoy would prefer it everywhere.
+// zones says whether a proxy with SelfDiscovery prefers its zone. It is nil for other
+// proxies, which cannot. It is set even to turn the preference off, since Envoy's default
+// is on.
 func (o Outbound) zones(v *mesh.View) *envoy.Zones {
 	if !v.Shape().SelfDiscovery {
 		return nil
@@ -94,19 +97,19 @@ func (o Outbound) zones(v *mesh.View) *envoy.Zones {
 	return &envoy.Zones{Enabled: zones != nil, MinClusterSize: zones.GetMinClusterSize().GetValue()}
 }
 
-// SpreadsByWeight says whether proxies spread over localities by their weights. Otherwise
-// they would prefer, by weights, what the load balancer is to choose. It is the same for
-// proxies of all localities.
+// SpreadsByWeight says whether proxies distribute load over localities by weight.
+// Otherwise the load balancer alone chooses, and weights of localities must not bias it.
+// The answer is the same for proxies of all localities.
 func (o Outbound) SpreadsByWeight(v *mesh.View) bool {
 	s, _ := o.localitySettings(v)
 	return len(s.GetDistribute())+len(s.GetFailover())+len(s.GetFailoverPriority()) > 0
 }
 
-// ByLabels says whether endpoints of one locality may differ in their priority.
+// ByLabels says whether endpoints of one locality may differ in priority.
 func (s *Spread) ByLabels() bool { return s != nil && len(s.labels) > 0 }
 
 // Arrange groups the endpoints of a cluster by locality, with the priorities and weights
-// that a proxy has for them.
+// that apply to the proxy.
 func (o Outbound) Arrange(shape mesh.Shape, s *Spread, endpoints []*discovery.Endpoint) []envoy.Endpoints {
 	if s == nil {
 		return o.Localities(shape, endpoints)
@@ -141,9 +144,9 @@ func weightOf(l envoy.Endpoints) uint32 {
 	return uint32(min(cmp.Or(uint64(l.Weight), sum), math.MaxUint32))
 }
 
-// byMatches groups endpoints by how many labels of failoverPriority they have as the
-// proxy has them, all of them first. A label counts where all before it match. Without
-// labels there is one group.
+// byMatches groups endpoints by how many labels of failoverPriority they share with the
+// proxy, most first. A label counts only if all labels before it match. Without labels
+// there is one group.
 func (s *Spread) byMatches(endpoints []*discovery.Endpoint) [][]*discovery.Endpoint {
 	out := make([][]*discovery.Endpoint, len(s.labels)+1)
 	for _, e := range endpoints {
@@ -161,14 +164,14 @@ func (s *Spread) byMatches(endpoints []*discovery.Endpoint) [][]*discovery.Endpo
 	return out
 }
 
-// Locality is a locality as a proxy weighs it. Its priority comes in as the number of
-// labels of failoverPriority that it lacks. A weight of 0 takes it out.
+// Locality is a locality as a proxy weighs it. As input of Place, Priority is the number
+// of failoverPriority labels that do not match. As output, Weight 0 removes the locality.
 type Locality struct {
 	Label            string
 	Priority, Weight uint32
 }
 
-// Place gives localities their priorities and weights.
+// Place sets the priorities and weights of localities.
 func (s *Spread) Place(localities []Locality) {
 	if len(s.setting.GetDistribute()) > 0 {
 		s.distribute(localities)
@@ -185,12 +188,12 @@ func (s *Spread) Place(localities []Locality) {
 	compact(localities)
 }
 
-// farthest is the priority of a region that failover does not name.
+// farthest is the priority of other regions if failover names one but not this.
 const farthest = 4
 
-// distance is the priority of a locality: 0 for the proxy's own, 1 of its zone, 2 of its
-// region, 3 elsewhere, and 4 where failover names another region. Where only regions
-// count, it is 0 in the proxy's own.
+// distance returns the priority of a locality: 0 for the proxy's own subzone, 1 for its
+// zone, 2 for its region, 3 for other regions, and 4 if failover names another region. If
+// only regions count, it is 0 in the whole own region.
 func (s *Spread) distance(label string) uint32 {
 	own, other := envoy.Locality(s.locality), envoy.Locality(label)
 	switch {
@@ -214,7 +217,7 @@ func (s *Spread) distance(label string) uint32 {
 	return 0
 }
 
-// compact renumbers priorities from 0 on without gaps, as Envoy needs them.
+// compact renumbers the priorities from 0 without gaps, as Envoy requires.
 func compact(localities []Locality) {
 	var used []uint32
 	for _, l := range localities {
@@ -230,9 +233,9 @@ func compact(localities []Locality) {
 	}
 }
 
-// distribute gives each locality that the first distribution for the proxy names its
-// share of the weight, and takes the others out. Localities under one name share by
-// their weights. Without such a distribution all stay as they are.
+// distribute applies the first distribution for the proxy's locality: each locality that
+// it names gets its share of the weight, and the others are removed. Localities under the
+// same name share by their weights. Without such a distribution nothing changes.
 func (s *Spread) distribute(localities []Locality) {
 	for _, d := range s.setting.GetDistribute() {
 		if !matches(s.locality, d.GetFrom()) {
@@ -262,8 +265,8 @@ func (s *Spread) distribute(localities []Locality) {
 	}
 }
 
-// matches says whether a locality is under a name, such as region/zone/* or region.
-// (Istio: util.LocalityMatch.)
+// matches says whether a locality is under a name like region/zone/* or region. (Istio:
+// util.LocalityMatch.)
 func matches(locality, name string) bool {
 	l, n := envoy.Locality(locality), envoy.Locality(name)
 	any := func(part string) bool { return part == "" || part == "*" }

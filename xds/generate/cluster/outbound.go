@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// Outbound is the subject of an outbound cluster: one port of a service, or of a subset
+// Outbound is what an outbound cluster stands for: one port of a service, or of a subset
 // of its endpoints, as a view sees it.
 type Outbound struct {
 	Service *mesh.ServiceRow
@@ -27,12 +27,12 @@ type Outbound struct {
 	// its subsets, nil for the whole service.
 	Rule   *destination.Rule
 	Subset *networking.Subset
-	// Passes: it gets the TLS of clients as it comes, and begins none.
+	// Passes: the cluster gets clients' TLS unchanged and originates none.
 	Passes bool
 }
 
-// Find looks up what an outbound cluster's name stands for; false where the view
-// has nothing of that name.
+// Find returns what an outbound cluster's name stands for; false if the view has nothing
+// of that name.
 func Find(v *mesh.View, name string) (Outbound, bool) {
 	row, ref, passes := named(v, name)
 	if row == nil {
@@ -53,8 +53,8 @@ func Find(v *mesh.View, name string) (Outbound, bool) {
 	return o, o.Subset != nil
 }
 
-// named is the service of a cluster's name, nil for none, and whether the cluster gets the
-// TLS of clients.
+// named returns the service in a cluster's name, nil for none, and whether the cluster
+// gets clients' TLS unchanged.
 func named(v *mesh.View, name string) (s *mesh.ServiceRow, ref names.ClusterRef, passes bool) {
 	if ref, passes = names.ParseSNICluster(name); passes {
 		return v.PassedService(host.Name(ref.Host)), ref, true
@@ -66,13 +66,13 @@ func named(v *mesh.View, name string) (s *mesh.ServiceRow, ref names.ClusterRef,
 	return v.Service(host.Name(ref.Host)), ref, false
 }
 
-// Policy is the traffic policy that applies, nil for none.
+// Policy returns the traffic policy that applies, nil for none.
 func (o Outbound) Policy() *networking.TrafficPolicy {
 	return o.Rule.PolicyFor(o.Subset.GetName(), o.Port.Number)
 }
 
-// Type is how a proxy of a shape finds the endpoints. A gRPC client connects to
-// none but those it knows, and of the names it would resolve it has one.
+// Type says how a proxy of the shape finds the endpoints. A gRPC client connects only to
+// endpoints that it knows, and resolves only one host name per cluster.
 func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 	if shape.Type == discovery.Proxyless {
 		if o.Service.Service().Resolution.IsDNS() {
@@ -99,8 +99,8 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 	return envoy.EDS
 }
 
-// Selection decides which endpoints of a locality go to the cluster, and how: for equal
-// Selections Localities returns the same. It is comparable.
+// Selection decides which endpoints of a locality the cluster has, and in which form:
+// Localities returns the same for equal Selections. It is comparable.
 type Selection struct {
 	port, subset string
 	kind         envoy.ClusterType
@@ -113,10 +113,10 @@ func (o Outbound) Selection(shape mesh.Shape) Selection {
 	return Selection{o.Port.Name, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths(), o.check()}
 }
 
-// Localities groups endpoints by locality: those that serve the port, belong to the
-// subset, and are admitted by their health (health.go) and the cluster's type. A type
-// with pushed endpoints admits addresses and sockets; one that the proxy resolves
-// admits addresses and host names.
+// Localities groups the endpoints by locality. It takes those that serve the port, belong
+// to the subset, and are admitted by their health (health.go) and the cluster's type. EDS
+// admits IP addresses and sockets; a type whose endpoints the proxy resolves admits IP
+// addresses and host names.
 func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) []envoy.Endpoints {
 	kind, healths, check := o.Type(shape), o.healths(), o.check()
 	selector := labels.Instance(o.Subset.GetLabels())
@@ -155,15 +155,14 @@ func admits(kind envoy.ClusterType, address string) bool {
 	return err == nil || names.IsUnix(address)
 }
 
-// Names are the outbound clusters that may appear or go because of d.
+// Names iterates over the outbound clusters that may appear or disappear because of d.
 func Names(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		_ = hostNames(v, d, yield) && (d.Whole || ruleNames(v, d, yield) && importNames(v, d, yield))
 	}
 }
 
-// hostNames names the clusters of hosts that changed, as they were and as they
-// are.
+// hostNames yields the clusters of changed hosts, from before and after the change.
 func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for c := range d.Hosts() {
 		if d.Whole && !v.Sees(c.New) {
@@ -176,9 +175,9 @@ func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	return true
 }
 
-// ruleNames returns the clusters of hosts whose DestinationRules changed. Another rule, of
-// another namespace or a wider pattern, may apply now. So it returns all subsets of the
-// rule that applies now and of the former rule.
+// ruleNames yields the clusters of hosts whose DestinationRules changed. Another rule, of
+// another namespace or a wider pattern, may apply now. So it yields all subsets of the
+// rule that applies now and of both versions of the changed rules.
 func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for c := range d.Rules() {
 		for row := range d.HostsMatching(c.Key) {
@@ -190,8 +189,8 @@ func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	return true
 }
 
-// importNames names the clusters of hosts that a restricted scope may have begun
-// or ceased to import through a VirtualService.
+// importNames yields the clusters of hosts that a restricted scope may have begun or
+// ceased to import through a VirtualService.
 func importNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for row := range v.ImportedHosts(d) {
 		if !rowNames(v, row, yield) {
@@ -201,7 +200,7 @@ func importNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	return true
 }
 
-// rowNames names the clusters of a host, with the subsets that apply to it.
+// rowNames yields the clusters of a host, with the subsets that apply to it.
 func rowNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	if row == nil {
 		return true
@@ -220,8 +219,8 @@ func rowNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	return true
 }
 
-// subsetNames names the clusters that the subsets of a row of rules would make
-// of a host.
+// subsetNames yields the clusters that the subsets in a row of rules would make for a
+// host.
 func subsetNames(v *mesh.View, row *mesh.HostRow, rules *mesh.RuleRow, yield func(string) bool) bool {
 	if rules == nil {
 		return true
@@ -240,8 +239,8 @@ func subsetNames(v *mesh.View, row *mesh.HostRow, rules *mesh.RuleRow, yield fun
 	return true
 }
 
-// portNames names the clusters of the ports of a service, and those to which a gateway passes
-// TLS.
+// portNames yields the clusters of a service's ports, and those for TLS that a gateway
+// passes on.
 func portNames(v *mesh.View, s *mesh.ServiceRow, subsets []string, yield func(string) bool) bool {
 	passes := v.Passes(s.Hostname)
 	for _, port := range s.Ports() {

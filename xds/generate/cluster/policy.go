@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 )
 
-// apply turns the traffic policy of a port, nil for none, into options; upgrade has HTTP/2
-// spoken where the port does not say.
+// apply translates the traffic policy of a port, nil for none, into options. With upgrade
+// the proxy speaks HTTP/2 even if the port does not declare it.
 func apply(policy *networking.TrafficPolicy, protocol discovery.Protocol, upgrade bool, o *envoy.ClusterOptions) {
 	pool := policy.GetConnectionPool()
 	if timeout := pool.GetTcp().GetConnectTimeout(); timeout != nil {
@@ -31,7 +31,7 @@ func apply(policy *networking.TrafficPolicy, protocol discovery.Protocol, upgrad
 	o.ProxyProtocol = proxyProtocol(policy.GetProxyProtocol())
 }
 
-// retryBudget has the defaults of the API: a fifth of the requests, and always three.
+// retryBudget applies the API's defaults: 20 percent of the requests, and at least three.
 func retryBudget(b *networking.TrafficPolicy_RetryBudget) *envoy.RetryBudget {
 	if b == nil {
 		return nil
@@ -46,7 +46,7 @@ func retryBudget(b *networking.TrafficPolicy_RetryBudget) *envoy.RetryBudget {
 	return out
 }
 
-// outliers is nil where nothing is detected. (Istio: applyOutlierDetection.)
+// outliers translates outlier detection, nil for none. (Istio: applyOutlierDetection.)
 func outliers(d *networking.OutlierDetection, protocol discovery.Protocol) *envoy.OutlierDetection {
 	if d == nil {
 		return nil
@@ -83,11 +83,11 @@ func proxyProtocol(p *networking.TrafficPolicy_ProxyProtocol) socket.ProxyProtoc
 	return socket.ProxyProtocolV1
 }
 
-// limit reads a limit; a number that is not positive is none.
+// limit translates a limit; 0 means none, as for a number that is not positive.
 func limit(n int32) uint32 { return uint32(max(n, 0)) }
 
-// loadBalancer is LeastRequest unless the settings ask for something else.
-// PASSTHROUGH is a type of cluster, see Outbound.Type.
+// loadBalancer returns LeastRequest unless the settings say otherwise. PASSTHROUGH is a
+// cluster type, see Outbound.Type.
 func loadBalancer(settings *networking.LoadBalancerSettings) envoy.LoadBalancer {
 	if hash := settings.GetConsistentHash(); hash != nil {
 		if maglev := hash.GetMaglev(); maglev != nil {
@@ -109,7 +109,7 @@ func loadBalancer(settings *networking.LoadBalancerSettings) envoy.LoadBalancer 
 	return envoy.LoadBalancer{Policy: envoy.LeastRequest, WarmUp: warmUp(settings)}
 }
 
-// warmUp is linear from a tenth where nothing else is set; nil without a duration.
+// warmUp defaults to a linear slow start from 10 percent; it is nil without a duration.
 func warmUp(settings *networking.LoadBalancerSettings) *envoy.WarmUp {
 	warmup := settings.GetWarmup()
 	if warmup == nil {
@@ -128,8 +128,8 @@ func warmUp(settings *networking.LoadBalancerSettings) *envoy.WarmUp {
 	return out
 }
 
-// upstreamHTTP chooses the HTTP version for the endpoints; zero if no setting asks for
-// one and the port does not say HTTP/2.
+// upstreamHTTP chooses the HTTP version and options for the endpoints. It is zero if no
+// setting asks for any and the port does not declare HTTP/2.
 func upstreamHTTP(pool *networking.ConnectionPoolSettings, protocol discovery.Protocol, upgrade bool) envoy.UpstreamHTTP {
 	http := pool.GetHttp()
 	out := envoy.UpstreamHTTP{
@@ -152,8 +152,8 @@ func upstreamHTTP(pool *networking.ConnectionPoolSettings, protocol discovery.Pr
 	return out
 }
 
-// detectedHTTP is how HTTP is spoken where the proxy found that a client speaks it,
-// on a port that declares nothing: in the client's version, unless a rule upgrades it.
+// detectedHTTP returns the options for a port without a declared protocol on which the
+// proxy detects HTTP. It uses the client's HTTP version, unless a rule upgrades it.
 func detectedHTTP(asked *envoy.UpstreamHTTP) *envoy.UpstreamHTTP {
 	var out envoy.UpstreamHTTP
 	if asked != nil {

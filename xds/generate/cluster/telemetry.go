@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// The labels by which telemetry knows what a workload runs, and in which version. The
+// These labels name a workload's canonical service and its revision for telemetry. The
 // first that is set counts. (Istio: labels.CanonicalService.)
 const (
 	canonicalName, canonicalRevision = "service.istio.io/canonical-name", "service.istio.io/canonical-revision"
@@ -15,12 +15,11 @@ const (
 	shortName, shortVersion          = "app", "version"
 )
 
-// latest is the revision of a workload that says none.
+// latest is the default revision, which workloadOf leaves empty.
 const latest = "latest"
 
-// workloadOf tells access logs and statistics which workload an endpoint is:
-// "name;namespace;canonical service;revision;cluster". It is empty where nothing of
-// that is known.
+// workloadOf describes an endpoint's workload for access logs and statistics:
+// "name;namespace;canonical service;revision;cluster". It is empty if no name is known.
 func workloadOf(e *discovery.Endpoint) string {
 	name := cmp.Or(e.Labels[canonicalName], e.Labels[appName], e.Labels[shortName], e.WorkloadName)
 	if name == "" {

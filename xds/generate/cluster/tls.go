@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// tls returns the TLS settings of connections, nil for plaintext. The proxy passes on
-// unchanged what a client has encrypted.
+// tls returns the client TLS settings, nil for plaintext. A cluster that passes on
+// clients' TLS originates none.
 func (o Outbound) tls() *networking.ClientTLSSettings {
 	if o.Passes {
 		return nil
@@ -21,9 +21,9 @@ func (o Outbound) tls() *networking.ClientTLSSettings {
 	return o.Policy().GetTls()
 }
 
-// encrypt encrypts the connections of an outbound cluster as the policy says, and returns
-// the secrets that they need. It returns false if one is missing: then the cluster must not
-// connect. What the options say of HTTP must be final.
+// encrypt sets the TLS that the policy requires and returns the secrets it needs. It
+// returns false if one is missing: then the cluster must not connect. The options' HTTP
+// must be final.
 func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resource.Need, bool) {
 	s, ok := transport.Client(v, o.tls(), o.client(v, options.HTTP))
 	options.Transport = s.Transport
@@ -42,23 +42,23 @@ func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resour
 	return s.Needs, ok
 }
 
-// Encrypted says whether connections are to be encrypted.
+// Encrypted says whether the policy requires TLS for connections.
 func (o Outbound) Encrypted() bool {
 	return o.tls().GetMode() != networking.ClientTLSSettings_DISABLE
 }
 
-// Lacks says what the connections of an outbound cluster lack, so that it has no endpoints;
-// nothing if it lacks nothing.
+// Lacks says why an outbound cluster has no endpoints: what its TLS lacks. It is empty if
+// nothing is missing.
 func (o Outbound) Lacks(v *mesh.View) []transport.Lack {
 	return transport.ClientLacks(v, o.tls(), o.client(v, nil))
 }
 
-// ServerName is the name that clients within the mesh ask for unless they are told another.
+// ServerName is the SNI that clients within the mesh use by default.
 func (o Outbound) ServerName() string {
 	return names.ServerName(uint32(o.Port.Number), o.Subset.GetName(), string(o.Service.Hostname))
 }
 
-// client is what there is to know of the servers.
+// client returns what the service and the rule say about the servers.
 func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.ClientOptions {
 	out := transport.ClientOptions{
 		ServerName:      o.ServerName(),
@@ -73,8 +73,8 @@ func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.Clien
 	return out
 }
 
-// withoutEndpoints is the cluster of options that has none: requests to it are answered with
-// 503, and connections closed.
+// withoutEndpoints makes a cluster with the name of these options but no endpoints.
+// Requests to it get 503, and connections are closed.
 func withoutEndpoints(v *mesh.View, o envoy.ClusterOptions) proto.Message {
 	return envoy.Cluster(envoy.ClusterOptions{
 		Name: o.Name, AltStatName: o.AltStatName, Type: envoy.Static, ConnectTimeout: connectTimeout(v), Metadata: o.Metadata,

@@ -15,12 +15,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// encrypted writes a rule of a.example with TLS settings, and more.
+// encrypted writes a rule of a.example with TLS settings, and with more fields.
 func encrypted(tls, more string) string {
 	return xdstest.Object("DestinationRule", "shop/a", "{host: a.example, trafficPolicy: {tls: "+tls+"}"+more+"}")
 }
 
-// built is the cluster of port 80 of a.example, and what it needs.
+// built returns the cluster of port 80 of a.example, and its needs.
 func built(t *testing.T, w *xdstest.World, n xdstest.Node) (*clusterv3.Cluster, []resource.Need) {
 	t.Helper()
 	name := names.Cluster(names.Outbound, 80, "", "a.example")
@@ -31,7 +31,7 @@ func built(t *testing.T, w *xdstest.World, n xdstest.Node) (*clusterv3.Cluster, 
 	return m.(*clusterv3.Cluster), needs
 }
 
-// TestNothingIsSentWithoutItsSecret: a cluster whose TLS lacks something has no endpoints,
+// TestNothingIsSentWithoutItsSecret: a cluster whose TLS lacks a secret has no endpoints,
 // whatever its type, and gets them with the secret.
 func TestNothingIsSentWithoutItsSecret(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,8 @@ func TestNothingIsSentWithoutItsSecret(t *testing.T) {
 	}
 }
 
-// TestWhatPassesTLSBeginsNone: the TLS of a rule is for what is in plaintext.
+// TestWhatPassesTLSBeginsNone: a rule's TLS applies only to plaintext, not to TLS that is
+// passed on.
 func TestWhatPassesTLSBeginsNone(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.Object("ServiceEntry", "shop/a", "{hosts: [a.example], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.9}]}"),

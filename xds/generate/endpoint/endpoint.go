@@ -1,6 +1,6 @@
-// Package endpoint generates the load assignments of the clusters whose
-// endpoints are pushed. Each goes by the name of its cluster, and there is one
-// for each such cluster, empty where nothing serves it: a proxy waits for it.
+// Package endpoint generates the load assignments of EDS clusters. Each has the name of
+// its cluster. Every EDS cluster has one, empty if the service has no endpoints, since a
+// proxy waits for it.
 package endpoint
 
 import (
@@ -31,8 +31,8 @@ func (Generator) TypeURL() string { return resource.EndpointType }
 // Gatewayless implements generate.Gatewayless.
 func (Generator) Gatewayless() {}
 
-// Affected implements generate.Generator. An assignment appears and goes with
-// its cluster, never with its endpoints.
+// Affected implements generate.Generator. An assignment appears and disappears with its
+// cluster, not with its endpoints.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
 
 // Build implements generate.Generator.
@@ -53,15 +53,15 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return envoy.LoadAssignment(name, o.Arrange(v.Shape(), spread, row.Endpoints)), nil, nil
 }
 
-// encoded is a locality, or why there is none.
+// encoded is an encoded locality, or the error of encoding it.
 type encoded struct {
 	locality envoy.EncodedLocality
 	err      error
 }
 
-// assemble makes the assignment of many endpoints. One changed endpoint costs the
-// encoding of its locality, and a copy of the others. It returns nil if the weights are
-// too large for that: see envoy.AssembleLoadAssignment.
+// assemble makes the assignment of a service with many endpoints. One changed endpoint
+// costs the encoding of its locality, and a copy of the others' bytes. It returns nil if
+// the weights are too large for that, see envoy.AssembleLoadAssignment.
 func assemble(v *mesh.View, name string, o cluster.Outbound, spread *cluster.Spread, localities []*rows.Locality) (proto.Message, error) {
 	parts := make([]envoy.EncodedLocality, 0, len(localities))
 	for _, l := range localities {
@@ -77,7 +77,7 @@ func assemble(v *mesh.View, name string, o cluster.Outbound, spread *cluster.Spr
 	return assembled(name, parts), nil
 }
 
-// assembled puts encoded localities together; nil as assemble says.
+// assembled joins encoded localities. It returns nil when assemble must.
 func assembled(name string, parts []envoy.EncodedLocality) proto.Message {
 	body, ok := envoy.AssembleLoadAssignment(name, parts)
 	if !ok {
@@ -86,7 +86,7 @@ func assembled(name string, parts []envoy.EncodedLocality) proto.Message {
 	return resource.Encoded{Message: envoy.LoadAssignment(name, nil), Body: body}
 }
 
-// placed gives encoded localities their priorities and weights.
+// placed sets the priorities and weights of encoded localities.
 func placed(spread *cluster.Spread, localities []*rows.Locality, parts []envoy.EncodedLocality) []envoy.EncodedLocality {
 	places := make([]cluster.Locality, len(parts))
 	for i, l := range localities {

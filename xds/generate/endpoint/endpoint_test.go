@@ -78,8 +78,8 @@ func TestLocalitiesAndWeights(t *testing.T) {
 	}
 }
 
-// sentOf builds the cluster and the endpoints of one service whose endpoints
-// are, in order, healthy, unhealthy and draining, and returns the simulation.
+// sentOf simulates a proxy that calls a service with a healthy, an unhealthy and a
+// draining endpoint.
 func sentOf(t *testing.T, labels map[string]string, rule string) *simulate.Proxy {
 	t.Helper()
 	service := &discovery.Service{
@@ -115,9 +115,8 @@ func sentOf(t *testing.T, labels map[string]string, rule string) *simulate.Proxy
 	return s
 }
 
-// Unhealthy endpoints are sent as such, whatever registry they are of, and never
-// used, unless the policy wants a panic threshold; draining ones are sent where
-// sessions are persistent.
+// Unhealthy endpoints of any registry are sent as such and never used, unless the policy
+// has a panic threshold. Draining ones are sent if sessions are persistent.
 func TestWhichHealthIsSent(t *testing.T) {
 	t.Parallel()
 	healthy, unhealthy, draining := "10.1.0.1 UNKNOWN", "10.1.0.2 UNHEALTHY", "10.1.0.3 DRAINING"
@@ -149,8 +148,7 @@ func TestWhichHealthIsSent(t *testing.T) {
 	}
 }
 
-// A proxy that waits for an unknown cluster's endpoints is told that there are
-// none.
+// A proxy that waits for the endpoints of an unknown cluster gets an empty assignment.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	r, err := generate.Empty(endpoint.Generator{}, "outbound|1||nowhere")
@@ -166,7 +164,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestWorkloadMetadata: telemetry is told the workload of an endpoint, in Istio's form.
+// TestWorkloadMetadata: an endpoint names its workload for telemetry in Istio's format.
 func TestWorkloadMetadata(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ labels, want string }{

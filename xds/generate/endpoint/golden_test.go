@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGolden makes the endpoints of each mesh in testdata, *.in.yaml, which are those in
+// TestGolden builds the endpoints of each mesh testdata/*.in.yaml and compares them with
 // *.out.yaml.
 func TestGolden(t *testing.T) {
 	t.Parallel()

@@ -18,10 +18,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Local makes the load assignment of the local cluster, by which a proxy knows how many
-// of its like send from which zone: the healthy endpoints of the workload's first service
-// that are in its region, each address once. It is the workload's own. Proxies that do
-// not discover themselves have none.
+// Local makes the load assignment of Envoy's local cluster. It shows a proxy how many of
+// its peers send from which zone. It has the healthy endpoints of the workload's first
+// service in the workload's region, each address once. It belongs to the workload alone.
+// Only proxies with SelfDiscovery have it.
 type Local struct{}
 
 var _ generate.Generator = Local{}
@@ -64,11 +64,11 @@ func (Local) Build(v *mesh.View, name string) (proto.Message, []resource.Need, e
 	return envoy.LoadAssignment(name, localities), nil, nil
 }
 
-// localOf is the key of what is derived of a locality for local clusters.
+// localOf is the key for the encoding of a locality in local clusters.
 type localOf struct{}
 
-// assembleLocal makes the assignment of many endpoints. Proxies of one service encode
-// each locality once.
+// assembleLocal makes the assignment of a service with many endpoints. All proxies of one
+// service share the encoding of each locality.
 func assembleLocal(v *mesh.View, name string, localities []*rows.Locality) (proto.Message, error) {
 	var parts []envoy.EncodedLocality
 	for _, l := range localities {
@@ -88,8 +88,8 @@ func assembleLocal(v *mesh.View, name string, localities []*rows.Locality) (prot
 	return assembled(name, parts), nil
 }
 
-// local are the endpoints of one locality in a local cluster. Nothing is sent to them, and
-// they count alike.
+// local returns the endpoints of one locality in a local cluster. They have equal weights
+// and get no traffic.
 func local(label string, of []*discovery.Endpoint) envoy.Endpoints {
 	out := envoy.Endpoints{Locality: label}
 	seen := map[netip.Addr]bool{}

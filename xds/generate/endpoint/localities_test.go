@@ -26,9 +26,9 @@ func many() []*discovery.Endpoint {
 	return out
 }
 
-// TestOneEndpointOfManyCostsItsLocality: rows of many endpoints share the
-// localities that did not change, and what was encoded of them; and what is put
-// together of these is what is made as a whole.
+// TestOneEndpointOfManyCostsItsLocality: rows with many endpoints share unchanged
+// localities and their encoding. An assembled assignment equals one that is built at
+// once.
 func TestOneEndpointOfManyCostsItsLocality(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("a", "a.example", "10.1.0.1"))

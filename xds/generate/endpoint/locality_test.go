@@ -13,14 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// zones is a service with endpoints in four zones of three regions, and one without a
-// locality.
+// zones is a service with endpoints in four zones of three regions.
 const zones = `{hosts: [a.example.com], resolution: %s, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [
 	{address: 10.1.0.1, locality: eu/a/x, labels: {rack: "1"}}, {address: 10.1.0.2, locality: eu/a/y, weight: 3, labels: {rack: "2"}},
 	{address: 10.1.0.3, locality: eu/b, labels: {rack: "1", version: v1}}, {address: 10.1.0.4, locality: us/c}, {address: 10.1.0.5, locality: asia/d, labels: {version: v1}}]}`
 
-// arranged is the endpoints of the service as a proxy gets them: address, priority and
-// the weight of the locality.
+// arranged returns the service's endpoints as a proxy gets them: address, priority, and
+// weight of the locality.
 func arranged(t *testing.T, n xdstest.Node, resolution, policy string, more ...string) ([]string, bool) {
 	t.Helper()
 	s := xdstest.NewWorld(t, append(more, xdstest.Object("ServiceEntry", "a", fmt.Sprintf(zones, resolution)),
@@ -30,7 +29,7 @@ func arranged(t *testing.T, n xdstest.Node, resolution, policy string, more ...s
 
 const zonesCluster = "outbound|80||a.example.com"
 
-// assigned is the endpoints of the service as a proxy has them.
+// assigned returns the service's endpoints in the proxy's load assignment.
 func assigned(s *simulate.Proxy) (out []string) {
 	assignment := cmp.Or(s.Assignment(zonesCluster), s.Cluster(zonesCluster).GetLoadAssignment())
 	for _, l := range assignment.GetEndpoints() {
@@ -99,7 +98,8 @@ func TestLocalities(t *testing.T) {
 	}
 }
 
-// Proxies of several localities are of one class as long as nothing asks where they are.
+// Proxies of several localities share a class as long as no configuration reads the
+// locality.
 func TestLocalitiesAreOneClass(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]int{
@@ -119,8 +119,8 @@ func TestLocalitiesAreOneClass(t *testing.T) {
 	}
 }
 
-// TestLocalitiesOfTheMesh: a setting of the mesh is on unless it says that it is off, as
-// one of a rule.
+// TestLocalitiesOfTheMesh: the mesh's setting is on unless it is disabled, like that of a
+// rule.
 func TestLocalitiesOfTheMesh(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{

@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestZones: where a proxy shares load among zones, the endpoints of its region come
-// first, and those of its zone are no more than others.
+// TestZones: if proxies balance load between zones, the endpoints of their region come
+// first. Their own zone has no higher priority.
 func TestZones(t *testing.T) {
 	t.Parallel()
 	eu := xdstest.Node{Locality: "eu/a/x", Labels: map[string]string{"rack": "2"}}
@@ -31,8 +31,8 @@ func TestZones(t *testing.T) {
 		node         xdstest.Node
 		mesh, policy string
 		want         []string
-		// zones is what a proxy that discovers itself is told: 100, 0 or none percent,
-		// and the least size.
+		// zones is what a proxy with SelfDiscovery gets: 100, 0 or none percent, and the
+		// minimum cluster size.
 		zones string
 	}{
 		"of a rule":           {node: eu, policy: "{loadBalancer: {zoneAwareLbSetting: {}}}", want: region, zones: "100 0"},
@@ -85,7 +85,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Proxies of several zones are of one class where each shares load among zones by itself.
+// Proxies of several zones share a class if each balances load between zones itself.
 func TestZonesAreOneClass(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.Object("DestinationRule", "a", "{host: a.example.com, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {}}}}"))
@@ -100,7 +100,7 @@ func TestZonesAreOneClass(t *testing.T) {
 	}
 }
 
-// like is the local cluster of a node: the addresses by locality, or "none".
+// like returns the local cluster of a node: the addresses by locality, or "none".
 func like(t *testing.T, w *xdstest.World, n xdstest.Node) string {
 	t.Helper()
 	assignment := w.Simulate(n).Assignment(names.LocalCluster)
@@ -117,7 +117,8 @@ func like(t *testing.T, w *xdstest.World, n xdstest.Node) string {
 	return strings.Join(out, " ")
 }
 
-// TestLocalCluster is of the oldest service of the proxy's namespace, in its region.
+// TestLocalCluster: the local cluster comes from the oldest service of the proxy's
+// namespace, in the proxy's region.
 func TestLocalCluster(t *testing.T) {
 	t.Parallel()
 	const own = `endpoints: [{address: 10.0.0.1, locality: eu/a, labels: {app: front}}, {address: 10.0.0.2, locality: eu/a/x}, {address: 10.0.0.3, locality: eu/b}, {address: 10.0.0.4, locality: us/a}, {address: 10.0.0.5}]`
@@ -151,7 +152,7 @@ func TestLocalCluster(t *testing.T) {
 	}
 }
 
-// TestLocalClusterOfMany: what is put together of localities is what is made as a whole.
+// TestLocalClusterOfMany: an assembled assignment equals one that is built at once.
 func TestLocalClusterOfMany(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("a", "a.example", "10.1.0.1"))

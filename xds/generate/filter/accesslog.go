@@ -8,11 +8,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// AccessLogs are the access logs of a network filter, none by default.
+// AccessLogs returns the access logs of a network filter, by default none.
 func AccessLogs(v *mesh.View) []*accesslogv3.AccessLog { return accessLogs(v, false) }
 
-// ListenerAccessLogs returns the access logs of a listener. They record connections
-// that no filter sees.
+// ListenerAccessLogs returns the access logs of a listener. They record connections that
+// match no filter chain.
 func ListenerAccessLogs(v *mesh.View) []*accesslogv3.AccessLog { return accessLogs(v, true) }
 
 func accessLogs(v *mesh.View, noRoute bool) []*accesslogv3.AccessLog {

@@ -22,14 +22,14 @@ const (
 	GRPCServer
 )
 
-// HTTP returns the HTTP filters of a listener, in the order in which a request passes them.
-// The order is Istio's: external authorization, JWT, RBAC, fault, CORS, statistics, router.
-// EnvoyFilters insert theirs relative to these. The filter that resolves the hosts of
-// requests comes right before the router, once the hosts are final.
+// HTTP returns the HTTP filters of a listener, in the order in which a request passes
+// them. The order is Istio's: external authorization, JWT, RBAC, fault, CORS, statistics,
+// router. EnvoyFilters insert theirs relative to these. The filter that resolves the
+// hosts of requests comes right before the router, when the hosts are final.
 //
-// Every listener for outgoing requests has the filters of faults and of CORS, whether a
-// route has a fault or a policy or not. So a changed route changes no listener, and drains
-// no connection. gRPC clients know no CORS.
+// Every listener for outgoing requests has the fault and CORS filters, even if no route
+// uses them. So a changed route changes no listener and drains no connection. gRPC
+// clients do not know CORS.
 func HTTP(k Kind, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if k.routed() {
@@ -41,19 +41,19 @@ func HTTP(k Kind, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	return append(append(out, resolve...), envoy.RouterFilter())
 }
 
-// routed says whether VirtualServices make the routes of a listener.
+// routed says whether VirtualServices make the routes of such a listener.
 func (k Kind) routed() bool { return k == SidecarOutbound || k == Gateway || k == GRPCClient }
 
 // Options describe the connection manager of one listener.
 type Options struct {
 	StatPrefix string
-	// RouteConfigName names routes that come over ADS; RouteConfig are routes that
-	// come with the listener, and win.
+	// RouteConfigName names routes that come over ADS. RouteConfig has routes that are
+	// part of the listener, and wins.
 	RouteConfigName string
 	RouteConfig     *routev3.RouteConfiguration
-	// HTTP3 is for a listener of QUIC.
+	// HTTP3: the listener is for QUIC.
 	HTTP3 bool
-	// DynamicDNS resolves the hosts of requests whose routes ask for it.
+	// DynamicDNS: the proxy resolves the hosts of requests whose routes ask for it.
 	DynamicDNS bool
 }
 
@@ -81,7 +81,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 	return envoy.HTTPConnectionManager(manager)
 }
 
-// clientCert is what a gateway does with X-Forwarded-Client-Cert.
+// clientCert says how a gateway handles X-Forwarded-Client-Cert.
 func clientCert(d meshv1alpha1.ForwardClientCertDetails) hcmv3.HttpConnectionManager_ForwardClientCertDetails {
 	switch d {
 	case meshv1alpha1.ForwardClientCertDetails_SANITIZE:
@@ -103,7 +103,8 @@ func (o Options) resolvers(v *mesh.View) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{envoy.DynamicDNSFilter(DNSFamily(v.Shape()))}
 }
 
-// DNSFamily is which addresses proxies of a shape can reach, so that they ask for these.
+// DNSFamily is the address family that proxies of a shape can reach and therefore
+// resolve.
 func DNSFamily(shape mesh.Shape) envoy.DNSFamily {
 	switch {
 	case shape.IPv4 && shape.IPv6:

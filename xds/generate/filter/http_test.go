@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// Each kind of listener has its filters, in order, and the router last.
+// Each kind of listener has its filters in order, with the router last.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const fault, cors, router = "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
@@ -39,8 +39,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A gateway trusts no client, an inbound listener forwards identities, and a
-// sidecar's outbound listener does neither.
+// A gateway trusts no client. An inbound listener forwards identities. A sidecar's
+// outbound listener does neither.
 func TestManager(t *testing.T) {
 	t.Parallel()
 	type told struct {
@@ -71,8 +71,8 @@ func TestManager(t *testing.T) {
 	}
 }
 
-// What a gateway does with X-Forwarded-Client-Cert and how many hops it trusts follows the
-// topology. Where the client's certificate is added, it is added whole.
+// The topology decides how a gateway handles X-Forwarded-Client-Cert and how many hops it
+// trusts. If it adds the client's certificate, it adds the whole one.
 func TestTopology(t *testing.T) {
 	t.Parallel()
 	type told struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// assignedNames returns the listeners of a service's port at its allocated addresses,
-// for a proxy on whose machine these are local.
+// assignedNames yields the listeners of a service's port at its assigned addresses, if
+// the proxy's machine has these as local addresses (DNSCapture).
 func assignedNames(v *mesh.View, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
 	if !v.Shape().DNSCapture {
 		return true
@@ -28,9 +28,9 @@ func assignedNames(v *mesh.View, s *mesh.ServiceRow, p discovery.Port, yield fun
 	return true
 }
 
-// assigned makes the listener at an address that a service was given, nil where
-// the proxy sees none that was. Whatever else has the port, what comes here is for
-// that service.
+// assigned makes the listener at an address that was assigned to a service, nil if the
+// proxy sees no such service. Everything that comes here is for that service, even if
+// others use the port.
 func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
 	if err != nil || !v.Shape().DNSCapture {

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// assigned is a world in which each service has an address of its own.
+// assigned is a world in which each service has an assigned address.
 func assigned(t *testing.T) *xdstest.World {
 	w := xdstest.NewWorld(t, older, newer, web)
 	w.Assign("default", "z.example.com", "240.240.0.1")
@@ -19,9 +19,8 @@ func assigned(t *testing.T) *xdstest.World {
 	return w
 }
 
-// TestTCPServicesOfOnePortDoNotMeet: at the addresses that they were given each
-// service of a port has what is meant for it; on the loopback address the oldest
-// keeps the port.
+// TestTCPServicesOfOnePortDoNotMeet: at its assigned address each TCP service gets its
+// own connections. On the loopback address the oldest keeps the port.
 func TestTCPServicesOfOnePortDoNotMeet(t *testing.T) {
 	t.Parallel()
 	s := assigned(t).Simulate(xdstest.Node{DNSCapture: true})
@@ -42,8 +41,8 @@ func TestTCPServicesOfOnePortDoNotMeet(t *testing.T) {
 	}
 }
 
-// TestListenersAtAssignedAddresses: who has them, and that they go with the
-// address, the service and the sight of it.
+// TestListenersAtAssignedAddresses: which proxies have them, and that they disappear with
+// the address, the service or its visibility.
 func TestListenersAtAssignedAddresses(t *testing.T) {
 	t.Parallel()
 	loopback := []string{"127.0.0.1_5432", "127.0.0.1_80"}

@@ -20,23 +20,23 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Proxies use these ports themselves, besides the ports of the virtual listeners: for
-// health and statistics. (Istio: 15021 and 15090.)
+// The proxy itself uses these ports, for health and statistics, besides the ports of the
+// virtual listeners. (Istio: 15021 and 15090.)
 const (
 	statusPort     = 15021
 	prometheusPort = 15090
 )
 
-// reserved says whether a port at every address would be in the way of a proxy's
-// own.
+// reserved says whether a listener at all addresses on this port would collide with the
+// proxy's own ports.
 func reserved(v *mesh.View, port int) bool {
 	return port == statusPort || port == prometheusPort ||
 		port == int(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort()) || port == int(v.Mesh(mesh.ProxyInboundListenPort).GetProxyInboundListenPort())
 }
 
-// virtualOutbound makes the listener that gets captured connections. It hands each to
-// the listener of its original destination. If there is none the policy decides whether
-// the connection passes. (Istio: virtualOutbound.)
+// virtualOutbound makes the listener that gets captured connections. It hands each to the
+// listener of its original destination. If there is none, the outbound traffic policy
+// decides whether the connection passes. (Istio: virtualOutbound.)
 func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort())
 	rest, restCluster := passChain(v, names.VirtualOutboundCatchAll)
@@ -51,8 +51,8 @@ func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	}, nil, []string{names.BlackHoleCluster, restCluster})
 }
 
-// blackHoleChain closes what was meant for the port of a virtual listener itself,
-// which it would hand to itself for ever.
+// blackHoleChain closes connections to a virtual listener's own port. The listener would
+// hand them to itself forever.
 func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port,
@@ -64,8 +64,8 @@ func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterCh
 	})
 }
 
-// passChain takes the connections that nothing else does, and says which cluster
-// they go to.
+// passChain makes the chain for connections that no other chain takes, and returns their
+// cluster.
 func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluster string) {
 	cluster = cmp.Or(route.RestCluster(v), names.BlackHoleCluster)
 	return envoy.FilterChain(envoy.FilterChainOptions{
@@ -78,11 +78,11 @@ func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluste
 	}), cluster
 }
 
-// everywhere makes the listener of a port at every address, nil if nothing claims it.
-// HTTP goes to the routes of the port. Other connections go to the service that has
-// their destination in a range of addresses; else TLS to the service without known
-// addresses whose name the client asks for; else to the oldest service without known
-// addresses that does not speak TLS; else the policy decides whether they pass.
+// everywhere makes the listener of a port at all addresses, nil if no service claims it.
+// HTTP goes to the port's routes. Other connections go to the service with their
+// destination in an address range; else, for TLS, to the service without known addresses
+// that the SNI names; else to the oldest service without known addresses that does not
+// speak TLS; else the policy decides whether they pass.
 func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	if reserved(v, port) {
 		return nil, nil, nil
@@ -109,9 +109,9 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 	})
 }
 
-// at makes the listener of a port at an address of services. It is nil if all of them
-// use the port for HTTP, which their hosts tell apart and the listener at every address
-// takes. The oldest service keeps the address.
+// at makes the listener of a port at an address of services. It is nil if all of them use
+// the port for HTTP: the listener at all addresses takes that, and hosts tell the
+// services apart. If several services have the address, the oldest gets it.
 func at(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
 	if err != nil || names.Listener(ip.String(), uint32(port)) != name {
@@ -143,7 +143,7 @@ func at(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Messa
 	return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Unbound: true})
 }
 
-// hasAddress says whether proxies of a shape call a service under an address.
+// hasAddress says whether proxies of a shape call a service at an address.
 func hasAddress(s *mesh.ServiceRow, of mesh.Shape, ip netip.Addr) bool {
 	return slices.ContainsFunc(of.Addresses(s), func(a string) bool {
 		parsed, err := netip.ParseAddr(a)
@@ -151,9 +151,9 @@ func hasAddress(s *mesh.ServiceRow, of mesh.Shape, ip netip.Addr) bool {
 	})
 }
 
-// takenAsTCP says whether a listener passes on connections to a port as they are,
-// unless it detects HTTP in them. It does if the port does not declare HTTP, or the
-// listener declares something else.
+// takenAsTCP says whether a listener forwards connections to a port as TCP, unless it
+// detects HTTP in them. It does if the port does not declare HTTP, or if the listener has
+// its own port and declares something else.
 func takenAsTCP(l mesh.EgressListener, p discovery.Port) bool {
 	if l.Port != 0 {
 		return p.Protocol.IsServed() && takesTCP(l)
@@ -161,19 +161,19 @@ func takenAsTCP(l mesh.EgressListener, p discovery.Port) bool {
 	return p.Protocol.IsServed() && !p.Protocol.IsHTTP()
 }
 
-// takesTCP says of a listener that has a port of its own whether that is for
-// anything but HTTP.
+// takesTCP says, of a listener with its own port, whether the port is for anything but
+// HTTP.
 func takesTCP(l mesh.EgressListener) bool { return l.Protocol.IsServed() && !l.Protocol.IsHTTP() }
 
-// detected says whether HTTP on a service's port is found by looking at it: where
-// neither the port nor the listener declares a protocol.
+// detected says whether the proxy must detect HTTP on a service's port, since neither the
+// port nor the listener declares a protocol.
 func detected(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	p, ok := s.Port(port)
 	return ok && l.Port == 0 && p.Protocol == discovery.Unsupported
 }
 
-// oldestOpen returns the service that gets connections without HTTP or TLS to an unknown
-// address; nil for none.
+// oldestOpen returns the service that gets connections to unknown addresses if they are
+// neither HTTP nor TLS; nil for none.
 func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
 	if l.Port == 0 || takesTCP(l) {
@@ -203,7 +203,7 @@ func older(a, b *mesh.ServiceRow) *mesh.ServiceRow {
 	return a
 }
 
-// capturedNames are the names of the listeners that a service has or shares on a
+// capturedNames yields the names of the listeners that a service has, or shares, on a
 // port.
 func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
 	port := uint32(p.Number)
@@ -221,8 +221,9 @@ func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p di
 	return true
 }
 
-// bindOf is the address of a listener's own socket, or that at which it takes all
-// it captures; empty where that depends on the services.
+// bindOf returns the one address of an egress listener: that of its own socket, or the
+// one at which it takes captured connections. It is empty if the address depends on the
+// services.
 func bindOf(v *mesh.View, l mesh.EgressListener) string {
 	if bound(v, l) {
 		return cmp.Or(l.Bind, loopback(v.Shape()))
@@ -230,7 +231,7 @@ func bindOf(v *mesh.View, l mesh.EgressListener) string {
 	return l.Bind
 }
 
-// bound says whether an egress listener has sockets of its own.
+// bound says whether an egress listener opens its own sockets.
 func bound(v *mesh.View, l mesh.EgressListener) bool {
 	return l.Uncaptured || !v.Shape().Captures()
 }

@@ -21,7 +21,7 @@ import (
 // captured is a proxy to which the traffic of its workload is redirected.
 var captured = xdstest.Node{Interception: discovery.InterceptionRedirect}
 
-// at writes a service of one port, at addresses; without any it has none.
+// at writes a service with one port at the given addresses; without any it has none.
 func at(name, port string, addresses ...string) string {
 	return xdstest.Object("ServiceEntry", name, fmt.Sprintf(
 		"{hosts: [%s.example.com], resolution: STATIC, ports: [{number: %s}], addresses: [%s]}", name, port, strings.Join(addresses, ", ")))
@@ -92,8 +92,8 @@ func TestCapturedListeners(t *testing.T) {
 	}
 }
 
-// TestCapturedConnections: where a connection goes that a client opens, whatever
-// it means to reach.
+// TestCapturedConnections: where a client's connection goes, whatever its original
+// destination.
 func TestCapturedConnections(t *testing.T) {
 	t.Parallel()
 	const a, b = "outbound|5432||a.example.com", "outbound|5432||b.example.com"
@@ -159,8 +159,8 @@ func TestCapturedConnections(t *testing.T) {
 	}
 }
 
-// TestGivenAddressesKeepServicesApart: TCP services without an address of their own
-// do not meet on their port.
+// TestGivenAddressesKeepServicesApart: TCP services without their own address do not
+// collide on their port.
 func TestGivenAddressesKeepServicesApart(t *testing.T) {
 	t.Parallel()
 	s := assigned(t).Simulate(captured)
@@ -178,7 +178,8 @@ func TestGivenAddressesKeepServicesApart(t *testing.T) {
 	}
 }
 
-// TestVirtualListeners: what the machine's rules redirect to, in every mode.
+// TestVirtualListeners: the listeners to which the machine's rules redirect, in every
+// mode.
 func TestVirtualListeners(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)
@@ -198,7 +199,8 @@ func TestVirtualListeners(t *testing.T) {
 	}
 }
 
-// TestCapturedRefs: whoever withdraws a cluster knows the listeners that send to it.
+// TestCapturedRefs: listeners name the clusters to which they send, so a cluster is not
+// withdrawn too early.
 func TestCapturedRefs(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, at("a", tcp5432, "10.9.0.1"), at("b", http5432), at("c", tcp5432, "10.9.0.0/24"), at("d", plain5432, "10.9.0.2"))
@@ -218,7 +220,7 @@ func TestCapturedRefs(t *testing.T) {
 	}
 }
 
-// TestFilterChainNames: EnvoyFilters and access logs use them.
+// TestFilterChainNames: EnvoyFilters and access logs use these names.
 func TestFilterChainNames(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, at("b", http5432), xdstest.Object("ServiceEntry", "me", `{hosts: [me.example.com], resolution: STATIC,
@@ -241,14 +243,14 @@ func TestFilterChainNames(t *testing.T) {
 	}
 }
 
-// sharing writes a service of ports that many have.
+// sharing writes a service whose ports many services have.
 func sharing(i int) string {
 	return xdstest.Object("ServiceEntry", fmt.Sprint("s", i), fmt.Sprintf(`{hosts: [s%d.example.com], resolution: STATIC,
 		addresses: [10.8.0.%d], ports: [{number: 80, name: http, protocol: HTTP}, {number: 9090, name: tcp, protocol: TCP}]}`, i, i))
 }
 
-// TestListenersReadLittle: a listener is built from what it needs, however many
-// services there are; a route is none of its business.
+// TestListenersReadLittle: a listener is built from what it needs, however many services
+// there are. It depends on no route.
 func TestListenersReadLittle(t *testing.T) {
 	t.Parallel()
 	var documents []string
@@ -275,8 +277,8 @@ func TestListenersReadLittle(t *testing.T) {
 			}
 		}
 	}
-	// Another service of the same ports concerns no listener but its own, and the
-	// loopback address's for TCP, for which it may be the oldest.
+	// Another service with the same ports concerns only its own listener and the loopback
+	// listener for TCP, for which it may be the oldest.
 	w.Apply(sharing(100))
 	var concerned []string
 	for name, reads := range before {

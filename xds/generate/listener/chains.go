@@ -19,10 +19,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// chains collects the filter chains of an outbound listener. Envoy picks a chain by the
-// client's destination, then by what the first bytes show, and never goes back a step.
-// So connections in which it detects no HTTP need a chain for that, or the one for the
-// rest.
+// chains collects the filter chains of an outbound listener. Envoy chooses a chain by the
+// destination, then by the first bytes, and never goes back a step. So if HTTP is not
+// detected, a connection to the same destination needs its own chain, or the default one.
 type chains struct {
 	view        *mesh.View
 	egress      mesh.EgressListener
@@ -30,16 +29,16 @@ type chains struct {
 	port        int
 	whole       bool // requests name the port that they want
 	list        []*listenerv3.FilterChain
-	taken       map[claim]bool          // what has a chain for bytes
+	taken       map[claim]bool          // what already has a TCP chain
 	rest        *listenerv3.FilterChain // nil for none
-	detects     bool                    // HTTP is looked for
-	inspectsTLS bool                    // the names that clients ask for are
+	detects     bool                    // an HTTP inspector is needed
+	inspectsTLS bool                    // a TLS inspector is needed, for SNI names
 	children    []string
 	refs        []string
 }
 
-// detectHTTP adds the chain of the plaintext HTTP that is found in connections to
-// some addresses, or to all.
+// detectHTTP adds the chain for plaintext HTTP that is detected in connections to some
+// addresses, or to all.
 func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 	c.detects = true
 	c.http(routes, envoy.FilterChainOptions{
@@ -47,7 +46,7 @@ func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 	})
 }
 
-// http adds the chain for detected HTTP, with a route configuration.
+// http adds an HTTP chain with a route configuration.
 func (c *chains) http(routes string, match envoy.FilterChainOptions) {
 	match.Filters = []*listenerv3.Filter{filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
 		StatPrefix: names.HTTPStatPrefix(names.Outbound, c.name), RouteConfigName: routes,
@@ -57,7 +56,8 @@ func (c *chains) http(routes string, match envoy.FilterChainOptions) {
 	c.children = append(c.children, routes)
 }
 
-// dynamicPort is the port of the services that requests may want.
+// dynamicPort is the port of the services that requests may want, AnyPort if they name
+// it.
 func (c *chains) dynamicPort() int {
 	if c.whole {
 		return service.AnyPort
@@ -65,15 +65,15 @@ func (c *chains) dynamicPort() int {
 	return c.port
 }
 
-// shared is the route configuration of the port. routesOf is the one of HTTP that is
-// detected at addresses of a service without a declared protocol.
+// shared is the name of the port's route configuration. routesOf is that for HTTP
+// detected at the addresses of a service without a declared protocol.
 func (c *chains) shared() string { return names.SidecarRouteConfig(uint32(c.port)) }
 
 func (c *chains) routesOf(s *mesh.ServiceRow) string {
 	return names.ServiceRouteConfig(string(s.Hostname), uint32(c.port))
 }
 
-// tunnel translates settings, nil for none.
+// tunnel translates tunnel settings, nil for none.
 func tunnel(t *networking.TrafficPolicy_TunnelSettings) *envoy.Tunnel {
 	if t == nil {
 		return nil
@@ -81,7 +81,7 @@ func tunnel(t *networking.TrafficPolicy_TunnelSettings) *envoy.Tunnel {
 	return &envoy.Tunnel{Target: net.JoinHostPort(t.GetTargetHost(), strconv.Itoa(int(t.GetTargetPort()))), Post: t.GetProtocol() == "POST"}
 }
 
-// listener makes the listener of the chains at an address.
+// listener makes the listener from the chains, at the address in o.
 func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
 	o.Name, o.Direction, o.AccessLogs = c.name, corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(c.view)
 	if o.FilterChains = c.list; len(o.FilterChains) == 0 {
@@ -99,8 +99,8 @@ func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Ne
 	return made(o, c.children, c.refs)
 }
 
-// encrypted returns the chains for TLS that stand beside the chains for plaintext bytes:
-// the latter get no TLS if the listener looks for it.
+// encrypted returns a TLS twin for each chain of plaintext TCP. If the listener inspects
+// TLS, the plaintext chains do not match it.
 func encrypted(chains []*listenerv3.FilterChain) []*listenerv3.FilterChain {
 	var out []*listenerv3.FilterChain
 	for _, chain := range chains {
@@ -117,7 +117,8 @@ func detectionTimeout(v *mesh.View) time.Duration {
 	return v.Mesh(mesh.ProtocolDetectionTimeout).GetProtocolDetectionTimeout().AsDuration()
 }
 
-// made makes a listener, which waits for route configurations and sends to clusters.
+// made makes a listener. It must warm with its route configurations, and it sends to its
+// clusters.
 func made(o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
 	var needs []resource.Need
 	for _, name := range routes {

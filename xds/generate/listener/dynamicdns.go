@@ -10,17 +10,17 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// isDynamic says whether the endpoint of a service is the host that its clients name.
+// isDynamic says whether proxies resolve the host of a service request by request.
 func isDynamic(s *mesh.ServiceRow) bool { return s.Service().Resolution == discovery.DynamicDNS }
 
-// takesBytes says whether an egress listener can pass connections to a port of a service on
-// as bytes. Connections to a dynamic service must name a host.
+// takesBytes says whether an egress listener can forward connections to a service's port
+// as TCP. Connections to a dynamic service must name a host, so it must speak TLS.
 func takesBytes(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	return !isDynamic(s) || speaksTLS(l, s, port)
 }
 
-// resolver is the filter that resolves the names that clients of a stream to a service ask
-// for, if the stream leads to a dynamic service; none for others.
+// resolver returns the filter that resolves SNI names, if the stream leads to a dynamic
+// service; none for others.
 func (c *chains) resolver(s *mesh.ServiceRow, st stream) []*listenerv3.Filter {
 	port := c.resolvedPort(s, st)
 	if port == 0 {
@@ -30,8 +30,8 @@ func (c *chains) resolver(s *mesh.ServiceRow, st stream) []*listenerv3.Filter {
 	return []*listenerv3.Filter{envoy.SNIDynamicDNSFilter(filter.DNSFamily(c.view.Shape()), uint32(port))}
 }
 
-// resolvedPort returns the port for the connections of a stream whose clients' names the
-// proxy resolves: the port of the first dynamic destination. It is 0 if there is none.
+// resolvedPort returns the port at which the proxy connects to the SNI name: that of the
+// stream's first dynamic destination. It is 0 if there is none.
 func (c *chains) resolvedPort(s *mesh.ServiceRow, st stream) int {
 	switch {
 	case !st.tls:

@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestDynamicDNS: the endpoint of a request is its host, in the listeners of the ports of
-// such services and of gateways.
+// TestDynamicDNS: the host of a request is its endpoint, in listeners for ports of
+// dynamic services and in those of gateways.
 func TestDynamicDNS(t *testing.T) {
 	t.Parallel()
 	wild := xdstest.Object("ServiceEntry", "wild", "{hosts: ['*.example.com'], resolution: DYNAMIC_DNS, location: MESH_EXTERNAL, ports: [{number: 80, name: http, protocol: HTTP}, {number: 90, name: tcp, protocol: TCP}]}")
@@ -49,8 +49,8 @@ func TestDynamicDNS(t *testing.T) {
 	}
 }
 
-// TestDynamicDNSOverTLS: the endpoint of a connection is the name that its client asks for,
-// and no connection for another name goes to such a service.
+// TestDynamicDNSOverTLS: the SNI name of a connection is its endpoint. No connection for
+// a name outside the service's host goes to it.
 func TestDynamicDNSOverTLS(t *testing.T) {
 	t.Parallel()
 	const wildTLS, wildHTTPS, pass = "outbound|443||*.example.com", "outbound|8443||*.example.com", "PassthroughCluster"
@@ -118,8 +118,8 @@ func TestDynamicDNSOverTLS(t *testing.T) {
 	}
 }
 
-// TestAllowAnyDynamicDNS: requests to unknown hosts go where these lead, and connections of
-// bytes to where the client meant.
+// TestAllowAnyDynamicDNS: requests to unknown hosts go to these hosts, and TCP
+// connections go to their original destination.
 func TestAllowAnyDynamicDNS(t *testing.T) {
 	t.Parallel()
 	const config, any, pass = "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}", "AllowAnyDynamicDNSCluster", "PassthroughCluster"

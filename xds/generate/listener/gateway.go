@@ -23,7 +23,7 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 	}
 }
 
-// listenerNames names the listener of servers, and its listener for HTTP/3.
+// listenerNames yields the name of a gateway's listener, and of its HTTP/3 listener.
 func listenerNames(v *mesh.View, l *routing.Listener, yield func(string) bool) bool {
 	if !yield(l.Name()) {
 		return false
@@ -32,7 +32,7 @@ func listenerNames(v *mesh.View, l *routing.Listener, yield func(string) bool) b
 	return !ok || yield(quic)
 }
 
-// gateway makes the listener that the servers of an address and port share, nil where none
+// gateway makes the listener that the servers of an address and port share, nil if none
 // of them has a filter chain.
 func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	if l := v.GatewayListener(name); l != nil {
@@ -50,14 +50,14 @@ func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) 
 	return nil, nil, nil
 }
 
-// edge collects the filter chains of a listener of a gateway.
+// edge collects the filter chains of a gateway's listener.
 type edge struct {
 	chains
 	of *routing.Listener
-	// quic: it is the listener for HTTP/3.
+	// quic: this is the HTTP/3 listener.
 	quic bool
-	// needs has the needs of transport sockets. chains has the needs of routes and
-	// clusters.
+	// needs are the needs of transport sockets. The embedded chains have those of routes
+	// and clusters.
 	needs []resource.Need
 }
 
@@ -65,8 +65,8 @@ func newEdge(v *mesh.View, name string, l *routing.Listener) *edge {
 	return &edge{chains: chains{view: v, name: name, port: l.Port}, of: l}
 }
 
-// build makes the listener of the chains of all servers. A kind of servers is a case
-// here, and a method that adds the chains of one of them.
+// build makes the listener from the chains of all servers. For a new kind of server, add
+// a case here and a method that adds its chains.
 func (e *edge) build() (proto.Message, []resource.Need, error) {
 	plain := false
 	for _, s := range e.of.Servers {
@@ -97,7 +97,7 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 	})
 }
 
-// buildQUIC makes the listener for HTTP/3, of the servers that take it.
+// buildQUIC makes the HTTP/3 listener from the servers that support it.
 func (e *edge) buildQUIC() (proto.Message, []resource.Need, error) {
 	e.quic = true
 	for _, s := range e.of.Servers {
@@ -111,7 +111,7 @@ func (e *edge) buildQUIC() (proto.Message, []resource.Need, error) {
 	return e.listener(envoy.ListenerOptions{QUIC: true})
 }
 
-// listener makes a listener of the chains.
+// listener makes a listener from the chains.
 func (e *edge) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
 	o.Name, o.Host, o.Port = e.name, e.of.Bind, uint32(e.of.Port)
 	o.Direction, o.AccessLogs, o.FilterChains = corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(e.view), e.list
@@ -119,13 +119,13 @@ func (e *edge) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need
 	return message, append(e.needs, needs...), err
 }
 
-// plainHTTP adds the chain of the servers of HTTP in plaintext.
+// plainHTTP adds the chain that the plaintext HTTP servers share.
 func (e *edge) plainHTTP(s *routing.Server) {
 	e.routes(s, envoy.FilterChainOptions{TransportProtocol: e.plaintext()}, names.HTTPStatPrefix(names.Outbound, e.name))
 }
 
-// plaintext is the transport protocol that chains of plaintext match: any, unless the
-// listener has servers of TLS too.
+// plaintext is the transport protocol that plaintext chains match. It is empty, any,
+// unless the listener also has TLS servers.
 func (e *edge) plaintext() string {
 	if e.of.IsTLS() {
 		return envoy.TransportRaw
@@ -133,7 +133,7 @@ func (e *edge) plaintext() string {
 	return ""
 }
 
-// routes adds a chain that routes requests by the route configuration of a server.
+// routes adds a chain with the route configuration of a server.
 func (e *edge) routes(s *routing.Server, o envoy.FilterChainOptions, statPrefix string) {
 	routes := e.of.RoutesOf(s)
 	o.Filters = []*listenerv3.Filter{filter.Manager(e.view, filter.Gateway, filter.Options{

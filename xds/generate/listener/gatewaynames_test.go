@@ -8,8 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGatewayPassesTLS: where the TLS goes that a gateway passes on, by the names that
-// clients ask for.
+// TestGatewayPassesTLS: where a gateway passes TLS on to, by SNI name.
 func TestGatewayPassesTLS(t *testing.T) {
 	t.Parallel()
 	const a, b, closed, shut = "outbound|5432||a.example.com", "outbound|5432||b.example.com", "listener 0.0.0.0_443: no filter chain", "no listener"
@@ -69,8 +68,8 @@ func TestGatewayPassesTLS(t *testing.T) {
 	}
 }
 
-// TestGatewayEndsTLSForBytes: a server that ends TLS passes on what is in it by a tcp route,
-// once its certificate is there.
+// TestGatewayEndsTLSForBytes: a server that terminates TLS forwards the content by a tcp
+// route, once its certificate is present.
 func TestGatewayEndsTLSForBytes(t *testing.T) {
 	t.Parallel()
 	const a, closed, shut = "outbound|5432||a.example.com", "listener 0.0.0.0_443: no filter chain", "no listener"
@@ -108,7 +107,7 @@ func TestGatewayEndsTLSForBytes(t *testing.T) {
 	}
 }
 
-// TestGatewayPassesServices: where the TLS goes whose clients ask for clusters.
+// TestGatewayPassesServices: where TLS goes whose SNI names a cluster.
 func TestGatewayPassesServices(t *testing.T) {
 	t.Parallel()
 	const closed = "listener 0.0.0.0_15443: no filter chain"

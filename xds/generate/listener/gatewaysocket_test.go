@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGatewaySockets: servers with Unix domain sockets have port 0, and are told apart by
-// their sockets.
+// TestGatewaySockets: servers with Unix domain sockets have port 0; the sockets tell them
+// apart.
 func TestGatewaySockets(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, at("a", http5432), at("b", tcp5432),

@@ -18,8 +18,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// streamNames names the listeners that may appear or go with a change: listeners of servers
-// with changed tcp or tls routes, and listeners with AUTO_PASSTHROUGH if a service changed.
+// streamNames yields the listeners that may appear or disappear with a change: those of
+// servers with changed tcp or tls routes, and those with AUTO_PASSTHROUGH if a service
+// changed.
 func streamNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	changed, hosts := map[string]bool{}, false
 	for c := range d.GatewayStreams() {
@@ -49,16 +50,16 @@ func streamNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	return true
 }
 
-// plainBytes adds the chain of a server that passes bytes, unless no tcp route is for it: one
-// route has all its connections.
+// plainBytes adds the chain of a plaintext TCP server, if it has a tcp route. That route
+// gets all its connections.
 func (e *edge) plainBytes(s *routing.Server) {
 	if st, ok := e.tcpRoute(s); ok {
 		e.list = append(e.list, e.chain(nil, st, envoy.FilterChainOptions{}))
 	}
 }
 
-// endedBytes is plainBytes for a server that ends TLS: it has no chain either while its
-// certificate is missing.
+// endedBytes is like plainBytes for a server that terminates TLS. Without its certificate
+// it has no chain either.
 func (e *edge) endedBytes(s *routing.Server) {
 	st, routed := e.tcpRoute(s)
 	if !routed {
@@ -69,7 +70,7 @@ func (e *edge) endedBytes(s *routing.Server) {
 	}
 }
 
-// tcpRoute is the tcp route of a server; false where there is none.
+// tcpRoute returns the tcp route of a server; false if there is none.
 func (e *edge) tcpRoute(s *routing.Server) (stream, bool) {
 	vs, i := e.view.GatewayTCPRoute(s)
 	if vs == nil {
@@ -78,7 +79,8 @@ func (e *edge) tcpRoute(s *routing.Server) (stream, bool) {
 	return stream{vs: vs, route: vs.Spec.GetTcp()[i].GetRoute()}, true
 }
 
-// named has a chain be for TLS whose clients ask for some names; "*" is any, and none.
+// named restricts a chain to TLS with some SNI names. With "*" it takes TLS with any
+// name, or none.
 func named(names []string, o envoy.FilterChainOptions) envoy.FilterChainOptions {
 	if o.ServerNames = names; slices.Contains(names, "*") {
 		o.ServerNames, o.TransportProtocol = nil, envoy.TransportTLS
@@ -87,15 +89,15 @@ func named(names []string, o envoy.FilterChainOptions) envoy.FilterChainOptions 
 }
 
 // passTLS adds the chains of a server that passes TLS on: one for each match of its tls
-// routes. The listener closes connections that ask for any other name.
+// routes. The listener closes connections with any other name.
 func (e *edge) passTLS(s *routing.Server) {
 	for m := range e.passed(s) {
 		e.list = append(e.list, e.chain(nil, stream{vs: m.Of, route: m.Destinations()}, named(m.Names, envoy.FilterChainOptions{})))
 	}
 }
 
-// passed iterates over the matches of the tls routes of a server, with the names that no
-// earlier match has, and that are hosts of no other server of the listener.
+// passed iterates over the matches of a server's tls routes. Each keeps only names that
+// no earlier match has and that are hosts of no other server of the listener.
 func (e *edge) passed(s *routing.Server) iter.Seq[routing.NameMatch] {
 	return func(yield func(routing.NameMatch) bool) {
 		for m := range e.view.GatewayNames(s) {
@@ -116,7 +118,7 @@ func (e *edge) passed(s *routing.Server) iter.Seq[routing.NameMatch] {
 	}
 }
 
-// take claims a name that clients ask for.
+// take marks an SNI name as taken.
 func (e *edge) take(name string) {
 	if e.taken == nil {
 		e.taken = map[claim]bool{}
@@ -124,9 +126,9 @@ func (e *edge) take(name string) {
 	e.taken[claim{name: name}] = true
 }
 
-// passServices adds the chains of a server that passes TLS on to services: one for each port
-// of a service, and of each of its subsets. Clients ask for the name of the cluster, and
-// offer a protocol of the mesh: others get nowhere. (Istio:
+// passServices adds the chains of a server that passes TLS on to services: one for each
+// port of a service and of its subsets. A client's SNI must name the cluster, and its
+// ALPN a protocol of the mesh; others match no chain. (Istio:
 // builtAutoPassthroughFilterChains.)
 func (e *edge) passServices(s *routing.Server) {
 	for row := range e.view.PassedServices(s) {
@@ -163,8 +165,9 @@ func (e *edge) passServices(s *routing.Server) {
 	}
 }
 
-// GatewayFieldOf finds which tcp route, or match of a tls route, of a VirtualService a filter
-// chain of a listener of a gateway comes from; false for none.
+// GatewayFieldOf returns the field of a VirtualService that a filter chain of a gateway's
+// listener comes from: a tcp route, or a match of a tls route. It returns false if it
+// comes from none.
 func GatewayFieldOf(v *mesh.View, listener string, vs *routing.VirtualService, chain *listenerv3.FilterChain) (string, bool) {
 	asked := chain.GetFilterChainMatch().GetServerNames()
 	for _, l := range route.GatewayListeners(v) {
@@ -188,7 +191,7 @@ func GatewayFieldOf(v *mesh.View, listener string, vs *routing.VirtualService, c
 	return "", false
 }
 
-// tlsNames are the names of a server's hosts that clients ask for: none in plaintext.
+// tlsNames returns the SNI names of a server: its hosts, or none in plaintext.
 func tlsNames(s *routing.Server) []string {
 	if s.Kind().IsTLS() {
 		return s.Names

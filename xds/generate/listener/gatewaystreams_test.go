@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGatewayTCP: which tcp route has the connections to a port of a gateway.
+// TestGatewayTCP: which tcp route gets the connections to a port of a gateway.
 func TestGatewayTCP(t *testing.T) {
 	t.Parallel()
 	const a, b, closed = "outbound|5432||a.example.com", "outbound|5432||b.example.com", "no listener"

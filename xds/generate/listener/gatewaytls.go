@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// certifiedNames names the listeners of the servers that end TLS by secrets which changed:
-// there is one only where the secrets are there.
+// certifiedNames yields the listeners of servers that terminate TLS with a changed
+// secret: without its secret a server has no chain.
 func certifiedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	changed := v.ChangedSecrets(d)
 	if len(changed) == 0 {
@@ -28,16 +28,16 @@ func certifiedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 }
 
-// https adds the chain of a server that ends TLS and routes requests.
+// https adds the chain of a server that terminates TLS and routes requests.
 func (e *edge) https(s *routing.Server) {
 	if o, ok := e.ends(s, transport.ServerOptions{QUIC: e.quic}); ok {
 		e.routes(s, o, cmp.Or(s.Spec.GetName(), names.HTTPStatPrefix(names.Outbound, e.name)))
 	}
 }
 
-// ends is the chain of a server that ends TLS, by the names that clients ask for. It is
-// false where the server lacks a certificate: then it has no chain, and clients that ask
-// for its names find nobody.
+// ends returns the chain of a server that terminates TLS, by its SNI names. It returns
+// false if the certificate is missing: then there is no chain, and the listener closes
+// connections with these names.
 func (e *edge) ends(s *routing.Server, o transport.ServerOptions) (envoy.FilterChainOptions, bool) {
 	socket, ok := transport.Server(e.view, s.Spec.GetTls(), o)
 	if !ok {
@@ -51,8 +51,8 @@ func (e *edge) ends(s *routing.Server, o transport.ServerOptions) (envoy.FilterC
 	return envoy.FilterChainOptions{ServerNames: serverNames(s), Transport: socket.Transport}, true
 }
 
-// serverNames are the names of a server's hosts as filter chains match them, none where any
-// will do.
+// serverNames returns a server's hosts as filter chains match them; none if any name will
+// do.
 func serverNames(s *routing.Server) []string {
 	if slices.Contains(s.Names, "*") {
 		return nil

@@ -16,10 +16,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// edgeNode is a gateway proxy of the namespace of the test.
+// edgeNode is a gateway proxy in the namespace of the test.
 var edgeNode = xdstest.Node{Type: discovery.Router, Labels: map[string]string{"app": "edge"}}
 
-// secure is a server that ends TLS with the secret of its name.
+// secure is a server that terminates TLS with the secret of the same name.
 func secure(name, hosts string) string {
 	return "{port: {number: 443, name: " + name + ", protocol: HTTPS}, hosts: [" + hosts + "], tls: {mode: SIMPLE, credentialName: " + name + "}}"
 }
@@ -28,7 +28,7 @@ func edgeGateway(name, servers string) string {
 	return xdstest.Object("Gateway", name, "{selector: {app: edge}, servers: ["+servers+"]}")
 }
 
-// answers are routes of some hosts of gateways that answer with a text.
+// answers is a VirtualService with http routes for some hosts of gateways.
 func answers(name, gateways, hosts, http string) string {
 	return xdstest.Object("VirtualService", name, "{hosts: ["+hosts+"], gateways: ["+gateways+"], http: ["+http+"]}")
 }
@@ -37,8 +37,8 @@ const says = "{directResponse: {status: 200, body: {string: $text}}}"
 
 func saying(text string) string { return strings.Replace(says, "$text", text, 1) }
 
-// TestGatewayTLS: which server has the requests that come in TLS, and what becomes of those
-// for servers without a certificate.
+// TestGatewayTLS: which server gets requests over TLS, and what happens to requests for
+// servers without a certificate.
 func TestGatewayTLS(t *testing.T) {
 	t.Parallel()
 	a, b := answers("a", "g", "a.test", saying("a")), answers("b", "g, h", "b.test", saying("b"))
@@ -98,8 +98,8 @@ func TestGatewayTLS(t *testing.T) {
 	}
 }
 
-// TestGatewaySecrets: a secret that comes or goes affects the listeners that name it, and
-// one that is replaced affects none.
+// TestGatewaySecrets: a secret that is added or removed affects the listeners that name
+// it. A replaced secret affects none.
 func TestGatewaySecrets(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, edgeGateway("g", secure("a", "a.test")), edgeGateway("h", strings.ReplaceAll(secure("b", "b.test"), "443", "444")), answers("a", "g", "a.test", saying("a")))
@@ -126,7 +126,7 @@ func TestGatewaySecrets(t *testing.T) {
 	}
 }
 
-// TestGatewayNeeds: a listener needs the secrets and the routes of its servers, each once.
+// TestGatewayNeeds: a listener needs the secrets and routes of its servers, each once.
 func TestGatewayNeeds(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, edgeGateway("g", secure("a", "a.test")+", "+strings.Replace(secure("a", "b.test"), "name: a", "name: b", 1)))

@@ -10,10 +10,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGolden makes the outbound listeners of each mesh in testdata, *.in.yaml, which are
-// those in *.out.yaml. A file whose name begins with captured is for a sidecar that
-// captures traffic, one with gateway is for a gateway, and one with inbound is of inbound
-// listeners.
+// TestGolden builds the listeners of each mesh testdata/*.in.yaml and compares them with
+// *.out.yaml. They are outbound listeners of a sidecar, unless the file's name begins
+// with captured (a sidecar that captures traffic), gateway (a gateway) or inbound
+// (inbound listeners).
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	xdstest.GoldenMeshes(t, func(t *testing.T, name string, w *xdstest.World, n xdstest.Node) {

@@ -14,9 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestHTTP3: beside the listener of servers that end HTTPS there is one for HTTP/3, unless
-// clients show certificates, which are not verified there. Requests of other protocols
-// never come to it.
+// TestHTTP3: HTTPS servers also have an HTTP/3 listener, unless they request client
+// certificates, which Envoy does not verify over QUIC. Other protocols do not reach it.
 func TestHTTP3(t *testing.T) {
 	t.Parallel()
 	mutual := strings.NewReplacer("SIMPLE", "MUTUAL", "443", "444").Replace(secure("b", "b.test"))

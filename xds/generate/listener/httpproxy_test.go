@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestHTTPProxyPort: a sidecar is an HTTP proxy on the port that it says itself, else on that
-// of the mesh.
+// TestHTTPProxyPort: a sidecar is an HTTP proxy on the port in its own metadata, else on
+// the mesh's.
 func TestHTTPProxyPort(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -21,8 +21,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Inbound makes the listeners that take what comes to the application beside a
-// sidecar. They are its workload's own.
+// Inbound makes the listeners for traffic to a sidecar's own application. They belong to
+// its workload alone.
 type Inbound struct{}
 
 var _ generate.Generator = Inbound{}
@@ -64,13 +64,13 @@ func inboundName(v *mesh.View, p workload.Port) string {
 	return names.Listener(inboundBind(v, p), uint32(p.Number))
 }
 
-// inboundBind is the address of an ingress listener that has a socket: the one it
-// names, else the first of the workload.
+// inboundBind is the address of an ingress listener with its own socket: the one it
+// names, else the workload's first.
 func inboundBind(v *mesh.View, p workload.Port) string {
 	return cmp.Or(p.Ingress.GetBind(), v.InstanceIP(false), v.InstanceIP(true))
 }
 
-// inbound makes the listener of an ingress port, which forwards everything to the
+// inbound makes the listener of an ingress port. It forwards everything to the
 // application.
 func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resource.Need, error) {
 	if !p.Protocol.IsServed() {
@@ -93,8 +93,8 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	return message, append(socket.Needs, needs...), err
 }
 
-// ended is the socket of a port: plaintext, unless the proxy ends the TLS of its clients. It
-// is false where something is missing for that: then nobody must get in.
+// ended returns the socket of a port: plaintext, unless the proxy terminates TLS there.
+// It returns false if the TLS lacks something: then no connection may get in.
 func ended(v *mesh.View, p workload.Port) (transport.Socket, bool) {
 	if p.TLS() == nil {
 		return transport.Socket{}, true
@@ -104,7 +104,7 @@ func ended(v *mesh.View, p workload.Port) (transport.Socket, bool) {
 
 func clusterOf(p workload.Port) string { return names.InboundCluster(uint32(p.Number)) }
 
-// inboundTCP forwards the bytes of a port to the application.
+// inboundTCP forwards the TCP connections of a port to the application.
 func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 	return envoy.TCPProxy(envoy.TCPProxyOptions{
 		StatPrefix: cmp.Or(cluster.InboundStatName(v, p), clusterOf(p)),
@@ -120,9 +120,9 @@ func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter 
 	})
 }
 
-// inboundRoutes sends every request to the application, without timeout. If retry is set,
-// the proxy tries a request again when the application closed the connection before it got
-// any of it. gRPC clients do so by themselves.
+// inboundRoutes sends every request to the application, without timeout. With retry, the
+// proxy retries a request if the application closed the connection before it got any of
+// it. gRPC clients do so themselves.
 func inboundRoutes(cluster string, servicePort int, retry bool) *routev3.RouteConfiguration {
 	route := envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}
 	if retry {

@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestInboundRetries: a request that the application got nothing of is tried again, at
-// the same endpoint; a call of gRPC is not, as its client does that.
+// TestInboundRetries: the proxy retries a request of which the application got nothing,
+// at the same endpoint. It does not retry gRPC calls, since gRPC clients do.
 func TestInboundRetries(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewWorld(t,

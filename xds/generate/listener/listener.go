@@ -23,11 +23,11 @@ var _ generate.Generator = Generator{}
 // TypeURL implements generate.Generator.
 func (Generator) TypeURL() string { return resource.ListenerType }
 
-// Affected implements generate.Generator. The listeners of gateways, and those that a
-// Sidecar names, come and go with these objects, which change the proxy's class; where a
-// gateway passes bytes or TLS, also with its tcp and tls routes, or with services, and where
-// it ends TLS, with its secrets. All others come and go with the services
-// that the proxy sees.
+// Affected implements generate.Generator. Listeners of gateways, and those that a Sidecar
+// names, appear and disappear with these objects, which change the proxy's class. Those
+// of gateways also depend on tcp and tls routes, on services for AUTO_PASSTHROUGH, and on
+// the secrets with which they terminate TLS. All others appear and disappear with the
+// services that the proxy sees.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {
@@ -50,14 +50,14 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	}
 }
 
-// virtualNames names the listener that captured traffic goes to.
+// virtualNames yields the listener that gets captured traffic.
 func virtualNames(v *mesh.View, yield func(string) bool) bool {
 	return !v.Shape().Captures() || yield(names.VirtualOutboundListener)
 }
 
-// hostNames returns the listeners that the services of a host have or share, as far as
-// the proxy sees them. A listener that was built from another host's row is found by
-// that row.
+// hostNames yields the listeners that the services of a host have or share, as far as the
+// proxy sees them. It need not yield a listener that was built from another host's row: a
+// change of that row finds it.
 func hostNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	for _, s := range row.Services {
 		for _, p := range s.Ports() {
@@ -113,7 +113,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return nil, nil, nil
 }
 
-// portOf reads the port at the end of a listener's name.
+// portOf parses the port at the end of a listener's name.
 func portOf(name string) (int, bool) {
 	at := strings.LastIndexByte(name, '_')
 	if at < 0 {
@@ -131,7 +131,8 @@ func addressOf(name string) string {
 	return ""
 }
 
-// loopback is the address on which a proxy of a shape listens for its own machine.
+// loopback is the address on which a proxy of a shape listens for clients on its own
+// machine.
 func loopback(s mesh.Shape) string {
 	if s.IPv6 && !s.IPv4 {
 		return "::1"
@@ -139,8 +140,8 @@ func loopback(s mesh.Shape) string {
 	return "127.0.0.1"
 }
 
-// moreWildcards are the other addresses at which a proxy takes what comes from
-// anywhere.
+// moreWildcards are the further wildcard addresses of a listener that takes connections
+// from anywhere.
 func moreWildcards(s mesh.Shape) []string {
 	if s.IPv4 && s.IPv6 {
 		return []string{"::"}

@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// service is a ServiceEntry of one port.
+// service is a ServiceEntry with one port.
 func service(name, hostname, port string) string {
 	return xdstest.Object("ServiceEntry", name, "{hosts: ["+hostname+"], resolution: STATIC, ports: ["+port+"], endpoints: [{address: 10.1.0.1}]}")
 }
@@ -170,7 +170,7 @@ func TestAccessLogs(t *testing.T) {
 	}
 }
 
-// What statistics are named after.
+// TestStatPrefixes: the stat prefixes of connection managers and TCP proxies.
 func TestStatPrefixes(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewWorld(t, web, older,
@@ -185,7 +185,7 @@ func TestStatPrefixes(t *testing.T) {
 	}
 }
 
-// Connections of bytes go through a tunnel where the rule of their service says so.
+// TCP connections go through a tunnel if the rule of their service says so.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]string{
@@ -210,7 +210,7 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// A pattern of the mesh names TCP proxies, too.
+// The mesh's pattern also names the statistics of TCP proxies.
 func TestStatPrefixesOfAPattern(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, older)

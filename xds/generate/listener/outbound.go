@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// egressNames names the listeners of the egress listeners that have a socket, or a port
-// and an address.
+// egressNames yields the listeners of egress listeners that have a socket, or both a port
+// and a known address.
 func egressNames(v *mesh.View, yield func(string) bool) bool {
 	for _, l := range v.Egress() {
 		if l.Socket != "" && !yield(names.Listener(l.Socket, 0)) {
@@ -33,11 +33,11 @@ func egressNames(v *mesh.View, yield func(string) bool) bool {
 	return true
 }
 
-// outbound makes the listener of a port at the one address of an egress listener, nil
-// if nothing stands behind it. HTTP goes to the routes of the port, and everything else
-// to one service, since only the port identifies a connection. If the port has both,
-// the first bytes decide. If that service speaks TLS, others that do get the connections
-// that ask for their names.
+// outbound makes the listener of a port at the one address of an egress listener, nil if
+// no service is behind it. HTTP goes to the port's routes, everything else to one
+// service, since only the port identifies a connection. If the port has both, the first
+// bytes decide. If that service speaks TLS, other TLS services get the connections with
+// their SNI names.
 func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	if !l.Protocol.IsServed() && !l.IsHTTPProxy() {
 		return nil, nil, nil
@@ -62,9 +62,9 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 	return c.listener(envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bound(v, l)})
 }
 
-// alone has everything but HTTP go to a service, or if that speaks TLS to it and to all
-// others that do. A dynamic one gets no connection that asks for another name. Nothing
-// looks for TLS where the oldest service may speak first.
+// alone sends everything but HTTP to a service, or if it speaks TLS, to it and all other
+// TLS services. A dynamic service gets only connections with its own names. TLS is not
+// inspected if the oldest service may speak first.
 func (c *chains) alone(s *mesh.ServiceRow) {
 	ip, err := netip.ParseAddr(bindOf(c.view, c.egress))
 	if (isDynamic(s) || err == nil && ip.IsUnspecified()) && speaksTLS(c.egress, s, c.port) {
@@ -75,10 +75,10 @@ func (c *chains) alone(s *mesh.ServiceRow) {
 	c.orPass()
 }
 
-// tcpService is the service that gets the connections of a port: the oldest of
-// those that the listener sees. (Istio: of services that collide, the first
-// keeps the port.) Where the listener itself says that its port is not HTTP,
-// those count that speak HTTP there, too.
+// tcpService returns the service that gets the TCP connections of a port: the oldest that
+// the listener sees. (Istio: if services collide, the first keeps the port.) If the
+// listener has its own port, which is then not HTTP, services that speak HTTP on the port
+// count, too.
 func tcpService(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
 	for s := range v.ServicesOnPort(l, service.PortTCP, port) {

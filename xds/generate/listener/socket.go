@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// socketOf is the egress listener with a Unix domain socket that has a listener of a
+// socketOf returns the egress listener with a Unix domain socket whose listener has this
 // name.
 func socketOf(v *mesh.View, name string) (mesh.EgressListener, bool) {
 	for _, l := range v.Egress() {
@@ -22,16 +22,16 @@ func socketOf(v *mesh.View, name string) (mesh.EgressListener, bool) {
 	return mesh.EgressListener{}, false
 }
 
-// sockets are egress listeners with Unix domain sockets.
+// sockets is a list of egress listeners with Unix domain sockets.
 type sockets []mesh.EgressListener
 
-// byteSockets are those that do not route by HTTP.
+// byteSockets returns the sockets that do not route by HTTP.
 func byteSockets(v *mesh.View) sockets {
 	return slices.DeleteFunc(v.Egress(), func(l mesh.EgressListener) bool { return l.Socket == "" || l.TakesHTTP() })
 }
 
-// names returns the names of the listeners that name a host: the service of one may be
-// theirs.
+// names yields the listeners whose egress listener names a host: they may forward to its
+// service.
 func (s sockets) names(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	for _, l := range s {
 		if slices.Contains(v.NamedHosts(l), row.Hostname) && !yield(names.Listener(l.Socket, 0)) {
@@ -41,8 +41,8 @@ func (s sockets) names(v *mesh.View, row *mesh.HostRow, yield func(string) bool)
 	return true
 }
 
-// socket makes the listener of a Unix domain socket. Its HTTP goes to the routes of the
-// socket. Everything else goes to one service; it is nil where there is none.
+// socket makes the listener of a Unix domain socket. HTTP goes to the routes of the
+// socket, everything else to one service. It is nil if there is no such service.
 func socket(v *mesh.View, name string, l mesh.EgressListener) (proto.Message, []resource.Need, error) {
 	c := chains{view: v, egress: l, name: name, whole: l.TakesHTTP()}
 	if l.TakesHTTP() {

@@ -23,21 +23,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// stream is one way on which connections to a service go: those to some addresses that
-// ask for some names, or all.
+// stream is one way for connections to a service: those to some addresses (or all) with
+// some SNI names (or all).
 type stream struct {
-	to    []netip.Prefix // the addresses that the service has, where it is empty
+	to    []netip.Prefix // empty for the service's own addresses
 	names []string
 	tls   bool // the connections begin with TLS
-	// vs is the VirtualService whose route it is, nil for the service itself, and field
-	// the route or match.
+	// vs is the VirtualService with the route, nil for the service itself. field is the
+	// path of the route or match.
 	vs    *routing.VirtualService
 	field string
 	route []*networking.RouteDestination
 }
 
-// speaksTLS says whether connections to a port of a service, as an egress listener sees
-// it, begin with TLS.
+// speaksTLS says whether connections to a service's port, as an egress listener sees it,
+// begin with TLS.
 func speaksTLS(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	if l.Port != 0 || l.Socket != "" {
 		return l.Protocol.IsTLS()
@@ -46,11 +46,11 @@ func speaksTLS(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	return p.Protocol.IsTLS()
 }
 
-// streams are the ways of connections to a service, in the order in which they are
-// tried. The tcp routes of VirtualServices end with the first that is for every
-// connection, else with the service. TLS has the ways of all tls routes; if there are
-// none, it is the service's, and byName has that only for its own name. So has a service
-// whose endpoint is the name that the client asks for.
+// streams returns the ways for connections to a service, in the order in which they are
+// tried. Plaintext follows the tcp routes of VirtualServices up to the first that takes
+// every connection, else it ends at the service. TLS follows all tls routes. Without tls
+// routes it goes to the service, but only by its own name if byName is set or the service
+// is dynamic.
 func (c *chains) streams(s *mesh.ServiceRow, byName bool) []stream {
 	if speaksTLS(c.egress, s, c.port) {
 		return c.tlsStreams(s, byName)
@@ -80,7 +80,8 @@ func (c *chains) tlsStreams(s *mesh.ServiceRow, byName bool) []stream {
 	return []stream{{tls: true}}
 }
 
-// tcpRoutes are the tcp routes of a VirtualService that are for this proxy and port.
+// tcpRoutes iterates over the tcp routes of a VirtualService that apply to this proxy and
+// port.
 func (c *chains) tcpRoutes(vs *routing.VirtualService) iter.Seq[stream] {
 	return func(yield func(stream) bool) {
 		for i, r := range vs.Spec.GetTcp() {
@@ -92,7 +93,8 @@ func (c *chains) tcpRoutes(vs *routing.VirtualService) iter.Seq[stream] {
 	}
 }
 
-// tlsRoutes are the matches of its tls routes that are for this proxy and port.
+// tlsRoutes iterates over the matches of its tls routes that apply to this proxy and
+// port.
 func (c *chains) tlsRoutes(vs *routing.VirtualService) iter.Seq[stream] {
 	return func(yield func(stream) bool) {
 		for i, r := range vs.Spec.GetTls() {
@@ -108,8 +110,8 @@ func (c *chains) tlsRoutes(vs *routing.VirtualService) iter.Seq[stream] {
 	}
 }
 
-// FieldOf finds which tcp route, or match of a tls route, of a VirtualService a filter
-// chain of a port comes from; false for none.
+// FieldOf returns the field of a VirtualService that a filter chain of a port comes from:
+// a tcp route, or a match of a tls route. It returns false if it comes from none.
 func FieldOf(v *mesh.View, l mesh.EgressListener, port int, vs *routing.VirtualService, chain *listenerv3.FilterChain) (string, bool) {
 	c := chains{view: v, egress: l, port: port}
 	names := chain.GetFilterChainMatch().GetServerNames()
@@ -125,8 +127,8 @@ func FieldOf(v *mesh.View, l mesh.EgressListener, port int, vs *routing.VirtualS
 	return "", false
 }
 
-// tcpMatch is for which addresses the matches of a tcp route are, empty for all, and
-// whether one of them is for this proxy at all.
+// tcpMatch returns the address ranges of a tcp route's matches, empty for all, and
+// whether any match applies to this proxy.
 func (c *chains) tcpMatch(matches []*networking.L4MatchAttributes) (to []netip.Prefix, some bool) {
 	if len(matches) == 0 {
 		return nil, true
@@ -144,8 +146,8 @@ func (c *chains) tcpMatch(matches []*networking.L4MatchAttributes) (to []netip.P
 	return to, some
 }
 
-// streamMatch is what matches of tcp and tls routes have in common that is known before
-// a connection comes.
+// streamMatch has the conditions of tcp and tls matches that are known before a
+// connection arrives.
 type streamMatch interface {
 	GetPort() uint32
 	GetGateways() []string
@@ -153,8 +155,8 @@ type streamMatch interface {
 	GetSourceNamespace() string
 }
 
-// applies says whether a match is for this port and proxy. Unlike those of HTTP, all of
-// its conditions count. (Istio: matchTCP, matchTLS.)
+// applies says whether a match is for this port and proxy. Unlike with HTTP, all its
+// conditions count. (Istio: matchTCP, matchTLS.)
 func applies(v *mesh.View, m streamMatch, port int) bool {
 	return (m.GetPort() == 0 || int(m.GetPort()) == port) &&
 		(len(m.GetGateways()) == 0 || slices.Contains(m.GetGateways(), mesh.MeshGateway)) &&
@@ -162,8 +164,8 @@ func applies(v *mesh.View, m streamMatch, port int) bool {
 		(m.GetSourceNamespace() == "" || v.InNamespace(m.GetSourceNamespace()))
 }
 
-// subnets reads ranges of addresses; none where one of them is for every address, and
-// for a socket, whose connections have none.
+// subnets parses address ranges. It returns none if one of them covers all addresses, and
+// for a socket, whose connections have no address.
 func (c *chains) subnets(list []string) []netip.Prefix {
 	if c.egress.Socket != "" {
 		return nil
@@ -186,16 +188,16 @@ func (c *chains) subnets(list []string) []netip.Prefix {
 	return out
 }
 
-// claim is what only one filter chain may be for: a range of addresses, or all, and a
-// name that clients ask for, or all.
+// claim identifies what only one filter chain may take: an address range, or all, and an
+// SNI name, or all.
 type claim struct {
 	to   netip.Prefix
 	name string
 }
 
-// add adds the filter chains of a stream to a service that has some ranges of
-// addresses, without what older services and earlier routes have. A stream that is for
-// everything gets the rest.
+// add adds the filter chains of a stream to a service with some address ranges. It omits
+// what older services and earlier routes have taken. A stream for everything becomes the
+// default chain.
 func (c *chains) add(s *mesh.ServiceRow, own []netip.Prefix, st stream, transport string) {
 	if len(st.to) == 0 {
 		st.to = own
@@ -229,8 +231,8 @@ func (c *chains) add(s *mesh.ServiceRow, own []netip.Prefix, st stream, transpor
 	}
 }
 
-// claim takes, of some names at a range of addresses, those that nothing has yet; false
-// where it has all.
+// claim takes those names that are still free at an address range. It returns false if
+// none is.
 func (c *chains) claim(to netip.Prefix, names []string) (free []string, some bool) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -251,7 +253,8 @@ func (c *chains) claim(to netip.Prefix, names []string) (free []string, some boo
 	return free, some
 }
 
-// orAny are some ranges of addresses, else the one that stands for all addresses.
+// orAny returns the address ranges, or the zero prefix for all addresses if there are
+// none.
 func orAny(to []netip.Prefix) []netip.Prefix {
 	if len(to) == 0 {
 		return []netip.Prefix{{}}
@@ -281,9 +284,8 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 	return envoy.FilterChain(match)
 }
 
-// share adds a cluster to the clusters of a TCP proxy; the service may be nil. The first
-// cluster says when the proxy closes a quiet connection, and where its endpoints tunnel it
-// to.
+// share adds a cluster to a TCP proxy; the service may be nil. The first cluster decides
+// the idle timeout and the tunnel.
 func (c *chains) share(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subset string, port int, weight int32) {
 	name := names.Cluster(names.Outbound, uint32(port), subset, h)
 	c.refs = append(c.refs, name)
@@ -304,20 +306,19 @@ func (c *chains) share(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subs
 	}
 }
 
-// connections adds what goes to a service as bytes, at its ranges of addresses or, if
-// there are none, at every address of the listener.
+// connections adds the chains for TCP or TLS connections to a service, at its address
+// ranges or, without any, at all addresses of the listener.
 func (c *chains) connections(s *mesh.ServiceRow, own []netip.Prefix, byName bool, transport string) {
 	for _, st := range c.streams(s, byName) {
 		c.add(s, own, st, transport)
 	}
 }
 
-// bytes is connections to a service that has the listener's address for itself, but for
-// connections that the routes of TLS leave over.
+// bytes adds the connections to a service that has the listener's address to itself,
+// except those that tls routes do not match.
 func (c *chains) bytes(s *mesh.ServiceRow) { c.connections(s, nil, false, "") }
 
-// named adds the services that share the listener's address and speak TLS, by their
-// names.
+// named adds the TLS services that share the listener's address, by their SNI names.
 func (c *chains) named(use service.PortUse) {
 	l := c.egress
 	switch {
@@ -336,7 +337,7 @@ func (c *chains) named(use service.PortUse) {
 	}
 }
 
-// orPass has what nothing takes pass, as far as the policy allows.
+// orPass lets connections that no chain takes pass, if the policy allows it.
 func (c *chains) orPass() {
 	if c.rest == nil && len(c.list) > 0 {
 		var cluster string
@@ -345,8 +346,8 @@ func (c *chains) orPass() {
 	}
 }
 
-// ranges adds the chains of a service's ranges of addresses, those apart that an older
-// one has.
+// ranges adds the chains of a service's address ranges. It omits ranges that an older
+// service has.
 func (c *chains) ranges(s *mesh.ServiceRow) {
 	tls, transport := speaksTLS(c.egress, s, c.port), ""
 	var own []netip.Prefix

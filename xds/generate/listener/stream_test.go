@@ -14,12 +14,12 @@ const tls5432 = "5432, name: tls, protocol: TLS"
 
 func routes(name, spec string) string { return xdstest.Object("VirtualService", name, "{"+spec+"}") }
 
-// to is a destination of a route.
+// to is a route destination.
 func to(name string) string {
 	return "{destination: {host: " + name + ".example.com, port: {number: 5432}}}"
 }
 
-// TestStreams: which way a connection goes by the tcp and tls routes of VirtualServices.
+// TestStreams: where a connection goes by the tcp and tls routes of VirtualServices.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	const a, b, c, pass = "outbound|5432||a.example.com", "outbound|5432||b.example.com", "outbound|5432||c.example.com", "PassthroughCluster"
@@ -124,8 +124,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestStreamChains: what statistics are named after, where a chain comes from, hashes,
-// and where TLS is looked for.
+// TestStreamChains: the names of statistics, the origin of a chain, hashes, and which
+// listeners inspect TLS.
 func TestStreamChains(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, at("a", tcp5432, "10.9.0.1"), at("b", tcp5432, "10.9.0.2"), at("c", tls5432, "10.9.0.3"),

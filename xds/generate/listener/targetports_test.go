@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGatewayTargetPorts: a gateway listens on the target ports of its service. Routes go by
-// the ports of the servers, and the routes of several ports that meet are one configuration.
+// TestGatewayTargetPorts: a gateway listens on the target ports of its service. Routes
+// match the servers' own ports. Ports with one target port share a route configuration.
 func TestGatewayTargetPorts(t *testing.T) {
 	t.Parallel()
 	mesh := []string{

@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestProxyProtocol: where the topology of gateways has the PROXY protocol, every listener of
-// a gateway reads its header first. Sidecars do not.
+// TestProxyProtocol: if the gateway topology has the PROXY protocol, every listener of a
+// gateway reads its header first. Sidecars do not.
 func TestProxyProtocol(t *testing.T) {
 	t.Parallel()
 	const servers = "{selector: {app: edge}, servers: [" +

@@ -17,9 +17,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// virtualInbound makes the listener to which all is redirected that comes to the
-// workload. The port that the client meant tells which of its chains takes it;
-// what is for no known port passes unchanged. (Istio: virtualInbound.)
+// virtualInbound makes the listener to which all incoming connections are redirected. The
+// original destination port selects the filter chain. Connections to unknown ports pass
+// unchanged. (Istio: virtualInbound.)
 func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyInboundListenPort).GetProxyInboundListenPort())
 	tproxy := v.Shape().Interception == discovery.InterceptionTproxy
@@ -57,7 +57,8 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	return message, append(secrets, needs...), err
 }
 
-// passInbound returns the chains for unknown ports: of HTTP, and of everything else.
+// passInbound returns the chains for unknown ports: one for HTTP, one for everything
+// else.
 func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 	cluster := names.InboundPassthroughCluster
 	return []*listenerv3.FilterChain{
@@ -72,7 +73,8 @@ func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 	}
 }
 
-// inboundChains returns the chains of a port: one, unless its protocol is not declared.
+// inboundChains returns the chains of a port: one, or two if its protocol is not
+// declared.
 func inboundChains(v *mesh.View, p workload.Port, socket transport.Socket) []*listenerv3.FilterChain {
 	name, port := names.Listener(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)
 	switch {
@@ -87,15 +89,15 @@ func inboundChains(v *mesh.View, p workload.Port, socket transport.Socket) []*li
 	return []*listenerv3.FilterChain{portChain(name, port, socket, inboundTCP(v, p))}
 }
 
-// portChain takes all connections that are meant for a port.
+// portChain takes all connections to a port.
 func portChain(name string, port uint32, socket transport.Socket, with *listenerv3.Filter) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port, Transport: socket.Transport, Filters: []*listenerv3.Filter{with},
 	})
 }
 
-// detectedChain takes those to a port, 0 for any that has no chain, in which
-// plaintext HTTP was found.
+// detectedChain takes connections in which plaintext HTTP was detected. Port 0 stands for
+// all ports without a chain.
 func detectedChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port,
@@ -104,7 +106,7 @@ func detectedChain(name string, port uint32, with *listenerv3.Filter) *listenerv
 	})
 }
 
-// undetectedChain takes those in which it was not.
+// undetectedChain is for connections in which it was not detected.
 func undetectedChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port, TransportProtocol: envoy.TransportRaw,

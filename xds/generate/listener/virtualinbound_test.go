@@ -12,14 +12,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// serving writes a service of one port that the workload at 10.0.0.1 serves.
+// serving writes a service with one port that the workload at 10.0.0.1 serves.
 func serving(name, port string) string {
 	return xdstest.Object("ServiceEntry", name, fmt.Sprintf(
 		"{hosts: [%s.example.com], resolution: STATIC, ports: [{number: %s}], endpoints: [{address: 10.0.0.1}]}", strings.TrimPrefix(name, "shop/"), port))
 }
 
-// TestInboundConnections: what comes to a workload goes to its application, as
-// the service says that it serves.
+// TestInboundConnections: connections to a workload reach its application, in the
+// protocol that the service declares.
 func TestInboundConnections(t *testing.T) {
 	t.Parallel()
 	const (
@@ -75,8 +75,8 @@ func TestInboundConnections(t *testing.T) {
 	}
 }
 
-// TestOlderServiceDecidesOfAPort: where two services have one port of a workload,
-// the older says what is spoken there.
+// TestOlderServiceDecidesOfAPort: if two services share a port of a workload, the older
+// decides its protocol.
 func TestOlderServiceDecidesOfAPort(t *testing.T) {
 	t.Parallel()
 	http, tcp := serving("web", "80, name: http, protocol: HTTP, targetPort: 8080"), serving("db", "5432, name: tcp, protocol: TCP, targetPort: 8080")
@@ -92,8 +92,8 @@ func TestOlderServiceDecidesOfAPort(t *testing.T) {
 	}
 }
 
-// TestServersThatSpeakFirst: nobody waits for the first bytes of a client where it
-// is declared what is spoken.
+// TestServersThatSpeakFirst: the proxy does not wait for a client's first bytes if the
+// protocol is declared.
 func TestServersThatSpeakFirst(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewWorld(t, serving("db", "5432, name: tcp, protocol: TCP"), serving("raw", "81, name: plain"),
@@ -115,7 +115,8 @@ func TestServersThatSpeakFirst(t *testing.T) {
 	}
 }
 
-// TestTransparentInbound: a transparent proxy shows the application its clients.
+// TestTransparentInbound: a transparent proxy shows the application its clients'
+// addresses.
 func TestTransparentInbound(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, serving("web", "80, name: http, protocol: HTTP"))
@@ -136,7 +137,7 @@ func TestTransparentInbound(t *testing.T) {
 	}
 }
 
-// TestIngressWithASocket: an ingress port that captures nothing is listened on.
+// TestIngressWithASocket: the proxy listens on an ingress port that captures nothing.
 func TestIngressWithASocket(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewWorld(t, xdstest.Object("Sidecar", "s",

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Clusters makes clusters of the names that sidecars have for them.
+// Clusters makes gRPC clients' clusters. They have the same names as for sidecars.
 type Clusters struct{}
 
 var (
@@ -27,9 +27,9 @@ func (Clusters) TypeURL() string { return resource.ClusterType }
 // Affected implements generate.Generator.
 func (Clusters) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
 
-// Build implements generate.Generator. If the endpoints of a service are host names the
-// client resolves only the first. If connections are to be encrypted, which a client does not
-// do, it has none (Endpoints).
+// Build implements generate.Generator. If the endpoints of a service are host names, the
+// client resolves only the first. A client does not encrypt connections, so a cluster
+// that requires TLS has no endpoints (Endpoints).
 func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
 	if !ok {
@@ -52,7 +52,7 @@ func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 	return envoy.GRPCCluster(options), []resource.Need{{Kind: resource.Grace}}, nil
 }
 
-// endpointsOf returns the need of a cluster for its endpoints.
+// endpointsOf returns a cluster's need for its endpoints.
 func endpointsOf(name string) []resource.Need {
 	return []resource.Need{{TypeURL: resource.EndpointType, Name: name, Kind: resource.Covered}}
 }
@@ -63,7 +63,7 @@ func (Clusters) Empty(name string) (proto.Message, []resource.Need, error) {
 }
 
 // balance chooses the load balancer: round robin, gRPC's default, unless the settings
-// name another that gRPC has.
+// name another that gRPC supports.
 func balance(settings *networking.LoadBalancerSettings, o *envoy.GRPCClusterOptions) {
 	o.Policy = envoy.RoundRobin
 	if hash := settings.GetConsistentHash(); hash != nil {

@@ -41,8 +41,9 @@ func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return envoy.LoadAssignment(name, localities), nil, nil
 }
 
-// distinct are the endpoints that gRPC takes: those at IP addresses, each once. It
-// refuses an assignment that has an address twice, or a locality.
+// distinct returns the endpoints that gRPC accepts: those at IP addresses, each once. It
+// also merges equal localities, since gRPC refuses an assignment that repeats an address
+// or a locality.
 func distinct(in []envoy.Endpoints) []envoy.Endpoints {
 	type place struct {
 		region, zone, subZone string

@@ -55,9 +55,10 @@ func (Listeners) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}, nil
 }
 
-// Empty implements generate.Emptier. A target that is no port of a service leads
-// nowhere. A server takes every call, whether the mesh knows its workload or not: a
-// withdrawn workload serves until its last client has learned of it.
+// Empty implements generate.Emptier. A client whose target is no port of a service gets a
+// listener that leads nowhere. A server gets one that accepts every call, even if the
+// mesh does not know its workload: a withdrawn workload must serve until its last client
+// knows.
 func (Listeners) Empty(name string) (proto.Message, []resource.Need, error) {
 	at, inbound := strings.CutPrefix(name, envoy.GRPCServerListenerPrefix)
 	if !inbound {
@@ -80,13 +81,13 @@ type port struct {
 	number int
 }
 
-// routeConfig names the routes of the port.
+// routeConfig is the name of the port's route configuration.
 func (p port) routeConfig() string {
 	return names.Cluster(names.Outbound, uint32(p.number), "", p.host)
 }
 
-// find looks up the service, as a client sees it on the egress listener of the
-// port; nil where it does not, or the port is not served.
+// find returns the service as a client sees it on the port's egress listener. It is nil
+// if the client does not see it or the port is not served.
 func (p port) find(v *mesh.View) (mesh.EgressListener, *mesh.ServiceRow) {
 	l, ok := route.ListenerOf(v, p.number)
 	if !ok {
@@ -102,8 +103,8 @@ func (p port) find(v *mesh.View) (mesh.EgressListener, *mesh.ServiceRow) {
 	return l, row
 }
 
-// eachName returns the names, as form makes them, of the ports that may appear or go
-// because of d: the ports of the clusters.
+// eachName yields, in the form that form gives them, the ports of the clusters that may
+// appear or disappear because of d.
 func eachName(v *mesh.View, d mesh.Delta, form func(port) string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range cluster.Names(v, d) {

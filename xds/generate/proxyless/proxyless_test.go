@@ -23,14 +23,14 @@ import (
 
 var client = xdstest.Node{Type: discovery.Proxyless}
 
-// web has two ports, and one of UDP that no client can call.
+// web has two ports, and a UDP port that no client can call.
 var web = xdstest.Object("ServiceEntry", "web", `{hosts: [web.example.com], resolution: STATIC,
 	ports: [{number: 80, name: grpc, protocol: GRPC}, {number: 81, name: tcp, protocol: TCP}, {number: 53, name: dns, protocol: UDP}],
 	endpoints: [{address: 10.1.0.1}]}`)
 
 func object(kind, name, spec string) string { return xdstest.Object(kind, name, spec) }
 
-// built are the resources of a generator by name, as messages of type M.
+// built returns the resources of a generator by name, as messages of type M.
 func built[M proto.Message](t *testing.T, g generate.Generator, n xdstest.Node, documents ...string) map[string]M {
 	t.Helper()
 	out := map[string]M{}
@@ -40,7 +40,7 @@ func built[M proto.Message](t *testing.T, g generate.Generator, n xdstest.Node, 
 	return out
 }
 
-// message reads a resource, which has to be valid.
+// message decodes a resource, which must be valid.
 func message[M proto.Message](t *testing.T, r *resource.Resource) M {
 	t.Helper()
 	m, err := r.Body.UnmarshalNew()
@@ -82,7 +82,7 @@ func manager(t *testing.T, l *listenerv3.Listener) *hcmv3.HttpConnectionManager 
 	return out
 }
 
-// A client has a listener for each port that it may call, which names its routes.
+// A client has a listener for each port that it may call. The listener names its routes.
 func TestClientListeners(t *testing.T) {
 	t.Parallel()
 	hidden := object("ServiceEntry", "shop/hidden", "{hosts: [hidden.example.com], exportTo: ['.'], resolution: STATIC, ports: [{number: 80, name: grpc, protocol: GRPC}]}")
@@ -99,7 +99,7 @@ func TestClientListeners(t *testing.T) {
 	}, got)
 }
 
-// What a Sidecar leaves out has no listener, and so no target.
+// Services that the Sidecar does not import have no listener, and so are no targets.
 func TestClientListenersOfARestrictedScope(t *testing.T) {
 	t.Parallel()
 	other := strings.NewReplacer("name: web", "name: other", "web.example", "other.example").Replace(web)
@@ -195,8 +195,8 @@ func TestClusters(t *testing.T) {
 	expect(t, "EDS BlackHoleCluster", source(empty[*clusterv3.Cluster](t, proxyless.Clusters{}, "BlackHoleCluster")))
 }
 
-// gRPC refuses an assignment that has an address twice, or a locality, and ignores
-// a locality without a weight.
+// gRPC refuses an assignment that repeats an address or a locality, and ignores a
+// locality without a weight.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	service := object("ServiceEntry", "web", `{hosts: [web.example.com], resolution: STATIC, ports: [{number: 80, name: grpc, protocol: GRPC}], endpoints: [
@@ -222,7 +222,7 @@ func TestEmptyRoutes(t *testing.T) {
 	expectNowhere(t, empty[*routev3.RouteConfiguration](t, proxyless.Routes{}, "nowhere"))
 }
 
-// expectNowhere looks at routes all of whose calls fail.
+// expectNowhere checks that all calls of the routes fail.
 func expectNowhere(t *testing.T, c *routev3.RouteConfiguration) {
 	t.Helper()
 	hosts := c.GetVirtualHosts()
@@ -231,7 +231,7 @@ func expectNowhere(t *testing.T, c *routev3.RouteConfiguration) {
 	}
 }
 
-// A client is given a moment to resolve a host name, none for endpoints it is sent.
+// A client needs time to resolve a host name, but none for endpoints that it gets.
 func TestWhatResolves(t *testing.T) {
 	t.Parallel()
 	named := object("ServiceEntry", "named", `{hosts: [named.example.com], resolution: DNS, ports: [{number: 80, name: grpc, protocol: GRPC}],

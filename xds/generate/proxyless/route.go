@@ -32,9 +32,9 @@ func (Routes) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return eachName(v, d, port.routeConfig)
 }
 
-// Build implements generate.Generator. Routes announce the clusters that they are
-// likely to have next. That serves a client that comes from another server, whose
-// resources are not known here.
+// Build implements generate.Generator. Routes announce the clusters that they are likely
+// to have next. This helps clients that come from another server, since this server does
+// not know which resources they have.
 func (Routes) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	ref, ok := names.ParseCluster(name)
 	p := port{ref.Host, int(ref.Port)}
@@ -53,8 +53,8 @@ func (Routes) Build(v *mesh.View, name string) (proto.Message, []resource.Need, 
 	return config, resource.TrafficTo(envoy.ClustersOf(config.GetVirtualHosts()...)), nil
 }
 
-// Announce implements generate.Announcer. The new clusters get routes behind a route
-// that matches every call.
+// Announce implements generate.Announcer. It adds routes to the new clusters behind a
+// route that matches every call.
 func (Routes) Announce(has *resource.Resource, clusters []string) (proto.Message, error) {
 	config := &routev3.RouteConfiguration{}
 	if err := has.Body.UnmarshalTo(config); err != nil {
@@ -64,7 +64,7 @@ func (Routes) Announce(has *resource.Resource, clusters []string) (proto.Message
 	return config, nil
 }
 
-// Empty implements generate.Emptier: the routes lead nowhere.
+// Empty implements generate.Emptier. Its routes lead nowhere.
 func (Routes) Empty(name string) (proto.Message, []resource.Need, error) {
 	return envoy.EmptyGRPCRouteConfig(name), nil, nil
 }

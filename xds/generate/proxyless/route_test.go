@@ -16,14 +16,14 @@ import (
 
 func sorted(in []string) []string { return slices.Sorted(slices.Values(in)) }
 
-// What a VirtualService says, as gRPC reads it.
+// The routes of a VirtualService as gRPC reads them.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	const (
 		to    = "route: [{destination: {host: web.example.com}}]"
 		plain = "/* -> 80 retry 2 on unavailable,cancelled"
 	)
-	// No call matches; the cluster that it would go to is announced all the same.
+	// No call matches; its cluster is announced all the same.
 	unmatched := []string{"/* -> nowhere", "/* -> 80"}
 	matching := func(match string) string { return "{match: [" + match + "], " + to + ", retries: {attempts: 0}}" }
 	hashed := func(by string) string {
@@ -149,7 +149,7 @@ func header(h *routev3.HeaderMatcher) string {
 	return out
 }
 
-// clusters are those of a route, as port/subset and weight.
+// clusters returns the clusters of a route, as port/subset and weight.
 func clusters(to *routev3.RouteAction) string {
 	short := func(name string) string {
 		parts := strings.Split(name, "|")
@@ -165,7 +165,8 @@ func clusters(to *routev3.RouteAction) string {
 	return strings.Join(out, ", ")
 }
 
-// Announced clusters come where no call gets, and what calls get stays as it is.
+// Announced clusters come behind a route that matches every call, and the routes before
+// them stay the same.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	const name = "outbound|80||web.example.com"

@@ -9,8 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 )
 
-// TestNoPlaintextInsteadOfTLS: a client has no endpoints of a service to which connections
-// are to be encrypted.
+// TestNoPlaintextInsteadOfTLS: a client has no endpoints for a service that requires TLS.
 func TestNoPlaintextInsteadOfTLS(t *testing.T) {
 	t.Parallel()
 	hosts := object("ServiceEntry", "web", `{hosts: [web.example.com], resolution: DNS, ports: [{number: 80, name: grpc, protocol: GRPC}], endpoints: [{address: b.example.com}]}`)

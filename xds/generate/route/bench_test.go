@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// tableOf is the frame and the virtual hosts of the HTTP port of a reference mesh,
-// and the view that they were built in.
+// tableOf builds the frame and the virtual hosts of the HTTP port of a reference mesh,
+// and returns them with their view.
 func tableOf(tb testing.TB, services int, delta bool) (v *mesh.View, own *resource.Resource, hosts []*resource.Resource) {
 	tb.Helper()
 	w := xdstest.NewWorld(tb)
@@ -41,9 +41,9 @@ func hostName(service int) string {
 	return route.HostName(fmt.Sprint(refmesh.HTTPPort), refmesh.Host(service), refmesh.HTTPPort)
 }
 
-// BenchmarkOneChangedHost is what a table of the reference mesh costs when one of
-// its hosts changed: the host's own building, and putting the table together,
-// beside a mere copy of its bytes.
+// BenchmarkOneChangedHost measures what a route configuration of the reference mesh costs
+// when one host changed: building the host, and composing the whole. For comparison it
+// also copies the bytes.
 func BenchmarkOneChangedHost(b *testing.B) {
 	for _, services := range []int{100, 1000, 5000} {
 		v, own, hosts := tableOf(b, services, false)
@@ -87,9 +87,9 @@ func BenchmarkOneChangedHost(b *testing.B) {
 
 var sink []byte
 
-// TestOneHostCostsTheSameInAnyMesh: to build one host allocates among 2,000
-// services what it does among 50, and so does a table whose hosts come by delta;
-// a whole table is put together with a few allocations, whatever its size.
+// TestOneHostCostsTheSameInAnyMesh: building one host allocates the same among 2,000
+// services as among 50, and so does the frame if hosts come by delta. Composing a whole
+// route configuration takes few allocations, whatever its size.
 func TestOneHostCostsTheSameInAnyMesh(t *testing.T) {
 	costs := func(services int) (build, whole, delta float64) {
 		v, own, hosts := tableOf(t, services, false)

@@ -11,24 +11,24 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// Carrier names the requests that a sidecar's route configuration is for: those to a
-// port of an egress listener; or, with Only, those of them for addresses of one service
-// without a declared protocol; or, with Whole, those that name both host and port, as
-// clients of an HTTP proxy and of a Unix domain socket do.
+// Carrier says which requests one route configuration of a sidecar serves. By default
+// these are requests to a port of an egress listener. With Only, these are requests to
+// the port at the addresses of one service, which does not declare a protocol. With
+// Whole, these are requests that name both host and port, as clients of an HTTP proxy and
+// of a Unix domain socket send them.
 type Carrier struct {
-	// Listener carries the port. It is not set of the HTTP proxy of the mesh before At.
+	// Listener carries the port. Before At, it is not set for the mesh's HTTP proxy.
 	Listener mesh.EgressListener
-	// Port is 0 of a Whole carrier before At.
+	// Port is the port. Before At, it is 0 for a Whole carrier.
 	Port int
-	// Only is the host of that service, empty for the whole port.
+	// Only is the host of the one service, empty for the whole port.
 	Only host.Name
-	// Whole is the name of a route configuration for requests to all ports, empty for
-	// others.
+	// Whole is the name of the route configuration if it serves all ports, else empty.
 	Whole string
 }
 
-// WholeCarriers are the carriers of a sidecar for requests to all ports: the HTTP proxy
-// of the mesh, and the egress listeners that are HTTP proxies or sockets.
+// WholeCarriers iterates over a sidecar's carriers for all ports: the mesh's HTTP proxy,
+// and the egress listeners that are HTTP proxies or sockets.
 func WholeCarriers(v *mesh.View) iter.Seq[Carrier] {
 	return func(yield func(Carrier) bool) {
 		if v.IsHTTPProxy() && !yield(Carrier{Whole: names.HTTPProxyRouteConfig}) {
@@ -42,8 +42,8 @@ func WholeCarriers(v *mesh.View) iter.Seq[Carrier] {
 	}
 }
 
-// wholeName names the route configuration of an egress listener for requests to all
-// ports, empty for another listener.
+// wholeName returns the name of the route configuration of an egress listener that serves
+// all ports, empty for other listeners.
 func wholeName(l mesh.EgressListener) string {
 	switch {
 	case l.Socket != "" && l.TakesHTTP():
@@ -54,7 +54,7 @@ func wholeName(l mesh.EgressListener) string {
 	return ""
 }
 
-// At is the carrier of the requests to one port; false where it has none.
+// At returns the carrier for requests to one port; false if it does not serve the port.
 func (c Carrier) At(v *mesh.View, port int) (Carrier, bool) {
 	if c.Whole == "" {
 		return c, c.Port == port
@@ -68,8 +68,8 @@ func (c Carrier) At(v *mesh.View, port int) (Carrier, bool) {
 	return c, ok && (c.Listener.Port == 0 || c.Listener.Protocol.IsHTTP())
 }
 
-// CarrierOf tells a carrier by the name of its route configuration; false for
-// another name, and for a port on which no listener routes by HTTP.
+// CarrierOf returns the carrier with this route configuration. It is false for other
+// names, and for a port on which no listener routes HTTP.
 func CarrierOf(v *mesh.View, name string) (Carrier, bool) {
 	for c := range WholeCarriers(v) {
 		if c.Whole == name {
@@ -108,7 +108,7 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:i], s[i+len(separator):], true
 }
 
-// exists says whether there is anything behind the carrier.
+// exists says whether the carrier has anything to route to.
 func (c Carrier) exists(v *mesh.View) bool {
 	if c.Whole != "" {
 		return true
@@ -119,8 +119,8 @@ func (c Carrier) exists(v *mesh.View) bool {
 	return c.Service(v, c.Only) != nil
 }
 
-// Service returns the service of a host that has a virtual host in the route
-// configuration, nil for none. The listener must see it, and route its port by HTTP.
+// Service returns the service whose host has a virtual host in the route configuration,
+// nil for none. The listener must see the service, and route its port by HTTP.
 func (c Carrier) Service(v *mesh.View, h host.Name) *mesh.ServiceRow {
 	if c.Only != "" && c.Only != h {
 		return nil
@@ -139,14 +139,14 @@ func (c Carrier) Service(v *mesh.View, h host.Name) *mesh.ServiceRow {
 	return row
 }
 
-// detectedAt says whether HTTP on a port of a service is looked for at addresses
-// that it has.
+// detectedAt says whether the proxy detects HTTP on a service's port at the service's own
+// addresses.
 func detectedAt(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) bool {
 	return p.Protocol == discovery.Unsupported && (len(v.Shape().Addresses(s)) > 0 || len(s.Ranges()) > 0)
 }
 
-// DetectedPorts are the ports of a host on which a sidecar that captures traffic
-// looks for HTTP at the addresses of its services.
+// DetectedPorts iterates over the ports of a host on which a capturing sidecar detects
+// HTTP at the addresses of its services.
 func DetectedPorts(v *mesh.View, row *mesh.HostRow) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if !v.Shape().Captures() {

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// HostName names a virtual host as a resource: by its route configuration and its name
+// HostName is the resource name of a virtual host: its route configuration and its name
 // there.
 func HostName(config, host string, port int) string {
 	return config + "/" + names.HostPort(host, uint32(port))
@@ -28,10 +28,10 @@ func SplitHostName(name string) (config, hostPort string, ok bool) {
 	return name[:at], name[at+1:], true
 }
 
-// Compose implements generate.Composer. Without hosts, a route configuration is only
-// its frame. With hosts, the form for a proxy that takes them by delta names their
-// source (VHDS). The other form has the bytes of all hosts, before the host for all
-// other requests. Hosts replace a gateway's black hole.
+// Compose implements generate.Composer. Without hosts, the result is the frame. With
+// hosts, a proxy that takes them by delta gets the frame with their source (VHDS). Other
+// proxies get the bytes of all hosts, before the host for all other requests. Hosts
+// replace a gateway's black hole.
 func (Generator) Compose(own *resource.Resource, parts iter.Seq[*resource.Resource]) (*resource.Resource, error) {
 	f, err := cutFrame(own.Body.GetValue())
 	if err != nil {
@@ -54,18 +54,18 @@ func (Generator) Compose(own *resource.Resource, parts iter.Seq[*resource.Resour
 	return own.With(body, hosts), nil
 }
 
-// frame is an encoded route configuration without hosts, cut into its fields in their
+// frame is an encoded route configuration without hosts, split into its fields in their
 // order.
 type frame struct {
-	name    []byte // before the virtual hosts
-	own     []byte // the virtual hosts of the frame, behind all others
+	name    []byte // fields before the virtual hosts
+	own     []byte // the virtual hosts of the frame itself, which come after all others
 	hole    []byte // a gateway's black hole, which other hosts replace
-	options []byte // between the virtual hosts and
-	vhds    []byte // the source of virtual hosts (VHDS), empty for a proxy that takes all in one
-	limits  []byte // after that
+	options []byte // fields between the virtual hosts and vhds
+	vhds    []byte // the source of virtual hosts (VHDS), empty for a proxy that does not take them by delta
+	limits  []byte // fields after vhds
 }
 
-// The fields of the composed messages.
+// The field numbers of the composed messages.
 const (
 	fieldVirtualHosts    protowire.Number = 2 // of RouteConfiguration
 	fieldVHDS            protowire.Number = 9
@@ -110,7 +110,7 @@ func cutFrame(b []byte) (frame, error) {
 	return f, nil
 }
 
-// cutName removes the name, the first field, from an encoded virtual host.
+// cutName separates the name, the first field, from the rest of an encoded virtual host.
 func cutName(host []byte) (name, others []byte, err error) {
 	number, kind, head := protowire.ConsumeTag(host)
 	if head < 0 || number != fieldVirtualHostName || kind != protowire.BytesType {
@@ -129,7 +129,8 @@ func (f frame) empty() []byte { return slices.Concat(f.name, f.own, f.hole, f.op
 // byDelta returns the frame for a proxy that takes the hosts by delta.
 func (f frame) byDelta() []byte { return slices.Concat(f.name, f.own, f.options, f.vhds, f.limits) }
 
-// whole returns the frame with the hosts in it, under their short names.
+// whole returns the frame with the hosts, under their names without the route
+// configuration's.
 func (f frame) whole(hosts []*resource.Resource) ([]byte, error) {
 	size := len(f.name) + len(f.own) + len(f.options) + len(f.limits)
 	for _, h := range hosts {

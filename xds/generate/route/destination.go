@@ -7,9 +7,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// Destination resolves the destination of a route of a listener's port: its service, nil
-// if there is none, and its port. Without a port that is the service's only one, else
-// the listener's. (Istio: GetDestinationCluster.)
+// Destination resolves the destination of a route: its service, nil if there is none, and
+// its port. If the destination names no port, it is the service's only one, else that of
+// the listener. (Istio: GetDestinationCluster.)
 func Destination(v *mesh.View, d *networking.Destination, listening int) (service *mesh.ServiceRow, port int) {
 	service = v.Service(host.Name(d.GetHost()))
 	if number := int(d.GetPort().GetNumber()); number != 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// GatewayListeners returns the listeners of a gateway, as routing.MergeGateways has them.
+// GatewayListeners returns the listeners of a gateway, as routing.MergeGateways merges
+// them.
 func GatewayListeners(v *mesh.View) []*routing.Listener {
 	if gateway := v.Gateway(); gateway != nil {
 		return gateway.Listeners
@@ -20,8 +21,9 @@ func GatewayListeners(v *mesh.View) []*routing.Listener {
 	return nil
 }
 
-// GatewayListenersAt returns the listeners of the servers of a port, which may listen on
-// another, else those that listen on the port. Those of Unix domain sockets have port 0.
+// GatewayListenersAt returns the listeners of servers with a port, even if these listen
+// on another one. If there are none, it returns those that listen on the port. Unix
+// domain sockets have port 0.
 func GatewayListenersAt(v *mesh.View, port int) []*routing.Listener {
 	var out, on []*routing.Listener
 	for _, l := range GatewayListeners(v) {
@@ -54,14 +56,14 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 	}
 }
 
-// blackHole stands in a route configuration of a gateway that has no hosts.
+// blackHole is the virtual host of a gateway's route configuration that has no others.
 func blackHole(port int) *routev3.VirtualHost {
 	return envoy.VirtualHost(envoy.VirtualHostOptions{
 		Name: names.BlackHoleVirtualHost(uint32(port)), Domains: []string{"*"},
 	})
 }
 
-// IsBlackHole says whether a virtual host of a gateway stands for none, by its name.
+// IsBlackHole says whether a virtual host of this name is a black hole.
 func IsBlackHole(name string) bool { return strings.HasPrefix(name, blackHolePrefix) }
 
 var blackHolePrefix = strings.TrimSuffix(names.BlackHoleVirtualHost(0), "0")

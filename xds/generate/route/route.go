@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// maxDirectResponseBody is the size of the longest body of a direct response.
+// maxDirectResponseBody is the largest body of a direct response, in bytes.
 const maxDirectResponseBody = 1 << 20
 
 // Generator makes route configurations.
@@ -31,8 +31,8 @@ func (Generator) TypeURL() string { return resource.RouteType }
 // PartsURL implements generate.Composer.
 func (Generator) PartsURL() string { return resource.VirtualHostType }
 
-// Affected implements generate.Generator. The routes of a gateway come and go with its
-// servers, and the routes of a sidecar with the ports of services.
+// Affected implements generate.Generator. The routes of a gateway appear and disappear
+// with its servers, those of a sidecar with the ports of services.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {

@@ -36,7 +36,7 @@ var (
 
 var proxies = map[string]xdstest.Node{"sidecar": {}, "router": {Type: discovery.Router}}
 
-// byType are the resources of a node, the messages of the type M by name.
+// byType returns the messages of type M among the resources, by name.
 func byType[M proto.Message](t *testing.T, resources []*resource.Resource) map[string]M {
 	t.Helper()
 	out := map[string]M{}
@@ -57,8 +57,8 @@ func build(t *testing.T, w *xdstest.World, n xdstest.Node) []*resource.Resource 
 	return w.Build(n, route.Generator{}, virtualhost.Generator{})
 }
 
-// A proxy that takes the hosts one by one arrives at the routes of one that takes
-// them all in one.
+// A proxy that takes the hosts by delta ends up with the same routes as one that takes
+// them in the route configuration.
 func TestHostsByDeltaAreTheWholeTable(t *testing.T) {
 	t.Parallel()
 	for world, documents := range map[string][]string{
@@ -95,8 +95,8 @@ func TestHostsByDeltaAreTheWholeTable(t *testing.T) {
 	}
 }
 
-// checkSource: hosts come by delta where there are some, and a proxy does not
-// wait for them without end.
+// checkSource: hosts come by delta if there are some, and a proxy does not wait for them
+// forever.
 func checkSource(t *testing.T, config *routev3.RouteConfiguration, wants bool) {
 	t.Helper()
 	source := config.GetVhds().GetConfigSource()
@@ -108,8 +108,7 @@ func checkSource(t *testing.T, config *routev3.RouteConfiguration, wants bool) {
 	}
 }
 
-// The bytes that are put together are those of the message, field for field in
-// their order.
+// The composed bytes equal those of the encoded message, with the fields in order.
 func TestComposedBytesAreCanonical(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, web, reviews, cart, routed, gateway)
@@ -133,8 +132,8 @@ func TestComposedBytesAreCanonical(t *testing.T) {
 	}
 }
 
-// A whole table is of another version when one host is, and refers to what its
-// hosts refer to; one whose hosts come by themselves is not touched by them.
+// A composed route configuration changes its version with any of its hosts, and names the
+// clusters of all. One whose hosts come by delta does not depend on them.
 func TestVersionsAndRefsOfTables(t *testing.T) {
 	t.Parallel()
 	for _, delta := range []bool{false, true} {
@@ -185,8 +184,7 @@ func TestGatewayRouteNames(t *testing.T) {
 	}
 }
 
-// An unknown name that a proxy waits for is answered with an empty resource of
-// that name.
+// A name that a proxy waits for, but that is unknown, is answered with an empty resource.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	r, err := generate.Empty(route.Generator{}, "404")
@@ -218,8 +216,8 @@ func (helloPatch) Apply(_ *mesh.View, _ string, message proto.Message, needs []r
 	return config, needs, nil
 }
 
-// A virtual host that a patch adds to a route configuration stays with those that come
-// from elsewhere. The black hole of a gateway still makes way.
+// A virtual host that a patch adds to a route configuration stays beside the composed
+// hosts. They still replace a gateway's black hole.
 func TestPatchedRoutesKeepAllHosts(t *testing.T) {
 	t.Parallel()
 	routes := generate.ResourceType{Generator: route.Generator{}}.Patched(helloPatch{}).Generator

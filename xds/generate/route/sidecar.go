@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// ListenerOf returns the egress listener that carries a port: the one that names it,
-// else the one for the remaining ports; false if there is neither.
+// ListenerOf returns the egress listener that carries a port: the one for this port, else
+// the one for the remaining ports; false if there is neither.
 func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 	var rest *mesh.EgressListener
 	for _, l := range v.Egress() {
@@ -31,9 +31,9 @@ func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 	return *rest, true
 }
 
-// RestCluster is the cluster of connections to hosts that nothing is known of, and of
-// requests whose hosts the proxy does not resolve: the egress proxy of the Sidecar, or the
-// address that the client meant; empty where the proxy may not pass them.
+// RestCluster is the cluster for connections to unknown hosts, and for requests to
+// unknown hosts that the proxy does not resolve: the Sidecar's egress proxy, or the
+// original destination. It is empty if the proxy may not let them pass.
 func RestCluster(v *mesh.View) string {
 	if !v.AllowAny() {
 		return ""
@@ -44,8 +44,8 @@ func RestCluster(v *mesh.View) string {
 	return names.PassthroughCluster
 }
 
-// restOf takes requests to hosts that nothing is known of: it lets them pass where the
-// proxy may, to the host that they name if the proxy resolves it, else it answers 502.
+// restOf makes the virtual host for requests to unknown hosts. If the proxy may let them
+// pass, it forwards them, resolving their host if it should. Else it answers 502.
 func restOf(v *mesh.View) *routev3.VirtualHost {
 	name := names.BlockAllVirtualHost
 	route := envoy.RouteOptions{DirectResponse: &envoy.DirectResponse{Status: 502}}
@@ -65,8 +65,8 @@ func restOf(v *mesh.View) *routev3.VirtualHost {
 	})
 }
 
-// ChangedPorts returns the ports of the hosts that a sidecar may have begun or ceased
-// to see, their former ports included, each once.
+// ChangedPorts iterates over the ports, each once, of the hosts that a sidecar may have
+// begun or ceased to see. It includes their former ports.
 func ChangedPorts(v *mesh.View, d mesh.Delta) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		seen := map[int]bool{}
@@ -86,9 +86,9 @@ func ChangedPorts(v *mesh.View, d mesh.Delta) iter.Seq[int] {
 	}
 }
 
-// ChangedHosts returns the hosts that egress listeners of a sidecar may have begun or
-// ceased to see, as they are and as they were. For a Whole delta it returns the hosts
-// that the sidecar sees.
+// ChangedHosts iterates over the hosts that a sidecar's egress listeners may have begun
+// or ceased to see, in their old and new states. For a Whole delta it iterates over the
+// hosts that the sidecar sees.
 func ChangedHosts(v *mesh.View, d mesh.Delta) iter.Seq[*mesh.HostRow] {
 	return func(yield func(*mesh.HostRow) bool) {
 		for c := range d.Hosts() {

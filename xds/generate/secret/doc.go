@@ -1,4 +1,4 @@
-// Package secret makes the secrets of proxies: certificates with their keys, and the
-// authorities that they trust. A proxy has those that its clusters and listeners need, and
-// no others. They are its own: nobody shares them.
+// Package secret makes the secrets of proxies: certificates with their keys, and CA
+// certificates. A proxy has only those that its clusters and listeners need. They are its
+// own, shared with no other proxy.
 package secret

@@ -14,9 +14,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Generator makes secrets. It makes each that it is asked for, by the rules of who may have
-// it: a stored one of the proxy's own namespace, or files on the proxy's machine. Which ones
-// a proxy has, its clusters and listeners say.
+// Generator makes secrets by name: stored ones of the proxy's own namespace, or files on
+// the proxy's machine. It makes only those that the proxy may have. The proxy's clusters
+// and listeners decide which it needs.
 type Generator struct{}
 
 var _ generate.Generator = Generator{}
@@ -24,7 +24,8 @@ var _ generate.Generator = Generator{}
 // TypeURL implements generate.Generator.
 func (Generator) TypeURL() string { return resource.SecretType }
 
-// Affected implements generate.Generator: others say what they need.
+// Affected implements generate.Generator. It yields none: other resources' needs decide
+// which secrets exist.
 func (Generator) Affected(*mesh.View, mesh.Delta) iter.Seq[string] { return func(func(string) bool) {} }
 
 // Build implements generate.Generator.
@@ -56,12 +57,13 @@ func build(v *mesh.View, name string) (proto.Message, error) {
 	return nil, nil
 }
 
-// SystemRoots is where Debian, Ubuntu, Alpine and the images of Envoy have the authorities
-// that a machine trusts. Envoy does not look for them by itself.
+// SystemRoots is the CA file of Debian, Ubuntu, Alpine and the images of Envoy. Envoy has
+// no default for it.
 const SystemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
-// stored makes a secret of the store. A name with the suffix of roots is for these, unless
-// there is a pair of that very name.
+// stored makes a secret of the store. A name with the suffix RootsSuffix means the CA
+// certificates of the credential before it. Only if there are none, it is the full name
+// of a pair.
 func stored(v *mesh.View, name, credential string) (proto.Message, error) {
 	if !v.MayHaveSecrets() {
 		return nil, nil
@@ -95,9 +97,9 @@ func roots(v *mesh.View, name, from string) (proto.Message, error) {
 	return socket.RootsSecret(name, data[entry], revoked), nil
 }
 
-// RootsOf names the secret of the proxy's namespace that has the authorities of a
-// credential: the one with the suffix, else the credential's own; empty for none. (Istio:
-// CredentialsController.GetCaCert.)
+// RootsOf returns the name of the secret, in the proxy's namespace, with the CA
+// certificates of a credential: the one with the suffix RootsSuffix, else the credential
+// itself; empty for none. (Istio: CredentialsController.GetCaCert.)
 func RootsOf(v *mesh.View, credential string) string {
 	for _, name := range [...]string{credential + names.RootsSuffix, credential} {
 		if v.Secret(name).Roots {

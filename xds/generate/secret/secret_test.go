@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// given says what a message has, in short.
+// given describes a message in short.
 func given(message any) string {
 	s, ok := message.(*tlsv3.Secret)
 	if !ok || s == nil {
@@ -124,7 +124,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestAClassHasNoSecret: what proxies share is never made of one.
+// TestAClassHasNoSecret: shared resources never contain a secret.
 func TestAClassHasNoSecret(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)

@@ -10,31 +10,31 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// ClientOptions are what settings do not say of the destination.
+// ClientOptions describe the destination, beyond the TLS settings.
 type ClientOptions struct {
-	// ServerName is asked for within the mesh where the settings name none.
+	// ServerName is the default SNI within the mesh.
 	ServerName string
-	// SubjectAltNames are the names that the service says its servers have. They count where
-	// the settings have none.
+	// SubjectAltNames are the names of the servers according to the service. They count
+	// only if the TLS settings have none.
 	SubjectAltNames []string
-	// HTTP2: nothing but HTTP/2 is spoken.
+	// HTTP2: the connection speaks only HTTP/2.
 	HTTP2 bool
 	// Selected: the rule selects its client proxies, and so may give sidecars a credential.
 	Selected bool
-	// Resolves: the proxy looks up the host that a request names.
+	// Resolves: the proxy resolves the host that a request names.
 	Resolves bool
 }
 
-// Client makes the socket of connections to a service, plaintext where the settings are
-// nil or of mode DISABLE. It is false where something is missing: then no connection must be
-// opened. Settings of a mode that verifies a server never make a socket that does not.
+// Client makes the transport socket for connections to a service, plaintext if tls is nil
+// or its mode is DISABLE. It returns false if something is missing: then no connection
+// may be opened. If the mode verifies the server, the socket never omits that.
 func Client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (Socket, bool) {
 	s, lacks := client(v, tls, o)
 	return s, len(lacks) == 0
 }
 
-// ClientLacks says what a client's socket lacks, in a fixed order; nothing where Client is
-// true.
+// ClientLacks says what a client's socket lacks, in a fixed order. It is empty where
+// Client is true.
 func ClientLacks(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) []Lack {
 	_, lacks := client(v, tls, o)
 	return lacks
@@ -54,13 +54,13 @@ func client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (S
 	return m.made(nil)
 }
 
-// parameters bound the versions of what a proxy opens. (Istio:
+// parameters returns the TLS versions of outgoing connections. (Istio:
 // defaultUpstreamCommonTLSContext.)
 func parameters() socket.TLSOptions {
 	return socket.TLSOptions{MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3}
 }
 
-// meshClient is the socket towards a workload of the mesh.
+// meshClient makes the socket for a server in the mesh.
 func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
 	m.meshHas("mode")
 	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
@@ -75,7 +75,7 @@ func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (
 	return m.made(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
 }
 
-// peerNames are the names of which a server must have one.
+// peerNames returns the names of which the server's certificate must have one.
 func peerNames(tls *networking.ClientTLSSettings, o ClientOptions) []string {
 	if names := tls.GetSubjectAltNames(); len(names) > 0 {
 		return names
@@ -83,7 +83,7 @@ func peerNames(tls *networking.ClientTLSSettings, o ClientOptions) []string {
 	return o.SubjectAltNames
 }
 
-// origination is the socket towards a server of any sort. (Istio: constructUpstreamTLS.)
+// origination makes the socket for any other server. (Istio: constructUpstreamTLS.)
 func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
 	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
 	defaults(m.view, &out.TLSOptions)
@@ -114,8 +114,8 @@ func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) 
 	return s, lacks
 }
 
-// serverValidation verifies certificates of servers: by the authorities of the credential,
-// of a file, or those that the machine trusts.
+// serverValidation verifies servers' certificates: with the CA certificates of the
+// credential, of a file, or of the machine.
 func (m *maker) serverValidation(tls *networking.ClientTLSSettings, o ClientOptions) *socket.PeerValidation {
 	out := &socket.PeerValidation{SubjectAltNames: peerNames(tls, o)}
 	switch {

@@ -1,7 +1,8 @@
-// Package transport decides the TLS of a proxy's connections, at both ends: Server for
-// those that it takes, Client for those that it opens. Both read the presence of secrets
-// and never their content, so that a new certificate changes no listener and no cluster.
+// Package transport decides the TLS of a proxy's connections: Server for incoming ones,
+// Client for outgoing ones. Both read whether secrets exist, never their content, so a
+// new certificate changes no listener and no cluster.
 //
-// What asks for TLS and lacks a certificate has no socket, and its caller opens nothing and
-// sends nothing: it must not fall back to plaintext. [Lack] says what is missing.
+// If TLS is required but a certificate is missing, there is no socket. Then the caller
+// must not open or accept connections; it must not fall back to plaintext. [Lack] says
+// what is missing.
 package transport

@@ -11,23 +11,24 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// ServerOptions are what settings do not say of a server.
+// ServerOptions describe the server, beyond the TLS settings.
 type ServerOptions struct {
-	// Bytes: what was encrypted is passed on as it is, else it is HTTP.
+	// Bytes: the decrypted content is forwarded as TCP; otherwise it is HTTP.
 	Bytes bool
-	// QUIC: it is HTTP/3.
+	// QUIC: the server speaks HTTP/3.
 	QUIC bool
 }
 
-// Server makes the socket of a server that ends TLS, a Gateway's or a Sidecar's. It is false
-// where something is missing: then no filter chain must be made.
+// Server makes the transport socket of a Gateway's or Sidecar's server that terminates
+// TLS. It returns false if something is missing: then the caller must not make a filter
+// chain.
 func Server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, bool) {
 	s, lacks := server(v, tls, o)
 	return s, len(lacks) == 0
 }
 
-// ServerLacks says what a server's socket lacks, in a fixed order; nothing where Server is
-// true.
+// ServerLacks says what a server's socket lacks, in a fixed order. It is empty where
+// Server is true.
 func ServerLacks(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) []Lack {
 	_, lacks := server(v, tls, o)
 	return lacks
@@ -67,7 +68,7 @@ func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (S
 	return m.made(func() *corev3.TransportSocket { return socket.DownstreamTLS(out) })
 }
 
-// serverCertificates are those of the mesh, of secrets, or of files.
+// serverCertificates adds the server's certificates: the mesh's, stored ones, or files.
 func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *socket.DownstreamTLSOptions) {
 	add := func(name string) { out.Certificates = append(out.Certificates, name) }
 	switch {
@@ -91,7 +92,7 @@ func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *socke
 	}
 }
 
-// clientValidation verifies certificates of clients.
+// clientValidation verifies clients' certificates.
 func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *socket.PeerValidation {
 	out := &socket.PeerValidation{
 		SubjectAltNames: tls.GetSubjectAltNames(),
@@ -115,7 +116,7 @@ func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *socket.Peer
 	return out
 }
 
-// serverParameters are those of the settings, else of the mesh.
+// serverParameters takes the TLS parameters from the settings, else from the mesh.
 func serverParameters(v *mesh.View, tls *networking.ServerTLSSettings, o *socket.TLSOptions) {
 	defaults(v, o)
 	switch v.Mesh(mesh.TLSDefaults).GetTlsDefaults().GetMinProtocolVersion() {

@@ -15,30 +15,30 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Socket is one end of connections.
+// Socket is the TLS of one end of connections.
 type Socket struct {
 	// Transport encrypts and decrypts; nil for plaintext.
 	Transport *corev3.TransportSocket
 	// Needs are the secrets that it names.
 	Needs []resource.Need
-	// AutoSNI has a client ask for the host of the request, and AutoSAN accept a certificate
-	// for no other. Both are settings of the cluster.
+	// AutoSNI makes a client send the request's host as SNI. AutoSAN makes it accept only
+	// a certificate for that host. Both are settings of the cluster.
 	AutoSNI, AutoSAN bool
 }
 
-// Lack is what a socket lacks, so that it cannot be made.
+// Lack is something without which a socket cannot be made.
 type Lack struct {
-	// Field is the field of the TLS settings that asks for it.
+	// Field is the field of the TLS settings that requires it.
 	Field string
-	// Secret is the name of the secret that lacks or has not got it, empty for none.
+	// Secret is the name of the secret that is missing or incomplete, empty for none.
 	Secret string
 	What   string
 }
 
-// String is a sentence about the field.
+// String returns What, a sentence about the field.
 func (l Lack) String() string { return l.What }
 
-// The application protocols that are offered. (Istio: util.ALPN...)
+// The ALPN protocols. (Istio: util.ALPN...)
 var (
 	alpnHTTP     = []string{"h2", "http/1.1"}
 	alpnHTTP3    = []string{"h3"}
@@ -48,14 +48,14 @@ var (
 	alpnMeshBack = []string{"istio-peer-exchange", "h2", "http/1.1"}
 )
 
-// maker collects what a socket is made of, and what it lacks.
+// maker collects the needs of a socket, and what it lacks.
 type maker struct {
 	view  *mesh.View
 	needs []resource.Need
 	lacks []Lack
 }
 
-// need returns the name of a secret that the socket names.
+// need records that the socket needs a secret, and returns the secret's name.
 func (m *maker) need(name string) string {
 	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Secret})
 	return name
@@ -67,11 +67,12 @@ func (m *maker) lack(field, of, format string, args ...any) {
 	}
 }
 
-// ofMesh is the credential that means the proxy's own certificate.
+// ofMesh is the credential that stands for the proxy's own certificate.
 const ofMesh = "builtin://"
 
-// own is the name of the stored secret that a credential means, in the proxy's own
-// namespace: NAME, kubernetes://NAME or, with that namespace, kubernetes://NAMESPACE/NAME.
+// own returns the name of the stored secret of a credential. It must be in the proxy's
+// own namespace: NAME, kubernetes://NAME or, with that namespace,
+// kubernetes://NAMESPACE/NAME.
 func (m *maker) own(field, credential string) (string, bool) {
 	name := strings.TrimPrefix(credential, names.CredentialPrefix)
 	if strings.Contains(name, "://") {
@@ -88,7 +89,7 @@ func (m *maker) own(field, credential string) (string, bool) {
 	return name, true
 }
 
-// pair names the certificate and the key of a credential.
+// pair returns the secret with the certificate and key of a credential.
 func (m *maker) pair(field, credential string) string {
 	if credential == ofMesh {
 		m.meshHas(field)
@@ -101,7 +102,8 @@ func (m *maker) pair(field, credential string) string {
 	return m.need(names.Credential(name))
 }
 
-// roots names the authorities of a credential. A secret with the suffix goes first.
+// roots returns the secret with the CA certificates of a credential. A secret with the
+// suffix RootsSuffix comes first.
 func (m *maker) roots(field, credential string) string {
 	if credential == ofMesh {
 		m.meshHas(field)
@@ -115,23 +117,23 @@ func (m *maker) roots(field, credential string) string {
 	return m.need(names.CredentialRoots(name))
 }
 
-// meshHas says whether the proxy has a certificate of the mesh.
+// meshHas records a lack if the proxy has no certificate of the mesh.
 func (m *maker) meshHas(field string) {
 	if !m.view.HasCertificate() {
 		m.lack(field, "", "the proxy has no certificate of the mesh")
 	}
 }
 
-// filePair names files on the machine of the proxy, and fileRoots those of authorities.
+// filePair returns the secret for certificate files on the proxy's machine.
 func (m *maker) filePair(certificate, key string) string {
 	return m.need(names.FileCert(certificate, key))
 }
 
-// The list of what is revoked is in the same secret: a wrong one must not have Envoy refuse
-// a secret that others use.
+// fileRoots returns the secret for a CA file. It contains the revocation list, too: if a
+// list is invalid, Envoy must refuse only this secret, not one that others use.
 func (m *maker) fileRoots(file, revoked string) string { return m.need(names.FileRoots(file, revoked)) }
 
-// made is the socket, unless it lacks something.
+// made returns the socket, unless it lacks something.
 func (m *maker) made(transport func() *corev3.TransportSocket) (Socket, []Lack) {
 	if len(m.lacks) > 0 {
 		return Socket{}, m.lacks
@@ -139,7 +141,7 @@ func (m *maker) made(transport func() *corev3.TransportSocket) (Socket, []Lack) 
 	return Socket{Transport: transport(), Needs: m.needs}, nil
 }
 
-// defaults are the cipher suites and curves of the mesh, but those that no Envoy knows.
+// defaults sets the mesh's cipher suites and curves, except those that no Envoy knows.
 func defaults(v *mesh.View, o *socket.TLSOptions) {
 	d := v.Mesh(mesh.TLSDefaults).GetTlsDefaults()
 	o.CipherSuites, _ = schema.CipherSuites(d.GetCipherSuites())

@@ -22,12 +22,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// secretOf is the JSON of a secret that is asked for.
+// secretOf is the JSON of a reference to a secret.
 func secretOf(name string) string {
 	return `{"name": "` + name + `", "sdsConfig": {"ads": {}, "initialFetchTimeout": "0s", "resourceApiVersion": "V3"}}`
 }
 
-// verified is the JSON of a validation by a secret with further conditions.
+// verified is the JSON of a validation with a secret and further conditions.
 func verified(roots, more string) string {
 	return `"combinedValidationContext": {"defaultValidationContext": {` + more + `}, "validationContextSdsSecretConfig": ` + secretOf(roots) + `}`
 }
@@ -61,8 +61,8 @@ func needNames(t *testing.T, needs []resource.Need) (out []string) {
 	return out
 }
 
-// secrets is a world with secrets of namespace shop: pair has a certificate, both has
-// authorities too, roots-cacert and split have the two in parts.
+// secrets is a world with secrets in namespace shop: pair has a certificate, both also
+// has CA certificates, and roots-cacert and split have the two in separate secrets.
 func secrets(t *testing.T) *xdstest.World {
 	w := xdstest.NewWorld(t)
 	w.PutSecret("shop/pair", secret.TLSCert, secret.TLSKey)
@@ -262,7 +262,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestLacks: what is missing makes no socket, never one of plaintext, and is told.
+// TestLacks: if something is missing there is no socket, never a plaintext one, and the
+// lack is reported.
 func TestLacks(t *testing.T) {
 	t.Parallel()
 	w := secrets(t)
@@ -323,8 +324,8 @@ func told(lacks []transport.Lack) string {
 	return strings.Join(out, "; ")
 }
 
-// TestMeshDefaults: cipher suites and curves of the mesh are those of what settings do not
-// say, except within the mesh. What no Envoy knows is left out.
+// TestMeshDefaults: the mesh's cipher suites and curves apply where settings have none,
+// except within the mesh. Those that no Envoy knows are omitted.
 func TestMeshDefaults(t *testing.T) {
 	t.Parallel()
 	w := secrets(t)
@@ -364,7 +365,7 @@ func TestMeshDefaults(t *testing.T) {
 	}
 }
 
-// TestContentIsNotRead: a secret that is replaced changes nothing that a socket is made of.
+// TestContentIsNotRead: a replaced secret does not change a socket.
 func TestContentIsNotRead(t *testing.T) {
 	t.Parallel()
 	w := secrets(t)

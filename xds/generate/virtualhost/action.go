@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// forward describes the destinations of a route, and the changes of its requests.
+// forward describes the destinations of a route and how it changes requests.
 func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 	out := &envoy.Forward{
 		Timeout:       http.GetTimeout().AsDuration(),
@@ -35,7 +35,7 @@ func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 	return out
 }
 
-// retry is the policy of a route. Without one it is that of the mesh, else the default.
+// retry returns the retry policy of a route, else of the mesh, else the default.
 func (t translator) retry(r *networking.HTTPRetry, hashed bool) *envoy.RetryOptions {
 	out := &envoy.RetryOptions{ConsistentHash: hashed}
 	if r == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// cors describes the policy of a route for requests of other origins, nil for none.
+// cors describes the CORS policy of a route, nil for none.
 func cors(p *networking.CorsPolicy) *envoy.CORS {
 	if p == nil {
 		return nil

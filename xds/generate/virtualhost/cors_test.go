@@ -6,8 +6,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// Preflight requests, by which browsers ask whether a page of another origin may send a
-// request.
+// TestPreflights: preflight requests, by which browsers ask whether a page of another
+// origin may send a request.
 func TestPreflights(t *testing.T) {
 	t.Parallel()
 	const onward = "route: [{destination: {host: web.example.com}}]"

@@ -11,8 +11,8 @@ import (
 // delegate is a VirtualService without hosts.
 func delegate(name, spec string) string { return xdstest.Object("VirtualService", name, "{"+spec+"}") }
 
-// A VirtualService has the routes of its delegates in the place of those that delegate to
-// them, for gateways and sidecars.
+// A VirtualService has its delegates' routes in the place of the routes that delegate to
+// them, on gateways and sidecars.
 func TestDelegates(t *testing.T) {
 	t.Parallel()
 	const (
@@ -64,7 +64,7 @@ func TestDelegates(t *testing.T) {
 	})
 }
 
-// Every change of a root or of a delegate is followed.
+// The routes follow every change of a root or a delegate.
 func TestDelegatesComeAndGo(t *testing.T) {
 	t.Parallel()
 	root := xdstest.Object("VirtualService", "root", "{hosts: [web.example.com], http: [{delegate: {name: d}}]}")

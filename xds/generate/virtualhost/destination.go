@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// destination is a port of a service, or of a subset of it, that requests go
-// to. The service may be unknown.
+// destination is a port of a service, or of a subset of it, to which a route sends
+// requests. The service may be unknown.
 type destination struct {
 	hostname string
 	subset   string
@@ -29,7 +29,7 @@ func (d destination) cluster() string {
 	return names.Cluster(names.Outbound, uint32(d.port), d.subset, d.hostname)
 }
 
-// hashPolicies returns the inputs of the destination's consistent hash; none for other
+// hashPolicies returns the inputs of the destination's consistent hash, none for other
 // load balancers.
 func (d destination) hashPolicies(v *mesh.View) []envoy.HashPolicy {
 	if d.service == nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// DestinationsTo returns, sorted, the clusters that the routes of RoutesTo may name
-// after a change of weights and subsets alone. Those are the clusters that the
-// VirtualService names, of whatever weight; where it names a subset, all subsets of
-// that service. There are none if no VirtualService applies.
+// DestinationsTo returns, sorted, the clusters that RoutesTo may name if only weights and
+// subsets change. These are the clusters that the VirtualService names, with any weight.
+// If it names a subset, all subsets of that service are included. There are none if no
+// VirtualService applies.
 func DestinationsTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceRow, port int) []string {
 	vs := v.VirtualServiceAt(listener, s.Hostname)
 	if vs == nil {
@@ -31,7 +31,8 @@ func DestinationsTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceR
 	return slices.Sorted(maps.Keys(names))
 }
 
-// siblings are the subsets of a service, where the destination is one of them.
+// siblings returns all subsets of the destination's service, if the destination is a
+// subset.
 func (t translator) siblings(d destination) []string {
 	if d.subset == "" || d.service == nil {
 		return nil

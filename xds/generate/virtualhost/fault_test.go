@@ -8,7 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// Faults of VirtualServices, as a request meets them at a sidecar, and at a gateway.
+// TestFaults: what the faults of VirtualServices do to a request at a sidecar and at a
+// gateway.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	gateway := xdstest.Object("Gateway", "gw", "{selector: {istio: gateway}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}")
@@ -40,7 +41,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A direct response is delayed and aborted as a forwarded request is.
+// A direct response is delayed and aborted like a forwarded request.
 func TestFaultOfADirectResponse(t *testing.T) {
 	t.Parallel()
 	run(t, []behaviour{{

@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// gatewayNames returns the hosts that may have come or gone: every name in which a
-// server and a changed route of its gateway may overlap. For a Whole delta it includes
-// the names of the servers themselves.
+// gatewayNames yields the hosts that may appear or disappear: every name in which a
+// server and a changed route of its gateway may overlap. For a Whole delta it also yields
+// the servers' own hosts.
 func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	changed := map[string]*routed{}
 	for c := range d.Routes() {
@@ -47,7 +47,7 @@ func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 }
 
-// routed are the hosts of a gateway that have routes.
+// routed holds the hosts of a gateway that have changed routes.
 type routed struct {
 	exact    map[host.Name]bool
 	patterns []host.Name
@@ -63,8 +63,8 @@ func (r *routed) add(name host.Name) {
 	}
 }
 
-// meeting are the names in which a host of a server overlaps with some of them. A host that is
-// no pattern meets itself and patterns alone.
+// meeting yields the names in which a server's host overlaps with the routed hosts. A
+// host that is no pattern overlaps only with itself and with patterns.
 func (r *routed) meeting(o routing.ServerHost) iter.Seq[host.Name] {
 	return func(yield func(host.Name) bool) {
 		if r == nil {
@@ -84,9 +84,9 @@ func (r *routed) meeting(o routing.ServerHost) iter.Seq[host.Name] {
 	}
 }
 
-// gatewayHost makes the virtual host of a name on servers that share a port, nil if
-// none of them has it. The routes of all VirtualServices that overlap with a server in
-// this name follow one another; routes that match every request come last. (Istio:
+// gatewayHost makes the virtual host of a name for servers that share a port, nil if none
+// of them has it. It has the routes of all VirtualServices that overlap with a server in
+// this name, one after the other. Routes that match every request come last. (Istio:
 // buildGatewayHTTPRouteConfig.)
 func gatewayHost(v *mesh.View, servers []*routing.Server, name host.Name) *envoy.VirtualHostOptions {
 	out := &envoy.VirtualHostOptions{Domains: []string{string(name)}}
@@ -117,7 +117,7 @@ func gatewayHost(v *mesh.View, servers []*routing.Server, name host.Name) *envoy
 	return out
 }
 
-// origin is whose routes a virtual host has.
+// origin identifies routes of a virtual host: a VirtualService on a gateway.
 type origin struct {
 	gateway string
 	vs      *routing.VirtualService
@@ -135,9 +135,9 @@ func catchAllLast(a, b envoy.RouteOptions) int {
 
 func httpsRedirect(s *routing.Server) bool { return s.Spec.GetTls().GetHttpsRedirect() }
 
-// meeting returns the VirtualServices that overlap with a server in a name, by
-// precedence. If the server's host covers the name, those are the ones for the name. If
-// the name is the server's host, they include those for names that cover it.
+// meeting returns the VirtualServices that overlap with a server in exactly this name, by
+// precedence. If the server's host covers the name, these are the VirtualServices for the
+// name. If the name is the server's host, those for wider names count, too.
 func (t translator) meeting(s *routing.Server, name host.Name) []*routing.VirtualService {
 	var out []*routing.VirtualService
 	for _, o := range s.Hosts {

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGolden makes the virtual hosts of each mesh in testdata, *.in.yaml, for a sidecar
-// and for a gateway with the label istio: gateway. They are those in *.sidecar.yaml and
+// TestGolden builds the virtual hosts of each mesh testdata/*.in.yaml for a sidecar, and
+// for a gateway with the label istio: gateway. It compares them with *.sidecar.yaml and
 // *.router.yaml.
 func TestGolden(t *testing.T) {
 	t.Parallel()

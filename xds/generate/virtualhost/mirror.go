@@ -6,8 +6,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// mirrors describes where copies of a route's requests go. Without a percentage, all
-// requests are copied.
+// mirrors describes where a route's requests are mirrored to. Without a percentage, all
+// requests are mirrored.
 func (t translator) mirrors(http *networking.HTTPRoute) []envoy.Mirror {
 	var out []envoy.Mirror
 	add := func(d *networking.Destination, percentage float64) {
@@ -28,7 +28,7 @@ func (t translator) mirrors(http *networking.HTTPRoute) []envoy.Mirror {
 	return out
 }
 
-// mirrorPercentage is the share of requests of the one mirror of a route.
+// mirrorPercentage is the percentage of requests for a route's field mirror.
 func mirrorPercentage(http *networking.HTTPRoute) float64 {
 	if p := http.GetMirrorPercentage(); p != nil {
 		return p.GetValue()

@@ -32,7 +32,7 @@ func TestMirrors(t *testing.T) {
 	})
 }
 
-// A virtual host sends traffic to the clusters of its mirrors.
+// A virtual host needs the clusters of its mirrors.
 func TestMirrorsAreNeeded(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, web, reviews, routes("{route: [{destination: {host: web.example.com}}], mirror: {host: reviews.example.com}}"))
@@ -48,7 +48,7 @@ func TestMirrorsAreNeeded(t *testing.T) {
 	t.Error("no virtual host")
 }
 
-// A Sidecar that imports a VirtualService imports the services of its mirrors.
+// A Sidecar that imports a VirtualService also imports the services of its mirrors.
 func TestMirrorsAreImported(t *testing.T) {
 	t.Parallel()
 	run(t, []behaviour{{

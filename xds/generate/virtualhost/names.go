@@ -8,9 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// names returns what clients call a service: its host, the same with a dot at the end,
-// and its short names in the DNS domain of the proxy. A short name that a service has
-// for its host, or that a VirtualService routes, stands for that.
+// names returns the names by which clients call a service: its host, the host with a
+// trailing dot, and its short names in the proxy's DNS domain. It omits a short name if
+// another service claims it, or if a VirtualService routes it.
 func (b sidecarBuilder) names(s *mesh.ServiceRow) []string {
 	out := []string{b.name(s.Hostname)}
 	if strings.HasSuffix(out[0], ".") {
@@ -27,8 +27,9 @@ func (b sidecarBuilder) names(s *mesh.ServiceRow) []string {
 	return out
 }
 
-// name is the domain of a host. A host with a dot at its end is the same name as the one
-// without. Where a service has that, the host gets a domain that no request has.
+// name returns the domain of a host. A host with a trailing dot is the same name as the
+// one without. If a service has that one, the dotted host gets a domain that no request
+// uses.
 func (b sidecarBuilder) name(h host.Name) string {
 	if without, dotted := strings.CutSuffix(string(h), "."); dotted && b.service(host.Name(without)) != nil {
 		return string(h) + "."
@@ -36,7 +37,7 @@ func (b sidecarBuilder) name(h host.Name) string {
 	return string(h)
 }
 
-// keepsShort says whether no other host has a claim to a short name.
+// keepsShort says whether no other host claims a short name.
 func (b sidecarBuilder) keepsShort(short host.ShortName) bool {
 	if b.service(host.Name(short.Name)) != nil {
 		return false

@@ -14,7 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// What applications call a service, by the DNS domain of their proxy.
+// TestNamesOfServices: the names by which applications call a service, by the DNS domain
+// of their proxy.
 func TestNamesOfServices(t *testing.T) {
 	t.Parallel()
 	const long = "reviews.shop.svc.cluster.local"
@@ -56,7 +57,7 @@ func TestNamesOfServices(t *testing.T) {
 	run(t, tests)
 }
 
-// TestNamesAreUnique: whatever the services and VirtualServices, no domain stands twice.
+// TestNamesAreUnique: no domain occurs twice, whatever the services and VirtualServices.
 func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	hosts := []string{
@@ -91,8 +92,8 @@ func TestNamesAreUnique(t *testing.T) {
 	})
 }
 
-// A virtual host that has a short name gives it to the service of that name, and gets it
-// back.
+// A virtual host gives up a short name to the service with that name, and gets it back
+// later.
 func TestAShortNameYields(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("reviews", "reviews.shop.svc.cluster.local", "10.7.0.1"))

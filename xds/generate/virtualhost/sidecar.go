@@ -13,19 +13,19 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// foreignPort is the only port on which VirtualServices may route hosts that are no
-// services. (Istio: legacy, and relied upon.)
+// foreignPort is the only port on which VirtualServices may route hosts that are not
+// services. (Istio: legacy, but relied upon.)
 const foreignPort = 80
 
-// httpPort is the port of a request that names none.
+// httpPort is the port of a request that does not name one.
 const httpPort = 80
 
 func sidecarName(h string, port int) string {
 	return route.HostName(names.SidecarRouteConfig(uint32(port)), h, port)
 }
 
-// sidecarNames returns the hosts that may have come or gone: hosts of services, and
-// hosts that VirtualServices name.
+// sidecarNames yields the hosts that may appear or disappear: those of services, and
+// those that VirtualServices name.
 func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	names := hostNames{v, slices.Collect(route.WholeCarriers(v))}
 	for row := range route.ChangedHosts(v, d) {
@@ -44,14 +44,15 @@ func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 }
 
-// hostNames names virtual hosts of a sidecar, which has some carriers for all ports.
+// hostNames yields names of virtual hosts of a sidecar. whole are its carriers for all
+// ports.
 type hostNames struct {
 	view  *mesh.View
 	whole []route.Carrier
 }
 
-// at returns the names of a host on a port, in the route configuration of the port and
-// in those of requests that name the port.
+// at yields the names of a host on a port, in the route configuration of the port and in
+// those for all ports.
 func (n hostNames) at(h string, port int, yield func(string) bool) bool {
 	if !yield(sidecarName(h, port)) {
 		return false
@@ -64,8 +65,8 @@ func (n hostNames) at(h string, port int, yield func(string) bool) bool {
 	return true
 }
 
-// of returns the hosts of a service, and hosts of no service that may have yielded to it:
-// at its addresses, and by patterns that cover it.
+// of yields the hosts of a service, and hosts without a service that may have given way
+// to it: its addresses, and patterns that cover it.
 func (n hostNames) of(row *mesh.HostRow, yield func(string) bool) bool {
 	v := n.view
 	for port := range route.DetectedPorts(v, row) {
@@ -105,8 +106,8 @@ type sidecarBuilder struct {
 	carrier route.Carrier
 }
 
-// host is the virtual host of a service that the port's listener sees, or that of
-// no service; nil where there is none. "*" is what takes the rest.
+// host describes the virtual host of a service that the port's listener sees, or of a
+// host without a service; nil if there is none. The frame has the host "*".
 func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	if h == "*" {
 		return nil
@@ -128,14 +129,13 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	return &envoy.VirtualHostOptions{Domains: b.named([]string{b.name(h)}), Routes: routes}
 }
 
-// service returns the service of a host that has a virtual host here, nil for none.
+// service returns the service with this host that has a virtual host here, nil for none.
 func (b sidecarBuilder) service(h host.Name) *mesh.ServiceRow {
 	return b.carrier.Service(b.view, h)
 }
 
-// domains returns the names of a service and its addresses, without those that belong
-// to another service. If the configuration serves only this service it returns
-// "*".
+// domains returns the names and addresses of a service, without those that belong to
+// another service. If the route configuration serves only this service, it returns "*".
 func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
 	if b.carrier.Only != "" {
 		return []string{"*"}
@@ -149,8 +149,8 @@ func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
 	return b.named(out)
 }
 
-// named are domains as requests name them. Requests to all ports name the port too,
-// which they may leave out if it is that of HTTP.
+// named returns domains in the form in which requests name them. In a route configuration
+// for all ports they include the port, which requests to httpPort may omit.
 func (b sidecarBuilder) named(domains []string) []string {
 	if b.carrier.Whole == "" {
 		return domains
@@ -165,7 +165,7 @@ func (b sidecarBuilder) named(domains []string) []string {
 	return out
 }
 
-// addressDomain is the domain of requests to an address.
+// addressDomain is the domain of requests to an IP address.
 func addressDomain(address string) string {
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
 		return "[" + strings.ToLower(address) + "]"
@@ -173,8 +173,8 @@ func addressDomain(address string) string {
 	return address
 }
 
-// keeps says whether an address is a domain of the service: where no service has
-// it for its name, and no host before this one has the address.
+// keeps says whether an address is a domain of the service: no service has it as its
+// host, and no host before this one has the address.
 func (b sidecarBuilder) keeps(s *mesh.ServiceRow, address, domain string) bool {
 	if b.service(host.Name(domain)) != nil {
 		return false
@@ -190,7 +190,7 @@ func (b sidecarBuilder) keeps(s *mesh.ServiceRow, address, domain string) bool {
 	return true
 }
 
-// hasAddress says whether a host has a virtual host here and an address.
+// hasAddress says whether a host has a virtual host here, and this address.
 func (b sidecarBuilder) hasAddress(h host.Name, domain string) bool {
 	s := b.service(h)
 	return s != nil && slices.ContainsFunc(b.view.Shape().Addresses(s), func(a string) bool {
@@ -198,8 +198,8 @@ func (b sidecarBuilder) hasAddress(h host.Name, domain string) bool {
 	})
 }
 
-// taken says whether a host that is no service yields to services: a name to one that
-// has it as an address, a pattern to any service that it covers.
+// taken says whether a host without a service must give way to services: a name to a
+// service that has it as an address, a pattern to any service that it covers.
 func (b sidecarBuilder) taken(h host.Name) bool {
 	if !h.IsWildcard() {
 		for other := range b.view.HostsAt(string(h)) {

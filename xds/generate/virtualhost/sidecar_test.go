@@ -87,8 +87,8 @@ func TestSidecarScope(t *testing.T) {
 	})
 }
 
-// A host is of the proxy's own namespace first, then of one that an entry names, then
-// the oldest.
+// A host belongs to the proxy's own namespace first, then to one that an entry names,
+// then to the oldest.
 func TestNamespacesOfAHost(t *testing.T) {
 	t.Parallel()
 	var entries []string
@@ -145,7 +145,7 @@ func TestRequestsThatNameThePort(t *testing.T) {
 	run(t, all)
 }
 
-// Envoy refuses a domain that stands twice, whatever the case.
+// Envoy refuses a domain that occurs twice, regardless of case.
 func TestDomainsAreUnique(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewWorld(t, web, xdstest.HTTPService("same", "WEB.example.com"),
@@ -162,7 +162,7 @@ func TestDomainsAreUnique(t *testing.T) {
 	}
 }
 
-// Two services of one name: that of the proxy's namespace, else the oldest.
+// If two services share a name, that of the proxy's namespace wins, else the oldest.
 func TestOneServiceOfAName(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("shop/web", "web.example.com", "10.1.0.1"), xdstest.HTTPService("blog/web", "web.example.com", "10.1.0.2"))

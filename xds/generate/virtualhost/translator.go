@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// translator describes the routes of one port of a gateway, or of sidecars. A
-// description is rendered for Envoy, or for gRPC, in package envoy.
+// translator describes the routes for one port of a gateway, or of sidecars. Package
+// envoy renders a description for Envoy or for gRPC.
 type translator struct {
 	view    *mesh.View
 	gateway string // "namespace/name", or mesh.MeshGateway
@@ -23,8 +23,8 @@ type translator struct {
 	tls     bool   // the listener ends TLS
 }
 
-// routes are the routes of a VirtualService that apply here, in its order, up to
-// the first that takes every request. (Istio: BuildHTTPRoutesForVirtualService.)
+// routes returns the routes of a VirtualService that apply here, in its order, up to the
+// first that matches every request. (Istio: BuildHTTPRoutesForVirtualService.)
 func (t translator) routes(vs *routing.VirtualService) []envoy.RouteOptions {
 	var out []envoy.RouteOptions
 	for _, route := range t.places(vs) {
@@ -33,7 +33,7 @@ func (t translator) routes(vs *routing.VirtualService) []envoy.RouteOptions {
 	return out
 }
 
-// Place is where the spec of a VirtualService has a route: http[Block].match[Match]. Match
+// Place locates a route in the spec of a VirtualService: http[Block].match[Match]. Match
 // is -1 for a block without matches.
 type Place struct{ Block, Match int }
 
@@ -61,15 +61,15 @@ func (t translator) places(vs *routing.VirtualService) iter.Seq2[Place, envoy.Ro
 	}
 }
 
-// Places iterates over the routes that a VirtualService has for a port of a gateway,
-// "namespace/name", where it ends TLS or not, or of sidecars and gRPC clients,
-// mesh.MeshGateway.
+// Places iterates over the routes of a VirtualService for a port. gateway is
+// "namespace/name", and tls says whether the server terminates TLS; for sidecars and gRPC
+// clients gateway is mesh.MeshGateway.
 func Places(v *mesh.View, gateway string, port int, tls bool, vs *routing.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
 	return translator{view: v, gateway: gateway, port: port, tls: tls}.places(vs)
 }
 
-// applies says whether a match is for this port, gateway and proxy. A match that
-// names gateways is not asked for its source labels and namespace.
+// applies says whether a match is for this port, gateway and proxy. In a match that names
+// gateways, the source labels and namespace do not count.
 func (t translator) applies(m *networking.HTTPMatchRequest) bool {
 	if m.GetPort() != 0 && int(m.GetPort()) != t.port {
 		return false
@@ -83,7 +83,7 @@ func (t translator) applies(m *networking.HTTPMatchRequest) bool {
 	return m.GetSourceNamespace() == "" || t.view.InNamespace(m.GetSourceNamespace())
 }
 
-// route describes one route; false where its action is not served.
+// route describes one route; false if its action is not supported.
 func (t translator) route(vs *routing.VirtualService, http *networking.HTTPRoute, match *networking.HTTPMatchRequest) (envoy.RouteOptions, bool) {
 	out := envoy.RouteOptions{
 		Name:       names.Route(http.GetName(), match.GetName()),
@@ -108,7 +108,7 @@ func (t translator) route(vs *routing.VirtualService, http *networking.HTTPRoute
 	return out, true
 }
 
-// matchOptions describes the conditions of a match; none for a nil match.
+// matchOptions describes the conditions of a match, none for a nil match.
 func matchOptions(m *networking.HTTPMatchRequest) envoy.MatchOptions {
 	o := envoy.MatchOptions{
 		Path:            stringMatch(m.GetUri()),

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// behaviour is what becomes of a request in a mesh.
+// behaviour is what happens to a request in a mesh.
 type behaviour struct {
 	name    string
 	mesh    []string
@@ -18,7 +18,7 @@ type behaviour struct {
 	config  string // MeshConfig, empty for the default
 	request simulate.Request
 	want    string
-	// path and host, where they are set, are what the destination sees.
+	// path and host, if set, are the request's at the destination.
 	path, host string
 }
 
@@ -45,7 +45,7 @@ func run(t *testing.T, tests []behaviour) {
 	}
 }
 
-// web is a service that most tests route to, reviews one beside it.
+// web is the service that most tests route to; reviews is another.
 var (
 	web     = xdstest.HTTPService("web", "web.example.com", "10.1.0.1")
 	reviews = xdstest.HTTPService("reviews", "reviews.example.com", "10.2.0.1")
@@ -241,7 +241,7 @@ func TestRetriesAndTimeouts(t *testing.T) {
 	}
 }
 
-// A proxy counts the requests of a route under the prefix of its match.
+// A proxy counts the requests of a route under the stat prefix of its match.
 func TestStatPrefix(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewWorld(t, web, routes(
@@ -253,7 +253,7 @@ func TestStatPrefix(t *testing.T) {
 	}
 }
 
-// What identifies a route in traces, logs and EnvoyFilters.
+// TestRouteNames: the names by which traces, logs and EnvoyFilters identify a route.
 func TestRouteNames(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, web, reviews, routes(

@@ -24,9 +24,9 @@ var _ generate.Generator = Generator{}
 // TypeURL implements generate.Generator.
 func (Generator) TypeURL() string { return resource.VirtualHostType }
 
-// Affected implements generate.Generator. A host comes and goes with the services
-// of its name and with the VirtualServices that name it, and where others of the
-// same domain make way.
+// Affected implements generate.Generator. A host appears and disappears with the services
+// of its name, with the VirtualServices that name it, and with others that claim its
+// domain.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// names are those of a node's virtual hosts.
+// names returns the names of a node's virtual hosts.
 func names(t *testing.T, w *xdstest.World, n xdstest.Node) []string {
 	t.Helper()
 	var out []string
@@ -23,8 +23,8 @@ func names(t *testing.T, w *xdstest.World, n xdstest.Node) []string {
 	return out
 }
 
-// A host refers to the clusters of all its routes, and is that of the table whose
-// name it bears.
+// A host names the clusters of all its routes, and belongs to the route configuration
+// that its name begins with.
 func TestNamesAndRefs(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, web, reviews, routes(
@@ -51,8 +51,8 @@ func TestNamesAndRefs(t *testing.T) {
 	}
 }
 
-// A host is built from what concerns it: that another is in its place makes it
-// come or go, and a change elsewhere is not looked at.
+// A host is built from the rows that concern it. Another host that claims its domain
+// makes it appear or disappear; other changes do not make it look again.
 func TestHostsMakeWay(t *testing.T) {
 	t.Parallel()
 	const (
@@ -79,7 +79,7 @@ func TestHostsMakeWay(t *testing.T) {
 	check(foreign, address, "80/web.example.com:80")
 }
 
-// A host is built from as many rows in a large mesh as in a small one.
+// A host reads as many rows in a large mesh as in a small one.
 func TestReadsAreLocal(t *testing.T) {
 	t.Parallel()
 	reads := func(services int) int {

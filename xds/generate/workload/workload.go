@@ -16,22 +16,23 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// Port is a port of the workload on which requests come in: one that it serves
-// for services, or an ingress listener of its Sidecar.
+// Port is a port of the workload that takes requests: one that it serves for services, or
+// an ingress listener of its Sidecar.
 type Port struct {
-	// Number is the workload's own port.
+	// Number is the workload's own port number.
 	Number   int
 	Protocol discovery.Protocol
 	// Services are those that it serves there, the oldest first, which decides the
-	// protocol; ServicePort is the port of that one, Number of an ingress listener.
+	// protocol. ServicePort is the oldest one's port, or Number for an ingress listener.
 	Services    []*mesh.ServiceRow
 	ServicePort int
-	// Ingress is the ingress listener, nil for none.
+	// Ingress is the ingress listener, nil for a port of services.
 	Ingress *networking.IstioIngressListener
 }
 
-// Ports are the ports of a workload, in order. The ingress listeners of a Sidecar
-// replace those of services. Of two services on one port the older decides.
+// Ports returns the ports of a workload, in order: the ingress listeners of its Sidecar,
+// else, if the proxy captures traffic, the ports of its services. If two services share a
+// port, the older decides.
 func Ports(v *mesh.View) []Port {
 	if ingress := v.Ingress(); len(ingress) > 0 {
 		return ingressPorts(ingress)
@@ -42,7 +43,7 @@ func Ports(v *mesh.View) []Port {
 	return servicePorts(v)
 }
 
-// Find is the port of a number; false where there is none.
+// Find returns the port with a number; false if there is none.
 func Find(v *mesh.View, number int) (Port, bool) {
 	for _, p := range Ports(v) {
 		if p.Number == number {
@@ -68,7 +69,7 @@ func ingressPorts(ingress []*networking.IstioIngressListener) []Port {
 	return ordered(out)
 }
 
-// within is the protocol in the TLS that a port ends. Where none is declared it is bytes.
+// within is the protocol inside the TLS that a port terminates: TCP if none is declared.
 func within(p discovery.Protocol) discovery.Protocol {
 	switch p {
 	case discovery.HTTPS:
@@ -79,7 +80,8 @@ func within(p discovery.Protocol) discovery.Protocol {
 	return p
 }
 
-// TLS is how the proxy ends the TLS of the port's clients, nil where it does not.
+// TLS returns the settings with which the proxy terminates TLS on the port, nil if it
+// does not.
 func (p Port) TLS() *networking.ServerTLSSettings {
 	switch tls := p.Ingress.GetTls(); tls.GetMode() {
 	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
@@ -95,8 +97,8 @@ type served struct {
 	service *mesh.ServiceRow
 }
 
-// servicePorts are the ports of services of the workload's own namespace: those of
-// another one may not say what comes in to it. (Istio: GetProxyServiceTargets.)
+// servicePorts returns the ports for services of the workload's own namespace. Other
+// namespaces may not decide what reaches it. (Istio: GetProxyServiceTargets.)
 func servicePorts(v *mesh.View) []Port {
 	var all []served
 	for _, s := range v.InboundServices() {
@@ -131,8 +133,8 @@ func servicePorts(v *mesh.View) []Port {
 	return ordered(out)
 }
 
-// FirstService is the oldest service of the workload's own namespace that it serves, nil
-// for none.
+// FirstService returns the oldest service in the workload's own namespace that it serves,
+// nil for none.
 func FirstService(v *mesh.View) *mesh.ServiceRow {
 	var first *mesh.ServiceRow
 	for _, s := range v.InboundServices() {
@@ -143,21 +145,21 @@ func FirstService(v *mesh.View) *mesh.ServiceRow {
 	return first
 }
 
-// ordered are the first of each number, in the order of numbers.
+// ordered sorts the ports by number and keeps the first of each.
 func ordered(ports []Port) []Port {
 	slices.SortStableFunc(ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })
 	return slices.CompactFunc(ports, func(a, b Port) bool { return a.Number == b.Number })
 }
 
-// Captured says whether what comes to the port is redirected to the proxy, which
-// has no socket for it then.
+// Captured says whether connections to the port are redirected to the proxy, which then
+// has no socket for it.
 func (p Port) Captured(of mesh.Shape) bool {
 	return of.Captures() && p.Ingress.GetCaptureMode() != networking.CaptureMode_NONE
 }
 
-// Application is where what comes to the port goes, and whether that is the
-// address that the client meant, of which nothing else is known then. False where
-// an ingress listener names no address.
+// Application returns where requests to the port go. original means their original
+// destination; then to is empty. ok is false if the ingress listener's endpoint has no
+// usable address.
 func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
 	switch given := p.Ingress.GetDefaultEndpoint(); {
 	case given == "" && p.Captured(v.Shape()) && v.Mesh(mesh.InboundTrafficPolicy).PassesInbound():
@@ -172,7 +174,7 @@ func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
 	}
 }
 
-// loopback is the address of the machine itself.
+// loopback is the loopback address for proxies of a shape.
 func loopback(of mesh.Shape) string {
 	if of.IPv6 && !of.IPv4 {
 		return "::1"
@@ -180,8 +182,8 @@ func loopback(of mesh.Shape) string {
 	return "127.0.0.1"
 }
 
-// endpoint reads the endpoint of an ingress listener: the unspecified address
-// stands for that of the instance, and none for the loopback address.
+// endpoint parses the endpoint of an ingress listener. The unspecified address stands for
+// the workload's own address, and an empty one for loopback.
 func endpoint(v *mesh.View, given string) (envoy.Endpoint, bool) {
 	address, text, err := net.SplitHostPort(given)
 	if err != nil {

@@ -8,42 +8,42 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// Shape holds what generators may read of a proxy without recording it. Only proxies of
-// one shape share resources.
+// Shape holds the properties of a proxy that generators may read without recording them.
+// Only proxies of the same Shape share resources.
 type Shape struct {
 	Type         discovery.ProxyType
 	Interception discovery.InterceptionMode
 	IPv4, IPv6   bool
-	// DNSCapture: applications beside the proxy connect to the addresses that
-	// services were given.
+	// DNSCapture: applications next to the proxy connect to the addresses that were
+	// assigned to services.
 	DNSCapture bool
-	// SelfDiscovery: the proxy may share load among zones, since it knows the endpoints of
-	// its own service.
+	// SelfDiscovery: the proxy may balance load between zones, since it knows the
+	// endpoints of its own service.
 	SelfDiscovery bool
 }
 
-// Class holds all properties of a proxy that its shared configuration depends on. It is
+// Class holds all properties of a proxy on which its shared configuration depends. It is
 // an identity: in every context, proxies of one Class have the same resources, except
-// those of their own workloads. It holds names and outcomes, no contents: the objects
-// that it names are looked up in the context.
+// those of their own workloads. It has the names of objects, not their contents; the
+// context has these.
 type Class struct {
 	Shape     Shape
 	Namespace string
-	// Domain is the DNS domain of a sidecar, in which applications call services by short
-	// names.
+	// Domain is the DNS domain that completes the short names of services on a sidecar.
 	Domain string
-	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy by its own metadata, as
-	// discovery.Proxy has it.
+	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy according to its own
+	// metadata, as in discovery.Proxy.
 	HTTPProxyPort string
 	// Sidecar is the path of the Sidecar that applies, empty for none.
 	Sidecar string
 	// Gateways are the paths of the Gateways that select a router, in order.
 	Gateways string
-	// Ports are the ports on which a router listens in place of those of the servers of its
-	// Gateways, as routing.TargetPorts writes them.
+	// Ports are the target ports of a router that differ from the ports of its Gateways'
+	// servers, as written by routing.TargetPorts.
 	Ports string
-	// Passed are the hosts of the services that a router passes TLS on to by the names of
-	// their clusters: those of the servers of its Gateways with AUTO_PASSTHROUGH, in order.
+	// Passed are the hosts of the servers with AUTO_PASSTHROUGH of a router's Gateways,
+	// in order. The router passes TLS on to the services under them, by their clusters'
+	// SNI names.
 	Passed string
 	// Selectors lists the selectors of source labels in the configuration that match the
 	// proxy's labels.
@@ -51,13 +51,13 @@ type Class struct {
 	// Clients are the selectors of DestinationRules in its namespace that match the proxy's
 	// labels, each followed by a Separator.
 	Clients string
-	// Traits are the locality and the labels of the proxy by which anything in the
-	// configuration balances, with their values.
+	// Traits are the proxy's locality and labels by which some configuration balances
+	// load, with their values.
 	Traits string
-	// Certified: the proxy has a certificate of its own.
+	// Certified: the proxy has its own certificate.
 	Certified bool
-	// RouteDelta: it takes virtual hosts as resources of their own. It is no part of the
-	// Shape, since proxies that do not take them so have the same virtual hosts.
+	// RouteDelta: the proxy takes virtual hosts as separate resources. It is not part of
+	// the Shape, since the virtual hosts are the same for proxies that do not.
 	RouteDelta bool
 }
 
@@ -74,13 +74,13 @@ func (c Class) Has(selector string) bool {
 	return false
 }
 
-// Calls says whether a DestinationRule of the class's namespace that has a selector is
-// for the class.
+// Calls says whether a DestinationRule of the class's namespace with this selector
+// applies to the class.
 func (c Class) Calls(selector labels.Instance) bool {
 	return strings.Contains(Separator+c.Clients, Separator+selector.String()+Separator)
 }
 
-// Passes says whether a host is under one of those that the class passes TLS on to.
+// Passes says whether a host is under one to which the class passes TLS on.
 func (c Class) Passes(h host.Name) bool {
 	for name := range strings.SplitSeq(c.Passed, Separator) {
 		if name != "" && h.SubsetOf(host.Name(name)) {
@@ -90,13 +90,14 @@ func (c Class) Passes(h host.Name) bool {
 	return false
 }
 
-// WithoutTraits returns the class that has no traits and is equal otherwise.
+// WithoutTraits returns the class without its traits.
 func (c Class) WithoutTraits() Class {
 	c.Traits = ""
 	return c
 }
 
-// Trait returns the value of a trait, empty where it is not set or nothing asks for it.
+// Trait returns the value of a trait, empty if it is not set or no configuration reads
+// it.
 func (c Class) Trait(name string) string {
 	for one := range strings.SplitSeq(c.Traits, Separator) {
 		if value, ok := strings.CutPrefix(one, name+"="); ok {

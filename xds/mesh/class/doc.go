@@ -1,3 +1,3 @@
-// Package class has what proxies have in common that should have the same resources: their
-// Class, and its Shape, which generators may read without recording it.
+// Package class defines what proxies with the same resources have in common: their Class.
+// Its Shape is the part that generators may read without recording it.
 package class

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 )
 
-// Captures says whether the traffic of the workload is redirected to the proxy,
-// so that its listeners stand for the addresses that clients mean.
+// Captures says whether the workload's traffic is redirected to the proxy, so that
+// listeners match the original destination addresses.
 func (s Shape) Captures() bool {
 	return s.Type == discovery.Sidecar && s.Interception != discovery.InterceptionNone
 }
@@ -20,7 +20,7 @@ func (s Shape) RoutesHTTP(p discovery.Protocol) bool {
 	return p.IsHTTP() || p == discovery.Unsupported && s.Captures()
 }
 
-// Wildcard is the address on which a proxy of the shape listens for everyone.
+// Wildcard is the wildcard address for listeners of proxies of the shape.
 func (s Shape) Wildcard() string {
 	if s.IPv6 && !s.IPv4 {
 		return "::"
@@ -28,8 +28,9 @@ func (s Shape) Wildcard() string {
 	return discovery.UnspecifiedIP
 }
 
-// Addresses are the single IP addresses under which proxies of the shape call a
-// service, in the order of its services: its own, else those it was assigned.
+// Addresses returns the single IP addresses at which proxies of the shape call a service,
+// in the order of its services. Each service has its own address, else those it was
+// assigned.
 func (s Shape) Addresses(r *rows.Service) []string {
 	var out []string
 	for _, service := range r.Services {
@@ -42,7 +43,7 @@ func (s Shape) Addresses(r *rows.Service) []string {
 	return distinct(out)
 }
 
-// Assigned are the Addresses that the service was assigned.
+// Assigned returns the part of Addresses that the service was assigned.
 func (s Shape) Assigned(r *rows.Service) []string {
 	var out []string
 	for _, service := range r.Services {
@@ -51,8 +52,8 @@ func (s Shape) Assigned(r *rows.Service) []string {
 	return distinct(out)
 }
 
-// assigned are the addresses, of the families of the shape, that a service without an
-// address was assigned.
+// assigned returns the addresses that a service without its own was assigned, of the
+// shape's IP families.
 func (s Shape) assigned(service *discovery.Service) []string {
 	var out []string
 	if service.Address != discovery.UnspecifiedIP {
@@ -67,7 +68,7 @@ func (s Shape) assigned(service *discovery.Service) []string {
 	return out
 }
 
-// distinct are the first of equals, in order.
+// distinct removes duplicates and keeps the order.
 func distinct(in []string) []string {
 	var out []string
 	for _, s := range in {

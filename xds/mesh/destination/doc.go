@@ -1,5 +1,5 @@
-// Package destination is the arithmetic of DestinationRules: how those of one host are
-// merged (Merge), which of them a client uses (Choice), and which policy applies to a
-// port of a subset (Rule.PolicyFor). It knows no mesh: package mesh keeps the rules in
-// a table and asks for the proxies.
+// Package destination computes with DestinationRules: it merges those of one host
+// (Merge), chooses among them for a client (Choice), and finds the policy of a port and
+// subset (Rule.PolicyFor). It does not know the mesh: package mesh keeps the rules in a
+// table and queries them for proxies.
 package destination

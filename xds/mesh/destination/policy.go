@@ -59,8 +59,8 @@ func (r *Rule) Hash(subset string, port int) *networking.LoadBalancerSettings_Co
 	return cmp.Or(over.GetLoadBalancer(), policy.GetLoadBalancer()).GetConsistentHash()
 }
 
-// IdleTimeout is after how long the policy for a port and subset closes a connection of
-// bytes that nothing is sent on: nil where nothing is set, 0 for never.
+// IdleTimeout is the time after which the policy of a port and subset closes an idle TCP
+// connection. It is nil if nothing is set, and 0 for never.
 func (r *Rule) IdleTimeout(subset string, port int) *durationpb.Duration {
 	if r == nil {
 		return nil
@@ -69,9 +69,9 @@ func (r *Rule) IdleTimeout(subset string, port int) *durationpb.Duration {
 	return cmp.Or(over.GetConnectionPool(), policy.GetConnectionPool()).GetTcp().GetIdleTimeout()
 }
 
-// Tunnel is how connections of bytes to a port and subset go through the endpoints to
-// somewhere else, nil for not at all. A subset's replaces that of the rule. Settings of a
-// port have none, and leave it as it is.
+// Tunnel says how TCP connections to a subset are tunnelled through the endpoints to
+// another destination; nil for no tunnel. The subset's setting replaces that of the rule.
+// Port-level settings have no tunnel and do not change it.
 func (r *Rule) Tunnel(subset string) *networking.TrafficPolicy_TunnelSettings {
 	if r == nil {
 		return nil
@@ -79,14 +79,13 @@ func (r *Rule) Tunnel(subset string) *networking.TrafficPolicy_TunnelSettings {
 	return cmp.Or(r.Subset(subset).GetTrafficPolicy().GetTunnel(), r.Policy.GetTunnel())
 }
 
-// levels are the policies for a port of the rule and of a subset, of which the second
+// levels returns the policies of the rule and of a subset for a port. The second
 // overrides the first block by block.
 func (r *Rule) levels(subset string, port int) (policy, over *networking.TrafficPolicy) {
 	return atPort(r.Policy, port), atPort(r.Subset(subset).GetTrafficPolicy(), port)
 }
 
-// atPort picks the settings of a port where there are any, which then stand
-// alone.
+// atPort returns the settings of a port, if any. These replace the whole policy.
 func atPort(p *networking.TrafficPolicy, port int) *networking.TrafficPolicy {
 	for _, s := range p.GetPortLevelSettings() {
 		if int(s.GetPort().GetNumber()) == port {
@@ -99,7 +98,8 @@ func atPort(p *networking.TrafficPolicy, port int) *networking.TrafficPolicy {
 	return p
 }
 
-// A Part is what a reader needs of a rule who does not need the cluster's settings.
+// Part names a setting of a rule that readers query by itself, without the settings of
+// the cluster.
 type Part string
 
 // The parts.

@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// Row is the rules of one host name or pattern, one per namespace and exportTo, the
-// oldest first. It is never modified.
+// Row holds the rules of one host name or pattern, one per namespace, exportTo and
+// selector, in the order of Compare. It is never modified.
 type Row struct {
 	Rules   []*Rule
 	sources []*config.Config
@@ -22,8 +22,8 @@ func (r *Row) All() []*Rule {
 	return r.Rules
 }
 
-// Replace returns the row after one object was replaced, either of them nil for none; nil
-// where no object is left. A nil row has none. meshDefault is as for Merge.
+// Replace returns the row with add in the place of remove; either may be nil. It is nil
+// if no object is left. r may be nil, an empty row. meshDefault is as for Merge.
 func (r *Row) Replace(h host.Name, remove, add *config.Config, meshDefault []string) *Row {
 	var sources []*config.Config
 	if r != nil {

@@ -15,23 +15,23 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// Rule is the DestinationRules of one host, one namespace, one exportTo and one selector,
-// merged: the subsets of all, the first of a name kept, and the first traffic
+// Rule is the merge of the DestinationRules of one host, namespace, exportTo and
+// selector. It has the subsets of all, of each name the first, and the first traffic
 // policy. It is never modified.
 type Rule struct {
 	Host      host.Name
 	Namespace string
 	ExportTo  discovery.Visibility
-	// Selector is the selector of the client proxies in its namespace that it is for, nil
-	// for all proxies.
+	// Selector selects the client proxies, in its namespace, to which the rule applies.
+	// It is nil for all proxies.
 	Selector *apitype.WorkloadSelector
 	Policy   *networking.TrafficPolicy
 	Subsets  []*networking.Subset
-	// Configs are the objects that it was merged from, the oldest first.
+	// Configs are the merged objects, the oldest first.
 	Configs []*config.Config
 }
 
-// Subset finds a subset by name, nil where there is none.
+// Subset returns the subset with a name, nil if there is none.
 func (r *Rule) Subset(name string) *networking.Subset {
 	if r == nil {
 		return nil
@@ -65,10 +65,11 @@ func selectorOf(c *config.Config) *apitype.WorkloadSelector {
 	return c.Spec.(*networking.DestinationRule).GetWorkloadSelector()
 }
 
-// Merge merges the rules of a host, given in the order of Compare. Rules whose namespace,
-// selector or exportTo differ stay apart, except that a rule for more namespaces counts also
-// in the older ones for fewer. A rule with a selector stays in its namespace. Of the mesh's default export only "." is honoured;
-// anything else is public. (Istio: mergeDestinationRule, setDestinationRules.)
+// Merge merges the rules of a host, given in the order of Compare. Rules that differ in
+// namespace, selector or exportTo stay apart, but a younger rule also counts in older
+// ones that are exported to fewer namespaces. A rule with a selector is private to its
+// namespace. Of the mesh's default exportTo only "." is honoured; anything else means
+// public. (Istio: mergeDestinationRule, setDestinationRules.)
 func Merge(h host.Name, sources []*config.Config, meshDefault []string) []*Rule {
 	defaultExport := []string{"*"}
 	if slices.Contains(meshDefault, ".") {
@@ -98,7 +99,7 @@ func Merge(h host.Name, sources []*config.Config, meshDefault []string) []*Rule 
 	return out
 }
 
-// merge adds a younger rule while r is made.
+// merge adds a younger object while r is being built.
 func (r *Rule) merge(c *config.Config, spec *networking.DestinationRule) {
 	r.Configs = append(r.Configs, c)
 	if r.Policy == nil {
@@ -111,10 +112,10 @@ func (r *Rule) merge(c *config.Config, spec *networking.DestinationRule) {
 	}
 }
 
-// Client is who asks for the rule of a service.
+// Client is the proxy for which a service's rule is chosen.
 type Client struct {
 	Namespace, ServiceNamespace, RootNamespace string
-	// Selects says whether a selector selects the client; nil for none does.
+	// Selects says whether a selector selects the client; nil means that none does.
 	Selects func(labels.Instance) bool
 }
 
@@ -127,21 +128,21 @@ type Choice struct {
 // Best is the rule that the client uses, nil for none.
 func (c Choice) Best() *Rule { return cmp.Or(c.Own, c.Service, c.Root) }
 
-// Or fills in what a wider pattern offers where c has nothing.
+// Or takes from the choice of a wider pattern what c lacks.
 func (c Choice) Or(wider Choice) Choice {
 	return Choice{cmp.Or(c.Own, wider.Own), cmp.Or(c.Service, wider.Service), cmp.Or(c.Root, wider.Root)}
 }
 
-// Choose chooses among the rules of one host. To a client that it does not select, a rule
-// with a selector is as if it were not there.
+// Choose chooses among the rules of one host. It ignores rules whose selector does not
+// select the client.
 func (c Client) Choose(rules []*Rule) Choice {
 	var out Choice
 	for _, r := range rules {
 		if !r.ExportTo.VisibleTo(c.Namespace) || r.Selector != nil && !c.selectedBy(r.Selector) {
 			continue
 		}
-		// In the root namespace only a private rule is meant for its own clients;
-		// the others are for all, and come last.
+		// A rule of the root namespace is meant for its own clients only if it is
+		// private. Others are for all clients and come last.
 		if c.Namespace != c.RootNamespace || slices.Equal(r.ExportTo, discovery.Visibility{c.RootNamespace}) {
 			take(&out.Own, r, c.Namespace)
 		}

@@ -7,16 +7,16 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// A trait is a property of a proxy that load balancing may depend on: its locality, the
-// region alone, or the value of a label.
+// The traits: properties of a proxy by which load may be balanced. They are its locality,
+// its region alone, or the value of a label.
 const (
 	LocalityTrait = "locality"
 	RegionTrait   = "region"
 	LabelTrait    = "label " // and the key of the label
 )
 
-// Traits returns the traits that a rule balances by, each once. Without a setting of its
-// own, a rule that ejects endpoints takes the setting of the mesh.
+// Traits returns the traits by which a rule balances, each once. A rule with outlier
+// detection but no locality setting takes the mesh's setting.
 func Traits(rule *networking.DestinationRule) []string {
 	var out []string
 	add := func(balancer *networking.LoadBalancerSettings, outliers *networking.OutlierDetection) {
@@ -43,13 +43,13 @@ func Traits(rule *networking.DestinationRule) []string {
 	return slices.Compact(out)
 }
 
-// Off says whether a setting switches the preference of localities off. What it does not
-// say is on, in a rule and in the mesh configuration.
+// Off says whether a setting switches locality preference off. It is on by default, in a
+// rule and in the mesh configuration.
 func Off(s *networking.LocalityLoadBalancerSetting) bool {
 	return s.GetEnabled() != nil && !s.GetEnabled().GetValue()
 }
 
-// TraitsOf returns the traits that a setting balances by.
+// TraitsOf returns the traits by which a setting balances.
 func TraitsOf(s *networking.LocalityLoadBalancerSetting) []string {
 	if Off(s) {
 		return nil
@@ -57,14 +57,14 @@ func TraitsOf(s *networking.LocalityLoadBalancerSetting) []string {
 	return append([]string{LocalityTrait}, labelTraits(s.GetFailoverPriority())...)
 }
 
-// Zoned says whether a setting has proxies share load among zones. What it does not say
-// is on, in a rule and in the mesh configuration; without a setting it is off.
+// Zoned says whether a setting has proxies balance load between zones. A setting is on by
+// default, in a rule and in the mesh configuration; nil is off.
 func Zoned(s *networking.ZoneAwareLoadBalancerSetting) bool {
 	return s != nil && (s.GetEnabled() == nil || s.GetEnabled().GetValue())
 }
 
-// TraitsOfZones returns the traits that a setting balances by. A proxy tells zones apart
-// by itself.
+// TraitsOfZones returns the traits by which a setting balances. The zone is not among
+// them: the proxy itself compares zones.
 func TraitsOfZones(s *networking.ZoneAwareLoadBalancerSetting) []string {
 	if !Zoned(s) {
 		return nil
@@ -72,7 +72,7 @@ func TraitsOfZones(s *networking.ZoneAwareLoadBalancerSetting) []string {
 	return append([]string{RegionTrait}, labelTraits(s.GetFailoverPriority())...)
 }
 
-// labelTraits are the traits of a failoverPriority.
+// labelTraits returns the traits of a failoverPriority.
 func labelTraits(priorities []string) (out []string) {
 	for _, priority := range priorities {
 		if key, _, valued := strings.Cut(priority, "="); !valued {

@@ -1,5 +1,5 @@
-// Package origins finds the objects that resources were made of, by what their generators
-// read.
+// Package origins finds the objects that a resource was built from, by the queries of its
+// generator.
 package origins
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
-// Of are the objects that recorded answers tell of, each once, in the order of
-// their paths: what a resource was made of.
+// Of returns the objects behind recorded answers, from which a resource was built: each
+// once, in the order of their paths.
 func Of(reads []mesh.Dependency) []config.Key {
 	var out []config.Key
 	Each(reads, func(key config.Key) {
@@ -28,8 +28,8 @@ func Of(reads []mesh.Dependency) []config.Key {
 	return slices.Compact(out)
 }
 
-// Each calls do with the objects that recorded answers tell of, WorkloadEntries
-// too, in no order and some several times. It allocates nothing.
+// Each calls do with the objects behind recorded answers, WorkloadEntries included, in no
+// order and some several times. It allocates nothing.
 func Each(reads []mesh.Dependency, do func(config.Key)) {
 	for _, r := range reads {
 		switch a := r.Answer.(type) {
@@ -87,8 +87,9 @@ func eachRoute(vs *routing.VirtualService, do func(config.Key)) {
 	}
 }
 
-// eachService calls do with the ServiceEntries of the services, and the WorkloadEntries
-// that they resolve by DNS. What comes from another registry has no object.
+// eachService calls do with the ServiceEntries of the services, and with the
+// WorkloadEntries that the services resolve by DNS. Services of other registries have no
+// object.
 func eachService(r *mesh.ServiceRow, do func(config.Key)) {
 	if r == nil {
 		return
@@ -101,8 +102,8 @@ func eachService(r *mesh.ServiceRow, do func(config.Key)) {
 	eachWorkload(r.DNSEndpoints, do)
 }
 
-// eachWorkload calls do with the WorkloadEntries that endpoints come from. An endpoint
-// that a ServiceEntry lists has the name of that one.
+// eachWorkload calls do with the WorkloadEntries of the endpoints. An endpoint that a
+// ServiceEntry lists inline is named after that ServiceEntry.
 func eachWorkload(endpoints []*discovery.Endpoint, do func(config.Key)) {
 	for _, e := range endpoints {
 		if e.WorkloadName != "" {

@@ -13,17 +13,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Origin is where a route of a VirtualService was written.
+// Origin says where a route of a VirtualService was written.
 type Origin struct {
-	// Of is the VirtualService as it was written that has the route: itself, or a delegate.
+	// Of is the VirtualService whose Written has the route: the VirtualService itself, or
+	// a delegate.
 	Of *VirtualService
-	// Block says that the route is http[Block] of Of. Root is the block of the VirtualService
-	// itself that is the route, or that delegates to Of.
+	// Block is the index of the route in the http list of Of. Root is the index in the
+	// VirtualService's own list, of the route itself or of the one that delegates to Of.
 	Block, Root int
-	matches     []MatchOrigin // nil where the matches are those of the block
+	matches     []MatchOrigin // nil if the matches are those of the block
 }
 
-// Match is where a match of the route was written.
+// Match returns where the route's match with this index was written.
 func (o Origin) Match(index int) MatchOrigin {
 	if o.matches == nil {
 		return MatchOrigin{Of: index, Root: -1}
@@ -31,39 +32,39 @@ func (o Origin) Match(index int) MatchOrigin {
 	return o.matches[index]
 }
 
-// MatchOrigin names the matches that one is made of: match[Of] of the block that has the
-// route, and match[Root] of the one that delegates to it. Each is -1 for none.
+// MatchOrigin names the matches that were merged into one: match[Of] of the block with
+// the route, and match[Root] of the one that delegates to it. Each is -1 for none.
 type MatchOrigin struct{ Of, Root int }
 
-// Conflict is a route of a delegate that a VirtualService goes without, since one of its
-// matches goes with none of the route that delegates to it.
+// Conflict is a route of a delegate that the VirtualService omits: one of its matches is
+// compatible with no match of the route that delegates to it.
 type Conflict struct {
 	Of *VirtualService
-	// Match and Field say which field of http[Block].match[Match] of the delegate excludes
-	// the first match of the route http[Root] that delegates to it.
+	// Match and Field name the first conflict: field Field of http[Block].match[Match] of
+	// the delegate excludes the first match of http[Root], which delegates to it.
 	Block, Root, Match int
 	Field              string
 }
 
-// IsDelegate says whether a VirtualService has no hosts: it is there for others that
-// delegate to it, and bound to no gateway.
+// IsDelegate says whether a VirtualService has no hosts. Others delegate to it, and it is
+// bound to no gateway.
 func (vs *VirtualService) IsDelegate() bool { return vs != nil && len(vs.Hosts) == 0 }
 
-// Admits says whether the VirtualService is a delegate that those of a namespace may
-// delegate to.
+// Admits says whether the VirtualService is a delegate that VirtualServices of a
+// namespace may use.
 func (vs *VirtualService) Admits(namespace string) bool {
 	return vs.IsDelegate() && vs.ExportTo.VisibleTo(namespace)
 }
 
-// DelegateOf is the key of the VirtualService that a route of an object delegates to; false
-// where it delegates to none.
+// DelegateOf returns the key of the VirtualService to which a route of an object
+// delegates, false for none.
 func DelegateOf(object *config.Config, r *networking.HTTPRoute) (config.Key, bool) {
 	d := r.GetDelegate()
 	return config.Key{Kind: object.GroupVersionKind, Namespace: cmp.Or(d.GetNamespace(), object.Namespace), Name: d.GetName()}, d != nil
 }
 
-// DelegatePaths are the paths of the objects that it delegates to, as it was written, each
-// once and in order.
+// DelegatePaths returns the paths of the objects to which Written delegates, each once
+// and in order.
 func (vs *VirtualService) DelegatePaths() []string {
 	if vs == nil || vs.IsDelegate() {
 		return nil
@@ -78,7 +79,7 @@ func (vs *VirtualService) DelegatePaths() []string {
 	return slices.Compact(out)
 }
 
-// Origin is where the route Spec.Http[block] was written.
+// Origin says where the route Spec.Http[block] was written.
 func (vs *VirtualService) Origin(block int) Origin {
 	if vs.origins == nil {
 		return Origin{Of: vs, Block: block, Root: block}
@@ -86,10 +87,10 @@ func (vs *VirtualService) Origin(block int) Origin {
 	return vs.origins[block]
 }
 
-// Merge returns the VirtualService with the routes of its delegates in the place of those
-// that delegate to them; delegate finds what an object is at a path, nil for nothing. A
-// route is left out if there is no such delegate, or it is not exported to the namespace of
-// the VirtualService. Delegates of delegates do not count. (Istio:
+// Merge returns the VirtualService with its delegates' routes in the place of the routes
+// that delegate to them. delegate returns the object at a path, nil for none. A route
+// without such a delegate, or whose delegate is not exported to the VirtualService's
+// namespace, is omitted. Delegates of delegates are ignored. (Istio:
 // mergeVirtualServicesIfNeeded.)
 func (vs *VirtualService) Merge(delegate func(path string) *VirtualService) *VirtualService {
 	out := *vs
@@ -123,7 +124,7 @@ func (vs *VirtualService) Merge(delegate func(path string) *VirtualService) *Vir
 	return &out
 }
 
-// mergeRoute is a route of a delegate with what the route that delegates to it says beside.
+// mergeRoute adds the settings of the delegating route to a delegate's route.
 func mergeRoute(root, leaf *networking.HTTPRoute, matches []*networking.HTTPMatchRequest) *networking.HTTPRoute {
 	out := shallow(leaf)
 	out.Match = matches
@@ -144,7 +145,7 @@ func mergeRoute(root, leaf *networking.HTTPRoute, matches []*networking.HTTPMatc
 	return out
 }
 
-// mergeNames joins the names of two that become one.
+// mergeNames joins the names of two routes or matches that are merged.
 func mergeNames(root, leaf string) string {
 	if root == "" || leaf == "" {
 		return root + leaf
@@ -152,8 +153,8 @@ func mergeNames(root, leaf string) string {
 	return root + "-" + leaf
 }
 
-// mergeMatches makes one match of each match of a delegate's route and each one of the root
-// that it goes with. A match that goes with none is a conflict.
+// mergeMatches merges each match of a delegate's route with each compatible match of the
+// root. A match that is compatible with none is a conflict.
 func mergeMatches(root, leaf []*networking.HTTPMatchRequest) ([]*networking.HTTPMatchRequest, []MatchOrigin, *Conflict) {
 	var out []*networking.HTTPMatchRequest
 	from := []MatchOrigin{}
@@ -204,7 +205,7 @@ func mergeMatch(root, leaf *networking.HTTPMatchRequest) *networking.HTTPMatchRe
 	return out
 }
 
-// mergeMaps has the entries of both; where both have one, that of the leaf.
+// mergeMaps returns the entries of both maps; the leaf's win.
 func mergeMaps[V any](root, leaf map[string]V) map[string]V {
 	if len(root) == 0 {
 		return leaf
@@ -214,8 +215,9 @@ func mergeMaps[V any](root, leaf map[string]V) map[string]V {
 	return out
 }
 
-// excludes is the first field of a delegate's match that takes more than the root's match
-// does, or something else; empty where the two go together. (Istio: hasConflict.)
+// excludes returns the first field of a delegate's match that matches more than the
+// root's match, or something else. It is empty if they are compatible. (Istio:
+// hasConflict.)
 func excludes(root, leaf *networking.HTTPMatchRequest) string {
 	for _, m := range []struct {
 		field      string
@@ -263,8 +265,9 @@ func excludes(root, leaf *networking.HTTPMatchRequest) string {
 	return ""
 }
 
-// within says whether a match of a delegate takes nothing that the root's does not. One
-// that is not set takes what the other does. Of regular expressions nobody knows.
+// within says whether a delegate's match matches nothing that the root's does not. One
+// that is not set takes over the other. Regular expressions cannot be compared, so it is
+// false for them.
 func within(leaf, root *networking.StringMatch) bool {
 	if root == nil || leaf == nil {
 		return true
@@ -281,7 +284,7 @@ func within(leaf, root *networking.StringMatch) bool {
 	return false
 }
 
-// shallow copies a message, and shares what is in it.
+// shallow copies a message but shares its fields' values.
 func shallow[M proto.Message](m M) M {
 	out := m.ProtoReflect().New()
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

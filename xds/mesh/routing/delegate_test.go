@@ -19,7 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// virtualService is one of a name, namespace/name, with a spec in YAML.
+// virtualService makes a VirtualService with the name "namespace/name" and a spec in
+// YAML.
 func virtualService(t *testing.T, name, spec string) *routing.VirtualService {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(spec))
@@ -36,7 +37,7 @@ func virtualService(t *testing.T, name, spec string) *routing.VirtualService {
 	}, []string{"*"})
 }
 
-// merge merges a root of namespace shop with some delegates.
+// merge merges a root in namespace shop with some delegates.
 func merge(t *testing.T, root string, delegates map[string]string) *routing.VirtualService {
 	t.Helper()
 	all := map[string]*routing.VirtualService{}
@@ -58,7 +59,8 @@ func merge(t *testing.T, root string, delegates map[string]string) *routing.Virt
 	return merged
 }
 
-// written says, of each route of a VirtualService, where it and its matches were written.
+// written lists where each route of a VirtualService, and each of its matches, was
+// written.
 func written(vs *routing.VirtualService) []string {
 	var out []string
 	for i, r := range vs.Spec.GetHttp() {
@@ -113,8 +115,8 @@ func TestMergedRoutes(t *testing.T) {
 	}
 }
 
-// TestNamesOfADelegateAreItsOwn: short names and gateways are completed in the namespace of
-// the object that has them.
+// TestNamesOfADelegateAreItsOwn: short host and gateway names are completed in the
+// namespace of the object that has them.
 func TestNamesOfADelegateAreItsOwn(t *testing.T) {
 	t.Parallel()
 	vs := merge(t, "{match: [{gateways: [front, edge/back]}], delegate: {name: d, namespace: edge}, mirror: {host: copies}}", map[string]string{
@@ -128,7 +130,8 @@ func TestNamesOfADelegateAreItsOwn(t *testing.T) {
 	}
 }
 
-// TestMatchesThatGoTogether: which matches of a delegate stand beside that of its root.
+// TestMatchesThatGoTogether: which matches of a delegate are compatible with that of its
+// root.
 func TestMatchesThatGoTogether(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ root, leaf, excludes string }{
@@ -201,12 +204,12 @@ func TestMergedMatch(t *testing.T) {
 	}
 }
 
-// notInherited are the fields of a route that a delegate's does not take over: what it does,
-// and those that are merged.
+// notInherited are the fields that a delegate's route does not inherit from the root: its
+// action, and the fields that are merged.
 var notInherited = []string{"name", "match", "route", "redirect", "directResponse", "delegate"}
 
-// TestEveryFieldIsInherited sets each field of a route that delegates, and each of the
-// delegate's, by reflection, so that a new field of the API is not forgotten.
+// TestEveryFieldIsInherited sets each field of the delegating route, and of the
+// delegate's route, by reflection, so that it covers new fields of the API.
 func TestEveryFieldIsInherited(t *testing.T) {
 	t.Parallel()
 	fields := (&networking.HTTPRoute{}).ProtoReflect().Descriptor().Fields()
@@ -238,7 +241,7 @@ func TestEveryFieldIsInherited(t *testing.T) {
 	}
 }
 
-// fill sets a field to something that is told by a text, or is at least not empty.
+// fill sets a field to a value that depends on a text, or is at least not empty.
 func fill(m protoreflect.Message, f protoreflect.FieldDescriptor, text string) {
 	switch {
 	case f.IsList():
@@ -253,8 +256,8 @@ func fill(m protoreflect.Message, f protoreflect.FieldDescriptor, text string) {
 	}
 }
 
-// fillMessage sets the first fields of a message that are numbers or texts, and descends into
-// the first that is a message, where there are none.
+// fillMessage sets the first number or string in a message, or descends into its first
+// message.
 func fillMessage(m protoreflect.Message, text string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {

@@ -18,7 +18,7 @@ type Gateway struct {
 	Servers []*Server
 }
 
-// NewGateway reads the hosts of the servers of a Gateway.
+// NewGateway parses the hosts of a Gateway's servers.
 func NewGateway(c *config.Config) *Gateway {
 	g := &Gateway{Config: c, Spec: c.Spec.(*networking.Gateway)}
 	for _, spec := range g.Spec.GetServers() {
@@ -41,19 +41,19 @@ type Server struct {
 	Gateway *Gateway
 	Spec    *networking.Server
 	Hosts   []ServerHost
-	// Names are the names of its hosts, each once, in order: what the clients of a server
-	// of TLS ask for. "*" is any, and none.
+	// Names are the names of its hosts, each once, in order: the SNI names of the clients
+	// of a TLS server. "*" matches any name, and none.
 	Names []string
 }
 
-// ServerHost is a host of a server, and the namespace that VirtualServices for
-// it must be of, "*" for any.
+// ServerHost is a host of a server, and the namespace to which its VirtualServices must
+// belong, "*" for any.
 type ServerHost struct {
 	Namespace string
 	Name      host.Name
 }
 
-// serverHosts reads the hosts of a server of a Gateway in a namespace.
+// serverHosts parses the hosts of a server of a Gateway in namespace own.
 func serverHosts(spec *networking.Server, own string) []ServerHost {
 	var out []ServerHost
 	for _, text := range spec.GetHosts() {
@@ -69,8 +69,8 @@ func serverHosts(spec *networking.Server, own string) []ServerHost {
 	return out
 }
 
-// Meet is the narrower of the host and a host of a VirtualService, where one covers
-// the other.
+// Meet returns the narrower of the host and a VirtualService's host; false if neither
+// covers the other.
 func (o ServerHost) Meet(h host.Name) (host.Name, bool) {
 	switch {
 	case h.SubsetOf(o.Name):
@@ -81,43 +81,43 @@ func (o ServerHost) Meet(h host.Name) (host.Name, bool) {
 	return "", false
 }
 
-// Admits says whether the host is for VirtualServices of a namespace.
+// Admits says whether the namespace of a VirtualService may use the host.
 func (o ServerHost) Admits(vs *VirtualService) bool {
 	return o.Namespace == "*" || o.Namespace == vs.Config.Namespace
 }
 
-// Port is the number of its port.
+// Port is the number of the server's port.
 func (s *Server) Port() int { return int(s.Spec.GetPort().GetNumber()) }
 
-// Protocol is that of its port.
+// Protocol is the protocol of the server's port.
 func (s *Server) Protocol() discovery.Protocol {
 	return discovery.ParseProtocol(s.Spec.GetPort().GetProtocol())
 }
 
-// ServerKind is what a server does with its connections.
+// ServerKind says what a server does with its connections.
 type ServerKind int
 
-// The kinds of servers. The protocol decides, and the mode of tls.
+// The kinds of servers. The protocol and the TLS mode decide.
 const (
 	NotServed       ServerKind = iota // UDP, or TLS without settings
 	HTTP                              // routes requests in plaintext
-	Bytes                             // passes on what comes in plaintext
-	HTTPS                             // ends TLS and routes requests
-	TLSBytes                          // ends TLS and passes on what is in it
-	Passthrough                       // passes TLS on, by the names that clients ask for
-	AutoPassthrough                   // passes TLS on to the cluster that clients ask for
+	Bytes                             // forwards TCP in plaintext
+	HTTPS                             // terminates TLS and routes requests
+	TLSBytes                          // terminates TLS and forwards TCP
+	Passthrough                       // passes TLS on, by SNI name and tls routes
+	AutoPassthrough                   // passes TLS on to the cluster that the SNI names
 )
 
-// IsTLS says whether clients begin with the handshake of TLS.
+// IsTLS says whether clients begin with a TLS handshake.
 func (k ServerKind) IsTLS() bool { return k >= HTTPS }
 
-// EndsTLS says whether the server needs a certificate.
+// EndsTLS says whether the server terminates TLS, and so needs a certificate.
 func (k ServerKind) EndsTLS() bool { return k == HTTPS || k == TLSBytes }
 
-// RoutesHTTP says whether http routes are for the server.
+// RoutesHTTP says whether the server uses http routes.
 func (k ServerKind) RoutesHTTP() bool { return k == HTTP || k == HTTPS }
 
-// Kind is what the server does.
+// Kind says what the server does.
 func (s *Server) Kind() ServerKind {
 	p, tls := s.Protocol(), s.Spec.GetTls()
 	switch {
@@ -139,23 +139,22 @@ func (s *Server) Kind() ServerKind {
 	return TLSBytes
 }
 
-// Mode is how it takes TLS. It has a meaning where the server has TLS settings.
+// Mode is the server's TLS mode. It means something only if the server has TLS settings.
 func (s *Server) Mode() networking.ServerTLSSettings_TLSmode { return s.Spec.GetTls().GetMode() }
 
-// RoutesTCP says whether tcp routes are for the server: it takes connections as bytes, in
-// plaintext or after it has ended their TLS.
+// RoutesTCP says whether the server uses tcp routes: it forwards TCP in plaintext, or
+// after it has terminated TLS.
 func (s *Server) RoutesTCP() bool { return s.Kind() == Bytes || s.Kind() == TLSBytes }
 
-// PassesTLS says whether the server passes TLS on as it comes, by the names that clients ask
-// for and tls routes.
+// PassesTLS says whether the server passes TLS on unchanged, by SNI name and tls routes.
 func (s *Server) PassesTLS() bool { return s.Kind() == Passthrough }
 
-// PassesServices says whether the server passes TLS on to the services whose clusters
-// clients ask for by name (names.SNICluster), without routes.
+// PassesServices says whether the server passes TLS on to services without routes:
+// clients put the name of a cluster (names.SNICluster) into the SNI.
 func (s *Server) PassesServices() bool { return s.Kind() == AutoPassthrough }
 
-// AsksForSecret says whether the TLS of the server names a stored secret, as a credential or
-// by the name of its authorities.
+// AsksForSecret says whether the server's TLS settings name a stored secret, as a
+// credential or, with the suffix "-cacert", as its CA.
 func (s *Server) AsksForSecret(name string) bool {
 	const roots = "-cacert"
 	base := func(name string) string { return strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], roots) }
@@ -165,13 +164,13 @@ func (s *Server) AsksForSecret(name string) bool {
 	})
 }
 
-// HasHost says whether a host of the server covers one, of any namespace.
+// HasHost says whether a host of the server, in any namespace, covers the given host.
 func (s *Server) HasHost(h host.Name) bool {
 	return slices.ContainsFunc(s.Hosts, func(o ServerHost) bool { return h.SubsetOf(o.Name) })
 }
 
-// Serves says whether a host of the server is for a VirtualService and overlaps with a
-// host of it.
+// Serves says whether a host of the server admits the VirtualService and overlaps with
+// its host h.
 func (s *Server) Serves(vs *VirtualService, h host.Name) bool {
 	return slices.ContainsFunc(s.Hosts, func(o ServerHost) bool {
 		_, meets := o.Meet(h)

@@ -10,12 +10,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// GatewayStreamKey is the key of a port of a gateway, 0 for routes of any port, in the
-// table of tcp and tls routes of gateways.
+// GatewayStreamKey is the key of a gateway's port in the table of tcp and tls routes of
+// gateways. Port 0 is for routes of any port.
 func GatewayStreamKey(gateway string, port int) string { return gateway + "|" + strconv.Itoa(port) }
 
-// GatewayStreamKeys are the GatewayStreamKey of the gateways and ports that its tcp and tls
-// routes are for, in order.
+// GatewayStreamKeys returns the GatewayStreamKey of each gateway and port for which it
+// has tcp or tls routes, in order.
 func (vs *VirtualService) GatewayStreamKeys() []string {
 	if vs == nil {
 		return nil
@@ -35,15 +35,15 @@ func (vs *VirtualService) GatewayStreamKeys() []string {
 	return slices.Compact(out)
 }
 
-// StreamMatch is a match of a tcp or tls route. A gateway reads these fields of it, and the
-// names of a tls match. (Istio: l4SingleMatch.)
+// StreamMatch is a match of a tcp or tls route. A gateway reads only these fields, and
+// the sniHosts of a tls match. (Istio: l4SingleMatch.)
 type StreamMatch interface {
 	GetPort() uint32
 	GetGateways() []string
 }
 
-// gatewayPorts iterates over the gateways that a route of a VirtualService with some
-// matches is for, without the mesh gateway, with the port in each, 0 for any.
+// gatewayPorts iterates over the gateways, without the mesh gateway, for which a route
+// with these matches is, each with its port, 0 for any.
 func gatewayPorts[M StreamMatch](vs *VirtualService, matches []M) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		for _, gateway := range vs.Gateways {
@@ -65,8 +65,8 @@ func gatewayPorts[M StreamMatch](vs *VirtualService, matches []M) iter.Seq2[stri
 	}
 }
 
-// ForGateways says whether a tcp or tls route of a VirtualService is for a gateway, by its
-// matches.
+// ForGateways says whether the matches of a tcp or tls route allow any gateway of its
+// VirtualService, besides the mesh gateway.
 func ForGateways[M StreamMatch](vs *VirtualService, matches []M) bool {
 	for range gatewayPorts(vs, matches) {
 		return true
@@ -74,8 +74,8 @@ func ForGateways[M StreamMatch](vs *VirtualService, matches []M) bool {
 	return false
 }
 
-// isFor says whether a route of a VirtualService is for the gateway and port of a server, by
-// its matches.
+// isFor says whether the matches of a VirtualService's route allow the gateway and port
+// of a server.
 func isFor[M StreamMatch](s *Server, vs *VirtualService, matches []M) bool {
 	for gateway, port := range gatewayPorts(vs, matches) {
 		if gateway == s.Gateway.Name() && (port == 0 || port == s.Port()) {
@@ -85,33 +85,33 @@ func isFor[M StreamMatch](s *Server, vs *VirtualService, matches []M) bool {
 	return false
 }
 
-// Takes says whether a tcp route of a VirtualService is for the server: by its hosts and
-// gateways, and by the ports and gateways of its matches, of which nothing else counts on
-// a gateway. (Istio: l4MultiMatch.)
+// Takes says whether the server uses a tcp route of a VirtualService. The
+// VirtualService's hosts and gateways decide, and the ports and gateways of the route's
+// matches. A gateway ignores the rest of the matches. (Istio: l4MultiMatch.)
 func (s *Server) Takes(vs *VirtualService, r *networking.TCPRoute) bool {
 	return s.RoutesTCP() && slices.ContainsFunc(vs.Hosts, func(h host.Name) bool { return s.Serves(vs, h) }) && isFor(s, vs, r.GetMatch())
 }
 
-// NameMatch is a match of a tls route of a VirtualService, as a server has it that passes
-// TLS.
+// NameMatch is a match of a VirtualService's tls route, as it applies to a server that
+// passes TLS on.
 type NameMatch struct {
 	Of           *VirtualService
 	Route, Match int
-	// Names are those that clients ask for: the sniHosts of the match, as far as the server
-	// has them as hosts. Where a host of the server is narrower, it stands for the pattern.
+	// Names are the match's sniHosts that the server has as hosts. A narrower host of the
+	// server replaces the pattern that covers it.
 	Names []string
 }
 
-// Destinations are where the route leads.
+// Destinations returns the destinations of the route.
 func (m NameMatch) Destinations() []*networking.RouteDestination {
 	return m.Of.Spec.GetTls()[m.Route].GetRoute()
 }
 
-// NameMatches iterates over the matches of the tls routes of a VirtualService that are for
-// the server, in order. Those of a server that passes no TLS are none. Of a match, the
-// names, the port and the gateways count. (Istio: buildGatewayNetworkFiltersFromTLSRoutes,
-// which lets a server have names that none of its hosts covers, if another name of the
-// VirtualService is one.)
+// NameMatches iterates over the matches of a VirtualService's tls routes that apply to
+// the server, in order. There are none if the server does not pass TLS on. Only the
+// names, the port and the gateways of a match count. (Istio:
+// buildGatewayNetworkFiltersFromTLSRoutes. It lets a server use names that none of its
+// hosts covers, if the server covers another name of the VirtualService.)
 func (s *Server) NameMatches(vs *VirtualService) iter.Seq[NameMatch] {
 	return func(yield func(NameMatch) bool) {
 		if !s.PassesTLS() {
@@ -130,14 +130,14 @@ func (s *Server) NameMatches(vs *VirtualService) iter.Seq[NameMatch] {
 	}
 }
 
-// IsFor says whether a match of a tls route of a VirtualService is for the gateway and port
+// IsFor says whether a match of a VirtualService's tls route allows the gateway and port
 // of the server.
 func (s *Server) IsFor(vs *VirtualService, m *networking.TLSMatchAttributes) bool {
 	return isFor(s, vs, []*networking.TLSMatchAttributes{m})
 }
 
-// Common are what names of a VirtualService and the hosts of the server have in common: the
-// narrower of each two.
+// Common intersects names of a VirtualService with the server's hosts: of each pair that
+// overlaps, the narrower.
 func (s *Server) Common(vs *VirtualService, asked ...string) []string {
 	var out []string
 	for _, name := range asked {

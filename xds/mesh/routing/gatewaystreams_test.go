@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// server is a server of the Gateway edge/g, in YAML.
+// server makes a server of the Gateway edge/g from YAML.
 func server(t *testing.T, spec string) *routing.Server {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte("{servers: [" + spec + "]}"))
@@ -31,7 +31,7 @@ func server(t *testing.T, spec string) *routing.Server {
 	}).Servers[0]
 }
 
-// TestKindsOfServers: which routes are for a server, by its protocol and mode.
+// TestKindsOfServers: which routes a server uses, by its protocol and mode.
 func TestKindsOfServers(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
@@ -69,7 +69,7 @@ func TestKindsOfServers(t *testing.T) {
 	}
 }
 
-// TestNameMatches: which matches of tls routes are for a server, and with which names.
+// TestNameMatches: which matches of tls routes apply to a server, and with which names.
 func TestNameMatches(t *testing.T) {
 	t.Parallel()
 	const hosts = "hosts: ['*.a.test', b.test], gateways: [edge/g, mesh], tls: "

@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// Imports are the hosts that a VirtualService of the mesh gateway makes known to sidecars:
-// those that its routes may send traffic to, or copies of requests. Each has the namespaces
-// of the sidecars that such a route is for, in order; nil for all.
+// Imports returns the hosts that a VirtualService of the mesh gateway makes known to
+// sidecars: those to which its routes send or mirror traffic. Each has the namespaces of
+// the sidecars to which such a route applies, in order; nil for all.
 func (vs *VirtualService) Imports() map[string][]string {
 	if vs == nil || !slices.Contains(vs.Gateways, MeshGateway) {
 		return nil
@@ -31,7 +31,7 @@ func (vs *VirtualService) Imports() map[string][]string {
 		}
 	}
 	for _, r := range vs.Spec.GetHttp() {
-		// The namespace does not count in a match that names gateways.
+		// sourceNamespace does not count in a match that names gateways.
 		from := sourceNamespaces(r.GetMatch(), func(m *networking.HTTPMatchRequest) bool { return len(m.GetGateways()) == 0 })
 		for d := range destinations(r) {
 			add(d, from)
@@ -50,8 +50,8 @@ func (vs *VirtualService) Imports() map[string][]string {
 	return out
 }
 
-// sourceNamespaces are the namespaces of the sidecars that a route is for, nil for all. If
-// counts is given, a match for which it is false is for all.
+// sourceNamespaces returns the namespaces of the sidecars to which a route applies, nil
+// for all. A match for which counts is false applies to all.
 func sourceNamespaces[M interface{ GetSourceNamespace() string }](matches []M, counts func(M) bool) []string {
 	var out []string
 	for _, m := range matches {
@@ -64,22 +64,22 @@ func sourceNamespaces[M interface{ GetSourceNamespace() string }](matches []M, c
 	return slices.Compact(out)
 }
 
-// Importer is a VirtualService of the mesh gateway that makes the hosts it routes to
-// visible to sidecars which do not import these themselves. Routes lead there, and no
-// egress listener carries these hosts. It has the fields that this depends on. It is
-// never modified.
+// Importer is a VirtualService of the mesh gateway that makes a host visible to sidecars
+// that do not import the host themselves: its routes lead there, though no egress
+// listener carries the host. It has only the fields on which this depends. It is never
+// modified.
 type Importer struct {
 	Namespace string
 	Hosts     []host.Name
 	path      string
 	exportTo  discovery.Visibility
-	// from are the namespaces of the sidecars for which a route leads to the host, nil for
-	// all.
+	// from are the namespaces of the sidecars for which a route leads to the host, nil
+	// for all.
 	from []string
 }
 
-// NewImporter is the importer of a host, given the Imports of a VirtualService; nil where
-// it makes none of it.
+// NewImporter returns the importer of host h, nil if the VirtualService does not import
+// it. from is vs.Imports().
 func NewImporter(vs *VirtualService, h string, from map[string][]string) *Importer {
 	its, imports := from[h]
 	if !imports {
@@ -90,25 +90,25 @@ func NewImporter(vs *VirtualService, h string, from map[string][]string) *Import
 	}
 }
 
-// Equal says whether two importers differ in nothing that a sidecar depends on.
+// Equal says whether two importers are the same to every sidecar.
 func (i *Importer) Equal(o *Importer) bool {
 	return i.path == o.path && slices.Equal(i.Hosts, o.Hosts) && slices.Equal(i.exportTo, o.exportTo) && slices.Equal(i.from, o.from)
 }
 
-// Importers is the importers of a host, by path.
+// Importers holds the importers of a host, by path.
 type Importers struct {
 	List []*Importer
 }
 
-// Any says whether a test holds for an importer by which sidecars of a namespace see the
-// host; false for nil.
+// Any says whether the test holds for an importer that makes the host visible to sidecars
+// of the namespace; false for nil.
 func (r *Importers) Any(namespace string, test func(*Importer) bool) bool {
 	return r != nil && slices.ContainsFunc(r.List, func(i *Importer) bool {
 		return i.exportTo.VisibleTo(namespace) && (i.from == nil || slices.Contains(i.from, namespace)) && test(i)
 	})
 }
 
-// Without returns the row without the importer of a path; nil is an empty row.
+// Without returns the row without the importer at a path; nil counts as an empty row.
 func (r *Importers) Without(path string) *Importers {
 	if r == nil {
 		return &Importers{}
@@ -116,7 +116,7 @@ func (r *Importers) Without(path string) *Importers {
 	return &Importers{slices.DeleteFunc(slices.Clone(r.List), func(i *Importer) bool { return i.path == path })}
 }
 
-// With returns the row with another importer.
+// With returns the row with one more importer.
 func (r *Importers) With(i *Importer) *Importers {
 	list := append(slices.Clip(r.List), i)
 	slices.SortFunc(list, func(a, b *Importer) int { return strings.Compare(a.path, b.path) })

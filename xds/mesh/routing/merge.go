@@ -8,23 +8,23 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// MergedGateway is all Gateways of one workload, the oldest first: the listeners of their
-// servers, and the servers that have none. It is never modified. (Istio: mergeGateways.)
+// MergedGateway merges all Gateways of one workload: the listeners of their servers, and
+// the servers without one. It is never modified. (Istio: mergeGateways.)
 type MergedGateway struct {
 	Gateways []*Gateway
-	// Listeners stand in the order of their first servers.
+	// Listeners are in the order of their first servers.
 	Listeners []*Listener
-	// Routes are the route configurations of their servers, in the same order. Indexed has
-	// made them.
+	// Routes are the route configurations of the listeners' servers, in the same order.
+	// Indexed sets them.
 	Routes []*Routes
-	// Lost are the servers that cannot share the listener that they ask for.
+	// Lost are the servers that cannot share the listener for their address and port.
 	Lost []Lost
 
 	listeners map[string]*Listener // by name
 	routes    map[string]*Routes
 }
 
-// Listener finds a listener by its name, nil for none.
+// Listener returns the listener with a name, nil for none.
 func (m *MergedGateway) Listener(name string) *Listener {
 	if m == nil {
 		return nil
@@ -32,7 +32,7 @@ func (m *MergedGateway) Listener(name string) *Listener {
 	return m.listeners[name]
 }
 
-// RoutesNamed finds a route configuration by its name, nil for none.
+// RoutesNamed returns the route configuration with a name, nil for none.
 func (m *MergedGateway) RoutesNamed(name string) *Routes {
 	if m == nil {
 		return nil
@@ -40,45 +40,45 @@ func (m *MergedGateway) RoutesNamed(name string) *Routes {
 	return m.routes[name]
 }
 
-// Routes are the servers of one port that share a route configuration: all of plaintext, or
-// one that ends TLS. There is at least one. It is never modified.
+// Routes are the servers of one port that share a route configuration: all plaintext HTTP
+// servers, or one that terminates TLS. There is at least one. It is never modified.
 type Routes struct {
 	Name    string
 	Servers []*Server
 }
 
-// Port is the port that virtual hosts are named for, and that clients know: that of the
-// first server.
+// Port is the port that clients know and that the names of virtual hosts contain: the
+// first server's.
 func (r *Routes) Port() int { return r.Servers[0].Port() }
 
-// Listener is the servers that have an address and a port: one for bytes in plaintext,
-// several of HTTP, or several of TLS. The names that clients ask for tell those of TLS
-// apart. Servers of HTTP that are younger than one of TLS have what comes in plaintext.
+// Listener holds the servers of one address and port: one that forwards plaintext TCP,
+// several of HTTP, or several of TLS. SNI names distinguish the TLS servers. HTTP servers
+// that are younger than a TLS server get the plaintext connections.
 type Listener struct {
-	// Bind is the address, or a Unix domain socket, whose Port is 0.
+	// Bind is the address, or a Unix domain socket; then Port is 0.
 	Bind string
-	// Port is where the proxy listens. Servers may have another, as TargetPorts say.
+	// Port is where the proxy listens. The servers' own port may differ, see TargetPorts.
 	Port int
 	// Servers are in precedence. There is at least one.
 	Servers []*Server
-	// Gateways are those with a server that asks for the address and port, and may have lost
-	// it.
+	// Gateways are those with a server for the address and port, even one in Lost.
 	Gateways []*Gateway
 
-	names map[string]*Server // of TLS, by the names of their hosts
+	names map[string]*Server // the TLS servers, by the names of their hosts
 }
 
-// Lost is a server without a listener, and the server that comes first.
+// Lost is a server without a listener, and the earlier server that has it.
 type Lost struct {
 	Server, To *Server
-	// Name is the host of both, for which both would end TLS or pass it on; empty where
-	// servers of their kinds do not share a port.
+	// Name is the host for which both would handle TLS. It is empty if their kinds cannot
+	// share a port.
 	Name string
 }
 
-// MergeGateways puts gateways together, on proxies that take wildcard for the address of a
-// server that names none, and listen on other ports than those of some servers. Of servers that cannot share a listener the first has it, and the
-// other has nothing, even where only one of its hosts is in the way.
+// MergeGateways merges the gateways of a proxy. wildcard is the address of servers that
+// name none, and ports maps the ports of servers to those on which the proxy listens. If
+// two servers cannot share a listener, the first gets it. The other gets nothing, even if
+// only one of its hosts is in conflict.
 func MergeGateways(gateways []*Gateway, wildcard string, ports TargetPorts) *MergedGateway {
 	m := &MergedGateway{Gateways: gateways}
 	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
@@ -110,9 +110,9 @@ func MergeGateways(gateways []*Gateway, wildcard string, ports TargetPorts) *Mer
 	return m
 }
 
-// Indexed has listeners and routes be found by their names, and returns the merged gateway. It
-// takes over those of another, of an earlier time, that are equal to its own: what has not
-// changed is then told by ==. The other may be nil.
+// Indexed makes listeners and routes available by name, and returns m. It reuses the
+// equal parts of an earlier merged gateway, so that == shows what is unchanged. before
+// may be nil.
 func (m *MergedGateway) Indexed(before *MergedGateway) *MergedGateway {
 	m.index()
 	if before != nil {
@@ -157,7 +157,8 @@ func (m *MergedGateway) share(with *MergedGateway) {
 // Name is the name of the listener.
 func (l *Listener) Name() string { return names.Listener(l.Bind, uint32(l.Port)) }
 
-// RoutesOf names the routes of a server of the listener. Those of plaintext share them.
+// RoutesOf returns the name of a server's route configuration. The plaintext servers of
+// the listener share one.
 func (l *Listener) RoutesOf(s *Server) string {
 	port, bind := s.Spec.GetPort(), s.Spec.GetBind()
 	if s.Kind() == HTTPS {
@@ -167,7 +168,7 @@ func (l *Listener) RoutesOf(s *Server) string {
 	return names.GatewayHTTPRouteConfig(uint32(l.Port), bind)
 }
 
-// add has a server share the listener. It is false where the server cannot.
+// add lets a server share the listener; false if it cannot.
 func (l *Listener) add(s *Server) (Lost, bool) {
 	if len(l.Servers) > 0 && !shares(l.Servers[0].Kind(), s.Kind()) {
 		return Lost{Server: s, To: l.Servers[0]}, false
@@ -189,13 +190,14 @@ func (l *Listener) add(s *Server) (Lost, bool) {
 	return Lost{}, true
 }
 
-// shares says whether a server may have the listener whose first server is of a kind.
+// shares says whether a server of kind s may join a listener whose first server is of
+// kind first.
 func shares(first, s ServerKind) bool {
 	return first != Bytes && s != Bytes && (first != HTTP || s == HTTP)
 }
 
-// Holder is the server of TLS that has a name as a host, nil for none.
+// Holder returns the TLS server that has a name as a host, nil for none.
 func (l *Listener) Holder(name string) *Server { return l.names[name] }
 
-// IsTLS says whether a server of the listener is of TLS.
+// IsTLS says whether the listener has a TLS server.
 func (l *Listener) IsTLS() bool { return l.Servers[0].Kind().IsTLS() }

@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// gateways are Gateways of servers in YAML, each a second younger than the one before. They
-// are named a, b and so on, and stand in reverse.
+// gateways makes one Gateway from each list of servers in YAML. They are named a, b and
+// so on, each a second younger than the one before, and are returned in reverse.
 func gateways(t *testing.T, servers []string) []*routing.Gateway {
 	t.Helper()
 	var out []*routing.Gateway
@@ -40,8 +40,8 @@ func gateways(t *testing.T, servers []string) []*routing.Gateway {
 	return out
 }
 
-// merged writes a merged gateway down: listeners with their servers, by gateway and port
-// name, and the servers that lost.
+// merged renders a merged gateway as text: listeners with their servers, by gateway and
+// port name, and the lost servers.
 func merged(m *routing.MergedGateway) string {
 	name := func(s *routing.Server) string {
 		return s.Gateway.Config.Name + "." + s.Spec.GetPort().GetName()
@@ -60,7 +60,7 @@ func merged(m *routing.MergedGateway) string {
 	return strings.Join(out, "\n")
 }
 
-// TestMergeGateways: which servers share a listener, and which have none.
+// TestMergeGateways: which servers share a listener, and which get none.
 func TestMergeGateways(t *testing.T) {
 	t.Parallel()
 	server := func(protocol, name, hosts, more string) string {
@@ -100,7 +100,8 @@ func TestMergeGateways(t *testing.T) {
 	}
 }
 
-// TestTargetPorts: servers share the port on which the gateway listens, whatever theirs are.
+// TestTargetPorts: servers share the port on which the gateway listens, even if their own
+// ports differ.
 func TestTargetPorts(t *testing.T) {
 	t.Parallel()
 	server := func(port int, protocol, name, hosts, more string) string {
@@ -166,8 +167,8 @@ func TestServerKinds(t *testing.T) {
 	}
 }
 
-// TestMergedGatewaysShareWhatIsEqual: a listener, and the routes of a server, are told by ==
-// to be as they were, whatever became of others.
+// TestMergedGatewaysShareWhatIsEqual: == shows that a listener or a server's routes are
+// unchanged, even if others changed.
 func TestMergedGatewaysShareWhatIsEqual(t *testing.T) {
 	t.Parallel()
 	server := func(port int, name string) string {

@@ -15,7 +15,8 @@ func SplitRouteKey(key string) (gateway string, h host.Name) {
 	return g, host.Name(name)
 }
 
-// RouteKeys are the keys of a VirtualService with http routes; none for another, or for nil.
+// RouteKeys returns the keys of a VirtualService with http routes; none for others, and
+// for nil.
 func (vs *VirtualService) RouteKeys() []string {
 	if vs == nil || len(vs.Spec.GetHttp()) == 0 {
 		return nil

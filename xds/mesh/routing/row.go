@@ -8,13 +8,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Row is the VirtualServices that name a host on a gateway, the oldest first. It is never
-// modified; nil is the row without any.
+// Row holds the VirtualServices that name a host on a gateway, the oldest first. It is
+// never modified; nil is empty.
 type Row struct {
 	VirtualServices []*VirtualService
 }
 
-// All are the VirtualServices of the row.
+// All returns the VirtualServices of the row.
 func (r *Row) All() []*VirtualService {
 	if r == nil {
 		return nil
@@ -22,8 +22,8 @@ func (r *Row) All() []*VirtualService {
 	return r.VirtualServices
 }
 
-// Replace returns the row with curr, where it belongs, in the place of old; nil where
-// none is left.
+// Replace returns the row without old, and with curr if belongs is true. It is nil if no
+// VirtualService is left.
 func (r *Row) Replace(old, curr *VirtualService, belongs bool) *Row {
 	var list []*VirtualService
 	if r != nil {
@@ -58,14 +58,14 @@ func (vs *VirtualService) precedence(namespace string) byte {
 	return exportedRoutes
 }
 
-// Compare orders VirtualServices that a namespace sees: those private to it, those that
-// others export to it, public ones; the oldest first in each.
+// Compare orders VirtualServices that a namespace sees: first those private to it, then
+// those exported to it, then public ones. In each group the oldest comes first.
 func Compare(a, b *VirtualService, namespace string) int {
 	return cmp.Or(cmp.Compare(a.precedence(namespace), b.precedence(namespace)), config.Compare(a.Config, b.Config))
 }
 
-// First is the one that comes first for a namespace of those of the row that it sees and
-// that sees says yes to, nil for none.
+// First returns the first VirtualService, in precedence, that the namespace sees and for
+// which sees is true; nil for none.
 func (r *Row) First(namespace string, sees func(*VirtualService) bool) *VirtualService {
 	var first *VirtualService
 	for _, vs := range r.All() {
@@ -79,14 +79,14 @@ func (r *Row) First(namespace string, sees func(*VirtualService) bool) *VirtualS
 	return first
 }
 
-// Visible is a row and how a namespace sees it, as a comparable value: a byte for each
-// VirtualService, 0 for unseen, else the precedence.
+// Visible is a row as a namespace sees it. It is comparable by ==. It has a byte for each
+// VirtualService, 0 if it is not visible, else its precedence.
 type Visible struct {
 	row  *Row
 	seen string
 }
 
-// SeenFrom is the row as a namespace sees it; the zero Visible where it sees none.
+// SeenFrom returns the row as a namespace sees it, the zero Visible if it sees none.
 func (r *Row) SeenFrom(namespace string) Visible {
 	seen := make([]byte, len(r.All()))
 	some := false
@@ -110,10 +110,10 @@ func (v Visible) Each(do func(*VirtualService)) {
 	}
 }
 
-// List are the VirtualServices that the namespace sees, in precedence.
+// List returns the VirtualServices that the namespace sees, in precedence.
 func (v Visible) List() []*VirtualService {
 	if v.row == nil || strings.Count(v.seen, v.seen[:1]) == len(v.seen) {
-		return v.row.All() // all in one place, the oldest first
+		return v.row.All() // all have one precedence, the oldest first
 	}
 	var out []*VirtualService
 	for p := byte(privateRoutes); p <= publicRoutes; p++ {
@@ -132,7 +132,7 @@ type List struct {
 	rest  any // a List, nil at the end
 }
 
-// ListOf is the list of some VirtualServices.
+// ListOf returns the list of some VirtualServices.
 func ListOf(some []*VirtualService) List {
 	out := List{}
 	for _, vs := range slices.Backward(some) {
@@ -145,14 +145,14 @@ func ListOf(some []*VirtualService) List {
 	return out
 }
 
-// Each calls do with each of the list, in order.
+// Each calls do with each VirtualService of the list, in order.
 func (l List) Each(do func(*VirtualService)) {
 	for some := l.first != nil; some; l, some = l.rest.(List) {
 		do(l.first)
 	}
 }
 
-// All are those of the list, in order.
+// All returns the VirtualServices of the list, in order.
 func (l List) All() (out []*VirtualService) {
 	l.Each(func(vs *VirtualService) { out = append(out, vs) })
 	return out

@@ -8,7 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// StreamHosts are the hosts whose connections the VirtualService routes.
+// StreamHosts returns the hosts whose connections the VirtualService routes on sidecars.
 func (vs *VirtualService) StreamHosts() []string {
 	if vs == nil || len(vs.Spec.GetTcp()) == 0 && len(vs.Spec.GetTls()) == 0 || !slices.Contains(vs.Gateways, MeshGateway) {
 		return nil

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// TargetPorts are the ports on which a gateway listens, by the ports of its service: a server
-// of a Gateway has the port of the service, and clients are led from there to the other. It
-// is never modified.
+// TargetPorts maps the ports of a gateway's service to the ports on which the gateway
+// listens. A Gateway's server has the service's port; the service leads clients from
+// there to the other. It is never modified.
 type TargetPorts map[int]int
 
-// Of is the port on which the gateway listens for a server with a port: the same, unless its
-// service has another.
+// Of returns the port on which the gateway listens for a server's port. It is the same
+// port unless the service maps it.
 func (t TargetPorts) Of(port int) int {
 	if target, ok := t[port]; ok {
 		return target
@@ -21,8 +21,8 @@ func (t TargetPorts) Of(port int) int {
 	return port
 }
 
-// Meeting are the other ports that lead where a port does, in order. A port that no service
-// has leads to itself.
+// Meeting returns the other ports that lead to the same target, in order. A port that no
+// service has leads to itself.
 func (t TargetPorts) Meeting(port int) []int {
 	var out []int
 	target := t.Of(port)
@@ -38,8 +38,8 @@ func (t TargetPorts) Meeting(port int) []int {
 	return out
 }
 
-// String writes the ports down so that ParseTargetPorts reads them. Equal ports are written
-// alike.
+// String writes the ports in the format of ParseTargetPorts. Equal TargetPorts have equal
+// text.
 func (t TargetPorts) String() string {
 	var out []string
 	for _, port := range slices.Sorted(maps.Keys(t)) {
@@ -48,7 +48,7 @@ func (t TargetPorts) String() string {
 	return strings.Join(out, " ")
 }
 
-// ParseTargetPorts reads what String has written.
+// ParseTargetPorts is the inverse of String. It skips pairs that are not numbers.
 func ParseTargetPorts(text string) TargetPorts {
 	var out TargetPorts
 	for pair := range strings.FieldsSeq(text) {

@@ -22,24 +22,24 @@ const MeshGateway = "mesh"
 // modified.
 type VirtualService struct {
 	Config *config.Config
-	// Written is a copy of its spec with complete host names, and with gateways as
-	// "namespace/name" or "mesh", in matches too.
+	// Written is a copy of the object's spec with complete host names, and with gateways
+	// as "namespace/name" or "mesh", also in matches.
 	Written *networking.VirtualService
-	// Spec is Written, with the routes of its delegates in the place of those that delegate
-	// to them. Origin says where each of its http routes was written.
+	// Spec is Written, but delegates' routes replace the routes that delegate to them.
+	// Origin says where each http route was written.
 	Spec     *networking.VirtualService
 	Hosts    []host.Name // lower case; a delegate has none
 	Gateways []string    // a delegate has none
 	ExportTo discovery.Visibility
 
-	// Delegates are those whose routes it has, or would have but for Conflicts.
+	// Delegates are those whose routes it has, or would have without Conflicts.
 	Delegates []*VirtualService
 	Conflicts []Conflict
 	origins   []Origin // parallel to Spec.Http; nil where Spec is Written
 }
 
-// New resolves the names of a VirtualService, which has no routes of delegates yet. An
-// object without exportTo is exported by default.
+// New resolves the names of a VirtualService. It has no routes of delegates yet, see
+// Merge. defaultExport applies to an object without exportTo.
 func New(c *config.Config, defaultExport []string) *VirtualService {
 	spec := proto.CloneOf(c.Spec.(*networking.VirtualService))
 	resolve := func(h string) string { return string(host.Resolve(h, c.Namespace, c.Domain)) }
@@ -68,7 +68,7 @@ func New(c *config.Config, defaultExport []string) *VirtualService {
 	return vs
 }
 
-// destinations are those of a route and of its mirrors.
+// destinations iterates over the destinations of a route and of its mirrors.
 func destinations(r *networking.HTTPRoute) iter.Seq[*networking.Destination] {
 	return func(yield func(*networking.Destination) bool) {
 		for _, d := range r.GetRoute() {
@@ -87,7 +87,7 @@ func destinations(r *networking.HTTPRoute) iter.Seq[*networking.Destination] {
 	}
 }
 
-// SourceSelectors are the selectors of source labels in its matches, each once, as
+// SourceSelectors returns the selectors of source labels in its matches, each once, as
 // labels.Instance writes them.
 func (vs *VirtualService) SourceSelectors() []string {
 	if vs == nil || vs.IsDelegate() {
@@ -124,9 +124,9 @@ func resolveGateways(names []string, namespace string) {
 	}
 }
 
-// GatewayName makes the name of a gateway in a VirtualService "namespace/name":
-// "./name" and "name" are of the VirtualService's namespace, "name.namespace.svc..."
-// is the old form, "mesh" is kept. (Istio: resolveGatewayName.)
+// GatewayName returns the name of a gateway in a VirtualService as "namespace/name".
+// "./name" and "name" are in the VirtualService's namespace, "name.namespace.svc..." is
+// the old form, and "mesh" is kept. (Istio: resolveGatewayName.)
 func GatewayName(name, namespace string) string {
 	if name == MeshGateway {
 		return name

@@ -12,7 +12,7 @@ import (
 // anyFamily is the shape of proxies that use addresses of both families.
 var anyFamily = class.Shape{IPv4: true, IPv6: true}
 
-// Addresses are the keys of all addresses of a host, over its namespaces.
+// Addresses returns the keys of all addresses of a host, over its namespaces.
 func (r *Host) Addresses() []string {
 	if r == nil {
 		return nil
@@ -27,7 +27,7 @@ func (r *Host) Addresses() []string {
 	return slices.Compact(out)
 }
 
-// AddressKey returns the one spelling of an address.
+// AddressKey returns the canonical spelling of an address.
 func AddressKey(address string) string {
 	if !strings.Contains(address, ":") {
 		return address
@@ -38,9 +38,8 @@ func AddressKey(address string) string {
 	return address
 }
 
-// TouchedAddresses returns the addresses of the endpoints that differ. It looks only
-// between the first and the last difference, since a change leaves other endpoints in
-// place.
+// TouchedAddresses returns the addresses of endpoints that may differ. It skips the equal
+// endpoints at the beginning and the end, since a change leaves other endpoints in place.
 func TouchedAddresses(old, curr []*discovery.Endpoint) map[string]bool {
 	for len(old) > 0 && len(curr) > 0 && old[0].Equal(curr[0]) {
 		old, curr = old[1:], curr[1:]
@@ -55,7 +54,7 @@ func TouchedAddresses(old, curr []*discovery.Endpoint) map[string]bool {
 	return out
 }
 
-// ByAddress are endpoints by those addresses that are touched.
+// ByAddress groups the endpoints at touched addresses by address.
 func ByAddress(endpoints []*discovery.Endpoint, touched map[string]bool) map[string][]*discovery.Endpoint {
 	out := map[string][]*discovery.Endpoint{}
 	for _, e := range endpoints {

@@ -1,3 +1,3 @@
-// Package service is the arithmetic of services: those of one host, and the ports and
-// addresses that they use. It does not know the mesh.
+// Package service computes with the services of one host, their ports and their
+// addresses. It does not know the mesh.
 package service

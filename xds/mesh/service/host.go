@@ -9,8 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
-// Host is all services of one name, one per namespace, in the order in which
-// they were created.
+// Host holds all services of one name, one per namespace, in the order of their creation.
 type Host struct {
 	Hostname host.Name
 	Services []*rows.Service
@@ -45,9 +44,9 @@ func (r *Host) With(h host.Name, changes []pmap.Change[*rows.Service]) *Host {
 	return row
 }
 
-// Pick is the service of a host that is exported to the scope's namespace and has the
-// highest rank, the oldest of these; nil for none. That namespace's own comes first.
-// Without ranks all are imported alike.
+// Pick returns the service of a host that the scope imports, nil for none. Only services
+// exported to the scope's namespace count. One of that namespace wins, then the highest
+// rank, then the oldest. A nil rank means that all are imported alike.
 func (r *Host) Pick(scope sidecar.Scope, rank func(*rows.Service) sidecar.Rank) *rows.Service {
 	var first *rows.Service
 	best := sidecar.NotImported

@@ -15,27 +15,28 @@ type PortUse string
 
 // The uses. A service may use a port in several ways.
 const (
-	// PortHTTP: the service speaks HTTP there, and shares the port with all that do.
+	// PortHTTP: the service speaks HTTP there, and shares the port with all others that
+	// do.
 	PortHTTP PortUse = "http"
 	// PortTCP: the service does not declare HTTP there.
 	PortTCP PortUse = "tcp"
-	// PortOpen is PortTCP of a service without an address: it uses the port at every
-	// address.
+	// PortOpen is PortTCP of a service without an address: it uses the port at all
+	// addresses.
 	PortOpen PortUse = "open"
 	// PortUndeclared is PortOpen of a port whose protocol is not declared.
 	PortUndeclared PortUse = "undeclared"
 	// PortRange is PortTCP of a service that has a range of addresses.
 	PortRange PortUse = "range"
-	// PortDynamic is PortHTTP of a service whose proxies resolve the host of each
-	// request. AnyPort is a port of all such services.
+	// PortDynamic is PortHTTP of a service whose host proxies resolve request by request.
+	// Such a service also has this use for AnyPort.
 	PortDynamic PortUse = "dynamic"
-	// PortTLS is PortTCP of a port that declares TLS, and PortOpenTLS is PortOpen of
-	// one: the name that a client asks for tells the services apart.
+	// PortTLS is PortTCP of a port that declares TLS. PortOpenTLS is PortOpen of such a
+	// port. SNI names distinguish these services.
 	PortTLS     PortUse = "tls"
 	PortOpenTLS PortUse = "openTLS"
 )
 
-// AnyPort stands for every port of the uses that have it.
+// AnyPort stands for every port, for the uses that have it.
 const AnyPort = 0
 
 // PortUser is a service that uses a port.
@@ -47,14 +48,13 @@ type PortUser struct {
 // PortUseKey is the key of a use of a port in the port index.
 func PortUseKey(use PortUse, port int) string { return string(use) + "/" + PortKey(port) }
 
-// PortKey is how keys of indexes have a port.
+// PortKey is a port as part of an index key.
 func PortKey(port int) string { return strconv.Itoa(port) }
 
-// Is says whether a service of the host is the user of the port.
+// Is says whether s, a service of the host, is the user of the port.
 func (u PortUser) Is(s *rows.Service) bool { return s != nil && s.Namespace == u.Namespace }
 
-// AgedUse is the PortUseKey of a use and the age of the service; no two services
-// have one age.
+// AgedUse is the PortUseKey of a use and the age of the service. Ages are unique.
 type AgedUse struct{ Key, Age string }
 
 // PortUses returns the port uses of the services of a host.
@@ -77,7 +77,7 @@ func (r *Host) PortUses() map[AgedUse]PortUser {
 	return out
 }
 
-// usesOf are the ways in which a service uses one of its ports.
+// usesOf iterates over the ways in which a service uses one of its ports.
 func usesOf(s *rows.Service, p discovery.Port) iter.Seq[PortUse] {
 	return func(yield func(PortUse) bool) {
 		switch {
@@ -97,7 +97,7 @@ func usesOf(s *rows.Service, p discovery.Port) iter.Seq[PortUse] {
 	}
 }
 
-// age sorts as CompareServices does.
+// age returns a key that sorts like CompareServices.
 func age(r *rows.Service) string {
 	s := r.Service()
 	const beforeAll = 1 << 40 // seconds, so that no time is negative
@@ -105,8 +105,8 @@ func age(r *rows.Service) string {
 		s.Attributes.Name, s.Attributes.Namespace, r.Hostname, r.Namespace)
 }
 
-// Routable are the ports of a host, over its namespaces, on which requests may be
-// routed by HTTP: by some proxies also those that declare no protocol.
+// Routable returns the ports of a host, over its namespaces, on which requests may be
+// routed by HTTP. Some proxies also do so for ports that declare no protocol.
 func (r *Host) Routable() map[int]bool {
 	if r == nil {
 		return nil

@@ -6,8 +6,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// egressHosts is the hosts list of an egress listener: "namespace/name" each,
-// "*" for any namespace, "." for the own, "~" before it to exclude.
+// egressHosts is the parsed hosts list of an egress listener. An entry is
+// "namespace/name", where "*" is any namespace and "." the own one. A leading "~"
+// excludes.
 type egressHosts struct {
 	include, exclude []importedHost
 }
@@ -36,8 +37,8 @@ func parseEgressHosts(hosts []string) egressHosts {
 	return out
 }
 
-// covers says whether the entry imports a name of a namespace into a scope of
-// namespace own; match compares the name with the entry.
+// covers says whether the entry covers a name of a namespace, for a scope in namespace
+// own. matches compares the entry's host with the name.
 func (i importedHost) covers(own, namespace string, matches func(host.Name) bool) bool {
 	switch i.namespace {
 	case "*":
@@ -53,8 +54,8 @@ func (i importedHost) covers(own, namespace string, matches func(host.Name) bool
 	return matches(i.host)
 }
 
-// Rank says how an egress listener imports a host of a namespace. Of several
-// namespaces that have one host, the higher rank wins.
+// Rank says how an egress listener imports a host of a namespace. If several namespaces
+// have the host, the highest rank wins.
 type Rank int
 
 // The ranks, the lowest first.
@@ -64,8 +65,8 @@ const (
 	OfNamespace      // by an entry that names the namespace
 )
 
-// imports ranks a name of a namespace; matches compares it with the hosts of entries.
-// Entries that exclude must cover the name.
+// imports ranks a name of a namespace; matches compares an entry's host with it. An
+// excluding entry must cover the name.
 func (e egressHosts) imports(own, namespace string, name host.Name, matches func(host.Name) bool) Rank {
 	for _, x := range e.exclude {
 		if x.covers(own, namespace, name.SubsetOf) {

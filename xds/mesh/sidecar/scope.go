@@ -15,33 +15,31 @@ type Scope struct {
 	Sidecar   *Sidecar
 }
 
-// Listener is one egress listener of a scope; the catch-all if no Sidecar
-// applies. Port is 0 if it serves all ports that no other listener has, and of a
-// socket.
+// Listener is one egress listener of a scope, the catch-all if no Sidecar applies. Port
+// is 0 for a Unix domain socket, and for a listener that serves all ports without their
+// own listener.
 type Listener struct {
 	Index int
 	Port  int
-	// Socket is the Unix domain socket that it listens on, "unix://" and the path;
-	// empty for none.
+	// Socket is the listener's Unix domain socket, "unix://" and the path; empty for
+	// none.
 	Socket string
 	// Protocol is the protocol of the port, Unsupported if it has none.
 	Protocol discovery.Protocol
 	// Bind is the address as given, empty for the default.
 	Bind string
-	// Uncaptured listeners have a socket of their own even where traffic is
-	// captured.
+	// Uncaptured listeners bind their own address or socket even if traffic is captured.
 	Uncaptured bool
 }
 
-// TakesHTTP says whether the listener, by the protocol of its port, routes requests by
-// HTTP.
+// TakesHTTP says whether the protocol of the listener's port makes it route by HTTP.
 func (l Listener) TakesHTTP() bool { return l.Protocol.IsHTTP() || l.IsHTTPProxy() }
 
-// IsHTTPProxy says whether clients call the listener as their HTTP proxy. They name the
-// host and the port that they want, so the listener carries services of all ports.
+// IsHTTPProxy says whether clients use the listener as their HTTP proxy. Such clients
+// name the host and port they want, so the listener carries services of all ports.
 func (l Listener) IsHTTPProxy() bool { return l.Protocol == discovery.HTTPProxy }
 
-// Egress are the egress listeners of the scope. There is always one.
+// Egress returns the egress listeners of the scope. There is always one.
 func (s Scope) Egress() []Listener {
 	if s.Sidecar == nil || len(s.Sidecar.Spec.GetEgress()) == 0 {
 		return []Listener{{}}
@@ -68,8 +66,7 @@ func (s Scope) Restricted() bool {
 }
 
 // ImportsService ranks how an egress listener imports a service. A listener that the
-// scope does not have, which a recorded question of another scope may name, imports
-// nothing.
+// scope does not have imports nothing: a recorded query of another scope may name one.
 func (s Scope) ImportsService(listener int, h host.Name, namespace string) Rank {
 	if !s.Restricted() {
 		return OfAny
@@ -81,7 +78,7 @@ func (s Scope) ImportsService(listener int, h host.Name, namespace string) Rank 
 }
 
 // ImportsRoutes says whether an egress listener imports a VirtualService of a namespace:
-// one of its hosts must overlap with the imported hosts.
+// one of its hosts must overlap with an imported host.
 func (s Scope) ImportsRoutes(listener int, namespace string, hosts []host.Name) bool {
 	if !s.Restricted() {
 		return true

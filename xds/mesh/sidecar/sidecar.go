@@ -16,22 +16,23 @@ type Sidecar struct {
 	Config *config.Config
 	Spec   *networking.Sidecar
 	egress []egressHosts // parallel to Spec.Egress
-	// EgressProxy is where traffic to unknown hosts goes, nil for its own way.
+	// EgressProxy receives traffic to unknown hosts; nil lets it go to its original
+	// destination.
 	EgressProxy *EgressProxy
 }
 
-// EgressProxy is a port of a service, or of a subset of it, to which a sidecar sends
-// the traffic to hosts that it does not know.
+// EgressProxy is the service, port and subset to which a sidecar sends traffic to hosts
+// that it does not know.
 type EgressProxy struct {
 	Host   host.Name
 	Port   int
 	Subset string
 }
 
-// Is says whether the proxy is a service of the host.
+// Is says whether the egress proxy is a service of the host; false for nil.
 func (p *EgressProxy) Is(h host.Name) bool { return p != nil && p.Host == h }
 
-// New reads the hosts of a Sidecar.
+// New parses the hosts of a Sidecar.
 func New(c *config.Config) *Sidecar {
 	s := &Sidecar{Config: c, Spec: c.Spec.(*networking.Sidecar)}
 	for _, e := range s.Spec.GetEgress() {
@@ -47,8 +48,8 @@ func New(c *config.Config) *Sidecar {
 
 func (s *Sidecar) selector() labels.Instance { return s.Spec.GetWorkloadSelector().GetLabels() }
 
-// NamedHosts are the hosts that an egress listener imports by their full names; none where
-// s is nil.
+// NamedHosts returns the hosts that an egress listener imports by full name; none if s is
+// nil.
 func (s *Sidecar) NamedHosts(listener int) []host.Name {
 	if s == nil || listener >= len(s.egress) {
 		return nil
@@ -62,13 +63,13 @@ func (s *Sidecar) NamedHosts(listener int) []host.Name {
 	return out
 }
 
-// Row is the Sidecars of a namespace: those with a selector first, then the oldest. It is
-// never modified; nil is the row without any.
+// Row holds the Sidecars of a namespace: those with a selector first, then the oldest. It
+// is never modified; nil is empty.
 type Row struct {
 	Sidecars []*Sidecar
 }
 
-// All are the Sidecars of the row.
+// All returns the Sidecars of the row.
 func (r *Row) All() []*Sidecar {
 	if r == nil {
 		return nil
@@ -76,8 +77,8 @@ func (r *Row) All() []*Sidecar {
 	return r.Sidecars
 }
 
-// Replace returns the row with the Sidecar of one object in the place of that of another.
-// Either may be nil. It is nil where none is left.
+// Replace returns the row with the Sidecar of curr in the place of that of old; either
+// may be nil. It is nil if no Sidecar is left.
 func (r *Row) Replace(old, curr *config.Config) *Row {
 	list := slices.DeleteFunc(slices.Clone(r.All()), func(s *Sidecar) bool { return s.Config == old })
 	if curr != nil {
@@ -100,10 +101,9 @@ func compare(a, b *Sidecar) int {
 	return config.Compare(a.Config, b.Config)
 }
 
-// Select returns the Sidecar of a workload, by the rows of its namespace and of the root
-// namespace: the first in its namespace whose selector matches, else the one there without
-// a selector, else the one of the root namespace without a selector, else nil. (Istio:
-// getSidecarScope.)
+// Select returns the Sidecar that applies to a workload: the first in its namespace whose
+// selector matches, else the one there without a selector, else the root namespace's
+// without a selector, else nil. (Istio: getSidecarScope.)
 func Select(own, root *Row, workload labels.Instance) *Sidecar {
 	for _, s := range own.All() {
 		if s.selector().SubsetOf(workload) {
