@@ -12,13 +12,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// The methods of storage.ConfigStore and storage.Batcher: reads are answered
-// by the newest snapshot, mutations go to the store of the options.
+// The methods of storage.ConfigStore and storage.Batcher. Reads return the newest
+// snapshot; mutations go to FeedOptions.Store.
 
-// Schemas are the kinds served.
+// Schemas returns the kinds served.
 func (f *Feed) Schemas() schema.Set { return f.schemas }
 
-// Version is the revision of the newest snapshot.
+// Version returns the revision of the newest snapshot.
 func (f *Feed) Version() string { return f.Snapshot().Version() }
 
 // Get returns an object of the newest snapshot, or storage.ErrNotFound.
@@ -78,7 +78,7 @@ func (f *Feed) Delete(ctx context.Context, kind config.GroupVersionKind, name, n
 	return f.store.Delete(ctx, kind, name, namespace, resourceVersion)
 }
 
-// Apply passes the batch on to the store, where that is a storage.Batcher.
+// Apply passes the batch on to the store, if that is a storage.Batcher.
 func (f *Feed) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
 	batcher, ok := f.store.(storage.Batcher)
 	if !ok {

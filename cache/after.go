@@ -9,11 +9,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// After returns the snapshot as it would be after operations, applied as one at the next
-// revision. It does not check versions. New objects get the creation time that the store
-// would give them, and the given domain. An object of the store keeps its place among the
-// objects of other sources. A new object goes before them, because a store refuses to
-// create an object whose key another source wins.
+// After returns the snapshot as the operations would leave it, applied as one at the
+// next revision. It does not check versions. New objects get the creation time that the
+// store would give them, and the given domain. An object of the store keeps its place
+// among the objects of other sources. A new object goes before them, because a store
+// refuses to create an object whose key another source wins.
 func (s *Snapshot) After(ops []storage.Op, domain string) *Snapshot {
 	content, now := s.Content(), time.Now()
 	for _, op := range ops {
@@ -42,7 +42,7 @@ func (s *Snapshot) After(ops []storage.Op, domain string) *Snapshot {
 	return s.Next(s.Revision()+1, content)
 }
 
-// shadow notes the objects of a key, where there are several.
+// shadow records the objects of a key, if there are several.
 func (c *Content) shadow(path string, objects []*config.Config) {
 	if len(objects) > 1 {
 		c.Shadows = c.Shadows.Set(path, &Shadow{objects})

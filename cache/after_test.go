@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// TestAfter: what operations would make is as the store would make it, and the snapshot
-// itself stays as it is.
+// TestAfter: the foreseen objects equal those that the store makes, and the original
+// snapshot does not change.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	long := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
@@ -49,7 +49,7 @@ func TestAfter(t *testing.T) {
 }
 
 // TestAfterBesideOtherSources: what the store would write goes before the objects of
-// other sources, and these are there again where it would delete.
+// other sources; what it would delete lets them count again.
 func TestAfterBesideOtherSources(t *testing.T) {
 	t.Parallel()
 	of := func(source string) *config.Config {

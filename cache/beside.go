@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// BesideChange is what other sources than the store have of one key in two snapshots, in
-// the order of the sources. Both may be empty, and never are at once.
+// BesideChange is the objects of one key that sources other than the store have in two
+// snapshots, in the order of the sources. At most one of the two is empty.
 type BesideChange struct {
 	Path     string // of the key
 	Old, New []*config.Config
@@ -30,14 +30,14 @@ func ChangedBeside(from, to *Snapshot) iter.Seq[BesideChange] {
 			}
 		}
 		for c := range pmap.Diff(was.Shadows, is.Shadows) {
-			if was.Configs.Value(c.Key) == is.Configs.Value(c.Key) && !tell(c.Key) { // else it was told
+			if was.Configs.Value(c.Key) == is.Configs.Value(c.Key) && !tell(c.Key) { // otherwise the first loop yielded it
 				return
 			}
 		}
 	}
 }
 
-// besides returns those objects of a key that sources other than the store have.
+// besides returns the objects of a key that come from sources other than the store.
 func besides(all []*config.Config) []*config.Config {
 	if !slices.ContainsFunc(all, func(o *config.Config) bool { return o.Source == "" }) {
 		return all

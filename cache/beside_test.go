@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestWhatChangedBesideTheStore: the changes of a random history add up to what other
-// sources have, and none tells of what stays.
+// TestWhatChangedBesideTheStore: the changes of a random history add up to the objects
+// of other sources, and every change is a real one.
 func TestWhatChangedBesideTheStore(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -34,7 +34,7 @@ func TestWhatChangedBesideTheStore(t *testing.T) {
 				}
 			}
 			if was := content.Shadows.Value(path); was != nil && random.IntN(2) == 0 {
-				all = was.Objects[:1+random.IntN(len(was.Objects))] // some stay as they were
+				all = was.Objects[:1+random.IntN(len(was.Objects))] // the first ones stay the same
 			}
 			content.Configs, content.Shadows = content.Configs.Delete(path), content.Shadows.Delete(path)
 			if len(all) > 0 {

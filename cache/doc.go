@@ -10,11 +10,11 @@
 //	             -> HasSynced
 //
 // So a change is always the difference of two snapshots, and never an event that
-// somebody had to remember. A watch of the API, which needs every revision and not
-// only the newest, follows by Since and Next.
+// somebody had to remember. A watch of the API needs every revision and not only the
+// newest, so it follows by Since and Next.
 //
 // Package mirror feeds from etcd, package memory from a store in memory, package file
-// from a directory. Package aggregate makes one cache of several. Package statuses lays
-// what servers report over the snapshots of another cache. Every cache passes the suite
+// from a directory. Package aggregate makes one cache of several. Package statuses adds
+// the reports of servers to the snapshots of another cache. Every cache passes the suite
 // of package cachetest.
 package cache

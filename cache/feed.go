@@ -22,22 +22,21 @@ const (
 
 // FeedOptions configure a Feed.
 type FeedOptions struct {
-	// Worker is what the handlers run on. It is required.
+	// Worker runs the handlers. It is required.
 	Worker *Worker
 	// Schemas are the kinds of the source.
 	Schemas schema.Set
-	// Store takes the mutations and answers about versions that are not kept
-	// here. Without one the cache is read-only.
+	// Store gets the mutations, and answers questions about versions older than the
+	// history. Without one the cache is read-only.
 	Store storage.ConfigStore
-	// History is how many changed snapshots are kept for followers; zero means
-	// DefaultHistory.
+	// History is how many changed snapshots are kept for followers; 0 is DefaultHistory.
 	History int
-	// HistoryChanges bounds the old objects that the history alone keeps, since one
-	// revision may change thousands; zero means 20,000. The last
-	// change is kept whatever its size.
+	// HistoryChanges bounds the old objects that only the history keeps, since one
+	// revision may change thousands; 0 is 20,000. The last change is kept whatever its
+	// size.
 	HistoryChanges int
-	// HistoryMemory bounds the memory of these objects in bytes, by an estimate; zero
-	// means DefaultHistoryMemory. The last change is kept whatever its size.
+	// HistoryMemory bounds the memory of these objects in bytes, by an estimate; 0 is
+	// DefaultHistoryMemory. The last change is kept whatever its size.
 	HistoryMemory int64
 }
 
@@ -59,7 +58,7 @@ type Feed struct {
 	sealed     bool
 }
 
-// kind names a kind whatever the version.
+// kind is a kind without its version.
 type kind struct{ group, kind string }
 
 func kindOf(k config.GroupVersionKind) kind { return kind{k.Group, k.Kind} }
@@ -84,9 +83,9 @@ func NewFeed(o FeedOptions) *Feed {
 	}
 }
 
-// RegisterEventHandler adds a handler for the objects of a kind, named in any
-// version. It fails for a kind that is not served and once the cache runs:
-// such a handler would have missed events.
+// RegisterEventHandler adds a handler for the objects of a kind, named in any version.
+// It fails for a kind that is not served, and once the cache runs: the handler would
+// have missed events.
 func (f *Feed) RegisterEventHandler(kind config.GroupVersionKind, handler Handler) error {
 	if f.schemas.Kind(kind) == nil {
 		return fmt.Errorf("handler for %s: %w: the kind is not served by this cache", kind, storage.ErrInvalid)
@@ -112,8 +111,8 @@ func (f *Feed) RegisterSnapshotHandler(handler SnapshotHandler) error {
 	return nil
 }
 
-// Seal ends the registration of handlers. Run of a cache begins with it; the
-// second call fails.
+// Seal ends the registration of handlers. A cache's Run calls it first; a second call
+// fails.
 func (f *Feed) Seal() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,24 +123,24 @@ func (f *Feed) Seal() error {
 	return nil
 }
 
-// Publish makes s, which follows the newest snapshot without a gap, the newest
-// one: readers see it at once, handlers are told on the worker. It never waits
-// for either. One goroutine publishes.
+// Publish makes s the newest snapshot; s must follow the present one without a gap.
+// Readers see it at once; handlers get it on the worker. Publish waits for neither. Only
+// one goroutine may publish.
 func (f *Feed) Publish(s *Snapshot) {
 	f.history.append(s)
 	f.worker.Post(f, f.handle)
 }
 
-// Replace publishes a snapshot that may not follow the newest without a gap, such as a new
-// list. Handlers get the difference as always. The history begins anew, because the
+// Replace publishes a snapshot that may not follow the newest without a gap, such as a
+// new list. Handlers get the difference as always. The history restarts, because the
 // revisions between are unknown.
 func (f *Feed) Replace(s *Snapshot) {
 	f.history.restart(s)
 	f.worker.Post(f, f.handle)
 }
 
-// handle is the task on the worker. It calls the handlers of snapshots, then each
-// handler of objects once per changed object, in the order of keys.
+// handle is the task on the worker. It calls the snapshot handlers, then each handler of
+// objects once per changed object, in key order.
 func (f *Feed) handle() {
 	from, to := f.handled.Load(), f.Snapshot()
 	for _, handler := range f.snapshotHandlers() {
@@ -192,35 +191,33 @@ func (f *Feed) Snapshot() *Snapshot { return f.history.newest.Load() }
 // first. It is never ahead of Snapshot.
 func (f *Feed) Handled() *Snapshot { return f.handled.Load() }
 
-// Lag is how many revisions the handlers are behind the newest snapshot.
+// Lag returns how many revisions the handlers are behind the newest snapshot.
 func (f *Feed) Lag() int64 {
-	handled := f.Handled() // first, so that it is not the later of the two
+	handled := f.Handled() // first, so that it is the earlier of the two
 	return max(0, f.Snapshot().Revision()-handled.Revision())
 }
 
-// Since returns the configuration just before a revision: a caller that goes on
-// from there with Next is told of that revision and of all that follow. It returns
-// false where the history does not reach back so far, and before the first
-// snapshot.
+// Since returns the configuration just before a revision. A caller that continues from
+// there with Next gets that revision and all that follow. It returns false if the
+// history does not reach back so far, and before the first snapshot.
 //
-// A client that has just listed can follow from the first snapshot of a history:
-// the configuration before it is assumed to be the same without the objects of
-// that resource version. A cache that can ask its source for more does so, while
-// ctx lasts.
+// A client that has just listed can follow from the first snapshot of a history: Since
+// assumes that the configuration before it is the same without the objects of that
+// resource version. A cache that can ask its source for more does so, until ctx ends.
 func (f *Feed) Since(_ context.Context, revision int64) (*Snapshot, bool) {
 	return f.history.before(revision)
 }
 
-// At returns the configuration as it stood at a revision, false where the
-// history does not reach back, or not yet forward, so far.
+// At returns the configuration as of a revision; false if the history does not reach
+// back, or not yet forward, so far.
 func (f *Feed) At(revision int64) (*Snapshot, bool) { return f.history.at(revision) }
 
-// Next returns the snapshot that follows after, and waits for it if there is none yet: the
-// revisions come one by one, in order, whatever the speed of the caller. The two may differ
-// in the revision alone.
+// Next returns the snapshot that follows after, and waits for it if there is none yet:
+// the revisions come one by one, in order, however slow the caller is. The two may
+// differ in nothing but the revision.
 //
-// It returns ErrCompacted if the history has dropped the next snapshot, or the source went
-// back to an older revision, and otherwise the error of ctx.
+// It returns ErrCompacted if the history has dropped the next snapshot, or if the source
+// went back to an older revision, and otherwise the error of ctx.
 func (f *Feed) Next(ctx context.Context, after *Snapshot) (*Snapshot, error) {
 	for {
 		next, changed, err := f.history.after(after)
@@ -235,8 +232,8 @@ func (f *Feed) Next(ctx context.Context, after *Snapshot) (*Snapshot, error) {
 	}
 }
 
-// Await returns the newest snapshot once it is at revision or beyond. A client
-// reads its own write so.
+// Await returns the newest snapshot once it is at revision or beyond. So a client reads
+// its own write.
 func (f *Feed) Await(ctx context.Context, revision int64) (*Snapshot, error) {
 	for {
 		changed := f.history.wait()

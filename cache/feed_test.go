@@ -174,7 +174,8 @@ func TestFeedHasSyncedOnlyAfterHandlersAndHooks(t *testing.T) {
 	w.Post("after", look)
 	run(t, w)
 	done(w)
-	// The hook of the task before, the handler, its hook; then what follows.
+	// The values are from the previous task's hook, the handler, its hook, and what
+	// follows.
 	if d := cmp.Diff([]bool{false, false, false, true, true}, during[:5]); d != "" {
 		t.Errorf("HasSynced (-want +got):\n%s", d)
 	}
@@ -287,14 +288,14 @@ func TestSinceAndNextWithinABoundedHistory(t *testing.T) {
 	}
 	s.revision = 19
 	f.Publish(s.set(alpha, "a")) // 20
-	f.Publish(s.idle())          // 21: the revision alone
+	f.Publish(s.idle())          // 21: the revision only
 	f.Publish(s.set(alpha, "a")) // 22
 	for since, want := range map[int64]int64{11: 10, 20: 10, 21: 21, 22: 21, 23: 22, 99: 22} {
 		if got, ok := f.Since(t.Context(), since); !ok || got.Revision() != want {
 			t.Errorf("Since(%d) = %d, %v; want %d", since, got.Revision(), ok, want)
 		}
 	}
-	f.Publish(s.set(alpha, "a")) // 23: 10 is forgotten
+	f.Publish(s.set(alpha, "a")) // 23: 10 is dropped
 	if _, ok := f.Since(t.Context(), 20); ok {
 		t.Error("Since(20) knows what was forgotten")
 	}
@@ -308,9 +309,9 @@ func TestSinceAndNextWithinABoundedHistory(t *testing.T) {
 	}
 }
 
-// TestSnapshotsOfOneRevision: a source without revisions changes while the revision of
-// the store stays. Followers get each change once and in order, and a client that
-// resumes at the revision gets all of them.
+// TestSnapshotsOfOneRevision: a source without revisions changes while the store's
+// revision stays. Followers get each change once and in order, and a client that resumes
+// at the revision gets all of them.
 func TestSnapshotsOfOneRevision(t *testing.T) {
 	t.Parallel()
 	f, _ := newFeed(0)
@@ -323,7 +324,7 @@ func TestSnapshotsOfOneRevision(t *testing.T) {
 		f.Publish(f.Snapshot().Next(s.revision, cache.Content{Configs: s.configs}))
 	}
 	at := f.Snapshot()
-	beside("x", "10") // not a revision, although it looks like one
+	beside("x", "10") // no revision, although it looks like one
 	beside("y", "v1")
 	follow := func(from *cache.Snapshot) (got []string) {
 		ended, cancel := context.WithCancel(t.Context())
@@ -363,7 +364,7 @@ func TestSnapshotsOfOneRevision(t *testing.T) {
 	if then, ok := f.At(10); !ok || then.Get(keyOf(alpha, "y")) == nil {
 		t.Error("a revision is without the last change that was made at it")
 	}
-	// The first snapshot does not tell when objects of sources came.
+	// The first snapshot does not show when objects of sources came.
 	first := source{configs: s.configs, revision: 19}
 	f.Replace(first.set(alpha, "b")) // 20
 	before, ok := f.Since(t.Context(), 20)
@@ -372,7 +373,8 @@ func TestSnapshotsOfOneRevision(t *testing.T) {
 	}
 }
 
-// TestSnapshotsOfOneRevisionAreForgotten as those of others are: a follower is told so.
+// TestSnapshotsOfOneRevisionAreForgotten: as those of different revisions are, and a
+// follower gets ErrCompacted.
 func TestSnapshotsOfOneRevisionAreForgotten(t *testing.T) {
 	t.Parallel()
 	f, _ := newFeed(2)

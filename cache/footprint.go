@@ -5,18 +5,18 @@ import (
 	"reflect"
 )
 
-// perChange estimates the memory of a changed entry of a persistent map without its
+// perChange estimates the memory of a changed entry of a persistent map, without its
 // value: the nodes on the path to it.
 const perChange = 1 << 10
 
-// difference counts the entries in which two contents differ, and estimates the
-// memory that only the first of the two keeps.
+// difference counts the entries in which two contents differ, and estimates the memory
+// that only the first of the two keeps.
 type difference struct {
 	entries int
 	bytes   int64
 }
 
-// plus adds a difference some times.
+// plus adds a difference a number of times.
 func (d difference) plus(o difference, times int) difference {
 	return difference{d.entries + times*o.entries, d.bytes + int64(times)*o.bytes}
 }
@@ -34,8 +34,8 @@ func (c *Content) differences(next *Content) (d difference) {
 	return d
 }
 
-// footprint estimates how many bytes a value refers to, without the value itself.
-// It does not follow fields that are not exported.
+// footprint estimates the bytes that a value refers to, without the value itself. It
+// does not follow unexported fields.
 func footprint(v reflect.Value) int64 {
 	switch v.Kind() {
 	case reflect.Pointer:

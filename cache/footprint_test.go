@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// large is a version of an object that takes much memory, in many small parts.
+// large returns a version of an object that takes much memory, in many small parts.
 func large(revision int64) *config.Config {
 	spec := &networking.ServiceEntry{Hosts: []string{"large.example"}}
 	for i := range 2_000 {
@@ -28,9 +28,8 @@ func large(revision int64) *config.Config {
 	}
 }
 
-// TestHistoryIsBoundedInBytes: many versions of a large object do not stay, whoever
-// follows from one that has gone is told, and the newest changes stay whatever their
-// size.
+// TestHistoryIsBoundedInBytes: many versions of a large object do not stay. A follower
+// from a dropped one gets an error. The newest changes stay whatever their size.
 func TestHistoryIsBoundedInBytes(t *testing.T) {
 	const versions, limit = 100, 16 << 20
 	f := cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schemas(), HistoryMemory: limit})

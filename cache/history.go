@@ -16,24 +16,24 @@ import (
 // over. Snapshots share equal parts, so each costs what it changed.
 type history struct {
 	newest atomic.Pointer[Snapshot]
-	limit  int        // of spans
-	weight difference // of all changes between them
+	limit  int        // for the number of spans
+	weight difference // limit for all changes between them
 
 	mu      sync.Mutex // guards the fields below, and the writing of newest
 	spans   []span
 	changes difference    // of all spans but the first
-	trimmed bool          // the predecessor of spans[0] was known once
-	puts    int64         // sequence of the newest
+	trimmed bool          // the predecessor of spans[0] was dropped
+	puts    int64         // sequence of the newest snapshot
 	changed chan struct{} // the next snapshot closes it
 }
 
-// span is a range of revisions with equal content: from the revision that made the content
-// to the revision of snapshot. A revision at which another source changed is in several
-// spans.
+// span is a range of revisions with equal content: from the revision that made the
+// content to the revision of snapshot. A revision at which another source changed
+// belongs to several spans.
 type span struct {
 	from     int64
-	first    int64      // sequence of the snapshot that began it
-	changes  difference // since the span before
+	first    int64      // sequence of its first snapshot
+	changes  difference // since the previous span
 	snapshot *Snapshot
 }
 
@@ -98,7 +98,7 @@ func (h *history) at(revision int64) (*Snapshot, bool) {
 	return h.standing(revision)
 }
 
-// standing returns the last snapshot that was the newest at a revision.
+// standing returns the last snapshot that was the newest one at a revision.
 func (h *history) standing(revision int64) (*Snapshot, bool) {
 	later := sort.Search(len(h.spans), func(i int) bool { return h.spans[i].from > revision })
 	if later == 0 {
@@ -143,8 +143,8 @@ func (h *history) after(last *Snapshot) (next *Snapshot, changed <-chan struct{}
 	return nil, h.changed, nil
 }
 
-// without returns the snapshot at the revision before, as far as its content shows it. It
-// omits the values of the revision, and the values of sources without revisions.
+// without returns the snapshot at the previous revision, as far as the content shows it.
+// It omits the values of the revision, and the values of sources without revisions.
 func (s *Snapshot) without(revision int64) *Snapshot {
 	content := s.content
 	for _, t := range trees {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Problem is something wrong with what a source of configuration holds.
+// Problem is a problem with the content of a source of configuration.
 type Problem struct {
-	// Where is the place in the source, such as a file and a document; empty where Object
+	// Where is the place in the source, such as a file and a document; empty if Object
 	// says enough.
 	Where string
-	// Object is the Key.String of the object, or words for it; empty where none is known.
+	// Object is the Key.String of the object, or a description of it; empty if unknown.
 	Object  string
 	Message string
 	Since   time.Time
@@ -20,10 +20,10 @@ type Problem struct {
 	Warning bool
 }
 
-// String is the whole problem in a line, without its time.
+// String returns the whole problem in a line, without its time.
 func (p Problem) String() string { return p.Subject() + ": " + p.Message }
 
-// Subject is what has the problem.
+// Subject returns what has the problem.
 func (p Problem) Subject() string {
 	switch {
 	case p.Where == "":
@@ -34,11 +34,11 @@ func (p Problem) Subject() string {
 	return p.Where + ": " + p.Object
 }
 
-// maxLogged bounds the problems that are logged for one snapshot, those that are new and
-// those that are solved.
+// maxLogged bounds how many new problems, and how many solved ones, are logged for one
+// snapshot.
 const maxLogged = 10
 
-// LogProblems logs the problems that a snapshot of a source has brought and solved.
+// LogProblems logs the problems that a snapshot of a source has added and solved.
 func LogProblems(log *slog.Logger, added, solved []Problem) {
 	for _, p := range added[:min(len(added), maxLogged)] {
 		log.Warn("configuration is at fault", "problem", p.String(), "kept", p.Serving)

@@ -42,10 +42,10 @@ var trees = []Tree{
 	},
 }
 
-// noRevision is the revision of a value that is of another source than the store.
+// noRevision is the revision of a value of a source other than the store.
 const noRevision = -1
 
-// revisionOf is the revision of the last write of an object.
+// revisionOf returns the revision of the last write of an object.
 func revisionOf(c *config.Config) int64 {
 	if c.Source != "" {
 		return noRevision
@@ -57,25 +57,25 @@ func revisionOf(c *config.Config) int64 {
 // Trees returns the maps of a Content.
 func Trees() []Tree { return slices.Clone(trees) }
 
-// Tree is one map of a Content, whatever the type of its values. A nil value is
-// none.
+// Tree is one map of a Content, whatever the type of its values. A nil value is no
+// value.
 type Tree interface {
-	// Name names the tree. Where etcd holds one, it is the last part of its prefix.
+	// Name names the tree. If etcd holds the tree, it is the last part of its prefix.
 	Name() string
 	// Get returns the value of a key.
 	Get(from *Content, key string) any
-	// All iterates over the values, in the order of their keys.
+	// All iterates over the values, in key order.
 	All(of *Content) iter.Seq2[string, any]
 	// Set sets the value of a key.
 	Set(in *Content, key string, value any)
 	// Delete deletes a key.
 	Delete(in *Content, key string)
-	// Fill replaces all values by those given, in the order of their keys.
+	// Fill replaces all values by the given ones, which are in key order.
 	Fill(in *Content, sorted iter.Seq2[string, any])
 
 	// differences compares the tree of two contents.
 	differences(from, to *Content) difference
-	// undo deletes the values of a revision, and those that have none.
+	// undo deletes the values of a revision, and those without one.
 	undo(in *Content, revision int64)
 }
 
@@ -83,7 +83,7 @@ type Tree interface {
 type treeOf[V comparable] struct {
 	name string
 	rows func(*Content) *pmap.Map[V]
-	// revision is that at which a value came to be.
+	// revision returns the revision at which a value was written.
 	revision func(V) int64
 }
 

@@ -6,12 +6,13 @@ import (
 	"sync"
 )
 
-// Worker is the one queue on which all handlers of a server run: the handlers of its caches
-// and of its registries. Tasks are posted under a key: a newer task replaces one of the
-// same key that still waits. So posting never blocks and no backlog can grow.
+// Worker is the one queue on which all handlers of a server run: the handlers of its
+// caches and of its registries. Tasks are posted under a key: a newer task replaces a
+// waiting one of the same key. So posting never blocks and no backlog can grow.
 //
-// When a task ends the hooks run, in the order they were added: they commit the rows that
-// the handlers collected. The functions that the task gave to Then run after the hooks.
+// When a task ends the hooks run, in the order in which they were added: they commit the
+// rows that the handlers collected. The functions that the task passed to Then run after
+// the hooks.
 type Worker struct {
 	mu      sync.Mutex // guards the fields below
 	order   []any      // keys that wait, oldest first
@@ -19,11 +20,11 @@ type Worker struct {
 	running bool
 
 	hooks []func()      // fixed once running
-	then  []func()      // of the task under way; touched by the worker only
+	then  []func()      // of the present task; only the worker uses it
 	wake  chan struct{} // holds a token whenever order may have grown
 }
 
-// NewWorker returns a worker that waits to be run.
+// NewWorker returns a worker that waits for Run.
 func NewWorker() *Worker {
 	return &Worker{waiting: map[any]func(){}, wake: make(chan struct{}, 1)}
 }
@@ -39,7 +40,7 @@ func (w *Worker) AtTaskEnd(hook func()) {
 	w.hooks = append(w.hooks, hook)
 }
 
-// Post queues a task behind those that wait. It never blocks.
+// Post queues a task behind the waiting ones. It never blocks.
 func (w *Worker) Post(key any, task func()) {
 	w.mu.Lock()
 	if _, ok := w.waiting[key]; !ok {
@@ -53,8 +54,8 @@ func (w *Worker) Post(key any, task func()) {
 	}
 }
 
-// Run runs tasks until ctx ends, then returns nil. It finishes the task under way
-// and leaves those that wait.
+// Run runs tasks until ctx ends, then returns nil. It finishes the present task and
+// leaves the waiting ones.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.running {
@@ -76,8 +77,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// Then runs f after the hooks of the task under way, so that a task announces
-// nothing before its rows are committed. Only a task may call it.
+// Then runs f after the hooks of the present task, so that a task announces nothing
+// before its rows are committed. Only a task may call it.
 func (w *Worker) Then(f func()) { w.then = append(w.then, f) }
 
 func (w *Worker) perform(task func()) {
@@ -105,7 +106,7 @@ func (w *Worker) next() func() {
 	return task
 }
 
-// Len is the number of tasks that wait.
+// Len returns the number of waiting tasks.
 func (w *Worker) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

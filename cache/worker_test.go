@@ -69,14 +69,14 @@ func TestWorkerRunsHooksThenWhatTheTaskLeft(t *testing.T) {
 	}
 }
 
-// TestWorkerLosesNoPost has several goroutines post their last value under one
-// key each, against a worker that now sleeps, now works.
+// TestWorkerLosesNoPost has several goroutines post their last value under one key each,
+// while the worker alternately sleeps and works.
 func TestWorkerLosesNoPost(t *testing.T) {
 	t.Parallel()
 	w := cache.NewWorker()
 	run(t, w)
 	const posters, posts = 4, 2000
-	last := make([]int, posters) // of the worker
+	last := make([]int, posters) // written by the worker
 	var group sync.WaitGroup
 	for p := range posters {
 		group.Go(func() {

@@ -19,8 +19,8 @@ import (
 // defaultFirstSync is how long a first start waits for sources.
 const defaultFirstSync = 5 * time.Second
 
-// Follower is the cache of a source. Any cache that embeds a cache.Feed is one. Its
-// handlers and its worker are not used: the worker need not run.
+// Follower is the cache of a source. Any cache that embeds a cache.Feed is one. The
+// aggregate does not use its handlers, so its worker need not run.
 type Follower interface {
 	cache.ConfigStoreCache
 	Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error)
@@ -35,36 +35,36 @@ type Store interface {
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }
 
-// Source is one source of configuration. A Cache that has a method Degraded, which
-// returns an error, is asked by it how it is. One that has a method Whole is asked by it
-// whether it serves all that it has, and leaves nothing out as broken.
+// Source is one source of configuration. A Cache may have two methods: Degraded, which
+// returns why its content may be old, and Whole, which says whether it serves everything
+// in the source and leaves out nothing as broken.
 type Source struct {
-	// Name names the source to users. The objects of every source but the store have it
-	// as their Meta.Source.
+	// Name names the source to users. It is the Meta.Source of the objects of every
+	// source but the store.
 	Name  string
 	Cache Follower
 	// Kind and Where tell users what the source is: "directory", "/etc/mesh".
 	Kind, Where string
-	// Place tells users where in the source an object stands, "" if that is not known;
-	// nil for a source that does not know.
+	// Place returns where in the source an object stands, for users; "" if unknown. It is
+	// nil for a source without places.
 	Place func(key config.Key) string
 }
 
 // Options configure a Cache. Worker, Store and Sources are required.
 type Options struct {
-	// Worker is what the handlers run on.
+	// Worker runs the handlers.
 	Worker *cache.Worker
-	// Store is the Cache of one of Sources.
+	// Store is the Cache of one of the Sources.
 	Store Store
 	// Sources are in the order of their priority: the first that has a key wins it.
 	Sources []Source
-	// FirstSync bounds how long a first start waits for sources other than the store;
-	// zero means 5 seconds.
+	// FirstSync bounds how long a first start waits for sources other than the store; 0
+	// is 5 seconds.
 	FirstSync time.Duration
-	// History and HistoryMemory bound what is kept for followers; see cache.FeedOptions.
+	// History and HistoryMemory bound the history for followers; see cache.FeedOptions.
 	History       int
 	HistoryMemory int64
-	// Log is told of trouble with sources; nil discards it.
+	// Log gets messages about trouble with sources; nil discards them.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -81,21 +81,21 @@ type Cache struct {
 	members []*member  // in the order of their priority
 	configs pmap.Map[*config.Config]
 	shadows pmap.Map[*cache.Shadow]
-	waited  bool          // a first start waits for sources no more
+	waited  bool          // a first start no longer waits for sources
 	start   func(*member) // follows a member; nil unless Run is under way
 }
 
-// member is a source at work.
+// member is a source of a Cache, with its state.
 type member struct {
 	Source
 	own      bool            // it is the store
-	snapshot *cache.Snapshot // as it was merged last
+	snapshot *cache.Snapshot // as last merged
 	objects  pmap.Map[*config.Config]
-	changed  time.Time // when objects differed last
-	failed   error     // why it is not run any more
+	changed  time.Time // when its objects last changed
+	failed   error     // why it no longer runs
 	since    time.Time // when it was started, or failed
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when it is not followed any more
+	done     chan struct{} // closed when the cache no longer follows it
 }
 
 var (
@@ -103,7 +103,7 @@ var (
 	_ storage.Batcher        = (*Cache)(nil)
 )
 
-// MakeCache returns a cache that waits for Run. It has the kinds of all sources.
+// MakeCache returns a cache that waits for Run. Its kinds are those of all sources.
 func MakeCache(o Options) (*Cache, error) {
 	if o.FirstSync <= 0 {
 		o.FirstSync = defaultFirstSync
@@ -142,7 +142,7 @@ func MakeCache(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// named returns the member of a name, nil for none.
+// named returns the member with a name, nil for none.
 func (c *Cache) named(name string) *member {
 	for _, m := range c.members {
 		if m.Name == name {
@@ -152,8 +152,7 @@ func (c *Cache) named(name string) *member {
 	return nil
 }
 
-// Add adds a source behind all others. Handlers are told of its objects as soon as it
-// has some.
+// Add adds a source behind all others. Handlers get its objects as soon as it has some.
 func (c *Cache) Add(source Source) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,8 +167,8 @@ func (c *Cache) Add(source Source) error {
 	return nil
 }
 
-// Remove ends a source, and waits until it has ended. Its objects go, at once and all in
-// one snapshot. The store stays.
+// Remove stops a source, and waits until it has stopped. All its objects go in one
+// snapshot. The store cannot be removed.
 func (c *Cache) Remove(name string) error {
 	c.mu.Lock()
 	m := c.named(name)

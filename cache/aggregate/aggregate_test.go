@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a read-only source whose snapshots are published by hand. Its versions look
-// like revisions of the store.
+// fake is a read-only source whose snapshots a test publishes. Its versions look like
+// revisions of the store.
 type fake struct {
 	*cache.Feed
 	end chan error // ends Run
@@ -63,7 +63,7 @@ func (f *fake) degrade(err error) {
 	f.degraded = err
 }
 
-// publish publishes what is there, changed by operations.
+// publish applies operations to the objects and publishes the result.
 func (f *fake) publish(ops ...storage.Op) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,15 +108,15 @@ func open(t testing.TB, options ...func(*aggregate.Options)) *bed {
 	return b
 }
 
-// start is Start with empty sources.
+// start is Start after both sources have published empty snapshots.
 func (b *bed) start() {
 	b.above.publish()
 	b.below.publish()
 	b.Start()
 }
 
-// has waits until the cache has a round of an object from a source; "" is the store, and
-// round "-" is none.
+// has waits until the cache has the given round of an object from a source. "" is the
+// store; round "-" is no object.
 func (b *bed) has(key config.Key, source, round string) {
 	b.Eventually(fmt.Sprintf("%s has round %s of %q", key, round, source), func() bool {
 		b.Quiesce()
@@ -135,12 +135,12 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// TestTheFirstSourceWins: the objects of one key take each other's place by the order of
-// their sources, and handlers are told of what counts alone.
+// TestTheFirstSourceWins: of several objects of one key, the one of the first source
+// counts, and handlers get changes of that one only.
 func TestTheFirstSourceWins(t *testing.T) {
 	t.Parallel()
 	b := open(t)
-	var told []string // of the worker
+	var told []string // by the worker
 	b.Handler(schema.ServiceEntry, func(o, c *config.Config, e cache.Event) { told = append(told, cachetest.Describe(o, c, e)) })
 	b.start()
 	key := cachetest.Key("a", "x")
@@ -156,7 +156,7 @@ func TestTheFirstSourceWins(t *testing.T) {
 	})
 	b.above.publish(put(4))
 	b.has(key, "above", "4")
-	b.Settle(b.Remove("a", "x")) // likewise
+	b.Settle(b.Remove("a", "x")) // is shadowed too
 	b.above.publish(cachetest.Remove("a", "x"))
 	b.has(key, "below", "3")
 	b.below.publish(cachetest.Remove("a", "x"))
@@ -171,8 +171,8 @@ func TestTheFirstSourceWins(t *testing.T) {
 	}
 }
 
-// TestSourcesAreFollowedAtTheRevisionOfTheStore: another source moves no revision, and
-// who resumes at one gets what other sources changed at it.
+// TestSourcesAreFollowedAtTheRevisionOfTheStore: another source changes no revision. A
+// follower that resumes at a revision gets what other sources changed at it.
 func TestSourcesAreFollowedAtTheRevisionOfTheStore(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -211,8 +211,8 @@ func TestSourcesAreFollowedAtTheRevisionOfTheStore(t *testing.T) {
 	}
 }
 
-// TestTheFirstRevisionCanBeResumedFrom: the store tells what was before, and the objects
-// of other sources are told anew.
+// TestTheFirstRevisionCanBeResumedFrom: the store provides the configuration before it,
+// and the objects of other sources come again.
 func TestTheFirstRevisionCanBeResumedFrom(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -231,8 +231,8 @@ func TestTheFirstRevisionCanBeResumedFrom(t *testing.T) {
 	}
 }
 
-// TestARandomHistoryIsMerged: the cache equals a merge from nothing, the events add up to
-// it, and so does what a follower sees.
+// TestARandomHistoryIsMerged: the cache equals a fresh merge, the events add up to it,
+// and so do the snapshots of a follower.
 func TestARandomHistoryIsMerged(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -289,7 +289,7 @@ func TestARandomHistoryIsMerged(t *testing.T) {
 	}
 }
 
-// merged waits until the cache equals a merge of its sources from nothing.
+// merged waits until the cache equals a fresh merge of its sources.
 func (b *bed) merged() {
 	b.Await(b.Store.Version())
 	b.Eventually("the cache equals a merge from nothing", func() bool {
@@ -316,7 +316,7 @@ func (b *bed) merged() {
 	})
 }
 
-// TestAFirstStartWaitsForASource, and not for ever.
+// TestAFirstStartWaitsForASource: but not for ever.
 func TestAFirstStartWaitsForASource(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -346,7 +346,7 @@ func TestAFirstStartWaitsForASource(t *testing.T) {
 	late.has(cachetest.Key("b", "y"), "below", "1")
 }
 
-// TestASourceThatFailsKeepsItsObjects, and holds up nobody.
+// TestASourceThatFailsKeepsItsObjects: and delays nothing.
 func TestASourceThatFailsKeepsItsObjects(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -396,7 +396,8 @@ func TestSourcesComeAndGo(t *testing.T) {
 	fold.Check()
 }
 
-// TestWrites: the store takes what it wins, and an error names the source of the rest.
+// TestWrites: the store accepts writes to keys that it wins, and the error for other
+// keys names their source.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -434,7 +435,8 @@ func TestWrites(t *testing.T) {
 	b.has(cachetest.Key("a", "down"), "below", "1")
 }
 
-// TestObjectsOfASource are all that it has, with the source that goes before each.
+// TestObjectsOfASource: Objects returns all objects of a source, and which source
+// shadows each.
 func TestObjectsOfASource(t *testing.T) {
 	t.Parallel()
 	b := open(t, func(o *aggregate.Options) {
@@ -472,7 +474,7 @@ func TestObjectsOfASource(t *testing.T) {
 	}
 }
 
-// TestTheMapOfTheStoreIsShared where no other source has objects.
+// TestTheMapOfTheStoreIsShared: as long as no other source has objects.
 func TestTheMapOfTheStoreIsShared(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -516,8 +518,8 @@ func BenchmarkCache(b *testing.B) {
 	}
 }
 
-// TestWhatIsShadowedMayGo: the store may delete and restore what it has behind another
-// source, and nothing else of that key.
+// TestWhatIsShadowedMayGo: the store may delete and restore its object behind another
+// source's, and change nothing else of that key.
 func TestWhatIsShadowedMayGo(t *testing.T) {
 	t.Parallel()
 	b := open(t)

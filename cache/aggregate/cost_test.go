@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// hand is a source whose snapshots are published by hand, and which takes no writes.
+// hand is a read-only source whose snapshots a test publishes.
 type hand struct{ *cache.Feed }
 
 func (hand) Run(ctx context.Context) error {
@@ -28,13 +28,13 @@ func (hand) Run(ctx context.Context) error {
 	return nil
 }
 
-// large is an aggregate of three sources that share n objects. Each tenth of the middle
-// one is shadowed by the first, and shadows one of the last.
+// large is an aggregate of three sources that share n objects. The first shadows a tenth
+// of the middle one, and that a tenth of the last.
 type large struct {
 	parts    [3]hand
-	of       [3][]string // names of objects that count there
+	of       [3][]string // names of objects that count, by source
 	round    int
-	told     chan struct{} // of each update
+	told     chan struct{} // one for each update
 	snapshot [3]*cache.Snapshot
 }
 
@@ -81,7 +81,7 @@ func (l *large) object(name string) *config.Config {
 	return object
 }
 
-// change changes an object of a source, and waits until the handler was told.
+// change changes an object of a source, and waits until the handler has got it.
 func (l *large) change(i int) {
 	object := l.object(l.of[i][l.round*7919%len(l.of[i])])
 	content := cache.Content{Configs: l.snapshot[i].Configs().Set(object.Key().Path(), object)}
@@ -110,10 +110,10 @@ func TestOneChangeOfASourceCostsTheSameAmongManyObjects(t *testing.T) {
 	}
 }
 
-// BenchmarkThreeSources is an aggregate of an etcd and two directories, which share
-// 50,000 objects, a hundred to a file: its start, the memory of an object once it runs,
-// and one change in each source, from the write to the handler. That of a file has the
-// time in it for which the file must be at rest.
+// BenchmarkThreeSources measures an aggregate of an etcd and two directories, which
+// share 50,000 objects, a hundred to a file: the start, the memory of an object once it
+// runs, and one change in each source, from the write to the handler. The change in a
+// file includes the time for which the file must be at rest.
 func BenchmarkThreeSources(b *testing.B) {
 	const objects, perFile = 50_000, 100
 	client := etcdtest.Start(b)
@@ -177,7 +177,7 @@ func BenchmarkThreeSources(b *testing.B) {
 	})
 }
 
-// inUse is the memory that is in use once no garbage is left.
+// inUse returns the memory in use after garbage collection.
 func inUse() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -186,7 +186,7 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// writeEntries writes the file k of a directory. Its first object is of a round.
+// writeEntries writes file k of a directory. Its first object is of the given round.
 func writeEntries(t testing.TB, dir string, of, k, count, round int) {
 	t.Helper()
 	var text []byte

@@ -11,19 +11,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// The first and the longest wait before a source is followed again that has no next
+// The first and the longest wait before following a source again that has no next
 // snapshot.
 const (
 	retryMin = 10 * time.Millisecond
 	retryMax = time.Second
 )
 
-// errEnded: the cache of a source does not run any more, and does not say why.
+// errEnded: the cache of a source no longer runs, and does not say why.
 var errEnded = errors.New("it ended")
 
-// Run runs the sources and follows them until ctx ends, and then returns nil. It returns
-// the error of the store, should that fail. Another source that fails keeps its last
-// content.
+// Run runs the sources and follows them until ctx ends, and then returns nil. If the
+// store fails, Run returns its error. Another source that fails keeps its last content.
 func (c *Cache) Run(ctx context.Context) error {
 	if err := c.Seal(); err != nil {
 		return err
@@ -53,13 +52,13 @@ func (c *Cache) Run(ctx context.Context) error {
 	defer patience.Stop()
 	<-ctx.Done()
 	c.mu.Lock()
-	c.start = nil // nobody is added any more
+	c.start = nil // Add starts nothing from now on
 	c.mu.Unlock()
 	running.Wait()
 	return failure
 }
 
-// waitNoMore ends the waiting of a first start.
+// waitNoMore ends the wait of a first start.
 func (c *Cache) waitNoMore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +74,8 @@ func (c *Cache) waitNoMore() {
 	c.publish(false)
 }
 
-// attend runs a source and follows it until ctx ends. It returns the error of the source,
-// if the source ends before.
+// attend runs a source and follows it until ctx ends. If the source ends before, attend
+// returns its error.
 func (c *Cache) attend(ctx context.Context, m *member) error {
 	following, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -89,7 +88,7 @@ func (c *Cache) attend(ctx context.Context, m *member) error {
 		err = fmt.Errorf("the source of configuration %s: %w", m.Name, err)
 		if !m.own {
 			c.fail(m, err)
-			<-ctx.Done() // what it had goes on being served
+			<-ctx.Done() // its last objects are still served
 		}
 	}
 	stop()
@@ -97,7 +96,7 @@ func (c *Cache) attend(ctx context.Context, m *member) error {
 	return err
 }
 
-// fail notes that a source is not run any more.
+// fail records that a source no longer runs.
 func (c *Cache) fail(m *member, err error) {
 	c.o.Log.Error("a source of configuration has failed: its last objects are served", "source", m.Name, "err", err)
 	c.mu.Lock()
@@ -117,7 +116,7 @@ func (c *Cache) follow(ctx context.Context, m *member) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil { // its history has forgotten what follows
+		if err != nil { // the source's history has dropped the next snapshot
 			if next = m.Cache.Snapshot(); next == last {
 				_ = backoff.Wait(ctx)
 				continue
@@ -150,8 +149,8 @@ func (c *Cache) merge(ctx context.Context, m *member, s *cache.Snapshot, gap boo
 }
 
 // Since returns the configuration just before a revision; see cache.Feed. For the first
-// revision that this cache has, the store tells what was before. The objects of other
-// sources are told anew then.
+// revision of this cache, the store provides the configuration before it. The objects of
+// other sources then come again.
 func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
 	since, ok := c.Feed.Since(ctx, revision)
 	if !ok {
@@ -178,7 +177,7 @@ func (c *Cache) Await(ctx context.Context, revision int64) (*cache.Snapshot, err
 	return c.Feed.Await(ctx, revision)
 }
 
-// StoreRevision asks the store for its revision, if it has to be asked over a network.
+// StoreRevision asks the store for its revision, if the store is behind a network.
 func (c *Cache) StoreRevision(ctx context.Context) (int64, error) {
 	if s, ok := c.o.Store.(interface {
 		StoreRevision(ctx context.Context) (int64, error)

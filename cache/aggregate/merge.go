@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// take merges a newer snapshot of a member. The cost follows what differs from the one
-// that was merged before.
+// take merges a newer snapshot of a member. The cost follows the difference from the
+// last one.
 func (c *Cache) take(m *member, s *cache.Snapshot) {
 	from := m.snapshot.Configs()
 	m.snapshot = s
@@ -41,7 +41,8 @@ func (c *Cache) alone() bool {
 	return true
 }
 
-// put applies a change of a source that is not the store. Its objects name it.
+// put applies a change of a source other than the store. It sets the Meta.Source of the
+// object.
 func (m *member) put(change pmap.Change[*config.Config], c *Cache) {
 	object := change.New
 	if object == nil || c.schemas.Kind(object.GroupVersionKind) == nil {
@@ -56,7 +57,7 @@ func (m *member) put(change pmap.Change[*config.Config], c *Cache) {
 	m.objects = m.objects.Set(change.Key, object)
 }
 
-// settle finds the object of a key that counts, and those behind it.
+// settle finds the object of a key that counts, and those that it shadows.
 func (c *Cache) settle(path string) {
 	var all []*config.Config
 	for _, m := range c.members {
@@ -76,7 +77,7 @@ func (c *Cache) settle(path string) {
 	}
 }
 
-// empty takes back all objects of a member that is not one of c.members any more.
+// empty removes all objects of a member that is no longer one of c.members.
 func (c *Cache) empty(m *member) {
 	gone := m.objects
 	m.objects, m.snapshot = pmap.Map[*config.Config]{}, nil
@@ -85,8 +86,8 @@ func (c *Cache) empty(m *member) {
 	}
 }
 
-// publish makes a snapshot of what was merged, as soon as a first start may end. gap
-// says that nobody knows the revisions of the store before.
+// publish makes a snapshot of the merged content, unless a first start still waits. gap
+// says that the store's revisions before this one are unknown.
 func (c *Cache) publish(gap bool) {
 	newest := c.Snapshot()
 	if newest == nil && !c.complete() {
@@ -103,8 +104,8 @@ func (c *Cache) publish(gap bool) {
 	}
 }
 
-// complete says whether the first snapshot may be made: the store was read, and so were
-// the other sources, unless that took too long.
+// complete says whether the first snapshot may be made: the store was read, and so was
+// every other source, unless it failed or took too long.
 func (c *Cache) complete() bool {
 	for _, m := range c.members {
 		if m.snapshot == nil && (m.own || !c.waited && m.failed == nil) {

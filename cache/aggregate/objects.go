@@ -9,10 +9,10 @@ import (
 // Object is an object of a source.
 type Object struct {
 	*config.Config
-	// Place tells where in the source it stands, "" if that is not known.
+	// Place is where in the source the object stands, "" if unknown.
 	Place string
-	// Shadowed says that another source has its key and goes before this one, which By
-	// names.
+	// Shadowed says that another source has the key and goes before this one. By names
+	// that source.
 	Shadowed bool
 	By       string
 }
@@ -46,7 +46,7 @@ func (c *Cache) Objects(name string) ([]Object, bool) {
 	return out, true
 }
 
-// winnerOf returns the object that counts where several sources have a key, nil elsewhere.
+// winnerOf returns the object that counts if several sources have a key, nil otherwise.
 func winnerOf(shadows pmap.Map[*cache.Shadow], path string) *config.Config {
 	if shadow := shadows.Value(path); shadow != nil {
 		return shadow.Objects[0]

@@ -10,34 +10,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Status tells how a source is.
+// Status describes a source.
 type Status struct {
 	Name, Kind, Where string
-	// Writable says that it is the store.
+	// Writable says that the source is the store.
 	Writable bool
-	// Objects is how many objects the source has, by kind, and Shadowed how many of them
-	// do not count, since a source before it has their keys.
+	// Objects is the number of objects of the source, by kind. Shadowed is how many of
+	// them do not count, because a source before it has their keys.
 	Objects  map[string]int
 	Shadowed int
-	// Changed is when its objects changed last, zero for never.
+	// Changed is when the objects last changed, zero for never.
 	Changed time.Time
-	// Err says what is wrong with it; nil for nothing.
+	// Err says what is wrong with the source; nil for nothing.
 	Err error
 	// Cache is the cache of the source.
 	Cache Follower
 }
 
-// State tells in short how a source other than the store is.
+// State describes a source other than the store in short.
 type State struct {
 	Name string
-	// Complete says that all that the source has is among what was merged: it was read,
-	// nothing is wrong with it, and no part of it is passed over as broken.
+	// Complete says that everything in the source is merged: it was read, nothing is
+	// wrong with it, and it leaves out no part as broken.
 	Complete bool
-	// Err says what is wrong with it; nil for nothing.
+	// Err says what is wrong with the source; nil for nothing.
 	Err error
 }
 
-// States tells how the sources other than the store are, in the order of their priority.
+// States describes the sources other than the store, in the order of their priority.
 func (c *Cache) States() []State {
 	others := c.others()
 	out := make([]State, len(others))
@@ -50,8 +50,7 @@ func (c *Cache) States() []State {
 	return out
 }
 
-// Statuses tells how the sources are, in the order of their priority. It counts all
-// objects.
+// Statuses describes the sources, in the order of their priority. It counts all objects.
 func (c *Cache) Statuses() []Status {
 	c.mu.Lock()
 	members, shadows := make([]member, len(c.members)), c.shadows
@@ -77,7 +76,7 @@ func (c *Cache) Statuses() []Status {
 	return out
 }
 
-// trouble says what is wrong with a source, nil for nothing.
+// trouble returns what is wrong with a source, nil for nothing.
 func (m *member) trouble() error {
 	at := m.since.UTC().Format(time.RFC3339)
 	switch asked, ok := m.Cache.(interface{ Degraded() error }); {
@@ -93,8 +92,8 @@ func (m *member) trouble() error {
 	return nil
 }
 
-// Degraded names the sources, other than the store, with which something is wrong. Their
-// last content is served.
+// Degraded names the sources, other than the store, that have a problem. Their last
+// content is served.
 func (c *Cache) Degraded() error {
 	var all *multierror.Error
 	for _, m := range c.others() {
@@ -115,7 +114,7 @@ func (c *Cache) Degraded() error {
 	return all
 }
 
-// others are copies of the members other than the store.
+// others returns copies of the members other than the store.
 func (c *Cache) others() []member {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,17 +11,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// writes is the store of an aggregate: it refuses what another source has.
+// writes is the store of an aggregate: it refuses writes that another source prevents
+// (Permit).
 type writes struct {
 	Store
 	cache *Cache
 }
 
-// Permit returns why an operation may not be written to the store, nil if it may. The error
-// is a *storage.SourceError. The store may change its own objects, and create an object
-// that shadows one of a source behind it. Objects that a source before it shadows it may
-// only delete and restore. Permit refuses to create an object behind one of a source before
-// the store, because it would have no effect.
+// Permit returns why an operation may not be written to the store, nil if it may. The
+// error is a *storage.SourceError. The store may change its own objects, and create an
+// object that shadows one of a source behind it. Its objects that a source before it
+// shadows it may only delete and restore. Permit refuses to create an object behind one
+// of a source before the store, because it would have no effect.
 func (c *Cache) Permit(op storage.Op) error {
 	snapshot := c.Snapshot()
 	object := snapshot.Get(op.Target())
@@ -58,8 +59,8 @@ func (c *Cache) Place(key config.Key) string {
 	return ""
 }
 
-// ranked returns a source, the zero Source if it was removed, and whether the store wins
-// over it.
+// ranked returns the source with a name, the zero Source if it was removed, and whether
+// the store has priority over it.
 func (c *Cache) ranked(name string) (source Source, behind bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +117,8 @@ func (w writes) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 // GetLedger implements storage.ConfigStore.
 func (w writes) GetLedger() storage.Ledger { return ledger(w) }
 
-// ledger answers from the history of the cache, which has the objects of all sources. For
-// older revisions it asks the ledger of the store, which has only the store's objects.
+// ledger answers from the history of the cache, which has the objects of all sources.
+// For older revisions it asks the store's ledger, which has only the store's objects.
 type ledger writes
 
 // ResourceVersionAt implements storage.Ledger.

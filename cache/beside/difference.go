@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// differLimit is how long two servers may have different objects of a source before it
-	// is told. A change reaches them one after another, and their reports later.
+	// differLimit is how long two servers may have different objects of a source before
+	// that is reported. A change reaches them one after another, and their reports come
+	// later.
 	differLimit = 3 * time.Second
 	// maxDiffering bounds the objects that a server names as different.
 	maxDiffering = 16
@@ -27,8 +28,8 @@ const (
 	maxNamed = 3
 )
 
-// Difference is what this server has of its sources, and another server has otherwise. Its
-// JSON form is an API.
+// Difference is a difference of a source between this server and another one. Its JSON
+// form is an API.
 type Difference struct {
 	// Source is the source's name on this server, or on the other one if only that has it.
 	Source string `json:"source"`
@@ -40,10 +41,10 @@ type Difference struct {
 	Lacking bool `json:"lacking,omitempty"`
 }
 
-// differing are the objects that two servers do not have alike, by their ids.
+// differing holds the ids of the objects that differ between two servers.
 type differing struct{ here, there, changed []uint64 }
 
-// compareContents compares two contents of a source by part.
+// compareContents compares two contents of a source part by part.
 func compareContents(here, there func(part int) *status.Content) (d differing) {
 	for part := range status.UseParts {
 		a, b := here(part), there(part)
@@ -71,8 +72,8 @@ func objectsIn(c *status.Content) []status.ContentObject {
 	return c.Objects
 }
 
-// pairs match the sources of two servers: by their names, and the others in their order,
-// since machines may have one directory at different paths. One of a pair may be nil.
+// pairs matches the sources of two servers by name, and the others in their order, since
+// machines may have the same directory at different paths. One of a pair may be nil.
 func pairs(here, there []status.SourceState) (out [][2]*status.SourceState) {
 	var rest [2][]*status.SourceState
 	for i := range here {
@@ -99,14 +100,14 @@ func pairs(here, there []status.SourceState) (out [][2]*status.SourceState) {
 	return out
 }
 
-// Compare finds out what differs between this server and the others, logs what lasts, and
-// notes in the report of this server which of its objects the others do not have so.
+// Compare compares this server with the others, and logs differences that last. It adds
+// to the report of this server which of its objects differ on others.
 func (s *Sources) Compare(own string, report Report, facts *statuses.Facts, at time.Time, log *slog.Logger) {
 	s.lasting(s.compare(own, report, facts), at, log)
 }
 
-// compare returns what differs between this server and the others, and notes in a report
-// which of its objects the others do not have so.
+// compare returns the differences between this server and the others. It adds to a
+// report which of its objects differ on others.
 func (s *Sources) compare(own string, report Report, facts *statuses.Facts) []Difference {
 	if facts == nil {
 		return nil
@@ -155,13 +156,13 @@ func (s *Sources) compare(own string, report Report, facts *statuses.Facts) []Di
 	return out
 }
 
-// nameOf is a server as people know it.
+// nameOf returns the name of a server for people.
 func nameOf(s *status.Sources) string {
 	name, _, _ := strings.Cut(s.Replica, "/")
 	return "the server " + name
 }
 
-// message says how the objects of a source differ, empty where they do not.
+// message says how the objects of a source differ, empty if they do not.
 func (s *Sources) message(source string, d differing, there *status.SourceState) string {
 	var parts []string
 	add := func(what string, names []string, count int) {
@@ -196,7 +197,7 @@ func (s *Sources) message(source string, d differing, there *status.SourceState)
 	return text
 }
 
-// keysOf are the published objects of a source that have some ids, in order.
+// keysOf returns the keys of the published objects of a source with some ids, in order.
 func (s *Sources) keysOf(source string, ids []uint64) []config.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,11 +211,11 @@ func (s *Sources) keysOf(source string, ids []uint64) []config.Key {
 	return keys
 }
 
-// pair is what a Difference is between.
+// pair is the source and the other server of a Difference.
 type pair struct{ source, server string }
 
-// lasting keeps of the differences of now those that have lasted, and logs each that is
-// new among them, and each that is over.
+// lasting keeps the present differences that have lasted. It logs each one that is new
+// among them, and each one that is over.
 func (s *Sources) lasting(now []Difference, at time.Time, log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,14 +246,14 @@ func (s *Sources) lasting(now []Difference, at time.Time, log *slog.Logger) {
 	s.since = since
 }
 
-// Differences returns what other servers have had otherwise for some seconds, in order.
+// Differences returns the differences that have lasted for differLimit, in order.
 func (s *Sources) Differences() []Difference {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.differences
 }
 
-// Degraded says what other servers have otherwise, nil for nothing.
+// Degraded names the first of the Differences, nil if there are none.
 func (s *Sources) Degraded() error {
 	var texts []string
 	all := s.Differences()

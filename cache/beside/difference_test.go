@@ -17,14 +17,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// peer is a server in a test of what differs.
+// peer is a server in a test of Compare.
 type peer struct {
 	id string
 	*Sources
 	facts *statuses.Facts // shared
 }
 
-// look has the peer look at the others, and report; it returns what differs.
+// look has the peer compare and report, and returns the differences.
 func (p *peer) look() []Difference {
 	report := p.Sources.Report(p.id)
 	out := p.compare(p.id, report, p.facts)
@@ -68,7 +68,7 @@ func TestWhatDiffersIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		one, two dirs
 		names    [2][]string
-		problem  string // of /etc at two
+		problem  string // of /etc on server two
 		want     [2][]string
 	}{
 		"the same":             {dirs{"/etc": {a, b}}, dirs{"/etc": {a, b}}, [2][]string{{"/etc"}, {"/etc"}}, "", [2][]string{}},
@@ -103,7 +103,7 @@ func TestWhatDiffersIsNamed(t *testing.T) {
 			facts := &statuses.Facts{}
 			one := newPeer(facts, "one:1/x", c.one, nil, c.names[0]...)
 			two := newPeer(facts, "two:2/y", c.two, map[string]string{"/etc": c.problem}, c.names[1]...)
-			for range 3 { // until each has read what the other says of it
+			for range 3 { // until each has read the other's report
 				one.look()
 				two.look()
 			}
@@ -120,7 +120,7 @@ func TestWhatDiffersIsNamed(t *testing.T) {
 	}
 }
 
-// TestADifferenceIsToldOnceItLasts: and logged once, and when it is over.
+// TestADifferenceIsToldOnceItLasts: it is logged once, and again when it is over.
 func TestADifferenceIsToldOnceItLasts(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer

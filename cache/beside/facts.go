@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// Has says whether a server has published an object of another source than the
-// store as it is.
+// Has says whether a server has published this version of an object of a source other
+// than the store.
 func Has(facts *statuses.Facts, replica string, object *config.Config) bool {
 	found, ok := contentOf(facts, replica, status.ObjectID(object.Key()))
 	return ok && slices.ContainsFunc(found, func(o status.ContentObject) bool {
@@ -18,8 +18,8 @@ func Has(facts *statuses.Facts, replica string, object *config.Config) bool {
 	})
 }
 
-// contentOf returns what the sources of a server have of an object, by its id. It returns
-// false if the server has not reported its sources.
+// contentOf returns the objects with an id in the sources of a server. It returns false
+// if the server has not reported its sources.
 func contentOf(facts *statuses.Facts, replica string, id uint64) (found []status.ContentObject, ok bool) {
 	sources := facts.Sources.Value(etcd.SourcesKey(replica)[len(etcd.SourcesPrefix):])
 	if sources == nil {
@@ -34,8 +34,8 @@ func contentOf(facts *statuses.Facts, replica string, id uint64) (found []status
 	return found, true
 }
 
-// MayHave says whether a live server has an object of another source than the store, or
-// may have it: one that has not reported its sources, or not all of them.
+// MayHave says whether a live server has an object of a source other than the store, or
+// may have it because it has not reported all its sources.
 func MayHave(facts *statuses.Facts, key config.Key) bool {
 	for replica := range facts.Replicas.Values() {
 		found, reported := contentOf(facts, replica.ID, status.ObjectID(key))

@@ -13,33 +13,33 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// Sources are what this server has of sources other than the store, and what other servers
-// have otherwise. The zero Sources are of a server without such sources.
+// Sources records the objects of this server from sources other than the store, and how
+// other servers differ. The zero Sources is for a server without such sources.
 type Sources struct {
-	// States tells how the sources are, in their order: their names, whether all that they
-	// have was read, and what is wrong with them. Newest is the newest configuration.
+	// States returns the states of the sources, in their order: names, completeness and
+	// problems. Newest returns the newest configuration.
 	States func() []status.SourceState
 	Newest func() *cache.Snapshot
 
 	mu          sync.Mutex // guards the fields below
 	published   *cache.Snapshot
 	sources     map[string]*sourceObjects
-	whole       map[string]bool    // the sources that were complete at the last look
-	since       map[pair]time.Time // since when there is what differs
-	differences []Difference       // those that last
+	whole       map[string]bool    // the sources that were complete in the last report
+	since       map[pair]time.Time // since when a difference exists
+	differences []Difference       // those that have lasted
 }
 
-// sourceObjects is the published objects of a source.
+// sourceObjects are the published objects of a source.
 type sourceObjects struct {
 	parts   [status.UseParts]sourcePart
 	objects int
 	digest  uint64
 }
 
-// sourcePart is a part of them, by their ids.
+// sourcePart is a part of these objects, by id.
 type sourcePart struct {
 	objects map[uint64]sourceObject
-	content *status.Content // nil if it is to be made anew
+	content *status.Content // nil if it must be made again
 }
 
 type sourceObject struct {
@@ -48,8 +48,8 @@ type sourceObject struct {
 	hosts []uint64
 }
 
-// Follow takes a snapshot that was published. Its cost follows what differs from
-// the one before.
+// Follow records a published snapshot. Its cost follows the difference from the one
+// before.
 func (s *Sources) Follow(to *cache.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Sources) Follow(to *cache.Snapshot) {
 	s.published = to
 }
 
-// drop takes an object out.
+// drop removes an object.
 func (s *Sources) drop(object *config.Config) {
 	source, id := s.sources[object.Source], status.ObjectID(object.Key())
 	part := &source.parts[status.UsePart(id)]
@@ -111,18 +111,19 @@ func (s *Sources) find(source string, id uint64) (one sourceObject, ok bool) {
 	return one, ok
 }
 
-// Report is all that a server says of its sources.
+// Report is everything that a server reports about its sources.
 type Report struct {
 	States   []status.SourceState
 	Contents map[string]*status.Content // by etcd.ContentKey
 }
 
-// Report returns what to report now. Equal parts of two reports are the same value.
+// Report returns the present report. Equal parts of two reports are the same value.
 func (s *Sources) Report(replica string) Report {
 	if s.States == nil {
 		return Report{}
 	}
-	// How the sources are is read before what of them was published.
+	// The states are read before the published objects, so that no state is newer than
+	// these.
 	states, newest := s.States(), s.Newest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +147,7 @@ func (s *Sources) Report(replica string) Report {
 	return out
 }
 
-// made returns the content of a part, nil where it is empty.
+// made returns the content of a part, nil if it is empty.
 func (p *sourcePart) made(replica, source string, part int) *status.Content {
 	if p.content == nil && len(p.objects) > 0 {
 		out := &status.Content{Replica: replica, Source: source, Part: part}
@@ -161,7 +162,8 @@ func (p *sourcePart) made(replica, source string, part int) *status.Content {
 	return p.content
 }
 
-// Has says whether an object of another source than the store is published as it is.
+// Has says whether this version of an object of a source other than the store is
+// published.
 func (s *Sources) Has(object *config.Config) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

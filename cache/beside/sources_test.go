@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// inFile is a ServiceEntry of a directory.
+// inFile makes a ServiceEntry of a directory.
 func inFile(name, version string) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{GroupVersionKind: schema.ServiceEntry, Namespace: "shop", Name: name, Source: "dir", ResourceVersion: version, UID: "of " + name, Generation: 1},
@@ -23,7 +23,7 @@ func inFile(name, version string) *config.Config {
 	}
 }
 
-// directoryOf is a snapshot of objects of a directory.
+// directoryOf makes a snapshot of the objects of a directory.
 func directoryOf(revision int64, objects ...*config.Config) *cache.Snapshot {
 	var configs pmap.Map[*config.Config]
 	for _, object := range objects {
@@ -32,7 +32,7 @@ func directoryOf(revision int64, objects ...*config.Config) *cache.Snapshot {
 	return cache.NewSnapshot(revision, configs)
 }
 
-// follower is Sources of one source, and what is published of it.
+// follower makes Sources with one source, whose state and newest snapshot the test sets.
 func follower(state *status.SourceState, newest **cache.Snapshot) *Sources {
 	return &Sources{
 		States: func() []status.SourceState { return []status.SourceState{*state} },
@@ -40,8 +40,8 @@ func follower(state *status.SourceState, newest **cache.Snapshot) *Sources {
 	}
 }
 
-// TestSourcesAreFollowed: what a random history leaves is what a server that starts at its
-// end has. The parts that stay are the same.
+// TestSourcesAreFollowed: following a random history has the same result as starting at
+// its end. Unchanged parts stay the same values.
 func TestSourcesAreFollowed(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -82,8 +82,8 @@ func TestSourcesAreFollowed(t *testing.T) {
 	}
 }
 
-// TestASourceIsCompleteOnceItIsPublished: what was read and not published yet is not said
-// to be without the objects that come with it.
+// TestASourceIsCompleteOnceItIsPublished: while objects are read but not yet published,
+// the source is not reported as complete without them.
 func TestASourceIsCompleteOnceItIsPublished(t *testing.T) {
 	t.Parallel()
 	state, newest := &status.SourceState{Name: "dir", Complete: true}, directoryOf(1, inFile("a", "f1"))
@@ -96,7 +96,7 @@ func TestASourceIsCompleteOnceItIsPublished(t *testing.T) {
 	if !b.Report("x").States[0].Complete {
 		t.Error("it is not complete when it is published")
 	}
-	newest = directoryOf(2, inFile("a", "f2")) // on its way
+	newest = directoryOf(2, inFile("a", "f2")) // read, not yet published
 	if !b.Report("x").States[0].Complete {
 		t.Error("it is not complete any more while a change is on its way")
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// perBatch is how many objects are written at once to fill a store.
+// perBatch is how many objects a batch has when a store is filled.
 const perBatch = 1000
 
-// Benchmark runs the benchmarks of a cache: the first list of 10,000 objects;
-// and one change, from the store to its handler, beside 1,000 and 100,000
-// objects, whose allocations must not differ.
+// Benchmark runs the benchmarks of a cache: the first list of 10,000 objects; and one
+// change, from the store to its handler, among 1,000 and among 100,000 objects, which
+// must allocate equally.
 //
 // reopen makes another cache over the store of a subject.
 func Benchmark(b *testing.B, open func(testing.TB) Subject, reopen func(Subject) Subject) {
@@ -49,8 +49,8 @@ func Benchmark(b *testing.B, open func(testing.TB) Subject, reopen func(Subject)
 	}
 }
 
-// Fill stores n objects of round 0, a thousand to a namespace: n000,
-// object-000000 and so on.
+// Fill stores n objects of round 0, a thousand to a namespace: n000, object-000000 and
+// so on.
 func (r *Rig) Fill(n int) (revision string) {
 	r.t.Helper()
 	for from := 0; from < n; from += perBatch {

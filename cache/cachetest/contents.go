@@ -13,14 +13,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Contents are the ServiceEntries of a store by its versions. They tell which version a
-// cache shows whose source has no versions, such as files. The zero value is empty.
+// Contents records the ServiceEntries of a store at each version. It tells which version
+// a cache shows if its source has no versions, such as files. The zero value is empty.
 type Contents struct {
 	mu      sync.Mutex // guards digests
 	digests map[string]string
 }
 
-// Note keeps what the store has at a version: the objects as the cache shows them.
+// Note records the objects of the store at a version, as the cache shows them.
 func (c *Contents) Note(version string, objects []*config.Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *Contents) Shown(ctx context.Context, in Cache, version string) (*cache.
 	}
 }
 
-// has says whether the store had a content at a version or later.
+// has says whether the store had this content at a version or later.
 func (c *Contents) has(content string, from int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,7 +4,7 @@
 //		cachetest.Run(t, func(t testing.TB) cachetest.Subject { ... })
 //	}
 //
-// Open a Rig on a Subject to write more tests of one kind of cache: it runs the cache and
-// its worker, changes the store, and waits for the expected snapshot. Benchmark is the
-// first set of figures.
+// To write more tests of one kind of cache, open a Rig on a Subject: it runs the cache
+// and its worker, changes the store, and waits for the expected snapshot. Benchmark
+// measures the basic figures.
 package cachetest

@@ -19,11 +19,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// patience is how long a test waits for what must come. It is reached only by
-// one that fails.
+// patience is how long a test waits for a condition. Only a test that fails waits so
+// long.
 const patience = 30 * time.Second
 
-// Cache is what the suite asks of a cache: the contract, and the history of the
+// Cache is what the suite needs of a cache: the contract, and the history of the
 // embedded Feed.
 type Cache interface {
 	cache.ConfigStoreCache
@@ -34,34 +34,34 @@ type Cache interface {
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }
 
-// Store is the source of a cache under test. Its versions are revisions as
-// decimal strings, unless the Subject says when the cache shows one.
+// Store is the source of a cache under test. Its versions are revisions as decimal
+// strings, unless the Subject has Settled.
 type Store interface {
 	storage.ConfigStore
 	storage.Batcher
 }
 
-// Subject is a cache that was not run yet, with the Pilot schemas, the store
-// behind it, and its worker, which was not run either.
+// Subject is a cache with the Pilot schemas, its store and its worker. Neither the cache
+// nor the worker runs yet.
 type Subject struct {
 	Cache  Cache
 	Store  Store
 	Worker *cache.Worker
 	// Settled waits until the cache shows a version of the store, or a later one, and
-	// returns the snapshot. Nil is for a cache whose revisions are the versions of the
-	// store. A cache with revisions of its own may fold what is not waited for.
+	// returns the snapshot. It is nil for a cache whose revisions are the versions of the
+	// store. A cache with revisions of its own may skip versions that nobody waits for.
 	Settled func(ctx context.Context, version string) (*cache.Snapshot, error)
-	// ReadOnly says that the cache takes no mutations.
+	// ReadOnly says that the cache refuses mutations.
 	ReadOnly bool
 }
 
-// Rig is a Subject at work.
+// Rig runs a Subject.
 type Rig struct {
 	Subject
 	t testing.TB
 }
 
-// NewRig takes a subject that is to be started later, by Start.
+// NewRig returns a rig for a subject, which Start starts.
 func NewRig(t testing.TB, s Subject) *Rig { return &Rig{Subject: s, t: t} }
 
 // Start runs the worker and the cache until stop is called or the test ends,
@@ -73,7 +73,7 @@ func (r *Rig) Start() (stop func()) {
 	return stop
 }
 
-// Launch is Start without the waiting.
+// Launch is Start without the wait.
 func (r *Rig) Launch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -89,8 +89,8 @@ func (r *Rig) Launch() (stop func()) {
 	return stop
 }
 
-// Eventually waits until a condition holds. It sleeps between two looks, so that
-// tests beside it can run.
+// Eventually waits until a condition holds. It sleeps between two checks, so that
+// parallel tests can run.
 func (r *Rig) Eventually(what string, holds func() bool) {
 	r.t.Helper()
 	end := time.Now().Add(patience)
@@ -110,7 +110,7 @@ func (r *Rig) Handler(kind config.GroupVersionKind, handler cache.Handler) {
 	}
 }
 
-// Quiesce waits until the worker has nothing more to do at this moment.
+// Quiesce waits until the worker has done the present tasks.
 func (r *Rig) Quiesce() {
 	done := make(chan struct{})
 	r.Worker.Post(new(byte), func() { r.Worker.Then(func() { close(done) }) })
@@ -166,7 +166,7 @@ func (r *Rig) Apply(ops ...storage.Op) string {
 	return revision
 }
 
-// Put stores a service entry whose content is round, and returns the revision.
+// Put stores a service entry with the content of a round, and returns the revision.
 func (r *Rig) Put(namespace, name string, round int) string {
 	r.t.Helper()
 	return r.Apply(Put(namespace, name, round))
@@ -178,8 +178,8 @@ func (r *Rig) Remove(namespace, name string) string {
 	return r.Apply(Remove(namespace, name))
 }
 
-// Equal fails the test unless the cache, once it is at the revision of the
-// store, has the same objects as a fresh list of it.
+// Equal fails the test unless the cache, once it is at the revision of the store, has
+// the same objects as a fresh list of the store.
 func (r *Rig) Equal() {
 	r.t.Helper()
 	want := Digest(r.t, r.Store)
@@ -189,12 +189,12 @@ func (r *Rig) Equal() {
 	}
 }
 
-// Put is the operation of Rig.Put.
+// Put returns the operation of Rig.Put.
 func Put(namespace, name string, round int) storage.Op {
 	return storage.Op{Verb: storage.Put, Config: ServiceEntry(namespace, name, round)}
 }
 
-// Remove is the operation of Rig.Remove.
+// Remove returns the operation of Rig.Remove.
 func Remove(namespace, name string) storage.Op {
 	return storage.Op{Verb: storage.Delete, Key: Key(namespace, name)}
 }
@@ -204,7 +204,7 @@ func Key(namespace, name string) config.Key {
 	return config.Key{Kind: schema.ServiceEntry, Namespace: namespace, Name: name}
 }
 
-// ServiceEntry makes one whose content tells the round.
+// ServiceEntry makes a service entry whose content shows the round.
 func ServiceEntry(namespace, name string, round int) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{
@@ -220,7 +220,7 @@ func ServiceEntry(namespace, name string, round int) *config.Config {
 	}
 }
 
-// Round is the round of an object of ServiceEntry, "-" of none.
+// Round returns the round of an object made by ServiceEntry, "-" for nil.
 func Round(c *config.Config) string {
 	if c == nil {
 		return "-"
@@ -228,13 +228,13 @@ func Round(c *config.Config) string {
 	return c.Labels["round"]
 }
 
-// number is the round of an object as a number.
+// number returns the round of an object as a number.
 func number(c *config.Config) int {
 	n, _ := strconv.Atoi(Round(c))
 	return n
 }
 
-// Revision reads a version that is a revision.
+// Revision parses a version that is a revision.
 func Revision(t testing.TB, version string) int64 {
 	t.Helper()
 	revision, err := strconv.ParseInt(version, 10, 64)
@@ -244,8 +244,8 @@ func Revision(t testing.TB, version string) int64 {
 	return revision
 }
 
-// Digest is a hash over all objects of a store or cache, their versions
-// included: equal where both hold the same.
+// Digest returns a hash over all objects of a store or cache, with their versions: it is
+// equal if both hold the same.
 func Digest(t testing.TB, store storage.ConfigStore) string {
 	t.Helper()
 	hash := sha256.New()
@@ -267,12 +267,12 @@ func bytesOf(t testing.TB, c *config.Config) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// fmt prints maps in the order of their keys.
+	// fmt prints maps in key order.
 	return fmt.Appendf(nil, "%q %q %q %d %d %q %q %q\n", c.Meta.Key().Path(), c.ResourceVersion, c.UID, c.Generation,
 		c.CreationTimestamp.Unix(), c.Labels, c.Annotations, spec)
 }
 
-// record keeps what handlers were told, as one line each.
+// record records the events of handlers, one line each.
 type record struct {
 	mu    sync.Mutex
 	lines []string
@@ -293,7 +293,7 @@ func (r *record) take() []string {
 	return lines
 }
 
-// Describe tells an event in a line: "update shop/reviews 1>2", by rounds.
+// Describe describes an event in a line, by rounds: "update shop/reviews 1>2".
 func Describe(old, curr *config.Config, event cache.Event) string {
 	object := curr
 	if object == nil {

@@ -16,22 +16,23 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// polled is a whole source of configuration: a cache of what a program answers that is
-// asked again and again, such as a web server.
+// polled is a complete source of configuration: a cache of the answers of a program that
+// is polled, such as a web server.
 type polled struct {
 	*cache.Feed
 	ask     func(context.Context) ([]byte, error) // all objects, as documents of YAML
 	every   time.Duration
 	trouble atomic.Value // fault
 
-	revision int64 // of Run
+	revision int64 // used by Run
 }
 
 func newPolled(worker *cache.Worker, ask func(context.Context) ([]byte, error), every time.Duration) *polled {
 	return &polled{Feed: cache.NewFeed(cache.FeedOptions{Worker: worker, Schemas: schema.Pilot()}), ask: ask, every: every}
 }
 
-// Run asks until ctx ends, and then returns nil. What cannot be read keeps what there was.
+// Run polls until ctx ends, and then returns nil. When an answer cannot be read, the
+// previous content stays.
 func (p *polled) Run(ctx context.Context) error {
 	if err := p.Seal(); err != nil {
 		return err
@@ -57,17 +58,17 @@ func (p *polled) Run(ctx context.Context) error {
 	}
 }
 
-// fault is an error, or none: an atomic.Value takes values of one type.
+// fault is an error or nil: an atomic.Value takes values of one type.
 type fault struct{ error }
 
-// take publishes a snapshot of some documents. It makes it of the one before:
-// what follows then costs what differs.
+// take publishes a snapshot of the documents. It derives it from the previous one, so
+// the cost of handling it follows the difference.
 func (p *polled) take(text []byte) error {
 	documents, err := config.DecodeExported("the answer", text, p.Schemas().Type)
 	if err != nil {
 		return err
 	}
-	from := p.Snapshot() // nil before the first
+	from := p.Snapshot() // nil for the first
 	configs, seen := from.Configs(), map[string]bool{}
 	for _, d := range documents {
 		object, path := d.Config, d.Config.Key().Path()
@@ -91,13 +92,13 @@ func (p *polled) take(text []byte) error {
 	return nil
 }
 
-// Degraded says why what is known may be old, nil where it is not.
+// Degraded says why the content may be old, nil if it is not.
 func (p *polled) Degraded() error {
 	now, _ := p.trouble.Load().(fault)
 	return now.error
 }
 
-// answered answers with all objects of a store, and says at which version.
+// answered returns all objects of a store, and their version.
 func answered(store *memory.Store) (text []byte, version string, err error) {
 	for {
 		text, version = nil, store.Version()
@@ -118,12 +119,12 @@ func answered(store *memory.Store) (text []byte, version string, err error) {
 	}
 }
 
-// TestASourceOfAHundredLines holds the source above to the contract of caches.
+// TestASourceOfAHundredLines runs the suite of caches on the source above.
 func TestASourceOfAHundredLines(t *testing.T) {
 	t.Parallel()
 	cachetest.Run(t, func(t testing.TB) cachetest.Subject {
 		store, worker := memory.New(schema.Pilot(), memory.Options{}), cache.NewWorker()
-		var shown atomic.Int64 // the version that was answered before the last
+		var shown atomic.Int64 // the version of the last answer but one
 		var next atomic.Int64
 		c := newPolled(worker, func(context.Context) ([]byte, error) {
 			text, version, err := answered(store)
@@ -148,7 +149,7 @@ func TestASourceOfAHundredLines(t *testing.T) {
 	})
 }
 
-// TestAPolledSourceKeepsWhatItHas while it cannot be read, and says so.
+// TestAPolledSourceKeepsWhatItHas: while it cannot be read, and it says so.
 func TestAPolledSourceKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	var answer atomic.Value

@@ -20,8 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Run runs the suite. Each call of open makes a subject with a store of its own
-// that is empty.
+// Run runs the suite. Each call of open makes a subject with an empty store of its own.
 func Run(t *testing.T, open func(testing.TB) Subject) {
 	for _, test := range []struct {
 		name string
@@ -48,7 +47,7 @@ func Run(t *testing.T, open func(testing.TB) Subject) {
 	}
 }
 
-// look is the pause of a reader that polls, so that writers get the machine.
+// look is the pause of a polling reader, so that writers get the processor.
 const look = 100 * time.Microsecond
 
 func expect(t *testing.T, want, got []string) {
@@ -58,8 +57,7 @@ func expect(t *testing.T, want, got []string) {
 	}
 }
 
-// recordAll registers a handler for service entries that records what it is
-// told.
+// recordAll registers a handler for service entries that records its events.
 func (r *Rig) recordAll() *record {
 	r.t.Helper()
 	told := &record{}
@@ -224,9 +222,9 @@ func blockedWorker(t *testing.T, r *Rig) {
 	}
 }
 
-// neverSplit has batches change several objects at once, and looks for half of
-// one in the newest snapshot, in what followers get, and in what the handlers
-// have been told when their task ends.
+// neverSplit has batches change several objects at once. It looks for half a batch in
+// the newest snapshot, in what followers get, and in what the handlers have got when
+// their task ends.
 func neverSplit(t *testing.T, r *Rig) {
 	const objects, rounds = 12, 60
 	batch := func(round int) (ops []storage.Op) {
@@ -239,7 +237,7 @@ func neverSplit(t *testing.T, r *Rig) {
 		}
 		return ops
 	}
-	told := map[string]string{} // rounds by name, as handlers know them; of the worker
+	told := map[string]string{} // rounds by name, as handlers know them; written by the worker
 	r.Handler(schema.ServiceEntry, func(o, c *config.Config, _ cache.Event) {
 		if c == nil {
 			delete(told, o.Name)
@@ -289,7 +287,7 @@ func neverSplit(t *testing.T, r *Rig) {
 	watching.Wait()
 }
 
-// whole checks that a snapshot has no or all objects, all of one round.
+// whole checks that a snapshot has none of the objects, or all and of the same round.
 func whole(t *testing.T, s *cache.Snapshot, objects int) {
 	rounds := map[string]int{}
 	for c := range s.List(schema.ServiceEntry, "") {
@@ -347,7 +345,7 @@ func followers(t *testing.T, r *Rig) {
 }
 
 // ownRevisions is followers for a cache with revisions of its own: each change that is
-// waited for is one of them.
+// waited for has its own revision.
 func ownRevisions(t *testing.T, r *Rig) {
 	r.Put("a", "x", 0)
 	r.Start()
@@ -374,7 +372,7 @@ func ownRevisions(t *testing.T, r *Rig) {
 	}
 }
 
-// readOnly is mutations for a cache that takes none.
+// readOnly is mutations for a cache that refuses them.
 func readOnly(t *testing.T, r *Rig) {
 	r.Settle(r.Put("a", "x", 1))
 	ctx := t.Context()
@@ -431,8 +429,8 @@ func mutations(t *testing.T, r *Rig) {
 	}
 }
 
-// randomHistory checks that what handlers were told adds up to Handled, which
-// is never ahead of Snapshot, and that the cache ends up equal to the store.
+// randomHistory checks that the events of handlers add up to Handled, that Handled is
+// never ahead of Snapshot, and that the cache ends up equal to the store.
 func randomHistory(t *testing.T, r *Rig) {
 	fold := r.Fold()
 	r.Start()
@@ -477,10 +475,10 @@ func (r *Rig) Mutate(random *rand.Rand, round int) {
 	r.Apply(batch...)
 }
 
-// Fold adds up what a handler of service entries is told.
+// Fold adds up the events of a handler of service entries.
 type Fold struct {
 	r       *Rig
-	objects pmap.Map[*config.Config] // of the worker
+	objects pmap.Map[*config.Config] // written by the worker
 }
 
 // Fold registers a handler that checks each event against those before it.
@@ -505,8 +503,7 @@ func (r *Rig) Fold() *Fold {
 	return f
 }
 
-// Check fails the test unless the events add up to Handled. The worker must be
-// quiet.
+// Check fails the test unless the events add up to Handled. The worker must be idle.
 func (f *Fold) Check() {
 	f.r.t.Helper()
 	f.r.Quiesce()

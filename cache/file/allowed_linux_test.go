@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// nobody is a user who may read only what all may.
+// nobody is a user who may read only what everybody may.
 const nobody = 65534
 
-// TestNotAllowed takes the permission to read away: from a file, a folder and the whole
-// directory (chmod 000). What they held stays, until they can be read again. Root may read
-// everything, so for root the test runs once more as somebody else.
+// TestNotAllowed removes the read permission (chmod 000) from a file, a folder and the
+// whole directory. Their content stays until they can be read again. Root may read
+// everything, so for root the test runs again as another user.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
@@ -33,7 +33,7 @@ func TestNotAllowed(t *testing.T) {
 			at := s.path(path)
 			info, err := os.Stat(at)
 			must(t, err)
-			t.Cleanup(func() { _ = os.Chmod(at, info.Mode()) }) // it is removed after the test
+			t.Cleanup(func() { _ = os.Chmod(at, info.Mode()) }) // otherwise the test could not remove it
 			must(t, os.Chmod(at, 0))
 			s.await("it says so", func() bool {
 				if err := s.Degraded(); err != nil && strings.Contains(err.Error(), "permission denied") {
@@ -46,7 +46,7 @@ func TestNotAllowed(t *testing.T) {
 				}
 				return false
 			})
-			if name == "a file" { // the others are read
+			if name == "a file" { // the others can be read
 				s.put("y.yaml", entry(t, "y", 2))
 				s.awaitRound("y", "2")
 			}
@@ -59,13 +59,13 @@ func TestNotAllowed(t *testing.T) {
 	}
 }
 
-// asNobody runs a test in a process of nobody's.
+// asNobody runs a test in a process of nobody.
 func asNobody(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
-	must(t, os.Chmod(filepath.Dir(home), 0o755)) // which is the test's, too
+	must(t, os.Chmod(filepath.Dir(home), 0o755)) // the directory also belongs to the test
 	must(t, os.Chown(home, nobody, nobody))
-	// This is how nobody may run a program that stands where only root may look.
+	// So nobody can run a program whose directory only root may enter.
 	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.run", "^"+t.Name()+"$")
 	c.Dir, c.Env = home, append(os.Environ(), "TMPDIR="+home)
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

@@ -33,8 +33,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkChange changes one of many files, until the cache shows it. The time to settle
-// is part of it.
+// BenchmarkChange changes one of many files, and waits until the cache shows it. That
+// includes the settling time.
 func BenchmarkChange(b *testing.B) {
 	for _, count := range []int{100, 10_000} {
 		b.Run(fmt.Sprint("among ", count), func(b *testing.B) {

@@ -19,22 +19,23 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// DefaultNamespace is the namespace of objects that name none, as portolan apply has it.
+// DefaultNamespace is the namespace of objects that name none, as in portolan apply.
 const DefaultNamespace = "default"
 
 // Options configure a Cache. Dir and Worker are required.
 type Options struct {
 	// Dir is the directory. It need not exist yet.
 	Dir string
-	// Worker is what the handlers run on.
+	// Worker runs the handlers.
 	Worker *cache.Worker
 	// Schemas are the kinds that are read.
 	Schemas schema.Set
 	// Domain is the domain of all objects (config.Meta).
 	Domain string
-	// Namespace is the namespace of objects that name none; empty for DefaultNamespace.
+	// Namespace is the namespace of objects that name none; empty is DefaultNamespace.
 	Namespace string
-	// AcceptUnserved takes objects whose security is not served yet, without effect.
+	// AcceptUnserved accepts objects with security settings that are not served yet. They
+	// have no effect.
 	AcceptUnserved bool
 	// Timing, MaxSize and MaxFiles are passed to package files.
 	files.Timing
@@ -43,9 +44,9 @@ type Options struct {
 	// History and HistoryMemory are passed to cache.FeedOptions.
 	History       int
 	HistoryMemory int64
-	// Log may be nil.
+	// Log gets messages; it may be nil.
 	Log *slog.Logger
-	// Registerer takes the metrics, which have Dir as their label dir; nil for none.
+	// Registerer registers the metrics, with Dir as their label dir; nil for none.
 	Registerer prometheus.Registerer
 }
 
@@ -54,13 +55,13 @@ type Cache struct {
 	*cache.Feed
 	o Options
 
-	// Of the goroutine of Run.
+	// Only the goroutine of Run uses these fields.
 	configs  pmap.Map[*config.Config]
 	revision int64
 
 	mu         sync.RWMutex // guards the fields below
 	files      map[string]*document
-	claims     map[string][]*claim // by the Path of the key, those that count first
+	claims     map[string][]*claim // by the Path of the key, the one that counts first
 	contested  map[string]bool     // keys with several claims
 	folders    map[string]map[string]int
 	faults     []files.Fault
@@ -71,7 +72,7 @@ type Cache struct {
 
 var _ cache.ConfigStoreCache = (*Cache)(nil)
 
-// New returns a cache that waits to be run.
+// New returns a cache that waits for Run.
 func New(o Options) *Cache {
 	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	if o.Log == nil {
@@ -91,7 +92,7 @@ func New(o Options) *Cache {
 }
 
 // Run follows the directory until ctx ends, and then returns nil. It publishes the first
-// snapshot once the directory was read as a whole.
+// snapshot once it has read the whole directory.
 func (c *Cache) Run(ctx context.Context) error {
 	if err := c.Seal(); err != nil {
 		return err
@@ -104,7 +105,7 @@ func (c *Cache) Run(ctx context.Context) error {
 // claim is an object of a document. It is never modified.
 type claim struct {
 	Place
-	n      int // its place among those of the file
+	n      int // its place among the claims of the file
 	path   string
 	object *config.Config
 	since  time.Time
@@ -114,15 +115,15 @@ func compareClaims(a, b *claim) int {
 	return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.n, b.n))
 }
 
-// document is what a file holds, and what is wrong with it.
+// document is the content of a file, and its problems.
 type document struct {
 	claims   []*claim
 	problems []problem
-	cut      bool // it ends as if a disk had been full
+	cut      bool // it ends as if the disk had been full
 }
 
-// update takes what has changed in the directory, and publishes a snapshot where
-// objects differ.
+// update applies the changes of the directory, and publishes a snapshot if objects
+// differ.
 func (c *Cache) update(u files.Update[*parsed]) {
 	configs := c.configs
 	c.mu.Lock()
@@ -149,7 +150,7 @@ func (c *Cache) update(u files.Update[*parsed]) {
 	}
 }
 
-// tell takes how the directory is doing.
+// tell records and logs the state of the directory.
 func (c *Cache) tell(u files.Update[*parsed]) {
 	if (c.degraded == nil) != (u.Degraded == nil) {
 		if u.Degraded != nil {
@@ -176,8 +177,8 @@ func (c *Cache) tell(u files.Update[*parsed]) {
 	c.faults = u.Faults
 }
 
-// apply takes a file that was read or is gone, and notes the paths of the keys that it
-// concerns, and what is newly wrong or right.
+// apply replaces the content of a file that was read or is gone. It adds the paths of
+// the affected keys to concerned, and new and solved problems to said.
 func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, said *turns) {
 	old := c.files[change.Path]
 	if old == nil {
@@ -221,7 +222,7 @@ func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, s
 	}
 }
 
-// elect has the first claim of a key count.
+// elect makes the first claim of a key count.
 func (c *Cache) elect(configs pmap.Map[*config.Config], path string, said *turns) pmap.Map[*config.Config] {
 	all := c.claims[path]
 	if was := c.contested[path]; len(all) > 1 {
@@ -245,8 +246,8 @@ func (c *Cache) elect(configs pmap.Map[*config.Config], path string, said *turns
 	return configs.Set(path, all[0].object)
 }
 
-// settle makes what a file holds from now on: all of its sound documents and, as long as
-// another is broken, what it held before.
+// settle returns the new content of a file: all its sound documents and, as long as
+// another document is broken, also the file's previous objects.
 func settle(file string, old *document, now *parsed, at time.Time) *document {
 	next := &document{cut: now.cut}
 	if now.cut && len(old.claims) > 0 && !old.cut {
@@ -295,7 +296,7 @@ func settle(file string, old *document, now *parsed, at time.Time) *document {
 	return next
 }
 
-// since returns a problem with the time at which the document came to be at fault.
+// since returns a problem with the time since when the document has one.
 func since(old *document, p problem) problem {
 	for _, o := range old.problems {
 		if o.sameDocument(p) {
@@ -306,7 +307,7 @@ func since(old *document, p problem) problem {
 	return p
 }
 
-// FileOf returns the document of an object; false where there is none.
+// FileOf returns the document of an object; false if there is none.
 func (c *Cache) FileOf(key config.Key) (Place, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

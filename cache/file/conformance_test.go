@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// written is a store whose objects stand in files, one for each namespace.
+// written is a store that writes its objects to files, one for each namespace.
 type written struct {
 	*memory.Store
 	t   testing.TB
@@ -48,7 +48,7 @@ type written struct {
 	contents cachetest.Contents
 }
 
-// Apply writes the files of what it changes.
+// Apply writes the files of the namespaces that it changes.
 func (w *written) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +83,7 @@ func (w *written) write(ctx context.Context, namespace string) {
 	replace(w.t, filepath.Join(w.dir, namespace+".yaml"), text)
 }
 
-// yamlOf writes what a user would.
+// yamlOf returns the YAML that a user would write for an object.
 func yamlOf(t testing.TB, object *config.Config) string {
 	t.Helper()
 	c := *object
@@ -112,7 +112,7 @@ func write(t testing.TB, name, text string) {
 	}
 }
 
-// List returns the objects as the cache has them.
+// List returns the objects as the cache shows them.
 func (w *written) List(ctx context.Context, kind config.GroupVersionKind, namespace string) ([]*config.Config, error) {
 	objects, err := w.Store.List(ctx, kind, namespace)
 	for i, object := range objects {

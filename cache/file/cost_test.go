@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/file"
 )
 
-// TestOneFileCostsTheSameInALargeDirectory: a changed file, from its write to the snapshot
-// that has it, allocates at most twice as often among 3,000 files as among 300. Not
+// TestOneFileCostsTheSameInALargeDirectory: a changed file, from its write to its
+// snapshot, allocates at most twice as often among 3,000 files as among 300. Not
 // parallel: it counts the allocations of the process.
 func TestOneFileCostsTheSameInALargeDirectory(t *testing.T) {
 	var allocations [2]float64
@@ -19,7 +19,7 @@ func TestOneFileCostsTheSameInALargeDirectory(t *testing.T) {
 		for k := range n {
 			write(t, filepath.Join(dir, fmt.Sprintf("x%d.yaml", k)), entry(t, fmt.Sprint("x", k), 0))
 		}
-		s, stop := launch(t, dir, func(o *file.Options) { o.Timing.Rescan = time.Hour }) // a look at all is no part of a change
+		s, stop := launch(t, dir, func(o *file.Options) { o.Timing.Rescan = time.Hour }) // so that no rescan is counted
 		s.await("it has synced", s.HasSynced)
 		var texts []string
 		for round := range 25 {

@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestBrokenDocuments: while a document of a file is broken nothing of the file goes, and
-// the others of it are followed.
+// TestBrokenDocuments: while a document of a file is broken, no object of the file goes,
+// and its other documents are followed.
 func TestBrokenDocuments(t *testing.T) {
 	t.Parallel()
 	s := follow(t, t.TempDir())
@@ -63,7 +63,8 @@ func TestBrokenDocuments(t *testing.T) {
 	}
 }
 
-// TestFaultsOfObjects: what the config API would refuse is set aside, and told.
+// TestFaultsOfObjects: objects that the config API would refuse are left out and
+// reported.
 func TestFaultsOfObjects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -138,7 +139,7 @@ func minimal(name string) string {
 		"spec: {hosts: [" + name + ".example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC}\n"
 }
 
-// TestDuplicates: the first file counts, and the next takes its place.
+// TestDuplicates: the first file counts, and the next one takes its place.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	s := follow(t, t.TempDir())
@@ -169,7 +170,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// first is the first snapshot that has an object until the newest.
+// first returns the revision of the first snapshot from which on an object exists.
 func (s *scene) first(name string) int64 {
 	s.t.Helper()
 	all := s.snapshots()
@@ -177,8 +178,8 @@ func (s *scene) first(name string) int64 {
 	return all[i].Revision()
 }
 
-// TestSameEverywhere: two caches of the same files hold the same, whatever the times of
-// the files and the order of changes.
+// TestSameEverywhere: two caches of the same files have the same objects, whatever the
+// times of the files and the order of changes.
 func TestSameEverywhere(t *testing.T) {
 	t.Parallel()
 	one, two := follow(t, t.TempDir()), follow(t, t.TempDir())
@@ -213,14 +214,14 @@ func jsonOf(t testing.TB, object *config.Config) string {
 	return string(text)
 }
 
-// TestNamespaces: objects without one are in the default namespace, and those in another
-// namespace than their folder's are told.
+// TestNamespaces: objects that name no namespace are in the default one. Objects in
+// another namespace than their folder's are reported.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	bare := strings.Replace(entry(t, "bare", 1), "  namespace: a\n", "", 1)
 	s := follow(t, t.TempDir(), func(o *file.Options) { o.Domain = "cluster.local" })
 	s.put("a/x.yaml", entry(t, "x", 1))
-	s.put("b/y.yaml", entry(t, "y", 1)) // a folder that is no namespace
+	s.put("b/y.yaml", entry(t, "y", 1)) // a folder that is not a namespace's
 	s.put("bare.yaml", bare)
 	s.awaitRound("x", "1")
 	s.awaitRound("y", "1")
@@ -238,7 +239,7 @@ func TestNamespaces(t *testing.T) {
 	s.awaitSound()
 }
 
-// TestRestart: after a restart a broken document is absent, and told.
+// TestRestart: after a restart a broken document is absent, and reported.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -260,7 +261,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestStatus counts.
+// TestStatus: the counts are right.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	s := follow(t, t.TempDir())

@@ -18,14 +18,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// patient has a follower wait for long, so that a test that is kept from running in the
-// middle of a change does not fail.
+// patient makes a follower wait long, so that a test that is suspended in the middle of
+// a change does not fail.
 func patient(o *file.Options) {
 	o.Timing.Settle, o.Timing.MaxSettle = 300*time.Millisecond, 5*time.Second
 }
 
-// TestEditors: what editors and tools do on the way to a new content is not seen. Each
-// way brings x to a round; y stands beside it.
+// TestEditors: the intermediate states of editors and tools are not seen. Each way
+// changes x to a round; y stays.
 func TestEditors(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(t *testing.T, s *scene, round int){
@@ -129,7 +129,7 @@ func TestEditors(t *testing.T) {
 	}
 }
 
-// program runs a program. The test is skipped where it is not installed.
+// program runs a program. It skips the test if the program is not installed.
 func program(t *testing.T, name string, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -155,7 +155,7 @@ func overwrite(t testing.TB, name, text string) {
 	must(t, f.Close())
 }
 
-// TestConfigMap: the kubelet swaps a symbolic link, behind which all files are others.
+// TestConfigMap: the kubelet swaps a symbolic link, and all files behind it change.
 func TestConfigMap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -189,7 +189,7 @@ func TestConfigMap(t *testing.T) {
 	}
 }
 
-// TestSwappedRoot: the directory is a symbolic link, or is below one, which is swapped.
+// TestSwappedRoot: the directory, or a parent of it, is a symbolic link that is swapped.
 func TestSwappedRoot(t *testing.T) {
 	t.Parallel()
 	for _, below := range []string{"", "config"} {
@@ -332,7 +332,8 @@ func TestRootAway(t *testing.T) {
 	}
 }
 
-// TestEmptied: a directory that loses all its files keeps what it had, until it has one.
+// TestEmptied: a directory that loses all its files keeps its objects, until it has a
+// file again.
 func TestEmptied(t *testing.T) {
 	t.Parallel()
 	s := follow(t, t.TempDir())
@@ -350,7 +351,7 @@ func TestEmptied(t *testing.T) {
 	s.awaitSound()
 }
 
-// TestUnreadable: a file that cannot be read any more keeps what it held.
+// TestUnreadable: a file that can no longer be read keeps its objects.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]struct {
@@ -407,7 +408,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestFullDisk writes more than fits on a disk.
+// TestFullDisk writes more than fits on the disk.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

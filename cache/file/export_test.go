@@ -2,15 +2,15 @@ package file
 
 import "time"
 
-// Held is what a file holds: the Paths of the keys of its objects, and how many
-// documents are broken.
+// Held is the content of a file: the Paths of the keys of its objects, and the number of
+// broken documents.
 type Held struct {
 	document *document
 	Paths    []string
 	Broken   int
 }
 
-// Settle reads a file that held something before; nil for nothing.
+// Settle reads new data of a file. before is its previous content; nil for none.
 func (c *Cache) Settle(before *Held, data []byte) *Held {
 	old := &document{}
 	if before != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// FuzzRead reads any text in the place of a sound one: while it has a fault nothing of
-// the sound one goes, and what is read again is the same.
+// FuzzRead replaces a sound text by any text. While that has a fault, no object of the
+// sound one goes. Reading it again changes nothing.
 func FuzzRead(f *testing.F) {
 	examples, err := filepath.Glob("../../examples/*/*.yaml")
 	if err != nil || len(examples) == 0 {

@@ -15,18 +15,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Place is a document of the directory.
+// Place is a document in the directory.
 type Place struct {
-	// File is the path in the directory, with slashes.
+	// File is the path within the directory, with slashes.
 	File string
-	// Document counts the documents of the file that are not empty, from 1, and Line is
-	// where this one begins; 0 for the file as a whole.
+	// Document is the number of the document among the non-empty ones of the file, from
+	// 1, and Line is its first line. Both are 0 for the file as a whole.
 	Document, Line int
-	// Item is the place in a List, as in "items[3]"; empty where there is none.
+	// Item is the place in a List, as in "items[3]"; empty outside one.
 	Item string
 }
 
-// String is "shop/web.yaml: document 2 (line 31): items[3]".
+// String returns the place for people: "shop/web.yaml: document 2 (line 31): items[3]".
 func (p Place) String() string {
 	out := p.File
 	if p.Document > 0 {
@@ -38,7 +38,7 @@ func (p Place) String() string {
 	return out
 }
 
-// parsed is the content of a file. Nothing depends on other files, nor on the past.
+// parsed is the content of a file. It depends neither on other files nor on the past.
 type parsed struct {
 	objects []sound
 	broken  []broken
@@ -54,16 +54,16 @@ type sound struct {
 // broken is a document with faults.
 type broken struct {
 	Place
-	object  string // Key.String, as far as it is known
+	object  string // Key.String, as far as known
 	message string
 }
 
-// names says whether one of the broken documents is of an object (Key.String).
+// names says whether one of the broken documents is of the object (a Key.String).
 func (p *parsed) names(object string) bool {
 	return slices.ContainsFunc(p.broken, func(b broken) bool { return b.object == object })
 }
 
-// block is the size at which a full disk cuts files off.
+// block is the size at multiples of which a full disk cuts off files.
 const block = 4096
 
 // parse reads the documents of a file.
@@ -93,7 +93,7 @@ func (c *Cache) parse(path string, data []byte) *parsed {
 	return out
 }
 
-// fault notes what is wrong with a document, or more of it.
+// fault adds a fault of a document.
 func (p *parsed) fault(at Place, object, message string) {
 	if n := len(p.broken); n > 0 && p.broken[n-1].Place == at {
 		p.broken[n-1].message += "; " + message
@@ -102,7 +102,7 @@ func (p *parsed) fault(at Place, object, message string) {
 	p.broken = append(p.broken, broken{at, object, message})
 }
 
-// named completes the name of an object in a fault by the default namespace.
+// named adds the default namespace to the name of an object in a fault.
 func (c *Cache) named(object string) string {
 	if kind, name, ok := strings.Cut(object, "/"); ok && !strings.Contains(name, "/") {
 		return kind + "/" + c.o.Namespace + "/" + name
@@ -110,7 +110,7 @@ func (c *Cache) named(object string) string {
 	return object
 }
 
-// complete fills in the namespace and returns what is wrong with an object.
+// complete fills in the namespace and returns the faults of an object.
 func (c *Cache) complete(object *config.Config) (faults []string) {
 	kind := c.o.Schemas.Kind(object.GroupVersionKind)
 	if object.Namespace == "" && !kind.ClusterScoped {
@@ -144,11 +144,11 @@ func join(field, message string) string {
 	return (&schema.FieldError{Field: field, Message: message}).Error()
 }
 
-// uids is the name space of the uids of objects in files.
+// uids is the UUID name space of the uids of objects in files.
 var uids = uuid.MustParse("3f1f7f5e-6d0b-4b8e-9c35-0d6a2c1f6a11")
 
-// Stamp sets what else a store sets of an object: all of it follows from the object,
-// so that it is the same everywhere. The version is of text that is no number.
+// Stamp sets the other metadata that a store sets. All of them follow from the object,
+// so they are the same everywhere. The version is text that is not a number.
 func Stamp(object *config.Config, domain string) error {
 	if object.CreationTimestamp.IsZero() {
 		object.CreationTimestamp = time.Unix(0, 0).UTC()

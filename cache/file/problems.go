@@ -19,7 +19,7 @@ type problem struct {
 	cache.Problem
 }
 
-// shown returns problems with their places.
+// shown returns problems with their places as text.
 func shown(all []problem) []cache.Problem {
 	out := make([]cache.Problem, len(all))
 	for i, p := range all {
@@ -29,7 +29,7 @@ func shown(all []problem) []cache.Problem {
 	return out
 }
 
-// same says whether two problems are the same whatever their time.
+// same says whether two problems are the same, whatever their times.
 func (p problem) same(o problem) bool {
 	return p.Place == o.Place && p.Object == o.Object && p.Message == o.Message
 }
@@ -37,10 +37,10 @@ func (p problem) same(o problem) bool {
 // sameDocument says whether two problems of a file are of the same document.
 func (p problem) sameDocument(o problem) bool { return p.Document == o.Document && p.Item == o.Item }
 
-// sameFault says whether two problems are the same wherever the document stands.
+// sameFault says whether two problems are the same, wherever the document stands.
 func (p problem) sameFault(o problem) bool { return p.Object == o.Object && p.Message == o.Message }
 
-// Problems returns all that is wrong, in the order of files and documents.
+// Problems returns all problems, in the order of files and documents.
 func (c *Cache) Problems() []cache.Problem {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -67,7 +67,7 @@ func (c *Cache) Problems() []cache.Problem {
 	return shown(out)
 }
 
-// second is the problem of a claim that another comes before.
+// second returns the problem of a claim that another one precedes.
 func (c *claim) second(first *claim) problem {
 	return problem{c.Place, cache.Problem{
 		Object: c.object.Key().String(), Since: c.since,
@@ -75,7 +75,8 @@ func (c *claim) second(first *claim) problem {
 	}}
 }
 
-// count keeps how many objects of a namespace each folder below the directory has.
+// count maintains the number of objects of each namespace in each folder directly below
+// the directory.
 func (c *Cache) count(one *claim, by int) {
 	folder, _, ok := strings.Cut(one.File, "/")
 	if !ok {
@@ -95,9 +96,9 @@ func (c *Cache) count(one *claim, by int) {
 	}
 }
 
-// contradiction warns of objects in another namespace than their folder's. A folder
-// directly below the directory is a namespace's if it is named as one and has an object
-// of it.
+// contradiction warns about objects in another namespace than their folder's. A folder
+// directly below the directory belongs to a namespace if it has its name and at least
+// one of its objects.
 func (c *Cache) contradiction(file string, d *document) (problem, bool) {
 	folder, _, ok := strings.Cut(file, "/")
 	if of := c.folders[folder]; !ok || of[folder] == 0 || len(of) == 1 {
@@ -114,11 +115,11 @@ func (c *Cache) contradiction(file string, d *document) (problem, bool) {
 	return problem{}, false
 }
 
-// turns are what an update has made wrong, and what it has made right.
+// turns are the problems that an update has added and solved.
 type turns struct{ news, gone []problem }
 
-// Degraded says why what is known may be old, nil where it is not. Broken documents do
-// not count: Problems has them.
+// Degraded says why the content may be old, nil if it is not. Broken documents do not
+// count: Problems has them.
 func (c *Cache) Degraded() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -128,8 +129,8 @@ func (c *Cache) Degraded() error {
 	return fmt.Errorf("since %s: %w", c.since.UTC().Format(time.RFC3339), c.degraded)
 }
 
-// Whole says whether all that the directory holds is served: it was read, and no file and
-// no document of it is broken.
+// Whole says whether everything in the directory is served: it was read, and none of its
+// files and documents is broken.
 func (c *Cache) Whole() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -144,21 +145,21 @@ func (c *Cache) Whole() bool {
 	return true
 }
 
-// Status is how a directory is doing.
+// Status is the state of a directory.
 type Status struct {
 	// Dir is the directory, as the options name it.
 	Dir string
-	// Files are those read, Objects those served, Broken the documents and files that
-	// have a fault.
+	// Files is the number of files read, Objects of objects served, Broken of documents
+	// and files with a fault.
 	Files, Objects, Broken int
 	// LastChange is when the newest snapshot was made.
 	LastChange time.Time
-	// Degraded says why what is known may be old, and Since since when.
+	// Degraded says why the content may be old; Since is since when.
 	Degraded error
 	Since    time.Time
 }
 
-// Status returns how the directory is doing now.
+// Status returns the present state of the directory.
 func (c *Cache) Status() Status {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

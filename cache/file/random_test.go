@@ -28,7 +28,7 @@ func (c *chaos) path() string {
 	return filepath.Join(c.dir, c.folder(), fmt.Sprintf("f%d.yaml", c.random.IntN(4)))
 }
 
-// text is a file of some objects, of which one may be broken.
+// text returns a file of some objects, one of them broken if wanted.
 func (c *chaos) text(broken bool) string {
 	c.round++
 	out := []string{"# a file"}
@@ -43,7 +43,7 @@ func (c *chaos) text(broken bool) string {
 	return strings.Join(out, "\n---\n")
 }
 
-// edit does one thing to the directory. What is not there makes no difference.
+// edit makes one change in the directory. Missing files do not matter.
 func (c *chaos) edit() {
 	switch c.random.IntN(8) {
 	case 0, 1, 2:
@@ -78,8 +78,8 @@ func (c *chaos) mend() {
 	write(c.t, filepath.Join(c.dir, "last.yaml"), entry(c.t, "last", c.round))
 }
 
-// TestRandomEdits: after any edits, a cache that has followed them has what one has that
-// reads the directory anew.
+// TestRandomEdits: after any edits, a cache that followed them has the same as one that
+// reads the directory afresh.
 func TestRandomEdits(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -102,7 +102,7 @@ func TestRandomEdits(t *testing.T) {
 	}
 }
 
-// texts are the problems without their times.
+// texts returns the problems without their times.
 func texts(s *scene) (out []string) {
 	for _, p := range s.Problems() {
 		out = append(out, p.String())

@@ -35,7 +35,7 @@ func follow(t testing.TB, dir string, change ...func(*file.Options)) *scene {
 	return s
 }
 
-// launch is follow without the waiting; stop ends it.
+// launch is follow without the wait; stop ends the cache.
 func launch(t testing.TB, dir string, change ...func(*file.Options)) (s *scene, stop func()) {
 	t.Helper()
 	log := &lines{}
@@ -60,7 +60,7 @@ func launch(t testing.TB, dir string, change ...func(*file.Options)) (s *scene, 
 	return s, stop
 }
 
-// lines collects what is logged.
+// lines collects log lines.
 type lines struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
@@ -87,7 +87,7 @@ func (s *scene) await(what string, holds func() bool) {
 	}
 }
 
-// path is a path in the directory.
+// path returns the path of a file in the directory.
 func (s *scene) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
 
 // put writes a file at once.
@@ -97,7 +97,7 @@ func (s *scene) put(name, text string) {
 	replace(s.t, s.path(name), text)
 }
 
-// round is the round of a service entry in the namespace a, "-" of none.
+// round returns the round of a service entry in the namespace a, "-" for none.
 func (s *scene) round(name string) string {
 	return cachetest.Round(s.Snapshot().Get(cachetest.Key("a", name)))
 }
@@ -111,13 +111,13 @@ func (s *scene) rounds() (out []string) {
 	return out
 }
 
-// awaitRound waits until a service entry is of a round, "-" for gone.
+// awaitRound waits until a service entry has a round, "-" for gone.
 func (s *scene) awaitRound(name, round string) {
 	s.t.Helper()
 	s.await(name+" is of round "+round, func() bool { return s.round(name) == round })
 }
 
-// snapshots are all since the first one.
+// snapshots returns all snapshots since the first one.
 func (s *scene) snapshots() (out []*cache.Snapshot) {
 	s.t.Helper()
 	for revision := int64(1); revision <= s.Snapshot().Revision(); revision++ {
@@ -130,7 +130,7 @@ func (s *scene) snapshots() (out []*cache.Snapshot) {
 	return out
 }
 
-// neverWithout fails where a snapshot since a revision has no object of a name.
+// neverWithout fails if any snapshot since a revision lacks an object.
 func (s *scene) neverWithout(from int64, names ...string) {
 	s.t.Helper()
 	for _, snapshot := range s.snapshots()[from-1:] {
@@ -170,13 +170,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// entry is a service entry of the namespace a, as text.
+// entry returns a service entry of the namespace a, as text.
 func entry(t testing.TB, name string, round int) string {
 	t.Helper()
 	return yamlOf(t, cachetest.ServiceEntry("a", name, round))
 }
 
-// entries are several documents.
+// entries returns several documents.
 func entries(t testing.TB, round int, names ...string) string {
 	t.Helper()
 	var all []string
@@ -186,7 +186,7 @@ func entries(t testing.TB, round int, names ...string) string {
 	return strings.Join(all, "---\n")
 }
 
-// broken is a document that says its name and has a fault.
+// broken returns a document that shows its name and has a fault.
 func broken(name string) string {
 	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %q, namespace: a}\nspec: {hosts: [], ports: 7}\n", name)
 }

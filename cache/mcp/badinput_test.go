@@ -21,10 +21,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// now is the clock of tests that need one.
+// now is the fixed clock of tests.
 var now = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// message is the resource a/x, which a test may break.
+// message is the resource a/x, for tests to break.
 func message(t testing.TB) *mcpv1.Resource {
 	t.Helper()
 	m := &mcpv1.Resource{}
@@ -34,11 +34,11 @@ func message(t testing.TB) *mcpv1.Resource {
 	return m
 }
 
-// broken are ways in which a resource may be at fault.
+// broken are ways in which a resource can be at fault.
 var broken = map[string]struct {
 	change  func(m *mcpv1.Resource)
 	says    string
-	refused bool // with a NACK
+	refused bool // by a NACK
 }{
 	"no metadata":          {func(m *mcpv1.Resource) { m.Metadata = nil }, `the name ""`, true},
 	"no namespace":         {func(m *mcpv1.Resource) { m.Metadata.Name = "x" }, "where namespace/name belongs", true},
@@ -79,8 +79,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestWhatIsTaken: the metadata of an object are those of its resource, and its version
-// follows from the peer's and from the content.
+// TestWhatIsTaken: the metadata of an object come from its resource, and its version
+// follows from the peer's version and from the content.
 func TestWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	kind := schema.Pilot().Kind(schema.ServiceEntry)
@@ -128,10 +128,11 @@ func TestWhatIsTaken(t *testing.T) {
 			m.Body.TypeUrl = "type.googleapis.com/istio.networking." + version + ".ServiceEntry"
 		})
 	}
-	decode(func(m *mcpv1.Resource) { m.Metadata.CreateTime = timestamppb.New(now.Add(time.Minute)) }) // of a clock that is ahead
+	decode(func(m *mcpv1.Resource) { m.Metadata.CreateTime = timestamppb.New(now.Add(time.Minute)) }) // a clock that is ahead
 }
 
-// TestSecurityThatIsNotServed is set aside, unless the server takes it without effect.
+// TestSecurityThatIsNotServed: it is left out, unless the server accepts it without
+// effect.
 func TestSecurityThatIsNotServed(t *testing.T) {
 	t.Parallel()
 	policy := &config.Config{
@@ -152,9 +153,9 @@ func TestSecurityThatIsNotServed(t *testing.T) {
 	}
 }
 
-// TestBadInputTakesNothingAway: a resource that is at fault keeps what it held and is shown
-// until it is mended or gone. All others are taken. Only what cannot be decoded has the
-// answer refused.
+// TestBadInputTakesNothingAway: a resource at fault keeps its last content and is
+// reported until it is fixed or gone. All others are accepted. Only undecodable
+// resources cause a NACK.
 func TestBadInputTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
@@ -172,7 +173,7 @@ func TestBadInputTakesNothingAway(t *testing.T) {
 				p.set(entries, bad)
 				x := "1"
 				if renamed && variant == mcp.StateOfTheWorld {
-					x = "-" // it is another resource there
+					x = "-" // the fault makes it another resource
 				}
 				s.has(map[string]string{"a/y": "2", "a/z": "1", "a/x": x})
 				problems := s.c.Problems()
@@ -210,7 +211,7 @@ func TestBadInputTakesNothingAway(t *testing.T) {
 	})
 }
 
-// TestABrokenObjectAtTheStart is absent and shown; all others are served.
+// TestABrokenObjectAtTheStart: it is absent and reported; all others are served.
 func TestABrokenObjectAtTheStart(t *testing.T) {
 	t.Parallel()
 	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
@@ -228,7 +229,7 @@ func TestABrokenObjectAtTheStart(t *testing.T) {
 	})
 }
 
-// TestAnObjectTwice: the first of an answer counts.
+// TestAnObjectTwice: the first one of a response counts.
 func TestAnObjectTwice(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, nil)
@@ -257,7 +258,7 @@ func TestFieldsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// TestAnAnswerNobodyAskedFor is refused, and nothing is taken from it.
+// TestAnAnswerNobodyAskedFor: it is refused, and nothing of it is accepted.
 func TestAnAnswerNobodyAskedFor(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, nil)
@@ -272,8 +273,8 @@ func TestAnAnswerNobodyAskedFor(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes any bytes: what is taken has a name, is valid, and is the same when it
-// is decoded again.
+// FuzzDecode decodes any bytes: a decoded object has a name, is valid, and decodes to
+// the same again.
 func FuzzDecode(f *testing.F) {
 	f.Add(entry(f, "a", "x", 1).any.GetValue())
 	for _, c := range broken {

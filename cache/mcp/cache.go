@@ -34,7 +34,7 @@ const (
 // Variant is a variant of the protocol.
 type Variant string
 
-// The variants. AnyVariant is delta, or state of the world with a peer that has no delta.
+// The variants. AnyVariant is delta, or state of the world with a peer without delta.
 const (
 	AnyVariant      Variant = ""
 	Delta           Variant = "delta"
@@ -45,37 +45,37 @@ const (
 type Options struct {
 	// Address is HOST:PORT of the peer.
 	Address string
-	// TLS is asked for the configuration of each connection. Nil is plaintext, which is
-	// for a peer on this machine alone.
+	// TLS returns the configuration of each connection. nil is plaintext, which is
+	// allowed only for a peer on this machine.
 	TLS func() (*tls.Config, error)
-	// Token is asked for the bearer token of each stream; nil for none.
+	// Token returns the bearer token of each stream; nil for none.
 	Token func() (string, error)
 	// Variant is the variant of the protocol.
 	Variant Variant
-	// Worker is what the handlers run on.
+	// Worker runs the handlers.
 	Worker *cache.Worker
-	// Schemas are the kinds of the cache. It requests the kinds of Istio's API from the
-	// peer.
+	// Schemas are the kinds of the cache. It requests those of Istio's API from the peer.
 	Schemas schema.Set
 	// Domain is the domain of all objects (config.Meta).
 	Domain string
-	// AcceptUnserved takes objects whose security is not served yet, without effect.
+	// AcceptUnserved accepts objects with security settings that are not served yet. They
+	// have no effect.
 	AcceptUnserved bool
-	// NodeName tells the peer its clients apart; empty for "portolan".
+	// NodeName tells this client from the peer's other clients; empty is "portolan".
 	NodeName string
-	// MaxMessage bounds the bytes of one answer; 0 stands for DefaultMaxMessage.
+	// MaxMessage bounds the bytes of one response; 0 is DefaultMaxMessage.
 	MaxMessage int
-	// RetryMin and RetryMax are the first and the longest wait before a peer that is
-	// away is called again; 0 stands for 100 ms and 10 s.
+	// RetryMin and RetryMax are the first and the longest wait before another call to a
+	// peer that is away; 0 is 100 ms and 10 s.
 	RetryMin, RetryMax time.Duration
 	// History and HistoryMemory are passed to cache.FeedOptions.
 	History       int
 	HistoryMemory int64
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// Log may be nil.
+	// Log gets messages; it may be nil.
 	Log *slog.Logger
-	// Registerer takes the metrics, which have the Address as their label peer; nil for
+	// Registerer registers the metrics, with the Address as their label peer; nil for
 	// none.
 	Registerer prometheus.Registerer
 }
@@ -100,7 +100,7 @@ func Local(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Cache is a read-only cache.ConfigStoreCache of the objects of a peer.
+// Cache is a read-only cache.ConfigStoreCache of a peer's objects.
 type Cache struct {
 	*cache.Feed
 	o     Options
@@ -108,25 +108,25 @@ type Cache struct {
 	// maxRequest bounds the versions of one kind in a request.
 	maxRequest int
 
-	// Of the goroutine of Run.
+	// Only the goroutine of Run uses these fields.
 	configs  pmap.Map[*config.Config]
 	revision int64
 	types    map[string]*typeState // by type URL
-	told     string                // the last trouble that was logged
+	told     string                // the last logged error
 
 	mu         sync.RWMutex // guards the fields below, and the faults of types
 	link       error        // why the peer is not followed; nil while it is
 	since      time.Time    // of link
 	lastChange time.Time
-	refused    int // answers
+	refused    int // number of refused responses
 }
 
 var _ cache.ConfigStoreCache = (*Cache)(nil)
 
-// errNotYet is the trouble of a cache that does not run yet.
+// errNotYet is the state of a cache that does not run yet.
 var errNotYet = errors.New("it was not called yet")
 
-// New returns a cache that waits to be run.
+// New returns a cache that waits for Run.
 func New(o Options) (*Cache, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("source of configuration: %w", err)
@@ -158,8 +158,8 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// requested says whether the cache takes objects of a kind from peers: the kinds of Istio's
-// API, but no secrets.
+// requested says whether the cache requests a kind from peers: the kinds of Istio's API,
+// but no secrets.
 func requested(kind *schema.Schema) bool {
 	return !kind.Internal && strings.HasSuffix(kind.Group, ".istio.io")
 }
@@ -170,7 +170,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.Seal(); err != nil {
 		return err
 	}
-	// A peer that has not answered yet may be waiting for this server, too.
+	// A peer that has not answered yet may be waiting for this server, so the waits are
+	// short.
 	wait := retry.New(c.o.RetryMin, min(c.o.RetryMax, max(c.o.RetryMin, time.Second)))
 	for ctx.Err() == nil {
 		followed, err := c.follow(ctx)
@@ -186,7 +187,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	return nil
 }
 
-// lost notes that the peer is not followed any more, or still not.
+// lost records why the peer is not followed.
 func (c *Cache) lost(err error) {
 	c.mu.Lock()
 	if c.link == nil {
@@ -204,7 +205,7 @@ func (c *Cache) lost(err error) {
 	}
 }
 
-// found notes that the peer is followed.
+// found records that the peer is followed.
 func (c *Cache) found(variant Variant) {
 	c.mu.Lock()
 	c.link = nil
@@ -213,14 +214,14 @@ func (c *Cache) found(variant Variant) {
 	c.o.Log.Info("a source of configuration is followed", "peer", c.o.Address, "variant", string(variant), "objects", c.configs.Len())
 }
 
-// waits notes that the peer was called, and has not answered for all kinds.
+// waits records that the peer was called, and has not answered for all kinds.
 func (c *Cache) waits(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.link = err
 }
 
-// take takes answers as one snapshot.
+// take applies responses as one snapshot.
 func (c *Cache) take(answers []*answer) {
 	configs := c.configs
 	var said turns

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var variants = []mcp.Variant{mcp.Delta, mcp.StateOfTheWorld}
 
-// follow returns a cache of a peer that waits to be run.
+// follow returns a cache of a peer. The cache waits for Run.
 func follow(t testing.TB, p *peer, variant mcp.Variant, set ...func(*mcp.Options)) (*mcp.Cache, *cache.Worker) {
 	t.Helper()
 	o := mcp.Options{
@@ -59,7 +59,7 @@ func subject(t testing.TB, variant mcp.Variant) cachetest.Subject {
 	}}
 }
 
-// TestInAnAggregate holds the aggregate of a store and a peer to the contract of caches.
+// TestInAnAggregate runs the suite of caches on the aggregate of a store and a peer.
 func TestInAnAggregate(t *testing.T) {
 	t.Parallel()
 	cachetest.Run(t, func(t testing.TB) cachetest.Subject {
@@ -88,7 +88,7 @@ type served struct {
 	contents cachetest.Contents
 }
 
-// Apply has the peer send what it changes.
+// Apply has the peer send the changes.
 func (s *served) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *served) Apply(ctx context.Context, ops []storage.Op) (string, []storage
 	return version, results, nil
 }
 
-// List returns the objects as the cache has them.
+// List returns the objects as the cache shows them.
 func (s *served) List(ctx context.Context, kind config.GroupVersionKind, namespace string) ([]*config.Config, error) {
 	objects, err := s.Store.List(ctx, kind, namespace)
 	for i, object := range objects {

@@ -18,35 +18,36 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// maxSkew is how far the clock of a peer may be ahead: an object whose creation lies
-// further in the future would be the youngest for ever.
+// maxSkew is how far the clock of a peer may be ahead: an object created further in the
+// future would be the youngest for ever.
 const maxSkew = 5 * time.Minute
 
-// decoder makes objects of resources. Nothing depends on other resources, nor on the past.
+// decoder makes objects from resources. The result depends neither on other resources
+// nor on the past.
 type decoder struct {
 	domain         string
 	acceptUnserved bool
 	now            func() time.Time
 }
 
-// received is what a resource holds.
+// received is a decoded resource.
 type received struct {
-	// name is "namespace/name"; empty where it is not known.
+	// name is "namespace/name"; empty if unknown.
 	name string
-	// version is that by which the protocol knows the resource.
+	// version is the version of the resource in the protocol.
 	version string
-	// object is nil where the resource has a fault.
+	// object is nil if the resource has a fault.
 	object *config.Config
 	fault  string
-	// warning says what of the object has no effect.
+	// warning says what part of the object has no effect.
 	warning string
-	// undecodable says that the fault is of the encoding, so that the answer is refused.
+	// undecodable says that the encoding is at fault, so that the response is refused.
 	undecodable bool
-	// twice says that the answer has another resource of the name.
+	// twice says that the response has another resource of that name.
 	twice bool
 }
 
-// key returns the key of the object, as far as it is known.
+// key returns the key of the object, as far as known.
 func (r *received) key(kind *schema.Schema) config.Key {
 	key := config.Key{Kind: kind.GroupVersionKind, Name: r.name}
 	if namespace, name, ok := strings.Cut(r.name, "/"); ok {
@@ -55,8 +56,8 @@ func (r *received) key(kind *schema.Schema) config.Key {
 	return key
 }
 
-// decode reads a resource of a kind. The protocol may give its name and its version
-// too; else they are empty.
+// decode decodes a resource of a kind. name and version are those of the protocol, empty
+// if it has none.
 func (d *decoder) decode(kind *schema.Schema, name, version string, resource *anypb.Any) *received {
 	r := &received{name: name, version: version}
 	m := &mcpv1.Resource{}
@@ -104,8 +105,8 @@ func (d *decoder) decode(kind *schema.Schema, name, version string, resource *an
 	return r
 }
 
-// unpack reads a message. Servers made of a library name it as they name the type that was
-// requested.
+// unpack decodes a message. Servers that use a library give the message the type URL
+// that was requested.
 func unpack(kind *schema.Schema, resource *anypb.Any, m *mcpv1.Resource) error {
 	if resource.GetTypeUrl() == kind.GroupVersionKind.String() {
 		return proto.Unmarshal(resource.GetValue(), m)
@@ -130,10 +131,11 @@ func (d *decoder) meta(kind *schema.Schema, name string, m *mcpv1.Metadata) (obj
 	return object, ""
 }
 
-// typeURLPrefix begins the types of messages.
+// typeURLPrefix begins the type URLs of messages.
 const typeURLPrefix = "type.googleapis.com/"
 
-// body reads the spec of an object. The versions of a kind of Istio have one encoding.
+// body decodes the spec of an object. All versions of an Istio kind have the same
+// encoding.
 func body(kind *schema.Schema, object *config.Config, body *anypb.Any) (fault string, undecodable bool) {
 	want := config.SpecType(kind.Codec.New())
 	got := body.GetTypeUrl()
@@ -151,8 +153,8 @@ func body(kind *schema.Schema, object *config.Config, body *anypb.Any) (fault st
 	return "", false
 }
 
-// inVersion is the type of a spec in another version: "…/istio.networking.v1.Gateway" of
-// "…/istio.networking.v1alpha3.Gateway".
+// inVersion returns the type of a spec in another version:
+// "…/istio.networking.v1.Gateway" for "…/istio.networking.v1alpha3.Gateway".
 func inVersion(typeURL, version string) string {
 	parts := strings.Split(typeURL, ".")
 	if len(parts) < 3 {
@@ -162,7 +164,7 @@ func inVersion(typeURL, version string) string {
 	return strings.Join(parts, ".")
 }
 
-// check returns what is wrong with an object.
+// check returns the faults of an object.
 func (d *decoder) check(kind *schema.Schema, object *config.Config) (faults []string) {
 	if err := kind.Codec.Check(object.Spec); err != nil {
 		return []string{plain(err)}
@@ -185,16 +187,17 @@ func (d *decoder) check(kind *schema.Schema, object *config.Config) (faults []st
 	return faults
 }
 
-// uids is the name space of the uids of objects of peers.
+// uids is the UUID name space of the uids of peers' objects.
 var uids = uuid.MustParse("6ab1f6a2-5c3e-4a2b-9c0e-7f8f6f6f5b1d")
 
-// maxVersion bounds how many bytes of a peer's version go into the version of an object.
+// maxVersion bounds how many bytes of a peer's version the version of an object
+// includes.
 const maxVersion = 64
 
-// stamp sets what else a store sets of an object. All of it follows from the object and
-// its version at the peer, so that it is the same everywhere. The version has a hash of
-// the content: it differs also where a peer gives one version to two contents, as one does
-// that was restored. It is no number, so nobody takes it for a revision of the store.
+// stamp sets the other metadata that a store sets. All of them follow from the object
+// and its version at the peer, so they are the same everywhere. The version includes a
+// hash of the content: it differs even if a peer gives one version to two contents, as a
+// restored one does. It is not a number, so nobody takes it for a revision of the store.
 func stamp(object *config.Config, version string) error {
 	object.Generation = 1
 	object.UID = uuid.NewSHA1(uids, []byte(object.Meta.Key().Path())).String()
@@ -210,5 +213,5 @@ func stamp(object *config.Config, version string) error {
 	return nil
 }
 
-// plain is an error without the blanks that protobuf varies in its texts.
+// plain returns an error without the variable blanks of protobuf's error texts.
 func plain(err error) string { return strings.ReplaceAll(err.Error(), "\u00a0", " ") }

@@ -9,13 +9,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Stamp sets what the cache sets of an object.
+// Stamp sets the metadata that the cache sets on an object.
 func Stamp(object *config.Config, version string) error {
 	object.ResourceVersion = ""
 	return stamp(object, version)
 }
 
-// Decode reads a resource, and returns its object or its fault.
+// Decode decodes a resource, and returns its object or its fault.
 func Decode(kind *schema.Schema, name string, resource *anypb.Any, now time.Time) (object *config.Config, fault string) {
 	d := &decoder{now: func() time.Time { return now }}
 	r := d.decode(kind, name, "", resource)

@@ -21,7 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// scene is a cache at work, and its peer.
+// scene is a running cache, and its peer.
 type scene struct {
 	*cachetest.Rig
 	t testing.TB
@@ -47,7 +47,7 @@ func start(t testing.TB, p *peer, variant mcp.Variant, set ...func(*mcp.Options)
 	return s
 }
 
-// synced is start with the waiting for the peer.
+// synced is start, and waits for the peer.
 func synced(t testing.TB, p *peer, variant mcp.Variant, set ...func(*mcp.Options)) *scene {
 	t.Helper()
 	s := start(t, p, variant, set...)
@@ -62,7 +62,7 @@ func (s *scene) followed() {
 	s.Eventually("the peer is followed", func() bool { return s.c.Degraded() == nil })
 }
 
-// degraded waits until the cache says what is wrong.
+// degraded waits until Degraded contains these words.
 func (s *scene) degraded(says string) {
 	s.t.Helper()
 	s.Eventually("it says "+says, func() bool {
@@ -71,7 +71,7 @@ func (s *scene) degraded(says string) {
 	})
 }
 
-// round is that of a service entry, "-" for none.
+// round returns the round of a service entry, "-" for none.
 func (s *scene) round(namespace, name string) string {
 	return cachetest.Round(s.c.Snapshot().Get(cachetest.Key(namespace, name)))
 }
@@ -85,8 +85,8 @@ func (s *scene) has(rounds map[string]string) {
 	}
 }
 
-// TestAReconnectLosesNothing: the peer goes away and comes back with other content. What
-// it had is served meanwhile, and what it removed meanwhile is removed.
+// TestAReconnectLosesNothing: the peer goes away and comes back with other content.
+// Meanwhile its objects are served; afterwards those that it removed are gone.
 func TestAReconnectLosesNothing(t *testing.T) {
 	t.Parallel()
 	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
@@ -116,7 +116,7 @@ func TestAReconnectLosesNothing(t *testing.T) {
 		if i < 0 {
 			t.Fatal("service entries were not requested again")
 		}
-		// The first is left open, so that the peer answers in any case.
+		// The version of the first is empty, so that the peer answers in any case.
 		want := map[string]string{"a/changed": "", "a/gone": "1001", "a/kept": "1001"}
 		if got := again[i].initial; variant == mcp.Delta && fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("the initial versions are %v, want %v", got, want)
@@ -130,7 +130,7 @@ func TestAReconnectLosesNothing(t *testing.T) {
 	})
 }
 
-// TestAnotherPeerIsHeldUntilItIsRead: a peer that was emptied takes nothing away before it
+// TestAnotherPeerIsHeldUntilItIsRead: an emptied peer takes no objects away before it
 // has answered for each kind.
 func TestAnotherPeerIsHeldUntilItIsRead(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,8 @@ func TestAnotherPeerIsHeldUntilItIsRead(t *testing.T) {
 	})
 }
 
-// TestAPeerThatIsNotRead: nothing is served of a peer that has not answered for each kind.
+// TestAPeerThatIsNotRead: no objects of a peer are served before it has answered for
+// each kind.
 func TestAPeerThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
@@ -176,7 +177,8 @@ func TestAPeerThatIsNotRead(t *testing.T) {
 	})
 }
 
-// TestAPeerWithoutDelta is followed in the state of the world, unless delta is asked for.
+// TestAPeerWithoutDelta: it is followed in the state of the world, unless the options
+// require delta.
 func TestAPeerWithoutDelta(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, nil)
@@ -192,8 +194,8 @@ func TestAPeerWithoutDelta(t *testing.T) {
 	start(t, p, mcp.Delta).degraded("the peer has no delta")
 }
 
-// TestManyVersions: what does not fit into a request of delta is followed in the state of
-// the world after a reconnect, and nothing is lost.
+// TestManyVersions: if the versions do not fit into a delta request, the peer is
+// followed in the state of the world after a reconnect, and nothing is lost.
 func TestManyVersions(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, nil)
@@ -216,7 +218,7 @@ func TestManyVersions(t *testing.T) {
 	}
 }
 
-// TestDeltaIsPreferred by a client that may take either.
+// TestDeltaIsPreferred: by a client that accepts either variant.
 func TestDeltaIsPreferred(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, nil)
@@ -226,8 +228,8 @@ func TestDeltaIsPreferred(t *testing.T) {
 	}
 }
 
-// TestNoDeleteIsLost cuts a hundred connections off while objects change, and looks for
-// what differs from the peer in the end.
+// TestNoDeleteIsLost cuts a hundred connections while objects change. In the end the
+// cache must equal the peer.
 func TestNoDeleteIsLost(t *testing.T) {
 	t.Parallel()
 	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
@@ -253,7 +255,7 @@ func TestNoDeleteIsLost(t *testing.T) {
 				}
 			}
 			p.listener.cut(random.IntN(3) == 0)
-			if random.IntN(2) == 0 { // often it is cut off again before it is read
+			if random.IntN(2) == 0 { // otherwise it is cut again before it is read
 				p.listener.cut(false)
 				s.followed()
 			}
@@ -271,7 +273,7 @@ func TestNoDeleteIsLost(t *testing.T) {
 	})
 }
 
-// TestTooLargeAnswers end the stream, and what there was is served.
+// TestTooLargeAnswers: they end the stream, and the previous objects are served.
 func TestTooLargeAnswers(t *testing.T) {
 	t.Parallel()
 	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
@@ -289,7 +291,7 @@ func TestTooLargeAnswers(t *testing.T) {
 	})
 }
 
-// TestTokens: each stream has the token of the moment.
+// TestTokens: each stream has the present token.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, nil)
@@ -320,7 +322,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestTLS: a peer is known by its certificate, and files that cannot be read are named.
+// TestTLS: a peer is verified by its certificate, and the error names unreadable files.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server, client := certificates(t)
@@ -360,7 +362,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestRunEnds while a peer is away, and while it is silent.
+// TestRunEnds: while a peer is away, and while it is silent.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*peer){

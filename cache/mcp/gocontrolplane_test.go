@@ -24,9 +24,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestConformanceWithALibrary holds the cache to the contract of caches with a peer that is
-// the server of go-control-plane, in delta. In state of the world that library sends only
-// what differs for types that it does not know, where istiod and Portolan send all.
+// TestConformanceWithALibrary runs the suite of caches with go-control-plane's server as
+// the peer, in delta. In the state of the world that library sends only changed
+// resources of types that it does not know, whereas istiod and Portolan send all.
 func TestConformanceWithALibrary(t *testing.T) {
 	t.Parallel()
 	cachetest.Run(t, func(t testing.TB) cachetest.Subject {
@@ -50,7 +50,7 @@ type library struct {
 	round   int
 }
 
-// one is the only node.
+// one is the hash of a single node.
 type one struct{}
 
 // ID implements xdscache.NodeHash.
@@ -75,7 +75,7 @@ func newLibrary(t testing.TB) *library {
 	return l
 }
 
-// named is a resource that the library knows the name of.
+// named is a resource with a name for the library.
 type named struct{ *mcpv1.Resource }
 
 // GetName implements types.ResourceWithName.
@@ -104,7 +104,7 @@ func (l *library) set(_ string, resources map[string]resource) {
 	}
 }
 
-// oneKind is a snapshot of service entries. The other kinds have no objects.
+// oneKind is a snapshot of service entries. Other kinds have no objects.
 type oneKind struct {
 	resources map[string]types.Resource
 	version   string

@@ -27,7 +27,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// resource is what a peer sends of an object.
+// resource is the resource that a peer sends for an object.
 type resource struct {
 	version string
 	any     *anypb.Any
@@ -61,7 +61,8 @@ func pack(t testing.TB, m proto.Message) *anypb.Any {
 	return any
 }
 
-// entry is the resource of a service entry, in a version that follows from the round.
+// entry returns the resource of a service entry, with a version that follows from the
+// round.
 func entry(t testing.TB, namespace, name string, round int) resource {
 	t.Helper()
 	object := cachetest.ServiceEntry(namespace, name, round)
@@ -72,16 +73,16 @@ func entry(t testing.TB, namespace, name string, round int) resource {
 // entries is the type of service entries.
 var entries = schema.ServiceEntry.String()
 
-// request is what a peer was asked.
+// request is a request that a peer got.
 type request struct {
 	typeURL, nonce string
 	node           *corev3.Node
-	initial        map[string]string // of delta; nil in the state of the world
+	initial        map[string]string // in delta; nil in the state of the world
 	delta          bool
 	refused        *statuspb.Status
 }
 
-// peer is an ADS server whose content, and whose ways, a test says.
+// peer is an ADS server whose content and behaviour a test sets.
 type peer struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	t        testing.TB
@@ -91,12 +92,12 @@ type peer struct {
 	mu       sync.Mutex // guards the fields below
 	content  map[string]map[string]resource
 	changed  chan struct{}   // closed at the next change
-	silent   map[string]bool // types that are not answered
+	silent   map[string]bool // types without a response
 	requests []request       // of all streams
 	headers  []metadata.MD   // of all streams
 	noDelta  bool            // delta is not implemented
-	denies   error           // what streams end with
-	unasked  string          // a type that is sent without a request
+	denies   error           // the error with which streams end
+	unasked  string          // a type for which a response is sent without a request
 }
 
 func newPeer(t testing.TB, secure *tls.Config) *peer {
@@ -121,7 +122,7 @@ func newPeer(t testing.TB, secure *tls.Config) *peer {
 	return p
 }
 
-// cutter cuts the connections of a listener off.
+// cutter cuts the connections of a listener.
 type cutter struct {
 	net.Listener
 	mu    sync.Mutex // guards the fields below
@@ -150,7 +151,7 @@ func (c *cutter) Accept() (net.Conn, error) {
 	}
 }
 
-// cut cuts all connections off; away takes no others until it is cut again.
+// cut cuts all connections; with away it refuses new ones until the next cut.
 func (c *cutter) cut(away bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +162,7 @@ func (c *cutter) cut(away bool) {
 	}
 }
 
-// set changes resources of a type, in one answer; those without content are removed.
+// set changes resources of a type, in one response; those without content are removed.
 func (p *peer) set(typeURL string, resources map[string]resource) {
 	p.change(func() {
 		content := maps.Clone(p.content[typeURL])
@@ -179,7 +180,7 @@ func (p *peer) set(typeURL string, resources map[string]resource) {
 	})
 }
 
-// change changes how the peer is.
+// change changes the state of the peer.
 func (p *peer) change(how func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +195,7 @@ func (p *peer) asked() []request {
 	return slices.Clone(p.requests)
 }
 
-// refusals are the reasons of refused answers.
+// refusals returns the reasons of the NACKs.
 func (p *peer) refusals() (out []string) {
 	for _, r := range p.asked() {
 		if r.refused != nil {
@@ -210,7 +211,7 @@ func (p *peer) note(r request) {
 	p.requests = append(p.requests, r)
 }
 
-// admit says whether a stream may be.
+// admit returns an error if a stream is not allowed.
 func (p *peer) admit(stream grpc.ServerStream, delta bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,14 +223,14 @@ func (p *peer) admit(stream grpc.ServerStream, delta bool) error {
 	return p.denies
 }
 
-// known is what one stream has sent of a type.
+// known is the state of a type on one stream.
 type known struct {
 	versions map[string]string
-	sent     map[string]resource // the content as it was sent last
+	sent     map[string]resource // the content that was last sent
 	begun    bool
 }
 
-// serve answers the requests of a stream, and changes.
+// serve answers the requests of a stream, and sends changes.
 func serve(p *peer, stream grpc.ServerStream, receive func() (*request, error), send func(typeURL string, content map[string]resource, k *known) error) error {
 	incoming := make(chan *request)
 	go func() {
@@ -321,7 +322,7 @@ func (p *peer) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoverySe
 	})
 }
 
-// StreamAggregatedResources implements the service. Each answer is the whole content.
+// StreamAggregatedResources implements the service. Each response is the whole content.
 func (p *peer) StreamAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	if err := p.admit(stream, false); err != nil {
 		return err

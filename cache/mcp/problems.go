@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 )
 
-// Problems returns all that is wrong with objects, in the order of their keys.
+// Problems returns all problems of objects, in key order.
 func (c *Cache) Problems() []cache.Problem {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -32,8 +32,8 @@ func (c *Cache) Problems() []cache.Problem {
 	return out
 }
 
-// Degraded says why what is known may be old, nil where it is not. Faults of objects do
-// not count: Problems has them.
+// Degraded says why the content may be old, nil if it is not. Faults of objects do not
+// count: Problems has them.
 func (c *Cache) Degraded() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -43,29 +43,29 @@ func (c *Cache) Degraded() error {
 	return fmt.Errorf("since %s: %w", c.since.UTC().Format(time.RFC3339), c.link)
 }
 
-// Whole says whether all that the peer has is served: it is followed, and no object has a
-// fault.
+// Whole says whether everything of the peer is served: it is followed, and no object has
+// a fault.
 func (c *Cache) Whole() bool {
 	s := c.Status()
 	return s.Degraded == nil && s.Broken == 0
 }
 
-// Status is how a peer is doing.
+// Status is the state of a peer.
 type Status struct {
 	// Address is the address of the peer.
 	Address string
-	// Objects are those served, and Broken those that have a fault.
+	// Objects is the number of objects served, Broken of objects with a fault.
 	Objects, Broken int
-	// Refused counts the answers that could not be decoded.
+	// Refused counts the responses that were refused.
 	Refused int
-	// LastChange is when objects differed last.
+	// LastChange is when objects last changed.
 	LastChange time.Time
-	// Degraded says why what is known may be old, and Since since when.
+	// Degraded says why the content may be old; Since is since when.
 	Degraded error
 	Since    time.Time
 }
 
-// Status returns how the peer is doing now.
+// Status returns the present state of the peer.
 func (c *Cache) Status() Status {
 	s := Status{Address: c.o.Address, Objects: c.Snapshot().Configs().Len()}
 	c.mu.RLock()
@@ -113,5 +113,5 @@ func (c *Cache) collectors() []prometheus.Collector {
 	}
 }
 
-// turns are what a snapshot has made wrong, and what it has made right.
+// turns are the problems that a snapshot has added and solved.
 type turns struct{ news, gone []cache.Problem }

@@ -24,20 +24,21 @@ import (
 )
 
 const (
-	// maxRequest is the Cache.maxRequest. Servers take 4 MiB unless they are told to take
-	// more.
+	// maxRequest is the default of Cache.maxRequest. Servers accept requests of 4 MiB by
+	// default.
 	maxRequest = 3 << 20
-	// maxDetail bounds what a refused answer is said to have.
+	// maxDetail bounds the text of a NACK.
 	maxDetail = 1 << 10
-	// rootNamespace is the namespace of the node. To istiod the node is a control plane.
+	// rootNamespace is the namespace of the node. For istiod that makes the node a
+	// control plane.
 	rootNamespace = "istio-system"
 )
 
 // errNoDelta: the peer has no delta.
 var errNoDelta = errors.New("the peer has no delta")
 
-// follow calls the peer and takes what it says until the stream ends. It says whether the
-// peer was followed, and why it is not any more.
+// follow calls the peer and applies its responses until the stream ends. followed says
+// whether the peer was followed; err says why the stream has ended.
 func (c *Cache) follow(ctx context.Context) (followed bool, err error) {
 	conn, err := c.dial()
 	if err != nil {
@@ -57,7 +58,7 @@ func (c *Cache) follow(ctx context.Context) (followed bool, err error) {
 	return c.followWhole(ctx, client)
 }
 
-// fits says whether what is held can be told in requests of delta.
+// fits says whether the versions of the held resources fit into delta requests.
 func (c *Cache) fits() bool {
 	for _, t := range c.types {
 		if t.size() > c.maxRequest {
@@ -67,7 +68,7 @@ func (c *Cache) fits() bool {
 	return true
 }
 
-// dial makes a client. It connects with the first call.
+// dial makes a client. It connects at the first call.
 func (c *Cache) dial() (*grpc.ClientConn, error) {
 	security := insecure.NewCredentials()
 	if c.o.TLS != nil {
@@ -100,7 +101,8 @@ func (c *Cache) authorized(ctx context.Context) (context.Context, error) {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), nil
 }
 
-// node is how the peer knows this client. The generator has it answer with objects.
+// node identifies this client to the peer. The metadata select the generator that sends
+// objects.
 func (c *Cache) node() *corev3.Node {
 	text := structpb.NewStringValue
 	return &corev3.Node{
@@ -114,21 +116,21 @@ func (c *Cache) node() *corev3.Node {
 
 // wire is one stream in one variant.
 type wire interface {
-	// request asks for a kind for the first time.
+	// request requests a kind for the first time.
 	request(t *typeState, node *corev3.Node)
-	// receive waits for an answer. of is nil for a type that was not requested.
+	// receive waits for a response. a.of is nil for a type that was not requested.
 	receive() (a *answer, typeURL string, err error)
-	// reply acknowledges the answer that was received last, or refuses it with a reason.
+	// reply acknowledges the last received response, or refuses it with a reason.
 	reply(refused *statuspb.Status)
 }
 
-// decoder makes objects of the resources of this cache.
+// decoder returns a decoder with the options of this cache.
 func (c *Cache) decoder() *decoder {
 	return &decoder{c.o.Domain, c.o.AcceptUnserved, c.o.Now}
 }
 
-// converse requests all kinds and takes the answers until the stream ends. The answers at
-// the beginning are taken once there is one for each kind.
+// converse requests all kinds and applies the responses until the stream ends. It
+// applies the first responses together, once there is one for each kind.
 func (c *Cache) converse(w wire, variant Variant) (followed bool, err error) {
 	node := c.node()
 	missing := map[*typeState]bool{}
@@ -136,7 +138,7 @@ func (c *Cache) converse(w wire, variant Variant) (followed bool, err error) {
 		t := c.types[kind.GroupVersionKind.String()]
 		missing[t] = true
 		w.request(t, node)
-		node = nil // the first request of a stream has it
+		node = nil // only the first request of a stream has it
 	}
 	var first []*answer
 	for {
@@ -162,7 +164,7 @@ func (c *Cache) converse(w wire, variant Variant) (followed bool, err error) {
 	}
 }
 
-// unanswered says for which kinds there is no answer.
+// unanswered names the kinds without a response.
 func unanswered(missing map[*typeState]bool) error {
 	var kinds []string
 	for t := range missing {
@@ -172,7 +174,7 @@ func unanswered(missing map[*typeState]bool) error {
 	return fmt.Errorf("the peer has not answered yet for %s", strings.Join(kinds, ", "))
 }
 
-// refusal says why an answer is refused, nil where it is not.
+// refusal returns why a response is refused, nil if it is not.
 func (c *Cache) refusal(a *answer, typeURL string) *statuspb.Status {
 	text := ""
 	if a.of == nil {
@@ -190,7 +192,7 @@ func (c *Cache) refusal(a *answer, typeURL string) *statuspb.Status {
 	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), maxDetail)], "")}
 }
 
-// ended is what a stream that the peer has closed ended with.
+// ended returns the reason why a stream ended.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the peer has closed the stream")

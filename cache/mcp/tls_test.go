@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// certificates makes a server of 127.0.0.1, and a client that knows it.
+// certificates makes a server certificate for 127.0.0.1, and a client that trusts it.
 func certificates(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,12 +11,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// typeState is what is known of the resources of one kind.
+// typeState is the state of the resources of one kind.
 type typeState struct {
 	kind *schema.Schema
-	// held are the resources that the peer has sent, by name.
+	// held are the resources from the peer, by name.
 	held map[string]*held
-	// faults are the faults of resources, by name. Faults without a name are in nameless.
+	// faults are the faults of resources, by name. nameless has the faults without a
+	// name.
 	faults   map[string]*cache.Problem
 	nameless []*cache.Problem
 }
@@ -25,23 +26,23 @@ func newTypeState(kind *schema.Schema) *typeState {
 	return &typeState{kind: kind, held: map[string]*held{}, faults: map[string]*cache.Problem{}}
 }
 
-// held is a resource that the peer has sent. It is never modified.
+// held is a resource from the peer. It is never modified.
 type held struct {
 	version string
-	// object is what is served of it, maybe of an earlier version; nil for nothing.
+	// object is the served object, possibly of an earlier version; nil for none.
 	object *config.Config
 }
 
 // answer is a response for one kind.
 type answer struct {
 	of *typeState
-	// whole says that there are no other resources.
+	// whole says that the response has all resources of the kind.
 	whole     bool
 	resources []*received
 	removed   []string
 }
 
-// undecodable are the faults for which the answer is refused.
+// undecodable returns the resources that cause a NACK.
 func (a *answer) undecodable() (out []*received) {
 	for _, r := range a.resources {
 		if r.undecodable {
@@ -51,7 +52,7 @@ func (a *answer) undecodable() (out []*received) {
 	return out
 }
 
-// findTwice marks the first resource of each name that is there again.
+// findTwice marks the first resource of each name that occurs again.
 func (a *answer) findTwice() {
 	first := make(map[string]*received, len(a.resources))
 	for _, r := range a.resources {
@@ -63,7 +64,7 @@ func (a *answer) findTwice() {
 	}
 }
 
-// take takes an answer, and returns the configuration with what it changes.
+// take applies a response, and returns the changed configuration.
 func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Time, said *turns) pmap.Map[*config.Config] {
 	gone, named := map[string]bool{}, map[string]bool{}
 	a.findTwice()
@@ -91,7 +92,7 @@ func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Ti
 		}
 	}
 	if a.whole && len(t.nameless) > 0 {
-		clear(gone) // any of those may be one without a name
+		clear(gone) // each may be one of the nameless
 	}
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
 		if h := t.held[name]; h != nil && h.object != nil {
@@ -104,13 +105,13 @@ func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Ti
 	return configs
 }
 
-// put takes a resource.
+// put applies one resource.
 func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.Time, said *turns) pmap.Map[*config.Config] {
 	before := t.held[r.name]
 	switch {
 	case r.object == nil:
 		t.fault(r, &cache.Problem{Message: r.fault, Serving: before != nil && before.object != nil}, at, said)
-		if r.undecodable { // the peer is not told that it was taken
+		if r.undecodable { // the NACK says that it was not accepted
 			return configs
 		}
 		h := &held{version: r.version}
@@ -137,7 +138,7 @@ func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.T
 	return configs
 }
 
-// fault notes what is wrong with a resource.
+// fault records a fault of a resource.
 func (t *typeState) fault(r *received, p *cache.Problem, at time.Time, said *turns) {
 	p.Object, p.Since = r.key(t.kind).String(), at
 	if old := t.faults[r.name]; old != nil {
@@ -151,7 +152,7 @@ func (t *typeState) fault(r *received, p *cache.Problem, at time.Time, said *tur
 	said.news = append(said.news, *p)
 }
 
-// mended notes that nothing is wrong with a resource.
+// mended records that a resource has no fault.
 func (t *typeState) mended(name string, said *turns) {
 	if old := t.faults[name]; old != nil {
 		said.gone = append(said.gone, *old)
@@ -159,7 +160,7 @@ func (t *typeState) mended(name string, said *turns) {
 	}
 }
 
-// tellNameless says what differs between the faults without a name and those before.
+// tellNameless adds to said how the faults without a name differ from those before.
 func (t *typeState) tellNameless(before []*cache.Problem, said *turns) {
 	has := func(all []*cache.Problem, p *cache.Problem) *cache.Problem {
 		if i := slices.IndexFunc(all, func(o *cache.Problem) bool { return o.Message == p.Message }); i >= 0 {
@@ -181,9 +182,9 @@ func (t *typeState) tellNameless(before []*cache.Problem, said *turns) {
 	}
 }
 
-// versions returns the versions of the resources that the peer has sent, by name. It leaves
-// one of them empty, so that a peer answers for the kind even if nothing has changed: a
-// peer that answers has read its store.
+// versions returns the versions of the held resources, by name. It leaves one version
+// empty, so that a peer answers for the kind even if nothing has changed: a peer that
+// answers has read its store.
 func (t *typeState) versions() map[string]string {
 	out := make(map[string]string, len(t.held))
 	first := ""
@@ -199,7 +200,7 @@ func (t *typeState) versions() map[string]string {
 	return out
 }
 
-// size is about how many bytes versions take in a request.
+// size estimates how many bytes the versions take in a request.
 func (t *typeState) size() int {
 	n := 0
 	for name, h := range t.held {

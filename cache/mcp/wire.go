@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// outbox sends requests in order, from a goroutine of its own: a peer that sends and does
-// not read meanwhile holds up no reader.
+// outbox sends requests in order, on a goroutine of its own. So a peer that sends
+// without reading does not block the reader.
 type outbox[M any] struct {
-	wake chan struct{} // has room for one
+	wake chan struct{} // has capacity one
 
 	mu      sync.Mutex // guards pending
 	pending []M
@@ -41,7 +41,7 @@ func (o *outbox[M]) all() []M {
 	return out
 }
 
-// run sends until ctx or the stream ends. Why a stream has ended its reader is told.
+// run sends until ctx or the stream ends. The reader gets the reason why a stream ended.
 func (o *outbox[M]) run(ctx context.Context, send func(M) error) {
 	for {
 		for _, m := range o.all() {
@@ -57,7 +57,7 @@ func (o *outbox[M]) run(ctx context.Context, send func(M) error) {
 	}
 }
 
-// deltaWire is a stream of delta.
+// deltaWire is a delta stream.
 type deltaWire struct {
 	cache  *Cache
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
@@ -65,7 +65,7 @@ type deltaWire struct {
 	last   *discoveryv3.DeltaDiscoveryResponse
 }
 
-// followDelta follows the peer by delta. The error is errNoDelta if the peer has none.
+// followDelta follows the peer in delta. The error is errNoDelta if the peer has none.
 func (c *Cache) followDelta(ctx context.Context, client discoveryv3.AggregatedDiscoveryServiceClient) (followed bool, err error) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -111,7 +111,7 @@ func (w *deltaWire) reply(refused *statuspb.Status) {
 	w.out.put(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: w.last.GetTypeUrl(), ResponseNonce: w.last.GetNonce(), ErrorDetail: refused})
 }
 
-// wholeWire is a stream in the state of the world.
+// wholeWire is a state-of-the-world stream.
 type wholeWire struct {
 	cache    *Cache
 	stream   discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient

@@ -12,9 +12,9 @@ import (
 
 // Options configure a Cache.
 type Options struct {
-	// Worker is what the handlers run on. It is required.
+	// Worker runs the handlers. It is required.
 	Worker *cache.Worker
-	// History is how many snapshots the cache keeps for followers; zero means
+	// History is how many snapshots the cache keeps for followers; 0 is
 	// cache.DefaultHistory.
 	History int
 }
@@ -31,7 +31,7 @@ var (
 	_ storage.Batcher        = (*Cache)(nil)
 )
 
-// New returns a cache that waits to be run.
+// New returns a cache that waits for Run.
 func New(store *memory.Store, o Options) *Cache {
 	return &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{
@@ -57,8 +57,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
-// advance publishes every revision that the cache lacks, one by one as long as
-// the store still has them, else the newest.
+// advance publishes every revision that the cache lacks, one by one while the store
+// still has them, else the newest.
 func (c *Cache) advance() {
 	newest, content := c.store.Snapshot()
 	next := c.Snapshot().Revision() + 1

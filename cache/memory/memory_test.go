@@ -33,8 +33,8 @@ func TestCache(t *testing.T) {
 	cachetest.Run(t, open)
 }
 
-// TestCacheOverAForgetfulStore: revisions that the store no longer keeps when
-// the cache comes for them are folded, nothing is lost.
+// TestCacheOverAForgetfulStore: the cache skips revisions that the store has dropped,
+// and nothing is lost.
 func TestCacheOverAForgetfulStore(t *testing.T) {
 	t.Parallel()
 	r := cachetest.NewRig(t, withHistory(1))

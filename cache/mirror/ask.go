@@ -11,23 +11,23 @@ import (
 
 const (
 	// patience is how many times in a row a probe may find the store ahead of a cache
-	// that does not move. Then the watch counts as dead. It doubles up to maxPatience
+	// that does not move. Then the watch counts as dead. It doubles, up to maxPatience,
 	// with every watch that brought nothing: catching up may take long.
 	patience    = 3
 	maxPatience = 96
 	// askFirst and askAgain are how long a caller of Await waits before the cache
-	// requests progress of etcd, the first time and then: the event may be on its way.
+	// requests progress from etcd, at first and afterwards: the event may be on its way.
 	askFirst = 10 * time.Millisecond
 	askAgain = 100 * time.Millisecond
 )
 
-// errSilent: the store has newer revisions and the watch does not say so.
+// errSilent: the store has newer revisions but the watch does not report them.
 var errSilent = errors.New("the watch went silent")
 
-// ask keeps an idle cache in step. Every ProgressInterval, and more often while
-// somebody awaits a revision, it requests progress of etcd, which comes back as a
-// progress notification of the watch. It ends the watch when the store is no longer
-// the same, or when the watch went silent.
+// ask keeps an idle cache in step. Every ProgressInterval, and more often while a caller
+// awaits a revision, it requests progress from etcd, which arrives as a progress
+// notification of the watch. It ends the watch if the store is no longer the same, or if
+// the watch went silent.
 func (c *Cache) ask(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(c.o.ProgressInterval)
 	defer ticker.Stop()
@@ -54,14 +54,14 @@ func (c *Cache) ask(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// silence counts the probes in a row that found the store ahead of a cache that did
-// not move.
+// silence counts the probes in a row that found the store ahead of a cache that did not
+// move.
 type silence struct {
 	revision        int64
 	times, patience int
 }
 
-// hears notes the revisions of store and cache, and says whether the watch may be
+// hears records the revisions of store and cache, and says whether the watch may be
 // alive.
 func (s *silence) hears(store, cache int64) bool {
 	if cache >= store || cache != s.revision {
@@ -75,8 +75,8 @@ func (s *silence) hears(store, cache int64) bool {
 	return false
 }
 
-// probe asks the store for its identity and revision. It does nothing about an etcd
-// that does not answer.
+// probe asks the store for its identity and revision. It ignores an etcd that does not
+// answer.
 func (c *Cache) probe(ctx context.Context) error {
 	asked := c.o.Now()
 	store, err := c.recognise(ctx)
@@ -100,8 +100,8 @@ func (c *Cache) probeTimeout() time.Duration {
 	return min(max(c.o.ProgressInterval, time.Second), callTimeout)
 }
 
-// requestProgress needs a context of the watch: etcd's client picks the stream by
-// the metadata of the context. Without a connection the call waits.
+// requestProgress needs a context of the watch: etcd's client finds the stream by the
+// metadata of the context. Without a connection the call waits.
 func (c *Cache) requestProgress(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.ProgressInterval)
 	defer cancel()
@@ -110,9 +110,9 @@ func (c *Cache) requestProgress(ctx context.Context) {
 	}
 }
 
-// Await returns the newest snapshot once it is at revision or beyond. While somebody
-// waits the cache requests progress of etcd, so a revision that changed nothing here
-// is soon known too.
+// Await returns the newest snapshot once it is at revision or beyond. While a caller
+// waits, the cache requests progress from etcd, so that it soon reaches a revision that
+// changed nothing here.
 func (c *Cache) Await(ctx context.Context, revision int64) (*cache.Snapshot, error) {
 	if s := c.Snapshot(); s != nil && s.Revision() >= revision {
 		return s, nil
@@ -126,7 +126,7 @@ func (c *Cache) Await(ctx context.Context, revision int64) (*cache.Snapshot, err
 	return c.Feed.Await(ctx, revision)
 }
 
-// StoreRevision reads the revision of the store by quorum. A snapshot at that
+// StoreRevision reads the revision of the store, linearizably. A snapshot at that
 // revision or beyond shows every write that was acknowledged before the call.
 func (c *Cache) StoreRevision(ctx context.Context) (int64, error) {
 	store, err := c.identify(ctx)

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// paged is a client of an etcd that streams no ranges.
+// paged is a client of an etcd without range streams.
 type paged struct{ clientv3.KV }
 
 // GetStream implements clientv3.KV.
@@ -28,8 +28,8 @@ func (paged) GetStream(context.Context, string, ...clientv3.OpOption) (clientv3.
 	return nil, status.Error(codes.Unimplemented, "of an older server")
 }
 
-// plain lists by stream and decodes on all cores, and keeps nothing but the
-// objects: what a cold cache cannot be faster than.
+// plain lists by stream, decodes on all cores, and keeps nothing but the objects: no
+// cold cache can be faster.
 func plain(b *testing.B, client *clientv3.Client, decode bool) (bytes, objects int) {
 	chunks, err := client.GetStream(b.Context(), etcd.MeshPrefix, clientv3.WithPrefix())
 	if err != nil {
@@ -71,8 +71,8 @@ func plain(b *testing.B, client *clientv3.Client, decode bool) (bytes, objects i
 	return bytes, objects
 }
 
-// BenchmarkColdSync is the first list, over a socket, from nothing to HasSynced,
-// beside the plain client loop.
+// BenchmarkColdSync is the first list over a socket, from an empty cache to HasSynced,
+// compared with the plain client loop.
 func BenchmarkColdSync(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		endpoint := etcdtest.Listen(b)
@@ -92,7 +92,7 @@ func BenchmarkColdSync(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					started := time.Now()
-					plain(b, client, true) // right before, under the same load
+					plain(b, client, true) // just before, under the same load
 					floor += time.Since(started)
 					b.StartTimer()
 					started = time.Now()
@@ -124,7 +124,7 @@ func BenchmarkColdSync(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what a cached object takes.
+// BenchmarkMemory reports the memory of a cached object.
 func BenchmarkMemory(b *testing.B) {
 	const n = 100_000
 	endpoint := etcdtest.Listen(b)

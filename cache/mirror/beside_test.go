@@ -22,7 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// beside writes what is kept beside the objects, and notes what handlers say.
+// beside writes the trees beside the objects, and records the calls of handlers.
 type beside struct {
 	*cachetest.Rig
 	t      *testing.T
@@ -65,7 +65,7 @@ func (b *beside) put(pairs ...string) string {
 	return fmt.Sprint(answer.Header.Revision)
 }
 
-// expect compares what handlers were told since the last time.
+// expect compares the calls of handlers since the last time.
 func (b *beside) expect(revision string, told ...string) {
 	b.t.Helper()
 	b.Settle(revision)
@@ -75,7 +75,7 @@ func (b *beside) expect(revision string, told ...string) {
 	b.told = nil
 }
 
-// addressValue is what the store keeps of an address.
+// addressValue returns the stored value of an address.
 func addressValue(t testing.TB, namespace, host, ipv4 string, owners ...string) string {
 	t.Helper()
 	value, err := proto.Marshal(&envelope.Address{Namespace: namespace, Host: host, Ipv4: ipv4, Ipv6: "2001:2::1", Owners: owners})
@@ -97,9 +97,9 @@ func healthValue(t testing.TB, r health.Report) string {
 	return string(value)
 }
 
-// TestWhatIsKeptBesideTheObjects: a snapshot holds the addresses and the health
-// of its revision, handlers are told of them in the task of the objects and
-// before these, and what cannot be read is in quarantine.
+// TestWhatIsKeptBesideTheObjects: a snapshot has the addresses and the health of its
+// revision. Handlers get them in the task of the objects and before these. Undecodable
+// values are in quarantine.
 func TestWhatIsKeptBesideTheObjects(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -126,7 +126,7 @@ func TestWhatIsKeptBesideTheObjects(t *testing.T) {
 	}
 
 	owned := b.put(address, addressValue(t, "a", "db.example", "240.240.0.1", "x", "y"))
-	b.expect(owned) // who owns an address is nothing to a cache
+	b.expect(owned) // owners of an address do not matter to a cache
 	if b.Cache.Snapshot().Addresses().Value("a/db.example") != first {
 		t.Error("an address was replaced by an equal one")
 	}
@@ -148,8 +148,8 @@ func TestWhatIsKeptBesideTheObjects(t *testing.T) {
 	}
 }
 
-// TestTheCheckCoversWhatIsBeside: a comparison finds a value beside the objects
-// that the cache lacks, has and should not, or has of another revision.
+// TestTheCheckCoversWhatIsBeside: a comparison finds a value beside the objects that the
+// cache lacks, has wrongly, or has of another revision.
 func TestTheCheckCoversWhatIsBeside(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -179,7 +179,7 @@ func TestTheCheckCoversWhatIsBeside(t *testing.T) {
 		},
 	} {
 		change()
-		r.Await(fmt.Sprint(revisionOf(t, client))) // by a mark of progress
+		r.Await(fmt.Sprint(revisionOf(t, client))) // by a progress notification
 		if err := mirrorOf(r).Compare(t.Context(), false); err == nil {
 			t.Errorf("%s: the check found nothing", what)
 		}

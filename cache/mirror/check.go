@@ -22,12 +22,12 @@ import (
 const (
 	// shownKeys is how many differing keys the log names.
 	shownKeys = 5
-	// checkAttempts is how often a check starts over because etcd has compacted the
-	// revision of the cache.
+	// checkAttempts is how often a check is tried if etcd has compacted the revision of
+	// the cache.
 	checkAttempts = 3
 )
 
-// errDiverged: the cache is not what the store was at the same revision.
+// errDiverged: the cache differs from the store at the same revision.
 var errDiverged = errors.New("the cache differs from the store at the same revision")
 
 // check compares the cache with the store until ctx ends: keys and their revisions
@@ -66,7 +66,7 @@ func (c *Cache) check(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// untilCheck is a random time around CheckInterval, so that replicas do not check
+// untilCheck returns a random time around CheckInterval, so that replicas do not check
 // all at once.
 func (c *Cache) untilCheck() time.Duration {
 	return c.o.CheckInterval - c.o.CheckInterval/10 + rand.N(c.o.CheckInterval/5+1)
@@ -105,8 +105,8 @@ func (c *Cache) compare(ctx context.Context, values bool) error {
 	return fmt.Errorf("%w: %d keys, such as %s", errDiverged, confirmed, strings.Join(shown, ", "))
 }
 
-// differences returns how a snapshot of the cache differs from the store as of the
-// same revision, by path.
+// differences returns how a snapshot of the cache differs from the store at the same
+// revision, by path.
 func (c *Cache) differences(ctx context.Context, values bool) (map[string]string, error) {
 	for attempt := 1; ; attempt++ {
 		d := &difference{cache: c, snapshot: c.Snapshot(), values: values, found: map[string]string{}}
@@ -128,7 +128,7 @@ type difference struct {
 	values   bool
 	found    map[string]string // by path
 
-	next  func() (string, any, bool) // of the snapshot
+	next  func() (string, any, bool) // values of the snapshot
 	path  string
 	value any
 	more  bool
@@ -177,8 +177,7 @@ func (d *difference) onlyInCache() {
 	d.advance()
 }
 
-// revisionOf returns the mod revision of a value of the cache, "0" where it is not
-// known.
+// revisionOf returns the mod revision of a cached value, "0" if it is unknown.
 func (d *difference) revisionOf(path string, value any) string {
 	if object, ok := value.(*config.Config); ok {
 		return object.ResourceVersion
@@ -187,13 +186,12 @@ func (d *difference) revisionOf(path string, value any) string {
 	return strconv.FormatInt(known.revision, 10)
 }
 
-// pair compares a value of the store with the one that the cache holds, nil for
-// none.
+// pair compares a value of the store with the one in the cache, nil for none.
 func (d *difference) pair(tree *tree, path string, kv *mvccpb.KeyValue, held any) {
 	known, ok := d.cache.versions.get(path)
 	switch {
 	case ok && known.revision > d.snapshot.Revision():
-		return // it changed since: the cache has forgotten the value of then
+		return // it has changed since: the cache no longer knows the compared value
 	case ok && known.broken && known.revision == kv.ModRevision:
 		return
 	case held != nil && d.revisionOf(path, held) == strconv.FormatInt(kv.ModRevision, 10):

@@ -25,10 +25,9 @@ const batchSize = 128
 type entry struct {
 	path    string // empty for a foreign key
 	version version
-	// value is the decoded value. Where decoding failed it is the last good value, or
-	// nil.
+	// value is the decoded value. If decoding failed it is the last good value, or nil.
 	value any
-	// fault says why decoding failed; nil where it did not.
+	// fault says why decoding failed; nil if it did not.
 	fault *Quarantined
 }
 
@@ -40,8 +39,8 @@ type version struct {
 	broken   bool // the value cannot be decoded
 }
 
-// read makes the entry of a key and value. Where content holds the same version, the
-// entry has the same pointer, so that no difference is seen. It is false for a key
+// read makes the entry of a key and value. If content has the same version, the entry
+// has the same pointer, so that no difference is seen. It returns false for a key
 // outside the trees.
 func (c *Cache) read(kv *mvccpb.KeyValue, content *cache.Content) (entry, bool) {
 	path := strings.TrimPrefix(string(kv.Key), etcd.MeshPrefix)
@@ -85,7 +84,7 @@ func quarantined(kv *mvccpb.KeyValue, err error) *Quarantined {
 	return out
 }
 
-// readEvents decodes the puts among events, each into the place of its event. Many
+// readEvents decodes the puts among events; each entry has the index of its event. Many
 // events are decoded on all cores.
 func (c *Cache) readEvents(events []*clientv3.Event) []entry {
 	entries := make([]entry, len(events))
@@ -120,10 +119,9 @@ type batch struct {
 	done    chan struct{} // closed when entries is set
 }
 
-// readAll decodes the pairs that scan passes on, on all cores, and keeps their
-// order. It holds a few batches for each core, whatever the size of the whole: scan
-// waits for the consumer of entries, which must consume them all. wait then returns
-// the error of scan.
+// readAll decodes the pairs from scan on all cores, and keeps their order. It holds a
+// few batches for each core, whatever the total: scan waits for the consumer of entries,
+// which must consume them all. wait then returns the error of scan.
 func (c *Cache) readAll(ctx context.Context, scan func(ctx context.Context, each pairs) error) (entries iter.Seq[entry], wait func() error) {
 	cores := runtime.GOMAXPROCS(0)
 	group, ctx := errgroup.WithContext(ctx)

@@ -21,9 +21,10 @@ var errWentBack = errors.New("the store in etcd is not the one this cache was re
 // errEmptied: the store had objects, and now has none.
 var errEmptied = errors.New("the store in etcd was emptied, or replaced by an empty one")
 
-// checkEmptied refuses an empty store that had objects before: to follow it would withdraw
-// everything from all proxies. If the API deleted the objects, it is still the same store;
-// if somebody wrote to it since, it has a format. The cache follows both.
+// checkEmptied refuses an empty store that had objects before: following it would
+// withdraw everything from all proxies. The cache follows it if it is still the same
+// store, whose objects the API deleted, or if it has a format, so somebody has written
+// to it since.
 func (c *Cache) checkEmptied(store etcd.Instance, read cache.Content) error {
 	now := c.Snapshot()
 	emptied := now != nil && now.Configs().Len() > 0 && read.Configs.Len() == 0 &&
@@ -47,8 +48,8 @@ func (c *Cache) identify(ctx context.Context) (etcd.Instance, error) {
 	return store, err
 }
 
-// learn keeps the format of the store, and logs the first one that is too new for
-// this binary.
+// learn keeps the format of the store, and logs the first one that is too new for this
+// binary.
 func (c *Cache) learn(f etcd.Format) {
 	known := c.unfit()
 	c.format.Store(&f)
@@ -57,8 +58,8 @@ func (c *Cache) learn(f etcd.Format) {
 	}
 }
 
-// unfit says why this binary may misread the store or refuses to write to it; nil
-// where neither is so.
+// unfit says why this binary may misread the store or refuses to write to it; nil if
+// neither is true.
 func (c *Cache) unfit() error {
 	f := c.format.Load()
 	if f == nil {
@@ -72,7 +73,7 @@ func (c *Cache) unfit() error {
 }
 
 // ensureIdentity is like identify, and writes an id to a store that has none. A store
-// that cannot be written to stays without.
+// that cannot be written stays without.
 func (c *Cache) ensureIdentity(ctx context.Context) (etcd.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -111,10 +112,10 @@ func (c *Cache) compareIdentity(store etcd.Instance, highest int64) error {
 	return nil
 }
 
-// enter makes the store that was listed the one of this cache. A new epoch begins
-// where it is another store, where it went back, or where a check found a difference.
-// In the last two cases it may have reused revisions by now, and followers of the
-// cache were told something that is not so.
+// enter makes the listed store the store of this cache. A new epoch begins if it is
+// another store, if it went back, or if a check found a difference. In the last two
+// cases the store may have reused revisions, and followers of the cache may have got
+// wrong objects.
 func (c *Cache) enter(store etcd.Instance) {
 	if c.Snapshot() != nil {
 		err := c.compareIdentity(store, c.highest.Load())
@@ -142,24 +143,23 @@ func (c *Cache) saw(revision int64) {
 	}
 }
 
-// freshness bounds the age of the cache. When the store answers with its revision,
-// all writes acknowledged before the question are in the cache once the cache is at
-// that revision.
+// freshness bounds the age of the cache. When the store answers with its revision, the
+// cache has all writes acknowledged before the request once it is at that revision.
 type freshness struct {
 	mu       sync.Mutex // guards the fields below
-	asOf     time.Time  // all writes before are in the cache
-	asked    time.Time  // zero while nothing is pending
-	revision int64      // what the store answered then
+	asOf     time.Time  // the cache has all writes before this time
+	asked    time.Time  // when the pending request was sent; zero while none is pending
+	revision int64      // the answer to it
 }
 
-// restart: all writes before at are in the cache.
+// restart records that the cache has all writes before at.
 func (f *freshness) restart(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asOf, f.asked = at, time.Time{}
 }
 
-// note: the store, asked at a time, answered with a revision.
+// note records that the store, asked at a time, answered with a revision.
 func (f *freshness) note(asked time.Time, revision, cache int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +176,7 @@ func (f *freshness) settle(cache int64) {
 	}
 }
 
-// at returns the time before which all writes are in a cache at a revision.
+// at returns the time before which a cache at a revision has all writes.
 func (f *freshness) at(cache int64) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,18 +184,18 @@ func (f *freshness) at(cache int64) time.Time {
 	return f.asOf
 }
 
-// Staleness is the greatest age that the cache may have: it shows every write that
-// was acknowledged longer ago. It is measured against the store, so it grows while
-// the store does not answer, and up to ProgressInterval between two probes. Before
-// the first list it counts from New.
+// Staleness returns the greatest possible age of the cache: it shows every write that
+// was acknowledged longer ago. It is measured against the store, so it grows while the
+// store does not answer, and up to ProgressInterval between two probes. Before the first
+// list it counts from New.
 func (c *Cache) Staleness() time.Duration {
-	// The revision first: a later one would vouch for an earlier answer.
+	// Read the revision first: with a later one an earlier answer would seem fulfilled.
 	return max(0, c.o.Now().Sub(c.fresh.at(c.Snapshot().Revision())))
 }
 
-// Degraded says why the served configuration may be old or misread, or why it cannot
-// be changed; nil where nothing is wrong. It leaves out what Quarantine shows: faults
-// of single objects.
+// Degraded says why the served configuration may be old or misread, or why it cannot be
+// changed; nil if nothing is wrong. It does not include faults of single objects, which
+// Quarantine shows.
 func (c *Cache) Degraded() error {
 	var problems []string
 	if !c.Reachable() {
@@ -220,7 +220,7 @@ func (c *Cache) Degraded() error {
 func (c *Cache) watchConnection(ctx context.Context) {
 	connection := c.client.ActiveConnection()
 	if connection == nil {
-		return // in this process
+		return // an etcd in this process
 	}
 	lost := false
 	for state := connection.GetState(); ; state = connection.GetState() {

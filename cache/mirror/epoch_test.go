@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// restored are two etcds of one origin: the second began as a backup of the
-// first, with the same cluster id and the same id of the store.
+// restored has two etcds of one origin: the second began as a backup of the first, with
+// the same cluster id and the same store id.
 type restored struct {
 	*faulty
 	registry *prometheus.Registry
@@ -64,8 +64,9 @@ func TestAStoreRestoredToAnOlderState(t *testing.T) {
 	f.announced(t, "epoch")
 }
 
-// TestARestoredStoreThatCaughtUp is seen at an older revision, and by the time it is
-// listed is where the other one was: the revisions between stand for something else.
+// TestARestoredStoreThatCaughtUp: the cache sees the store at an older revision, but
+// lists it at the revision of the first store. The revisions between stand for something
+// else.
 func TestARestoredStoreThatCaughtUp(t *testing.T) {
 	t.Parallel()
 	f := newRestored(t, func(r *cachetest.Rig) { r.Put("a", "x", 1) })
@@ -98,8 +99,8 @@ func TestARestoredStoreThatCaughtUp(t *testing.T) {
 	}
 }
 
-// TestARestoredStoreThatOvertook: revisions that the cache knows stand for
-// something else, and the store is ahead of it.
+// TestARestoredStoreThatOvertook: the store is ahead of the cache, and revisions that
+// the cache knows stand for something else.
 func TestARestoredStoreThatOvertook(t *testing.T) {
 	t.Parallel()
 	f := newRestored(t, func(r *cachetest.Rig) { r.Apply(cachetest.Put("a", "x", 1), cachetest.Put("a", "y", 1)) })
@@ -147,8 +148,8 @@ func TestARestoredStoreWithTheSameRevisions(t *testing.T) {
 	f.announced(t, "diverged")
 }
 
-// TestAnotherStoreOfAHigherRevision has the same cluster id, as two etcds of the
-// same configuration do, and is told apart by the id of the store.
+// TestAnotherStoreOfAHigherRevision: it has the same cluster id, as two etcds with the
+// same configuration do, but another store id.
 func TestAnotherStoreOfAHigherRevision(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), &logged{}
@@ -185,8 +186,8 @@ func TestAnotherStoreOfAHigherRevision(t *testing.T) {
 	}
 }
 
-// TestAnEmptiedStoreIsNotFollowed: what is served stays, and that is said, until the
-// store has something again.
+// TestAnEmptiedStoreIsNotFollowed: the cache keeps serving its objects, and reports
+// that, until the store has something again.
 func TestAnEmptiedStoreIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), &logged{}
@@ -214,8 +215,7 @@ func TestAnEmptiedStoreIsNotFollowed(t *testing.T) {
 	}
 }
 
-// converge waits until the cache is equal to the second store, handlers
-// included.
+// converge waits until the cache is equal to the second store, handlers included.
 func (f *restored) converge(t *testing.T) {
 	t.Helper()
 	want := cachetest.Digest(t, f.later.Store)
@@ -225,7 +225,7 @@ func (f *restored) converge(t *testing.T) {
 	f.Quiesce()
 }
 
-// announced: one epoch began, with a list for that reason.
+// announced checks that one epoch began, with a list for that reason.
 func (f *restored) announced(t *testing.T, reason string) {
 	t.Helper()
 	if n := metric(t, f.registry, "portolan_cache_epochs_total"); n != 1 || f.Cache.Snapshot().Epoch() != 1 {
@@ -239,8 +239,8 @@ func (f *restored) announced(t *testing.T, reason string) {
 	}
 }
 
-// TestTheCheckFindsWhatAWatchLost: an event that never came is found by the next
-// check and healed by a list whose difference the handlers are told.
+// TestTheCheckFindsWhatAWatchLost: the next check finds an event that never came. A new
+// list repairs the cache, and handlers get the difference.
 func TestTheCheckFindsWhatAWatchLost(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -261,7 +261,7 @@ func TestTheCheckFindsWhatAWatchLost(t *testing.T) {
 	r.Put("a", "changed", 2)
 	r.Put("a", "new", 2)
 	lost := r.Remove("a", "gone")
-	r.Settle(lost) // a progress mark says so
+	r.Settle(lost) // a progress notification moves the cache there
 	dropping.Store(false)
 	want := cachetest.Digest(t, r.Store)
 	r.Eventually("the cache is healed", func() bool { return cachetest.Digest(t, r.Cache) == want })
@@ -282,8 +282,8 @@ func TestTheCheckFindsWhatAWatchLost(t *testing.T) {
 	}
 }
 
-// TestChecksOfABusyCacheAreNotAlarmed compares as often as can be while objects
-// change, break and are mended.
+// TestChecksOfABusyCacheAreNotAlarmed compares as often as possible while objects
+// change, break and are repaired.
 func TestChecksOfABusyCacheAreNotAlarmed(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

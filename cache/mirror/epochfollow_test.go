@@ -16,8 +16,8 @@ import (
 )
 
 // TestWhoFollowsHearsOfAStoreWithTheSameRevisions: the cache has found that its
-// revisions stand for something else. One who follows it is told so though no
-// revision is new, and so is a cache that is made from it.
+// revisions stand for something else. A follower gets that although no revision is new,
+// and so does a cache that is made from this one.
 func TestWhoFollowsHearsOfAStoreWithTheSameRevisions(t *testing.T) {
 	t.Parallel()
 	f := newRestored(t, func(r *cachetest.Rig) { r.Put("a", "x", 1) })

@@ -12,8 +12,7 @@ import (
 // Compare is one check.
 func (c *Cache) Compare(ctx context.Context, values bool) error { return c.compare(ctx, values) }
 
-// Begin is a list: it takes what etcd had at a revision, in the order of its
-// keys.
+// Begin takes a list: the keys of etcd at a revision, in key order.
 func (c *Cache) Begin(revision int64, kvs []*mvccpb.KeyValue) {
 	var read listing
 	read.take(func(yield func(entry) bool) {
@@ -27,7 +26,7 @@ func (c *Cache) Begin(revision int64, kvs []*mvccpb.KeyValue) {
 	c.Replace((*cache.Snapshot)(nil).Next(revision, read.content()))
 }
 
-// Receive is what a watch does with one response.
+// Receive handles one response of a watch.
 func (c *Cache) Receive(ctx context.Context, r *clientv3.WatchResponse) error {
 	return c.receive(ctx, r)
 }

@@ -24,11 +24,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// faulty is a mirror behind a relay, and what its handlers were told.
+// faulty is a mirror behind a relay, and the events of its handlers.
 type faulty struct {
 	*cachetest.Rig
 	relay  *relay
-	direct *clientv3.Client // past the relay
+	direct *clientv3.Client // not through the relay
 
 	mu   sync.Mutex // guards told
 	told []string
@@ -68,7 +68,7 @@ func compact(t testing.TB, client *clientv3.Client) {
 	if err == nil {
 		_, err = client.Compact(t.Context(), now.Header.Revision)
 	}
-	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) { // nothing was written since the last time
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) { // ErrCompacted: nothing was written since the last time
 		t.Error(err)
 	}
 }
@@ -91,7 +91,7 @@ func TestACutWatchGoesOnWhereItStopped(t *testing.T) {
 	if got := mirrorOf(f.Rig).Snapshot().Get(cachetest.Key("a", "x")); cachetest.Round(got) != "2" {
 		t.Errorf("round %s, want 2", cachetest.Round(got))
 	}
-	// Without a new list the history goes on: it still knows the time before.
+	// Without a new list the history continues: it still reaches back to before.
 	if then, ok := f.Cache.Since(t.Context(), cachetest.Revision(t, second)); !ok || cachetest.Round(then.Get(cachetest.Key("a", "x"))) != "1" {
 		t.Errorf("the history since %s is lost (first was %s)", second, first)
 	}
@@ -141,8 +141,8 @@ func TestAnUnreachableEtcdIsTriedUntilItAnswers(t *testing.T) {
 	f.expect(t, "add a/x ->1")
 }
 
-// TestAStoreThatWentBackIsListedAnew leads the mirror to another etcd, at an
-// older revision, as a restore from a backup would.
+// TestAStoreThatWentBackIsListedAnew leads the mirror to another etcd at an older
+// revision, as a restore from a backup would.
 func TestAStoreThatWentBackIsListedAnew(t *testing.T) {
 	t.Parallel()
 	f := newFaulty(t)
@@ -170,7 +170,7 @@ func TestAStoreThatWentBackIsListedAnew(t *testing.T) {
 	}
 }
 
-// TestEveryFaultEndsEqual lets writes, cuts and compactions fall together.
+// TestEveryFaultEndsEqual combines writes, cuts and compactions.
 func TestEveryFaultEndsEqual(t *testing.T) {
 	t.Parallel()
 	f := newFaulty(t)
@@ -203,8 +203,8 @@ func TestEveryFaultEndsEqual(t *testing.T) {
 	fold.Check()
 }
 
-// TestCompactionToTheHeadUnderLoad keeps the mirror at the edge of what is
-// compacted.
+// TestCompactionToTheHeadUnderLoad keeps the mirror at the edge of the compacted
+// revisions.
 func TestCompactionToTheHeadUnderLoad(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -221,10 +221,9 @@ func TestCompactionToTheHeadUnderLoad(t *testing.T) {
 	fold.Check()
 }
 
-// logged collects log records at Error: their keys and revisions, and all of
-// them.
+// logged collects log records at Error level: their keys and revisions, and all of them.
 type logged struct {
-	anew func() // where there is one, called before the configuration is listed anew
+	anew func() // if set, called before a new list
 
 	mu    sync.Mutex // guards the fields below
 	keys  []string
@@ -307,7 +306,7 @@ func TestAValueThatDoesNotDecodeBreaksNothing(t *testing.T) {
 	stands("never", "-")
 	r.Settle(r.Put("a", "y", 1))
 	stands("y", "1")
-	r.Settle(r.Put("a", "x", 2)) // mended
+	r.Settle(r.Put("a", "x", 2)) // repaired
 	stands("x", "2")
 	again := put(key("x"), "not an envelope again")
 	r.Settle(again)
@@ -343,8 +342,8 @@ func TestANewListKeepsTheLastGoodObject(t *testing.T) {
 	}
 }
 
-// TestProgressMovesTheRevision: what is written outside the mesh tree brings no
-// event, and yet the cache learns how far the store is.
+// TestProgressMovesTheRevision: writes outside the mesh tree bring no events, but the
+// cache still learns the revision of the store.
 func TestProgressMovesTheRevision(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -370,8 +369,8 @@ func TestProgressMovesTheRevision(t *testing.T) {
 	}
 }
 
-// TestAListOfSeveralPages reads more keys than one page holds, while batches
-// change the first and the last of them together.
+// TestAListOfSeveralPages reads more keys than one page holds, while batches change the
+// first and the last of them together.
 func TestAListOfSeveralPages(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)

@@ -18,13 +18,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// full is a cache of n objects without an etcd: what one would send is given to
-// it.
+// full is a cache of n objects without an etcd: a test gives it what an etcd would send.
 type full struct {
 	*mirror.Cache
 	n        int
 	revision int64
-	told     chan struct{} // by the handler, of all that was listed and of each update
+	told     chan struct{} // by the handler, for the whole list and for each update
 }
 
 func newFull(t testing.TB, n int) *full {
@@ -60,7 +59,7 @@ func newFull(t testing.TB, n int) *full {
 	return c
 }
 
-// pair is the i-th object at a revision.
+// pair returns the i-th object at a revision.
 func (c *full) pair(t testing.TB, i int, revision int64) *mvccpb.KeyValue {
 	object := cachetest.ServiceEntry(fmt.Sprintf("n%03d", i/1000), fmt.Sprintf("object-%06d", i), int(revision))
 	value, err := etcd.Encode(object, make([]byte, 16))
@@ -70,7 +69,7 @@ func (c *full) pair(t testing.TB, i int, revision int64) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{Key: []byte(etcd.ConfigKey(object.Key())), Value: value, ModRevision: revision}
 }
 
-// change has one object changed, and waits until its handler was told.
+// change changes one object, and waits until the handler has got it.
 func (c *full) change(t testing.TB) {
 	c.revision++
 	err := c.Receive(t.Context(), &clientv3.WatchResponse{

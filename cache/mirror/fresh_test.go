@@ -38,9 +38,8 @@ func serve(t *testing.T, r *cachetest.Rig) *client.Client {
 	return c
 }
 
-// replicas are two servers over one etcd, the second behind a relay. Neither
-// asks for progress by itself, so that what is known quickly is known because
-// somebody waits.
+// replicas are two servers over one etcd, the second behind a relay. Neither requests
+// progress on its own, so a quick answer must come from a caller that waits.
 type replicas struct {
 	endpoint      string
 	relay         *relay
@@ -85,8 +84,8 @@ func roundOf(t *testing.T, c *client.Client) (string, error) {
 	return object.GetLabels()["round"], nil
 }
 
-// TestReadYourWrites: the revision that a write returned, given to any replica,
-// shows the write or fails with a word to try again; never an older state.
+// TestReadYourWrites: given the revision that a write returned, any replica shows the
+// write or fails with the advice to try again; it never shows an older state.
 func TestReadYourWrites(t *testing.T) {
 	t.Parallel()
 	r := newReplicas(t)
@@ -100,7 +99,7 @@ func TestReadYourWrites(t *testing.T) {
 			t.Fatalf("round %d at revision %d: the other replica shows %q, %v", round, revision, got, err)
 		}
 	}
-	// A revision that changes nothing here comes as no event.
+	// A revision that changes nothing here brings no event.
 	c := etcdtest.Dial(t, r.endpoint)
 	var took []time.Duration
 	for range 10 {
@@ -162,8 +161,8 @@ func TestConsistentReadsNeedNoRevision(t *testing.T) {
 	}
 }
 
-// TestFresh: what is reported is never less than what is true, while etcd is
-// reached and while it is not.
+// TestFresh: the reported staleness is never below the true one, whether or not etcd can
+// be reached.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	f := newFaulty(t)
@@ -208,7 +207,7 @@ func TestFresh(t *testing.T) {
 		}
 		mu.Unlock()
 		worst = max(worst, reported)
-		time.Sleep(100 * time.Microsecond) // leave the machine to the writer
+		time.Sleep(100 * time.Microsecond) // leaves the processor to the writer
 	}
 	writing.Wait()
 	t.Logf("%d samples, worst %s", samples, worst)
@@ -217,8 +216,8 @@ func TestFresh(t *testing.T) {
 	f.Eventually("a fresh cache", func() bool { return mirrorOf(f.Rig).Staleness() < 200*time.Millisecond })
 }
 
-// TestFreshWhileIdle: where nothing changes here, the revision follows the
-// store's all the same, within two intervals.
+// TestFreshWhileIdle: even if nothing changes here, the revision follows the store's
+// within two intervals.
 func TestFreshWhileIdle(t *testing.T) {
 	t.Parallel()
 	const interval = 500 * time.Millisecond
@@ -246,8 +245,8 @@ func TestFreshWhileIdle(t *testing.T) {
 	}
 }
 
-// TestStaticStab: without its store a replica goes on serving what it has, says
-// so, and is in step again by itself.
+// TestStaticStab: without its store a replica goes on serving what it has, says so, and
+// catches up when the store is back.
 func TestStaticStab(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -29,7 +29,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// lists is how often a mirror listed after its first list.
+// lists returns how often a mirror has listed after its first list.
 func lists(t *testing.T, registry *prometheus.Registry) (n float64) {
 	t.Helper()
 	for _, reason := range []string{"compacted", "epoch", "diverged", "other"} {
@@ -38,7 +38,7 @@ func lists(t *testing.T, registry *prometheus.Registry) (n float64) {
 	return n
 }
 
-// warned collects what is logged.
+// warned collects log lines.
 type warned struct {
 	slog.Handler
 	mu    sync.Mutex // guards lines
@@ -62,8 +62,8 @@ func (w *warned) said(text string) bool {
 	return strings.Contains(strings.Join(w.lines, "\n"), text)
 }
 
-// TestNoLeader: a cluster that loses its quorum ends the watch, which is begun
-// again where it stopped.
+// TestNoLeader: a cluster that loses its quorum ends the watch, which then resumes where
+// it stopped.
 func TestNoLeader(t *testing.T) {
 	t.Parallel()
 	members := etcdtest.Cluster(t)
@@ -95,8 +95,7 @@ func TestNoLeader(t *testing.T) {
 	}
 }
 
-// TestBlackHole: a connection that swallows everything is noticed by its
-// keepalive.
+// TestBlackHole: the keepalive notices a connection that swallows everything.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -132,7 +131,7 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// TestASilentWatchIsBegunAgain: etcd answers and the watch does not.
+// TestASilentWatchIsBegunAgain: etcd answers but the watch does not.
 func TestASilentWatchIsBegunAgain(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -160,7 +159,7 @@ func TestASilentWatchIsBegunAgain(t *testing.T) {
 	}
 }
 
-// slow is a watch that takes its time before it says anything.
+// slow is a watch that delays its first response.
 type slow struct {
 	clientv3.Watcher
 	pause time.Duration
@@ -185,21 +184,21 @@ func (s slow) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return out
 }
 
-// TestAWatchThatIsSlowToBeginIsLeftToIt: one that has much to catch up with is
-// not begun again for ever.
+// TestAWatchThatIsSlowToBeginIsLeftToIt: a watch that has much to catch up with is not
+// restarted for ever.
 func TestAWatchThatIsSlowToBeginIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
 	client := etcdtest.Dial(t, endpoint)
-	client.Watcher = slow{client.Watcher, time.Second} // five times the first patience
+	client.Watcher = slow{client.Watcher, time.Second} // five times the initial patience
 	r := cachetest.NewRig(t, subject(t, client, etcdtest.Dial(t, endpoint)))
 	r.Start()
 	r.Settle(r.Put("a", "x", 1))
 	r.Equal()
 }
 
-// TestCompactionRace compacts to the head every 100 ms under load, while the
-// mirror is cut off and held by turns.
+// TestCompactionRace compacts to the head every 100 ms under load, while the mirror is
+// cut off and held in turn.
 func TestCompactionRace(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -240,9 +239,9 @@ func TestCompactionRace(t *testing.T) {
 	}
 }
 
-// TestBounded: 40,000 events, or 100,000, beside a handler that does not return grow
-// memory by what the history may hold, and no more. It runs alone: it looks at the
-// memory of the process.
+// TestBounded: 40,000 events, or 100,000, while a handler does not return, grow memory
+// by the size of the history at most. Not parallel: it measures the memory of the
+// process.
 func TestBounded(t *testing.T) {
 	client := etcdtest.Start(t)
 	registry := prometheus.NewRegistry()
@@ -293,14 +292,14 @@ func TestBounded(t *testing.T) {
 		last = put(n)
 	}
 	r.Await(last)
-	// What etcd and its client hold in this process is not the cache's: the past,
-	// and the last response.
+	// Do not count what etcd and its client hold in this process: old revisions, and the
+	// last response.
 	compact(t, client)
 	last = put(0)
 	r.Await(last)
 	grown := heap() - before
 	t.Logf("heap grew by %d KiB, goroutines from %d to %d", grown>>10, goroutines, runtime.NumGoroutine())
-	if grown > 160<<20 { // the history may hold 20,000 objects of 5.6 KiB, 110 MiB; all would be 220 at least
+	if grown > 160<<20 { // the history may hold 20,000 objects of 5.6 KiB, 110 MiB; all would be at least 220
 		t.Errorf("heap grew by %d MiB", grown>>20)
 	}
 	if n := runtime.NumGoroutine(); n > goroutines+20 {
@@ -331,8 +330,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestClock: when the wall clock of the cache and that of the store jump by an
-// hour, no version, order, or event changes.
+// TestClock: if the wall clock of the cache or of the store jumps by an hour, no
+// version, order, or event changes.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	var offset atomic.Int64
@@ -375,8 +374,8 @@ func TestClock(t *testing.T) {
 	r.Eventually("reachable", mirrorOf(r).Reachable)
 }
 
-// TestAListUnderCompaction lists many keys while every revision is compacted at
-// once: a list that was overtaken is begun again in one answer.
+// TestAListUnderCompaction lists many keys while every revision is compacted at once: a
+// list whose revision is compacted is read again in one response.
 func TestAListUnderCompaction(t *testing.T) {
 	t.Parallel()
 	for name, dial := range map[string]func(testing.TB) (mirrored, direct *clientv3.Client){

@@ -20,8 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// storm mutates the store for some rounds, while faults come and go; it leaves
-// the relay passing.
+// storm mutates the store for some rounds, with faults in between. At the end the relay
+// forwards again.
 func (f *faulty) storm(t *testing.T, rounds int, faults ...func()) {
 	t.Helper()
 	seed := rand.Uint64()
@@ -46,10 +46,9 @@ func none(t *testing.T, what string, faults []string) {
 	}
 }
 
-// TestWatch is the six promises of a watch (order, unique, reliable, atomic,
-// resumable, bookmark) where connections are cut and held and nothing is
-// compacted: every snapshot is what the store was at its revision, without a
-// new list.
+// TestWatch checks the six promises of a watch (order, unique, reliable, atomic,
+// resumable, bookmark). Connections are cut and held, and nothing is compacted: every
+// snapshot equals the store at its revision, without a new list.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -72,7 +71,7 @@ func TestWatch(t *testing.T) {
 	f.Equal()
 }
 
-// TestWatchCheckersBite shows that what TestWatch looks at would be seen.
+// TestWatchCheckersBite shows that the checks of TestWatch find faults.
 func TestWatchCheckersBite(t *testing.T) {
 	t.Parallel()
 	mutants := map[string]func(clientv3.WatchResponse) []clientv3.WatchResponse{
@@ -120,8 +119,8 @@ func TestWatchCheckersBite(t *testing.T) {
 	}
 }
 
-// TestRevMono: revisions never go back within an epoch, to a follower or to
-// handlers, whatever happens; where the store goes back, an epoch begins.
+// TestRevMono: within an epoch, revisions never go back for a follower or for handlers,
+// whatever happens. If the store goes back, an epoch begins.
 func TestRevMono(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -155,21 +154,21 @@ func TestRevMono(t *testing.T) {
 	}
 }
 
-// TestRelistEq: what handlers are told over new lists adds up to the store;
-// each deletion is told once, with the last known object, which Fold checks.
+// TestRelistEq: over new lists the events of handlers add up to the store. Each deletion
+// comes once, with the last known object, which Fold checks.
 func TestRelistEq(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	f := newFaulty(t, register(registry))
 	fold := f.Fold()
-	deleted := map[string]int{} // of the worker
+	deleted := map[string]int{} // written by the worker
 	f.Handler(schema.ServiceEntry, func(old, curr *config.Config, event cache.Event) {
 		if event == cache.EventDelete {
 			deleted[old.UID]++
 		}
 	})
 	f.Start()
-	behind := func() { // the cache falls behind what is compacted
+	behind := func() { // the cache falls behind the compacted revision
 		f.relay.cut()
 		f.Mutate(rand.New(rand.NewPCG(3, 3)), 1000)
 		f.Put("a", "x0", 1001)
@@ -194,12 +193,12 @@ func TestRelistEq(t *testing.T) {
 	}
 }
 
-// usualWrites are so many that a machine at rest takes some tenths of a second.
+// usualWrites take an idle machine some tenths of a second.
 const usualWrites = 20
 
-// TestConverge: once faults stop, every replica is equal to the store and to
-// every other within two seconds, and a busy machine has as many more as its
-// usual writes are slow.
+// TestConverge: once faults stop, every replica is equal to the store and to every other
+// within two seconds. A busy machine gets more time, in proportion to how slow the usual
+// writes are.
 func TestConverge(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -255,8 +254,8 @@ func TestConverge(t *testing.T) {
 	}
 }
 
-// TestCacheAtLeastEvent: whatever a handler is told of, the cache shows it or
-// something newer, over cuts and new lists.
+// TestCacheAtLeastEvent: the cache shows what a handler got, or something newer, over
+// cuts and new lists.
 func TestCacheAtLeastEvent(t *testing.T) {
 	t.Parallel()
 	f := newFaulty(t)
@@ -279,8 +278,8 @@ func TestCacheAtLeastEvent(t *testing.T) {
 	f.Equal()
 }
 
-// TestNoPoison: nothing that can stand under the tree stops a list, a watch, or
-// the delivery of other keys, nor is it taken for a difference.
+// TestNoPoison: no key or value under the tree stops a list, a watch, or the delivery of
+// other keys, or counts as a difference.
 func TestNoPoison(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

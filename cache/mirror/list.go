@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// list reads all trees at one revision and publishes a snapshot of it. It asks for the
-// identity of the store before and after, so that a list is of one store.
+// list reads all trees at one revision and publishes a snapshot of them. It identifies
+// the store before and after, so that a list is of one store.
 func (c *Cache) list(ctx context.Context) error {
 	asked := c.o.Now()
 	before, err := c.identify(ctx)
@@ -73,7 +73,7 @@ func (c *Cache) readTree(ctx context.Context) (listing, error) {
 	return out, wait()
 }
 
-// take collects entries and quarantines those at fault.
+// take collects the entries and quarantines those at fault.
 func (l *listing) take(entries iter.Seq[entry], confine func(*Quarantined, bool) *Quarantined) {
 	for e := range entries {
 		if e.fault != nil {
@@ -97,7 +97,7 @@ func (l *listing) content() cache.Content {
 	return out
 }
 
-// isOf says whether a value of a snapshot may have a mod revision. Only objects tell
+// isOf says whether a value of a snapshot may have a mod revision. Only objects have
 // theirs.
 func isOf(value any, revision int64) bool {
 	object, ok := value.(*config.Config)

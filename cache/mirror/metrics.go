@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// metrics tell how far this replica may be behind the store, and how often it listed
-// and checked.
+// metrics say how far this replica may be behind the store, and how often it listed and
+// checked.
 type metrics struct {
 	relists *prometheus.CounterVec
 	checks  *prometheus.CounterVec
@@ -59,7 +59,7 @@ func gauge(name, help string, value func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 }
 
-// reasonOf names the cause of a new list, as a label.
+// reasonOf returns the cause of a new list, as a label.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):

@@ -28,11 +28,11 @@ const (
 
 // Options configure a Cache. Zero values mean the defaults.
 type Options struct {
-	// Worker is what the handlers run on. It is required.
+	// Worker runs the handlers. It is required.
 	Worker *cache.Worker
 	// Schemas are the kinds to keep. Keys of other kinds are quarantined.
 	Schemas schema.Set
-	// Store takes the mutations. Without one the cache is read-only.
+	// Store gets the mutations. Without one the cache is read-only.
 	Store storage.ConfigStore
 	// Domain is the DNS suffix of the mesh, set on every object; see config.Meta.
 	Domain string
@@ -40,20 +40,20 @@ type Options struct {
 	History int
 	// HistoryMemory bounds their memory; see cache.FeedOptions.
 	HistoryMemory int64
-	// Log is told of trouble with etcd; nil discards it.
+	// Log gets messages about trouble with etcd; nil discards them.
 	Log *slog.Logger
 	// ProgressInterval is how often the cache asks etcd for its revision and progress.
 	ProgressInterval time.Duration
 	// CheckInterval is how often, give or take a tenth, the cache compares itself with
-	// the store at the same revision. It does so after a lost connection as well.
-	// Negative means never.
+	// the store at the same revision. It also does so after a lost connection. Negative
+	// means never.
 	CheckInterval time.Duration
 	// RetryMin and RetryMax are the first and the longest wait before a retry, give or
 	// take half.
 	RetryMin, RetryMax time.Duration
 	// Now is the clock.
 	Now func() time.Time
-	// Registerer takes the metrics; nil is none.
+	// Registerer registers the metrics; nil for none.
 	Registerer prometheus.Registerer
 }
 
@@ -78,14 +78,14 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Cache is a cache.ConfigStoreCache of the configuration in etcd. While etcd
-// cannot be reached it serves what it has.
+// Cache is a cache.ConfigStoreCache of the configuration in etcd. While etcd cannot be
+// reached it serves its last content.
 type Cache struct {
 	*cache.Feed
 	client  *clientv3.Client
 	o       Options
 	metrics *metrics
-	seed    maphash.Seed // of the sums in versions
+	seed    maphash.Seed // of the hashes in versions
 
 	versions   versions
 	quarantine atomic.Pointer[Quarantine]
@@ -93,17 +93,16 @@ type Cache struct {
 	emptied    atomic.Bool                 // the cache refuses the store, see checkEmptied
 	fresh      freshness
 	heard      atomic.Pointer[time.Time] // when etcd last answered
-	highest    atomic.Int64              // revision of the store known in this epoch
+	highest    atomic.Int64              // highest known revision of the store in this epoch
 	listed     atomic.Int64              // revision of the last list
 	waiting    atomic.Int64              // callers of Await
 	demand     chan struct{}             // holds a token when a caller begins to wait
 
-	reconnected chan struct{} // holds a token after the connection was lost and is ready again
+	reconnected chan struct{} // holds a token when a lost connection is ready again
 
-	silence silence // of the goroutine of ask, of which one runs at a time
+	silence silence // used by the goroutine of ask, of which one runs at a time
 
-	// The fields below are written by the goroutine of Run, while nothing runs
-	// beside it.
+	// Only the goroutine of Run writes the fields below, while no other runs.
 	store etcd.Instance // the source of the snapshot
 	epoch int64
 	whole bool  // the next list reads one page: etcd compacted the revision of the last
@@ -115,8 +114,8 @@ var (
 	_ storage.Batcher        = (*Cache)(nil)
 )
 
-// New returns a cache that waits to be run. The client stays the caller's; its
-// keepalive notices a dead connection.
+// New returns a cache that waits for Run. The caller closes the client, whose keepalive
+// notices a dead connection.
 func New(client *clientv3.Client, o Options) *Cache {
 	o.setDefaults()
 	c := &Cache{
@@ -155,7 +154,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	return nil
 }
 
-// lastHeard is when etcd last answered, the zero time if it never did.
+// lastHeard returns when etcd last answered, the zero time if never.
 func (c *Cache) lastHeard() time.Time {
 	if at := c.heard.Load(); at != nil {
 		return *at

@@ -18,12 +18,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
 
-// subject mirrors what a second client writes to the same etcd.
+// subject mirrors the writes of a second client of the same etcd.
 func subject(t testing.TB, mirrored, writer *clientv3.Client, adjust ...func(*mirror.Options)) cachetest.Subject {
 	t.Helper()
 	store, err := etcd.New(writer, etcd.Options{
 		Schemas: schema.Pilot(), MaxTxnOps: etcdtest.MaxTxnOps, MaxRequestBytes: etcdtest.MaxRequestBytes,
-		RequestTimeout: time.Minute, // a busy machine is not what is tested
+		RequestTimeout: time.Minute, // the test is not about a busy machine
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func logTo(h slog.Handler) func(*mirror.Options) {
 
 func mirrorOf(r *cachetest.Rig) *mirror.Cache { return r.Cache.(*mirror.Cache) }
 
-// TestConformance mirrors etcd in all the ways in which it is reached.
+// TestConformance mirrors etcd over every kind of connection.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t testing.TB) cachetest.Subject{

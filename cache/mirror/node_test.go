@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// node is an etcd whose data can be copied once it is stopped: the copy is what
-// a backup restores, the same cluster id included.
+// node is an etcd whose data can be copied once it is stopped. The copy is like a
+// restored backup, with the same cluster id.
 type node struct {
 	*etcdtest.Server
 	dir string

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Quarantined is a key of a mirrored tree that is of no known kind, or whose value
-// cannot be decoded. It is never modified.
+// Quarantined is a key of a mirrored tree whose kind is unknown, or whose value cannot
+// be decoded. It is never modified.
 type Quarantined struct {
 	// Key is the whole key in etcd, Revision its mod revision, and Size the size of
 	// the value in bytes.
@@ -19,7 +19,7 @@ type Quarantined struct {
 	Size     int
 	// Fault says what is wrong.
 	Fault *etcd.Fault
-	// Since is when this cache first met the key at fault.
+	// Since is when this cache first found the key at fault.
 	Since time.Time
 	// Serving says that the last good value of the key is still served.
 	Serving bool
@@ -41,11 +41,11 @@ func (q Quarantine) All() iter.Seq[*Quarantined] { return q.byKey.Values() }
 // Len is the number of entries.
 func (q Quarantine) Len() int { return q.byKey.Len() }
 
-// Foreign is the number of entries whose key is of no known kind. The values of the
-// others cannot be decoded.
+// Foreign is the number of entries whose key is of no known kind. The other entries have
+// undecodable values.
 func (q Quarantine) Foreign() int { return q.foreign }
 
-// with returns a quarantine with one more, or another in its place.
+// with returns a quarantine with one more entry, which may replace one.
 func (q Quarantine) with(one *Quarantined) Quarantine {
 	q = q.without(one.Key)
 	return Quarantine{q.byKey.Set(one.Key, one), q.foreign + foreigners(one)}
@@ -74,8 +74,8 @@ func (c *Cache) Quarantine() Quarantine {
 	return Quarantine{}
 }
 
-// confine returns the quarantine entry of a key: the known one, where nothing about
-// it changed.
+// confine returns the quarantine entry of a key: the known one, if nothing about it
+// changed.
 func (c *Cache) confine(one *Quarantined, serving bool) *Quarantined {
 	out := *one
 	out.Since, out.Serving = c.o.Now(), serving
@@ -90,8 +90,8 @@ func (c *Cache) confine(one *Quarantined, serving bool) *Quarantined {
 	return &out
 }
 
-// changeQuarantine puts a key that is at fault into quarantine, or takes a sound one
-// out, for which one is nil.
+// changeQuarantine puts a key at fault into quarantine, or removes a sound one, for
+// which one is nil.
 func (c *Cache) changeQuarantine(key string, one *Quarantined, serving bool) {
 	before := c.Quarantine()
 	after := before.without(key)
@@ -101,8 +101,7 @@ func (c *Cache) changeQuarantine(key string, one *Quarantined, serving bool) {
 	c.setQuarantine(after)
 }
 
-// setQuarantine logs the first foreign key, and not each: a newer server may write
-// thousands.
+// setQuarantine logs only the first foreign key: a newer server may write thousands.
 func (c *Cache) setQuarantine(q Quarantine) {
 	if q.foreign > 0 && c.Quarantine().foreign == 0 {
 		c.o.Log.Warn("there are keys in etcd that are of no kind known here: they are passed over; see portolan store quarantine list",

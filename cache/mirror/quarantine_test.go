@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// shown is a quarantine, one line each.
+// shown returns a quarantine, one line per entry.
 func shown(q mirror.Quarantine) (lines []string) {
 	for one := range q.All() {
 		lines = append(lines, fmt.Sprintf("%s@%d size %d serving %v since %d: %s", strings.TrimPrefix(one.Key, etcd.ConfigPrefix),
@@ -26,8 +26,8 @@ func shown(q mirror.Quarantine) (lines []string) {
 	return lines
 }
 
-// TestQuarantine: what is at fault before the first list, what comes over the
-// watch, how it goes, and what a new list makes of it.
+// TestQuarantine: faults before the first list, faults from the watch, repaired ones,
+// and what a new list makes of them.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -101,7 +101,7 @@ func TestQuarantine(t *testing.T) {
 	want("that is empty")
 }
 
-// TestANewListKeepsTheQuarantine: the difference to it alone is taken in.
+// TestANewListKeepsTheQuarantine: a new list changes only the entries that differ.
 func TestANewListKeepsTheQuarantine(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64
@@ -136,7 +136,7 @@ func TestANewListKeepsTheQuarantine(t *testing.T) {
 	}
 }
 
-// revisionOf is where an etcd stands.
+// revisionOf returns the revision of an etcd.
 func revisionOf(t testing.TB, client *clientv3.Client) int64 {
 	t.Helper()
 	instance, err := etcd.ReadInstance(t.Context(), client)
@@ -146,7 +146,7 @@ func revisionOf(t testing.TB, client *clientv3.Client) int64 {
 	return instance.Revision
 }
 
-// TestAFormatAboveOursIsDegraded: it goes on serving and says so.
+// TestAFormatAboveOursIsDegraded: the cache goes on serving, and Degraded says so.
 func TestAFormatAboveOursIsDegraded(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -157,7 +157,7 @@ func TestAFormatAboveOursIsDegraded(t *testing.T) {
 	if err := mirrorOf(r).Degraded(); err != nil || metric(t, registry, "portolan_store_newer") != 0 {
 		t.Errorf("degraded: %v", err)
 	}
-	// The fields storage_format and min_reader.
+	// The message has the fields storage_format and min_reader.
 	if _, err := client.Put(t.Context(), etcd.FormatKey, "ptl\x01\x08\x07\x10\x05"); err != nil {
 		t.Fatal(err)
 	}

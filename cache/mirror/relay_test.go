@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// relay passes connections on to a unix socket. It can cut them all, hold what
-// they carry, and swallow it.
+// relay forwards connections to a unix socket. It can cut them all, hold their bytes,
+// and swallow them.
 type relay struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -18,7 +18,7 @@ type relay struct {
 	mu     sync.Mutex // guards the fields below
 	target string     // empty while cut
 	conns  map[net.Conn]struct{}
-	held   chan struct{} // closed when what is held may go on; nil while nothing is
+	held   chan struct{} // closed when the held bytes may go on; nil while none are held
 	hole   bool
 }
 
@@ -59,7 +59,7 @@ func (r *relay) cut() {
 	r.free()
 }
 
-// lead lets new connections through, to an endpoint; old ones stay.
+// lead forwards new connections to an endpoint; old ones stay.
 func (r *relay) lead(endpoint string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *relay) lead(endpoint string) {
 	r.free()
 }
 
-// hold keeps all bytes back until the next lead or cut.
+// hold holds all bytes until the next lead or cut.
 func (r *relay) hold() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,8 +77,7 @@ func (r *relay) hold() {
 	}
 }
 
-// swallow makes all bytes vanish, on connections to come too, until the next
-// lead.
+// swallow discards all bytes, also on later connections, until the next lead.
 func (r *relay) swallow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +104,7 @@ func (r *relay) accept() {
 	}
 }
 
-// connect returns the other side of a connection, nil while the relay is cut.
+// connect returns the connection to the server for in, nil while the relay is cut.
 func (r *relay) connect(in net.Conn) net.Conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestRestoreOfASnapshot: a cache that stays while its store is put back to a
-// snapshot converges to it, and tells each handler what that took. It does so
-// with the restore of this product, and with one of etcd's own tool that leaves
-// revisions and cluster id as they were, and whatever was written afterwards.
+// TestRestoreOfASnapshot: a running cache whose store is restored from a snapshot
+// converges to it, and handlers get the difference. It does so after a restore by this
+// product, and after one by etcd's own tool, which keeps revisions and cluster id. It
+// does so whatever was written afterwards.
 func TestRestoreOfASnapshot(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -72,7 +72,7 @@ func TestRestoreOfASnapshot(t *testing.T) {
 	}
 }
 
-// snapshotOf saves one of a running etcd.
+// snapshotOf saves a snapshot of a running etcd.
 func snapshotOf(t *testing.T, n *node) string {
 	t.Helper()
 	body, _, err := backup.Take(t.Context(), etcdtest.Dial(t, n.Endpoint))
@@ -109,7 +109,7 @@ func restoreAsItWas(t *testing.T, file string) string {
 	return dir
 }
 
-// startRestored runs an etcd on its restored directory.
+// startRestored runs an etcd on a restored directory.
 func startRestored(t *testing.T, dir string) *node {
 	t.Helper()
 	return &node{Server: etcdtest.NewServer(t, func(c *embed.Config) { c.Dir = dir }), dir: dir}

@@ -21,13 +21,12 @@ const callTimeout = 15 * time.Second
 // errStalled: a stream of etcd brought nothing for callTimeout.
 var errStalled = errors.New("etcd stopped in the middle of a list")
 
-// pairs receives some keys and values of a range; its error ends the reading.
+// pairs receives some keys and values of a range; an error ends the reading.
 type pairs func(kvs []*mvccpb.KeyValue) error
 
-// scan gives each the pairs of a range in the order of their keys: as a stream
-// where the server has one, else in pages. Streams came with etcd 3.7, and there
-// is none in process. A stream fails where etcd compacts its revision meanwhile,
-// so a range to be read whole is not streamed.
+// scan calls each with the pairs of a range in key order: as a stream if the server has
+// one, else in pages. etcd has streams since 3.7, but not in process. A stream fails if
+// etcd compacts its revision meanwhile, so a range to be read whole is not streamed.
 func (c *Cache) scan(ctx context.Context, r etcd.Range, each pairs) (*etcdserverpb.ResponseHeader, error) {
 	if !r.Whole {
 		header, err := c.stream(ctx, r, each)
@@ -38,7 +37,7 @@ func (c *Cache) scan(ctx context.Context, r etcd.Range, each pairs) (*etcdserver
 	return r.Pages(ctx, c.get, each)
 }
 
-// stream reads a range by one call, which answers in pieces. Only the last piece has a
+// stream reads a range by one call with several responses. Only the last one has a
 // header. The sender waits for its reader, so stream drains it in any case.
 func (c *Cache) stream(ctx context.Context, r etcd.Range, each pairs) (header *etcdserverpb.ResponseHeader, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -14,10 +14,10 @@ import (
 )
 
 // Since is like Feed.Since, and adds the objects that the revision of the last list
-// deleted: they are in no list, so Since reads them from the store. A caller that
-// follows from there is told of the whole revision, even if another server told it of
-// a part before. Where etcd has compacted the revision before the list, Since returns
-// the Feed's answer; where etcd does not answer, it returns false.
+// deleted: no list has them, so Since reads them from the store. A caller that follows
+// from there gets the whole revision, even if it got a part before from another server.
+// If etcd has compacted the revision before the list, Since returns the Feed's answer;
+// if etcd does not answer, it returns false.
 func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
 	since, ok := c.Feed.Since(ctx, revision)
 	if !ok || revision != c.listed.Load() {
@@ -64,7 +64,7 @@ func (c *Cache) restoreDeleted(ctx context.Context, content *cache.Content, now 
 		}
 		for _, kv := range read.Kvs {
 			tree := treeAt(path)
-			if value, err := tree.decode(c, kv); err == nil { // else nobody was told of it
+			if value, err := tree.decode(c, kv); err == nil { // nobody has seen a value that cannot be decoded
 				tree.set(content, path, value)
 			}
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// TestDeletionsOfTheListedRevision: a client that saw a part of a revision, and
-// resumes at a server whose first list is of just that revision, is told all of
-// it: what it put, and what it deleted, which is in no list.
+// TestDeletionsOfTheListedRevision: a client has seen a part of a revision, and resumes
+// at a server whose first list is of that revision. It gets all of it, puts and
+// deletions, although no list has these.
 func TestDeletionsOfTheListedRevision(t *testing.T) {
 	t.Parallel()
 	for name, compacted := range map[string]bool{"kept": false, "compacted": true} {
@@ -29,7 +29,7 @@ func TestDeletionsOfTheListedRevision(t *testing.T) {
 				if _, err := client.Compact(t.Context(), revision); err != nil {
 					t.Fatal(err)
 				}
-				want = []string{"put a/y", "put b/new"} // nobody knows what was before
+				want = []string{"put a/y", "put b/new"} // the state before is unknown
 			}
 			since, ok := mirrorOf(r).Since(t.Context(), revision)
 			if !ok || since.Revision() != revision-1 {

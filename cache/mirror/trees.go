@@ -12,15 +12,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// tree joins a tree of etcd with the map of a snapshot that holds it. Paths are
-// keys without etcd.MeshPrefix.
+// tree joins a tree of etcd with the map of a snapshot that holds it. Paths are keys
+// without etcd.MeshPrefix.
 type tree struct {
 	path   string // of the tree: a part and a slash
 	stored etcd.Tree
 	held   cache.Tree
 }
 
-// trees are all that is mirrored, in the order of their paths.
+// trees are all mirrored trees, in the order of their paths.
 var trees = mirrored(etcd.MeshTrees(), cache.Trees())
 
 func mirrored(stored []etcd.Tree, held []cache.Tree) []*tree {
@@ -35,7 +35,7 @@ func mirrored(stored []etcd.Tree, held []cache.Tree) []*tree {
 	return out
 }
 
-// treeAt returns the tree of a path, nil for one that no snapshot holds.
+// treeAt returns the tree of a path, nil if no snapshot holds it.
 func treeAt(path string) *tree {
 	for _, t := range trees {
 		if strings.HasPrefix(path, t.path) {
@@ -54,7 +54,7 @@ func (t *tree) decode(c *Cache, kv *mvccpb.KeyValue) (any, error) {
 	return t.stored.Decode(kv, c.o.Schemas, c.o.Domain)
 }
 
-// same says whether two values are one state of one incarnation.
+// same says whether two values are the same state of the same incarnation.
 func (t *tree) same(a, b any) bool { return t.stored.Same(a, b) }
 
 func (t *tree) set(in *cache.Content, path string, value any) {
@@ -63,7 +63,7 @@ func (t *tree) set(in *cache.Content, path string, value any) {
 
 func (t *tree) remove(in *cache.Content, path string) { t.held.Delete(in, path[len(t.path):]) }
 
-// fill replaces all values of the tree by the values of entries, which are in order.
+// fill replaces all values of the tree by the values of entries, which are in key order.
 func (t *tree) fill(in *cache.Content, of []entry) {
 	t.held.Fill(in, func(yield func(string, any) bool) {
 		for _, e := range of {
@@ -74,7 +74,7 @@ func (t *tree) fill(in *cache.Content, of []entry) {
 	})
 }
 
-// everything is what a content holds, in the order of paths.
+// everything iterates over a content, in path order.
 func everything(of *cache.Content) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, t := range trees {

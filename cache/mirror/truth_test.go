@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// truth is what a store went through, told by a watch that no fault touches.
+// truth records the history of a store, from a watch without faults.
 type truth struct {
 	mu       sync.Mutex // guards the fields below
 	events   []*clientv3.Event
@@ -51,10 +51,10 @@ func (h *truth) knows(revision int64) bool {
 	return h.revision >= revision
 }
 
-// judge compares snapshots, whatever their order, with what the store was at
-// their revisions. What it returns is empty where each is exactly that: so no
-// event is missing or too early, none is applied twice or out of order, no
-// revision is split, and nothing from before a progress mark comes after it.
+// judge compares snapshots, in any order, with the store at their revisions. It returns
+// nothing if each equals the store. Then no event is missing or too early, none is
+// applied twice or out of order, no revision is split, and nothing older follows a
+// progress notification.
 func (h *truth) judge(snapshots []*cache.Snapshot) (faults []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,13 +82,13 @@ func (h *truth) judge(snapshots []*cache.Snapshot) (faults []string) {
 	return faults
 }
 
-// witness collects what a cache shows: to one who follows it, and to those that
-// use what was handled.
+// witness collects the snapshots of a cache: those that a follower gets, and those that
+// Handled returns.
 type witness struct {
 	mu       sync.Mutex // guards the fields below
 	followed []*cache.Snapshot
 	handled  []*cache.Snapshot
-	lost     int // how often the follower had to begin anew
+	lost     int // how often the follower had to start over
 }
 
 // observe must be called before the rig is started.
@@ -119,8 +119,8 @@ func observe(t *testing.T, r *cachetest.Rig) *witness {
 	return w
 }
 
-// reached says whether the follower is at a revision: before it is anywhere, it
-// sees nothing of what goes by.
+// reached says whether the follower is at a revision. Until its first snapshot, it
+// misses what happens.
 func (w *witness) reached(revision int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +133,7 @@ func (w *witness) all() []*cache.Snapshot {
 	return slices.Concat(w.followed, w.handled)
 }
 
-// monotone returns where a sequence goes back within an epoch, or to an earlier
-// one.
+// monotone returns where a sequence goes back: in revision within an epoch, or in epoch.
 func monotone(snapshots []*cache.Snapshot) (faults []string) {
 	for i := 1; i < len(snapshots); i++ {
 		a, b := snapshots[i-1], snapshots[i]
@@ -151,7 +150,7 @@ func (w *witness) monotone() []string {
 	return append(monotone(w.followed), monotone(w.handled)...)
 }
 
-// mutant is a watch with a fault of its own.
+// mutant is a watch with an artificial fault.
 type mutant struct {
 	clientv3.Watcher
 	change func(clientv3.WatchResponse) []clientv3.WatchResponse
@@ -185,8 +184,8 @@ func register(registry *prometheus.Registry) func(*mirror.Options) {
 	return func(o *mirror.Options) { o.Registerer = registry }
 }
 
-// metric is the value of a metric, with the values of its labels in order; 0
-// where there is none.
+// metric returns the value of a metric with the given label values, in order; 0 if there
+// is none.
 func metric(t testing.TB, registry *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := registry.Gather()

@@ -26,12 +26,12 @@ func (c *Cache) follow(ctx context.Context, backoff *retry.Backoff) error {
 			return err
 		}
 		c.o.Log.Warn("the watch of etcd was cut, watching again", "err", err, "revision", c.Snapshot().Revision())
-		_ = backoff.Wait(ctx) // the next watch finds out if ctx has ended
+		_ = backoff.Wait(ctx) // if ctx has ended, the next watch fails
 	}
 }
 
 // watch receives until the watch ends. A lost connection does not end it: the client
-// resumes by itself.
+// resumes it.
 func (c *Cache) watch(ctx context.Context, backoff *retry.Backoff) error {
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	var beside sync.WaitGroup
@@ -60,16 +60,15 @@ func (c *Cache) watchOptions() []clientv3.OpOption {
 		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify(),
 	}
 	if c.client.ActiveConnection() != nil {
-		// Bounds the messages of etcd. In process there are none, and fragments
-		// cost several times the rest.
+		// Fragments bound the size of etcd's messages. In process there are no messages,
+		// and fragments cost several times the rest.
 		options = append(options, clientv3.WithFragment())
 	}
 	return options
 }
 
-// receive applies one response. Its events are whole revisions, in order. It only
-// decodes and publishes, since the client queues what arrives meanwhile without a
-// bound.
+// receive applies one response, whose events are whole revisions, in order. It only
+// decodes and publishes, since the client queues what arrives meanwhile without a bound.
 func (c *Cache) receive(ctx context.Context, r *clientv3.WatchResponse) error {
 	if err := r.Err(); err != nil {
 		return err
@@ -106,7 +105,7 @@ func sameRevision(events []*clientv3.Event) int {
 	return n
 }
 
-// apply publishes one revision. It skips a revision that the cache has already.
+// apply publishes one revision, unless the cache already has it.
 func (c *Cache) apply(events []*clientv3.Event, entries []entry) {
 	revision, snapshot := events[0].Kv.ModRevision, c.Snapshot()
 	if revision <= snapshot.Revision() {
@@ -141,8 +140,8 @@ func (c *Cache) change(content *cache.Content, e *clientv3.Event, put entry) {
 	if put.version.broken || put.value == nil {
 		return
 	}
-	// put was decoded before the events ahead of it were applied, so one of them may
-	// have set an equal value.
+	// put was decoded before the preceding events were applied, so one of them may have
+	// set an equal value.
 	if held := tree.get(content, path); held == nil || !tree.same(held, put.value) {
 		tree.set(content, path, put.value)
 	}

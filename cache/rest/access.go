@@ -21,24 +21,24 @@ import (
 type Identity struct {
 	User   string
 	Groups []string
-	// Unproved says that nothing proves who it is but that the request comes from this
-	// machine. Private paths refuse it.
+	// Unproved says that only the origin of the request, this machine, identifies the
+	// user. Private paths refuse such a user.
 	Unproved bool
-	// Until is when the proof ends, the zero time for never. Watches end then.
+	// Until is when the proof expires, the zero time for never. Watches end then.
 	Until time.Time
 }
 
 // Access is one action that a request wants to take. Outside the config API only Verb,
 // the HTTP method in lower case, Path and Query are set.
 type Access struct {
-	// Verb is get, list, watch, create, update or delete; Administer for what is Private.
+	// Verb is get, list, watch, create, update or delete; Administer for a Private path.
 	Verb string
-	// Group, Version and Resource (the plural) say which kind; Namespace and Name
-	// which objects, empty for all; Subresource is status where it is about nothing
-	// else of them.
+	// Group, Version and Resource (the plural) say which kind; Namespace and Name which
+	// objects, empty for all. Subresource is status if the request is about nothing else
+	// of them.
 	Group, Version, Resource, Namespace, Name, Subresource string
-	// Path is the path of the URL, and Query its parameters, which are not set in the
-	// config API.
+	// Path is the path of the URL. Query has its parameters; it is not set in the config
+	// API.
 	Path  string
 	Query url.Values
 }
@@ -47,36 +47,37 @@ type Access struct {
 // for the method.
 const Administer = "administer"
 
-// Authenticator finds out who sends a request. An error is shown to the client,
-// who is turned away with 401, or as the error says if it is one of Refuse.
+// Authenticator finds out who sends a request. The client sees its error, with status
+// 401, or with the error's own status if that was made by Refuse.
 type Authenticator interface {
 	Authenticate(*http.Request) (Identity, error)
 }
 
-// Authorizer decides what an identity may do. An error is shown to the client,
-// who is turned away with 403, or as the error says if it is one of Refuse.
+// Authorizer decides what an identity may do. The client sees its error, with status
+// 403, or with the error's own status if that was made by Refuse.
 type Authorizer interface {
 	Authorize(context.Context, Identity, Access) error
 }
 
-// Granter is an Authorizer that looks into what is written, too.
+// Granter is an Authorizer that also checks the content of writes.
 type Granter interface {
-	// Grants returns why each operation of a batch gives somebody rights that the identity
-	// does not have, nil for those that do not. An operation that could not be read has
-	// neither a Config nor a Key.
+	// Grants returns, for each operation of a batch, why it gives somebody rights that
+	// the identity does not have; nil if it does not. An operation that could not be read
+	// has neither a Config nor a Key.
 	Grants(context.Context, Identity, []storage.Op) []error
 }
 
 // Changing is an Authorizer whose answers change, together with the answers of the
 // Authenticator. A watch ends when its user loses the right to it.
 type Changing interface {
-	// Rights returns a value that differs, by ==, from an earlier one if an answer may.
+	// Rights returns a value that differs, by ==, from an earlier one if an answer may
+	// have changed.
 	Rights() any
 }
 
-// A Refusal is an attempt that was turned away.
+// A Refusal is a refused attempt.
 type Refusal struct {
-	// User is who was turned away, empty if that could not be found out.
+	// User is who was refused, empty if unknown.
 	User, Address, Tool string
 	Access              Access
 	Reason              string
@@ -84,7 +85,8 @@ type Refusal struct {
 
 type callKey struct{}
 
-// IdentityOf returns who sends a request, of its context behind Handle or Endpoint.
+// IdentityOf returns who sends a request, from its context. It works behind Handle and
+// Endpoint.
 func IdentityOf(ctx context.Context) Identity {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c.identity
@@ -118,8 +120,8 @@ func (s *Server) authenticate(c *call) error {
 	return nil
 }
 
-// offerSocket names the socket of the server to a client on its machine that says nothing of
-// who it is: its user is let in there.
+// offerSocket tells a client on this machine without credentials about the socket of the
+// server, which admits local users.
 func (s *Server) offerSocket(c *call) {
 	if s.socket != "" && !OverSocket(c.r) && FromThisMachine(c.r) && c.r.Header.Get("Authorization") == "" {
 		c.w.Header().Set(SocketHeader, url.PathEscape(s.socket))
@@ -127,7 +129,7 @@ func (s *Server) offerSocket(c *call) {
 	}
 }
 
-// asRefused is an error of Refuse as it is, and another one as make makes it.
+// asRefused returns an error made by Refuse unchanged, and another one through make.
 func asRefused(err error, make func(string) *apierrors.StatusError) *apierrors.StatusError {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {
@@ -136,7 +138,7 @@ func asRefused(err error, make func(string) *apierrors.StatusError) *apierrors.S
 	return make(err.Error())
 }
 
-// turnAway notes why the caller is turned away, and returns it.
+// turnAway records why the caller is refused, and returns the error.
 func (c *call) turnAway(err *apierrors.StatusError) error {
 	if code := err.ErrStatus.Code; code == http.StatusUnauthorized || code == http.StatusForbidden {
 		c.refused = err.ErrStatus.Message
@@ -152,7 +154,7 @@ func (s *Server) rights() any {
 	return nil
 }
 
-// still is nil as long as the caller has the right to the call.
+// still returns nil as long as the caller has the right to the call.
 func (s *Server) still(c *call) error {
 	if s.rights() == c.rights {
 		return nil
@@ -163,7 +165,7 @@ func (s *Server) still(c *call) error {
 	return err
 }
 
-// is keeps the identity of the caller, also for the history of the changes.
+// is sets the identity of the caller, also for the history.
 func (c *call) is(identity Identity) {
 	c.identity = identity
 	ctx := context.WithValue(c.r.Context(), callKey{}, c)
@@ -172,7 +174,7 @@ func (c *call) is(identity Identity) {
 	}))
 }
 
-// addressOf says where a request comes from.
+// addressOf returns where a request comes from.
 func addressOf(r *http.Request) string {
 	if OverSocket(r) {
 		return "unix socket"
@@ -180,7 +182,7 @@ func addressOf(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// say keeps the message of the client about its change, for the history.
+// say sets the client's message about its change, for the history.
 func (c *call) say(message string, found *faults) {
 	switch {
 	case len(message) > batch.MaxMessage:
@@ -204,8 +206,8 @@ func (s *Server) authorize(c *call, access Access) error {
 	return nil
 }
 
-// granting returns why each of some operations gives rights that the caller does not have.
-// It has no entries if none does.
+// granting returns, for each operation, why it gives rights that the caller does not
+// have. It returns nil if no check is needed.
 func (s *Server) granting(c *call, ops []storage.Op) []error {
 	granter, ok := s.authorizer.(Granter)
 	if !ok {
@@ -220,9 +222,9 @@ func (s *Server) granting(c *call, ops []storage.Op) []error {
 	return errs
 }
 
-// tellRefusal tells of a call that was turned away.
+// tellRefusal reports a refused call to onRefusal.
 func (s *Server) tellRefusal(c *call) {
-	if s.onRefusal == nil || c.refused == "" || c.w.Header().Get(SocketHeader) != "" { // which is where to go instead
+	if s.onRefusal == nil || c.refused == "" || c.w.Header().Get(SocketHeader) != "" { // the client is sent to the socket instead
 		return
 	}
 	s.onRefusal(Refusal{User: c.identity.User, Address: addressOf(c.r), Tool: c.r.UserAgent(), Access: c.access(), Reason: c.refused})

@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// count is an advisor that says how many operations are done together, and that a
-// deletion leaves somebody dangling.
+// count is an advisor that says how many operations come together, and that a deletion
+// leaves a dangling reference.
 type count struct{}
 
 func (count) Advise(ops []storage.Op) [][]rest.Advice {
@@ -76,8 +76,8 @@ func TestAdviceIsAmongTheWarnings(t *testing.T) {
 	}
 }
 
-// Findings are of now by GET, and of what would be after a batch by POST, which writes
-// nothing and is checked as a batch is.
+// GET returns the present findings, and POST those after a batch, which is checked like
+// a batch and writes nothing.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = count{} })

@@ -24,8 +24,8 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	writeBody(w, code, body.Bytes())
 }
 
-// writeBody answers with JSON text. A client that does not take it in time
-// loses the connection.
+// writeBody answers with JSON text. A client that does not read it in time loses the
+// connection.
 func writeBody(w http.ResponseWriter, code int, body []byte) {
 	setHeader(w)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -38,14 +38,14 @@ func writeBody(w http.ResponseWriter, code int, body []byte) {
 
 const (
 	// listTimeout is how long a client may take to read a list. answerPiece is how much
-	// of a list is encoded at one time: the next piece follows when the client has taken
-	// the last.
+	// of a list is encoded at a time: the next piece follows when the client has read the
+	// last.
 	listTimeout = 5 * time.Minute
 	answerPiece = 64 << 10
 )
 
 // answer sends a long JSON text while it is made. A text that fits into one piece is
-// sent like any other.
+// sent like any other answer.
 type answer struct {
 	w     http.ResponseWriter
 	until time.Time
@@ -56,7 +56,7 @@ type answer struct {
 // add adds text.
 func (a *answer) add(texts ...[]byte) {
 	for _, text := range texts {
-		if len(text) >= answerPiece { // as it is, without a copy
+		if len(text) >= answerPiece { // sent as it is, without a copy
 			a.send(a.out.Bytes(), text)
 			a.out.Reset()
 			continue
@@ -68,8 +68,8 @@ func (a *answer) add(texts ...[]byte) {
 	}
 }
 
-// send sends texts. If the client does not take them in time, the handler ends, and
-// closes the connection: else the cut would look like the end of the answer.
+// send sends texts. If the client does not read them in time, the handler ends and
+// closes the connection: otherwise the cut would look like the end of the answer.
 func (a *answer) send(texts ...[]byte) {
 	if !a.begun {
 		a.begun = true
@@ -98,7 +98,7 @@ func (a *answer) end() {
 	writeBody(a.w, http.StatusOK, a.out.Bytes())
 }
 
-// fail answers with an error, as long as nothing was sent.
+// fail answers with an error, if nothing was sent yet.
 func (a *answer) fail(err error) error {
 	if a.begun {
 		panic(http.ErrAbortHandler)
@@ -106,16 +106,16 @@ func (a *answer) fail(err error) error {
 	return err
 }
 
-// setHeader sets what all answers have in JSON.
+// setHeader sets the header that all JSON answers share.
 func setHeader(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// bounded limits how long the client may take to read what write writes. It then
-// removes the deadline, since the connection may be used again. Connections without
-// support for deadlines get none.
+// bounded limits how long the client may take to read what write writes. It then removes
+// the deadline, since the connection may be used again. Connections that do not support
+// deadlines get none.
 func bounded(w http.ResponseWriter, write func() error) error {
 	controller := http.NewResponseController(w)
 	_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -127,7 +127,7 @@ func bounded(w http.ResponseWriter, write func() error) error {
 	return err
 }
 
-// document is an object as clients see it, in JSON.
+// document returns an object as clients see it, in JSON.
 func document(object *config.Config, version string) ([]byte, error) {
 	return config.ToJSON(config.Shown(object), version)
 }
@@ -142,8 +142,8 @@ func (s *Server) writeObject(c *call, code int, object *config.Config) error {
 	return nil
 }
 
-// maxWarnings bounds the bytes of warnings in the header of an answer, which
-// clients bound too.
+// maxWarnings bounds the bytes of warnings in the header of an answer. Clients bound
+// them too.
 const maxWarnings = 4096
 
 // warn puts warnings into the header of the answer.
@@ -151,7 +151,7 @@ func warn(w http.ResponseWriter, warnings []string) {
 	size := 0
 	for _, text := range warnings {
 		header, err := utilnet.NewWarningHeader(299, "-", text)
-		if err != nil { // text that a header cannot hold
+		if err != nil { // a header cannot hold the text
 			header, _ = utilnet.NewWarningHeader(299, "-", strconv.QuoteToASCII(text))
 		}
 		if size += len(header); size > maxWarnings {
@@ -183,5 +183,5 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -102,8 +102,8 @@ func (s *Server) apply(c *call) error {
 	return nil
 }
 
-// ofSources returns an error for each operation on an object of another source, or on one
-// that is for servers alone.
+// ofSources returns an error for each operation on an object that another source
+// prevents or that only servers may write.
 func (b *batchCall) ofSources() error {
 	var found *multierror.Error
 	for i, op := range b.ops {
@@ -118,7 +118,7 @@ func (b *batchCall) ofSources() error {
 	return found.ErrorOrNil()
 }
 
-// seal makes the operations of the objects as they are to be stored.
+// seal replaces the objects in the operations by their stored form, with secrets sealed.
 func (b *batchCall) seal(trial bool) error {
 	var found *multierror.Error
 	for i, op := range b.ops {
@@ -131,8 +131,8 @@ func (b *batchCall) seal(trial bool) error {
 	return found.ErrorOrNil()
 }
 
-// asServed gives results the versions of their objects as they are served, as far
-// as the snapshot shows them; none may be there.
+// asServed sets the versions of results to the served versions of their objects, as far
+// as the snapshot has them. The snapshot may be nil.
 func asServed(snapshot *cache.Snapshot, results []storage.Result) {
 	for i, r := range results {
 		if object := snapshot.Get(r.Key); object != nil && object.ResourceVersion == r.ResourceVersion {
@@ -141,7 +141,7 @@ func asServed(snapshot *cache.Snapshot, results []storage.Result) {
 	}
 }
 
-// tooOdd refuses a strict batch for its warnings.
+// tooOdd refuses a strict batch because of its warnings.
 func (b *batchCall) tooOdd() error {
 	err := refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 		"batch refused, nothing was written: it is strict and has warnings: "+strings.Join(b.warnings, "; "))
@@ -153,7 +153,7 @@ func (b *batchCall) tooOdd() error {
 	return err
 }
 
-// result is the answer to a batch that was done.
+// result returns the answer to a batch that was done.
 func (b *batchCall) result(revision string, results []storage.Result) batch.Result {
 	answer := batch.Result{
 		TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion},
@@ -172,12 +172,12 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 }
 
 // maxOperations bounds the operations of a batch that are read. Stores have lower
-// limits, and say so.
+// limits, and report them.
 const maxOperations = 100_000
 
 var errTooMany = fmt.Errorf("the batch has more than %d operations: apply it in parts", maxOperations)
 
-// operations stops to read where there are too many.
+// operations stops reading if there are too many.
 type operations []batch.Operation
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -230,25 +230,25 @@ func (s *Server) readBatch(c *call) (*request, error) {
 	return &request, nil
 }
 
-// batchCall is a batch on its way to the store.
+// batchCall is the request of a batch.
 type batchCall struct {
 	server *Server
 	call   *call
 
-	ops      []storage.Op       // in the order of the request, the unreadable ones too
-	unlearnt []int              // which name a version that this server has yet to learn of
-	places   map[config.Key]int // of the objects met so far
+	ops      []storage.Op       // in the order of the request, with the unreadable ones
+	unlearnt []int              // those that name a version which this server does not know yet
+	places   map[config.Key]int // index of the operation of each object so far
 	faults   faults
 	denied   []metav1.StatusCause
-	unjudged error              // why nobody can say what the caller may do, at present
-	odd      [][]schema.Warning // of each operation, what its schema warns of
+	unjudged error              // why the rights of the caller cannot be checked now
+	odd      [][]schema.Warning // the warnings of its schema, by operation
 	warnings []string
 	before   *cache.Snapshot
-	dangling [][]string // of each operation, what is left without the object that it deletes
+	dangling [][]string // by operation, the objects that refer to the one that it deletes
 }
 
-// read makes ops of the operations, and reports the faults of all of them; where
-// there are none, it collects the warnings of the advisor.
+// read turns operations into ops, and reports the faults of all of them. If there are
+// none, it collects the warnings of the advisor.
 func (b *batchCall) read(operations []batch.Operation) error {
 	if err := b.readOperations(operations); err != nil {
 		return err
@@ -300,7 +300,7 @@ var verbs = map[batch.Verb]storage.Verb{
 	batch.Restore: storage.Restore, batch.Delete: storage.Delete,
 }
 
-// operation reads one operation, false where it has a fault.
+// operation reads one operation; false if it has a fault.
 func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 	verb, ok := verbs[in.Verb]
 	switch {
@@ -337,7 +337,7 @@ func objectField(i int, field string) string {
 	return batch.Field(i, "object."+field)
 }
 
-// removal reads a delete, which names its object by fields or by itself.
+// removal reads a delete, which names its object by fields or contains it.
 func (b *batchCall) removal(i int, in batch.Operation) (storage.Op, bool) {
 	if len(in.Object) > 0 {
 		var object metav1.PartialObjectMetadata
@@ -365,13 +365,13 @@ func (b *batchCall) removal(i int, in batch.Operation) (storage.Op, bool) {
 	return storage.Op{Verb: storage.Delete, Key: key, ResourceVersion: in.ResourceVersion, Served: true}, true
 }
 
-// permitted asks whether the client may do an operation.
+// permitted says whether the client may do an operation.
 func (b *batchCall) permitted(i int, op storage.Op) bool {
 	verbs := []string{op.Verb.String()}
 	if op.Verb == storage.Put || op.Verb == storage.Restore {
 		verbs = []string{"create", "update"}
 	}
-	if b.call.query.Has("preview") { // which shows what is stored
+	if b.call.query.Has("preview") { // a preview shows what is stored
 		verbs = append(verbs, "get")
 	}
 	key := op.Target()
@@ -417,8 +417,8 @@ func (b *batchCall) validate(i int, op storage.Op) {
 	})
 }
 
-// refused is the answer to a batch that the store refuses: each operation at
-// fault is a cause, and the gravest of them gives the status.
+// refused returns the answer to a batch that the store refuses: each operation at fault
+// is a cause, and the gravest one determines the status.
 func (b *batchCall) refused(err error) error {
 	var causes []metav1.StatusCause
 	var worst *apierrors.StatusError
@@ -455,8 +455,8 @@ func (b *batchCall) refused(err error) error {
 	return worst
 }
 
-// rank orders the reasons for which a store refuses operations, gravest first:
-// what a client does about a conflict solves the others too.
+// rank orders the reasons why a store refuses operations, gravest first: a client that
+// resolves a conflict resolves the others too.
 func rank(err *apierrors.StatusError) int {
 	for i, reason := range []metav1.StatusReason{
 		metav1.StatusReasonConflict, metav1.StatusReasonAlreadyExists, metav1.StatusReasonNotFound,

@@ -143,7 +143,7 @@ func TestRefusedBatches(t *testing.T) {
 	}
 }
 
-// only lets a user do one verb in one namespace.
+// only permits a user one verb in one namespace.
 type only struct{ verb, namespace string }
 
 func (o only) Authorize(_ context.Context, who rest.Identity, access rest.Access) error {

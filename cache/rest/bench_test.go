@@ -17,7 +17,7 @@ import (
 
 const many = 10_000
 
-// filled is an API over many ServiceEntries.
+// filled starts an API over many ServiceEntries.
 func filled(b *testing.B) *resttest.Server {
 	b.Helper()
 	s := resttest.Start(b, 0, nil)
@@ -56,7 +56,8 @@ func BenchmarkListOf10000(b *testing.B) {
 	}
 }
 
-// One change among many objects, from the write to the watcher.
+// BenchmarkWatchOf10000 measures one change among many objects, from the write to the
+// watcher.
 func BenchmarkWatchOf10000(b *testing.B) {
 	s := filled(b)
 	r, err := http.NewRequestWithContext(b.Context(), "GET", s.URL+entries+"?watch=true&resourceVersion=3", nil)

@@ -20,8 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// readBody reads the body of a write: JSON, also without a Content-Type, or YAML. A
-// page of another site can make a browser post neither of them, or guard refuses it for
+// readBody reads the body of a write: JSON, even without a Content-Type, or YAML. A page
+// of another site cannot make a browser post these, unless guard refuses the request for
 // its origin.
 func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
 	body, err = b.readRaw(c)
@@ -64,7 +64,7 @@ func (b *budget) readRaw(c *call) (body []byte, err error) {
 	return body, nil
 }
 
-// readJSON reads a body that is no object of the mesh, as JSON.
+// readJSON reads a body that is not an object of the mesh, as JSON.
 func (b *budget) readJSON(c *call, what string) ([]byte, error) {
 	body, isYAML, err := b.readBody(c)
 	if err != nil || !isYAML {
@@ -78,7 +78,7 @@ func (b *budget) readJSON(c *call, what string) ([]byte, error) {
 
 // readObject reads and validates the object of a create or a replace, and adds the
 // warnings to the answer. An object to be created may get a generated name; no other
-// object has a GenerateName. readObject drops the fields that only the server sets,
+// object may have a GenerateName. readObject drops the fields that only the server sets,
 // except the uid.
 func (s *Server) readObject(c *call) (*config.Config, error) {
 	body, isYAML, err := s.budget.readBody(c)
@@ -122,8 +122,8 @@ func (s *Server) readObject(c *call) (*config.Config, error) {
 	return object, nil
 }
 
-// generatedName is a name that begins with a prefix, as Kubernetes makes them;
-// empty for none.
+// generatedName returns a name that begins with a prefix, as Kubernetes generates them;
+// empty for an empty prefix.
 func generatedName(prefix string) string {
 	const most, random = 63, 5
 	if prefix == "" {
@@ -147,19 +147,19 @@ func allWarnings(alone []schema.Warning, advice []Advice) []string {
 // adviceWait bounds how long a write waits for an advisor that is behind.
 const adviceWait = 250 * time.Millisecond
 
-// advise returns what the advisor says of each operation.
+// advise returns the advice of the advisor about each operation.
 func (s *Server) advise(ctx context.Context, ops []storage.Op) [][]Advice {
 	if s.advisor == nil {
 		return make([][]Advice, len(ops))
 	}
 	ctx, cancel := context.WithTimeout(ctx, adviceWait)
 	defer cancel()
-	_ = s.advisor.Await(ctx, s.cache.Snapshot().Changed()) // else it knows a little less
+	_ = s.advisor.Await(ctx, s.cache.Snapshot().Changed()) // without waiting longer, the advisor knows a little less
 	return s.advisor.Advise(s.foreseen(ctx, ops))
 }
 
-// fitToPath checks that the object is the one that the path names, and sets its
-// namespace.
+// fitToPath checks that the path names this object, and sets the namespace of the
+// object.
 func fitToPath(c *call, object *config.Config, found *faults) {
 	if object.Group != c.schema.Group || object.Kind != c.schema.Kind {
 		found.cannotRead("kind", fmt.Sprintf("is %s of %s, and the path takes %s of %s", object.Kind, groupName(object.Group), c.schema.Kind, groupName(c.schema.Group)))
@@ -178,7 +178,7 @@ func fitToPath(c *call, object *config.Config, found *faults) {
 	}
 }
 
-// groupName is a group in words.
+// groupName returns a group for people.
 func groupName(group string) string {
 	if group == "" {
 		return "the core group"

@@ -13,16 +13,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Limits of the memory for all request bodies together. A body keeps its share until
-// its request is answered. Small bodies have a share of their own, so that large ones
-// do not keep them waiting.
+// Limits of the memory for all request bodies together. A body keeps its share until its
+// request is answered. Small bodies have a share of their own, so that large ones do not
+// delay them.
 const (
-	freeBody   = 64 << 10  // of each body, before it takes of readBudget
+	freeBody   = 64 << 10  // of each body, before it takes from readBudget
 	readBudget = 128 << 20 // bytes of larger bodies
-	smallCost  = 4 << 20   // the most that a small body costs to decode
-	smallCosts = 128 << 20 // what all small ones cost together
-	largeCosts = 512 << 20 // and all others
-	jsonCost   = 256       // bytes of memory that a value costs to decode
+	smallCost  = 4 << 20   // the most that decoding a small body costs
+	smallCosts = 128 << 20 // for all small bodies together
+	largeCosts = 512 << 20 // for all other bodies together
+	jsonCost   = 256       // bytes of memory to decode a value
 	yamlCost   = 512
 	budgetWait = 10 * time.Second
 )
@@ -36,7 +36,7 @@ func newBudget() *budget {
 	}
 }
 
-// take takes n of a budget for as long as a request lasts.
+// take takes n of a budget until the request is answered.
 func take(c *call, of *semaphore.Weighted, n int64) error {
 	wait, cancel := context.WithTimeout(c.r.Context(), budgetWait)
 	defer cancel()
@@ -50,13 +50,13 @@ func take(c *call, of *semaphore.Weighted, n int64) error {
 	return nil
 }
 
-// A body must keep coming, so that silence holds no share for long.
+// A body must keep coming, so that a silent client does not hold a share for long.
 const (
 	bodyGrace = 3 * time.Second // for a body to begin, and to make up for a pause
-	bodyRate  = 256 << 10       // bytes a second that it has to reach beyond that
+	bodyRate  = 256 << 10       // bytes a second that it must reach beyond that
 )
 
-// paced reads a body that keeps coming.
+// paced reads a body, and fails if it comes too slowly.
 type paced struct {
 	io.Reader
 	c     *call
@@ -67,13 +67,13 @@ type paced struct {
 // Read implements io.Reader.
 func (p *paced) Read(into []byte) (int, error) {
 	due := p.since.Add(bodyGrace + time.Duration(p.read)*time.Second/bodyRate)
-	_ = http.NewResponseController(p.c.w).SetReadDeadline(due) // a connection that knows no deadlines has none
+	_ = http.NewResponseController(p.c.w).SetReadDeadline(due) // a connection that does not support deadlines has none
 	n, err := p.Reader.Read(into)
 	p.read += n
 	return n, err
 }
 
-// readAll reads a body that the budget has room for.
+// readAll reads a body within the budget.
 func (b *budget) readAll(c *call) ([]byte, error) {
 	length := c.r.ContentLength
 	if length > maxBody {
@@ -96,7 +96,7 @@ func (b *budget) readAll(c *call) ([]byte, error) {
 	return append(begin, rest...), err
 }
 
-// decode takes what a body costs to decode.
+// decode takes the cost of decoding a body from the budget.
 func (b *budget) decode(c *call, body []byte, isYAML bool) error {
 	values := config.CountValues(body)
 	cost := int64(len(body)) + int64(values)*jsonCost

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 )
 
-// TestHostileBodies: what a small body makes the server allocate is bounded, and
-// the answer says what is wrong. No other test may run meanwhile.
+// TestHostileBodies: a small body can make the server allocate only a bounded amount,
+// and the answer says what is wrong. No other test may run meanwhile.
 func TestHostileBodies(t *testing.T) {
 	s := resttest.Start(t, 0, nil)
 	asYAML := func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }
@@ -68,9 +68,9 @@ func noLabels(n int) string {
 	return b.String()
 }
 
-// TestLargeBodiesShareTheirMemory: clients that begin to send large bodies and go
-// silent hold what there is for large ones. A small one is read at once meanwhile,
-// and another large one as soon as silence has cost them their share.
+// TestLargeBodiesShareTheirMemory: clients that begin to send large bodies and go silent
+// hold the share of large bodies. A small body is still read at once, and another large
+// one as soon as the silent clients have lost their share.
 func TestLargeBodiesShareTheirMemory(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
@@ -95,8 +95,8 @@ func TestLargeBodiesShareTheirMemory(t *testing.T) {
 	}
 }
 
-// TestABodyOfUnknownLength is taken as well, and a request that says it has more
-// than is taken is answered before it sends that.
+// TestABodyOfUnknownLength: it is accepted. A request that announces more than the limit
+// is answered before it sends the body.
 func TestABodyOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)

@@ -100,7 +100,7 @@ func TestClientGoReadsAndWrites(t *testing.T) {
 	if _, err := shop.Create(ctx, bad, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("invalid: %v", err)
 	}
-	// client-go itself tries ten times again, as the answer tells it to.
+	// client-go itself retries ten times, as the answer tells it to.
 	soon, stop := context.WithTimeout(ctx, 4*time.Second)
 	defer stop()
 	if _, err := shop.Watch(soon, metav1.ListOptions{ResourceVersion: "99"}); err == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// document serves a path that answers GET with a value.
+// document serves GET of a path with a value.
 func (s *Server) document(value func(*call) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
@@ -66,7 +66,7 @@ func (s *Server) group(c *call) (any, error) {
 	return nil, unknownPath(fmt.Sprintf("no API group %q: /apis lists what there is", name))
 }
 
-// groups returns the groups of the schemas, in their order, and in any case our own. The core
+// groups returns the groups of the schemas, in their order, and always our own. The core
 // group is not among them: /api describes it.
 func (s *Server) groups() []metav1.APIGroup {
 	names := []string{""}
@@ -139,7 +139,7 @@ func (s *Server) resourceList(c *call) (any, error) {
 	return list, nil
 }
 
-// rootOf is the path below which the versions of a group are.
+// rootOf returns the path of the versions of a group.
 func rootOf(group string) string {
 	if group == "" {
 		return "/api"
@@ -147,8 +147,8 @@ func rootOf(group string) string {
 	return "/apis"
 }
 
-// namespace answers that a namespace is there, as any is that a name fits:
-// kubectl asks before it says that an object in it is not.
+// namespace answers that a namespace exists if its name is valid: kubectl asks for the
+// namespace before it reports that an object in it does not exist.
 func (s *Server) namespace(c *call) (any, error) {
 	name := c.r.PathValue("namespace")
 	if len(validation.IsDNS1123Label(name)) > 0 {
@@ -157,7 +157,7 @@ func (s *Server) namespace(c *call) (any, error) {
 	return namespaceNamed(name), nil
 }
 
-// namespaceObject is a namespace as Kubernetes has it.
+// namespaceObject is a namespace as in Kubernetes.
 type namespaceObject struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        map[string]string `json:"metadata"`
@@ -168,7 +168,7 @@ func namespaceNamed(name string) namespaceObject {
 	return namespaceObject{metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, map[string]string{"name": name}, map[string]string{"phase": "Active"}}
 }
 
-// namespaces lists the namespaces that have objects: shells complete -n by it.
+// namespaces lists the namespaces that have objects: shells use it to complete -n.
 func (s *Server) namespaces(c *call) (any, error) {
 	snapshot, err := s.atLeast(c.r.Context(), 0)
 	if err != nil {
@@ -206,5 +206,5 @@ func (s *Server) versionInfo(*call) (any, error) {
 	}, nil
 }
 
-// notOfBuild matches a character that the build of a semantic version may not hold.
+// notOfBuild matches a character that is not allowed in the build of a semantic version.
 var notOfBuild = regexp.MustCompile(`[^0-9A-Za-z.-]`)

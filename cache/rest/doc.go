@@ -11,29 +11,27 @@
 //
 // The newest snapshot of the cache answers reads, a moment behind the store. That
 // includes the GET of one object without a resourceVersion, for which Kubernetes would
-// ask its store. A client that needs newer data says so, by resourceVersion or
-// consistent=true. It waits or must try again (freshness.go), and never gets anything
-// older.
+// ask its store. A client that needs newer data sets resourceVersion or consistent=true.
+// It then waits or must try again (freshness.go), and never gets older data.
 //
 // A watch follows the snapshots of the cache one by one (Source.Next) and sends the
 // difference of two neighbours as one piece. The objects of one batch share a
-// resourceVersion, and so a watch from N begins with the events of revision N again.
+// resourceVersion, so a watch from N begins with the events of revision N again.
 //
 //	server, err := rest.New(rest.Options{Store: store, Cache: mirror, History: store})
 //	...
 //	http.Serve(listener, server.Handler())
 //
-// served.go joins the object that the store keeps with its status, which the store
-// keeps elsewhere. The resourceVersion is the greater of both revisions, so a change
-// of either is an event of watches, and a precondition is about both
-// (precondition.go). Clients can set the health of a WorkloadEntry, by PUT of
-// .../status (status.go).
+// served.go joins the object in the store with its status, which the store keeps
+// elsewhere. The resourceVersion is the greater of both revisions, so a change of either
+// is an event of watches, and a precondition covers both (precondition.go). Clients can
+// set the health of a WorkloadEntry, by PUT of .../status (status.go).
 //
-// A History answers questions about the past: records of who changed what, and
-// lists of a revision that the cache keeps no longer (resourceVersionMatch=Exact).
+// A History answers questions about the past: records of who changed what, and lists of
+// a revision that the cache no longer has (resourceVersionMatch=Exact).
 //
-// Where the cache has other sources than the store, a list with source=store has the
-// objects of the store alone, and a delete is of the object of the store (sources.go).
+// If the cache has other sources than the store, a list with source=store has only the
+// objects of the store, and a delete deletes the object of the store (sources.go).
 //
 // Package batch has the JSON shapes of the batch endpoint, and package record those of
 // the history. Package client is the client of this API.

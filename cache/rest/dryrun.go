@@ -20,11 +20,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Dry runs. The server validates, authorizes, decides and answers a write with dryRun=All
-// like any other, but writes nothing. It decides on the newest snapshot; resourceVersion
-// and consistent ask for a newer one, as they do for reads. The answer has the revision of
-// the snapshot. A dry run ignores the limits of the store. With preview, the dry run of a
-// batch also says how objects would differ, and what that would change for proxies.
+// Dry runs. The server validates, authorizes, decides and answers a write with
+// dryRun=All like any other, but writes nothing. It decides on the newest snapshot; as
+// for reads, resourceVersion and consistent require a newer one. The answer has the
+// revision of the snapshot. A dry run ignores the limits of the store. With preview, the
+// dry run of a batch also says how objects would differ, and what that would change for
+// proxies.
 
 // dryRun reads the values of dryRun.
 func dryRun(values []string) (bool, error) {
@@ -36,15 +37,15 @@ func dryRun(values []string) (bool, error) {
 	return len(values) > 0, nil
 }
 
-// rehearsal stands in for the store in a dry run: it decides as a store does,
-// and keeps nothing.
+// rehearsal replaces the store in a dry run: it decides as a store does, and writes
+// nothing.
 type rehearsal struct {
 	snapshot *cache.Snapshot
 	schemas  schema.Set
-	steps    []plan.Step // what the operations came to
+	steps    []plan.Step // the steps that the operations lead to
 }
 
-// rehearse returns a rehearsal, nil where the request is meant to be done.
+// rehearse returns a rehearsal, nil if the request is not a dry run.
 func (s *Server) rehearse(c *call, values []string) (*rehearsal, error) {
 	dry, err := dryRun(values)
 	if err != nil || !dry {
@@ -61,7 +62,7 @@ func (s *Server) rehearse(c *call, values []string) (*rehearsal, error) {
 	return &rehearsal{snapshot: snapshot, schemas: s.schemas}, nil
 }
 
-// apply has the shape of storage.Batcher's Apply.
+// apply has the signature of storage.Batcher's Apply.
 func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storage.Result, error) {
 	b := plan.New(r.schemas, ops)
 	stored := map[config.Key]*config.Config{}
@@ -78,12 +79,13 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 	return r.revision(), plan.Results(steps, r.revision()), nil
 }
 
-// ofStore is an object of the store as the store keeps it, nil where it has none.
+// ofStore returns an object in the form in which the store compares it, nil if the store
+// has none.
 func ofStore(in *cache.Snapshot, key config.Key) *config.Config {
 	return keptWith(in, in.Stored(key))
 }
 
-// previewOf reads the value of preview, which is for dry runs.
+// previewOf reads the value of preview, which only dry runs may have.
 func previewOf(query url.Values, trial *rehearsal) (batch.Preview, error) {
 	what := batch.Preview(query.Get("preview"))
 	switch {
@@ -121,8 +123,8 @@ func (s *Server) preview(trial *rehearsal, ops []storage.Op, what batch.Preview,
 	return nil
 }
 
-// asWritten is what users wrote of an object, as JSON; nothing for nil, or for an object
-// that cannot be read.
+// asWritten returns the user's part of an object, as JSON; nothing for nil, or for an
+// object that cannot be read.
 func asWritten(object *config.Config) (json.RawMessage, error) {
 	if object == nil || object.Spec == nil {
 		return nil, nil

@@ -43,7 +43,7 @@ func TestDryRunOfABatchIsAnsweredAndNotDone(t *testing.T) {
 	}
 }
 
-// TestDryRunOfABatchFailsAsTheBatchDoes sends refused batches both ways.
+// TestDryRunOfABatchFailsAsTheBatchDoes sends refused batches with and without dryRun.
 func TestDryRunOfABatchFailsAsTheBatchDoes(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
@@ -107,15 +107,15 @@ func TestDryRunOfOneObject(t *testing.T) {
 	}
 }
 
-// foretold is a previewer that knows of one proxy, and counts the operations.
+// foretold is a previewer that knows one proxy, and counts the operations.
 type foretold struct{}
 
 func (foretold) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
 	return batch.Effect{Proxies: 1, Concerned: len(ops), Nodes: []string{string(what)}}, true
 }
 
-// TestPreviewOfABatch: with preview, a dry run shows how the objects would differ, as
-// users wrote them, and what that would change for proxies.
+// TestPreviewOfABatch: with preview, a dry run shows how the objects would differ, in
+// the users' form, and what that would change for proxies.
 func TestPreviewOfABatch(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Previewer = foretold{} })

@@ -18,13 +18,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// An EndpointFunc answers a request, or returns why it does not: then it has
-// written nothing.
+// An EndpointFunc answers a request, or returns an error and has written nothing.
 type EndpointFunc func(http.ResponseWriter, *http.Request) error
 
 // Endpoint serves a further path as Handle does, and answers errors as the API does: a
-// store's by its class, one of Refuse as it is, and others as 500. The context of the
-// request says who sent it (storage.OriginOf). Call it before the server serves; it
+// store's error by its class, one of Refuse unchanged, and others as 500. The context of
+// the request says who sent it (storage.OriginOf). Call it before the server serves; it
 // panics if the pattern is taken.
 func (s *Server) Endpoint(pattern string, answer EndpointFunc) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +36,7 @@ func (s *Server) Endpoint(pattern string, answer EndpointFunc) {
 	})
 }
 
-// noted is an error of an endpoint, which may turn the caller away.
+// noted returns an error of an endpoint, and records it if it refuses the caller.
 func (c *call) noted(err error) error {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {
@@ -46,10 +45,10 @@ func (c *call) noted(err error) error {
 	return err
 }
 
-// EndpointFor is Endpoint for a path about objects of a kind, which the server must serve:
-// users need the right to a verb on them, such as create. The pattern may have {namespace}
-// and {name}. The parameter message is the user's comment, as of every write; others are
-// refused.
+// EndpointFor is Endpoint for a path about objects of a kind, which the server must
+// serve: users need the right to a verb on them, such as create. The pattern may have
+// {namespace} and {name}. The parameter message is the user's comment, as in every
+// write; other parameters are refused.
 func (s *Server) EndpointFor(kind config.GroupVersionKind, verb, pattern string, answer EndpointFunc) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
@@ -73,22 +72,22 @@ func (s *Server) EndpointFor(kind config.GroupVersionKind, verb, pattern string,
 	})
 }
 
-// Await waits for the cache to show a revision that an endpoint wrote, so that its client
-// reads its own writes here. It does not wait for long: the write is done.
+// Await waits for the cache to show a revision that an endpoint wrote, so that its
+// client reads its own writes here. It does not wait long: the write is done.
 func (s *Server) Await(ctx context.Context, revision string) { s.await(ctx, revision) }
 
-// Refuse is an error that a client is shown as it is, as a metav1.Status.
+// Refuse returns an error that the client gets unchanged, as a metav1.Status.
 func Refuse(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return refuse(int32(code), reason, message)
 }
 
-// BadRequest is the Refuse of a request that cannot be understood.
+// BadRequest is Refuse for a request that cannot be understood.
 func BadRequest(message string) *apierrors.StatusError { return badRequest(message) }
 
-// Unavailable is the Refuse of what may succeed if it is tried again.
+// Unavailable is Refuse for a request that may succeed when it is repeated.
 func Unavailable(message string) *apierrors.StatusError { return unavailable(message) }
 
-// TooMany is the Refuse of a client that may try again in some seconds.
+// TooMany is Refuse for a client that may try again in some seconds.
 func TooMany(message string, seconds int) *apierrors.StatusError {
 	err := refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)}
@@ -101,9 +100,9 @@ func WriteJSON(w http.ResponseWriter, code int, value any) { writeJSON(w, code, 
 // maxEndpointBody bounds the bodies that ReadJSON reads.
 const maxEndpointBody = 64 << 10
 
-// ReadJSON reads the body of a request, JSON or YAML that says so in its
-// Content-Type, of 64 KiB at most, into a value. Fields that the value does not
-// have are an error. An empty body leaves the value as it is.
+// ReadJSON reads the body of a request into a value: JSON, or YAML with its
+// Content-Type, of at most 64 KiB. Fields that the value does not have are an error. An
+// empty body leaves the value unchanged.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if r.ContentLength == 0 {
 		return nil
@@ -119,9 +118,9 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-// ReadReview reads the body of a request as ReadJSON does, or the message that a client of
-// Kubernetes sends in its place, as kubectl does of kinds that are Kubernetes' own. The message
-// is read into a value of that kind, and its fields in JSON into a value.
+// ReadReview reads the body of a request as ReadJSON does. Clients of Kubernetes may
+// send a protobuf message instead, as kubectl does for Kubernetes' own kinds. ReadReview
+// decodes it into message, and its fields, as JSON, into a value.
 func ReadReview(w http.ResponseWriter, r *http.Request, message interface{ Unmarshal([]byte) error }, into any) error {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != runtime.ContentTypeProtobuf {
 		return ReadJSON(w, r, into)
@@ -151,8 +150,8 @@ func ReadReview(w http.ResponseWriter, r *http.Request, message interface{ Unmar
 	return nil
 }
 
-// decodeStrict decodes one value of JSON. Fields that the value does not have and
-// text behind it are errors; nothing leaves the value as it is.
+// decodeStrict decodes one value of JSON. Fields that the value does not have and text
+// behind it are errors; an empty body leaves the value unchanged.
 func decodeStrict(body []byte, into any) error {
 	if len(body) == 0 {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// ofShop permits all in the namespace shop.
+// ofShop permits everything in the namespace shop.
 type ofShop struct{}
 
 func (ofShop) Authorize(_ context.Context, _ rest.Identity, a rest.Access) error {
@@ -24,8 +24,8 @@ func (ofShop) Authorize(_ context.Context, _ rest.Identity, a rest.Access) error
 	return fmt.Errorf("no %s of %s.%s/%s in %s", a.Verb, a.Resource, a.Group, a.Name, a.Namespace)
 }
 
-// TestEndpointForAKind: who may do the verb on the kind may call it, and no other; the
-// message is that of the change.
+// TestEndpointForAKind: users with the right to the verb on the kind may call it, and no
+// others; the message goes into the history.
 func TestEndpointForAKind(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Authorizer = ofShop{} }, func(s *rest.Server) {

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// fail answers an error. A client that is gone gets nothing.
+// fail answers with an error. A client that is gone gets nothing.
 func (s *Server) fail(c *call, err error) {
 	status := statusOf(c, err)
 	if status.Code >= http.StatusInternalServerError && c.r.Context().Err() == nil {
@@ -38,8 +38,8 @@ func statusOf(c *call, err error) *metav1.Status {
 	return &status
 }
 
-// storeStatus translates a store's error about the object of the call, in the words of
-// Kubernetes where it has some.
+// storeStatus translates a store's error about the object of the call, into Kubernetes'
+// text if there is one.
 func storeStatus(c *call, err error) *apierrors.StatusError {
 	if c.schema != nil {
 		switch resource := c.groupResource(); {
@@ -62,12 +62,12 @@ func storeStatus(c *call, err error) *apierrors.StatusError {
 	return status
 }
 
-// ofSource refuses to change an object of another source than the store.
+// ofSource refuses to change an object of a source other than the store.
 func ofSource(err error) *apierrors.StatusError {
 	return refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, err.Error())
 }
 
-// classify gives a store's error its status.
+// classify returns the status for a store's error.
 func classify(err error) *apierrors.StatusError {
 	var source *storage.SourceError
 	switch {
@@ -99,7 +99,7 @@ func classify(err error) *apierrors.StatusError {
 	}
 }
 
-// refuse makes an error that statusOf shows as it is.
+// refuse makes an error that statusOf returns unchanged.
 func refuse(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
@@ -132,12 +132,12 @@ func unavailable(message string) *apierrors.StatusError {
 	return err
 }
 
-// CauseStarting is the cause in the answer of a server that is starting. It has done nothing
-// of what was asked for, and can soon.
+// CauseStarting is the cause in the answer of a server that is starting. It has done
+// nothing of the request, and soon can.
 const CauseStarting metav1.CauseType = "Starting"
 
-// Starting is the Refuse of a server that cannot answer yet because it has just started. A
-// client with patience tries again.
+// Starting is Refuse for a server that cannot answer yet because it has just started. A
+// client with Patience tries again.
 func Starting(message string) *apierrors.StatusError {
 	err := unavailable(message)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: CauseStarting, Message: "the server is starting"}}
@@ -152,25 +152,25 @@ func methodNotAllowed(c *call) *apierrors.StatusError {
 	return refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
 }
 
-// tooFarAhead tells a client that it has seen a version which this server has
-// not; client-go understands the cause.
+// tooFarAhead says that the client has seen a version which this server has not;
+// client-go understands the cause.
 func tooFarAhead(err error) *apierrors.StatusError {
 	out := apierrors.NewTimeoutError("Too large resource version: "+err.Error(), 1)
 	out.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return out
 }
 
-// neverThere is tooFarAhead of a version that the store itself has not reached,
-// as after it was put back to an older state. No waiting helps, so it does not
-// say when to try again: client-go reads all anew then, at once.
+// neverThere is tooFarAhead for a version that the store itself has not reached, for
+// example after a restore. Waiting does not help, so the answer has no time to retry:
+// then client-go lists everything again at once.
 func neverThere(revision, now int64) error {
 	out := tooFarAhead(fmt.Errorf("revision %d is in the future, or of a store that was restored since: the store is at %d", revision, now))
 	out.ErrStatus.Details.RetryAfterSeconds = 0
 	return out
 }
 
-// faults collects the faults of a request, one cause each. The answer is 400 where
-// one of them could not be read, and 422 where all could be read but not stored.
+// faults collects the faults of a request, one cause each. The answer is 400 if any of
+// them is unreadable text, and 422 if all could be read but not stored.
 type faults struct {
 	causes     []metav1.StatusCause
 	unreadable bool
@@ -179,13 +179,13 @@ type faults struct {
 // maxCauses bounds the faults that an answer names.
 const maxCauses = 100
 
-// cannotRead adds a fault of the text of a request.
+// cannotRead adds a fault in the text of a request.
 func (f *faults) cannotRead(field, message string) {
 	f.unreadable = true
 	f.mayNotBe(field, message)
 }
 
-// mayNotBe adds a fault of a value.
+// mayNotBe adds a fault in a value.
 func (f *faults) mayNotBe(field, message string) {
 	switch n := len(f.causes); {
 	case n == maxCauses:
@@ -196,8 +196,7 @@ func (f *faults) mayNotBe(field, message string) {
 	f.causes = append(f.causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message})
 }
 
-// decode adds the faults of an error of config.FromJSON or Decode, in the words of
-// say.
+// decode adds the faults in an error of config.FromJSON or Decode. say rewrites each.
 func (f *faults) decode(err error, say func(object, field, message string) (string, string)) {
 	for _, one := range config.Faults(err) {
 		fault := &config.DecodeError{Message: one.Error()}
@@ -210,7 +209,7 @@ func (f *faults) decode(err error, say func(object, field, message string) (stri
 	}
 }
 
-// error is nil where there are no faults.
+// error returns the faults as an error, nil if there are none.
 func (f *faults) error(what string, details metav1.StatusDetails) error {
 	if len(f.causes) == 0 {
 		return nil
@@ -225,7 +224,7 @@ func (f *faults) error(what string, details metav1.StatusDetails) error {
 	return err
 }
 
-// sentence is all causes in one line.
+// sentence returns all causes in one line.
 func sentence(causes []metav1.StatusCause) string {
 	parts := make([]string, len(causes))
 	for i, cause := range causes {
@@ -237,7 +236,7 @@ func sentence(causes []metav1.StatusCause) string {
 	return strings.Join(parts, "; ")
 }
 
-// eachFieldFault calls f with the faults of an error of schema.Validate.
+// eachFieldFault calls f with each fault in an error of schema.Validate.
 func eachFieldFault(err error, f func(field, message string)) {
 	for _, one := range config.Faults(err) {
 		var fault *schema.FieldError

@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// findings serves what is odd about the stored objects, or about those that would be
-// stored after a batch.
+// findings serves the findings about the stored objects, or about the objects after a
+// batch.
 func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, func(c *call) error {
 		c.kind = "findings"
@@ -55,7 +55,7 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// operationsOf reads a batch that is not to be done.
+// operationsOf reads a batch that only serves a question.
 func (s *Server) operationsOf(c *call) ([]storage.Op, error) {
 	request, err := s.readBatch(c)
 	if err != nil {

@@ -13,13 +13,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// fold is a handler of an informer that checks what it is told, one after the
-// other. It may be told of its last revision again, also of a deletion that it
-// knows by a list.
+// fold is a handler of an informer that checks the sequence of its events. It may get
+// its last revision again, even a deletion that it knows from a list.
 type fold struct {
 	mu      sync.Mutex        // guards the fields below
 	held    map[string]string // versions, by name
-	seen    []string          // name@version of all that was new
+	seen    []string          // name@version of all new states
 	deleted map[string]int
 	newest  int
 	wrong   []string
@@ -56,7 +55,7 @@ func (f *fold) OnUpdate(before, now any) {
 func (f *fold) OnDelete(object any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	unknown, listed := object.(cache.DeletedFinalStateUnknown) // found missing by a list
+	unknown, listed := object.(cache.DeletedFinalStateUnknown) // a list lacked the object
 	if listed {
 		object = unknown.Obj
 	}
@@ -96,7 +95,7 @@ func number(o *unstructured.Unstructured) int {
 	return n
 }
 
-// String is what it was told that there is.
+// String returns the objects that exist according to the events.
 func (f *fold) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,8 +109,8 @@ func (f *fold) String() string {
 
 func (f *fold) equal(truth string) bool { return f.String() == truth }
 
-// faults are what was wrong with the sequence, and if it was to be complete what
-// it lacks of the changes.
+// faults returns what was wrong with the sequence. If complete is set, it includes the
+// changes that were missing.
 func (f *fold) faults(changes map[string][]string, complete bool) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,8 +134,8 @@ func (f *fold) faults(changes map[string][]string, complete bool) []string {
 	return wrong
 }
 
-// cutter stands between clients and a server. It cuts a connection after the
-// bytes of the server's answers that it is to pass on, and again after as many.
+// cutter stands between clients and a server. It cuts a connection after a given number
+// of bytes of the server's answers, and again after as many.
 type cutter struct {
 	listener net.Listener
 	target   string
@@ -171,7 +170,7 @@ func newCutter(t *testing.T, target string, o cutting) *cutter {
 
 func (c *cutter) address() string { return c.listener.Addr().String() }
 
-// counted are the bytes of answers that were passed on, and how often it cut.
+// counted returns the bytes of answers forwarded, and the number of cuts.
 func (c *cutter) counted() (bytes uint64, cuts int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +202,7 @@ func (c *cutter) accept() {
 	}
 }
 
-// pass passes on what one side says until it ends or is cut.
+// pass forwards one direction until it ends or is cut.
 func (c *cutter) pass(from, to net.Conn, answers bool) (cut bool) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -222,7 +221,7 @@ func (c *cutter) pass(from, to net.Conn, answers bool) (cut bool) {
 	}
 }
 
-// count says how many of n bytes may pass, and whether the connection ends then.
+// count says how many of n bytes may pass, and whether the connection ends after them.
 func (c *cutter) count(n int) (pass int, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// lateStatuses is a cache that listed its statuses anew: what was said of z at
-// revision 3 comes with the object of revision 4, though the history is known.
+// lateStatuses is a cache that listed its statuses again: the report on z of revision 3
+// comes together with the object of revision 4, although the history has both revisions.
 type lateStatuses struct{ rest.Source }
 
 func (l lateStatuses) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
@@ -27,8 +27,8 @@ func (l lateStatuses) Next(ctx context.Context, after *cache.Snapshot) (*cache.S
 	return next.WithStatuses(pmap.Map[*status.Report]{}.Set(key.Path(), said)), nil
 }
 
-// TestAWatchGoesForward: what is told at once is told in the order of the revisions,
-// so that nobody who has heard half of it takes it for the whole.
+// TestAWatchGoesForward: events that come together are in the order of the revisions, so
+// that a client that got half of them resumes correctly.
 func TestAWatchGoesForward(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = lateStatuses{o.Cache} })

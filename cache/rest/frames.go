@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 )
 
-// frameKey names the encoded event that watches in one API version get for an object of
-// a snapshot. goneAt is the revision of a removal.
+// frameKey identifies the encoded event that watches in one API version get for an
+// object of a snapshot. goneAt is the revision of a removal.
 type frameKey struct {
 	snapshot weak.Pointer[cache.Snapshot]
 	path     string
@@ -30,9 +30,9 @@ type frame struct {
 	text []byte
 	err  error
 
-	// Guarded by the mutex of frames.
+	// users and size are guarded by the mutex of frames.
 	users int
-	size  int64 // as counted; 0 before it is encoded
+	size  int64 // as counted in bytes; 0 before it is encoded
 }
 
 // frames holds the encoded events that watches are sending. Watches that send the same
@@ -40,18 +40,18 @@ type frame struct {
 // the next watch is about to use it.
 type frames struct {
 	limit int64         // of bytes
-	free  func() bool   // ends a watch that holds on to a frame; false where none does
-	turns chan struct{} // holds a token for each that is being encoded
+	free  func() bool   // ends a watch that holds a frame; false if there is none
+	turns chan struct{} // holds a token for each frame that is being encoded
 	paces chan struct{} // holds a token for each watch that is busy
 
 	mu    sync.Mutex // guards the fields below
 	all   map[frameKey]*frame
 	bytes int64
-	idle  *simplelru.LRU[frameKey, *frame] // that nobody uses
-	swept bool                             // a timer runs that forgets the idle ones
+	idle  *simplelru.LRU[frameKey, *frame] // frames that nobody uses
+	swept bool                             // a timer runs that drops the idle ones
 }
 
-// frameLinger is how long a frame stays that nobody uses.
+// frameLinger is how long an unused frame stays.
 const frameLinger = time.Second
 
 func newFrames(limit int64, free func() bool) *frames {
@@ -62,8 +62,7 @@ func newFrames(limit int64, free func() bool) *frames {
 	}
 }
 
-// get returns a frame, which it encodes if it is not known. The caller gives it back
-// by put.
+// get returns a frame, and encodes it if it is unknown. The caller gives it back by put.
 func (f *frames) get(key frameKey, encode func() ([]byte, error)) (*frame, error) {
 	f.mu.Lock()
 	fr := f.all[key]
@@ -90,8 +89,8 @@ func (f *frames) get(key frameKey, encode func() ([]byte, error)) (*frame, error
 	return fr, nil
 }
 
-// encode has so many encode at one time that thousands who ask for much leave the
-// processors to others.
+// encode limits how many encode at the same time. So thousands of large requests leave
+// processor time to others.
 func (f *frames) encode(encode func() ([]byte, error)) ([]byte, error) {
 	f.turns <- struct{}{}
 	defer func() { <-f.turns }()
@@ -102,8 +101,8 @@ func (f *frames) encode(encode func() ([]byte, error)) ([]byte, error) {
 // slow to read, and the watch does no work.
 const paceLimit = 2 * time.Millisecond
 
-// pace waits until few other watches are busy; the caller calls done when it is not any
-// more. When thousands of watches send a change they take turns on half of the
+// pace waits until few other watches are busy; the caller calls done when it is no
+// longer busy. When thousands of watches send a change they take turns on half of the
 // processors, and leave the others to the rest of the server.
 func (f *frames) pace() (done func()) {
 	f.paces <- struct{}{}
@@ -126,8 +125,8 @@ func (f *frames) put(fr *frame) {
 	}
 }
 
-// shrink forgets what nobody uses, and has watches ended, until the rest is within
-// the limit.
+// shrink drops unused frames until the rest is within the limit. If that is not enough
+// it ends a slow watch; if none is slow it tries again later.
 func (f *frames) shrink() {
 	f.mu.Lock()
 	for f.bytes > f.limit && f.idle.Len() > 0 {
@@ -136,11 +135,11 @@ func (f *frames) shrink() {
 	over := f.bytes > f.limit
 	f.mu.Unlock()
 	if over && !f.free() {
-		time.AfterFunc(slowAfter, f.shrink) // then one of them is slow, or they have gone
+		time.AfterFunc(slowAfter, f.shrink) // by then one of them is slow, or they have gone
 	}
 }
 
-// sweep forgets all that nobody uses.
+// sweep drops all unused frames.
 func (f *frames) sweep() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +156,7 @@ func (f *frames) forgetOldest() {
 	delete(f.all, key)
 }
 
-// held is how many bytes there are.
+// held returns the bytes of all frames.
 func (f *frames) held() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

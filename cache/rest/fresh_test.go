@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// quorum is a cache whose store is somewhere else.
+// quorum is a cache whose store is remote.
 type quorum struct {
 	rest.Source
 	revision func() (int64, error)
@@ -52,10 +52,10 @@ func plus(t *testing.T, version string, n int64) string {
 	return fmt.Sprint(revision + n)
 }
 
-// TestAReadThatCannotBeFreshSaysTryAgain is the other half of reading one's own
-// writes: never silently stale. Where the store itself is not there, as after it
-// was put back to an older state, trying again is of no use, and the answer does
-// not ask for it: client-go would do so for most of a minute.
+// TestAReadThatCannotBeFreshSaysTryAgain is the other half of reading one's own writes:
+// the answer is never silently stale. If the store itself has not reached the version,
+// as after a restore, the answer does not say to try again: client-go would do so for
+// most of a minute.
 func TestAReadThatCannotBeFreshSaysTryAgain(t *testing.T) {
 	t.Parallel()
 	var asking sync.WaitGroup

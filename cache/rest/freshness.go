@@ -26,8 +26,8 @@ func (s *Server) least(c *call) (int64, error) {
 	return max(revision, now), nil
 }
 
-// storeRevision returns the revision of the store now. A store without a network
-// returns its version.
+// storeRevision returns the present revision of the store. For a store without a network
+// that is its version.
 func (s *Server) storeRevision(ctx context.Context) (int64, error) {
 	quorum, ok := s.cache.(Quorum)
 	if !ok {
@@ -38,8 +38,8 @@ func (s *Server) storeRevision(ctx context.Context) (int64, error) {
 	return quorum.StoreRevision(ctx)
 }
 
-// parseRevision reads resourceVersion; absent and 0 are any. Objects of other sources have
-// versions that are no revisions: a client that resumes from one must list again.
+// parseRevision reads resourceVersion; absent and 0 accept any. Objects of other sources
+// have versions that are not revisions: a client that resumes from one must list again.
 func (s *Server) parseRevision(query url.Values) (int64, error) {
 	text := query.Get("resourceVersion")
 	if text == "" {
@@ -55,8 +55,8 @@ func (s *Server) parseRevision(query url.Values) (int64, error) {
 	return revision, nil
 }
 
-// atLeast returns the newest snapshot, which it waits for a while to be at a
-// revision that a client has seen elsewhere.
+// atLeast returns the newest snapshot. If a client has seen a later revision elsewhere,
+// it waits a while for that one.
 func (s *Server) atLeast(ctx context.Context, revision int64) (*cache.Snapshot, error) {
 	snapshot := s.cache.Snapshot()
 	if snapshot == nil {

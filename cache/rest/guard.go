@@ -22,9 +22,9 @@ func (s *Server) guard(c *call) error {
 	return nil
 }
 
-// knownHost says whether a request is for a name of this server. Over TLS the names in its
-// certificate are such: a browser calls the server by no other. An address is one if the
-// connection came to it, since a name that was pointed at the server is no address.
+// knownHost says whether a request is for a name of this server. Over TLS these include
+// the names in its certificate: a browser accepts no others. An address is known if the
+// connection came to it: DNS rebinding needs a name.
 func (s *Server) knownHost(r *http.Request) bool {
 	host := hostOnly(r.Host)
 	if host == "localhost" || slices.Contains(s.hosts, host) || r.TLS != nil && s.certifies(host) {
@@ -34,7 +34,8 @@ func (s *Server) knownHost(r *http.Request) bool {
 	return ip != nil && (ip.IsLoopback() || ip.Equal(localIP(r)))
 }
 
-// localIP is the address to which the connection of a request came, nil if it is none of IP.
+// localIP returns the address to which the connection of a request came, nil if it is
+// not over IP.
 func localIP(r *http.Request) net.IP {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok {
@@ -43,7 +44,7 @@ func localIP(r *http.Request) net.IP {
 	return local.IP
 }
 
-// hostOnly is a host name or address without port, brackets and final dot.
+// hostOnly returns a host name or address without port, brackets and final dot.
 func hostOnly(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -53,7 +53,7 @@ func onEtcd(t *testing.T) *resttest.Server {
 	return resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = store, replica, store })
 }
 
-// workload is a WorkloadEntry that asks for health checks; more is put into the
+// workload returns a WorkloadEntry with health checks; meta and more are added to the
 // object.
 func workload(name, meta, more string) string {
 	return fmt.Sprintf(`{"apiVersion":"networking.istio.io/v1","kind":"WorkloadEntry","metadata":{"name":%q,"namespace":"shop",`+
@@ -64,7 +64,7 @@ func condition(status, more string) string {
 	return fmt.Sprintf(`,"status":{"conditions":[{"type":"Healthy","status":%q%s}]}`, status, more)
 }
 
-// entryObject is a WorkloadEntry as far as these tests look.
+// entryObject is the part of a WorkloadEntry that these tests check.
 type entryObject struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
@@ -79,7 +79,7 @@ type entryObject struct {
 	} `json:"status"`
 }
 
-// health is "True", "False" or "" where nothing is said.
+// health returns "True", "False" or "" without a condition.
 func (o entryObject) health() string {
 	if o.Status == nil || len(o.Status.Conditions) == 0 {
 		return ""
@@ -242,8 +242,8 @@ func TestDiscoveryTellsOfTheStatus(t *testing.T) {
 	}
 }
 
-// An informer sees each change of health as an update, in the order of
-// revisions, and goes on from the version of a health.
+// An informer sees each change of health as an update, in the order of revisions, and
+// resumes from the version of a health.
 func TestAnInformerSeesHealth(t *testing.T) {
 	t.Parallel()
 	s := onEtcd(t)
@@ -295,7 +295,7 @@ func TestAnInformerSeesHealth(t *testing.T) {
 		want("update", status, told.Metadata.ResourceVersion)
 		if i == 1 {
 			s.HTTP.CloseIdleConnections()
-			s.REST.EndWatches() // the informer connects anew, from the version of a health
+			s.REST.EndWatches() // the informer reconnects, from the version of a health
 			break
 		}
 	}
@@ -304,8 +304,8 @@ func TestAnInformerSeesHealth(t *testing.T) {
 	}
 }
 
-// The addresses that hosts were given are the status of a ServiceEntry, wherever it
-// is shown; they come with the object, whose version is its own.
+// The addresses of its hosts are the status of a ServiceEntry, wherever it is shown.
+// They are written with the object, whose version is its own.
 func TestTheStatusOfAServiceEntryIsItsAddresses(t *testing.T) {
 	t.Parallel()
 	s := onEtcd(t)
@@ -335,8 +335,8 @@ func TestTheStatusOfAServiceEntryIsItsAddresses(t *testing.T) {
 	}
 }
 
-// A watch from a revision delivers a health of that revision again, and one of
-// other kinds nothing of it.
+// A watch from a revision gets a health of that revision again. A watch of other kinds
+// gets nothing of it.
 func TestAWatchBeginsWithAHealth(t *testing.T) {
 	t.Parallel()
 	s := onEtcd(t)

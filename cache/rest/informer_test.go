@@ -35,36 +35,36 @@ var (
 	seed = flag.Uint64("seed", 1, "of the places")
 )
 
-// cutting is one run: an informer whose connections are cut while a fixed
-// sequence of changes happens.
+// cutting is one run: the connections of an informer are cut during a fixed sequence of
+// changes.
 type cutting struct {
-	listing bool   // it lists and then watches, as older informers do
-	reset   bool   // the cut is a reset and no end
-	burst   bool   // all changes left are made as soon as it was cut
-	history int    // revisions that the server keeps
-	at      uint64 // bytes of the server's answers, then twice this
+	listing bool   // the informer lists and then watches, as older ones do
+	reset   bool   // the cut is a reset and not an orderly end
+	burst   bool   // after the cut all remaining changes are made at once
+	history int    // number of revisions that the server keeps
+	at      uint64 // cuts after so many bytes of the server's answers, and again after as many
 }
 
 func (c cutting) String() string {
 	return fmt.Sprintf("cut at %d (listing %v, reset %v, burst %v, history %d)", c.at, c.listing, c.reset, c.burst, c.history)
 }
 
-// TestInformerLosesItsConnection cuts the connection of an informer of client-go
-// at places all over the server's answers: in the list and at its end, in and
-// between events, bookmarks, and the objects of one batch. Whatever the place, it
-// ends with what the store has, and its handler was told a sequence that makes
-// sense: of every change, where no list stood between.
+// TestInformerLosesItsConnection cuts the connection of a client-go informer at places
+// all over the server's answers: in the list and at its end, in and between events,
+// bookmarks, and the objects of one batch. Wherever the cut is, the informer ends with
+// the objects of the store, and its handler got a consistent sequence. Unless a list
+// came between, the sequence has every change.
 func TestInformerLosesItsConnection(t *testing.T) {
 	t.Parallel()
 	source := rand.New(rand.NewPCG(*seed, 0))
 	t.Logf("seed %d", *seed)
 	var running sync.WaitGroup
-	limit := make(chan struct{}, 40) // they mostly wait
+	limit := make(chan struct{}, 40) // runs mostly wait
 	var expired, complete, uncut atomic.Int64
 	for _, way := range []cutting{
 		{listing: true, reset: true}, {listing: true}, {reset: true}, {},
 	} {
-		// The first sees how much there is to cut.
+		// The first run counts the bytes that can be cut.
 		whole := inform(t, way)
 		stride := max(1, int(whole.bytes)/(*cuts))
 		for at := source.IntN(stride); at < int(whole.bytes); at += stride {
@@ -91,15 +91,15 @@ func TestInformerLosesItsConnection(t *testing.T) {
 	}
 }
 
-// informed is what became of a run.
+// informed is the result of a run.
 type informed struct {
 	bytes    uint64
 	cut      int
-	expired  int64 // lists after the first
-	complete bool  // every change was to be seen
+	expired  int64 // number of lists after the first
+	complete bool  // the handler had to get every change
 }
 
-// inform is one run, without a cut where at is 0.
+// inform is one run, without a cut if at is 0.
 func inform(t *testing.T, o cutting) informed {
 	s := resttest.Start(t, o.history, func(r *rest.Options) { r.BookmarkInterval = 5 * time.Millisecond })
 	relay := newCutter(t, strings.TrimPrefix(s.URL, "http://"), o)
@@ -116,14 +116,14 @@ func inform(t *testing.T, o cutting) informed {
 	return informed{bytes: bytes, cut: cut, expired: p.expired.Load(), complete: p.complete.Load()}
 }
 
-// participant is the informer of a run, and the changes that it is to see.
+// participant is the informer of a run, and the changes that it should see.
 type participant struct {
 	t *testing.T
 	cutting
 	server   *resttest.Server
 	informer cache.SharedIndexInformer
 	told     *fold
-	// changes are the versions that each object had, "-" where it went.
+	// changes are the versions of each object, "-" for a deletion.
 	changes  map[string][]string
 	complete atomic.Bool // no list after the first, and no change before it
 	expired  atomic.Int64
@@ -143,8 +143,8 @@ func remove(name string) storage.Op {
 	return storage.Op{Verb: storage.Delete, Key: config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: name}}
 }
 
-// script are the changes: batches, updates, deletions, and objects that come
-// again under their names.
+// script has the changes: batches, updates, deletions, and objects that come again under
+// their names.
 var script = [][]storage.Op{
 	{put("a", 1), put("b", 1), put("d", 1)},
 	{remove("c")},
@@ -176,8 +176,8 @@ func (p *participant) apply(ops ...storage.Op) {
 	}
 }
 
-// change makes the changes: each when the one before was seen, and all at once
-// when the connection was cut where it is a burst.
+// change makes the changes: each when the informer has seen the one before; in a burst
+// all at once after the cut.
 func (p *participant) change(relay *cutter) {
 	begun := func() bool {
 		_, cut := relay.counted()
@@ -191,7 +191,7 @@ func (p *participant) change(relay *cutter) {
 	}
 }
 
-// await waits for a condition; a run that waits in vain has failed.
+// await waits for a condition; if it never holds the run has failed.
 func (p *participant) await(what string, holds func() bool) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -206,7 +206,7 @@ func (p *participant) await(what string, holds func() bool) {
 	}
 }
 
-// truth is what the store has.
+// truth returns the objects of the store.
 func (p *participant) truth() string {
 	var lines []string
 	for name, states := range p.changes {
@@ -218,7 +218,7 @@ func (p *participant) truth() string {
 	return strings.Join(lines, " ")
 }
 
-// informed is what the informer has.
+// informed returns the objects of the informer.
 func (p *participant) informed() string {
 	var lines []string
 	for _, object := range p.informer.GetStore().List() {
@@ -229,7 +229,7 @@ func (p *participant) informed() string {
 	return strings.Join(lines, " ")
 }
 
-// start runs an informer that sees the server at an address.
+// start runs an informer that calls the server at an address.
 func (p *participant) start(address string) (stop func()) {
 	transport := &http.Transport{}
 	client, err := dynamic.NewForConfig(&clientrest.Config{Host: "http://" + address, Transport: transport, QPS: -1})
@@ -266,7 +266,7 @@ func (p *participant) start(address string) (stop func()) {
 	}
 }
 
-// lists notes that the informer lists, if it does, and not for the first time.
+// lists counts that the informer lists, except the first time.
 func (p *participant) lists(does bool) {
 	if does && p.informer.HasSynced() {
 		p.complete.Store(false)

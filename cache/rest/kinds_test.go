@@ -36,8 +36,8 @@ const (
 	shopNotes = "/api/v1/namespaces/shop/notes"
 )
 
-// onNotes runs a test against an API of the kinds of the mesh and of Notes, over a
-// store in memory and over an etcd.
+// onNotes runs a test against an API with the kinds of the mesh and Notes, over a store
+// in memory and over an etcd.
 func onNotes(t *testing.T, run func(*testing.T, *resttest.Server)) {
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
@@ -82,8 +82,8 @@ func note(name, spec string) string {
 	return `{"apiVersion":"v1","kind":"Note","metadata":{"name":"` + name + `","namespace":"shop"},"spec":` + spec + `}`
 }
 
-// TestTheCoreGroupIsServed: a kind without a group lives and dies below /api, as
-// any other does below /apis.
+// TestTheCoreGroupIsServed: a kind without a group is served below /api as others are
+// below /apis.
 func TestTheCoreGroupIsServed(t *testing.T) {
 	t.Parallel()
 	onNotes(t, func(t *testing.T, s *resttest.Server) {
@@ -126,8 +126,8 @@ func boxOf(name, fields string) string {
 	return `{"apiVersion":"v1","kind":"Box","metadata":{"name":"` + name + `","namespace":"shop"}` + fields + `}`
 }
 
-// TestASpecAtTheTopLevelIsServed: what stands beside metadata is written, read,
-// listed, watched, recorded and refused as any spec, by its paths there.
+// TestASpecAtTheTopLevelIsServed: fields beside metadata are written, read, listed,
+// watched, recorded and refused like any spec, by their own paths.
 func TestASpecAtTheTopLevelIsServed(t *testing.T) {
 	t.Parallel()
 	const boxes = "/api/v1/namespaces/shop/boxes"
@@ -177,7 +177,7 @@ func TestASpecAtTheTopLevelIsServed(t *testing.T) {
 	})
 }
 
-// TestAllFaultsOfAGoStruct: they come together, each with its path.
+// TestAllFaultsOfAGoStruct: one answer has all faults, each with its path.
 func TestAllFaultsOfAGoStruct(t *testing.T) {
 	t.Parallel()
 	s := resttest.StartKinds(t, schematest.Kinds())
@@ -217,7 +217,7 @@ func TestAllFaultsOfAGoStruct(t *testing.T) {
 	}
 }
 
-// TestNotesAreWatchedAndRecorded by the client of the command line.
+// TestNotesAreWatchedAndRecorded: by the client of the command line.
 func TestNotesAreWatchedAndRecorded(t *testing.T) {
 	t.Parallel()
 	onNotes(t, func(t *testing.T, s *resttest.Server) {
@@ -271,7 +271,7 @@ func TestNotesAreWatchedAndRecorded(t *testing.T) {
 	})
 }
 
-// TestClientGoFindsTheCoreGroup: it is described as Kubernetes describes its own.
+// TestClientGoFindsTheCoreGroup: the description is like that of Kubernetes' own.
 func TestClientGoFindsTheCoreGroup(t *testing.T) {
 	t.Parallel()
 	s := resttest.StartKinds(t, schematest.Kinds())
@@ -309,8 +309,8 @@ func TestClientGoFindsTheCoreGroup(t *testing.T) {
 	}
 }
 
-// TestPathsOfTheCoreGroup: without kinds in it there is no core group, and what it
-// has not is told as of any group.
+// TestPathsOfTheCoreGroup: without kinds in it there is no core group, and unknown paths
+// are answered as in any group.
 func TestPathsOfTheCoreGroup(t *testing.T) {
 	t.Parallel()
 	without, with := resttest.StartKinds(t, schema.NewSet(schema.Pilot().Kind(schema.ServiceEntry))), resttest.StartKinds(t, schematest.Kinds())

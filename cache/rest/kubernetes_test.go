@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// What clients of Kubernetes rely on.
+// Behaviour that clients of Kubernetes rely on.
 
 func TestABodyWithoutAContentTypeIsJSON(t *testing.T) {
 	t.Parallel()
@@ -34,10 +34,10 @@ func TestABodyWithoutAContentTypeIsJSON(t *testing.T) {
 	}
 }
 
-// unnamed is entry without a name.
+// unnamed returns entry without a name.
 func unnamed(meta string) string { return strings.Replace(entry("x", meta), `"name":"x",`, "", 1) }
 
-// takenNames says of the first names that are to be created that they are taken.
+// takenNames is a store that reports the first names to be created as taken.
 type takenNames struct {
 	rest.Store
 	left  atomic.Int64
@@ -120,7 +120,7 @@ func TestOwnerReferencesAreKept(t *testing.T) {
 	}
 }
 
-// TestNamespacesAreThoseOfObjects: the list has each namespace with an object, once.
+// TestNamespacesAreThoseOfObjects: the list has each namespace with objects, once.
 func TestNamespacesAreThoseOfObjects(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)

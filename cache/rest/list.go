@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// list answers with all objects that are selected, as of one revision. It
-// returns them all whatever the limit asked for, as the protocol allows.
+// list answers with all selected objects, as of one revision. It ignores a limit and
+// returns them all, as the protocol allows.
 func (s *Server) list(c *call) error {
 	selector, err := parseSelector(c.query)
 	if err != nil {
@@ -57,11 +57,11 @@ func (s *Server) list(c *call) error {
 	return nil
 }
 
-// inList is the kind of a frame that is an object of a list.
+// inList is the kind of a frame for an object in a list.
 const inList watch.EventType = ""
 
-// addTo adds an object to a list. Lists of one snapshot share its text; a list without
-// one has its own.
+// addTo adds an object to a list. Lists of one snapshot share its text; a list without a
+// snapshot has its own.
 func (s *Server) addTo(out *answer, separator []byte, object *config.Config, of *cache.Snapshot, version string) error {
 	encode := func() ([]byte, error) { return document(s.withOrigin(object), version) }
 	if of == nil {
@@ -80,8 +80,8 @@ func (s *Server) addTo(out *answer, separator []byte, object *config.Config, of 
 	return nil
 }
 
-// listed are the objects that a list selects from, the snapshot that has them, nil
-// where they are from history, and the revision at which they stood.
+// listed returns the objects that a list selects from, and the revision of the list. The
+// snapshot is nil if the objects come from the history.
 func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *cache.Snapshot, int64, error) {
 	revision, err := s.parseRevision(c.query)
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *
 	return objects, of, snapshot.Revision(), nil
 }
 
-// inSnapshot are the objects of a list as a snapshot has them, and the snapshot with which
-// lists share their text; nil where they share it with none.
+// inSnapshot returns the objects for a list in a snapshot, and the snapshot with which
+// lists share their text; nil if they share it with none.
 func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*config.Config], *cache.Snapshot) {
 	objects, of := snapshot.List(c.schema.GroupVersionKind, c.namespace), snapshot
 	if stored {
@@ -136,8 +136,8 @@ func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*confi
 }
 
 // listedAt returns the objects as they were at a revision. They come from the cache, or
-// from the history if the cache does not reach so far back. For one object history
-// often reaches further than for many. Objects from the history have no status.
+// from the history if the cache does not reach so far back. For one object history often
+// reaches further than for many. Objects from the history have no status.
 func (s *Server) listedAt(c *call, revision int64, selector selector, stored bool) (iter.Seq[*config.Config], *cache.Snapshot, error) {
 	if err := s.reach(c, revision); err != nil {
 		return nil, nil, err
@@ -160,8 +160,8 @@ func (s *Server) listedAt(c *call, revision int64, selector selector, stored boo
 	return slices.Values(objects), nil, err
 }
 
-// reach waits for a while until the cache has a revision. It refuses a revision that
-// the store has not reached at once: the client made a mistake.
+// reach waits a while until the cache has a revision. It refuses a revision that the
+// store has not reached at once: that is the client's mistake.
 func (s *Server) reach(c *call, revision int64) error {
 	if snapshot := s.cache.Snapshot(); snapshot != nil && snapshot.Revision() < revision {
 		if now, err := s.storeRevision(c.r.Context()); err == nil && now < revision {

@@ -20,14 +20,14 @@ const (
 	shopEntries = shop + "/serviceentries"
 )
 
-// entry is a ServiceEntry of the namespace shop; meta is put into its metadata.
+// entry returns a ServiceEntry of the namespace shop; meta is added to its metadata.
 func entry(name, meta string) string {
 	return fmt.Sprintf(`{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":%q,"namespace":"shop"%s},`+
 		`"spec":{"hosts":["%s.shop"],"location":"MESH_INTERNAL","resolution":"STATIC","ports":[{"number":80,"name":"http","protocol":"HTTP"}],`+
 		`"endpoints":[{"address":"10.0.0.1"}]}}`, name, meta, name)
 }
 
-// object is as much of an answer as tests look at.
+// object is the part of an answer that tests check.
 type object struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`

@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// Open serves a further path as Endpoint does, for callers who prove who they are to the
-// endpoint itself: it asks neither Options.Authenticator nor Options.Authorizer. It answers
-// over TLS and to this machine alone.
+// Open serves a further path as Endpoint does, for callers who prove their identity to
+// the endpoint itself: it uses neither Options.Authenticator nor Options.Authorizer. It
+// answers only over TLS and to this machine.
 func (s *Server) Open(pattern string, answer EndpointFunc) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {

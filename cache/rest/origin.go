@@ -6,8 +6,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// withOrigin is an object with the annotation that says which source it comes from; the
-// object itself where that is the store.
+// withOrigin returns an object with the annotation that names its source; the object
+// itself if that is the store.
 func (s *Server) withOrigin(object *config.Config) *config.Config {
 	if object.Source == "" {
 		return object

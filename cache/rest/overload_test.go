@@ -15,15 +15,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// heavy is a service with an annotation of so many bytes: more than what the system
-// keeps for a client that does not read.
+// heavy is a service with an annotation of so many bytes: more than the system buffers
+// for a client that does not read.
 func heavy(i, bytes int) *config.Config {
 	object := service(i, "10.0.0.1")
 	object.Annotations = map[string]string{"text": strings.Repeat("x", bytes)}
 	return object
 }
 
-// deaf opens a connection that asks for a path, and never reads.
+// deaf opens a connection that requests a path, and never reads.
 func deaf(t *testing.T, s *resttest.Server, path string) {
 	t.Helper()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
@@ -39,8 +39,8 @@ func deaf(t *testing.T, s *resttest.Server, path string) {
 	}
 }
 
-// TestSlowWatchesGiveWay: watches that take nothing are ended when what they hold is
-// too much, and others go on.
+// TestSlowWatchesGiveWay: watches that do not read are ended when they hold too much
+// memory, and others go on.
 func TestSlowWatchesGiveWay(t *testing.T) {
 	t.Parallel()
 	const limit, size, n = 20 << 20, 6 << 20, 8
@@ -50,7 +50,7 @@ func TestSlowWatchesGiveWay(t *testing.T) {
 	}
 	w := follow(t, s, entries+"?watch=true&resourceVersion=1&fieldSelector=metadata.name=last")
 	awaitMetric(t, s, "the watches are open", `portolan_api_watchers{kind="ServiceEntry"}`, n+1)
-	for i := range n { // each of which one of them is to be sent alone
+	for i := range n { // each is to be sent on its own
 		if _, err := s.Store.Create(t.Context(), heavy(i, size)); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestSlowWatchesGiveWay(t *testing.T) {
 	w.next()
 }
 
-// TestWatchesAreEncodedOnce: what many watches are told is one text.
+// TestWatchesAreEncodedOnce: many watches share the text of an event.
 func TestWatchesAreEncodedOnce(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
@@ -100,7 +100,7 @@ func TestWatchesAreEncodedOnce(t *testing.T) {
 	t.Error("the watches hold nothing")
 }
 
-// TestWatchesAreFew: one too many is told to come again.
+// TestWatchesAreFew: one watch too many is refused, with the advice to retry.
 func TestWatchesAreFew(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.MaxWatches = 2 })
@@ -115,7 +115,7 @@ func TestWatchesAreFew(t *testing.T) {
 	follow(t, s, entries+"?watch=true")
 }
 
-// TestALongListIsWhole, though it is sent as it is made.
+// TestALongListIsWhole: although it is sent while it is made.
 func TestALongListIsWhole(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
@@ -136,7 +136,7 @@ func TestALongListIsWhole(t *testing.T) {
 	}
 }
 
-// metric is the value of a series.
+// metric returns the value of a series.
 func metric(t *testing.T, s *resttest.Server, series string) float64 {
 	t.Helper()
 	for line := range strings.Lines(string(s.Do(t, "GET", "/metrics", "").Body)) {

@@ -10,15 +10,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// A precondition names the resourceVersion of an object as it is served: the greatest
-// revision of the object, its health, and the conditions that servers report. The
-// store knows the first two. Only servers write reports, so a report conflicts with
-// nobody: a client who names the revision of a report means the object as it was last
-// written. The store decides in its transaction whether that is still so.
+// A precondition names the resourceVersion of an object as served: the greatest revision
+// of the object, its health, and the conditions that servers report. The store knows the
+// first two. Only servers write reports, so a report conflicts with nobody: a client
+// that names the revision of a report means the object as it was last written. The store
+// decides in its transaction whether that is still so.
 
-// asStored returns an operation whose precondition is a version that the store knows.
-// It returns the operation as it was, and false, where this server has not seen the
-// version yet.
+// asStored returns an operation whose precondition is a version that the store knows. If
+// this server has not seen the version yet, it returns the operation unchanged, and
+// false.
 func (s *Server) asStored(ctx context.Context, op storage.Op) (stored storage.Op, learnt bool) {
 	named, err := strconv.ParseInt(op.Condition(), 10, 64)
 	if err != nil || named == 0 || !op.Served {
@@ -44,28 +44,28 @@ func (s *Server) asStored(ctx context.Context, op storage.Op) (stored storage.Op
 	return op, true
 }
 
-// unlearnt is the error of an operation under a version that this server has not seen
-// yet. An older version in the store is then no conflict, since a report may have the
-// version that the client named. The client should try again.
+// unlearnt returns the error of an operation under a version that this server has not
+// seen yet. An older version in the store is then no conflict, since the named version
+// may be that of a report. The client should try again.
 func (s *Server) unlearnt(ctx context.Context, err error) error {
 	var conflict *storage.ConflictError
 	if !errors.As(err, &conflict) {
 		return err
 	}
 	named, ofName := strconv.ParseInt(conflict.Expected, 10, 64)
-	actual, ofStore := strconv.ParseInt(conflict.Actual, 10, 64) // of an object that is gone there is none
+	actual, ofStore := strconv.ParseInt(conflict.Actual, 10, 64) // an object that is gone has no version
 	if ofName != nil || ofStore != nil || named < actual {
 		return err
 	}
 	if now, asking := s.storeRevision(ctx); asking == nil && now < named {
-		return err // nobody was given that version
+		return err // no server has shown that version
 	}
 	return unavailable(fmt.Sprintf("nothing was written: %s is at version %s in the store, and this server has yet to learn of version %s: try again",
 		conflict.Key, conflict.Actual, conflict.Expected))
 }
 
-// storedVersion returns the version at which the object was last written, where a
-// later report has the named version; else it is empty.
+// storedVersion returns the version at which the object was last written, if a later
+// report has the named version; else it is empty.
 func storedVersion(snapshot *cache.Snapshot, op storage.Op, named int64) string {
 	key := op.Target()
 	object, report := snapshot.Stored(key), snapshot.Statuses().Value(key.Path())

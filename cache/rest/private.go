@@ -8,18 +8,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A server that refuses a Private path over TCP, or a client on its machine that has no
-// credential, names its socket in SocketHeader, escaped as in a URL, and itself in
-// ServerHeader. A client that calls the socket may
-// send ServerHeader back, and any other server refuses it.
+// If a server refuses a Private path over TCP, or a client on its machine without a
+// credential, it names its socket in SocketHeader, escaped as in a URL, and itself in
+// ServerHeader. A client that calls the socket may send ServerHeader back, and any other
+// server refuses it.
 const (
 	SocketHeader = "Portolan-Socket"
 	ServerHeader = "Portolan-Server"
 )
 
 // Private restricts an endpoint to the user of the server. It answers over
-// Options.Socket or, with an Authenticator, to users who have proved who they are, in both
-// cases if the Authorizer permits them to Administer.
+// Options.Socket or, with an Authenticator, to users who have proved their identity. In
+// both cases the Authorizer must permit them to Administer.
 func (s *Server) Private(answer EndpointFunc) EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if want := r.Header.Get(ServerHeader); want != "" && want != s.id {

@@ -152,7 +152,7 @@ func TestHealth(t *testing.T) {
 			{Name: "cache", Ready: func() error { return broken }},
 		}
 	})
-	evil := func(r *http.Request) { r.Host = "10.1.2.3" } // as a load balancer calls it
+	evil := func(r *http.Request) { r.Host = "10.1.2.3" } // as through a load balancer
 	if a := s.Do(t, "GET", "/healthz", "", evil); a.Code != 200 || a.Body != "ok\n" {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestWhatIsAcceptedIsReadBack gives etcd specs of every kind of Istio with values that are
-// hard to write down. What the store takes the API gives back as it was; what it
-// refuses it calls invalid.
+// TestWhatIsAcceptedIsReadBack gives etcd specs of every Istio kind with values that are
+// hard to encode. The API returns unchanged what the store accepts. What the store
+// refuses, the API calls invalid.
 func TestWhatIsAcceptedIsReadBack(t *testing.T) {
 	t.Parallel()
 	s := onEtcd(t)
@@ -65,7 +65,7 @@ func TestWhatIsAcceptedIsReadBack(t *testing.T) {
 	}
 }
 
-// wild fills messages; an unsound one with what cannot be written down, too.
+// wild fills messages; an unsound one also with values that cannot be encoded.
 type wild struct {
 	*rand.Rand
 	unsound bool
@@ -111,7 +111,7 @@ func (w wild) fill(m protoreflect.Message, depth int) {
 	}
 }
 
-// time brings a time into its range, unless it is to be out of it.
+// time forces a time into its range, unless it should be outside.
 func (w wild) time(m protoreflect.Message) {
 	seconds, nanos := m.Descriptor().Fields().ByName("seconds"), m.Descriptor().Fields().ByName("nanos")
 	if seconds != nil && nanos != nil && !w.unsound {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// healthz says that the process serves.
+// healthz answers that the process serves.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, "ok")
 }
 
-// readyz says whether all checks hold, and which do not; with ?verbose it
-// lists them all. A server that once had its configuration stays ready when the
-// store fails, since old configuration is better than none, and is then degraded.
+// readyz says whether all checks hold, and which do not; with ?verbose it lists them
+// all. A server that once had its configuration stays ready when the store fails, since
+// old configuration is better than none, and is then degraded.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	var report strings.Builder
 	failed, degraded := 0, 0
@@ -48,8 +48,9 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mayKnow says whether a client is told which checks fail, and why: who is on this machine, or
-// is somebody. Others, such as load balancers, learn what to do from the status.
+// mayKnow says whether a client may see which checks fail, and why: a client on this
+// machine, or an authenticated one. For others, such as load balancers, the HTTP status
+// is enough.
 func (s *Server) mayKnow(r *http.Request) bool {
 	if s.authenticator == nil {
 		return FromThisMachine(r)
@@ -69,5 +70,5 @@ func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = fmt.Fprintln(w, text) // the client is gone
+	_, _ = fmt.Fprintln(w, text) // an error means that the client is gone
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// History reads the past: any storage.Historian does.
+// History reads the past. Any storage.Historian is one.
 type History interface {
 	Records(ctx context.Context, query storage.Query) ([]storage.Record, error)
 	At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error)
@@ -57,7 +57,7 @@ func (s *Server) recorded(c *call, asked recordQuery) error {
 		return unknownPath("this server keeps no history")
 	}
 	limit := asked.Limit
-	asked.Limit++ // one more tells whether there are more
+	asked.Limit++ // one more shows whether there are more
 	found, err := s.history.Records(c.r.Context(), asked.Query)
 	if err != nil {
 		return err
@@ -103,8 +103,8 @@ func showRecord(r storage.Record, objects bool) (record.Record, error) {
 	return out, nil
 }
 
-// showPast returns a past object in JSON; an object that is not known any more has
-// metadata only.
+// showPast returns a past object in JSON; an object that is no longer known has only
+// metadata.
 func showPast(object *config.Config) (json.RawMessage, error) {
 	switch {
 	case object == nil:
@@ -119,10 +119,10 @@ func showPast(object *config.Config) (json.RawMessage, error) {
 	return json.Marshal(unknown)
 }
 
-// recordQuery is a query of a client for records.
+// recordQuery is a client's query for records.
 type recordQuery struct {
 	storage.Query
-	objects bool // whether they are shown
+	objects bool // include the objects before and after
 }
 
 // parseRecordQuery reads the parameters of a record.Query, and reports the
@@ -162,7 +162,7 @@ type recordParser struct {
 	schemas schema.Set
 }
 
-// known reports parameters other than those named.
+// known reports parameters that are not among the given names.
 func (p *recordParser) known(names ...string) {
 	var others []string
 	for name, values := range p.query {
@@ -178,7 +178,7 @@ func (p *recordParser) known(names ...string) {
 	}
 }
 
-// number reads a whole number from 1 to most; 0 where there is none.
+// number reads a whole number from 1 to most; 0 if it is absent.
 func (p *recordParser) number(name string, most int64) int64 {
 	text := p.query.Get(name)
 	if text == "" {
@@ -196,7 +196,7 @@ func (p *recordParser) number(name string, most int64) int64 {
 	return n
 }
 
-// selection reads which objects are meant.
+// selection reads which objects are selected.
 func (p *recordParser) selection() storage.Selection {
 	group, kind := p.query.Get("group"), p.query.Get("kind")
 	of := storage.Selection{Namespace: p.query.Get("namespace"), Name: p.query.Get("name")}
@@ -223,7 +223,7 @@ func (p *recordParser) selection() storage.Selection {
 	return of
 }
 
-// kind finds a kind by its name, nil where there is not one.
+// kind finds a kind by its name, nil unless exactly one matches.
 func (p *recordParser) kind(group, name string) *schema.Schema {
 	var found []*schema.Schema
 	for _, kind := range p.schemas.All() {
@@ -232,7 +232,7 @@ func (p *recordParser) kind(group, name string) *schema.Schema {
 		}
 	}
 	if i := slices.IndexFunc(found, func(k *schema.Schema) bool { return k.Group == group }); i >= 0 {
-		return found[i] // of the core group, where none is named
+		return found[i] // of the core group, if no group is named
 	}
 	switch {
 	case len(found) == 1:

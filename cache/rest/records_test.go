@@ -30,7 +30,7 @@ func readRecords(t *testing.T, s *resttest.Server, query string) record.List {
 	return parse[record.List](t, a.Body)
 }
 
-// told is what happened: a line for each change.
+// told returns a history as text, a line for each change.
 func told(list record.List) string {
 	var lines []string
 	for _, r := range list.Items {
@@ -41,7 +41,7 @@ func told(list record.List) string {
 	return strings.Join(lines, ", ")
 }
 
-// shipping makes four revisions: 2 to 5.
+// shipping starts an API and makes four revisions: 2 to 5.
 func shipping(t *testing.T) *resttest.Server {
 	t.Helper()
 	s := resttest.Start(t, 0, nil)
@@ -112,8 +112,8 @@ func TestRecordsComeInPages(t *testing.T) {
 	}
 }
 
-// TestRecordsOfWhatIsNotKnown: an object that followed from a record which is
-// gone has no spec.
+// TestRecordsOfWhatIsNotKnown: if the record of a later change is missing, the object
+// after an earlier one has no spec.
 func TestRecordsOfWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.History = vague{o.History} })
@@ -124,7 +124,7 @@ func TestRecordsOfWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// vague is a history that does not know what became of objects.
+// vague is a history that does not know the objects after changes.
 type vague struct{ rest.History }
 
 func (v vague) Records(ctx context.Context, q storage.Query) ([]storage.Record, error) {
@@ -223,8 +223,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestListsBeyondTheCache: what the cache has forgotten is told from the
-// history, of one object further back than of many, and no further than that.
+// TestListsBeyondTheCache: revisions that the cache has dropped come from the history,
+// for one object further back than for many, and no further.
 func TestListsBeyondTheCache(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 2, nil)
@@ -253,7 +253,7 @@ func TestListsBeyondTheCache(t *testing.T) {
 	}
 }
 
-// TestListsBeyondTheHistory are 410 Expired, as are those beyond the cache where
+// TestListsBeyondTheHistory: they are 410 Expired, and so are lists beyond the cache if
 // there is no history.
 func TestListsBeyondTheHistory(t *testing.T) {
 	t.Parallel()

@@ -26,14 +26,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// reported is an API on an etcd of its own, with what servers say of objects.
+// reported is an API on an etcd of its own, with servers' reports on objects.
 type reported struct {
 	*resttest.Server
 	client *clientv3.Client
 	cache  *stoppable
 }
 
-// stoppable is a cache that can be stopped: it then learns of nothing.
+// stoppable is a cache that can be stopped: it then gets no changes.
 type stoppable struct {
 	*statuses.Cache
 	stopped atomic.Pointer[cache.Snapshot]
@@ -80,7 +80,7 @@ func withReports(t *testing.T) reported {
 	return reported{resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = store, stoppable, store }), client, stoppable}
 }
 
-// served is an object as far as these tests look.
+// served is the part of an object that these tests check.
 type servedObject struct {
 	Metadata struct{ UID, ResourceVersion string }
 	Status   struct {
@@ -99,7 +99,7 @@ func (s reported) object(t *testing.T, path string) servedObject {
 	return out
 }
 
-// say reports on an object, and returns once the API shows it.
+// say writes a report on an object, and returns once the API shows it.
 func (s reported) say(t *testing.T, path string, kind config.GroupVersionKind, name, message string) servedObject {
 	t.Helper()
 	before, key := s.object(t, path), config.Key{Kind: kind, Namespace: "shop", Name: name}
@@ -149,8 +149,8 @@ func TestReportsOfAnEarlierWriteAreNotShown(t *testing.T) {
 	}
 }
 
-// TestReportsMoveTheVersion: what servers say is part of the status, beside what
-// else is, and moves the version.
+// TestReportsMoveTheVersion: reports are part of the status, beside its other parts, and
+// change the version.
 func TestReportsMoveTheVersion(t *testing.T) {
 	t.Parallel()
 	s := withReports(t)
@@ -163,7 +163,8 @@ func TestReportsMoveTheVersion(t *testing.T) {
 	if c := got.Status.Conditions; len(c) != 2 || c[0].Type != "Healthy" || c[1].Message != "first" {
 		t.Errorf("conditions %+v", c)
 	}
-	// An agent sends back what it read, with a health of its own: the rest is not its.
+	// An agent sends back what it read, with a health of its own: it cannot change the
+	// rest.
 	answer = s.Do(t, http.MethodPut, workloads+"/w/status", workload("w", "", `,"status":{"conditions":[`+
 		`{"type":"Programmed","status":"False","message":"forged"},{"type":"Healthy","status":"False"}]}`))
 	if answer.Code != http.StatusOK {
@@ -172,8 +173,8 @@ func TestReportsMoveTheVersion(t *testing.T) {
 	if c := s.object(t, workloads+"/w").Status.Conditions; len(c) != 2 || c[0].Status != "False" || c[1].Message != "first" {
 		t.Errorf("conditions %+v", c)
 	}
-	// Of another object by the same name nothing was said: it is under way, as every new
-	// object is where servers write conditions.
+	// There is no report on another object of the same name: it is under way, as every
+	// new object is while servers write conditions.
 	s.Do(t, http.MethodDelete, workloads+"/w", "")
 	s.Do(t, http.MethodPost, workloads, workload("w", "", ""))
 	got = s.object(t, workloads+"/w")
@@ -182,8 +183,8 @@ func TestReportsMoveTheVersion(t *testing.T) {
 	}
 }
 
-// TestReportsAreInNobodysWay: a write under any version that the object had since
-// it was written is done, and one under a version of before is a conflict.
+// TestReportsAreInNobodysWay: a write under any version that the object has had since
+// its last write succeeds. A write under an earlier version is a conflict.
 func TestReportsAreInNobodysWay(t *testing.T) {
 	t.Parallel()
 	s := withReports(t)
@@ -232,10 +233,10 @@ func TestReportsAreInNobodysWay(t *testing.T) {
 	}
 }
 
-// TestAVersionThatIsYetToBeLearntIsNoConflict: a client names a version that another
-// server showed, of a report that this one has yet to read. It is told to try again;
-// under an older version, and one that nobody was given, it has a conflict, and a
-// version that was written is one that the store knows.
+// TestAVersionThatIsYetToBeLearntIsNoConflict: a client names a version from another
+// server, of a report that this server has yet to read. The answer is to try again.
+// Under an older version, or one that no server gave, it is a conflict. If the version
+// is of a write, the store knows it.
 func TestAVersionThatIsYetToBeLearntIsNoConflict(t *testing.T) {
 	t.Parallel()
 	s := withReports(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// unreserved returns why a request may not do an operation that is for servers alone; nil if
-// the operation is not, or deletes an object for the user of the server.
+// unreserved returns why a request may not do an operation that is for servers only; nil
+// if it may. The server's user may delete such objects.
 func (s *Server) unreserved(r *http.Request, op storage.Op) error {
 	if s.reserved == nil {
 		return nil

@@ -12,8 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// TestReservedObjects: nobody writes them by any way, and the user of the server alone
-// deletes them.
+// TestReservedObjects: no request writes them, and only the server's user deletes them.
 func TestReservedObjects(t *testing.T) {
 	t.Parallel()
 	open := true

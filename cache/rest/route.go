@@ -21,8 +21,8 @@ type call struct {
 
 	query    url.Values
 	identity Identity
-	rights   any    // those by which the caller was admitted, see Changing
-	refused  string // why the caller was turned away; empty if not
+	rights   any    // the rights when the caller was admitted, see Changing
+	refused  string // why the caller was refused; empty if not
 
 	// The parts of the path. schema is nil outside the config API; namespace and name
 	// are empty if the path names all.
@@ -33,7 +33,7 @@ type call struct {
 
 	kind string // for metrics; empty outside the config API
 
-	releases []func() // what is given back when the request is answered
+	releases []func() // called when the request is answered
 }
 
 func (c *call) access() Access {
@@ -51,8 +51,8 @@ func (c *call) key() config.Key {
 	return config.Key{Kind: c.schema.GroupVersionKind, Namespace: c.namespace, Name: c.name}
 }
 
-// groupResource is the resource as Kubernetes' error messages name it, empty
-// outside the config API.
+// groupResource returns the resource as in Kubernetes' error messages, empty outside the
+// config API.
 func (c *call) groupResource() runtimeschema.GroupResource {
 	if c.schema == nil {
 		return runtimeschema.GroupResource{}
@@ -75,7 +75,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		var found faults
-		c.say(c.query.Get("message"), &found) // of a read nobody remembers it
+		c.say(c.query.Get("message"), &found) // a read ignores the message
 		if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve runs a handler behind the guard, answers its error and counts.
+// serve runs a handler behind the guard, answers its error and counts the request.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, handle func(*call) error) {
 	recorder := &recorder{ResponseWriter: w}
 	c := &call{w: recorder, r: r, verb: strings.ToLower(r.Method)}
@@ -115,7 +115,7 @@ func parseQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// guarded puts a handler that is none of ours behind guard and admit.
+// guarded puts a foreign handler behind guard and admit.
 func (s *Server) guarded(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
@@ -128,7 +128,7 @@ func (s *Server) guarded(handler http.Handler) http.Handler {
 	})
 }
 
-// locate finds what the path names.
+// locate finds the schema, namespace and name that the path names.
 func (s *Server) locate(c *call) error {
 	group, version, plural := c.r.PathValue("group"), c.r.PathValue("version"), c.r.PathValue("plural")
 	c.version, c.namespace, c.name = version, c.r.PathValue("namespace"), c.r.PathValue("name")
@@ -153,8 +153,8 @@ func (s *Server) locate(c *call) error {
 	return nil
 }
 
-// verb finds the handler of the method, and names the verb in the call; nil
-// where the path does not take the method.
+// verb finds the handler of the method, and sets the verb of the call; nil if the path
+// does not support the method.
 func (s *Server) verb(c *call) func(*call) error {
 	method := c.r.Method
 	if method == http.MethodHead {
@@ -185,7 +185,7 @@ func (s *Server) verb(c *call) func(*call) error {
 	return handlers[verb]
 }
 
-// allowed is the Allow header of a path.
+// allowed returns the Allow header of a path.
 func allowed(c *call) string {
 	switch {
 	case c.subresource != "":
@@ -199,7 +199,7 @@ func allowed(c *call) string {
 	}
 }
 
-// truthy says whether a query parameter is set to true, as Kubernetes reads it.
+// truthy says whether a query parameter is true, as Kubernetes reads it.
 func truthy(query url.Values, name string) bool {
 	if !query.Has(name) {
 		return false
@@ -213,7 +213,7 @@ func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
 	s.fail(c, unknownPath(fmt.Sprintf("no such path: %s; /apis lists the groups of the API", r.URL.Path)))
 }
 
-// typeMeta is the kind and apiVersion of an answer, in the call's API version.
+// typeMeta returns the kind and apiVersion of an answer, in the call's API version.
 func (c *call) typeMeta(suffix string) metav1.TypeMeta {
 	kind := c.schema.GroupVersionKind
 	kind.Version = c.version

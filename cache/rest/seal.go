@@ -9,17 +9,17 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Sealer makes of an object with a config.Veiled spec the one that is stored.
+// Sealer turns an object with a config.Veiled spec into its stored form.
 type Sealer interface {
-	// Seal returns the object to store in place of another, nil for none. It does not
-	// change its arguments. In a trial it changes nothing, and seals nothing. If it sets a
-	// resource version the stored object must have that, as one that is not there must be
-	// storage.Absent.
+	// Seal returns the object to store for object; stored is the present one, nil for
+	// none. It does not change its arguments. In a trial it has no effects, and seals
+	// nothing. If it sets a resource version, the stored object must have that version;
+	// storage.Absent means that there must be none.
 	Seal(ctx context.Context, object, stored *config.Config, trial bool) (*config.Config, error)
 }
 
-// Sealers are a Sealer for each kind of config.Veiled specs. Objects of other such kinds are
-// refused.
+// Sealers has a Sealer for each kind with config.Veiled specs. Objects of other such
+// kinds are refused.
 type Sealers map[config.GroupVersionKind]Sealer
 
 // Seal implements Sealer.
@@ -30,7 +30,7 @@ func (s Sealers) Seal(ctx context.Context, object, stored *config.Config, trial 
 	return nil, fmt.Errorf("%w: this server does not take objects of kind %s", storage.ErrInvalid, object.Kind)
 }
 
-// sealed returns an operation on the object as it is to be stored.
+// sealed returns an operation with the stored form of its object.
 func (s *Server) sealed(ctx context.Context, op storage.Op, trial bool) (storage.Op, error) {
 	if op.Config == nil || !s.schemas.Kind(op.Config.GroupVersionKind).Codec.Veiled() {
 		return op, nil
@@ -43,7 +43,7 @@ func (s *Server) sealed(ctx context.Context, op storage.Op, trial bool) (storage
 		return op, fmt.Errorf("%s %s: %w", op.Verb, op.Config.Key(), err)
 	}
 	if object.ResourceVersion != op.Config.ResourceVersion {
-		op.Served = false // it is the version of the store
+		op.Served = false // the version comes from the store
 		if op.Verb == storage.Create {
 			object.ResourceVersion = ""
 		}
@@ -52,8 +52,8 @@ func (s *Server) sealed(ctx context.Context, op storage.Op, trial bool) (storage
 	return op, nil
 }
 
-// foreseen are operations with their secrets as they would be stored, which is what an advisor
-// looks at. An object that cannot be sealed stays as it is: the write says why.
+// foreseen returns the operations with secrets in their stored form, for the advisor. An
+// object that cannot be sealed stays unchanged: the write reports why.
 func (s *Server) foreseen(ctx context.Context, ops []storage.Op) []storage.Op {
 	out := ops
 	for i, op := range ops {

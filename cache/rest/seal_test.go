@@ -16,7 +16,8 @@ import (
 
 const shopSecrets = "/api/v1/namespaces/shop/secrets"
 
-// TestNoAnswerHasTheDataOfASecret: it is stored sealed, and no answer has it, nor the box.
+// TestNoAnswerHasTheDataOfASecret: a secret is stored sealed, and no answer has its
+// data, sealed or not.
 func TestNoAnswerHasTheDataOfASecret(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
@@ -51,7 +52,7 @@ func TestNoAnswerHasTheDataOfASecret(t *testing.T) {
 		do(200, "POST", "/apis/portolan.io/v1/batches?dryRun=All&preview=bodies", batchOf(write(verb, text)))
 	}
 	do(400, "PUT", shopSecrets+"/door", strings.Replace(data, inBase64, inBase64+"%", 1))
-	do(422, "PUT", shopSecrets+"/door", changed.Body) // of data that was replaced since
+	do(422, "PUT", shopSecrets+"/door", changed.Body) // its data was replaced meanwhile
 	do(400, "PUT", shopSecrets+"/door", body(`"stringData":{"key":{"a":"`+word+`"}}`))
 	do(422, "PUT", shopSecrets+"/door", body(`"stringData":{"b/c":"`+word+`"}`))
 	for _, a := range answers {
@@ -68,7 +69,7 @@ func TestNoAnswerHasTheDataOfASecret(t *testing.T) {
 	do(200, "DELETE", shopSecrets+"/door", "")
 }
 
-// TestADocumentOfASecretKeepsItsData: what get shows may be changed and applied.
+// TestADocumentOfASecretKeepsItsData: the output of get may be changed and applied.
 func TestADocumentOfASecretKeepsItsData(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
@@ -80,7 +81,8 @@ func TestADocumentOfASecretKeepsItsData(t *testing.T) {
 	}
 }
 
-// shown is an advisor that says which entries of secrets it sees, and whether it sees data.
+// shown is an advisor that reports which entries of secrets it sees, and whether it sees
+// data.
 type shown struct{ count }
 
 func (shown) Advise(ops []storage.Op) [][]rest.Advice {
@@ -92,8 +94,8 @@ func (shown) Advise(ops []storage.Op) [][]rest.Advice {
 	return out
 }
 
-// TestAdviceIsAboutSealedSecrets: an advisor sees a secret as it will be stored, also where
-// another is replaced and where nothing is written.
+// TestAdviceIsAboutSealedSecrets: an advisor sees a secret in its stored form, even if
+// another is replaced or nothing is written.
 func TestAdviceIsAboutSealedSecrets(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = shown{} })

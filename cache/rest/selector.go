@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// selector says which objects a list or a watch is about.
+// selector says which objects a list or a watch selects.
 type selector struct {
 	labels labels.Selector
 	fields fields.Selector
@@ -34,7 +34,7 @@ func parseSelector(query url.Values) (selector, error) {
 	return selector{labels: l, fields: f}, nil
 }
 
-// matches says whether an object is selected; nil is not.
+// matches says whether an object is selected; nil never is.
 func (s selector) matches(c *config.Config) bool {
 	if c == nil || !s.labels.Matches(labels.Set(c.Labels)) {
 		return false

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// healthy is the type of the condition that says how a workload is.
+// healthy is the type of the condition for the health of a workload.
 const healthy = "Healthy"
 
 // served returns an object as clients see it: with its status, which only this function
@@ -31,14 +31,14 @@ func served(from *cache.Snapshot, object *config.Config) *config.Config {
 		return nil
 	}
 	report := from.Statuses().Value(object.Key().Path())
-	if from.Statuses().Len() > 0 { // else nobody writes conditions
+	if from.Statuses().Len() > 0 { // otherwise no server writes conditions
 		report = current(report, object)
 	}
 	return withReport(keptWith(from, object), report)
 }
 
-// keptWith is an object with what of its status the store goes by, under the
-// version that the store compares (storage.Op.Served).
+// keptWith returns an object with the parts of its status that the store compares, and
+// with the version that it compares (storage.Op.Served).
 func keptWith(from *cache.Snapshot, object *config.Config) *config.Config {
 	switch {
 	case object == nil:
@@ -74,8 +74,7 @@ func current(r *status.Report, object *config.Config) *status.Report {
 	return &out
 }
 
-// withReport is an object, with what else it is served with, and what servers say
-// of it.
+// withReport returns an object from keptWith with the conditions that servers report.
 func withReport(object *config.Config, r *status.Report) *config.Config {
 	if !r.Of(object.UID) {
 		return object
@@ -92,7 +91,7 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 		}
 	}
 	switch status := object.Status.(type) {
-	case *networking.ServiceEntryStatus: // the parts shared with the snapshot are never modified
+	case *networking.ServiceEntryStatus: // never modify the parts shared with the snapshot
 		out.Status = &networking.ServiceEntryStatus{Addresses: status.Addresses, Conditions: conditions, ObservedGeneration: r.Generation}
 	case *metav1alpha1.IstioStatus:
 		out.Status = &metav1alpha1.IstioStatus{Conditions: append(slices.Clip(status.Conditions), conditions...), ObservedGeneration: r.Generation}
@@ -102,7 +101,7 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 	return &out
 }
 
-// statusOfKind is the status of an object that has but conditions.
+// statusOfKind returns the status of an object that has only conditions.
 func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.IstioCondition, generation int64) proto.Message {
 	if isKind(kind, schema.ServiceEntry) {
 		return &networking.ServiceEntryStatus{Conditions: conditions, ObservedGeneration: generation}
@@ -112,7 +111,7 @@ func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.Istio
 
 func isKind(k, of config.GroupVersionKind) bool { return k.Group == of.Group && k.Kind == of.Kind }
 
-// withHealth is a WorkloadEntry with its reported health.
+// withHealth returns a WorkloadEntry with its reported health.
 func withHealth(object *config.Config, r *health.Report) *config.Config {
 	if !r.Of(object.UID) {
 		return object
@@ -138,9 +137,8 @@ func condition(r *health.Report) *metav1alpha1.IstioCondition {
 	}
 }
 
-// withAddresses is a ServiceEntry with the addresses that its hosts were given.
-// These come in the transaction that writes the object, so its version is its
-// own.
+// withAddresses returns a ServiceEntry with the addresses of its hosts. The transaction
+// that writes the object writes them, so its version is its own.
 func withAddresses(object *config.Config, from *cache.Snapshot) *config.Config {
 	assigned := from.Addresses()
 	if assigned.Len() == 0 {
@@ -162,8 +160,8 @@ func withAddresses(object *config.Config, from *cache.Snapshot) *config.Config {
 	return &out
 }
 
-// changes are the objects that differ between two snapshots as they are served,
-// in the order of the keys.
+// changes iterates over the objects whose served form differs between two snapshots, in
+// key order.
 func changes(from, to *cache.Snapshot) iter.Seq[pmap.Change[*config.Config]] {
 	return func(yield func(pmap.Change[*config.Config]) bool) {
 		beside := reported(from, to)

@@ -22,12 +22,12 @@ import (
 
 const (
 	maxBody      = 32 << 20
-	writeTimeout = 30 * time.Second // for a client to take a piece of an answer
-	ownWriteWait = time.Second      // for the cache to show what was written
-	catchUpWait  = 3 * time.Second  // for the cache to reach a version a client has seen elsewhere
+	writeTimeout = 30 * time.Second // for a client to read a piece of an answer
+	ownWriteWait = time.Second      // for the cache to show a write
+	catchUpWait  = 3 * time.Second  // for the cache to reach a version that a client has seen elsewhere
 )
 
-// Store takes the writes.
+// Store gets the writes.
 type Store interface {
 	storage.ConfigStore
 	storage.Batcher
@@ -42,10 +42,10 @@ type Source interface {
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }
 
-// Check is one condition of readiness; nil from Ready means that it holds, and a nil
-// Ready always holds. Degraded, if set, returns an error when the server works, but
-// worse than it should: /readyz shows the error and answers 200. Remark, if set, returns what
-// should be known though it was asked for, such as a protection that is off: /readyz?verbose
+// Check is one condition of readiness. It holds if Ready returns nil, or is nil.
+// Degraded, if set, returns an error when the server works, but worse than it should:
+// /readyz shows the error and answers 200. Remark, if set, returns a deliberate
+// deviation that people should know, such as a protection that is off: /readyz?verbose
 // shows it.
 type Check struct {
 	Name     string
@@ -54,24 +54,25 @@ type Check struct {
 	Remark   func() string
 }
 
-// Quorum is a Source that can ask its store for the revision now, over the network.
-// The server then answers reads that must show every write acknowledged before
-// they began.
+// Quorum is a Source that can ask its store for the present revision, over the network.
+// The server can then answer reads that must show every write acknowledged before they
+// began.
 type Quorum interface {
 	StoreRevision(ctx context.Context) (int64, error)
 }
 
-// Advisor knows what is odd about objects, valid by themselves, beside others. Its cost
-// must follow what the operations touch.
+// Advisor finds oddities of valid objects in combination with others. Its cost must
+// follow what the operations touch.
 type Advisor interface {
-	// Advise returns warnings for each operation of a batch: what is wrong with its object
-	// beside others, and what it breaks in others. It omits the warnings of the schema.
+	// Advise returns warnings for each operation of a batch: what is wrong with its
+	// object in combination with others, and what it breaks in others. It omits the
+	// warnings of the schema.
 	Advise(ops []storage.Op) [][]Advice
 	// Await waits until Advise and Findings know a revision of the store, or a later one.
 	// It returns the error of ctx.
 	Await(ctx context.Context, revision int64) error
-	// Findings are about all objects as they would be after some operations, none for
-	// now; false where the configuration is not read yet.
+	// Findings returns the findings about all objects after some operations, or about the
+	// present ones without any; false if the configuration is not read yet.
 	Findings(ops []storage.Op) (finding.List, bool)
 }
 
@@ -83,10 +84,10 @@ type Advice struct {
 	Dangling bool
 }
 
-// Previewer knows what operations would change for proxies. Its cost must follow what
-// the operations touch.
+// Previewer finds out what operations would change for proxies. Its cost must follow
+// what the operations touch.
 type Previewer interface {
-	// Preview returns the effect of operations that the store would do; false where the
+	// Preview returns the effect of operations that the store would accept; false if the
 	// configuration is not read yet.
 	Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool)
 }
@@ -97,58 +98,59 @@ type Options struct {
 	Store Store
 	Cache Source
 	// History reads the past of Store. Without it there are no records, and lists of a
-	// revision reach as far back as Cache does.
+	// revision reach only as far back as Cache does.
 	History History
-	// Sealer seals what objects have for servers alone, before they are stored. Without one
-	// such objects are refused.
+	// Sealer seals the parts of objects that are for servers only, before they are
+	// stored. Without one such objects are refused.
 	Sealer Sealer
-	// Permit returns why the store may not be given an operation, nil if it may: the object
-	// is of another source of Cache. Nil permits all operations.
+	// Permit returns why the store may not get an operation: another source of Cache has
+	// the object. It returns nil if it may. A nil Permit permits all operations.
 	Permit func(op storage.Op) error
-	// Reserved returns why an operation is for servers alone, nil if it is not; stored is the
-	// object of the store, nil for none. A deletion is then done over Socket alone. Nil
-	// reserves nothing.
+	// Reserved returns why an operation is for servers only, nil if it is not; stored is
+	// the object in the store, nil for none. Users may do a reserved deletion only over
+	// Socket. A nil Reserved reserves nothing.
 	Reserved func(op storage.Op, stored *config.Config) error
 	// Place returns the place of an object in the first source other than the store that
-	// has the key, "" if it is unknown. Nil means always unknown.
+	// has the key, "" if unknown. Nil means always unknown.
 	Place func(key config.Key) string
-	// Authenticator says who sends a request. Without one the server serves its
-	// own machine only.
+	// Authenticator finds out who sends a request. Without one the server serves only its
+	// own machine.
 	Authenticator Authenticator
-	// Authorizer says what they may do; without one, everything.
+	// Authorizer decides what users may do; without one, everything.
 	Authorizer Authorizer
-	// OnRefusal is called for each request that was turned away, with 401 or 403; nil tells
-	// nobody.
+	// OnRefusal is called for each request that was refused with 401 or 403; it may be
+	// nil.
 	OnRefusal func(Refusal)
-	// Socket is the path of a unix socket that serves the handler too. Only the user of
-	// the server can open it, so it answers Private paths.
+	// Socket is the path of a unix socket that also serves the handler. Only the user of
+	// the server can open it, so Private paths answer there.
 	Socket string
 	// Hosts are the names and addresses by which clients may call the server. Loopback
 	// names and addresses need not be listed.
 	Hosts []string
-	// Certifies says whether the certificate of the server is for a name or address, so that
-	// clients may call it by that over TLS; nil is for none.
+	// Certifies says whether the certificate of the server is valid for a name or
+	// address, so that clients may call it by that over TLS; nil is for none.
 	Certifies func(host string) bool
 	// Advisor adds to the warnings of writes; nil for none.
 	Advisor Advisor
-	// Previewer says what dry runs would change for proxies; nil for nothing.
+	// Previewer says what dry runs would change for proxies; without one there is no
+	// preview.
 	Previewer Previewer
-	// AcceptUnserved stores objects whose security is not served yet: policies, TLS. They
-	// are refused otherwise.
+	// AcceptUnserved accepts objects with security settings that are not served yet:
+	// policies, TLS. Otherwise they are refused.
 	AcceptUnserved bool
 	// Checks must hold for /readyz to answer 200.
 	Checks []Check
 	// Version is the version that /version reports, such as v1.2.3.
 	Version string
-	// MaxWatches is how many watches may be open at one time; zero means 4000.
+	// MaxWatches is how many watches may be open at the same time; 0 is 4000.
 	MaxWatches int
-	// WatchMemory bounds the bytes of the events that watches are being sent: beyond
-	// it those watches are ended that take longest. Zero means 64 MiB.
+	// WatchMemory bounds the bytes of the events that watches are sending. Beyond it the
+	// slowest watches are ended. 0 is 64 MiB.
 	WatchMemory int64
-	// BookmarkInterval is how often a watch gets a bookmark with its revision; zero
-	// means a minute.
+	// BookmarkInterval is how often a watch gets a bookmark with its revision; 0 is a
+	// minute.
 	BookmarkInterval time.Duration
-	// Registry takes the metrics of the server, and /metrics shows all it has.
+	// Registry registers the metrics of the server, and /metrics shows everything in it.
 	// Without one the server makes its own.
 	Registry *prometheus.Registry
 	// Logger may be nil; nothing is logged then.
@@ -173,7 +175,7 @@ type Server struct {
 	hosts         []string
 	certifies     func(host string) bool
 	socket, id    string
-	several       bool // cache has other sources than the store
+	several       bool // cache has sources other than the store
 
 	acceptUnserved bool
 	checks         []Check
@@ -251,7 +253,7 @@ func (s *Server) routes(registry *prometheus.Registry) {
 	if len(s.versions("")) > 0 {
 		s.objects("/api/{version}")
 	}
-	for _, path := range []string{"/version", "/version/{$}"} { // clients of Kubernetes ask for either
+	for _, path := range []string{"/version", "/version/{$}"} { // clients of Kubernetes call either
 		s.mux.HandleFunc(path, s.document(s.versionInfo))
 	}
 	s.mux.HandleFunc("/api/v1/namespaces", s.document(s.namespaces))

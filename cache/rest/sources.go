@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// sourceStore is the value of the parameter source of a list that has the objects of the
-// store alone, those too that an object of another source is used in place of.
+// sourceStore is the value of the list parameter source for the objects of the store
+// only, even those that an object of another source shadows.
 const sourceStore = "store"
 
 // ofStoreAlone reads the parameter source of a list.
@@ -26,7 +26,7 @@ func ofStoreAlone(c *call) (bool, error) {
 	}
 }
 
-// storedAmong are, of the objects of a list, those that the store has.
+// storedAmong returns the store's objects behind the objects of a list.
 func storedAmong(snapshot *cache.Snapshot, objects iter.Seq[*config.Config]) iter.Seq[*config.Config] {
 	return func(yield func(*config.Config) bool) {
 		for object := range objects {
@@ -37,7 +37,7 @@ func storedAmong(snapshot *cache.Snapshot, objects iter.Seq[*config.Config]) ite
 	}
 }
 
-// allowed returns why an operation may not be given to the store, nil if it may.
+// allowed returns why the store may not get an operation, nil if it may.
 func (s *Server) allowed(op storage.Op) error {
 	if err := s.permit(op); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Server) allowed(op storage.Op) error {
 		return nil
 	}
 	if _, err := strconv.ParseInt(op.Condition(), 10, 64); err == nil {
-		return nil // a version of the store
+		return nil // it is a version of the store
 	}
 	return &storage.SourceError{
 		Verb: op.Verb, Key: beside.Key(), Source: beside.Source, Place: s.place(beside.Key()),
@@ -56,8 +56,8 @@ func (s *Server) allowed(op storage.Op) error {
 	}
 }
 
-// leaves says which object of another source there is when that of the store is deleted;
-// "" for none.
+// leaves says which object of another source takes its place when the store's object is
+// deleted; "" for none.
 func (s *Server) leaves(snapshot *cache.Snapshot, key config.Key) string {
 	beside := snapshot.Beside(key)
 	if beside == nil {

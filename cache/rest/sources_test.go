@@ -19,8 +19,8 @@ func startWithFiles(t testing.TB) (*resttest.Server, resttest.Files) {
 	return resttest.StartBeside(t, false, entry("web", ""))
 }
 
-// TestObjectsOfAnotherSource are read as others are, and not changed here: the answer
-// names the source. The store may make one that goes before.
+// TestObjectsOfAnotherSource: they are read like others, but cannot be changed here: the
+// answer names the source. The store may make an object that shadows one.
 func TestObjectsOfAnotherSource(t *testing.T) {
 	t.Parallel()
 	s, _ := startWithFiles(t)
@@ -71,8 +71,8 @@ func TestObjectsOfAnotherSource(t *testing.T) {
 	}
 }
 
-// TestAWatchFollowsAnotherSource at the revision of the store. A client that resumes from
-// the version of an object of that source must list again.
+// TestAWatchFollowsAnotherSource: at the revision of the store. A client that resumes
+// from the version of an object of that source must list again.
 func TestAWatchFollowsAnotherSource(t *testing.T) {
 	t.Parallel()
 	s, source := startWithFiles(t)
@@ -94,7 +94,7 @@ func TestAWatchFollowsAnotherSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var state []string // names and versions, without what comes again
+	var state []string // names and versions, without repetitions
 	for lines := bufio.NewScanner(response.Body); len(state) < 3 && lines.Scan(); {
 		var e struct {
 			Type   string
@@ -115,9 +115,8 @@ func TestAWatchFollowsAnotherSource(t *testing.T) {
 	}
 }
 
-// TestTheStoreBehindAFile: an object of the store that one of a file is used in place of
-// is listed, deleted and restored by who asks for those of the store, and not written
-// otherwise.
+// TestTheStoreBehindAFile: an object of the store that a file's object shadows can be
+// listed with source=store, deleted and restored, but not written otherwise.
 func TestTheStoreBehindAFile(t *testing.T) {
 	t.Parallel()
 	s, source := resttest.StartBeside(t, true)

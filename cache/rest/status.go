@@ -58,7 +58,7 @@ func (s *Server) setStatus(c *call) error {
 	}
 	snapshot := s.await(c.r.Context(), result.Revision)
 	object := snapshot.Get(c.key())
-	if object == nil { // the cache takes its time
+	if object == nil { // the cache does not show it yet
 		if object, err = s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (s *Server) setStatus(c *call) error {
 	return s.writeObject(c, http.StatusOK, withHealth(object, result.Report))
 }
 
-// statusWarnings say why a report has no effect.
+// statusWarnings returns why a report has no effect.
 func statusWarnings(object *config.Config, sent *health.Report, result storage.HealthResult) (warnings []string) {
 	if result.Stale {
 		warnings = append(warnings, fmt.Sprintf("status: nothing was changed: the store has a report of %s, which is newer than that of %s",
@@ -83,7 +83,7 @@ func statusWarnings(object *config.Config, sent *health.Report, result storage.H
 	return warnings
 }
 
-// readStatus reads the object of a request as far as its status goes.
+// readStatus reads the status in the object of a request.
 func (s *Server) readStatus(c *call) (storage.HealthUpdate, error) {
 	body, err := s.budget.readJSON(c, "the object in the request body")
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Server) readStatus(c *call) (storage.HealthUpdate, error) {
 	return update, found.error("the status of "+c.key().String()+" cannot be set", details)
 }
 
-// fitStatusToPath checks that the object is the one that the path names.
+// fitStatusToPath checks that the path names this object.
 func fitStatusToPath(c *call, object *metav1.PartialObjectMetadata, found *faults) {
 	kind := object.GroupVersionKind()
 	if kind.Kind != c.schema.Kind || kind.Group != c.schema.Group {
@@ -135,7 +135,7 @@ func readReport(text json.RawMessage, found *faults) *health.Report {
 	for i, condition := range sent.GetConditions() {
 		field := fmt.Sprintf("status.conditions[%d]", i)
 		switch {
-		case status.Reserved(condition.GetType()): // sent back as it was read
+		case status.Reserved(condition.GetType()): // sent back as read
 		case condition.GetType() != healthy:
 			found.mayNotBe(field+".type", fmt.Sprintf("is %q: only %s can be set", condition.GetType(), healthy))
 		case !report.Unknown:
@@ -161,7 +161,7 @@ func readCondition(in *metav1alpha1.IstioCondition, field string, found *faults)
 	}
 }
 
-// readTime reads a time; absent is the zero one.
+// readTime reads a time; absent is the zero time.
 func readTime(in *timestamppb.Timestamp, field string, found *faults) time.Time {
 	if in == nil {
 		return time.Time{}

@@ -6,10 +6,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// keepSpec returns the error of a write that would store security which has no effect
-// yet, nil for none. The store returns the error only if the write makes the object or
-// changes its spec. So what is stored already can be applied again, relabelled and
-// deleted. A restore brings back what was stored, and may do so.
+// keepSpec returns the error of a write that would store security settings without
+// effect yet, nil for none. The store returns the error only if the write creates the
+// object or changes its spec. So an object that is already stored can be applied again,
+// relabelled and deleted. A restore may store it too.
 func (s *Server) keepSpec(op storage.Op) error {
 	if s.acceptUnserved || op.Config == nil || op.Verb == storage.Restore {
 		return nil

@@ -8,10 +8,11 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 )
 
-// insecure is an object whose security is not served, and the path of its kind.
+// insecure is an object with security settings that are not served, and the path of its
+// kind.
 type insecure struct{ path, apiVersion, kind, spec, field string }
 
-// document is the object with more metadata, which begins with a comma.
+// document returns the object with more metadata, which begins with a comma.
 func (i insecure) document(metadata string) string {
 	return `{"apiVersion":"` + i.apiVersion + `","kind":"` + i.kind + `","metadata":{"name":"x","namespace":"shop"` + metadata + `},"spec":` + i.spec + `}`
 }
@@ -27,8 +28,8 @@ var insecureObjects = map[string]insecure{
 		`{"hosts":["a.b"],"gateways":["edge"],"http":[{"match":[{"headers":{"@request.auth.claims.sub":{"exact":"a"}}}],"directResponse":{"status":200}}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"},
 }
 
-// TestUnservedSecurityIsRefused: nothing but a restore stores it anew, whoever asks and
-// however, unless the server was told to. What is stored stays.
+// TestUnservedSecurityIsRefused: only a restore stores it, whatever the request, unless
+// the server has AcceptUnserved. Stored objects stay.
 func TestUnservedSecurityIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, object := range insecureObjects {
@@ -105,7 +106,7 @@ var differing = func() map[string]string {
 	return out
 }()
 
-// What is there is told before what is not served, as clients of Kubernetes expect.
+// A conflict is reported before unserved security, as clients of Kubernetes expect.
 func TestUnservedSecurityIsNoConflict(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)

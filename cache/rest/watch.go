@@ -23,7 +23,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// watch streams the changes of the objects that are selected.
+// watch streams the changes of the selected objects.
 func (s *Server) watch(c *call) error {
 	o, err := s.parseWatch(c)
 	if err != nil {
@@ -119,12 +119,12 @@ func (s *Server) start(ctx context.Context, o watchOptions) (from *cache.Snapsho
 	return from, false, nil
 }
 
-// errSlow is the end of a watch whose client is too slow.
+// errSlow ends a watch whose client is too slow.
 var errSlow = errors.New("the client of the watch reads too slowly, and others need the memory")
 
 const (
-	// watchPiece is how many bytes of small events are sent at one time, and largeFrame
-	// how many make an event that is sent by itself, without a copy.
+	// watchPiece is how many bytes of small events are sent at once. An event of
+	// largeFrame bytes or more is sent on its own, without a copy.
 	watchPiece, largeFrame = 16 << 10, 4 << 10
 )
 
@@ -135,7 +135,7 @@ type watcher struct {
 	still    func() error // nil as long as the client may watch
 	cache    Source
 	frames   *frames
-	origin   func(*config.Config) *config.Config // the object as it is told of
+	origin   func(*config.Config) *config.Config // adds its source to an object
 	options  watchOptions
 	interval time.Duration
 
@@ -152,7 +152,7 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 			return err
 		}
 	}
-	if err := w.flush(); err != nil { // the header at least: the client knows that it watches
+	if err := w.flush(); err != nil { // sends at least the header: the client then knows that it watches
 		return err
 	}
 	due := time.Now().Add(w.interval)
@@ -196,8 +196,8 @@ func (w *watcher) guard(at *cache.Snapshot, send func() error) error {
 	return send()
 }
 
-// watchForgotten looks now and then, until done, whether the history has forgotten a
-// snapshot while a write goes on.
+// watchForgotten cuts the watch if the history drops a snapshot while a write is
+// blocked. It checks every slowAfter, until done.
 func (w *watcher) watchForgotten(at *cache.Snapshot, done <-chan struct{}) {
 	time.AfterFunc(slowAfter, func() {
 		select {
@@ -224,7 +224,7 @@ func (w *watcher) next(ctx context.Context, at *cache.Snapshot, due time.Time) (
 	return next, err
 }
 
-// present adds an event for each object of a snapshot, in the order of the keys.
+// present adds an event for each object of a snapshot, in key order.
 func (w *watcher) present(at *cache.Snapshot) error {
 	for change := range changes(nil, at) {
 		if _, kind, object := w.tell(change); object != nil {
@@ -240,8 +240,8 @@ func (w *watcher) present(at *cache.Snapshot) error {
 // revision that made the content of the next.
 func (w *watcher) step(from, to *cache.Snapshot) error { return w.differ(from, to, to.Changed()) }
 
-// leap is step after the cache was listed anew: the objects are of several revisions,
-// and the changes between are unknown. Removals come first, at the revision before.
+// leap is step for a cache that was listed again: the objects are of several revisions,
+// and the changes between are unknown. Removals come first, at the previous revision.
 func (w *watcher) leap(from, to *cache.Snapshot) error { return w.differ(from, to, from.Revision()) }
 
 // differ adds the events in the order of their revisions, and then of their keys. A
@@ -264,7 +264,7 @@ func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
 			all = append(all, present{key, &last, goneAt})
 		}
 		if object != nil {
-			revision, _ := object.Revision() // 0 for those of other sources
+			revision, _ := object.Revision() // 0 for objects of other sources
 			all = append(all, present{w.key(to, change.Key, kind), object, revision})
 		}
 	}
@@ -299,20 +299,19 @@ func (w *watcher) tell(change pmap.Change[*config.Config]) (gone *config.Config,
 	return nil, "", nil
 }
 
-// concerns says whether an object is of the kind and namespace that are
-// watched.
+// concerns says whether an object is of the watched kind and namespace.
 func (w *watcher) concerns(object *config.Config) bool {
 	c := w.call
 	return object != nil && object.Kind == c.schema.Kind && object.Group == c.schema.Group &&
 		(c.namespace == "" || object.Namespace == c.namespace)
 }
 
-// key names the event that tells of an object as a snapshot has it.
+// key returns the key of the event about an object in a snapshot.
 func (w *watcher) key(in *cache.Snapshot, path string, kind watch.EventType) frameKey {
 	return frameKey{snapshot: weak.Make(in), path: path, version: w.call.version, kind: kind}
 }
 
-// event adds an event, and sends what has gathered where that is much.
+// event adds an event, and sends the collected events when there are many.
 func (w *watcher) event(key frameKey, object *config.Config) error {
 	frame, err := w.frames.get(key, func() ([]byte, error) {
 		text, err := document(w.origin(object), key.version)
@@ -334,8 +333,8 @@ func (w *watcher) event(key frameKey, object *config.Config) error {
 	return nil
 }
 
-// bookmark adds an event that says that all up to the revision was sent, where
-// the client wants such.
+// bookmark adds an event which says that everything up to the revision was sent, if the
+// client wants bookmarks.
 func (w *watcher) bookmark(at *cache.Snapshot, annotations map[string]string) error {
 	if !w.options.bookmarks {
 		return nil
@@ -361,7 +360,7 @@ func (w *watcher) broken(cause error) error {
 	return errors.Join(cause, w.flush())
 }
 
-// framed is the line of an event.
+// framed returns the line of an event.
 func framed(kind watch.EventType, object []byte) []byte {
 	out := make([]byte, 0, len(object)+len(`{"type":"BOOKMARK","object":}`)+1)
 	out = append(out, `{"type":"`...)
@@ -371,9 +370,9 @@ func framed(kind watch.EventType, object []byte) []byte {
 	return append(out, '}', '\n')
 }
 
-// flush sends what has gathered, all at once.
+// flush sends the collected events at once.
 func (w *watcher) flush() error {
 	err := w.write(w.out.Bytes())
-	w.out = bytes.Buffer{} // a watch that waits holds nothing
+	w.out = bytes.Buffer{} // an idle watch holds no buffer
 	return err
 }

@@ -53,7 +53,7 @@ func (w *watching) close() {
 	_ = w.body()
 }
 
-// read is the next event as "TYPE name@revision", and the whole.
+// read returns the next event as "TYPE name@revision", and whole.
 func (w *watching) read() (string, event, error) {
 	line, err := w.lines.ReadString('\n')
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *watching) read() (string, event, error) {
 	return fmt.Sprintf("%s %s@%s", e.Type, e.Object.Metadata.Name, e.Object.Metadata.ResourceVersion), e, nil
 }
 
-// next is read for the goroutine of the test.
+// next is read, for the goroutine of the test.
 func (w *watching) next() (string, event) {
 	w.t.Helper()
 	text, e, err := w.read()
@@ -192,8 +192,7 @@ func TestWatchOfWhatIsForgotten(t *testing.T) {
 	follow(t, s, entries+"?watch=true&resourceVersion=5").expect("ADDED d@5")
 }
 
-// leaping is a cache that was listed anew at a revision, of whose history before
-// nothing is known.
+// leaping is a cache that was listed again at a revision, and has no history before it.
 type leaping struct {
 	rest.Source
 	to int64
@@ -213,8 +212,8 @@ func (l leaping) At(revision int64) (*cache.Snapshot, bool) {
 	return l.Source.At(revision)
 }
 
-// TestWatchOverANewList: what is gone comes first and does not bear the revision
-// of the list, so that nobody who has heard half of it takes it for the whole.
+// TestWatchOverANewList: deletions come first and without the revision of the list, so
+// that a client that got half of the events does not take them for all.
 func TestWatchOverANewList(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = leaping{o.Cache, 8} })
@@ -235,8 +234,8 @@ func TestWatchOverANewList(t *testing.T) {
 	w.expect("ADDED d@9")
 }
 
-// progressed is a cache that knows, when it is asked what follows, that nothing
-// has changed for long since.
+// progressed is a cache whose revision has moved on, without changes, when the next
+// snapshot is requested.
 type progressed struct{ rest.Source }
 
 func (p progressed) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
@@ -247,8 +246,8 @@ func (p progressed) Next(ctx context.Context, after *cache.Snapshot) (*cache.Sna
 	return next.Next(next.Revision()+100, next.Content()), nil
 }
 
-// TestADeletionBearsItsRevision: it is told as of the revision that deleted, so
-// that all servers tell the same, however late they tell it.
+// TestADeletionBearsItsRevision: a deletion has the revision that deleted, so that all
+// servers send the same, however late.
 func TestADeletionBearsItsRevision(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = progressed{o.Cache} })
@@ -261,8 +260,8 @@ func TestADeletionBearsItsRevision(t *testing.T) {
 	w.expect("DELETED a@3")
 }
 
-// TestWatchOverANewListOfTheNextRevision: nothing lay between, so that all is told
-// at its revision.
+// TestWatchOverANewListOfTheNextRevision: no revision lies between, so all events have
+// its revision.
 func TestWatchOverANewListOfTheNextRevision(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = leaping{o.Cache, 3} })
@@ -275,7 +274,7 @@ func TestWatchOverANewListOfTheNextRevision(t *testing.T) {
 	w.expect("DELETED a@3")
 }
 
-// forgetful is a cache whose history has gone past those who follow.
+// forgetful is a cache whose history no longer has the followers' snapshots.
 type forgetful struct{ rest.Source }
 
 func (forgetful) Next(context.Context, *cache.Snapshot) (*cache.Snapshot, error) {
@@ -348,8 +347,7 @@ func TestEndOfWatches(t *testing.T) {
 	follow(t, s, entries+"?watch=true").ends()
 }
 
-// Watchers that begin anywhere see every revision whole and in order while
-// others write.
+// Watchers that begin anywhere see every revision whole and in order while others write.
 func TestWatchersMissNothing(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)

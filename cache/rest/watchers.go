@@ -12,22 +12,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// slowAfter is how long a watch may take to send something before it may be ended
-// for it.
+// slowAfter is how long a watch may take to send something before it may be ended.
 const slowAfter = time.Second
 
 // watchers holds the open watches, up to a limit. It may end slow ones.
 type watchers struct {
 	limit int
-	slow  atomic.Int64 // that were ended
+	slow  atomic.Int64 // number of watches ended for it
 
 	mu    sync.Mutex // guards the fields below
 	open  map[*watcher]struct{}
 	ended bool
 }
 
-// add registers a watch, which it ends at once where the server does. It refuses one
-// too many.
+// add registers a watch. If the server ends, it ends the watch at once. It refuses a
+// watch beyond the limit.
 func (w *watchers) add(one *watcher) (remove func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +48,7 @@ func (w *watchers) add(one *watcher) (remove func(), err error) {
 	}, nil
 }
 
-// end ends all watches, and those to come.
+// end ends all watches, and later ones.
 func (w *watchers) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,8 +58,8 @@ func (w *watchers) end() {
 	}
 }
 
-// endSlowest ends the watch whose client has not taken something for longest; false
-// where all have taken what they were sent a moment ago.
+// endSlowest ends the watch whose client has been blocked longest; false if none has
+// been blocked for slowAfter.
 func (w *watchers) endSlowest() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +77,7 @@ func (w *watchers) endSlowest() bool {
 	return true
 }
 
-// tooMany is the refusal of a client for which there is no room.
+// tooMany refuses a client for which there is no room.
 func tooMany(message string) *apierrors.StatusError {
 	return TooMany(message, 1)
 }
@@ -90,11 +89,11 @@ type outbox struct {
 	slow   *atomic.Int64 // counts watches that are cut
 
 	mu      sync.Mutex
-	blocked int64 // when a write began, in Unix nanoseconds; 0 while none goes on
+	blocked int64 // when the present write began, in Unix nanoseconds; 0 without one
 	ended   bool
 }
 
-// since is when the write began that goes on; later than any time while none does.
+// since is when the present write began; later than any time without one.
 func (o *outbox) since() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,8 +103,8 @@ func (o *outbox) since() int64 {
 	return o.blocked
 }
 
-// cut ends the watch, also in the middle of a write: its client watches again from
-// where it got to, and lists where that is forgotten.
+// cut ends the watch, even in the middle of a write. Its client watches again from where
+// it got to, or lists if the history no longer reaches so far.
 func (o *outbox) cut() {
 	o.cancel()
 	o.mu.Lock()
@@ -117,8 +116,8 @@ func (o *outbox) cut() {
 	_ = http.NewResponseController(o.w).SetWriteDeadline(time.Now())
 }
 
-// write sends text. A client that does not take it in time loses the connection, so
-// that nobody makes us keep history for him.
+// write sends text. A client that does not read it in time loses the connection, so that
+// it cannot make the server keep history.
 func (o *outbox) write(text []byte) error {
 	controller := http.NewResponseController(o.w)
 	if err := o.begin(controller); err != nil {
@@ -144,6 +143,6 @@ func (o *outbox) begin(controller *http.ResponseController) error {
 		return errSlow
 	}
 	o.blocked = time.Now().UnixNano()
-	_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // connections without support for deadlines get none
+	_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // has no effect on connections without support for deadlines
 	return nil
 }

@@ -81,7 +81,7 @@ func (s *Server) replace(c *call) error {
 	return s.writeObject(c, http.StatusOK, s.written(c.r.Context(), object, revision))
 }
 
-// remove deletes an object, where the preconditions of the request hold.
+// remove deletes an object, if the preconditions of the request hold.
 func (s *Server) remove(c *call) error {
 	given, dry, err := s.readDeleteOptions(c)
 	if err != nil {
@@ -177,14 +177,14 @@ func (s *Server) readDeleteOptions(c *call) (out precondition, dry []string, err
 	return out, slices.Concat(c.query["dryRun"], options.DryRun), nil
 }
 
-// attempts bounds how often a write that depends on an object's uid is tried while
-// others change the object, and how many generated names are tried.
+// attempts bounds how often a write with a uid precondition is tried while others change
+// the object, and how many generated names are tried.
 const attempts = 5
 
-// conditional does a write under a precondition. The store compares resource
-// versions. The uid is compared here, and the write is conditional on the version
-// that was read with it. A rehearsal compares with its snapshot. Clients name the
-// version of the object as it is served; a version read from the store is its own.
+// conditional does a write under a precondition. The store compares resource versions.
+// conditional compares the uid itself, and makes the write conditional on the version
+// that it read with it. A rehearsal compares with its snapshot. Clients name served
+// versions; a version read here is the store's.
 func (s *Server) conditional(c *call, given precondition, trial *rehearsal, write func(resourceVersion string, served bool) (string, error)) (string, error) {
 	if given.uid == "" {
 		return write(given.resourceVersion, true)
@@ -208,7 +208,7 @@ func (s *Server) conditional(c *call, given precondition, trial *rehearsal, writ
 	}
 }
 
-// current is the object of the call as it is stored.
+// current returns the stored object of the call.
 func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 	if trial == nil {
 		return s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)
@@ -219,7 +219,7 @@ func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 	return nil, storage.ErrNotFound
 }
 
-// written is an object as this write left it.
+// written returns an object as this write left it.
 func (s *Server) written(ctx context.Context, object *config.Config, revision string) *config.Config {
 	snapshot := s.await(ctx, revision)
 	stored := snapshot.Get(object.Key())
@@ -230,14 +230,14 @@ func (s *Server) written(ctx context.Context, object *config.Config, revision st
 	if err == nil && out.ResourceVersion == revision {
 		return out
 	}
-	mine := *object // somebody else wrote since
+	mine := *object // another client has written since
 	mine.ResourceVersion = revision
 	return &mine
 }
 
-// await waits for the cache to show a revision, so that the client reads its
-// own writes here, but not for long: the write is done. It returns nil where
-// the cache took longer.
+// await waits for the cache to show a revision, so that the client reads its own writes
+// here. It does not wait long: the write is done. It returns nil if the cache took
+// longer.
 func (s *Server) await(ctx context.Context, version string) *cache.Snapshot {
 	revision, err := strconv.ParseInt(version, 10, 64)
 	if err != nil {

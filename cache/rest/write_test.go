@@ -67,7 +67,7 @@ func TestYAMLBody(t *testing.T) {
 	}
 }
 
-// TestARefusedCreateNamesItsObject: kubectl tells users by the details of the Status
+// TestARefusedCreateNamesItsObject: by the details of the Status, kubectl tells users
 // which object of a file was refused.
 func TestARefusedCreateNamesItsObject(t *testing.T) {
 	t.Parallel()
@@ -253,8 +253,8 @@ func TestWarningsAreInTheHeader(t *testing.T) {
 	}
 }
 
-// Every write is seen by a read that follows it, and one of many concurrent
-// writers at a version wins.
+// Every write is seen by a later read, and of many concurrent writers at a version one
+// wins.
 func TestConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// Base is the cache of the configuration that the statuses are laid over.
+// Base is the cache of the configuration to which the statuses are added.
 type Base interface {
 	Snapshot() *cache.Snapshot
 	Since(ctx context.Context, revision int64) (*cache.Snapshot, bool)
@@ -33,12 +33,12 @@ type Options struct {
 	Schemas schema.Set
 	// HistoryMemory bounds the history of merged snapshots; see cache.FeedOptions.
 	HistoryMemory int64
-	// Log is told of trouble; nil is nobody.
+	// Log gets messages about trouble; nil discards them.
 	Log *slog.Logger
 }
 
-// Facts are what servers report under side/status, as of one revision. They are
-// never modified.
+// Facts are the servers' reports under side/status, as of one revision. They are never
+// modified.
 type Facts struct {
 	Revision int64
 	// Statuses are the reports on objects, by the Path of their keys.
@@ -47,29 +47,29 @@ type Facts struct {
 	Replicas pmap.Map[*status.Replica]
 	// Uses are the objects in use on live servers, by server and part.
 	Uses pmap.Map[*status.Use]
-	// Sources are what live servers report of their sources other than the store, by server,
-	// and Contents the objects of these, by etcd.ContentPath.
+	// Sources are the reports of live servers about their sources other than the store,
+	// by server. Contents are the objects of these, by etcd.ContentPath.
 	Sources  pmap.Map[*status.Sources]
 	Contents pmap.Map[*status.Content]
 	// Proxies are the known proxies, by node id.
 	Proxies pmap.Map[*status.Proxy]
 }
 
-// Cache mirrors Facts and lays the statuses of objects over the snapshots of its
-// Base. While etcd cannot be reached it serves what it has.
+// Cache mirrors Facts and adds the statuses of objects to the snapshots of its Base.
+// While etcd cannot be reached it serves its last content.
 type Cache struct {
 	client *clientv3.Client
 	base   Base
 	o      Options
 	feed   *cache.Feed                    // of merged snapshots; it has no handlers
-	first  atomic.Pointer[cache.Snapshot] // of the feed since its last Replace
+	first  atomic.Pointer[cache.Snapshot] // the first snapshot since the feed's last Replace
 
 	mu      sync.Mutex // guards the fields below
 	facts   *Facts
 	changed chan struct{} // closed when facts are replaced
 }
 
-// New returns a cache that waits to be run. The client stays the caller's.
+// New returns a cache that waits for Run. The caller closes the client.
 func New(client *clientv3.Client, o Options) *Cache {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -80,7 +80,7 @@ func New(client *clientv3.Client, o Options) *Cache {
 	}
 }
 
-// The first and the longest wait before etcd is tried again.
+// The first and the longest wait before another attempt to reach etcd.
 const (
 	retryMin = 50 * time.Millisecond
 	retryMax = 5 * time.Second
@@ -124,7 +124,7 @@ func (c *Cache) setFacts(f *Facts) {
 	c.changed = make(chan struct{})
 }
 
-// Snapshot is the newest, nil before the first.
+// Snapshot returns the newest snapshot, nil before the first.
 func (c *Cache) Snapshot() *cache.Snapshot { return c.feed.Snapshot() }
 
 // At returns the snapshot at a revision; see cache.Feed. For a revision before the
@@ -142,8 +142,8 @@ func (c *Cache) At(revision int64) (*cache.Snapshot, bool) {
 }
 
 // Since returns the snapshot just before a revision; see cache.Feed. If this cache began
-// later, it returns the snapshot of the base with the first statuses, which are older. A
-// follower gets the other statuses at the revision where this cache began.
+// later, it returns the snapshot of the base with those of the first statuses that are
+// older. A follower gets the other statuses at the revision where this cache began.
 func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
 	if before, ok := c.feed.At(revision - 1); ok {
 		return before, true
@@ -155,8 +155,8 @@ func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, boo
 	return before.Until(revision - 1).WithStatuses(upTo(revision-1, c.first.Load(), pmap.Map[*status.Report]{})), true
 }
 
-// upTo returns the statuses of the first snapshot that existed at a revision, laid
-// over others that are older.
+// upTo returns the statuses of the first snapshot that existed at a revision, on top of
+// older ones.
 func upTo(revision int64, first *cache.Snapshot, over pmap.Map[*status.Report]) pmap.Map[*status.Report] {
 	for path, report := range first.Statuses().All() {
 		if report.Revision <= revision {
@@ -170,7 +170,7 @@ func upTo(revision int64, first *cache.Snapshot, over pmap.Map[*status.Report]) 
 // where this cache began, the base gives the snapshots, one per revision.
 func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
 	next, err := c.feed.Next(ctx, after)
-	first := c.first.Load() // or later than that of next
+	first := c.first.Load() // possibly later than that of next
 	began := first.Revision()
 	if err != nil || after.Revision() >= began {
 		return next, err
@@ -178,7 +178,7 @@ func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapsho
 	if _, known := c.feed.At(after.Revision()); known {
 		return next, nil
 	}
-	own := after // a snapshot of the base may be of a later revision, and of the same content
+	own := after // a snapshot of the base may have a later revision and the same content
 	for own.Changed() <= after.Revision() && own.Revision() < began-1 {
 		if own, err = c.base.Next(ctx, own); err != nil {
 			return nil, err

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// TestALongAbsenceIsCaughtUpWithInOrder: etcd tells a watch that was away for long
-// in parts, each under the revision of the store. What is seen at a revision is all
-// of the statuses up to it all the same, and no revision comes after a later one.
+// TestALongAbsenceIsCaughtUpWithInOrder: etcd sends a watch that was away for long its
+// events in parts, each with the revision of the store. Still, a snapshot has exactly
+// the statuses up to its revision, and revisions come in order.
 func TestALongAbsenceIsCaughtUpWithInOrder(t *testing.T) {
 	t.Parallel()
-	const changes = 2500 // in one part etcd tells of 1000 revisions
+	const changes = 2500 // one part covers 1000 revisions
 	r, relay := startRelayed(t)
 	at := r.await(r.say("a", "at first"))
 	relay.HoldAnswers()
@@ -35,9 +35,9 @@ func TestALongAbsenceIsCaughtUpWithInOrder(t *testing.T) {
 	}
 }
 
-// TestAListedAnewStatusIsTold: while the statuses are listed anew, one who is led
-// through the revisions of the configuration and is cut off in the middle resumes at
-// the last revision that he was told. He is told of the statuses that are older, too.
+// TestAListedAnewStatusIsTold: while the statuses are listed again, a follower of the
+// configuration's revisions is cut off, and resumes at its last revision. It also gets
+// the older statuses.
 func TestAListedAnewStatusIsTold(t *testing.T) {
 	t.Parallel()
 	r, relay := startRelayed(t)
@@ -59,8 +59,8 @@ func TestAListedAnewStatusIsTold(t *testing.T) {
 	if at.Changed() != put {
 		t.Fatalf("the next after %d is %d, want %d", from.Revision(), at.Changed(), put)
 	}
-	// Cut off here, the last that he has heard of is the object of revision put, or a
-	// bookmark of all that there is.
+	// Cut off here, the follower last got the object of revision put, or a bookmark of
+	// everything.
 	for _, resumed := range []int64{put, at.Revision()} {
 		before, ok := r.merged.Since(ctx, resumed)
 		if !ok {
@@ -74,9 +74,9 @@ func TestAListedAnewStatusIsTold(t *testing.T) {
 	}
 }
 
-// TestWhoHeardOfAStatusLastIsToldTheNext: one who resumes at the revision of a status,
-// before which the statuses were listed anew and since when no object has changed, is
-// told what was said meanwhile.
+// TestWhoHeardOfAStatusLastIsToldTheNext: a follower resumes at the revision of a
+// status. The statuses were listed again since, and no object has changed. It gets the
+// statuses written meanwhile.
 func TestWhoHeardOfAStatusLastIsToldTheNext(t *testing.T) {
 	t.Parallel()
 	r, relay := startRelayed(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// callTimeout bounds the reading of one page.
+// callTimeout bounds reading one page.
 const callTimeout = 10 * time.Second
 
 // list reads all facts, as of one revision.
@@ -77,7 +77,7 @@ func partOf[V comparable](prefix string, rows func(*Facts) *pmap.Map[V], decode 
 	}
 }
 
-// partAt returns the part of a key, false for a key of none.
+// partAt returns the part of a key; false if it belongs to none.
 func partAt(key string) (part, bool) {
 	for _, p := range parts {
 		if strings.HasPrefix(key, p.prefix) {
@@ -87,7 +87,7 @@ func partAt(key string) (part, bool) {
 	return part{}, false
 }
 
-// put sets the value of a key. One that cannot be read leaves the value there was.
+// put sets the value of a key. If it cannot be decoded, the previous value stays.
 func (c *Cache) put(f *Facts, kv *mvccpb.KeyValue) {
 	p, ok := partAt(string(kv.Key))
 	if !ok {

@@ -17,15 +17,15 @@ import (
 )
 
 var (
-	// errLeapt: the base was listed anew, so nobody knows the revisions between.
+	// errLeapt: the base was listed again, so the revisions between are unknown.
 	errLeapt  = errors.New("the configuration was listed anew")
 	errEnded  = errors.New("the watch ended")
 	errSilent = errors.New("the watch does not tell its progress")
 )
 
 const (
-	// askAgain is how often progress is requested of the watch that is behind, and
-	// silence is how long it may be behind.
+	// askAgain is how often the cache requests the progress of the watch that is behind.
+	// silence is how long that watch may be behind.
 	askAgain = 50 * time.Millisecond
 	silence  = 15 * time.Second
 )
@@ -49,14 +49,14 @@ func (c *Cache) mirror(ctx context.Context) error {
 		cache: c, facts: *facts, statuses: facts.Statuses, known: facts.Revision, base: base, basis: base.Revision(), since: base.Revision(),
 		bases: make(chan *cache.Snapshot), restart: true,
 	}
-	// A stream of its own, so that the progress of others is not in its way.
+	// Use a stream of its own, so that its progress does not wait for other watches.
 	ctx = metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "portolan-watch", "status")
 	m.watch = c.client.Watch(ctx, etcd.StatusPrefix, clientv3.WithPrefix(), clientv3.WithRev(facts.Revision+1))
 	failed := make(chan error, 1)
 	beside.Go(func() { failed <- m.followBase(ctx, base) })
 	err = m.run(ctx, failed)
 	cancel()
-	for range m.watch { // until the client has let go of it
+	for range m.watch { // until the client has closed it
 	}
 	return err
 }
@@ -68,17 +68,17 @@ type merger struct {
 	bases chan *cache.Snapshot
 	watch clientv3.WatchChan
 
-	facts    Facts                    // as the watch has it
-	base     *cache.Snapshot          // what was merged last
-	statuses pmap.Map[*status.Report] // likewise
-	since    int64                    // revision of the base at first; older ones are not told apart
+	facts    Facts                    // as of the watch
+	base     *cache.Snapshot          // last merged
+	statuses pmap.Map[*status.Report] // last merged
+	since    int64                    // revision of the first base; earlier revisions are not separated
 	restart  bool                     // nothing was published yet
-	basis    int64                    // all of the base up to here is known
-	known    int64                    // all statuses up to here are
-	waiting  []*cache.Snapshot        // of the base, in order, not merged yet
-	later    []revised                // statuses, likewise
-	asked    time.Time                // when progress was last asked for
-	behind   time.Time                // since when the watch is
+	basis    int64                    // the base is complete up to here
+	known    int64                    // the statuses are complete up to here
+	waiting  []*cache.Snapshot        // snapshots of the base not merged yet, in order
+	later    []revised                // statuses not merged yet, in order
+	asked    time.Time                // when progress was last requested
+	behind   time.Time                // since when the watch of statuses is behind
 }
 
 // revised are the statuses as of a revision.
@@ -87,7 +87,7 @@ type revised struct {
 	statuses pmap.Map[*status.Report]
 }
 
-// followBase passes on the snapshots of the base.
+// followBase passes the snapshots of the base to bases.
 func (m *merger) followBase(ctx context.Context, last *cache.Snapshot) error {
 	for {
 		next, err := m.cache.base.Next(ctx, last)
@@ -141,7 +141,7 @@ func (m *merger) run(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// last is the newest snapshot of the base that was received.
+// last returns the newest snapshot received from the base.
 func (m *merger) last() *cache.Snapshot {
 	if n := len(m.waiting); n > 0 {
 		return m.waiting[n-1]
@@ -165,12 +165,12 @@ func (m *merger) receive(r clientv3.WatchResponse) error {
 		m.note(e.Kv.ModRevision)
 	}
 	// A watch that catches up sends its events in parts, each with the revision of the
-	// store. The statuses are complete only up to the last event.
+	// store. So the statuses are complete only up to the last event.
 	known := r.Header.Revision
 	if n := len(r.Events); n > 0 {
 		known = r.Events[n-1].Kv.ModRevision
 	}
-	if known > m.known { // else a member that lags sent it
+	if known > m.known { // otherwise a lagging member sent it
 		m.known, m.behind = known, time.Time{}
 	}
 	if m.facts != before {
@@ -209,7 +209,7 @@ func (m *merger) merge() {
 		if len(m.later) > 0 && m.later[0].revision == revision {
 			m.statuses, m.later = m.later[0].statuses, m.later[1:]
 		}
-		if revision >= m.since { // else the first base is newer
+		if revision >= m.since { // otherwise the first base is newer
 			m.publish(revision)
 		}
 	}
@@ -231,8 +231,7 @@ func (m *merger) publish(revision int64) {
 	m.cache.feed.Publish(m.cache.feed.Snapshot().Next(revision, content))
 }
 
-// ask requests progress of the watch that is behind, and fails for one that stays
-// behind.
+// ask requests the progress of the watch that is behind. It fails if that stays behind.
 func (m *merger) ask(ctx context.Context) error {
 	now := time.Now()
 	switch {

@@ -18,12 +18,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// forgetter follows as the API's clients do, is cut off again and again in the
-// middle of what it is told at once, and resumes at the last revision it heard of.
+// forgetter follows like the API's clients. It is cut off again and again in the middle
+// of one snapshot's events, and resumes at the last revision that it got.
 type forgetter struct {
 	merged *statuses.Cache
 	random *rand.Rand
-	knows  map[string]int64 // revisions, of objects and of what is said of them
+	knows  map[string]int64 // revisions of objects and of their statuses
 	heard  int64
 	lists  int
 }
@@ -68,7 +68,7 @@ func (f *forgetter) between(at, next *cache.Snapshot) []tidings {
 	return out
 }
 
-// until follows until it has heard all up to a revision.
+// until follows until it has got everything up to a revision.
 func (f *forgetter) until(ctx context.Context, last int64) error {
 	for {
 		if _, err := f.merged.Await(ctx, f.heard); err != nil {
@@ -111,8 +111,8 @@ func (f *forgetter) watch(ctx context.Context, at *cache.Snapshot, last int64) (
 	return true, nil
 }
 
-// TestWhoIsCutOffMissesNothing: wherever a client is cut off, also while the
-// statuses are listed anew, it knows in the end what there is.
+// TestWhoIsCutOffMissesNothing: wherever a client is cut off, even while the statuses
+// are listed again, it ends up with the present state.
 func TestWhoIsCutOffMissesNothing(t *testing.T) {
 	t.Parallel()
 	r, relay := startRelayed(t)

@@ -69,7 +69,7 @@ func key(name string) config.Key {
 	return config.Key{Kind: schema.VirtualService, Namespace: "shop", Name: name}
 }
 
-// startRelayed is startApart where the statuses come through a relay.
+// startRelayed is startApart with a relay between the statuses and etcd.
 func startRelayed(t *testing.T) (*rig, *etcdtest.Relay) {
 	t.Helper()
 	endpoint := etcdtest.Listen(t)
@@ -128,14 +128,14 @@ func (r *rig) await(revision int64) *cache.Snapshot {
 	return s
 }
 
-// TestOneOrder: whatever comes first, what is seen at a revision is all of the
-// configuration and all of the statuses up to it, and each change is seen once.
+// TestOneOrder: whichever watch is first, a snapshot has exactly the configuration and
+// the statuses up to its revision, and each change is seen once.
 func TestOneOrder(t *testing.T) {
 	t.Parallel()
 	r := start(t, etcdtest.Dial(t, etcdtest.Listen(t)))
 	from := r.await(r.put("a", 0))
 	const changes = 300
-	wrote := map[int64]string{} // what a revision changed
+	wrote := map[int64]string{} // the change of each revision
 	var last int64
 	random := rand.New(rand.NewPCG(1, 0))
 	for i := range changes {
@@ -180,8 +180,8 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// TestAQuietSideHoldsNobodyUp: a write of either tree, and of neither, is soon
-// known to be all there is.
+// TestAQuietSideHoldsNobodyUp: after a write to either tree, or to neither, the cache
+// soon reaches its revision.
 func TestAQuietSideHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	r := start(t, etcdtest.Start(t))
@@ -200,13 +200,13 @@ func TestAQuietSideHoldsNobodyUp(t *testing.T) {
 	r.await(answer.Header.Revision)
 }
 
-// TestSinceBeforeItBegan: a client that resumes from before the cache began is
-// told of the statuses that are newer.
+// TestSinceBeforeItBegan: a client that resumes from before the cache began gets the
+// newer statuses.
 func TestSinceBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
 	first := start(t, client)
-	first.await(first.put("a", 1)) // from here on it knows each revision
+	first.await(first.put("a", 1)) // from here on it has every revision
 	first.say("a", "old")
 	at := first.put("b", 1)
 	first.say("b", "new")
@@ -223,7 +223,8 @@ func TestSinceBeforeItBegan(t *testing.T) {
 	}
 }
 
-// forget has etcd compact what came before a revision, once the base knows it.
+// forget makes etcd compact the revisions before a revision, once the base has reached
+// it.
 func (r *rig) forget(revision int64) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
@@ -236,7 +237,7 @@ func (r *rig) forget(revision int64) {
 	}
 }
 
-// delete deletes an object, and returns the revision of that.
+// delete deletes an object, and returns the revision of the deletion.
 func (r *rig) delete(name string) int64 {
 	r.t.Helper()
 	revision, err := r.store.Delete(r.t.Context(), schema.VirtualService, name, "shop", "")
@@ -246,15 +247,15 @@ func (r *rig) delete(name string) int64 {
 	return r.number(revision)
 }
 
-// follower notes what each snapshot changes of the configuration.
+// follower records how each snapshot changes the configuration.
 type follower struct {
 	merged *statuses.Cache
 	seen   map[int64]string
-	// proceed is received from after each snapshot.
+	// follow receives from proceed after each snapshot.
 	proceed chan struct{}
 }
 
-// follow goes on until it is told what was said of "a" at the last revision.
+// follow goes on until it gets the status of "a" of the last revision.
 func (f *follower) follow(ctx context.Context, at *cache.Snapshot, last func() int64) error {
 	for {
 		next, err := f.merged.Next(ctx, at)
@@ -276,9 +277,9 @@ func (f *follower) follow(ctx context.Context, at *cache.Snapshot, last func() i
 	}
 }
 
-// TestListedAnewPassesNothingOver: a cache that has to list the statuses anew, while
-// the configuration is known all along, leads those who follow through every
-// revision of that, each at its own.
+// TestListedAnewPassesNothingOver: the statuses have to be listed again, while the
+// configuration is known throughout. A follower still gets every revision of the
+// configuration, one by one.
 func TestListedAnewPassesNothingOver(t *testing.T) {
 	t.Parallel()
 	r, relay := startRelayed(t)
@@ -321,7 +322,7 @@ func TestListedAnewPassesNothingOver(t *testing.T) {
 		}
 		relay.Cut()
 		r.await(said)
-		if round == 2 { // the late one sees some of it, and keeps the rest for later
+		if round == 2 { // the late one sees a part now, and the rest later
 			for range 10 {
 				select {
 				case late <- struct{}{}:
@@ -344,8 +345,8 @@ func TestListedAnewPassesNothingOver(t *testing.T) {
 	}
 }
 
-// TestListsAnew: a watch that etcd has compacted away, and one whose base was
-// listed anew, are begun again, and nothing is missed.
+// TestListsAnew: a watch whose revision etcd has compacted, and one whose base was
+// listed again, start over, and nothing is missed.
 func TestListsAnew(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -359,7 +360,7 @@ func TestListsAnew(t *testing.T) {
 	if _, err := r.client.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	relay.Cut() // and it connects again, to an etcd that has forgotten
+	relay.Cut() // it reconnects, to an etcd that has compacted
 	if s := cut.await(last); s.Statuses().Value(key("a").Path()).Conditions[0].Message != "while away" {
 		t.Errorf("the status is not there at revision %d", s.Revision())
 	}

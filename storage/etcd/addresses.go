@@ -32,7 +32,7 @@ type allotment struct {
 	keys    []string
 	writes  []keyWrite
 	written map[string]bool
-	// without are the hosts that get none, because no address is free.
+	// without are the hosts that get no address, because none is free.
 	without []address.Key
 }
 
@@ -49,9 +49,9 @@ func (s *Store) claims(steps []plan.Step) []address.Claim {
 	return address.Claims(steps)
 }
 
-// assume guesses that a host without any known state, which no claim leaves, has no
-// address, and that its first choice was never used. The guess saves a read; the
-// transaction finds out whether it is right.
+// assume guesses the state of a claimed host of which nothing is known: it has no
+// address, and its first choice was never used. The guess saves a read; the transaction
+// finds out whether it is right.
 func (s *Store) assume(claims []address.Claim, found *targets) {
 	for _, claim := range claims {
 		key := AddressKey(claim.Namespace, claim.Host)
@@ -61,7 +61,8 @@ func (s *Store) assume(claims []address.Claim, found *targets) {
 	}
 }
 
-// allot decides the claims. It adds to found what it has to read.
+// allot decides the claims. It reads the keys that the decision depends on, and adds
+// them to found.
 func (s *Store) allot(ctx context.Context, claims []address.Claim, found *targets, now time.Time) (allotment, error) {
 	view := &addressView{found: found}
 	for len(claims) > 0 {
@@ -212,7 +213,7 @@ func newAllotment(d *address.Decision, found *targets) (allotment, error) {
 		}
 		out.add(slotKey(change.IPv4), value)
 	}
-	found.knowAbsent(out.keys) // slots that a list of all did not have
+	found.knowAbsent(out.keys) // slots that the list of all slots did not have
 	return out, nil
 }
 
@@ -265,7 +266,7 @@ func encodeSlot(s *address.Slot, before *mvccpb.KeyValue) ([]byte, error) {
 	return envelope.Encode(value)
 }
 
-// tellWithout logs the hosts for which a transaction that landed had no address.
+// tellWithout logs the hosts that got no address in a transaction that landed.
 func (s *Store) tellWithout(ctx context.Context, a allotment) {
 	if len(a.without) > 0 {
 		s.o.Log.WarnContext(ctx, "hosts of ServiceEntries get no address, since none is left: enlarge the range",

@@ -69,8 +69,8 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAddressesOutliveTheirServer: another store, as of a server that starts
-// anew, with other ranges even, gives a host that has one nothing else.
+// TestAddressesOutliveTheirServer: another store, even with other ranges, leaves a host
+// the address that it has.
 func TestAddressesOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -129,8 +129,8 @@ func TestTheLimitsOfABatchWithAddresses(t *testing.T) {
 	}
 }
 
-// TestAnObjectWithTooManyHostsIsNamed: where no batch could carry it, alone or
-// among others.
+// TestAnObjectWithTooManyHostsIsNamed: no batch could carry the object, alone or among
+// others.
 func TestAnObjectWithTooManyHostsIsNamed(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), giving, stock)
@@ -163,8 +163,8 @@ func TestAnObjectWithTooManyHostsIsNamed(t *testing.T) {
 	}
 }
 
-// TestALargeObjectInDoubtIsSettledInParts: one that no transaction holds does not
-// keep the others from their addresses.
+// TestALargeObjectInDoubtIsSettledInParts: an object with more hosts than a transaction
+// holds does not keep other objects from their addresses.
 func TestALargeObjectInDoubtIsSettledInParts(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock))
@@ -231,8 +231,8 @@ func TestDoubtsAreSettled(t *testing.T) {
 	}
 }
 
-// TestADamagedAddressIsReplaced: neither a host nor an address whose value cannot
-// be read stands in anybody's way.
+// TestADamagedAddressIsReplaced: an undecodable value of a host or an address blocks
+// nobody.
 func TestADamagedAddressIsReplaced(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -248,8 +248,8 @@ func TestADamagedAddressIsReplaced(t *testing.T) {
 	}
 }
 
-// TestTheCostOfAnAddressIsFlat: what a change takes does not grow with the
-// addresses there are.
+// TestTheCostOfAnAddressIsFlat: the cost of a change does not grow with the number of
+// addresses.
 func TestTheCostOfAnAddressIsFlat(t *testing.T) {
 	client := etcdtest.Start(t)
 	hooked := hook(client)

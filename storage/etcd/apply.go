@@ -56,8 +56,8 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 }
 
 // guess returns targets without a read: absent ones for a batch of creates, else those
-// that this Store remembers. It returns nil where it does not remember all, where
-// health decides, and where there is no connection.
+// that this Store remembers. It returns nil if it does not remember all of them, if a
+// health condition decides, or if there is no connection.
 func (s *Store) guess(batch work) *targets {
 	format, known := s.knownFormat()
 	if !known || !s.connected() || len(batch.watched) > 0 {
@@ -136,7 +136,7 @@ func (s *Store) commit(ctx context.Context, steps []plan.Step, found *targets, n
 	return revision, nil, nil
 }
 
-// subject names what a batch is about, in an error.
+// subject names the object or the batch of an error.
 func subject(steps []plan.Step) string {
 	if len(steps) == 1 {
 		return steps[0].Key.String()

@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// BenchmarkUpdate is an update with a resource version, through the store that
-// wrote it, which need not read it, and through two in turn, which must.
+// BenchmarkUpdate measures an update with a resource version: through the store that
+// wrote the object, which need not read it, and through two stores in turn, which must.
 func BenchmarkUpdate(b *testing.B) {
 	for name, client := range clients(b) {
 		for replicas, stores := range map[string][]*etcd.Store{

@@ -11,9 +11,9 @@ import (
 )
 
 // ClaimAddresses makes sources other than the store owners of the addresses of hosts, or
-// takes that back (address.OwnerOf): a host gets an address, or loses one that has no owner
-// any more. It writes nothing where all is well. It returns the hosts for which no address
-// is free.
+// ends that ownership (address.OwnerOf). A host gets an address, or loses one that has
+// no owner any more. ClaimAddresses writes nothing if nothing changes. It returns the
+// hosts for which no address is free.
 func (s *Store) ClaimAddresses(ctx context.Context, claims []address.Claim) (without []address.Key, err error) {
 	for part := range slices.Chunk(claims, max(1, (s.o.MaxTxnOps-1)/2)) {
 		some, err := s.claim(ctx, part)

@@ -15,7 +15,8 @@ import (
 )
 
 // TestSourcesOwnAddresses: a host of a source gets the address that a host of the store
-// would, once, whoever claims it and how often; it stays as long as somebody owns it.
+// would, once, however many claim it and however often; it stays as long as it has an
+// owner.
 func TestSourcesOwnAddresses(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -49,7 +50,7 @@ func TestSourcesOwnAddresses(t *testing.T) {
 	claim([]string{other}, nil)
 	owners("entry", dir, other)
 
-	// What the leader settles leaves sources alone.
+	// The leader's SettleAddresses leaves sources alone.
 	all, err := one.AddressOwners(t.Context())
 	if err != nil {
 		t.Fatal(err)

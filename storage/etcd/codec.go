@@ -23,8 +23,8 @@ func Encode(object *config.Config, writeID []byte) ([]byte, error) {
 	return encode(object, writeID, &envelope.Envelope{})
 }
 
-// encode fills in an envelope that may carry fields of a newer writer, its spec
-// too; those stay in it. The spec of the object may be encoded already.
+// encode fills in an envelope, and keeps the fields of a newer writer in it and in its
+// spec. The spec of the object may be encoded already.
 func encode(object *config.Config, writeID []byte, into *envelope.Envelope) ([]byte, error) {
 	spec, encoded := object.Spec.(*anypb.Any)
 	if !encoded {

@@ -12,10 +12,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/storetest"
 )
 
-// reached is an empty etcd: by the client of a store, and by that of its owner.
+// reached is an empty etcd, with two clients: of a store, and of the owner of the etcd.
 type reached struct{ store, owner *clientv3.Client }
 
-// ways are all the ways in which a store reaches its etcd. Each returns what
+// ways are all the ways in which a store reaches its etcd. Each returns a function that
 // gives every test an etcd of its own.
 var ways = []struct {
 	name string

@@ -137,8 +137,8 @@ func (s *Store) discarded(kv *mvccpb.KeyValue, origin storage.Origin) *envelope.
 	}
 }
 
-// looseKey reads a key of any form. A key that is not that of an object becomes a name.
-// The result is valid text.
+// looseKey reads a key of any form. If it is not the key of an object, all of it becomes
+// the name. The result is valid text.
 func looseKey(key string) config.Key {
 	path, object := strings.CutPrefix(key, ConfigPrefix)
 	path = strings.ToValidUTF8(strings.TrimPrefix(path, MeshPrefix), "\uFFFD")

@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// faulty are keys of the configuration tree that are no objects, each with the
-// object that its record of history names.
+// faulty are keys of the configuration tree that are no objects, each with the object
+// that its history record names.
 var faulty = map[string]string{
 	etcd.ConfigKey(entry("broken").Key()):            "serviceentry/shop/broken",
 	etcd.ConfigPrefix + "example.org/Unknown/bank/x": "unknown/bank/x",
@@ -131,8 +131,8 @@ func TestDiscardRefuses(t *testing.T) {
 	}
 }
 
-// TestDiscardWhoseAnswerIsLost lands once, whether the first request did or not,
-// and never takes what came meanwhile.
+// TestDiscardWhoseAnswerIsLost: the discard lands once, whether or not the first request
+// did, and never deletes a later value.
 func TestDiscardWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("the answer is lost")
@@ -203,8 +203,8 @@ func TestSurveyCounts(t *testing.T) {
 	}
 }
 
-// TestWhatWasDiscardedIsPruned: its record is one like any other, whatever the
-// key was.
+// TestWhatWasDiscardedIsPruned: the history record of a discarded key is pruned like any
+// other, whatever the key was.
 func TestWhatWasDiscardedIsPruned(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -228,8 +228,8 @@ func TestWhatWasDiscardedIsPruned(t *testing.T) {
 	}
 }
 
-// TestASpecThatCannotBeReadIsReplaced: the envelope is sound, and the spec in it
-// is not.
+// TestASpecThatCannotBeReadIsReplaced: the envelope can be decoded, the spec in it
+// cannot.
 func TestASpecThatCannotBeReadIsReplaced(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)

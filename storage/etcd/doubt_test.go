@@ -23,8 +23,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// ambiguous are errors each of which can come from a mutation that has landed
-// and from one that has not.
+// ambiguous are errors each of which can come from a mutation that has landed and from
+// one that has not.
 var ambiguous = map[string]error{
 	"deadline":         context.DeadlineExceeded,
 	"canceled":         context.Canceled,
@@ -38,8 +38,8 @@ var ambiguous = map[string]error{
 	"canceled by gRPC": status.Error(codes.Canceled, "grpc: the client connection is closing"),
 }
 
-// mutations are one of each kind, on a store that has the objects of prepare.
-// Each says what the objects are to be, by name.
+// mutations are one of each kind, on a store that has the objects of prepare. Each says
+// what the objects are afterwards, by name.
 var mutations = map[string]struct {
 	ops  []storage.Op
 	want map[string]string
@@ -90,12 +90,12 @@ func host(o *config.Config) string {
 	return o.Spec.(interface{ GetHosts() []string }).GetHosts()[0]
 }
 
-// mine marks the records of the mutation under test.
+// mine marks the history records of the mutation under test.
 func mine(t testing.TB) context.Context {
 	return storage.WithOrigin(t.Context(), storage.Origin{User: "me"})
 }
 
-// landings are the revisions of the mutations of mine.
+// landings returns the revisions of the mutations that mine marked.
 func landings(t testing.TB, store *etcd.Store) (revisions []string) {
 	t.Helper()
 	records, err := store.Records(t.Context(), storage.Query{})
@@ -110,8 +110,8 @@ func landings(t testing.TB, store *etcd.Store) (revisions []string) {
 	return revisions
 }
 
-// wantOnce checks that a mutation which reported success landed, once, and at
-// the revision reported.
+// wantOnce checks that a mutation that reported success landed once, and at the reported
+// revision.
 func wantOnce(t testing.TB, store *etcd.Store, revision string, results []storage.Result) {
 	t.Helper()
 	if landed := landings(t, store); len(landed) != 1 || landed[0] != revision {
@@ -124,8 +124,8 @@ func wantOnce(t testing.TB, store *etcd.Store, revision string, results []storag
 	}
 }
 
-// TestAnAnswerThatIsLostIsFound: whatever the error says, the mutation landed,
-// and that is what is reported. It is not sent again.
+// TestAnAnswerThatIsLostIsFound: whatever the error says, the mutation landed, and the
+// store reports that. It does not send it again.
 func TestAnAnswerThatIsLostIsFound(t *testing.T) {
 	t.Parallel()
 	for name, lost := range ambiguous {
@@ -179,7 +179,7 @@ func TestARequestThatIsLostIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestWithoutAnAnswerBeforeTheDeadlineTheOutcomeIsUnknown: whether it landed
+// TestWithoutAnAnswerBeforeTheDeadlineTheOutcomeIsUnknown: whether the mutation landed
 // (after) or not (before), the error says what is in doubt, and why.
 func TestWithoutAnAnswerBeforeTheDeadlineTheOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -255,9 +255,9 @@ func TestTheWorkOfOthersHidesNothing(t *testing.T) {
 	}
 }
 
-// TestALostRaceInDoubtIsToldAsOne: the mutation did not land, and a rival was
-// faster: a conditional one fails with what is there now, an unconditional one
-// goes on top of it.
+// TestALostRaceInDoubtIsToldAsOne: the mutation did not land, and a rival was faster. A
+// conditional mutation fails with the present object, an unconditional one is applied on
+// top of it.
 func TestALostRaceInDoubtIsToldAsOne(t *testing.T) {
 	t.Parallel()
 	conditional := func(version string) *config.Config {
@@ -307,7 +307,8 @@ func TestALostRaceInDoubtIsToldAsOne(t *testing.T) {
 	}
 }
 
-// TestAPruneWhileInDoubtHidesNothing: the record that tells is too young to go.
+// TestAPruneWhileInDoubtHidesNothing: the record that proves the outcome is too young to
+// be pruned.
 func TestAPruneWhileInDoubtHidesNothing(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -330,7 +331,8 @@ func TestAPruneWhileInDoubtHidesNothing(t *testing.T) {
 	wantOnce(t, other, revision, results)
 }
 
-// TestTheObjectTellsToo: somebody removed the record by hand.
+// TestTheObjectTellsToo: somebody removed the record by hand; the write id in the object
+// proves the outcome.
 func TestTheObjectTellsToo(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -351,9 +353,9 @@ func TestTheObjectTellsToo(t *testing.T) {
 	}
 }
 
-// TestIncrementsInDoubtAllCount: several writers add to one counter, by compare
-// and swap; every other transaction loses its request or its answer. Each
-// increment that is reported done is in the sum, and no other.
+// TestIncrementsInDoubtAllCount: several writers increment one counter by compare and
+// swap; every other transaction loses its request or its answer. The sum has exactly the
+// increments that were reported done.
 func TestIncrementsInDoubtAllCount(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -382,8 +384,8 @@ func TestIncrementsInDoubtAllCount(t *testing.T) {
 	}
 }
 
-// hookFaults loses the request of every fourth transaction, and the answer of
-// another fourth.
+// hookFaults loses the request of every fourth transaction, and the answer of another
+// fourth.
 func hookFaults(client *clientv3.Client) {
 	kv := hook(client)
 	var n atomic.Int64

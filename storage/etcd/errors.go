@@ -17,19 +17,19 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// Upper bounds of the bytes of a request beside its keys and values: for the whole, with
-// the key of its record, the record's own fields and the format; and for each
-// operation.
+// Upper bounds of the bytes of a request beyond its keys and values. requestOverhead
+// covers the whole request: the key of its record, the record's own fields and the
+// format. operationOverhead covers each operation.
 const (
 	requestOverhead   = 1024
 	operationOverhead = 32
 )
 
 // checkCount refuses a batch of more operations than fit one transaction. etcd counts
-// the longest of compares, writes and reads. Every operation takes a compare and a
-// read, and so do the record of history and the storage format. A deletion of an object
-// with a health takes two writes; a condition on a health takes one more compare and
-// read.
+// the longest of the lists of compares, writes and reads. Every operation takes a
+// compare and a read, and so do the history record and the storage format. Deleting an
+// object that may have a health takes two writes; a condition on a health takes one more
+// compare and read.
 func (s *Store) checkCount(ops []storage.Op) error {
 	removed, watched := 0, 0
 	for _, op := range ops {
@@ -52,9 +52,9 @@ func (s *Store) checkCount(ops []storage.Op) error {
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(ops), beside, s.o.MaxTxnOps)
 }
 
-// checkAddresses refuses a batch whose hosts get or lose more addresses than fit beside
-// its steps. Each such host takes two more compares, writes and reads. The error names
-// an object that could not be written even alone.
+// checkAddresses refuses a batch whose hosts get or lose more addresses than fit into
+// the transaction beside its steps. Each such host takes two more compares, writes and
+// reads. The error names an object that could not be written even alone.
 func (s *Store) checkAddresses(steps []plan.Step, more int) error {
 	room := s.o.MaxTxnOps - 2
 	if more == 0 || len(steps)+more <= room {
@@ -77,11 +77,11 @@ func (s *Store) checkAddresses(steps []plan.Step, more int) error {
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(steps), more, s.o.MaxTxnOps)
 }
 
-// recordLimit is the size up to which a record keeps a value: half a request, since the
+// recordLimit is the largest value that a record keeps: half a request, since the
 // request that replaces a value carries both.
 func (s *Store) recordLimit() int { return (s.o.MaxRequestBytes - requestOverhead) / 2 }
 
-// checkSize refuses an object too large to be replaced, in one request, by another of
+// checkSize refuses an object so large that no request could replace it by another of
 // its size.
 func (s *Store) checkSize(key config.Key, size int) error {
 	limit := s.recordLimit() - 4*len(ConfigKey(key)) - 2*operationOverhead
@@ -126,7 +126,7 @@ func (s *Store) writeError(err error) error {
 			"compact any other, defragment it and disarm its alarm: %w", storage.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w: etcd does not let this user write: %w", storage.ErrReadOnly, err)
-	case errors.Is(err, storage.ErrReadOnly): // of a client that is fenced
+	case errors.Is(err, storage.ErrReadOnly): // from a fenced client
 		return fmt.Errorf("nothing was written: %w", err)
 	case refused(err), unsent(err):
 		return fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, plainError{err})
@@ -134,8 +134,8 @@ func (s *Store) writeError(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, plainError{err})
 }
 
-// notSent is how etcd's client, and interceptors that refuse requests in its name, say that
-// a request was not sent.
+// notSent is the error text by which etcd's client says that it did not send a request.
+// Our interceptors that refuse requests use it too.
 const notSent = "there is no connection available"
 
 // plainError is an error of gRPC without its code and without notSent.
@@ -148,7 +148,7 @@ func (e plainError) Error() string {
 // Unwrap returns the error as it was.
 func (e plainError) Unwrap() error { return e.err }
 
-// tooLarge recognises the errors of etcd, and of gRPC at either end, by their words. The
+// tooLarge recognises the errors of etcd, and of gRPC at either end, by their text. The
 // error is always about the request: the response to a write is small.
 func tooLarge(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyOps) ||
@@ -178,8 +178,9 @@ func refused(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader)
 }
 
-// unsent says that the request did not leave this process. Only the words of gRPC's error
-// show it: etcd's client checks the first two, and TLS writes the others.
+// unsent says that the request did not leave this process. Only the text of gRPC's error
+// shows it: etcd's client checks the first two, gRPC writes the others when it cannot
+// connect.
 func unsent(err error) bool {
 	answer, ok := status.FromError(err)
 	if !ok || answer.Code() != codes.Unavailable || errors.Is(err, context.Canceled) {

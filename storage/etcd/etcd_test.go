@@ -21,13 +21,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
 
-// open makes a store with the limits of the servers of etcdtest.
+// open makes a store with the limits of etcdtest's servers.
 func open(t testing.TB, client *clientv3.Client, adjust ...func(*etcd.Options)) *etcd.Store {
 	t.Helper()
 	o := etcd.Options{
 		Schemas: schema.Pilot(), Domain: "mesh.internal",
 		MaxTxnOps: etcdtest.MaxTxnOps, MaxRequestBytes: etcdtest.MaxRequestBytes,
-		RequestTimeout: time.Minute, // Of a machine busy with other tests.
+		RequestTimeout: time.Minute, // for a machine busy with other tests
 	}
 	for _, a := range adjust {
 		a(&o)
@@ -145,7 +145,7 @@ func TestCreationTimeIsKeptWhateverTheClockSays(t *testing.T) {
 func TestListReadsSeveralPagesAtOneRevision(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Start(t))
-	const n = 25_001 // Two full pages and a part.
+	const n = 25_001 // two full pages and a part
 	for from := 0; from < n; from += 2500 {
 		fill(t, store, from, min(from+2500, n))
 	}

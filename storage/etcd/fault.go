@@ -7,11 +7,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// The classes of a Fault. Whoever walks a tree reports the fault and goes on.
+// The classes of a Fault. Code that walks a tree reports the fault and goes on.
 var (
-	// ErrForeignKey: no object of a kind known here has this key.
+	// ErrForeignKey: the key belongs to no object of a known kind.
 	ErrForeignKey = errors.New("not the key of a known object")
-	// ErrUnknownKind is an ErrForeignKey: the key may be that of an object of another
+	// ErrUnknownKind is an ErrForeignKey: the key may belong to an object of an unknown
 	// kind, such as a kind of a newer binary.
 	ErrUnknownKind = fmt.Errorf("%w: its kind is unknown", ErrForeignKey)
 	// ErrUndecodable: the key is sound, and this binary cannot decode the value.
@@ -25,7 +25,7 @@ type Fault struct {
 	// Revision is the mod revision of a value at fault; 0 where the key is at fault.
 	Revision int64
 	Class    error
-	// Why adds to the class; it may be empty.
+	// Why is a detail; it may be empty.
 	Why string
 }
 

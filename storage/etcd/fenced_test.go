@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// lead takes the lead of an election until the test ends.
+// lead holds the leadership of an election until the test ends.
 func lead(t *testing.T, client *clientv3.Client) *election.Leader {
 	t.Helper()
 	e, err := election.New(client, election.Options{Name: "test", ID: "test"})
@@ -48,8 +48,8 @@ func lead(t *testing.T, client *clientv3.Client) *election.Leader {
 	}
 }
 
-// TestFenced: the store of a leader does all that a store does, up to the same
-// limits but for one operation, and nothing once the term has ended.
+// TestFenced: the store of a leader does all that a store does, with one operation less
+// in a transaction, and writes nothing once the term has ended.
 func TestFenced(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -74,7 +74,7 @@ func TestFenced(t *testing.T) {
 	if removed, err := store.Prune(t.Context(), storage.Retention{Keep: 50}); err != nil || removed != 101 {
 		t.Errorf("pruned %d, %v", removed, err)
 	}
-	create(t, plain, entry("another", "1")) // is not disturbed
+	create(t, plain, entry("another", "1")) // the fence does not affect it
 
 	if _, err := client.Delete(t.Context(), etcd.ElectionPrefix, clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)

@@ -20,19 +20,20 @@ const FormatKey = MetaPrefix + "schema"
 // The format of this binary.
 const (
 	// StorageFormat is the format that this binary writes. It rises when a binary of the
-	// format before would damage what this one writes. A new field or kind alone does not
-	// raise it: an older binary keeps what it does not know.
+	// previous format would damage what this one writes. A new field or kind alone does
+	// not raise it: an older binary keeps what it does not know.
 	//
-	// Format 2 has owner references and managed fields in the envelope, which a writer
-	// has to change with the object, and what registries last knew, under side/registry.
+	// Format 2 adds owner references and managed fields to the envelope, which a writer
+	// must update with the object, and the last known rows of registries, under
+	// side/registry.
 	StorageFormat = 2
 	// MinReader is the lowest format of a binary that understands all that this one
 	// writes.
 	MinReader = 1
 )
 
-// Format describes the values in a store. The zero Format is the format of a store without
-// a write.
+// Format describes the values in a store. The zero Format describes a store that was
+// never written.
 type Format struct {
 	// StorageFormat is the highest format of any binary that has written to the store.
 	// MinReader is the lowest format of a binary that understands all of it.
@@ -43,8 +44,8 @@ type Format struct {
 	Fault string
 
 	wrapper *envelope.Format
-	// lost says that the store had a format and has none now. Nobody deletes the key, so
-	// another, empty store is in its place.
+	// lost says that the store had a format and has none now. No server deletes the key,
+	// so another, empty store is in its place.
 	lost bool
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// newer is what a newer binary does to a store that it writes to.
+// newer writes a format to a store, as a newer binary does.
 func newer(t testing.TB, client *clientv3.Client, format, minReader int64) {
 	t.Helper()
 	put(t, client, etcd.FormatKey, formatValue(t, &envelope.Format{StorageFormat: format, MinReader: minReader}))
@@ -58,8 +58,8 @@ func TestTheFirstMutationWritesTheFormat(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenIntoAnEmptiedStore: by a store that knows it from before. A
-// server that starts knows nothing of it.
+// TestNothingIsWrittenIntoAnEmptiedStore: a store that knew the etcd before refuses to
+// write. A server that starts afterwards cannot know.
 func TestNothingIsWrittenIntoAnEmptiedStore(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -97,8 +97,8 @@ func TestALowerFormatIsRaisedAndKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// TestFormat2 is written by whoever brings what it has: an object, or what a
-// registry knew. A status leaves an older store to its servers.
+// TestFormat2: a write that needs format 2 raises the format: an object, or the rows of
+// a registry. A status does not, so older servers can go on writing.
 func TestFormat2(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -126,7 +126,7 @@ func TestFormat2(t *testing.T) {
 	}
 }
 
-// TestManagedFieldsStay: a server that knows nothing of who set what keeps it.
+// TestManagedFieldsStay: a server keeps the managed fields, which it does not use.
 func TestManagedFieldsStay(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -162,7 +162,8 @@ func writers(t testing.TB) map[string]func(context.Context, *etcd.Store) error {
 	return out
 }
 
-// everything is all that a store holds, by key, but for the format.
+// everything returns the mod revision of every key of a store, except that of the
+// format.
 func everything(t testing.TB, client *clientv3.Client) map[string]int64 {
 	t.Helper()
 	response, err := client.Get(t.Context(), etcd.Root, clientv3.WithPrefix())
@@ -192,7 +193,7 @@ func TestUpgradeOldRefusesToWriteAboveItsFormat(t *testing.T) {
 					o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 				})
 				prepare(t, old)
-				if _, err := old.Update(t.Context(), entry("other", "0", "1")); err != nil { // which leaves something to prune
+				if _, err := old.Update(t.Context(), entry("other", "0", "1")); err != nil { // leaves something to prune
 					t.Fatal(err)
 				}
 				ahead.Store(int64(2 * storage.HistoryGrace))
@@ -223,8 +224,8 @@ func TestUpgradeOldRefusesToWriteAboveItsFormat(t *testing.T) {
 	}
 }
 
-// TestUpgradeWhileAnAnswerIsLost: what landed before the newer binary wrote is
-// reported done, what did not is refused, and nothing comes after.
+// TestUpgradeWhileAnAnswerIsLost: what landed before the newer binary wrote is reported
+// done, what did not is refused, and nothing lands later.
 func TestUpgradeWhileAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("the answer is lost")
@@ -283,7 +284,7 @@ func TestAStoreThatNeedsANewerReaderIsRead(t *testing.T) {
 	}
 }
 
-// unknownField is the field 9999 of a newer binary.
+// unknownField is field 9999, as a newer binary would write it.
 var unknownField = protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), "of a newer binary")
 
 // TestUpgradeOldLosesNoField: a newer binary of the same format wrote fields that

@@ -49,8 +49,8 @@ func (s *Store) Records(ctx context.Context, query storage.Query) ([]storage.Rec
 	return view.Recorded(after, until, query.Limit), nil
 }
 
-// At reads at the old revision, unless etcd has compacted it. Then it reads the objects
-// of now and every record, and undoes the records.
+// At reads at the old revision, unless etcd has compacted it. Then it reads the present
+// objects and every record, and undoes the records.
 func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error) {
 	of, err := plan.Selection(s.Schemas(), of)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Store) listAt(ctx context.Context, of storage.Selection, revision int64
 	return objects, err
 }
 
-// selectionPath is the longest prefix of the Paths of everything selected.
+// selectionPath returns the longest common prefix of the Paths of everything selected.
 func selectionPath(of storage.Selection) string {
 	switch {
 	case of.Kind.Kind == "":
@@ -101,7 +101,7 @@ func selectionPath(of storage.Selection) string {
 }
 
 // view reads the selected objects and their records above a revision, all as of one
-// revision of etcd. It returns the errors of etcd.
+// revision of etcd. It returns etcd's errors unwrapped.
 func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
 	var view history.View
 	err := restarting(func() (err error) {

@@ -19,7 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestARecordIsWrittenWithItsBatch, under the write id of what the batch wrote.
+// TestARecordIsWrittenWithItsBatch: the record has the write id of the objects that the
+// batch wrote.
 func TestARecordIsWrittenWithItsBatch(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -43,7 +44,7 @@ func TestARecordIsWrittenWithItsBatch(t *testing.T) {
 	}
 }
 
-// wrapRecord is the value of a record as another binary could have written it.
+// wrapRecord returns the value of a record as another binary could have written it.
 func wrapRecord(t testing.TB, r *envelope.Record) []byte {
 	t.Helper()
 	body, err := proto.Marshal(r)
@@ -53,8 +54,8 @@ func wrapRecord(t testing.TB, r *envelope.Record) []byte {
 	return append([]byte("ptl\x01"), body...)
 }
 
-// TestBrokenRecordsBreakNothing: what cannot be read is left out, and left
-// alone.
+// TestBrokenRecordsBreakNothing: readers skip undecodable records, and nothing deletes
+// them.
 func TestBrokenRecordsBreakNothing(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -97,7 +98,7 @@ func TestBrokenRecordsBreakNothing(t *testing.T) {
 	}
 }
 
-// TestAChangeByHandIsNotGuessed: without a record of it nobody knows what an
+// TestAChangeByHandIsNotGuessed: without a record of the change nobody knows what the
 // object was before.
 func TestAChangeByHandIsNotGuessed(t *testing.T) {
 	t.Parallel()
@@ -125,7 +126,7 @@ func TestAChangeByHandIsNotGuessed(t *testing.T) {
 	if err != nil || len(changes) != 1 || changes[0].After.Spec != nil {
 		t.Errorf("history is %+v, %v, want one change whose result is not known", changes, err)
 	}
-	// A change on top of it has a record, which tells what it was.
+	// A later change has a record, which says what the object was.
 	if _, err := store.Update(t.Context(), entry("a", "2")); err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +138,8 @@ func TestAChangeByHandIsNotGuessed(t *testing.T) {
 	}
 }
 
-// TestHistoryOfKindsWithoutNamespace: how far back it is whole is kept by kind
-// and namespace, and these have none.
+// TestHistoryOfKindsWithoutNamespace: the floors of history are by kind and namespace,
+// and these kinds have none.
 func TestHistoryOfKindsWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	zone := &schema.Schema{
@@ -183,7 +184,7 @@ func TestHistoryOfKindsWithoutNamespace(t *testing.T) {
 	}
 }
 
-// TestHistoryOfManyPages: records are read in pages that follow their size.
+// TestHistoryOfManyPages: the page size follows the size of the records.
 func TestHistoryOfManyPages(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -245,8 +246,8 @@ func large(name string, i int64) *config.Config {
 	return entry(name, hosts...)
 }
 
-// TestRecordsAreInTheOrderOfRevisions: the keys of records are random, the order
-// is that of revisions.
+// TestRecordsAreInTheOrderOfRevisions: the keys of records are random, but records come
+// in the order of their revisions.
 func TestRecordsAreInTheOrderOfRevisions(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Start(t))

@@ -7,12 +7,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// hooked is a KV whose transactions with a condition run before and after, if
-// they are set, around the real one; the errors of both go to the caller.
+// hooked is a KV that calls before and after, if they are set, around each transaction
+// with a condition. It returns their errors to the caller.
 type hooked struct {
 	clientv3.KV
 	before, after func() error
-	// commits are the transactions with a condition, requests all.
+	// commits counts the transactions with a condition, requests all requests.
 	commits, requests atomic.Int64
 }
 

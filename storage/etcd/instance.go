@@ -13,14 +13,14 @@ import (
 // part of a backup.
 const InstanceKey = MetaPrefix + "instance"
 
-// Instance identifies the store that answered, and tells its revision.
+// Instance identifies a store, and tells its revision.
 type Instance struct {
 	// Cluster is the id of the etcd cluster.
 	Cluster uint64
 	// ID is the value of InstanceKey, empty where there is none.
 	ID string
-	// Revision is the revision of the store at the answer. The read is by quorum, so it
-	// shows every write that was acknowledged before it began.
+	// Revision is the revision of the store when it answered. The read is linearizable,
+	// so it shows every write that was acknowledged before it began.
 	Revision int64
 	// Format is the format of the store.
 	Format Format

@@ -18,8 +18,8 @@ func TestKindsThatAreNoMessages(t *testing.T) {
 	storetest.RunKinds(t, func(t *testing.T) storage.ConfigStore { return open(t, etcdtest.Start(t), withKinds) })
 }
 
-// TestTheStoredFormOfAGoStruct: the key and the spec of such an object are read by
-// other versions of the program, and do not change.
+// TestTheStoredFormOfAGoStruct: other versions of the program read the key and the spec
+// of such an object, so they must not change.
 func TestTheStoredFormOfAGoStruct(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -40,8 +40,8 @@ func TestTheStoredFormOfAGoStruct(t *testing.T) {
 	}
 }
 
-// TestTheStoredFormOfASpecAtTheTopLevel is that of any Go struct: where the spec
-// stands in a document is no matter of the store. What a newer binary wrote stays.
+// TestTheStoredFormOfASpecAtTheTopLevel: it is that of any Go struct. Where the spec
+// stands in a document does not matter to the store. What a newer binary wrote stays.
 func TestTheStoredFormOfASpecAtTheTopLevel(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -64,8 +64,8 @@ func TestTheStoredFormOfASpecAtTheTopLevel(t *testing.T) {
 	}
 }
 
-// TestFieldsOfANewerBinaryStayInAGoStruct: it reads them over, and what it writes
-// keeps them.
+// TestFieldsOfANewerBinaryStayInAGoStruct: this binary ignores them when it reads, and
+// keeps them when it writes.
 func TestFieldsOfANewerBinaryStayInAGoStruct(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)

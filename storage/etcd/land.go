@@ -12,11 +12,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// tries is how many requests may go unanswered before the deadline of their mutation:
-// each waits for that part of the time left.
+// tries is how many requests of a mutation may go unanswered before its deadline: each
+// waits for that fraction of the time left.
 const tries = 4
 
-// perOperation is how long etcd may take for an operation of a large transaction. A
+// perOperation is how long etcd may take for each operation of a large transaction. A
 // timeout that is too short only makes etcd do the work again.
 const perOperation = 200 * time.Microsecond
 
@@ -71,10 +71,10 @@ func (s *Store) land(ctx context.Context, m *mutation) (revision int64, lost *ta
 	}
 }
 
-// write sends the transaction. It returns the revision at which it landed, or the
-// targets where it did not, or neither, where the outcome is in doubt. An error says
-// that it did not land and that no earlier one is in doubt, unless it is
-// ErrOutcomeUnknown.
+// write sends the transaction. It returns the revision at which it landed; or the
+// targets if it did not land; or neither if the outcome is in doubt. Unless it is
+// ErrOutcomeUnknown, an error says that the transaction did not land and that no earlier
+// one is in doubt.
 func (t *sender) write(ctx context.Context) (now *targets, revision int64, err error) {
 	answer, err := t.send(ctx, t.m.compares, t.m.writes, t.m.reads)
 	switch {
@@ -128,8 +128,8 @@ func (t *sender) look(ctx context.Context) (*targets, error) {
 }
 
 // prevent makes sure that a transaction under way cannot land: it puts a void record in
-// its place, unless a changed format prevents it already. It returns the revision at
-// which the transaction landed if that was faster, else 0.
+// its place, unless a changed format prevents it already. If the transaction landed
+// first, prevent returns its revision, else 0.
 func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 	key := recordKey(t.m.writeID)
 	value, err := void(t.o.Now())

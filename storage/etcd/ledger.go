@@ -12,13 +12,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// GetResourceAtVersion reads at an old revision of etcd: it reaches back as far
-// as etcd is not compacted.
+// GetResourceAtVersion reads at an old revision of etcd, as far back as etcd is not
+// compacted.
 func (s *Store) GetResourceAtVersion(ctx context.Context, version string, key config.Key) (string, error) {
 	return ledger{s}.ResourceVersionAt(ctx, version, key)
 }
 
-// GetLedger returns the history of etcd itself.
+// GetLedger returns etcd's own history.
 func (s *Store) GetLedger() storage.Ledger { return ledger{s} }
 
 // SetLedger refuses: the ledger of this store is the history of etcd. The error
@@ -27,7 +27,7 @@ func (s *Store) SetLedger(storage.Ledger) error {
 	return fmt.Errorf("set ledger: %w: the ledger of an etcd store is the history of etcd", errors.ErrUnsupported)
 }
 
-// ledger is the MVCC history of etcd.
+// ledger is etcd's MVCC history.
 type ledger struct{ store *Store }
 
 func (l ledger) ResourceVersionAt(ctx context.Context, at string, key config.Key) (string, error) {
@@ -35,7 +35,7 @@ func (l ledger) ResourceVersionAt(ctx context.Context, at string, key config.Key
 	if err != nil {
 		return "", fmt.Errorf("%s at version %s: %w", key, at, err)
 	}
-	revision, err := plan.Revision(at) // To etcd a revision of 0 means the newest.
+	revision, err := plan.Revision(at) // to etcd, revision 0 means the newest
 	if err != nil {
 		return "", fmt.Errorf("%s at version %s: %w", key, at, err)
 	}

@@ -30,7 +30,7 @@ func parse(t testing.TB, version string) int64 {
 	return n
 }
 
-// stock makes a store that was told nothing of its server's limits.
+// stock makes a store assume etcd's default limits.
 func stock(o *etcd.Options) { o.MaxTxnOps, o.MaxRequestBytes = 0, 0 }
 
 func puts(n, size int) (ops []storage.Op) {
@@ -109,7 +109,7 @@ func TestWhatIsStoredCanBeReplacedAndDeleted(t *testing.T) {
 	if err != nil || len(changes) != 3 || changes[0].Before.Spec == nil {
 		t.Errorf("history is %v, %v", changes, err)
 	}
-	// Of another writer, and larger than a record may be.
+	// Another writer wrote it, and it is larger than a record may keep.
 	foreign, err := etcd.Encode(entry("b", noise(2*largest)), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -131,8 +131,8 @@ func noise(n int) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-// TestALargeRecordIsCompressed: a batch that changes thousands of objects would
-// else be twice the size of one that creates them.
+// TestALargeRecordIsCompressed: otherwise a batch that changes thousands of objects
+// would be twice the size of one that creates them.
 func TestALargeRecordIsCompressed(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -179,7 +179,7 @@ func TestAllOversizedObjectsOfABatchAreNamed(t *testing.T) {
 	wantEmpty(t, store)
 }
 
-// A store may be told of larger limits than its server has.
+// The options of a store may have larger limits than its server.
 func TestTheServersOwnLimitsAreErrTooLarge(t *testing.T) {
 	t.Parallel()
 	servers := map[string]func(*testing.T) *etcd.Store{

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// List reads in pages, all as of the revision of the first. It leaves out and logs
-// values that cannot be decoded.
+// List reads in pages, all as of the revision of the first. It skips and logs values
+// that cannot be decoded.
 func (s *Store) List(ctx context.Context, kind config.GroupVersionKind, namespace string) ([]*config.Config, error) {
 	found, err := plan.Kind(s.Schemas(), kind)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Store) addObject(ctx context.Context, objects []*config.Config, kv *mvc
 	return append(objects, object)
 }
 
-// restarting runs read again where etcd compacted the revision of its pages before the
+// restarting calls read again if etcd compacted the revision of its pages before the
 // last page.
 func restarting(read func() error) error {
 	for {

@@ -17,32 +17,31 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// mutation is one transaction of a batch. It may be sent many times, and lands at most
-// once: it requires that its own record of history, whose key is its write id, is
-// absent.
+// mutation is the transaction of one batch. It may be sent many times, and lands at most
+// once: it requires that its own history record, whose key is its write id, is absent.
 type mutation struct {
 	writeID uuid.UUID
-	// keys are the targets, and found is what they must still be.
+	// keys are the targets. The transaction requires that they are still as found.
 	keys  []config.Key
 	found *targets
-	// allotted is the change of addresses.
+	// allotted is the part that changes addresses.
 	allotted allotment
 
-	// The transaction.
+	// compares and writes are the transaction.
 	compares []clientv3.Cmp
 	writes   []clientv3.Op
-	// The reads that tell its outcome: the targets, the format and the record.
+	// reads tell its outcome: they read the targets, the format and the record.
 	reads []clientv3.Op
 
-	size   int // bytes that it takes as a request
+	size   int // bytes of the request
 	faults *multierror.Error
 }
 
-// recordKey is the key of the record of the batch with a write id.
+// recordKey returns the key of the record of the batch with a write id.
 func recordKey(writeID uuid.UUID) string { return HistoryPrefix + writeID.String() }
 
-// newMutation makes the transaction of steps. It refuses objects that are too large,
-// each by its place.
+// newMutation makes the transaction of the steps. It refuses objects that are too large,
+// and names the position of each.
 func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotment, record *envelope.Record) (*mutation, error) {
 	m := &mutation{
 		writeID:  uuid.New(),
@@ -85,7 +84,7 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 }
 
 // keepFormat makes the transaction conditional on the format, and raises the format if
-// need be.
+// necessary.
 func (m *mutation) keepFormat(format Format) error {
 	if err := format.Writable(); err != nil {
 		return err
@@ -101,7 +100,7 @@ func (m *mutation) keepFormat(format Format) error {
 	return nil
 }
 
-// addStep adds what a step writes.
+// addStep adds the writes of a step.
 func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 	key := ConfigKey(step.Key)
 	switch step.Outcome {
@@ -146,7 +145,7 @@ func (m *mutation) remove(key string) {
 	m.size += len(key) + operationOverhead
 }
 
-// write adds a put, or for a nil value the deletion of a key.
+// write adds a put, or, for a nil value, the deletion of the key.
 func (m *mutation) write(w keyWrite) {
 	if w.value == nil {
 		m.remove(w.key)
@@ -160,8 +159,8 @@ func (m *mutation) put(key string, value []byte) {
 	m.size += len(key) + len(value) + operationOverhead
 }
 
-// remember remembers the values that the mutation put. It landed by the answer with
-// that header.
+// remember stores in recent the values that the mutation put. h is the header of the
+// answer by which it landed.
 func (m *mutation) remember(in *recent, h *etcdserverpb.ResponseHeader) {
 	for _, op := range m.writes {
 		if op.IsPut() && bytes.HasPrefix(op.KeyBytes(), []byte(ConfigPrefix)) {
@@ -176,8 +175,8 @@ func absent(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 }
 
-// landed returns the revision at which the mutation landed, 0 where it did not. Its
-// record shows it, and so does any target with its write id.
+// landed returns the revision at which the mutation landed, 0 if it did not. Its record
+// shows it, and so does any target with its write id.
 func (m *mutation) landed(now *targets) int64 {
 	if now.record != nil && !isVoid(now.record) {
 		return now.record.CreateRevision
@@ -190,10 +189,9 @@ func (m *mutation) landed(now *targets) int64 {
 	return 0
 }
 
-// mayLand says whether a transaction that was sent and has not landed still can: at
-// once, because all targets are as required, or one day, because all that existed are
-// unchanged and those that must be absent may be deleted again. The format is never
-// deleted.
+// mayLand says whether a transaction that was sent and has not landed still can. atOnce:
+// all targets are as required. oneDay: it may land later, as only keys that must be
+// absent are in the way, and these may be deleted again. The format is never deleted.
 func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
 	if now.format.Revision != m.found.format.Revision {
 		return false, false

@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 )
 
-// Note records events about things that are no objects of the store, such as issued
+// Note records events about things that are not stored as objects, such as issued
 // certificates: the store need not serve their kind. Pruning treats the record like the
-// records of deleted objects. It changes no configuration.
+// records of deleted objects. Note changes no configuration.
 func (s *Store) Note(ctx context.Context, at time.Time, origin storage.Origin, made []config.Key) error {
 	origin = storage.OriginOf(storage.WithOrigin(ctx, origin)) // as text
 	record := &envelope.Record{Time: at.UnixMilli(), User: origin.User, Address: origin.Address, Tool: origin.Tool, Message: origin.Message}

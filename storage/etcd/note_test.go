@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// TestNotes: what is no object is in the history, changes no configuration, and does not
-// hinder to read the past of objects.
+// TestNotes: a note is in the history, changes no configuration, and does not prevent
+// reading the past of objects.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// pageSize is how many keys a page has at most. etcd counts the rest of the
-	// range for every page, so small pages cost more than they save.
+	// pageSize is the most keys of a page. etcd counts the rest of the range for every
+	// page, so small pages cost more than they save.
 	pageSize = 10_000
 	// largeValuesPage is the size of the first page where values may be large.
 	largeValuesPage = 500
-	// pageBytes is how large the values of a page may be before the next page asks
-	// for fewer keys.
+	// pageBytes is the size of a page's values above which the next page requests fewer
+	// keys.
 	pageBytes = 16 << 20
 )
 
@@ -27,8 +27,8 @@ type Range struct {
 	KeysOnly bool
 	// LargeValues makes the first page small.
 	LargeValues bool
-	// Whole reads one page, however large. A range that is read in several fails
-	// where etcd compacts its revision meanwhile.
+	// Whole reads the range as one page, however large. A range of several pages fails if
+	// etcd compacts its revision meanwhile.
 	Whole bool
 }
 
@@ -79,7 +79,7 @@ func (r Range) Pages(ctx context.Context, get Get, each func(page []*mvccpb.KeyV
 	}
 }
 
-// nextLimit is how many keys the page after this one asks for.
+// nextLimit returns how many keys the next page requests.
 func nextLimit(page []*mvccpb.KeyValue) int {
 	size := 0
 	for _, kv := range page {

@@ -14,12 +14,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/history"
 )
 
-// pruneOps bounds one transaction of Prune, so that it holds up no other.
+// pruneOps bounds one transaction of Prune, so that it delays no other.
 const pruneOps = 512
 
 // Prune reads every record and the keys of all objects. It deletes expired records in
 // transactions that also raise the floors of history. Several servers may prune at once:
-// all find the same records expired, and each reads a floor again that another raised.
+// all find the same records expired, and each reads a floor again if another raised it.
 func (s *Store) Prune(ctx context.Context, r storage.Retention) (removed int, err error) {
 	if err := history.CheckRetention(r); err != nil {
 		return 0, fmt.Errorf("prune: %w", err)
@@ -42,7 +42,7 @@ func (s *Store) Prune(ctx context.Context, r storage.Retention) (removed int, er
 	return removed, nil
 }
 
-// pruning is what Prune reads, as of one revision.
+// pruning holds what Prune reads, as of one revision.
 type pruning struct {
 	*Store
 	records []history.Record // newest first, without values
@@ -73,8 +73,8 @@ func (p *pruning) read(ctx context.Context) error {
 }
 
 // fit says how many of the expired records, at least one, fit one transaction with the
-// floors that they raise. One always does: its batch of n objects, its record and the
-// format fitted one, and so do n floors, the deletion of the record and the format.
+// floors that they raise. One record always fits. Its batch of n objects fitted with its
+// record and the format, and so do n floors, the deletion of the record and the format.
 func (p *pruning) fit(expired []int) int {
 	scopes := map[config.Key]bool{}
 	for i, place := range expired {
@@ -119,8 +119,8 @@ func (p *pruning) remove(ctx context.Context, expired []int) (removed int, err e
 	}
 }
 
-// raise returns the puts of the floors that are lower, and the condition that neither a
-// floor nor the storage format changes meanwhile.
+// raise returns the puts that raise lower floors, and the condition that no floor and
+// not the storage format changes meanwhile.
 func (p *pruning) raise(ctx context.Context, floors map[config.Key]int64) (compares []clientv3.Cmp, puts []clientv3.Op, err error) {
 	scopes := slices.Collect(maps.Keys(floors))
 	reads := make([]clientv3.Op, len(scopes), len(scopes)+1)

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// SideWrite is one change of the side tree. It puts a value, under a lease that is not 0,
-// or deletes a key where Value is nil.
+// SideWrite is one change of the side tree. It puts a value, under a lease unless that
+// is 0, or deletes the key if Value is nil.
 type SideWrite struct {
 	Key   string
 	Value []byte
@@ -62,9 +62,9 @@ func (s *Store) WriteSide(ctx context.Context, writes []SideWrite) (bool, error)
 	return answer.Succeeded, nil
 }
 
-// raisedFor returns the value of FormatKey that writes need, nil for none. Only values
-// under RegistryPrefix need the format: all else under SidePrefix may be written beside
-// older servers.
+// raisedFor returns the value of FormatKey that the writes need, nil for none. Only
+// values under RegistryPrefix need the format: everything else under SidePrefix may be
+// written beside older servers.
 func raisedFor(format Format, writes []SideWrite) ([]byte, error) {
 	if !slices.ContainsFunc(writes, func(w SideWrite) bool { return strings.HasPrefix(w.Key, RegistryPrefix) }) {
 		return nil, nil
@@ -72,6 +72,6 @@ func raisedFor(format Format, writes []SideWrite) ([]byte, error) {
 	return format.raised()
 }
 
-// SideBatch is how many changes WriteSide takes at once. They fit the limits of a stock
-// etcd on compares and on operations, also within the transaction of a leader.
+// SideBatch is the most changes of one WriteSide. They fit a stock etcd's limits on
+// compares and on operations, also within the transaction of a leader.
 const SideBatch = 60

@@ -14,9 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestQuotaUsedUp has many writers use the quota up at once. etcd lets in what
-// there is room for one by one, does all of it, and says of some that it did
-// not: what a caller is told must be so.
+// TestQuotaUsedUp has many writers use up the quota at once. etcd may apply a write and
+// still answer that there is no space. The store must report what really happened.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = 16 << 20 })

@@ -35,17 +35,17 @@ type life struct{ cluster, term uint64 }
 
 func lifeOf(h *etcdserverpb.ResponseHeader) life { return life{h.ClusterId, h.RaftTerm} }
 
-// remembered is a remembered value; it is not modified.
+// remembered is a remembered value; it is never modified.
 type remembered struct {
 	kv *mvccpb.KeyValue
-	// own says that this Store has written it.
+	// own says that this Store wrote it.
 	own bool
 	at  time.Time // when it was read or written
 }
 
 func (r remembered) size() int { return len(r.kv.Key) + len(r.kv.Value) }
 
-// meet looks at the header of an answer, and forgets everything where it is of another
+// meet looks at the header of an answer, and forgets everything if it is of another
 // life. seen was the highest known revision at the request.
 func (r *recent) meet(seen int64, h *etcdserverpb.ResponseHeader) {
 	r.mu.Lock()
@@ -57,8 +57,8 @@ func (r *recent) meet(seen int64, h *etcdserverpb.ResponseHeader) {
 	}
 }
 
-// remember keeps a value, unless it knows a newer one of the key. h is the header
-// of the answer that the value came with.
+// remember keeps a value, unless it has a newer one of the key. h is the header of the
+// answer that had the value.
 func (r *recent) remember(one remembered, h *etcdserverpb.ResponseHeader) {
 	one.at = time.Now()
 	r.mu.Lock()
@@ -79,7 +79,7 @@ func (r *recent) remember(one remembered, h *etcdserverpb.ResponseHeader) {
 	}
 }
 
-// recall returns the value that is remembered of a key, else the zero remembered.
+// recall returns the remembered value of a key, or the zero remembered.
 func (r *recent) recall(key string) remembered {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// two are a store that remembers version of an object "e" with one host, and
-// another store on the same etcd. The requests of the first are counted.
+// two returns a store that remembers version of an object "e" with one host, and another
+// store on the same etcd. requests counts the requests of the first.
 func two(t testing.TB) (first, other *etcd.Store, requests *hooked, version string) {
 	t.Helper()
 	endpoint := etcdtest.Listen(t)
@@ -28,7 +28,7 @@ func two(t testing.TB) (first, other *etcd.Store, requests *hooked, version stri
 	return first, other, requests, version
 }
 
-// at is the object "e" with a host and a resource version.
+// at returns the object "e" with a host and a resource version.
 func at(version, host string) *config.Config {
 	c := entry("e", host)
 	c.ResourceVersion = version
@@ -44,7 +44,7 @@ func update(t testing.TB, s *etcd.Store, c *config.Config) (version string) {
 	return version
 }
 
-// before is the object before its newest change, as history has it.
+// before returns the object before its newest change, from the history.
 func before(t testing.TB, s *etcd.Store) *config.Config {
 	t.Helper()
 	changes, err := s.History(t.Context(), entry("e").Key(), 1)
@@ -90,8 +90,8 @@ func TestWhatWasReadOnceNeedNotBeReadAgain(t *testing.T) {
 
 func TestWhatIsRememberedIsOnlyAGuess(t *testing.T) {
 	t.Parallel()
-	// What another does meanwhile, and what becomes of a change by one who
-	// remembers what was there before.
+	// meanwhile is what another store does; change is then made by the store that
+	// remembers the old object.
 	for name, c := range map[string]struct {
 		meanwhile func(testing.TB, *etcd.Store)
 		change    func(version string) storage.Op
@@ -157,8 +157,8 @@ func gone(t testing.TB, s *etcd.Store) {
 	}
 }
 
-// TestAnotherLifeOfEtcdIsNotRemembered: the same revision of a store that was
-// put in place of another stands for something else.
+// TestAnotherLifeOfEtcdIsNotRemembered: when a store replaces another, the same revision
+// stands for something else.
 func TestAnotherLifeOfEtcdIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -187,8 +187,8 @@ func TestAnotherLifeOfEtcdIsNotRemembered(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedKeepsFieldsUnknownHere: what this store wrote itself may
-// hold fields that it does not know, if it was given them.
+// TestWhatIsRememberedKeepsFieldsUnknownHere: a value that this store wrote may hold
+// fields that it does not know, if the stored value had them.
 func TestWhatIsRememberedKeepsFieldsUnknownHere(t *testing.T) {
 	t.Parallel()
 	first, _, requests, version := two(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// packFrom is the size from which a record is compressed.
+// packFrom is the size in bytes from which a record is compressed.
 const packFrom = 32 << 10
 
 var outcomes = map[storage.Outcome]envelope.Outcome{
@@ -26,8 +26,9 @@ var outcomes = map[storage.Outcome]envelope.Outcome{
 	storage.Deleted:    envelope.Outcome_OUTCOME_DELETED,
 }
 
-// newRecord makes the record of steps. It leaves out values before that are larger than
-// limit: only another writer can have written them, and they must be deletable.
+// newRecord makes the record of the steps. It leaves out previous values larger than
+// limit: only another writer can have written them, and it must be possible to delete
+// them.
 func newRecord(steps []plan.Step, found *targets, origin storage.Origin, now time.Time, limit int) *envelope.Record {
 	record := &envelope.Record{
 		Time: now.UnixMilli(),
@@ -52,8 +53,8 @@ func newRecord(steps []plan.Step, found *targets, origin storage.Origin, now tim
 	return record
 }
 
-// recorded is the value of an object as its record keeps it: without what is for servers
-// alone, and then as a binary writes it that knows no field of a newer one.
+// recorded returns the value of an object as its record keeps it. If the kind has parts
+// for servers only, they are left out, and so are fields of a newer binary.
 func recorded(before *config.Config, value []byte) []byte {
 	shown := config.Shown(before)
 	if shown == before {
@@ -61,7 +62,7 @@ func recorded(before *config.Config, value []byte) []byte {
 	}
 	value, err := Encode(shown, nil)
 	if err != nil {
-		return nil // the record says that there was an object, and not which
+		return nil // the record then says that there was an object, not which
 	}
 	return value
 }
@@ -134,8 +135,8 @@ func isVoid(kv *mvccpb.KeyValue) bool {
 	return err == nil && record.Void
 }
 
-// openRecord decodes a record with its wanted entries, and with the objects before them
-// if asked.
+// openRecord decodes a record with its wanted entries, and, if before is set, with the
+// previous objects.
 func (s *Store) openRecord(kv *mvccpb.KeyValue, wanted func(config.Key) bool, before bool) (history.Record, error) {
 	record, err := decodeRecord(kv)
 	if err != nil {
@@ -160,8 +161,8 @@ func (s *Store) openRecord(kv *mvccpb.KeyValue, wanted func(config.Key) bool, be
 	return out, nil
 }
 
-// keyOf returns the key of the object of an entry. It has no API version where this
-// binary does not know the kind.
+// keyOf returns the key of the object of an entry. It has no API version if this binary
+// does not know the kind.
 func (s *Store) keyOf(e *envelope.Entry) config.Key {
 	kind := config.GroupVersionKind{Group: e.Group, Kind: e.Kind}
 	if known := s.Schemas().Kind(kind); known != nil {
@@ -170,13 +171,14 @@ func (s *Store) keyOf(e *envelope.Entry) config.Key {
 	return config.Key{Kind: kind, Namespace: e.Namespace, Name: e.Name}
 }
 
-// before returns the object before an entry.
+// before returns the object that an entry replaced.
 func (s *Store) before(key config.Key, e *envelope.Entry) *config.Config {
 	kv := &mvccpb.KeyValue{Key: []byte(ConfigKey(key)), Value: e.Before, ModRevision: e.BeforeRevision}
 	return s.object(kv, key)
 }
 
-// object decodes an object, without a spec where it cannot be decoded.
+// object decodes an object. If its spec cannot be decoded, it returns the object without
+// one.
 func (s *Store) object(kv *mvccpb.KeyValue, key config.Key) *config.Config {
 	if kind := s.Schemas().Kind(key.Kind); kind != nil {
 		if object, _, err := decode(kv, key, kind, s.o.Domain); err == nil {

@@ -18,22 +18,23 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 )
 
-// RegistryHead describes what is saved of a source of a registry.
+// RegistryHead describes the saved rows of a registry's source.
 type RegistryHead struct {
-	// Source is its name: words between slashes.
+	// Source is the name of the source: words between slashes.
 	Source string
 	// Confirmed is when the source last confirmed the saved content. Touched is when a
-	// server that follows the source last wrote the head. Both are in milliseconds.
+	// server that follows the source last wrote the head. Both are precise to the
+	// millisecond.
 	Confirmed, Touched time.Time
 	// State is opaque; the registry writes and reads it.
 	State []byte
 }
 
-// RegistryContent is all that is saved of a source.
+// RegistryContent is everything saved for a source.
 type RegistryContent struct {
-	// Head is nil where nothing is saved.
+	// Head is nil if nothing is saved.
 	Head *RegistryHead
-	// Buckets are the items, by the number of their bucket and their key.
+	// Buckets are the items, by bucket number and key.
 	Buckets map[uint32]map[string][]byte
 }
 
@@ -144,7 +145,7 @@ func parseRegistryKey(key string) (source, last string, err error) {
 	return path[:at], path[at+1:], nil
 }
 
-// ReadRegistry reads what is saved of a source, as of one revision. It leaves out and
+// ReadRegistry reads everything saved for a source, as of one revision. It skips and
 // logs values that cannot be decoded.
 func (s *Store) ReadRegistry(ctx context.Context, source string) (RegistryContent, error) {
 	var out RegistryContent
@@ -175,8 +176,8 @@ func (c *RegistryContent) add(kv *mvccpb.KeyValue) (err error) {
 	return err
 }
 
-// RegistryHeads reads the heads of all sources. The head of a source has the name alone
-// where it cannot be decoded.
+// RegistryHeads reads the heads of all sources. If a head cannot be decoded, it has only
+// the name of the source.
 func (s *Store) RegistryHeads(ctx context.Context) ([]*RegistryHead, error) {
 	var sources []string
 	err := restarting(func() error {
@@ -208,7 +209,7 @@ func (s *Store) RegistryHeads(ctx context.Context) ([]*RegistryHead, error) {
 	return heads, nil
 }
 
-// peek reads a key, nil where it is absent.
+// peek reads a key; nil if it is absent.
 func (s *Store) peek(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
 	answer, err := s.get(ctx, key)
 	if err != nil || len(answer.Kvs) == 0 {
@@ -217,7 +218,7 @@ func (s *Store) peek(ctx context.Context, key string) (*mvccpb.KeyValue, error) 
 	return answer.Kvs[0], nil
 }
 
-// DeleteRegistry deletes all that is saved of a source, the head last.
+// DeleteRegistry deletes everything saved for a source, the head last.
 func (s *Store) DeleteRegistry(ctx context.Context, source string) error {
 	var writes []SideWrite
 	err := restarting(func() error {

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/sealing"
 )
 
-// SealingKey holds, in JSON, which key seals the secrets of the store.
+// SealingKey holds, in JSON, the record of the key that seals the secrets of the store.
 const SealingKey = MetaPrefix + "sealing"
 
 // SealingRecord implements sealing.Records.

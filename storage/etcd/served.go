@@ -12,10 +12,10 @@ import (
 )
 
 // A condition on the served version of an object (storage.Op.Served) covers its health
-// too. The store reads both, compares the greater of their revisions, and makes the
-// transaction conditional on both.
+// too. The store reads both, compares the condition with the greater of their revisions,
+// and makes the transaction conditional on both.
 
-// work is a batch and the targets whose health decides.
+// work is a batch, and the targets whose conditions cover their health.
 type work struct {
 	*plan.Batch
 	watched []config.Key
@@ -33,7 +33,7 @@ func (s *Store) newWork(ops []storage.Op) work {
 	return w
 }
 
-// isWatched says whether the health of the target of an operation decides.
+// isWatched says whether the condition of an operation covers the health of its target.
 func isWatched(op storage.Op) bool {
 	return op.Served && hasHealth(op.Target().Kind) && op.Condition() != "" && op.Condition() != storage.Absent
 }

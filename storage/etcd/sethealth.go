@@ -27,7 +27,7 @@ func hasHealth(kind config.GroupVersionKind) bool {
 }
 
 // SetHealth implements storage.HealthKeeper, for WorkloadEntries. It is one transaction,
-// conditional on the object and its health as read. Where one of them changed meanwhile,
+// conditional on the object and its health as read. If one of them changed meanwhile,
 // SetHealth reads and decides again.
 func (s *Store) SetHealth(ctx context.Context, update storage.HealthUpdate) (storage.HealthResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
@@ -60,14 +60,14 @@ type healthWrite struct {
 	now     time.Time
 }
 
-// healthFound is what an update reads.
+// healthFound is the object and the health that an update read.
 type healthFound struct {
-	object, report *mvccpb.KeyValue // nil where there is none
+	object, report *mvccpb.KeyValue // nil if absent
 	format         Format
 }
 
-// land tries until the outcome of the update is known. The write id shows whether an
-// update landed whose answer was lost. Two transactions of one update cannot both land:
+// land tries until the outcome of the update is known. If an answer is lost, the write
+// id shows whether the update landed. Two transactions of one update cannot both land:
 // each is conditional on the health that it read.
 func (w *healthWrite) land(ctx context.Context) (storage.HealthResult, error) {
 	backoff := newBackoff()
@@ -89,7 +89,7 @@ func (w *healthWrite) land(ctx context.Context) (storage.HealthResult, error) {
 	}
 }
 
-// attempt reads, decides and writes once. Where it is not done, the caller tries again.
+// attempt reads, decides and writes once. If done is false, the caller tries again.
 func (w *healthWrite) attempt(ctx context.Context) (result storage.HealthResult, done bool, err error) {
 	found, err := w.find(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (w *healthWrite) attempt(ctx context.Context) (result storage.HealthResult,
 	write, result, err := w.decide(found)
 	switch {
 	case errors.Is(err, storage.ErrConflict) && w.doubt != nil:
-		return result, true, w.unknown(err) // perhaps its own work is in its way
+		return result, true, w.unknown(err) // its own earlier write may be in the way
 	case err != nil || write == nil:
 		return result, true, err
 	}
@@ -133,7 +133,7 @@ func (w *healthWrite) find(ctx context.Context) (*healthFound, error) {
 	return &healthFound{object: pairOf(answer, 0), report: pairOf(answer, 1), format: formatOf(answer, 2)}, nil
 }
 
-// decide returns the write, nil for none, and the result of that write.
+// decide returns the write, nil for none, and the result if it lands.
 func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthResult, error) {
 	uid, err := w.permitted(found)
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	return &op, storage.HealthResult{Report: reportOf(next, 0)}, nil
 }
 
-// known decodes the health of the object with a uid. It is empty where the value is of
+// known decodes the health of the object with the uid. It is empty if the value is of
 // another object or cannot be decoded.
 func known(kv *mvccpb.KeyValue, uid string) *envelope.Health {
 	out := &envelope.Health{}
@@ -196,13 +196,13 @@ func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 	return wrapper.Uid, nil
 }
 
-// mine says whether this very update wrote a value.
+// mine says whether this update wrote the value.
 func (w *healthWrite) mine(kv *mvccpb.KeyValue) bool {
 	held := &envelope.Health{}
 	return kv != nil && open(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])
 }
 
-// next applies the update to the known health; nil where that is newer.
+// next applies the update to the known health; nil if that is newer.
 func (w *healthWrite) next(known *envelope.Health, uid string) *envelope.Health {
 	report := w.update.Report
 	probed := report.Probed.UnixNano()

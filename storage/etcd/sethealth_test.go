@@ -44,7 +44,7 @@ func report(t testing.TB, s *etcd.Store, name string, r *health.Report) storage.
 	return result
 }
 
-// healthIn is the health in etcd, nil where there is none.
+// healthIn returns the health in etcd, nil if there is none.
 func healthIn(t testing.TB, client *clientv3.Client, name string) *health.Report {
 	t.Helper()
 	response, err := client.Get(t.Context(), etcd.HealthKey("shop", name))
@@ -158,8 +158,8 @@ func TestTheConditionsOfSetHealth(t *testing.T) {
 	}
 }
 
-// What is taken back keeps a revision, so that the version of the object as it is
-// served never falls.
+// A health that is taken back keeps a revision, so that the served version of the object
+// never falls.
 func TestHealthIsTakenBack(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -199,7 +199,7 @@ func TestHealthGoesWithItsObject(t *testing.T) {
 	}
 }
 
-// An older binary leaves the health of what it deletes.
+// An older binary leaves the health of the objects that it deletes.
 func TestHealthIsThatOfOneIncarnation(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -236,7 +236,8 @@ func TestRivalReportsEndWithTheLatest(t *testing.T) {
 	}
 }
 
-// A batch counts what etcd does, or it fails there and is taken for a lost one.
+// A batch must count the operations as etcd does. Otherwise etcd refuses it, and the
+// store takes that for a lost answer.
 func TestAStockEtcdDeletesWhatTheStoreLetsPass(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), stock)
@@ -286,8 +287,8 @@ func TestAServedVersionCountsHealth(t *testing.T) {
 	}
 }
 
-// Of writers that change an object or its health on condition of one version, one
-// wins.
+// When several writers change an object or its health on condition of the same version,
+// exactly one wins.
 func TestOneOfRivalsWinsWhateverTheyChange(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -325,8 +326,8 @@ func TestOneOfRivalsWinsWhateverTheyChange(t *testing.T) {
 	}
 }
 
-// A report whose answer was lost is told as what became of it, its own work
-// recognised even where its condition does not hold any more because of it.
+// If the answer to a report is lost, the caller learns the real outcome. The store
+// recognises its own write, even if the condition fails because of it.
 func TestALostAnswerToAReport(t *testing.T) {
 	t.Parallel()
 	for name, lost := range ambiguous {

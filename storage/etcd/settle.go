@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// AddressOwners returns the ServiceEntries that own the address of each host, in order,
-// and the sources that do (address.OwnerOf).
-// It leaves out values that cannot be decoded.
+// AddressOwners returns the owners of the address of each host, in order:
+// ServiceEntries, and sources (address.OwnerOf). It leaves out values that cannot be
+// decoded.
 func (s *Store) AddressOwners(ctx context.Context) (map[address.Key][]string, error) {
 	var out map[address.Key][]string
 	err := restarting(func() error {
@@ -33,8 +33,9 @@ func (s *Store) AddressOwners(ctx context.Context) (map[address.Key][]string, er
 }
 
 // SettleAddresses repairs the addresses of objects that a store without
-// Options.Addresses wrote: hosts get theirs, and lose those without an owner. It writes
-// nothing where all is well. It returns the hosts for which no address is free.
+// Options.Addresses wrote: hosts get their addresses, and lose those without an owner.
+// It writes nothing if nothing is wrong. It returns the hosts for which no address is
+// free.
 func (s *Store) SettleAddresses(ctx context.Context, doubts []address.Doubt) (without []address.Key, err error) {
 	for len(doubts) > 0 {
 		n := s.fitDoubts(doubts)
@@ -48,8 +49,8 @@ func (s *Store) SettleAddresses(ctx context.Context, doubts []address.Doubt) (wi
 	return without, nil
 }
 
-// doubtHosts is an estimate of the hosts of a ServiceEntry in doubt, without those that
-// it may have to lose.
+// doubtHosts is the estimated number of hosts of a ServiceEntry in doubt, not counting
+// hosts that it may have to lose.
 const doubtHosts = 2
 
 // fitDoubts says how many doubts, at least one, are likely to fit one transaction.
@@ -64,8 +65,8 @@ func (s *Store) fitDoubts(doubts []address.Doubt) int {
 }
 
 // settle settles some doubts, on condition that the objects are as read: in one
-// transaction where they fit, else in several. Where an answer is lost it tries again;
-// what is settled then stays.
+// transaction if they fit, else in several. If an answer is lost it tries again; doubts
+// already settled stay settled.
 func (s *Store) settle(ctx context.Context, doubts []address.Doubt) (without []address.Key, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
@@ -89,12 +90,12 @@ func (s *Store) settle(ctx context.Context, doubts []address.Doubt) (without []a
 	}
 }
 
-// settleClaims decides and writes claims, as many at a time as are sure to fit beside
-// the conditions on the objects. They are not settled where something has changed since
-// it was read.
+// settleClaims decides and writes claims, as many at a time as surely fit beside the
+// conditions on the objects. settled is false if something has changed since it was
+// read.
 func (s *Store) settleClaims(ctx context.Context, keys []config.Key, claims []address.Claim, found *targets) (without []address.Key, settled bool, err error) {
 	for part := range slices.Chunk(claims, max(1, (s.o.MaxTxnOps-1-len(keys))/2)) {
-		clear(found.addresses) // the part before may have changed them
+		clear(found.addresses) // the previous part may have changed them
 		allotted, err := s.allot(ctx, part, found, s.o.Now())
 		if err != nil {
 			return without, false, err
@@ -109,7 +110,7 @@ func (s *Store) settleClaims(ctx context.Context, keys []config.Key, claims []ad
 	return without, true, nil
 }
 
-// commitSettlement says whether the transaction landed. It does not where something has
+// commitSettlement says whether the transaction landed. It does not if something has
 // changed since it was read.
 func (s *Store) commitSettlement(ctx context.Context, keys []config.Key, found *targets, allotted allotment) (bool, error) {
 	if err := found.format.Writable(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// TestSideValues: what is kept on the side comes back as it was, and a value under
-// another key than its own is none.
+// TestSideValues: values of the side tree are read back as written, and a value under
+// the key of another is a fault.
 func TestSideValues(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1234, 5678).UTC()
@@ -66,8 +66,8 @@ func TestSideValues(t *testing.T) {
 	}
 }
 
-// TestWriteSide: changes of the side are done all or not at all, and not in a store
-// of a higher format.
+// TestWriteSide: all changes are written or none, and none into a store of a higher
+// format.
 func TestWriteSide(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -104,8 +104,8 @@ func TestWriteSide(t *testing.T) {
 	}
 }
 
-// TestRegistry: what is saved of a source is read as a whole, one that cannot be
-// read leaves the others, and all goes together.
+// TestRegistry: the content of a source is read as a whole, an undecodable bucket leaves
+// the others, and all are deleted together.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)

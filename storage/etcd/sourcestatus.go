@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// SourcesPrefix is the tree of what servers report of their sources other than the
-	// store, by their ids, each under a lease of the server. ContentPrefix is the tree of the
-	// objects in these sources, by server, source and part, under the same lease.
+	// SourcesPrefix is the tree of the servers' reports about their sources other than
+	// the store, by server id, each under a lease of the server. ContentPrefix is the
+	// tree of the objects in these sources, by server, source and part, under the same
+	// lease.
 	SourcesPrefix = StatusPrefix + "source/"
 	ContentPrefix = StatusPrefix + "content/"
 )
 
-// SourcesKey returns the key of what a server reports of its sources.
+// SourcesKey returns the key of a server's report about its sources.
 func SourcesKey(id string) string { return SourcesPrefix + url.PathEscape(id) }
 
 // ContentKey returns the key of a part of the objects of a source on a server.
@@ -27,12 +28,12 @@ func ContentKey(id, source string, part int) string {
 	return ContentPrefix + ContentPath(id, source, part)
 }
 
-// ContentPath is a ContentKey without its prefix.
+// ContentPath returns a ContentKey without its prefix.
 func ContentPath(id, source string, part int) string {
 	return url.PathEscape(id) + "/" + url.PathEscape(source) + "/" + strconv.Itoa(part)
 }
 
-// EncodeSources returns the value of what a server reports of its sources.
+// EncodeSources returns the value of a server's report about its sources.
 func EncodeSources(s *status.Sources) ([]byte, error) {
 	out := &envelope.Sources{Replica: s.Replica}
 	for _, state := range s.States {
@@ -44,7 +45,7 @@ func EncodeSources(s *status.Sources) ([]byte, error) {
 	return envelope.Encode(out)
 }
 
-// DecodeSources decodes what a server reports of its sources, of a key under
+// DecodeSources decodes a server's report about its sources, with a key under
 // SourcesPrefix. The error is an ErrForeignKey or an ErrUndecodable.
 func DecodeSources(kv *mvccpb.KeyValue) (*status.Sources, error) {
 	value := &envelope.Sources{}
@@ -73,8 +74,8 @@ func EncodeContent(c *status.Content) ([]byte, error) {
 	return envelope.Encode(out)
 }
 
-// DecodeContent decodes a part of the objects of a source, of a key under ContentPrefix.
-// The error is an ErrForeignKey or an ErrUndecodable.
+// DecodeContent decodes a part of the objects of a source, with a key under
+// ContentPrefix. The error is an ErrForeignKey or an ErrUndecodable.
 func DecodeContent(kv *mvccpb.KeyValue) (*status.Content, error) {
 	value := &envelope.SourceContent{}
 	if err := open(kv, value); err != nil {

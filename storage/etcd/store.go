@@ -22,7 +22,7 @@ var (
 	_ storage.Historian   = (*Store)(nil)
 )
 
-// The limits of etcd by default.
+// The default limits of etcd.
 const (
 	StockMaxTxnOps       = 128
 	StockMaxRequestBytes = 3 << 19
@@ -30,8 +30,8 @@ const (
 
 // Options of a store.
 type Options struct {
-	// Schemas are the kinds to serve; they are required. Objects of other kinds
-	// are left alone.
+	// Schemas are the kinds to serve; they are required. The store ignores objects of
+	// other kinds.
 	Schemas schema.Set
 	// Domain is the DNS suffix of the mesh, set on every object that is read.
 	Domain string
@@ -41,21 +41,21 @@ type Options struct {
 	// server; 0 means the default of etcd. The send limit of the gRPC client, 2 MiB by
 	// default, has to fit the latter.
 	MaxTxnOps, MaxRequestBytes int
-	// RequestTimeout bounds every read, each page of a list, and every mutation
-	// with all its attempts; 0 is ten seconds. It is at most half of
-	// storage.HistoryGrace, so that a writer in doubt finds its record.
+	// RequestTimeout bounds every read, each page of a list, and every mutation with all
+	// its attempts; 0 is ten seconds. It is at most half of storage.HistoryGrace, so that
+	// a writer in doubt still finds its record.
 	RequestTimeout time.Duration
 	// Addresses are the ranges from which hosts of ServiceEntries without an address get
 	// one, in the transaction that writes the object. Without ranges no host gets or
 	// loses one.
 	Addresses address.Ranges
-	// Log is told of stored values that cannot be decoded, and of hosts for which no
-	// address is free; nil discards it.
+	// Log gets messages about stored values that cannot be decoded, and about hosts for
+	// which no address is free; nil discards them.
 	Log *slog.Logger
 }
 
-// Store is a store on etcd. It remembers some values to save reads (recent.go), and keeps
-// nothing else. The client stays the caller's to close. Many goroutines may use a Store.
+// Store is a store on etcd. It remembers some values to save reads (recent.go), and
+// keeps nothing else. The caller closes the client. Many goroutines may use a Store.
 type Store struct {
 	client *clientv3.Client
 	o      Options
@@ -68,7 +68,7 @@ type Store struct {
 	format atomic.Pointer[Format]
 }
 
-// New makes a store on the etcd of a client. It does not talk to it.
+// New makes a store on the etcd of a client. It does not call etcd.
 func New(client *clientv3.Client, o Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("etcd store: there is no client")
@@ -105,8 +105,8 @@ func New(client *clientv3.Client, o Options) (*Store, error) {
 	return &Store{client: client, o: o}, nil
 }
 
-// Fenced returns this store through another client of the same etcd, such as the client of
-// an election's leader (package election). That client adds a condition to every
+// Fenced returns this store through another client of the same etcd, such as the client
+// of an election's leader (package election). That client adds a condition to every
 // transaction, so one operation less fits.
 func (s *Store) Fenced(client *clientv3.Client) *Store {
 	o := s.o
@@ -116,15 +116,15 @@ func (s *Store) Fenced(client *clientv3.Client) *Store {
 	return out
 }
 
-// Schemas are the kinds served.
+// Schemas returns the kinds served.
 func (s *Store) Schemas() schema.Set { return s.o.Schemas }
 
-// Version is the highest revision of etcd that this Store knows, "0" before its first
-// call. Any write to that etcd moves it, also by another client.
+// Version returns the highest revision of etcd that this Store knows, "0" before its
+// first call. Any write to that etcd raises it, also by another client.
 func (s *Store) Version() string { return version(s.seen.Load()) }
 
-// saw notes the header of an answer. before was the highest known revision at the
-// request.
+// saw records the revision in the header of an answer. before was the highest known
+// revision at the request.
 func (s *Store) saw(before int64, h *etcdserverpb.ResponseHeader) {
 	s.recent.meet(before, h)
 	for revision := h.Revision; ; {
@@ -135,7 +135,7 @@ func (s *Store) saw(before int64, h *etcdserverpb.ResponseHeader) {
 	}
 }
 
-// get is one read of etcd under a deadline.
+// get is one read of etcd with a deadline.
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()

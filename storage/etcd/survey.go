@@ -67,8 +67,8 @@ func (s *Store) count(to *Survey, kv *mvccpb.KeyValue) {
 	}
 }
 
-// hasUnknown says whether a spec has fields that this binary does not know, as it
-// is stored or as it was read: messages alone hold them.
+// hasUnknown says whether a spec, stored or decoded, has fields that this binary does
+// not know. Only protobuf messages can hold them.
 func hasUnknown(kind *schema.Schema, stored *anypb.Any, spec any) bool {
 	if m, ok := spec.(proto.Message); ok {
 		return plan.HasUnknown(m)

@@ -12,11 +12,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/history"
 )
 
-// targets are the objects that a batch is about, as of one revision. An absent key has
-// no entry. A value that cannot be decoded has an object without a spec and no wrapper.
+// targets are the objects that a batch changes, as of one revision. An absent key has no
+// entry. A value that cannot be decoded has an object without a spec and no wrapper.
 type targets struct {
 	revision int64
-	// guessed says that this Store remembers the targets and did not read them.
+	// guessed says that this Store remembers the targets and did not read them for this
+	// batch.
 	guessed  bool
 	objects  map[config.Key]*config.Config
 	wrappers map[config.Key]*envelope.Envelope
@@ -27,8 +28,8 @@ type targets struct {
 	record *mvccpb.KeyValue
 	// addresses are the known hosts and slots, by key; a nil value is an absent key.
 	addresses map[string]*mvccpb.KeyValue
-	// watched are the targets whose health decides (served.go), and health holds it by
-	// key.
+	// watched are the targets whose conditions cover their health (served.go); health has
+	// the health values by key.
 	watched []config.Key
 	health  map[string]*mvccpb.KeyValue
 }
@@ -53,8 +54,9 @@ func gets(keys []config.Key) []clientv3.Op {
 	return append(ops, clientv3.OpGet(FormatKey))
 }
 
-// targets decodes the answers to gets, and keeps the format. known is the format known at
-// the request, nil for none: it shows whether the store has lost its format since.
+// targets decodes the answers to gets, and keeps the format. known is the format that
+// was known at the request, nil for none: it shows whether the store has lost its format
+// since.
 func (s *Store) targets(response *clientv3.TxnResponse, known *Format) *targets {
 	t := newTargets(len(response.Responses))
 	t.revision = response.Header.Revision
@@ -70,7 +72,7 @@ func (s *Store) targets(response *clientv3.TxnResponse, known *Format) *targets 
 		t.format.lost = known.lost || known.Revision != 0
 	}
 	if now := s.format.Load(); t.format.Revision == 0 && !t.format.lost && now != nil && now.Revision != 0 {
-		return t // another request has seen the first write meanwhile
+		return t // meanwhile another request has seen the first write
 	}
 	s.format.Store(&t.format)
 	return t
@@ -86,7 +88,7 @@ func newTargets(n int) *targets {
 	}
 }
 
-// recall makes targets of remembered values, nil where some are not remembered.
+// recall makes targets of remembered values; nil if some are not remembered.
 func (s *Store) recall(keys []config.Key, format Format) *targets {
 	all := make([]remembered, len(keys))
 	for i, key := range keys {
@@ -104,12 +106,12 @@ func (s *Store) recall(keys []config.Key, format Format) *targets {
 	return t
 }
 
-// addEncoded adds a target that this Store has written, with its spec left
-// encoded, and says whether that can be.
+// addEncoded adds a target that this Store has written, with its spec still encoded. It
+// returns false if the spec must be decoded.
 func (s *Store) addEncoded(t *targets, key config.Key, kv *mvccpb.KeyValue) bool {
 	codec := s.Schemas().Kind(key.Kind).Codec
 	if codec.Veiled() {
-		return false // the record leaves a part of it out
+		return false // the record must leave a part of it out
 	}
 	wrapper, err := openObject(kv, key)
 	if err != nil || !codec.Known(wrapper.Spec) {

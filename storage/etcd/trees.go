@@ -36,7 +36,7 @@ type Tree struct {
 	// Decode decodes the value of a key under Prefix. The error is an ErrForeignKey or
 	// an ErrUndecodable.
 	Decode func(kv *mvccpb.KeyValue, schemas schema.Set, domain string) (any, error)
-	// Same says whether two values are one state of one incarnation.
+	// Same says whether two values are the same state of the same incarnation.
 	Same func(a, b any) bool
 }
 
@@ -57,7 +57,7 @@ func treeOf[V any](prefix string, decode func(*mvccpb.KeyValue, schema.Set, stri
 	}
 }
 
-// sameObject says whether two objects are one state of one incarnation.
+// sameObject says whether two objects are the same state of the same incarnation.
 func sameObject(a, b *config.Config) bool {
 	return a.ResourceVersion == b.ResourceVersion && a.UID == b.UID && a.Generation == b.Generation &&
 		a.CreationTimestamp.Equal(b.CreationTimestamp) && config.SameContent(a, b)

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// window is a store behind a relay, and a way past it.
+// window is a store behind a relay, and a direct client.
 type window struct {
 	testing.TB
 	relay  *etcdtest.Relay
@@ -34,7 +34,7 @@ func newWindow(t testing.TB, timeout time.Duration) *window {
 	w.kv = hook(client)
 	w.store = open(t, client, func(o *etcd.Options) { o.RequestTimeout = timeout })
 	prepare(t, w.other)
-	contents(t, w.store) // so that it is connected
+	contents(t, w.store) // connects the store
 	return w
 }
 
@@ -53,7 +53,7 @@ func (w *window) eventually(what string, holds func() bool) {
 	}
 }
 
-// requestHeld waits until a whole mutation is held: it names its record in a
+// requestHeld waits until the relay holds a whole mutation, which names its record in a
 // compare, a put and a read.
 func (w *window) requestHeld() {
 	w.Helper()
@@ -62,20 +62,20 @@ func (w *window) requestHeld() {
 	})
 }
 
-// landed waits until the mutation of mine has landed.
+// landed waits until the mutation that mine marked has landed.
 func (w *window) landed() {
 	w.Helper()
 	w.eventually("the mutation landed", func() bool { return len(landings(w, w.other)) == 1 })
 }
 
-// askedAgain waits until the store has sent another request than the first n.
+// askedAgain waits until the store has sent more than n requests.
 func (w *window) askedAgain(n int64) {
 	w.Helper()
 	w.eventually("the store asks again", func() bool { return w.kv.requests.Load() > n })
 }
 
-// windows are what befalls a mutation and its answer: hold is done before it is
-// sent, then runs beside it.
+// windows are the faults of a mutation and its answer: hold runs before it is sent, then
+// runs while it is under way.
 var windows = map[string]struct {
 	hold func(*etcdtest.Relay)
 	then func(w *window, sent int64)
@@ -105,8 +105,8 @@ var windows = map[string]struct {
 	}},
 }
 
-// process releases what is held and waits until the server has worked on it:
-// every transaction that may write moves the index, also one that fails.
+// process releases what is held and waits until the server has processed it: every
+// transaction that may write raises the index, even one that fails.
 func (w *window) process() {
 	w.Helper()
 	index := w.index()
@@ -123,8 +123,8 @@ func (w *window) index() uint64 {
 	return status.RaftAppliedIndex
 }
 
-// TestEveryWindow: etcd answers again before the deadline, so the mutation is
-// reported done, and is done once.
+// TestEveryWindow: etcd answers again before the deadline, so the mutation is reported
+// done, and is done once.
 func TestEveryWindow(t *testing.T) {
 	t.Parallel()
 	for name, befalls := range windows {
@@ -159,8 +159,8 @@ func TestEveryWindow(t *testing.T) {
 	}
 }
 
-// TestNoAnswerUntilTheDeadline: then the outcome is unknown, and either way
-// etcd has the mutation once or not at all.
+// TestNoAnswerUntilTheDeadline: the outcome is unknown, and the mutation landed once or
+// not at all.
 func TestNoAnswerUntilTheDeadline(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -188,8 +188,8 @@ func TestNoAnswerUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// TestALateCreateDoesNotComeBack: the create was sent again and acknowledged,
-// somebody deleted the object, and only then the first request arrives.
+// TestALateCreateDoesNotComeBack: the create was sent again and acknowledged, somebody
+// deleted the object, and only then the first request arrives.
 func TestALateCreateDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWindow(t, 30*time.Second)
@@ -213,9 +213,9 @@ func TestALateCreateDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestACreateReportedLostStaysSo: a rival creates the object while the request
-// is under way, and deletes it after its writer was told ErrExists. When the
-// request arrives after all, it must not land.
+// TestACreateReportedLostStaysSo: a rival creates the object while the request is under
+// way, and deletes it after the writer got ErrExists. When the request arrives late, it
+// must not land.
 func TestACreateReportedLostStaysSo(t *testing.T) {
 	t.Parallel()
 	for name, op := range map[string]storage.Op{

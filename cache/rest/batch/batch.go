@@ -40,7 +40,7 @@ const (
 // Restore.
 const Absent = storage.Absent
 
-// MaxMessage is how many bytes a message may have.
+// MaxMessage is the most bytes of a message.
 const MaxMessage = 1024
 
 // Batch is the request. Message is the user's comment on the change, for its record in
@@ -48,7 +48,7 @@ const MaxMessage = 1024
 type Batch struct {
 	metav1.TypeMeta `json:",inline"`
 	Message         string `json:"message,omitempty"`
-	// Strict has the batch refused if it would carry a warning.
+	// Strict refuses the batch if it has a warning.
 	Strict     bool        `json:"strict,omitempty"`
 	Operations []Operation `json:"operations"`
 }
@@ -59,8 +59,8 @@ func New(operations ...Operation) Batch {
 }
 
 // Operation is one change. Object is the whole object; a resourceVersion in it is the
-// version that the stored object must have, or Absent. Delete may name its object by
-// the other fields instead.
+// version that the stored object must have, or Absent. Delete may name its object by the
+// other fields instead.
 type Operation struct {
 	Verb   Verb            `json:"verb"`
 	Object json.RawMessage `json:"object,omitempty"`
@@ -82,8 +82,8 @@ func Write(verb Verb, object *config.Config) (Operation, error) {
 	return Operation{Verb: verb, Object: text}, nil
 }
 
-// Remove returns the operation that deletes an object, whatever its version
-// where resourceVersion is empty.
+// Remove returns the operation that deletes an object. If resourceVersion is empty, any
+// version is deleted.
 func Remove(key config.Key, resourceVersion string) Operation {
 	return Operation{
 		Verb: Delete, APIVersion: key.Kind.APIVersion(), Kind: key.Kind.Kind,
@@ -97,7 +97,7 @@ type Result struct {
 	Revision        string    `json:"revision"`
 	Results         []Outcome `json:"results"`
 	Warnings        []string  `json:"warnings,omitempty"`
-	// Effect is what proxies would get; of a dry run with a preview only.
+	// Effect is what proxies would get; only set in a dry run with a preview.
 	Effect *Effect `json:"effect,omitempty"`
 }
 
@@ -110,19 +110,19 @@ type Outcome struct {
 	Name            string `json:"name"`
 	Outcome         string `json:"outcome"`
 	ResourceVersion string `json:"resourceVersion"`
-	// Dangling has those warnings of a deletion that are about objects which refer to the
-	// deleted one.
+	// Dangling has the warnings of a deletion about objects that refer to the deleted
+	// one.
 	Dangling []string `json:"dangling,omitempty"`
-	// Note has more of the outcome, in words: of a deletion, which object of another source
-	// is there after it.
+	// Note has details in words: after a deletion, which object of another source takes
+	// its place.
 	Note string `json:"note,omitempty"`
-	// Before and After are the object as it is and as it would be, without what only the
-	// server sets; of a dry run with a preview, where they differ.
+	// Before and After are the present and the future object, without fields that only
+	// the server sets. They are set in a dry run with a preview, if they differ.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 }
 
-// Field is the path of an operation, or of something in it, in the causes of a
+// Field returns the path of an operation, or of something in it, for the causes of a
 // Status: "operations[2].object.spec.hosts".
 func Field(operation int, rest string) string {
 	field := fmt.Sprintf("operations[%d]", operation)
@@ -132,9 +132,9 @@ func Field(operation int, rest string) string {
 	return field
 }
 
-// Index takes the field of a cause apart: the place of the operation, and the
-// field of the operation's object, empty where the fault is the operation's. It
-// returns false for a field that is of no operation.
+// Index splits the field of a cause: the index of the operation, and the field of the
+// operation's object, empty if the operation itself is at fault. It returns false for a
+// field of no operation.
 func Index(field string) (operation int, objectField string, ok bool) {
 	rest, ok := strings.CutPrefix(field, "operations[")
 	if !ok {

@@ -2,7 +2,7 @@ package batch
 
 import "encoding/json"
 
-// Preview says how much of its effect a dry run finds out. Each includes those before
+// Preview says how much of its effect a dry run finds out. Each includes the ones before
 // it.
 type Preview string
 
@@ -11,7 +11,7 @@ const (
 	PreviewNothing   Preview = ""
 	PreviewProxies   Preview = "proxies"   // how the objects differ, and which proxies are concerned
 	PreviewResources Preview = "resources" // which of their resources differ
-	PreviewBodies    Preview = "bodies"    // and how
+	PreviewBodies    Preview = "bodies"    // how the resources differ
 )
 
 // Previews are all but the empty one.
@@ -23,18 +23,19 @@ const (
 	MaxResources = 1000
 )
 
-// Effect is what a batch would change for the proxies that are connected to a server. A
-// proxy is concerned if it would get other resources.
+// Effect says what a batch would change for the proxies connected to a server. A proxy
+// is concerned if it would get other resources.
 type Effect struct {
-	// Proxies is how many are connected, and Concerned how many of these are concerned.
-	// Nodes are the ids of the first MaxNodes concerned, in order.
+	// Proxies is the number of connected proxies, and Concerned how many of them are
+	// concerned. Nodes are the ids of the first MaxNodes of these, in order.
 	Proxies   int      `json:"proxies"`
 	Concerned int      `json:"concerned"`
 	Nodes     []string `json:"nodes,omitempty"`
-	// Elsewhere is how many proxies other servers have. The effect does not cover them.
+	// Elsewhere is the number of proxies on other servers. The effect does not cover
+	// them.
 	Elsewhere int `json:"elsewhere,omitempty"`
-	// Resources are those that would differ, by type and name, and Omitted is how many
-	// there are beyond MaxResources; of PreviewResources.
+	// Resources are the resources that would differ, by type and name. Omitted is how
+	// many more there are beyond MaxResources. Both need PreviewResources.
 	Resources []ResourceChange `json:"resources,omitempty"`
 	Omitted   int              `json:"omitted,omitempty"`
 }
@@ -49,14 +50,14 @@ const (
 // ResourceChange is a resource that would be added, changed or removed, in the same way
 // for some proxies.
 type ResourceChange struct {
-	// Type is the short name of its type, such as CDS. A virtual host is of type VHDS,
-	// also where a proxy gets it within its route configuration.
+	// Type is the short name of its type, such as CDS. A virtual host has the type VHDS,
+	// even if a proxy gets it within its route configuration.
 	Type   string `json:"type"`
 	Name   string `json:"name"`
 	Change string `json:"change"`
-	// Proxies is for how many.
+	// Proxies is the number of proxies for which it would change so.
 	Proxies int `json:"proxies"`
-	// Before and After are the messages; of PreviewBodies.
+	// Before and After are the messages; they need PreviewBodies.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 }

@@ -1,5 +1,5 @@
-// Package certificate has the shapes by which a workload gets a certificate over the config
-// API.
+// Package certificate has the JSON shapes by which a workload gets a certificate from
+// the config API.
 package certificate
 
 import (
@@ -9,8 +9,8 @@ import (
 )
 
 // Path takes a POST of a Request, and answers with a Certificate. The client proves its
-// identity by a credential, "Authorization: Bearer CREDENTIAL", or by a client certificate
-// that is still valid, which it thereby renews.
+// identity by a credential, "Authorization: Bearer CREDENTIAL", or by a client
+// certificate that is still valid, which it renews in this way.
 const Path = "/apis/portolan.io/v1/certificates"
 
 // The kinds of the shapes.
@@ -23,11 +23,11 @@ const (
 // Request asks for a certificate.
 type Request struct {
 	metav1.TypeMeta `json:",inline"`
-	// CSR is a certificate signing request in PEM. It names nobody, or the identity that
+	// CSR is a certificate signing request in PEM. It has no names, or the identity that
 	// its sender proves.
 	CSR string `json:"csr"`
-	// TTL is how long the certificate is to be valid, such as 24h; empty for the default of
-	// the server.
+	// TTL is how long the certificate should be valid, such as 24h; empty is the default
+	// of the server.
 	TTL string `json:"ttl,omitempty"`
 }
 
@@ -37,9 +37,9 @@ type Certificate struct {
 	// Identity is the identity in the certificate, spiffe://...
 	Identity string `json:"identity"`
 	Serial   string `json:"serial"`
-	// Chain is the certificate and what leads from it to a root, in PEM.
+	// Chain is the certificate and its intermediate certificates, in PEM.
 	Chain string `json:"chain"`
-	// Roots are all roots to trust, in PEM. They change while a root is replaced.
+	// Roots are all trusted roots, in PEM. They change while a root is replaced.
 	Roots     string    `json:"roots"`
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`

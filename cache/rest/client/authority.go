@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 )
 
-// AuthorityStatus returns what signs the certificates of the mesh, and which roots are
-// trusted.
+// AuthorityStatus returns the certificate that signs the certificates of the mesh, and
+// the trusted roots.
 func (c *Client) AuthorityStatus(ctx context.Context) (*maintenance.AuthorityStatus, error) {
 	out := &maintenance.AuthorityStatus{}
 	if err := c.JSON(ctx, maintenance.AuthorityPath, out); err != nil {

@@ -35,22 +35,23 @@ import (
 
 // Options configure a Client. The zero Options are ready to use.
 type Options struct {
-	// HTTP makes the calls; nil means one of the client's own with Go's defaults.
+	// HTTP makes the calls; nil is a client with Go's defaults.
 	HTTP *http.Client
-	// Token is the bearer token of each call, empty for none. It is sent over TLS, over a
-	// socket, and to this machine alone.
+	// Token is the bearer token of each call, empty for none. The client sends it only
+	// over TLS, over a socket, or to this machine.
 	Token string
-	// Tokens, if set, returns the bearer token of a call, in place of Token. The call fails
-	// with its error. If the server refuses a token, the client calls Tokens again with the
-	// refused token, and repeats the call if it returns another one. Several goroutines may
-	// call it.
+	// Tokens, if set, returns the bearer token of a call, in place of Token. The call
+	// fails with its error. If the server refuses a token, the client calls Tokens again
+	// with the refused token, and repeats the call if it returns another one. Several
+	// goroutines may call it.
 	Tokens func(ctx context.Context, refused string) (string, error)
 	// UserAgent names the program to the server.
 	UserAgent string
-	// Patience is how long a call waits for a server that is starting: it refuses connections,
-	// or says that it has not read its store yet. It has done nothing then.
+	// Patience is how long a call waits for a server that is starting: one that refuses
+	// connections, or that has not read its store yet. Such a server has done nothing of
+	// the call.
 	Patience time.Duration
-	// Waiting is called once, when the first call begins to wait; nil tells nobody.
+	// Waiting is called once, when the first call begins to wait; it may be nil.
 	Waiting func()
 }
 
@@ -65,18 +66,18 @@ type Client struct {
 	waiting   func()
 }
 
-// Freshness says how new the data of a read must be. The zero Freshness accepts the
-// data of the server, which is a moment behind its store.
+// Freshness says how new the data of a read must be. The zero Freshness accepts the data
+// of the server, which is a moment behind its store.
 type Freshness struct {
-	// Exact is the one revision at which to read; 0 for none. If the server has
-	// forgotten the revision the error is an IsResourceExpired, and for a future one an
-	// IsBadRequest. The other fields are ignored then.
+	// Exact is the one revision at which to read; 0 for none. If the server no longer has
+	// the revision the error is an IsResourceExpired, and for a future one an
+	// IsBadRequest. With Exact the other fields are ignored.
 	Exact int64
-	// MinRevision is the oldest revision that may answer, such as one that a write
-	// returned, also through another replica. If the server does not get there in a few
-	// seconds the error is NotYet.
+	// MinRevision is the oldest acceptable revision, such as the one that a write through
+	// any replica returned. If the server does not reach it in a few seconds the error is
+	// a NotYet.
 	MinRevision int64
-	// Consistent asks for all that was acknowledged before the call; the server
+	// Consistent requires all writes that were acknowledged before the call; the server
 	// asks its store.
 	Consistent bool
 }
@@ -134,7 +135,7 @@ func New(server string, o Options) (*Client, error) {
 	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, tokens: o.Tokens, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
 }
 
-// mayHaveToken says why a token may not be sent to a server; nil if it may.
+// mayHaveToken returns why a token may not be sent to a server; nil if it may.
 func mayHaveToken(server *url.URL) error {
 	ip := net.ParseIP(server.Hostname())
 	switch {
@@ -144,21 +145,20 @@ func mayHaveToken(server *url.URL) error {
 	return fmt.Errorf("a token is not sent in the clear to %s: use https", server.Host)
 }
 
-// Fresh returns a client of the same server whose Get and List are as new as f
-// says.
+// Fresh returns a client of the same server whose Get and List are as new as f requires.
 func (c *Client) Fresh(f Freshness) *Client {
 	fresh := *c
 	fresh.freshness = f
 	return &fresh
 }
 
-// Server is the URL of the server.
+// Server returns the URL of the server.
 func (c *Client) Server() string { return c.server.String() }
 
-// Close gives up connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Resource is the path of a kind's objects in the API, in its canonical
+// Resource returns the group, version and plural of a kind in the API, in its canonical
 // version.
 func Resource(kind *schema.Schema) runtimeschema.GroupVersionResource {
 	return runtimeschema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Plural}
@@ -168,8 +168,8 @@ func Resource(kind *schema.Schema) runtimeschema.GroupVersionResource {
 type Selection struct {
 	// Labels and Fields are in Kubernetes' syntax.
 	Labels, Fields string
-	// Stored selects the objects of the store alone, those too that an object of another
-	// source of configuration is used in place of.
+	// Stored selects the objects of the store only, even those that an object of another
+	// source shadows.
 	Stored bool
 }
 
@@ -200,7 +200,7 @@ func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionRes
 	return out, nil
 }
 
-// getFromList gets one object as a list, which can be of a revision.
+// getFromList gets one object by a list, which can be of a given revision.
 func (c *Client) getFromList(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	list, err := c.List(ctx, resource, namespace, Selection{Fields: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
@@ -224,8 +224,8 @@ func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionRe
 	return out, nil
 }
 
-// Apply does a batch, all of it or nothing. The faults of a refused one are the
-// causes of the error's status; batch.Index finds the operation of each.
+// Apply does a batch, all of it or nothing. If it is refused, its faults are the causes
+// of the error's status; batch.Index finds the operation of each.
 func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error) {
 	out := &batch.Result{}
 	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, body: b}, out); err != nil {
@@ -234,8 +234,8 @@ func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error
 	return out, nil
 }
 
-// Try returns the error or result that Apply would return for the store as it is now,
-// with what a preview adds; the server writes nothing. Changes before the real Apply may
+// Try returns the error or result that Apply would return for the present store, and a
+// preview if requested; the server writes nothing. Changes before the real Apply may
 // change the result.
 func (c *Client) Try(ctx context.Context, b batch.Batch, what batch.Preview) (*batch.Result, error) {
 	out := &batch.Result{}
@@ -255,8 +255,8 @@ func (c *Client) DeletePath(ctx context.Context, path string) error {
 	return err
 }
 
-// Delete removes an object; a resourceVersion that is not empty must be the
-// stored one. It returns the server's warnings.
+// Delete removes an object. A resourceVersion that is not empty must be the stored one.
+// Delete returns the server's warnings.
 func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name, resourceVersion string) (warnings []string, err error) {
 	call := request{method: http.MethodDelete, path: objectPath(resource, namespace, name)}
 	if resourceVersion != "" {
@@ -279,8 +279,8 @@ func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, err
 	return out, nil
 }
 
-// Findings returns what is odd about the objects of a namespace, or of all where it is
-// empty: as they are, or with operations as they would be after these.
+// Findings returns the findings about the objects of a namespace, or of all if it is
+// empty: the present ones, or with operations those after them.
 func (c *Client) Findings(ctx context.Context, namespace string, operations []batch.Operation) (*finding.List, error) {
 	out := &finding.List{}
 	call := request{method: http.MethodGet, path: finding.Path, query: url.Values{}}
@@ -309,8 +309,7 @@ func (c *Client) Namespaces(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// JSON reads what the server answers at a path with a query, which may follow
-// the path, into a value.
+// JSON reads the server's answer at a path, which may have a query, into a value.
 func (c *Client) JSON(ctx context.Context, path string, into any) error {
 	path, text, _ := strings.Cut(path, "?")
 	query, err := url.ParseQuery(text)
@@ -321,7 +320,7 @@ func (c *Client) JSON(ctx context.Context, path string, into any) error {
 	return err
 }
 
-// objectPath is the path of an object, or of all where name is empty.
+// objectPath returns the path of an object, or of all if name is empty.
 func objectPath(resource runtimeschema.GroupVersionResource, namespace, name string) string {
 	path := "/apis/" + resource.Group + "/" + resource.Version
 	if resource.Group == "" {
@@ -372,14 +371,15 @@ func (c *Client) send(ctx context.Context, in request) (*http.Response, error) {
 	return response, err
 }
 
-// askAgain is the pause between two connections to a server that refuses them.
+// askAgain is the pause between two attempts to connect to a server that refuses
+// connections.
 const askAgain = 100 * time.Millisecond
 
 // sendPatiently sends to a server that may still be starting: if it refuses the
 // connection, or answers that it has not read its store yet, sendPatiently tries again
 // until the client's patience or ctx ends.
 func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response, error) {
-	var refused error // so far, which says more than that time is up
+	var refused error // the last refusal, which says more than that the time is up
 	for began := time.Now(); ; {
 		response, err := c.sendBy(ctx, c.http, in, "")
 		if refused != nil && endedBefore(err) {
@@ -401,7 +401,8 @@ func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response,
 	}
 }
 
-// sendBy sends over a client of HTTP, to the server with an id where there is one.
+// sendBy sends through an HTTP client. If id is not empty, only the server with that id
+// accepts the request.
 func (c *Client) sendBy(ctx context.Context, by *http.Client, in request, id string) (*http.Response, error) {
 	token, err := c.tokens(ctx, "")
 	if err != nil {

@@ -226,7 +226,8 @@ func TestServerURL(t *testing.T) {
 	}
 }
 
-// TestACutConnectionOverTLS may be a certificate that is refused, and that is said.
+// TestACutConnectionOverTLS: the server may have refused a certificate, and the error
+// says so.
 func TestACutConnectionOverTLS(t *testing.T) {
 	for _, cause := range []error{syscall.EPIPE, syscall.ECONNRESET} {
 		transport := &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) {

@@ -14,12 +14,11 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// UnreachableError is a call that got no answer.
+// UnreachableError is the error of a call without an answer.
 type UnreachableError struct {
-	// Server is the URL.
+	// Server is the URL of the server.
 	Server string
-	// Unknown says that a write was sent, so that it may or may not have been
-	// done.
+	// Unknown says that a write was sent, so it may or may not have been done.
 	Unknown bool
 	// Err is the cause.
 	Err error
@@ -41,11 +40,11 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("cannot reach the server at %s: %v: is it running (portolan serve)? Name another one with --server or PORTOLAN_SERVER", e.Server, e.Err)
 }
 
-// Unwrap returns what happened.
+// Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// unreachable is the error of a call without an answer; sent says whether the
-// server may have read it.
+// unreachable returns the error of a call without an answer; sent says whether the
+// server may have read the call.
 func (c *Client) unreachable(ctx context.Context, in request, sent bool, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%s %s: %w", in.method, in.path, context.Canceled)
@@ -78,14 +77,14 @@ func endedBefore(err error) bool {
 // writes says whether a call may change what is stored.
 func (r request) writes() bool { return r.method != http.MethodGet && !r.query.Has("dryRun") }
 
-// NotYet says whether a read failed because the server has not reached the
-// revision that was asked for: it may be asked again.
+// NotYet says whether a read failed because the server has not reached the requested
+// revision: the call may be repeated.
 func NotYet(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// refused returns the error of an answer without success. An answer that is no Status
-// came from another program, such as a proxy, and not from the server.
+// refused returns the error of an answer without success. An answer that is not a Status
+// comes from another program, such as a proxy, and not from the server.
 func (c *Client) refused(in request, response *http.Response, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
@@ -94,7 +93,7 @@ func (c *Client) refused(in request, response *http.Response, body []byte) error
 	return c.foreign(in, response, body)
 }
 
-// foreign is the error of an answer that no Portolan server gives.
+// foreign returns the error of an answer that no Portolan server gives.
 func (c *Client) foreign(in request, response *http.Response, body []byte) error {
 	text := strings.TrimSpace(string(body))
 	if len(text) > 200 {
@@ -113,7 +112,7 @@ func (c *Client) foreign(in request, response *http.Response, body []byte) error
 }
 
 func warningsOf(header http.Header) []string {
-	parsed, _ := utilnet.ParseWarningHeaders(header.Values("Warning")) // what cannot be read is no warning of ours
+	parsed, _ := utilnet.ParseWarningHeaders(header.Values("Warning")) // an unreadable warning is not ours
 	var out []string
 	for _, w := range parsed {
 		out = append(out, w.Text)

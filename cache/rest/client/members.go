@@ -17,25 +17,25 @@ func (c *Client) StoreMembers(ctx context.Context) (*maintenance.MemberList, err
 	return out, nil
 }
 
-// AddStoreMember makes a place for a new member, which has no vote yet.
+// AddStoreMember adds a new member, which has no vote yet.
 func (c *Client) AddStoreMember(ctx context.Context, name, peerURL string) (*maintenance.MemberChange, error) {
 	in := maintenance.MemberRequest{TypeMeta: storeType("StoreMemberRequest"), Name: name, PeerURL: peerURL}
 	return c.changeMember(ctx, request{method: http.MethodPost, path: maintenance.MembersPath, body: in})
 }
 
-// PromoteStoreMember gives a member that has caught up a vote. It waits for up
-// to 20 s until it has. A member goes by its name, its id or its peer URL.
+// PromoteStoreMember gives a member a vote once it has caught up. It waits for that up
+// to 20 s. A member is named by its name, its id or its peer URL.
 func (c *Client) PromoteStoreMember(ctx context.Context, name string) (*maintenance.MemberChange, error) {
 	return c.changeMember(ctx, request{method: http.MethodPost, path: maintenance.MembersPath + "/" + url.PathEscape(name) + "/promote"})
 }
 
-// RemoveStoreMember takes a member out of the cluster for good. A member goes by
-// its name, its id or its peer URL.
+// RemoveStoreMember removes a member from the cluster for good. A member is named by its
+// name, its id or its peer URL.
 func (c *Client) RemoveStoreMember(ctx context.Context, name string) (*maintenance.MemberChange, error) {
 	return c.changeMember(ctx, request{method: http.MethodDelete, path: maintenance.MembersPath + "/" + url.PathEscape(name)})
 }
 
-// InviteStoreMember makes a token by which a server joins the store.
+// InviteStoreMember makes a token with which a server joins the store.
 func (c *Client) InviteStoreMember(ctx context.Context, in maintenance.Invitation) (*maintenance.Invitation, error) {
 	in.TypeMeta = storeType("StoreInvitation")
 	out := &maintenance.Invitation{}

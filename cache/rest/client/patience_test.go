@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 )
 
-// TestTimeIsUpWhileTheServerRefuses: a call that was refused says so, also where its time is
-// up while it connects again.
+// TestTimeIsUpWhileTheServerRefuses: the error of a refused call says that it was
+// refused, even if its time is up during a later attempt.
 func TestTimeIsUpWhileTheServerRefuses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -41,8 +41,8 @@ func TestTimeIsUpWhileTheServerRefuses(t *testing.T) {
 	}
 }
 
-// TestStarting: a call waits for a server that has not read its store yet, and for no other
-// that is not available.
+// TestStarting: a call waits for a server that has not read its store yet, but for no
+// other kind of unavailability.
 func TestStarting(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/socket"
 )
 
-// privateError says that the server answers a path only on its socket.
+// privateError says that the server serves a path only on its socket.
 type privateError struct {
 	error
 	socket, server string
@@ -21,7 +21,7 @@ type privateError struct {
 // Unwrap returns the refusal.
 func (e *privateError) Unwrap() error { return e.error }
 
-// asPrivate makes a refusal a privateError where the server names its socket.
+// asPrivate turns a refusal into a privateError if the server names its socket.
 func asPrivate(response *http.Response, refused error) error {
 	path, err := url.PathUnescape(response.Header.Get(rest.SocketHeader))
 	if err != nil || path == "" || response.StatusCode != http.StatusForbidden && response.StatusCode != http.StatusUnauthorized {
@@ -31,10 +31,10 @@ func asPrivate(response *http.Response, refused error) error {
 }
 
 // sendPrivate sends the request to the socket of the server that refused it. If the
-// server is reached by a tunnel, there is no socket of that path here, or it is another
-// server's, which refuses.
+// server is behind a tunnel, this machine has no such socket, or it belongs to another
+// server, which refuses.
 func (c *Client) sendPrivate(ctx context.Context, in request, refused *privateError) (*http.Response, error) {
-	// A connection first: where there is none the refusal says what to do.
+	// Connect first: without a connection the refusal says what to do.
 	connection, err := socket.Dial(ctx, refused.socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 )
 
-// Quarantine returns what is in the store and cannot be served.
+// Quarantine returns the keys in the store that cannot be served.
 func (c *Client) Quarantine(ctx context.Context) (*maintenance.QuarantineList, error) {
 	out := &maintenance.QuarantineList{}
 	if err := c.JSON(ctx, maintenance.QuarantinePath, out); err != nil {
@@ -18,8 +18,8 @@ func (c *Client) Quarantine(ctx context.Context) (*maintenance.QuarantineList, e
 	return out, nil
 }
 
-// Discard removes a key that is in quarantine, as the list of it has it, if it
-// has the revision.
+// Discard removes a key from quarantine, written as in the list of it, if it has the
+// revision.
 func (c *Client) Discard(ctx context.Context, key string, revision int64) (*maintenance.Discarded, error) {
 	out := &maintenance.Discarded{}
 	query := url.Values{"key": {key}, "revision": {strconv.FormatInt(revision, 10)}}
@@ -29,8 +29,8 @@ func (c *Client) Discard(ctx context.Context, key string, revision int64) (*main
 	return out, nil
 }
 
-// StoreFormat returns whether the server and its store fit together. The server
-// reads the whole store for it.
+// StoreFormat returns whether the server and its store are compatible. The server reads
+// the whole store for that.
 func (c *Client) StoreFormat(ctx context.Context) (*maintenance.Format, error) {
 	out := &maintenance.Format{}
 	if err := c.JSON(ctx, maintenance.FormatPath, out); err != nil {

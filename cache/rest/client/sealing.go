@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 )
 
-// SealingStatus returns with which keys secrets are sealed.
+// SealingStatus returns which keys seal the secrets.
 func (c *Client) SealingStatus(ctx context.Context) (*maintenance.SealingStatus, error) {
 	out := &maintenance.SealingStatus{}
 	if err := c.JSON(ctx, maintenance.SealingPath, out); err != nil {
@@ -25,8 +25,8 @@ func (c *Client) SealingKeys(ctx context.Context) (string, error) {
 	return out.Text, err
 }
 
-// AddSealingKeys gives the server keys that another exported, or has it make one if the
-// text is empty. It returns the ids of those that are new to the server.
+// AddSealingKeys gives the server keys that another one exported; if the text is empty,
+// the server makes one. It returns the ids of the keys that are new to the server.
 func (c *Client) AddSealingKeys(ctx context.Context, text string) ([]string, error) {
 	out := &maintenance.SealingKeys{}
 	_, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.SealingKeysPath, body: maintenance.SealingKeys{Text: text}}, out)

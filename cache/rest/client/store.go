@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 )
 
-// StoreStatus returns how the store of the server is.
+// StoreStatus returns the state of the server's store.
 func (c *Client) StoreStatus(ctx context.Context) (*maintenance.Status, error) {
 	out := &maintenance.Status{}
 	if err := c.JSON(ctx, maintenance.StatusPath, out); err != nil {
@@ -21,9 +21,9 @@ func (c *Client) StoreStatus(ctx context.Context) (*maintenance.Status, error) {
 	return out, nil
 }
 
-// StoreSnapshot begins to read a snapshot of the whole store. Reading its body
-// fails where the connection ends early; whether it is whole is for the reader
-// to see by its hash. The context bounds the reading too.
+// StoreSnapshot begins to read a snapshot of the whole store. Reading the body fails if
+// the connection ends early; the reader checks by the hash whether it is whole. The
+// context bounds the reading too.
 func (c *Client) StoreSnapshot(ctx context.Context) (*maintenance.Snapshot, error) {
 	in := request{method: http.MethodGet, path: maintenance.SnapshotPath}
 	response, err := c.send(ctx, in)
@@ -41,7 +41,7 @@ func (c *Client) StoreSnapshot(ctx context.Context) (*maintenance.Snapshot, erro
 	}}, Revision: revision}, nil
 }
 
-// A bodyReader puts what ends a body early into words.
+// A bodyReader explains why a body ended early.
 type bodyReader struct {
 	io.ReadCloser
 	explain func(error) error
@@ -56,8 +56,8 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// CompactStore drops all revisions below one, 0 meaning the newest, and returns
-// when their space is free for reuse.
+// CompactStore drops all revisions below a revision, 0 for the newest, and returns when
+// their space is free for reuse.
 func (c *Client) CompactStore(ctx context.Context, revision int64) (*maintenance.Compaction, error) {
 	in := maintenance.Compaction{TypeMeta: storeType("StoreCompaction"), Revision: revision}
 	out := &maintenance.Compaction{}
@@ -67,7 +67,7 @@ func (c *Client) CompactStore(ctx context.Context, revision int64) (*maintenance
 	return out, nil
 }
 
-// DefragmentStore has the store give back space that it does not use.
+// DefragmentStore makes the store give back unused space.
 func (c *Client) DefragmentStore(ctx context.Context) (*maintenance.Defragmentation, error) {
 	out := &maintenance.Defragmentation{}
 	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.DefragmentPath}, out); err != nil {

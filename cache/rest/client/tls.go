@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// errUntrusted is the error of a server that nobody who is trusted vouches for.
+// errUntrusted is the error of a server whose certificate no trusted authority signed.
 var errUntrusted = errors.New("its certificate is of no authority that is trusted here: name that of the mesh with --ca or PORTOLAN_CA")
 
-// Untrusted says whether a call failed because the certificate of the server is of no authority
-// that is trusted.
+// Untrusted says whether a call failed because no trusted authority signed the
+// certificate of the server.
 func Untrusted(err error) bool { return errors.Is(err, errUntrusted) }
 
 // explainTLS says what to do about an error of TLS; nil for other errors.
@@ -38,8 +38,8 @@ func explainTLS(err error) error {
 	return nil
 }
 
-// outOfTime says how a certificate of the server is out of its time. A clock that is off is told
-// apart by the two times.
+// outOfTime says why a certificate of the server is not valid now. The two times in it
+// reveal a clock that is off.
 func outOfTime(c *x509.Certificate, now time.Time) error {
 	if now.Before(c.NotBefore) {
 		return fmt.Errorf("its certificate is not valid before %s, and it is %s here: the clock of this machine is behind that of the server, by %s or more: set the one that is wrong",
@@ -49,17 +49,17 @@ func outOfTime(c *x509.Certificate, now time.Time) error {
 		stamp(c.NotAfter), now.Sub(c.NotAfter).Round(time.Second), stamp(now))
 }
 
-// cut says whether the server ended the connection while the client spoke. One that refuses a
-// certificate does, and what it said of it may be lost then.
+// cut says whether the server ended the connection while the client sent. A server that
+// refuses a certificate does so, and its alert may then be lost.
 func cut(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// whyRefused is what can be known of a refusal.
+// whyRefused says what a client can know about a refusal.
 const whyRefused = ": the certificate of --cert may have expired, or be of an authority that the server does not trust; its log says which"
 
-// lostAlert is what Go's client of HTTP/2 says where the server ended the connection with an
-// alert after the handshake, as servers of TLS 1.3 do.
+// lostAlert is the error text of Go's HTTP/2 client if the server ended the connection
+// with an alert after the handshake, as TLS 1.3 servers do.
 const lostAlert = "http2: client conn could not be established"
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestOutOfTime: a clock that is behind is told apart from a certificate that was not renewed.
+// TestOutOfTime: the error distinguishes a slow clock from a certificate that was not
+// renewed.
 func TestOutOfTime(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for want, c := range map[string]*x509.Certificate{

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Event is what a watch tells. Type is watch.Added, Modified, Deleted or Bookmark. The
-// object of a Bookmark has a resourceVersion alone.
+// Event is an event of a watch. Type is watch.Added, Modified, Deleted or Bookmark. The
+// object of a Bookmark has only a resourceVersion.
 type Event struct {
 	Type   watch.EventType
 	Object *unstructured.Unstructured
@@ -66,8 +66,8 @@ func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionR
 	}
 }
 
-// Expired says whether a server cannot tell what changed after a revision: it has
-// forgotten that, or its store was put back to an older state.
+// Expired says whether a server cannot send the changes after a revision: it no longer
+// has them, or its store was restored to an older state.
 func Expired(err error) bool {
 	if NotYet(err) {
 		seconds, _ := apierrors.SuggestsClientDelay(err)

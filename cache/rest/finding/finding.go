@@ -1,11 +1,11 @@
-// Package finding has the JSON shapes of what is odd about stored objects beside each
-// other.
+// Package finding has the JSON shapes of findings: oddities of stored objects in
+// combination with others.
 //
 //	GET  /apis/portolan.io/v1/findings?namespace=shop
 //	POST /apis/portolan.io/v1/findings
 //
-// GET answers with what is odd now. The body of POST is a batch (package batch); its
-// answer is what would be odd after the batch, and nothing is written. Findings are in
+// GET answers with the present findings. The body of POST is a batch (package batch);
+// its answer has the findings after the batch, and nothing is written. Findings are in
 // the order of their objects, the worst of an object first.
 package finding
 
@@ -23,19 +23,19 @@ const (
 	ListKind = "FindingList"
 )
 
-// List is an answer.
+// List is the answer.
 type List struct {
 	metav1.TypeMeta `json:",inline"`
-	// Revision of the store that the findings are as of; of a POST the one that the
-	// batch was applied to.
+	// Revision is the revision of the store that the findings are as of; for a POST, the
+	// revision that the batch was applied to.
 	Revision int64     `json:"revision"`
 	Items    []Finding `json:"items"`
 }
 
-// Finding is one thing that is odd about an object.
+// Finding is one oddity of an object.
 type Finding struct {
-	// Code is stable: PTL and four digits. Istio are the codes of Istio's analysis of
-	// equal meaning, empty for none.
+	// Code is stable: PTL and four digits. Istio are the equivalent codes of Istio's
+	// analysis, empty for none.
 	Code  string `json:"code"`
 	Istio string `json:"istio,omitempty"`
 	// Severity is error, warning or info.
@@ -43,17 +43,17 @@ type Finding struct {
 	Object   Object `json:"object"`
 	// Field is the path of a field of the object, empty for the whole object.
 	Field string `json:"field,omitempty"`
-	// Message says what is the case and what it causes, Remedy what to do.
+	// Message says what is odd and what it causes, Remedy what to do.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
-	// Other is the other object concerned, nil for none.
+	// Other is the other object involved, nil for none.
 	Other *Object `json:"other,omitempty"`
 }
 
 // Severities are the severities of findings, the worst first.
 var Severities = []string{"error", "warning", "info"}
 
-// Codes returns the code and Istio's codes of equal meaning.
+// Codes returns the code and the equivalent codes of Istio.
 func (f Finding) Codes() string {
 	if f.Istio == "" {
 		return f.Code
@@ -61,7 +61,7 @@ func (f Finding) Codes() string {
 	return f.Code + ", " + f.Istio
 }
 
-// Text says in one line what a finding is about, without its codes.
+// Text returns a finding in one line, without its codes.
 func (f Finding) Text() string {
 	out := strings.TrimPrefix(f.Field+" "+f.Message, " ")
 	if f.Remedy != "" {

@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// AuthorityPath answers a GET with an AuthorityStatus; a POST makes the root of a mesh that
-// has none. RotationPath takes a POST of a RotationStep. Both POSTs are Private, and answered
-// with an AuthorityStatus.
+// AuthorityPath answers a GET with an AuthorityStatus; a POST makes the root of a mesh
+// without one. RotationPath takes a POST of a RotationStep. Both POSTs are Private, and
+// are answered with an AuthorityStatus.
 const (
 	AuthorityPath = "/apis/portolan.io/v1/certificate-authority"
 	RotationPath  = AuthorityPath + "/rotation"
@@ -25,22 +25,22 @@ const (
 	RotateAbort  = "abort"
 )
 
-// An AuthorityStatus says what signs certificates, and which roots are trusted.
+// An AuthorityStatus says which certificate signs, and which roots are trusted.
 type AuthorityStatus struct {
 	metav1.TypeMeta `json:",inline"`
 	TrustDomain     string `json:"trustDomain"`
-	// Source is the secret or the file of the certificate that signs.
+	// Source is the secret or the file of the signing certificate.
 	Source string `json:"source"`
-	// Signs is the certificate that signs; empty where there is none yet.
+	// Signs is the signing certificate; empty if there is none yet.
 	Signs AuthorityCertificate `json:"signs,omitzero"`
-	// Roots are the roots that are trusted, and Bundle is the same in PEM.
+	// Roots are the trusted roots, and Bundle is the same in PEM.
 	Roots  []AuthorityCertificate `json:"roots,omitempty"`
 	Bundle string                 `json:"bundle,omitempty"`
-	// Rotation is the one under way.
+	// Rotation is the rotation under way, nil for none.
 	Rotation *Rotation `json:"rotation,omitempty"`
-	// LongestLife is the longest life of a certificate that may be asked for.
+	// LongestLife is the longest life of a certificate that may be requested.
 	LongestLife string `json:"longestLife"`
-	// Problem says why nothing can be signed, or what will end soon.
+	// Problem says why nothing can be signed, or what expires soon.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -58,18 +58,18 @@ type AuthorityCertificate struct {
 // Rotation replaces a root.
 type Rotation struct {
 	Started time.Time `json:"started"`
-	// Former is the fingerprint of the root that is replaced.
+	// Former is the fingerprint of the root being replaced.
 	Former string `json:"former"`
-	// MayFinish is when nothing that the former root has signed can be valid any more.
+	// MayFinish is when no certificate of the former root can be valid any more.
 	MayFinish time.Time `json:"mayFinish"`
 }
 
-// A RotationStep asks for a step of a rotation.
+// A RotationStep requests a step of a rotation.
 type RotationStep struct {
 	metav1.TypeMeta `json:",inline"`
 	// Step is RotateStart, RotateFinish or RotateAbort.
 	Step string `json:"step"`
-	// Force finishes although certificates of the former root may be valid.
+	// Force finishes even if certificates of the former root may be valid.
 	Force bool `json:"force,omitempty"`
 }
 

@@ -13,22 +13,23 @@ import (
 // CompactPath takes a POST of a Compaction.
 const CompactPath = Path + "/compact"
 
-// A Compaction drops what is older than a revision. It is also the answer: what
-// was done.
+// A Compaction drops everything older than a revision. As the answer it says what was
+// done.
 type Compaction struct {
 	metav1.TypeMeta `json:",inline"`
-	// Revision is the oldest that can be read afterwards; 0 asks for the newest.
+	// Revision is the oldest that can be read afterwards; 0 in the request means the
+	// newest.
 	Revision int64 `json:"revision"`
-	// BeforeBytes and AfterBytes are how much of the database is data; they are
-	// of the answer.
+	// BeforeBytes and AfterBytes are how much of the database is data; only the answer
+	// has them.
 	BeforeBytes int64 `json:"beforeBytes,omitempty"`
 	AfterBytes  int64 `json:"afterBytes,omitempty"`
 }
 
-// Compactor compacts a store that the server looks after.
+// Compactor compacts a store that the server maintains.
 type Compactor interface {
-	// Compact drops all revisions below one, 0 meaning the newest, and returns
-	// when their space is free for reuse.
+	// Compact drops all revisions below a revision, 0 for the newest, and returns when
+	// their space is free for reuse.
 	Compact(ctx context.Context, revision int64) (Compaction, error)
 }
 

@@ -13,7 +13,7 @@ import (
 // Defragmentation.
 const DefragmentPath = Path + "/defragment"
 
-// A Defragmentation is what came of one.
+// A Defragmentation is the result of one.
 type Defragmentation struct {
 	metav1.TypeMeta `json:",inline"`
 	// BeforeBytes and AfterBytes are the sizes of the database.
@@ -22,7 +22,7 @@ type Defragmentation struct {
 	Seconds     float64 `json:"seconds"`
 }
 
-// Defragmenter defragments a store that the server looks after.
+// Defragmenter defragments a store that the server maintains.
 type Defragmenter interface {
 	Defragment(context.Context) (Defragmentation, error)
 }

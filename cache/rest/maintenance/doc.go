@@ -1,5 +1,5 @@
-// Package maintenance is the HTTP side of `portolan store`: operators look after a
-// store, under Path of the config API.
+// Package maintenance is the HTTP side of `portolan store`, by which operators maintain
+// a store, under Path of the config API.
 //
 // Each file is one capability: its JSON shapes, which the client shares, the small
 // interface that does the work, and the handler between them (status.go, snapshot.go,

@@ -12,8 +12,8 @@ import (
 // FormatPath answers a GET with a Format.
 const FormatPath = Path + "/format"
 
-// A Format is whether a server and its store fit together. It takes a reading of
-// the whole store.
+// A Format says whether a server and its store are compatible. To find out, the server
+// reads the whole store.
 type Format struct {
 	metav1.TypeMeta `json:",inline"`
 	Server          ServerFormat `json:"server"`
@@ -37,13 +37,12 @@ type StoreFormat struct {
 	StorageFormat int64 `json:"storageFormat"`
 	MinReader     int64 `json:"minReader"`
 	// Objects counts the objects of kinds that the server knows. UnknownFields counts
-	// those among them that have fields which it does not know.
+	// those among them that have fields unknown to it.
 	Objects       int `json:"objects"`
 	UnknownFields int `json:"unknownFields"`
-	// UnknownKinds may be objects of kinds that it does not know.
+	// UnknownKinds counts keys that may be objects of kinds unknown to the server.
 	UnknownKinds int `json:"unknownKinds"`
-	// Unreadable are keys that are none of an object, and values that cannot be
-	// read.
+	// Unreadable counts keys that no object can have, and values that cannot be decoded.
 	Unreadable int `json:"unreadable"`
 }
 

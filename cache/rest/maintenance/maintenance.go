@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// Path is the root of all paths of this package, and APIVersion that of all its
+// Path is the root of all paths of this package, and APIVersion the version of all its
 // shapes.
 const (
 	Path       = "/apis/portolan.io/v1/store"
@@ -83,13 +83,14 @@ func endpoint(api *rest.Server, path string, m methods) {
 	})
 }
 
-// lacking refuses what this store cannot do, and says what to use.
+// lacking refuses an operation that this store does not support, and says what to use
+// instead.
 func lacking(what, instead string) error {
 	return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 		fmt.Sprintf("this server does not %s its store: %s", what, instead))
 }
 
-// theirs says whose decision it is.
+// theirs begins a refusal that leaves an operation to the owner of the etcd.
 const theirs = "the store is an etcd that somebody else looks after: its owner does it with "
 
 // typeMeta returns the kind and apiVersion of a shape of this package.

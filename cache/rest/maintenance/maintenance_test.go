@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs an API with a store that can do what is in o.
+// start runs an API with a store that has the capabilities in o.
 func start(t *testing.T, o maintenance.Options, configure func(*rest.Options)) (*resttest.Server, *client.Client) {
 	t.Helper()
 	s := resttest.Start(t, 0, configure, func(api *rest.Server) { maintenance.Register(api, o) })
@@ -33,11 +33,11 @@ func start(t *testing.T, o maintenance.Options, configure func(*rest.Options)) (
 	return s, c
 }
 
-// store does all there is to do, as its fields say.
+// store implements all capabilities, as its fields say.
 type store struct {
 	body io.Reader
 	err  error
-	got  int64 // of the compaction
+	got  int64 // revision of the compaction
 }
 
 func (s *store) StoreStatus(context.Context) maintenance.Status {
@@ -91,8 +91,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestASnapshotThatBreaksOffIsNoSnapshot: what fails before the first byte is an
-// answer in words, and what fails later an end that no client takes for one.
+// TestASnapshotThatBreaksOffIsNoSnapshot: a failure before the first byte is an error
+// answer. After a later failure no client takes the snapshot for whole.
 func TestASnapshotThatBreaksOffIsNoSnapshot(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is gone")
@@ -138,7 +138,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// nobody may do anything.
+// nobody refuses everything.
 type nobody struct{}
 
 func (nobody) Authorize(_ context.Context, _ rest.Identity, a rest.Access) error {
@@ -162,14 +162,14 @@ func TestTheAPIGuardsIt(t *testing.T) {
 	}
 }
 
-// anybody is who says that it is somebody.
+// anybody believes every client who it says it is.
 type anybody struct{}
 
 func (anybody) Authenticate(*http.Request) (rest.Identity, error) {
 	return rest.Identity{User: "a"}, nil
 }
 
-// private are the paths of what the user of the server alone may ask, with a method.
+// private has the paths that only the server's user may call, each with a method.
 var private = map[string]string{
 	maintenance.SnapshotPath: http.MethodGet, maintenance.CompactPath: http.MethodPost, maintenance.DefragmentPath: http.MethodPost,
 	maintenance.QuarantinePath: http.MethodDelete, maintenance.MembersPath: http.MethodGet, maintenance.MembersPath + "/": http.MethodPost,
@@ -177,7 +177,7 @@ var private = map[string]string{
 }
 
 // TestWhatIsPrivate: other users of the machine, who reach the port, learn where it is
-// answered, and nothing is done.
+// served, and nothing is done.
 func TestWhatIsPrivate(t *testing.T) {
 	t.Parallel()
 	fake := &store{body: strings.NewReader("secret")}
@@ -207,7 +207,7 @@ func TestWhatIsPrivate(t *testing.T) {
 	}
 }
 
-// TestASocketThatIsNotThere: a server without one, and one on another machine.
+// TestASocketThatIsNotThere: a server without a socket, and one on another machine.
 func TestASocketThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	for words, configure := range map[string]func(*rest.Options){

@@ -30,7 +30,7 @@ type MemberList struct {
 	Items           []Member `json:"items"`
 }
 
-// A Member is one of them.
+// A Member is a member of the cluster.
 type Member struct {
 	ID   string `json:"id"` // hexadecimal
 	Name string `json:"name,omitempty"`
@@ -41,22 +41,22 @@ type Member struct {
 	ClientURLs []string       `json:"clientURLs,omitempty"`
 	Version    string         `json:"version,omitempty"`
 	DBBytes    int64          `json:"dbBytes,omitempty"`
-	// Index is the newest entry of the log that it has, and Lag how many of the
-	// leader's it lacks.
+	// Index is the newest entry of the log that it has applied, and Lag how many entries
+	// of the leader's log it lacks.
 	Index uint64 `json:"index,omitempty"`
 	Lag   uint64 `json:"lag,omitempty"`
-	// Error is why it says nothing of itself.
+	// Error is why the member did not report its state.
 	Error string `json:"error,omitempty"`
 }
 
-// A MemberRequest asks for a new member.
+// A MemberRequest requests a new member.
 type MemberRequest struct {
 	metav1.TypeMeta `json:",inline"`
 	Name            string `json:"name"`
 	PeerURL         string `json:"peerURL"`
 }
 
-// A MemberChange is a change of a member that was made.
+// A MemberChange is a completed change of a member.
 type MemberChange struct {
 	metav1.TypeMeta `json:",inline"`
 	Member          Member `json:"member"`
@@ -65,7 +65,7 @@ type MemberChange struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Members manages the members of a store that the server runs, or is part of.
+// Members manages the members of a store that the server runs, or is a member of.
 type Members interface {
 	Look(context.Context) (*cluster.View, error)
 	Add(ctx context.Context, name, peerURL string) (*cluster.Change, error)
@@ -74,7 +74,7 @@ type Members interface {
 	Remove(ctx context.Context, name string) (*cluster.Change, error)
 }
 
-// membership serves what needs Members.
+// membership returns an endpoint that needs Members.
 func (o Options) membership(answer func(w http.ResponseWriter, r *http.Request) (any, error)) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if o.Members == nil {
@@ -121,7 +121,7 @@ func (o Options) removeMember(_ http.ResponseWriter, r *http.Request) (any, erro
 	return changed(o.Members.Remove(r.Context(), r.PathValue("name")))
 }
 
-// changed is the answer to a change.
+// changed returns the answer to a change.
 func changed(c *cluster.Change, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ func shape(m *cluster.Member) Member {
 	return out
 }
 
-// MemberError translates an error about members for the client. An unknown one means that the
-// cluster did not answer.
+// MemberError translates an error about members for the client. An unknown error means
+// that the cluster did not answer.
 func MemberError(err error) error {
 	var known interface{ Status() metav1.Status }
 	switch {
@@ -151,7 +151,7 @@ func MemberError(err error) error {
 		return rest.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
 	case errors.Is(err, cluster.ErrRefused):
 		return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
-	case errors.Is(err, cluster.ErrNotInStep): // which passes
+	case errors.Is(err, cluster.ErrNotInStep): // temporary
 		return rest.Refuse(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 	}
 	return rest.Unavailable(err.Error())

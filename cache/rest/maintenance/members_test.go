@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
 
-// crew are members that answer with what they have, and take note of whom they
-// were asked about.
+// crew are members that answer from their fields, and record which members they were
+// asked about.
 type crew struct {
 	view  cluster.View
 	err   error

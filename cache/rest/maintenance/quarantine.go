@@ -22,7 +22,7 @@ import (
 const QuarantinePath = Path + "/quarantine"
 
 // A QuarantineList lists the keys below the prefix of configuration that cannot be
-// served: keys of no known kind, and values that cannot be read.
+// served: keys of no known kind, and values that cannot be decoded.
 type QuarantineList struct {
 	metav1.TypeMeta `json:",inline"`
 	// Items are in the order of their keys.
@@ -37,9 +37,9 @@ type Quarantined struct {
 	Revision int64  `json:"revision"`
 	Bytes    int    `json:"bytes"`
 	Reason   string `json:"reason"`
-	// Since is when the server first met it so.
+	// Since is when the server first found the key so.
 	Since time.Time `json:"since"`
-	// Serving says that the last good object of the key is served still.
+	// Serving says that the last good object of the key is still served.
 	Serving bool `json:"serving"`
 }
 
@@ -53,7 +53,7 @@ type Discarded struct {
 
 // Quarantine lists what a server cannot serve, and removes it.
 type Quarantine interface {
-	// Quarantined returns them in the order of their keys.
+	// Quarantined returns the keys in quarantine, in order.
 	Quarantined() []Quarantined
 	// Discard removes the key, which is not escaped, if it has the revision, and returns
 	// the revision of the removal. It returns errors of package storage.
@@ -96,8 +96,8 @@ func (o Options) discard(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// EscapeKey writes a key of etcd, which may hold any bytes, as one word of text:
-// invisible characters and % become %XX.
+// EscapeKey writes an etcd key, which may hold any bytes, as one word of text: invisible
+// characters and % become %XX.
 func EscapeKey(key string) string {
 	var out strings.Builder
 	for i, r := range key {

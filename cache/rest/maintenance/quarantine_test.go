@@ -34,8 +34,7 @@ func TestEscapeKeyIsOneWordAndComesBack(t *testing.T) {
 	}
 }
 
-// ward is a quarantine that has what it has, and takes note of what it is asked
-// to discard.
+// ward is a quarantine with fixed items that records what it has to discard.
 type ward struct {
 	items     []maintenance.Quarantined
 	err       error
@@ -102,7 +101,7 @@ func TestQuarantineRefusesWhatIsNotExact(t *testing.T) {
 	}
 }
 
-// formats tells one format.
+// formats returns a fixed format.
 type formats struct {
 	format maintenance.Format
 	err    error

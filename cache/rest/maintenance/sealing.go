@@ -11,10 +11,10 @@ import (
 
 // SealingPath answers a GET with a SealingStatus.
 //
-// Of the paths below it SealingKeysPath answers a GET with the SealingKeys of the server; a
-// POST of SealingKeys adds those, and a POST of none makes a new one. ResealPath takes a
-// POST of a Resealing, and answers with one. SecretDataPath answers a GET with SecretData.
-// They are all Private.
+// Below it, SealingKeysPath answers a GET with the SealingKeys of the server; a POST of
+// SealingKeys adds those, and a POST without keys makes a new one. ResealPath takes a
+// POST of a Resealing, and answers with one. SecretDataPath answers a GET with
+// SecretData. They are all Private.
 const (
 	SealingPath     = "/apis/portolan.io/v1/sealing"
 	SealingKeysPath = SealingPath + "/keys"
@@ -22,39 +22,41 @@ const (
 	SecretDataPath  = SealingPath + "/data/{namespace}/{name}"
 )
 
-// A SealingStatus says with which keys secrets are sealed.
+// A SealingStatus says which keys seal the secrets.
 type SealingStatus struct {
 	metav1.TypeMeta `json:",inline"`
 	// Key is the id of the key that seals, empty before the first secret.
 	Key string `json:"key,omitempty"`
-	// Keys are the ids of the keys that this server has, and File where it has them.
+	// Keys are the ids of the keys that this server has, and File is their file.
 	Keys []string `json:"keys"`
 	File string   `json:"file,omitempty"`
-	// Secrets counts the secrets that each key has sealed, by its id.
+	// Secrets counts the secrets sealed with each key, by its id.
 	Secrets map[string]int `json:"secrets"`
-	// Unopened are those that this server cannot open, in order, and why.
+	// Unopened are the secrets that this server cannot open, in order, and why.
 	Unopened []string `json:"unopened,omitempty"`
-	// Problem says why the server cannot use its file.
+	// Problem says why the server cannot use its key file.
 	Problem string `json:"problem,omitempty"`
 }
 
-// SealingKeys are sealing keys in the clear, as their file has them.
+// SealingKeys are sealing keys in the clear, written as in their file.
 type SealingKeys struct {
 	metav1.TypeMeta `json:",inline"`
 	Text            string `json:"text,omitempty"`
-	// Added are the ids of those that the server did not have; they are of the answer.
+	// Added are the ids of the keys that were new to the server; only the answer has
+	// them.
 	Added []string `json:"added,omitempty"`
 }
 
-// A Resealing makes a key the one that seals, and seals with it what others have sealed.
-// It is also the answer.
+// A Resealing makes a key the one that seals, and seals with it what other keys have
+// sealed. It is also the answer.
 type Resealing struct {
 	metav1.TypeMeta `json:",inline"`
-	// Key is the id of the key; empty asks for the newest of the server.
+	// Key is the id of the key; empty in the request means the newest of the server.
 	Key string `json:"key,omitempty"`
-	// Lost says that no server has the key that seals now: what it has sealed is lost.
+	// Lost says that no server has the key that seals now: the secrets sealed with it are
+	// lost.
 	Lost bool `json:"lost,omitempty"`
-	// Resealed counts the secrets that were sealed anew. Left are those that were not,
+	// Resealed counts the secrets that were sealed again. Left are those that were not,
 	// and why.
 	Resealed int      `json:"resealed"`
 	Left     []string `json:"left,omitempty"`
@@ -66,16 +68,16 @@ type SecretData struct {
 	Data            map[string][]byte `json:"data"`
 }
 
-// Sealing looks after the sealing keys of a server. Its methods return errors of package
+// Sealing manages the sealing keys of a server. Its methods return errors of package
 // storage.
 type Sealing interface {
 	SealingStatus(context.Context) (SealingStatus, error)
 	// SealingKeys returns the keys in the clear.
 	SealingKeys() string
 	// AddSealingKeys adds keys, or makes one if the text is empty, and returns the ids of
-	// those that the server did not have.
+	// the keys that were new to the server.
 	AddSealingKeys(text string) ([]string, error)
-	// Reseal does what the Resealing asks for.
+	// Reseal does the requested Resealing.
 	Reseal(ctx context.Context, key string, lost bool) (Resealing, error)
 	// SecretData returns the data of a secret.
 	SecretData(namespace, name string) (map[string][]byte, error)

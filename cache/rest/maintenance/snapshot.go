@@ -21,9 +21,9 @@ const (
 
 // A Snapshot is a snapshot that a store has begun to send.
 type Snapshot struct {
-	// Body is its bytes, which the reader closes.
+	// Body has the bytes of the snapshot; the reader closes it.
 	Body io.ReadCloser
-	// Revision is at least the revision of every write acknowledged before.
+	// Revision is at least the revision of every write that was acknowledged before.
 	Revision int64
 }
 
@@ -32,7 +32,7 @@ type Snapshotter interface {
 	Snapshot(context.Context) (Snapshot, error)
 }
 
-// pieceTimeout is how long a client may take to take one piece of a snapshot.
+// pieceTimeout is how long a client may take to read one piece of a snapshot.
 const pieceTimeout = 30 * time.Second
 
 func (o Options) snapshot(w http.ResponseWriter, r *http.Request) error {
@@ -44,8 +44,8 @@ func (o Options) snapshot(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { _ = snapshot.Body.Close() }()
-	// Read the first piece before the header: an error that comes at once is then
-	// answered as such.
+	// Read the first piece before the header: an immediate error then becomes an error
+	// answer.
 	first := make([]byte, 64<<10)
 	n, err := io.ReadAtLeast(snapshot.Body, first, 1)
 	if err != nil {
@@ -56,12 +56,12 @@ func (o Options) snapshot(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set(RevisionHeader, strconv.FormatInt(snapshot.Revision, 10))
 	w.WriteHeader(http.StatusOK)
 	if err := send(w, io.MultiReader(bytes.NewReader(first[:n]), snapshot.Body)); err != nil {
-		panic(http.ErrAbortHandler) // no client is to take what it has for the whole
+		panic(http.ErrAbortHandler) // so that no client takes the part for the whole
 	}
 	return nil
 }
 
-// send copies to a client that may take its time, but not for ever.
+// send copies to a client that may be slow, but not for ever.
 func send(w http.ResponseWriter, from io.Reader) error {
 	controller := http.NewResponseController(w)
 	// Remove the deadline, since the connection may be used again. Connections without

@@ -3,7 +3,6 @@
 //
 //	GET /apis/portolan.io/v1/records?kind=VirtualService&namespace=shop&name=reviews&limit=10
 //
-// The parameters of a Query narrow what is answered; a record shows the changes
-// of the selected objects alone. Objects are in the canonical API version of
-// their kind.
+// The parameters of a Query narrow the answer; a record shows only the changes of the
+// selected objects. Objects are in the canonical API version of their kind.
 package record

@@ -19,10 +19,12 @@ const (
 	Path     = "/apis/" + batch.APIVersion + "/" + Resource
 )
 
-// RefusalKind is the kind of what a record of refused attempts is about. It is no object.
+// RefusalKind is the kind of the key in a record of refused attempts. It is not a kind
+// of objects.
 const RefusalKind = "Refusal"
 
-// How many records an answer has at most, and how many where limit is not set.
+// MaxLimit is the most records of an answer, DefaultLimit how many there are without a
+// limit.
 const (
 	MaxLimit     = 1000
 	DefaultLimit = 100
@@ -35,15 +37,15 @@ type Query struct {
 	// first, then in all groups, and must be unique. Name needs a kind, and the
 	// namespace if the kind has namespaces.
 	Group, Kind, Namespace, Name string
-	// After and Until bound the revision: those above After up to and with Until.
+	// After and Until bound the revision: above After, up to and including Until.
 	After, Until int64
 	// Limit is from 1 to MaxLimit; 0 is DefaultLimit.
 	Limit int
-	// Bare leaves the objects before and after out (objects=false).
+	// Bare omits the objects before and after (objects=false).
 	Bare bool
 }
 
-// Values are the parameters of the URL.
+// Values returns the parameters of the URL.
 func (q Query) Values() url.Values {
 	v := url.Values{}
 	text := func(name, value string) {
@@ -69,8 +71,8 @@ func (q Query) Values() url.Values {
 	return v
 }
 
-// List is the answer: records, newest first. If there are more, metadata.continue is
-// the Until that reads the next ones.
+// List is the answer: records, newest first. If there are more, metadata.continue is the
+// Until that reads the next ones.
 type List struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ListMeta `json:"metadata"`
@@ -99,7 +101,7 @@ type Record struct {
 }
 
 // Change is the change of one object: created, configured or deleted. Before and After
-// are the object before and after it, in JSON; a version that is not known any more has
+// are the object before and after it, in JSON; a version that is no longer known has
 // neither a spec nor a uid.
 type Change struct {
 	Group     string          `json:"group"`

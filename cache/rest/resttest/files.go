@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Files is a read-only source that a test publishes by hand. An object's place is the file
-// of its name.
+// Files is a read-only source that a test publishes. The place of an object is a file
+// with its name.
 type Files struct{ *cache.Feed }
 
 // Run implements cache.ConfigStoreCache.
@@ -27,7 +27,7 @@ func (Files) Run(ctx context.Context) error {
 	return nil
 }
 
-// Publish publishes the objects of texts, and nothing else, all of one version.
+// Publish publishes the objects of texts, and nothing else, all with one version.
 func (f Files) Publish(t testing.TB, version string, texts ...string) {
 	t.Helper()
 	var configs pmap.Map[*config.Config]
@@ -45,8 +45,8 @@ func (f Files) Publish(t testing.TB, version string, texts ...string) {
 	f.Feed.Publish(cache.NewSnapshot(f.Snapshot().Revision()+1, configs))
 }
 
-// StartBeside runs an API over a store and a source with the objects of texts, which goes
-// before the store or behind it.
+// StartBeside runs an API over a store and a source with the objects of texts. first
+// says that the source goes before the store.
 func StartBeside(t testing.TB, first bool, texts ...string) (*Server, Files) {
 	t.Helper()
 	source := Files{cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schema.Pilot()})}
@@ -81,7 +81,7 @@ func StartBeside(t testing.TB, first bool, texts ...string) (*Server, Files) {
 	return s, source
 }
 
-// Until waits until what the API serves is as a condition wants it.
+// Until waits until the served snapshot satisfies a condition.
 func (s *Server) Until(t testing.TB, is func(*cache.Snapshot) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -31,8 +31,7 @@ const (
 		`"status":{"conditions":[{"type":"Healthy","status":"True","lastProbeTime":"2026-01-31T12:00:00Z"}]}}`
 )
 
-// answer is what the API answers to a request from this machine, of which nothing
-// is lost on the way.
+// answer returns the API's answer to a request from this machine, without a connection.
 func answer(t *testing.T, s *resttest.Server, method, path string, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost/", strings.NewReader(body))
@@ -49,14 +48,14 @@ func answer(t *testing.T, s *resttest.Server, method, path string, body string, 
 	return w
 }
 
-// keeper takes every report of health.
+// keeper accepts every report of health.
 type keeper struct{ *memory.Store }
 
 func (k keeper) SetHealth(_ context.Context, update storage.HealthUpdate) (storage.HealthResult, error) {
 	return storage.HealthResult{Revision: "1", Report: update.Report}, nil
 }
 
-// FuzzBody sends bodies to every path that takes one. What is taken is read back.
+// FuzzBody sends bodies to every path that takes one. What is accepted can be read back.
 func FuzzBody(f *testing.F) {
 	f.Add(entry, false)
 	f.Add(workload, false)
@@ -91,7 +90,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzQuery asks with parameters, selectors and tokens for all that has some.
+// FuzzQuery sends parameters, selectors and tokens to every path that takes some.
 func FuzzQuery(f *testing.F) {
 	f.Add("labelSelector=a%3Db,c+in+(d,e),!f&fieldSelector=metadata.name%3Dx&limit=1&continue=abc")
 	f.Add("resourceVersion=1&resourceVersionMatch=Exact&consistent=true&dryRun=All&message=m&timeoutSeconds=0")

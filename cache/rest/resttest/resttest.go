@@ -29,22 +29,22 @@ type Server struct {
 	REST  *rest.Server
 	// Options are the options of the API.
 	Options rest.Options
-	// HTTP is a client that leaves nothing behind.
+	// HTTP is a client that keeps no connections.
 	HTTP *http.Client
 
 	socket string
 }
 
-// Local is the same API over its socket, on which what is private is answered.
+// Local returns the same API over its socket, which serves Private paths.
 func (s *Server) Local() *Server {
 	local := *s
 	local.HTTP = socket.Client(s.socket)
 	return &local
 }
 
-// Start runs an API; configure may change the options, the store and the cache too.
-// history is how many revisions the cache keeps, 0 for many. extend is called before
-// the API serves.
+// Start runs an API; configure may change the options, including the store and the
+// cache. history is how many revisions the cache keeps, 0 for many. extend is called
+// before the API serves.
 func Start(t testing.TB, history int, configure func(*rest.Options), extend ...func(*rest.Server)) *Server {
 	t.Helper()
 	return start(t, schema.Pilot(), history, configure, extend...)
@@ -109,8 +109,8 @@ type Answer struct {
 	Body   string
 }
 
-// Do sends a request; edit may change it, and a body that is not empty is said
-// to be JSON before that.
+// Do sends a request; edit may change it. A body that is not empty gets the Content-Type
+// of JSON first.
 func (s *Server) Do(t testing.TB, method, path, body string, edit ...func(*http.Request)) Answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))

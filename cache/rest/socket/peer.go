@@ -12,8 +12,8 @@ type Peer struct {
 
 type peerKey struct{}
 
-// WithPeer is the ConnContext of an http.Server: it adds to the context of requests over a
-// unix socket who is at its other end, as far as the system tells.
+// WithPeer is the ConnContext of an http.Server: it adds the peer process to the context
+// of requests over a unix socket, if the system reveals it.
 func WithPeer(ctx context.Context, c net.Conn) context.Context {
 	unix, ok := c.(*net.UnixConn)
 	if !ok {
@@ -26,7 +26,8 @@ func WithPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, peer)
 }
 
-// PeerOf returns who sends a request over a socket; false if the system does not tell.
+// PeerOf returns who sends a request over a socket; false if the system does not reveal
+// it.
 func PeerOf(ctx context.Context) (Peer, bool) {
 	peer, ok := ctx.Value(peerKey{}).(Peer)
 	return peer, ok

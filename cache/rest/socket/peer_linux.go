@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// CanTellPeers says whether the system tells who is at the other end of a socket.
+// CanTellPeers says whether the system reveals who is at the other end of a socket.
 const CanTellPeers = true
 
 // peerOf asks the system.

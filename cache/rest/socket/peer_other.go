@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// CanTellPeers says whether the system tells who is at the other end of a socket.
+// CanTellPeers says whether the system reveals who is at the other end of a socket.
 const CanTellPeers = false
 
 func peerOf(*net.UnixConn) (Peer, error) { return Peer{}, errors.ErrUnsupported }

@@ -1,5 +1,5 @@
 // Package socket listens and dials on unix sockets that only their own user can open,
-// also where the path is longer than a socket's may be.
+// even if the path is longer than a socket's may be.
 package socket
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// maxPath is the longest path that the system takes for a socket.
+// maxPath is the longest path of a socket.
 const maxPath = 107
 
 // Listener listens on a socket. Close removes it.
@@ -31,7 +31,7 @@ func Listen(path string) (*Listener, error) {
 	if err := vacant(path); err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	// It comes about where nobody else can enter, and then gets its name.
+	// Make it where nobody else can enter, and then give it its name.
 	private, err := os.MkdirTemp(filepath.Dir(path), ".socket-*")
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
@@ -53,7 +53,8 @@ func Listen(path string) (*Listener, error) {
 	return out, nil
 }
 
-// Close implements net.Listener. A socket that another has put in its place stays.
+// Close implements net.Listener. It leaves a socket that another process has put in its
+// place.
 func (l *Listener) Close() error {
 	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
 		_ = os.Remove(l.path) // a stale one does no harm
@@ -61,7 +62,7 @@ func (l *Listener) Close() error {
 	return l.UnixListener.Close()
 }
 
-// vacant says why a path is not free for a socket.
+// vacant returns why a path is not free for a socket.
 func vacant(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -98,7 +99,8 @@ func Dial(ctx context.Context, path string) (c net.Conn, err error) {
 	return c, err
 }
 
-// Client connects to the socket at a path, whatever the URL says, and keeps no connections.
+// Client returns a client that connects to the socket at a path, whatever the URL says,
+// and keeps no connections.
 func Client(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -106,8 +108,8 @@ func Client(path string) *http.Client {
 	}}
 }
 
-// short calls do with a path. If the path is too long it goes through the descriptor of
-// its directory, which works on Linux only.
+// short calls do with a path. If the path is too long, short goes through the descriptor
+// of its directory, which works on Linux only.
 func short(path string, do func(path string) error) error {
 	if len(path) <= maxPath {
 		return do(path)

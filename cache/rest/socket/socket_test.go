@@ -63,8 +63,8 @@ func TestOnlyItsUserCanOpenIt(t *testing.T) {
 	}
 }
 
-// TestWhatIsThere: a socket that was left is replaced, and outlives who made it;
-// another file is not.
+// TestWhatIsThere: a stale socket is replaced, and the new one outlives the Close of the
+// old one. A file of another kind is not replaced.
 func TestWhatIsThere(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "api.sock")

@@ -65,7 +65,7 @@ func create(t *testing.T, store *etcd.Store, names ...string) {
 	}
 }
 
-// take is a whole snapshot.
+// take reads a whole snapshot.
 func take(t *testing.T, client *clientv3.Client) (content []byte, revision int64) {
 	t.Helper()
 	body, revision, err := backup.Take(t.Context(), client)
@@ -79,7 +79,7 @@ func take(t *testing.T, client *clientv3.Client) (content []byte, revision int64
 	return content, revision
 }
 
-// remains fails unless a directory holds just these files.
+// remains fails unless the directory holds exactly these files.
 func remains(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -157,8 +157,8 @@ func TestSaveAndInspect(t *testing.T) {
 	}
 }
 
-// TestRevisionOfACompactedSnapshot: the newest revision may be of a deletion
-// that compaction has taken away.
+// TestRevisionOfACompactedSnapshot: the newest revision may be a deletion that
+// compaction has removed.
 func TestRevisionOfACompactedSnapshot(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -180,8 +180,8 @@ func TestRevisionOfACompactedSnapshot(t *testing.T) {
 	}
 }
 
-// TestOnlyWholeSnapshotsAppear: whatever is wrong, nothing is under the name,
-// and nothing beside.
+// TestOnlyWholeSnapshotsAppear: whatever is wrong, no file appears under the name, and
+// no temporary file stays.
 func TestOnlyWholeSnapshotsAppear(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -189,12 +189,12 @@ func TestOnlyWholeSnapshotsAppear(t *testing.T) {
 	whole, revision := take(t, client)
 	flipped := bytes.Clone(whole)
 	flipped[len(flipped)/2] ^= 1
-	withHash := func(content []byte) []byte { // of something else, with a hash that fits
+	withHash := func(content []byte) []byte { // other content, with a hash that fits
 		sum := sha256.Sum256(content)
 		return append(bytes.Clone(content), sum[:]...)
 	}
 	damaged := bytes.Clone(whole[:len(whole)-sha256.Size])
-	for page := 2; page*4096 < len(damaged); page++ { // what bbolt's own checks see
+	for page := 2; page*4096 < len(damaged); page++ { // flips that bbolt's own checks detect
 		binary.LittleEndian.PutUint64(damaged[page*4096:], 1<<40)
 	}
 	for name, c := range map[string]struct {
@@ -250,7 +250,7 @@ func TestOnlyWholeSnapshotsAppear(t *testing.T) {
 	}
 }
 
-// TestInspectSeesEveryFlippedBit goes over a snapshot at random.
+// TestInspectSeesEveryFlippedBit flips random bits of a snapshot.
 func TestInspectSeesEveryFlippedBit(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -290,7 +290,7 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// TestSnapshotsWhileOthersWrite: each is as of one revision, and has what was
+// TestSnapshotsWhileOthersWrite: each snapshot is of one revision, and has every write
 // acknowledged before it began.
 func TestSnapshotsWhileOthersWrite(t *testing.T) {
 	t.Parallel()
@@ -301,7 +301,7 @@ func TestSnapshotsWhileOthersWrite(t *testing.T) {
 	for w := range 2 {
 		writers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				// Pairs, each as one change.
+				// Each change is a pair.
 				one, two := entry(fmt.Sprintf("w%d-%d-one", w, i)), entry(fmt.Sprintf("w%d-%d-two", w, i))
 				_, _, err := store.Apply(context.WithoutCancel(ctx), []storage.Op{{Verb: storage.Create, Config: one}, {Verb: storage.Create, Config: two}})
 				if err != nil {

@@ -31,8 +31,7 @@ type Summary struct {
 	Compacted int64 `json:"compacted"`
 	// Etcd is the version of etcd's own format, empty before 3.6.
 	Etcd string `json:"etcd,omitempty"`
-	// Format is the storage format of what Portolan has written, 0 where it says
-	// nothing of it.
+	// Format is the storage format that the snapshot records, 0 if it records none.
 	Format int64 `json:"storageFormat,omitempty"`
 	// Instance is the id of the store (etcd.InstanceKey).
 	Instance string `json:"instance,omitempty"`
@@ -53,12 +52,12 @@ type Summary struct {
 // RegistrySource is the source of a registry, such as a datacentre of Consul.
 type RegistrySource struct {
 	Source string `json:"source"`
-	// Confirmed is when it had what is saved.
+	// Confirmed is when the source last confirmed the saved rows.
 	Confirmed time.Time `json:"confirmed"`
 }
 
-// KindCount is how many objects of a kind there are; Unreadable of them are of a
-// kind that this binary does not know, or cannot be decoded.
+// KindCount is the number of objects of a kind. This binary does not know the kind of
+// Unreadable of them, or cannot decode them.
 type KindCount struct {
 	Group      string `json:"group"`
 	Kind       string `json:"kind"`
@@ -94,7 +93,8 @@ func refused(file, format string, args ...any) error {
 	return fmt.Errorf("%s: %w: "+format, append([]any{file, ErrNoSnapshot}, args...)...)
 }
 
-// sector divides the size of etcd's database.
+// sector divides the size of every etcd database, so a remainder tells whether a hash
+// follows.
 const sector = 512
 
 // verify compares the content of a file with the hash at its end.
@@ -156,8 +156,8 @@ func readDatabase(file string, read func(*bolt.Tx) error) (err error) {
 	return nil
 }
 
-// walk goes over all that is in the database. bbolt's own check would do so on a
-// goroutine of its own, where a panic ends the process.
+// walk visits everything in the database. bbolt's own check would do so on a goroutine
+// of its own, where a panic ends the process.
 func walk(tx *bolt.Tx) error {
 	return tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
 		return bucket.ForEach(func(_, value []byte) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// read fills in what the database says. Every revision of every key is in the
-// bucket of keys, in order.
+// read fills in what the database says. The bucket of keys has every revision of every
+// key, in order.
 func (s *Summary) read(tx *bolt.Tx, schemas schema.Set) error {
 	revisions, meta := tx.Bucket(etcdschema.Key.Name()), tx.Bucket(etcdschema.Meta.Name())
 	if revisions == nil || meta == nil {
@@ -29,7 +29,7 @@ func (s *Summary) read(tx *bolt.Tx, schemas schema.Set) error {
 		s.Etcd = v.String()
 	}
 	s.compactions(meta)
-	live := map[string]string{} // of each key that exists, its newest revision
+	live := map[string]string{} // the newest revision of each key that exists
 	err := revisions.ForEach(func(revision, value []byte) error {
 		kv := &mvccpb.KeyValue{}
 		if err := proto.Unmarshal(value, kv); err != nil {
@@ -37,7 +37,7 @@ func (s *Summary) read(tx *bolt.Tx, schemas schema.Set) error {
 		}
 		s.Revision = max(s.Revision, mvcc.BytesToRev(revision).Main)
 		switch {
-		case len(kv.Key) == 0: // a restore marks a revision so
+		case len(kv.Key) == 0: // a restore leaves revisions without a key
 		case mvcc.IsTombstone(revision):
 			delete(live, string(kv.Key))
 		default:
@@ -85,7 +85,7 @@ func (s *Summary) count(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[strin
 		s.Records++
 		at, err := etcd.RecordTime(kv)
 		if err != nil {
-			return // it is counted, and tells no time
+			return // the record counts, but its time is unknown
 		}
 		if s.First.IsZero() || at.Before(s.First) {
 			s.First = at

@@ -22,9 +22,9 @@ type Schedule struct {
 	// Dir is the directory of the files; it is made if it does not exist. It belongs to
 	// one server, which removes only its own files from it.
 	Dir string
-	// Interval is the time from one to the next, also over restarts of the server.
+	// Interval is the time between two snapshots, also across restarts of the server.
 	Interval time.Duration
-	// Keep is how many of the newest stay.
+	// Keep is how many of the newest snapshots stay.
 	Keep int
 	// Schemas are as in WriteOptions.
 	Schemas schema.Set
@@ -32,7 +32,7 @@ type Schedule struct {
 	Now func() time.Time
 }
 
-// The names of the files tell their time, and sort by it.
+// The names of the files are their times, and sort by time.
 const (
 	namePattern = "portolan-*.snapshot"
 	nameLayout  = "portolan-20060102T150405Z.snapshot"
@@ -59,8 +59,7 @@ type Scheduler struct {
 	failed atomic.Int64
 }
 
-// NewScheduler returns a Scheduler that waits to be run. The client stays the
-// caller's to close.
+// NewScheduler returns a Scheduler that waits for Run. The caller closes the client.
 func NewScheduler(client *clientv3.Client, o Schedule, logger *slog.Logger) (*Scheduler, error) {
 	if o.Dir == "" || o.Interval <= 0 || o.Keep < 1 {
 		return nil, errors.New("backup: a directory, an interval, and one snapshot to keep at least are required")
@@ -122,7 +121,7 @@ func (s *Scheduler) untilNext() time.Duration {
 	return max(0, last.Time.Add(s.o.Interval).Sub(s.o.Now()))
 }
 
-// Save makes a snapshot now, and removes those that are one too many.
+// Save makes a snapshot now, and removes the oldest ones beyond Schedule.Keep.
 func (s *Scheduler) Save(ctx context.Context) error {
 	last := s.Last()
 	at := s.o.Now().UTC().Truncate(time.Second)
@@ -151,7 +150,7 @@ func (s *Scheduler) save(ctx context.Context, file string) (summary *Summary, er
 	return Write(body, file, WriteOptions{Replace: true, MinRevision: revision, Schemas: s.o.Schemas})
 }
 
-// files are the snapshots of the directory, oldest first.
+// files returns the snapshots in the directory, oldest first.
 func (s *Scheduler) files() []string {
 	files, _ := filepath.Glob(filepath.Join(s.o.Dir, namePattern)) // the pattern is sound
 	files = slices.DeleteFunc(files, func(file string) bool {

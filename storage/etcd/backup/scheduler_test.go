@@ -30,8 +30,8 @@ func newScheduler(t *testing.T, endpoint string, o backup.Schedule) *backup.Sche
 	return s
 }
 
-// TestSchedulerKeepsTheNewest, touches no other file, and remembers over a
-// restart when it is due.
+// TestSchedulerKeepsTheNewest: it touches no other file, and remembers over a restart
+// when the next snapshot is due.
 func TestSchedulerKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	c := &clock{}
@@ -82,7 +82,7 @@ func TestSchedulerKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// TestSchedulerTriesAgain, and says what was wrong meanwhile.
+// TestSchedulerTriesAgain: meanwhile it says what was wrong.
 func TestSchedulerTriesAgain(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "taken")

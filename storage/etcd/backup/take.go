@@ -13,9 +13,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// Take begins to read a snapshot of the store behind a client. All writes acknowledged
-// before the call are at or below the revision. The context bounds the reading too; the
-// caller closes the body.
+// Take begins to read a snapshot of the store behind a client. The snapshot has at least
+// all writes up to the returned revision, which covers every write acknowledged before
+// the call. The context bounds the reading too; the caller closes the body.
 func Take(ctx context.Context, client *clientv3.Client) (body io.ReadCloser, revision int64, err error) {
 	store, err := etcd.ReadInstance(ctx, client)
 	if err != nil {
@@ -30,7 +30,7 @@ func Take(ctx context.Context, client *clientv3.Client) (body io.ReadCloser, rev
 	return &taken{response.Snapshot, cancel}, store.Revision, nil
 }
 
-// taken ends the stream of a snapshot when it is closed.
+// taken is the stream of a snapshot. Close cancels its call.
 type taken struct {
 	io.ReadCloser
 	cancel context.CancelFunc

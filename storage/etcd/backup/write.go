@@ -13,17 +13,17 @@ import (
 
 // WriteOptions say how to write a snapshot.
 type WriteOptions struct {
-	// Replace allows a file of that name to exist; it is replaced.
+	// Replace allows Write to replace an existing file of that name.
 	Replace bool
 	// MinRevision is the lowest revision that the snapshot may have.
 	MinRevision int64
-	// Schemas are the kinds that the Summary tells readable objects by.
+	// Schemas are the known kinds: the Summary counts other objects as unreadable.
 	Schemas schema.Set
 }
 
-// Write puts a snapshot into a file that only this user can read, and returns
-// what is in it. It is written beside first: the file appears under its name
-// when it is whole, verified and on disk, or not at all.
+// Write puts a snapshot into a file that only this user can read, and returns what is in
+// it. It writes a temporary file first: the file appears under its name when it is
+// whole, verified and on disk, or not at all.
 func Write(from io.Reader, file string, o WriteOptions) (*Summary, error) {
 	if err := Vacant(file, o.Replace); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func Write(from io.Reader, file string, o WriteOptions) (*Summary, error) {
 	}
 	summary, err := fill(part, from, o)
 	if err == nil {
-		err = Vacant(file, o.Replace) // still
+		err = Vacant(file, o.Replace) // again: it may have appeared meanwhile
 	}
 	if err == nil {
 		err = os.Rename(part.Name(), file)
@@ -50,7 +50,7 @@ func Write(from io.Reader, file string, o WriteOptions) (*Summary, error) {
 	return summary, nil
 }
 
-// fill writes and closes a file, and reads it again.
+// fill writes and closes a file, and reads it back.
 func fill(part *os.File, from io.Reader, o WriteOptions) (*Summary, error) {
 	_, err := io.Copy(part, from)
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A Change is a change of a member that was made.
+// A Change is a completed change of a member.
 type Change struct {
 	Member Member
 	// Join are the client URLs by which an added member finds the cluster.
@@ -36,8 +36,8 @@ func CheckName(name string) error {
 	return fmt.Errorf("%q is no name of a member: use up to 63 letters, digits, '-', '_' and '.', such as cp-1", name)
 }
 
-// CheckURL returns why a URL cannot be the address of a member: it is
-// https://HOST:PORT; http only of loopback.
+// CheckURL returns why a URL cannot be the address of a member. It must be
+// https://HOST:PORT; http only on loopback.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -60,8 +60,8 @@ func loopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// Add takes in a new member, as a learner. It is to be started with its name,
-// its peer URL and Change.Join on an empty data directory, and then promoted.
+// Add adds a new member as a learner. The operator then starts it with its name, its
+// peer URL and Change.Join on an empty data directory, and promotes it.
 func (r *Roster) Add(ctx context.Context, name, peerURL string) (*Change, error) {
 	peerURL = strings.TrimSuffix(peerURL, "/")
 	if err := errors.Join(CheckName(name), CheckURL(peerURL)); err != nil {
@@ -109,17 +109,17 @@ func (v *View) mayAdd(name, peerURL string) error {
 	return nil
 }
 
-// How often a learner is checked, and how many entries it may lack to be in step: as
-// many as come in some moments.
+// A learner is checked every stepInterval. It is in step if it lacks at most inStep
+// entries, as many as arrive in a moment.
 const (
 	stepInterval = 250 * time.Millisecond
 	inStep       = 100
 )
 
-// Promote makes a learner a voter, as soon as it is in step. It waits for that
-// until ctx ends, and then says how far it is with ErrNotInStep.
+// Promote makes a learner a voter as soon as it is in step. If ctx ends before, the
+// error is an ErrNotInStep that says how far it is.
 func (r *Roster) Promote(ctx context.Context, name string) (*Change, error) {
-	looks := context.WithoutCancel(ctx) // so that the last look can say how far it is
+	looks := context.WithoutCancel(ctx) // the last look, after ctx has ended, says how far it is
 	for {
 		v, leader, err := r.lead(looks)
 		if err != nil {
@@ -173,7 +173,8 @@ func (v *View) promoted(m *Member) *Change {
 	return c
 }
 
-// lag is how many entries a member lacks; 0 where nobody leads.
+// lag is how many entries of the leader's log a member has yet to apply; 0 if there is
+// no leader or the member does not answer.
 func (v *View) lag(m *Member) uint64 {
 	leader := v.Leader()
 	if leader == nil || m.Answer == nil || m.Answer.Applied >= leader.Answer.Committed {
@@ -182,10 +183,10 @@ func (v *View) lag(m *Member) uint64 {
 	return leader.Answer.Committed - m.Answer.Applied
 }
 
-// Lag is how many entries of the leader's log a member has yet to take.
+// Lag is how many entries of the leader's log a member has yet to apply.
 func (v *View) Lag(m *Member) uint64 { return v.lag(m) }
 
-// far is how far a learner is.
+// far says how much of the log a learner has.
 func (v *View) far(m *Member) string {
 	if m.Answer == nil {
 		return "it does not answer: " + m.Err.Error()
@@ -193,8 +194,8 @@ func (v *View) far(m *Member) string {
 	return fmt.Sprintf("it has %d entries of the log and lacks %d", m.Answer.Applied, v.lag(m))
 }
 
-// Remove removes a member from the cluster, for good: its data directory is useless
-// then. A leader hands over its leadership first.
+// Remove removes a member from the cluster for good: its data directory is useless
+// afterwards. A leader hands over its leadership first.
 func (r *Roster) Remove(ctx context.Context, name string) (*Change, error) {
 	v, leader, err := r.lead(ctx)
 	if err != nil {
@@ -226,8 +227,8 @@ func (r *Roster) Remove(ctx context.Context, name string) (*Change, error) {
 	return c, nil
 }
 
-// mayRemove returns why a member cannot be removed: those left must have a
-// quorum among those that answer.
+// mayRemove returns why a member cannot be removed. The remaining voters that answer
+// must be a quorum.
 func (v *View) mayRemove(m *Member) error {
 	if m.Learner {
 		return nil
@@ -270,11 +271,11 @@ func (r *Roster) handOver(ctx context.Context, v *View, m *Member, leader *clien
 	return nil, errors.New("no other voter answers")
 }
 
-// electionWait is how long voters that are enough may take to elect a leader.
+// electionWait is how long a quorum of voters may take to elect a leader.
 const electionWait = 5 * time.Second
 
-// lead looks at the members, and returns a client of the leader. If they are about to
-// elect one, it waits for that.
+// lead looks at the members, and returns a client of the leader. It waits for an
+// election that is about to happen.
 func (r *Roster) lead(ctx context.Context) (*View, *clientv3.Client, error) {
 	giveUp := time.Now().Add(electionWait)
 	for {
@@ -319,7 +320,7 @@ func (v *View) led() (*Member, error) {
 	return leader, nil
 }
 
-// changeWait bounds a change, and settleWait how long it is tried.
+// changeWait bounds a change as a whole, and settleWait the time in which it is retried.
 const (
 	changeWait = 15 * time.Second
 	settleWait = 7 * time.Second

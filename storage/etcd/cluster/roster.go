@@ -19,7 +19,7 @@ import (
 // answerWait is how long a member may take to answer.
 const answerWait = 2 * time.Second
 
-// A Roster is the members of a cluster. Its methods may be called by several
+// A Roster keeps track of the members of a cluster. Its methods may be called by several
 // goroutines.
 type Roster struct {
 	dial func(endpoint string) (*clientv3.Client, error)
@@ -31,8 +31,8 @@ type Roster struct {
 	conns     map[string]*clientv3.Client // by endpoint
 }
 
-// New returns a Roster of the cluster that some endpoints belong to; dial makes
-// a client of one endpoint, which the Roster closes. Nothing is asked yet.
+// New returns a Roster of the cluster that some endpoints belong to. dial makes a client
+// of one endpoint, which the Roster closes. New asks no member yet.
 func New(dial func(endpoint string) (*clientv3.Client, error), endpoints ...string) *Roster {
 	return &Roster{dial: dial, endpoints: endpoints, conns: map[string]*clientv3.Client{}}
 }
@@ -48,12 +48,12 @@ func (r *Roster) Learn(endpoints ...string) {
 	}
 }
 
-// Close gives up the connections.
+// Close closes the connections.
 func (r *Roster) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for endpoint, c := range r.conns {
-		_ = c.Close() // reports that its own context has ended
+		_ = c.Close() // the error is the end of its own context
 		delete(r.conns, endpoint)
 	}
 	return nil
@@ -84,8 +84,8 @@ func (r *Roster) Look(ctx context.Context) (*View, error) {
 	return &View{Members: known}, nil
 }
 
-// list returns the current members, through a member that serves; or, if none does, as
-// one of them knows them.
+// list returns the current members, from a member that serves; or, if none does, as
+// another voter knows them.
 func (r *Roster) list(ctx context.Context, members []Member) ([]Member, error) {
 	var serving, others []string
 	for i := range members {
@@ -102,7 +102,7 @@ func (r *Roster) list(ctx context.Context, members []Member) ([]Member, error) {
 	return r.listFrom(ctx, append(others, serving...), true)
 }
 
-// listFrom asks endpoints for the membership, until one answers.
+// listFrom asks the endpoints for the members, one after the other, until one answers.
 func (r *Roster) listFrom(ctx context.Context, endpoints []string, serializable bool) ([]Member, error) {
 	var opts []clientv3.OpOption
 	if serializable {
@@ -130,7 +130,8 @@ func membersOf(answer *clientv3.MemberListResponse) []Member {
 	return out
 }
 
-// join gives listed members the answers of those asked, and asks the others.
+// join copies the answers of asked members to the listed ones, and asks the members that
+// are new in the list.
 func (r *Roster) join(ctx context.Context, listed, asked []Member) []Member {
 	var fresh []int
 	for i := range listed {
@@ -154,7 +155,7 @@ func (r *Roster) join(ctx context.Context, listed, asked []Member) []Member {
 	return listed
 }
 
-// ask has members say how they are, all at once.
+// ask asks all members for their status at once.
 func (r *Roster) ask(ctx context.Context, members []Member) {
 	var asking sync.WaitGroup
 	for i := range members {
@@ -194,7 +195,7 @@ func callAt[T any](ctx context.Context, r *Roster, endpoint string, call func(co
 	return answer, plain(err)
 }
 
-// conn is the connection to an endpoint.
+// conn returns the connection to an endpoint.
 func (r *Roster) conn(endpoint string) (*clientv3.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,13 +217,13 @@ func (r *Roster) keep(members []Member) {
 	r.members = slices.Clone(members)
 	for endpoint, c := range r.conns {
 		if !slices.ContainsFunc(members, func(m Member) bool { return slices.Contains(m.ClientURLs, endpoint) }) {
-			_ = c.Close() // reports that its own context has ended
+			_ = c.Close() // the error is the end of its own context
 			delete(r.conns, endpoint)
 		}
 	}
 }
 
-// plain is an error of gRPC without what only programmers read.
+// plain returns an error of gRPC without the words that only programmers read.
 func plain(err error) error {
 	if err == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
 
-// newRoster returns one that asks the given endpoints first.
+// newRoster returns a roster that asks the given endpoints first.
 func newRoster(t *testing.T, endpoints ...string) *cluster.Roster {
 	t.Helper()
 	r := cluster.New(func(endpoint string) (*clientv3.Client, error) {
@@ -47,7 +47,7 @@ func lookUntil(t *testing.T, r *cluster.Roster, what string, is func(*cluster.Vi
 // slow is a clock that a busy machine can follow.
 func slow(c *embed.Config) { c.TickMs, c.ElectionMs = 100, 1000 }
 
-// TestRosterOfThree looks at three members of which one after another stops, and
+// TestRosterOfThree stops one of three members after the other, looks at them, and
 // changes them as far as that is safe.
 func TestRosterOfThree(t *testing.T) {
 	t.Parallel()
@@ -87,8 +87,8 @@ func TestRosterOfThree(t *testing.T) {
 	}
 }
 
-// TestRosterRemoves takes a member out that has stopped. (An etcd in the process
-// of the test must not be asked when it was removed: it panics.)
+// TestRosterRemoves removes a member that has stopped. (An etcd in the process of the
+// test must not be asked once it was removed: it panics.)
 func TestRosterRemoves(t *testing.T) {
 	t.Parallel()
 	servers := etcdtest.Cluster(t, slow)

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// The errors that callers tell apart. Any other is of a cluster that could not
-// be asked, or did not answer.
+// The errors that callers tell apart. Any other error is of a cluster that could not be
+// asked, or did not answer.
 var (
-	// ErrUnknown is the error of a member that there is not.
+	// ErrUnknown is the error of a name that no member has.
 	ErrUnknown = errors.New("no such member")
-	// ErrRefused is the error of a change that would do harm, or has no sense.
+	// ErrRefused is the error of a change that would do harm or makes no sense.
 	ErrRefused = errors.New("refused")
 	// ErrNotInStep is the error of a learner that has not caught up in time.
 	ErrNotInStep = errors.New("not in step")
@@ -25,7 +25,7 @@ type Member struct {
 	Name string
 	// PeerURLs are the URLs for other members, and ClientURLs those for clients.
 	PeerURLs, ClientURLs []string
-	// Learner says that it takes all changes and has no vote.
+	// Learner says that the member takes all changes and has no vote.
 	Learner bool
 	// Answer is the member's own status; nil if it did not answer, and then Err is the
 	// reason.
@@ -39,8 +39,8 @@ type Answer struct {
 	Leader uint64
 	// Size is the size of its database, which Quota bounds; InUse of it is data.
 	Size, InUse, Quota int64
-	// Committed and Applied are the newest entries of the log that it knows to be
-	// decided, and that its database has.
+	// Committed is the newest entry of the log that it knows to be committed, Applied the
+	// newest one in its database.
 	Committed, Applied uint64
 	// Version is the version of its etcd.
 	Version string
@@ -57,7 +57,7 @@ const (
 	Voter Status = "voter"
 	// Learner catches up, or waits to be promoted.
 	Learner Status = "learner"
-	// Waiting answers, and knows no leader.
+	// Waiting answers, but knows no leader.
 	Waiting Status = "waiting"
 	// Unstarted was added and has not started yet.
 	Unstarted Status = "unstarted"
@@ -65,7 +65,7 @@ const (
 	Unreachable Status = "unreachable"
 )
 
-// Statuses are all there are.
+// Statuses are all roles.
 var Statuses = []Status{Leader, Voter, Learner, Waiting, Unstarted, Unreachable}
 
 // Status returns the role of the member.

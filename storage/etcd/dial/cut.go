@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errCut is the error of a call that was cut. Reads and watches that end with
-// it are begun again by etcd's client; whether a write was done is not known.
+// errCut is the error of a call that was cut. etcd's client restarts reads and watches
+// that end with it; the outcome of a write is unknown.
 var errCut = status.Error(codes.Unavailable, "etcd does not serve any more where it was called")
 
 // Calls tracks a client's calls in progress. The watcher of a member cuts them when the
@@ -31,7 +31,7 @@ func (c *Calls) Cut() {
 	}
 }
 
-// begin makes the context of a call. It is noted until that context ends.
+// begin returns the context of a call, and tracks the call until that context ends.
 func (c *Calls) begin(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.mu.Lock()
@@ -50,14 +50,14 @@ func (c *Calls) begin(ctx context.Context) (context.Context, context.CancelCause
 	return ctx, cancel
 }
 
-// Unary is a grpc.UnaryClientInterceptor that notes calls.
+// Unary is a grpc.UnaryClientInterceptor that tracks calls.
 func (c *Calls) Unary(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, end := c.begin(ctx)
 	defer end(nil)
 	return explainCut(ctx, invoke(ctx, method, request, answer, conn, opts...))
 }
 
-// Stream is a grpc.StreamClientInterceptor that notes streams.
+// Stream is a grpc.StreamClientInterceptor that tracks streams.
 func (c *Calls) Stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	ctx, end := c.begin(ctx)
 	s, err := open(ctx, desc, conn, method, opts...)
@@ -68,7 +68,7 @@ func (c *Calls) Stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Cl
 	return &cutStream{ClientStream: s, ctx: ctx, end: end}, nil
 }
 
-// explainCut is the error of a call by what ended it.
+// explainCut returns errCut for the error of a call that was cut.
 func explainCut(ctx context.Context, err error) error {
 	if err != nil && context.Cause(ctx) == errCut { //nolint:errorlint // it is that very value
 		return errCut
@@ -83,7 +83,7 @@ type cutStream struct {
 	end context.CancelCauseFunc
 }
 
-// RecvMsg implements grpc.ClientStream. After an error there is nothing more.
+// RecvMsg implements grpc.ClientStream. It stops tracking the stream at the first error.
 func (s *cutStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil {

@@ -13,18 +13,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// login tells etcd the password of the moment. The client of etcd asks for a
-// token when it opens a stream, and when etcd says that it does not know who
-// asks. It would also ask when it is made, and could not be made while etcd is
-// away: then it is told that there is nothing to ask for (opened). Nor may it
-// call etcd without a token, since etcd would take it for the user that its
-// certificate is of: until there was an answer it is told, in place of etcd, to
-// ask for one first.
+// login adds the current password to requests for a token. etcd's client requests a
+// token when it opens a stream, and when etcd does not know the caller. Two of its
+// habits need a false answer in place of etcd's:
+//
+//   - It requests a token when it is made, and could not be made while etcd is away.
+//     Until opened, the answer is that authentication is off.
+//   - It calls without a token, and etcd would take it for the user that its certificate
+//     names. Until answered, the answer is that a token is missing.
 type login struct {
 	password func() (string, error)
 	opened   atomic.Bool
-	// answered says that etcd has answered a question for a token; with none where
-	// it does not ask who its clients are (anonymous).
+	// answered says that etcd has answered a request for a token; anonymous, that the
+	// answer was that authentication is off.
 	answered, anonymous atomic.Bool
 }
 
@@ -42,12 +43,12 @@ func (l *login) intercept(ctx context.Context, method string, request, answer an
 	}
 	err := invoke(ctx, method, request, answer, conn, opts...)
 	if l.anonymous.Load() && strange(err) {
-		return rpctypes.ErrGRPCUserEmpty // etcd has begun to ask
+		return rpctypes.ErrGRPCUserEmpty // authentication was switched on meanwhile
 	}
 	return err
 }
 
-// ask asks for a token, once there is a password.
+// ask sends a request for a token, with the password.
 func (l *login) ask(user string, send func(*etcdserverpb.AuthenticateRequest) error) error {
 	password, err := l.password()
 	if err != nil {
@@ -62,7 +63,7 @@ func (l *login) ask(user string, send func(*etcdserverpb.AuthenticateRequest) er
 	return err
 }
 
-// strange says that etcd does not know who asked, or not as one who may.
+// strange says that etcd does not know the caller, or does not permit the call.
 func strange(err error) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserNotFound)

@@ -12,20 +12,19 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Files name what a client knows etcd by, and what etcd knows the client by, as
-// PEM. They are read at every connection.
+// Files name the PEM files by which a client verifies etcd, and etcd the client. They
+// are read at every connection.
 type Files struct {
 	// CA holds the authorities that may sign etcd's certificate; empty means the system's.
 	CA string
-	// Cert and Key are the client's own; empty is none.
+	// Cert and Key are the client's own certificate and key; empty is none.
 	Cert, Key string
-	// ServerName is the name in the certificate of etcd, where that is not the
-	// host of its endpoint.
+	// ServerName is the name in etcd's certificate, if it is not the host of the
+	// endpoint.
 	ServerName string
 }
 
-// Config reads the files. Its error names the file that cannot be used; all such
-// files at once.
+// Config reads the files. Its error names all files that cannot be used.
 func (f Files) Config() (*tls.Config, error) {
 	roots, rootsErr := readRoots(f.CA)
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: f.ServerName}
@@ -55,7 +54,7 @@ func readRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// transport is TLS by the configuration of the moment.
+// transport is TLS with the configuration of each moment.
 type transport struct {
 	config func() (*tls.Config, error)
 }
@@ -85,8 +84,8 @@ func (t transport) Info() credentials.ProtocolInfo {
 // Clone implements credentials.TransportCredentials.
 func (t transport) Clone() credentials.TransportCredentials { return t }
 
-// OverrideServerName implements credentials.TransportCredentials. Nothing
-// overrides it but Files.ServerName.
+// OverrideServerName implements credentials.TransportCredentials. It has no effect:
+// Files.ServerName is the only override.
 func (t transport) OverrideServerName(string) error {
 	return errors.New("the server name is one of Options.TLS")
 }

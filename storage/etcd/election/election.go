@@ -15,14 +15,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// DefaultTTL is how long after the death of a leader another takes over. MinTTL is the
-// shortest such time that differs from a slow moment.
+// DefaultTTL is how long after the death of a leader another takes over. A shorter time
+// than MinTTL would take a slow moment for a death.
 const (
 	DefaultTTL = 15 * time.Second
 	MinTTL     = 3 * time.Second
 )
 
-// The pauses between attempts to take part, doubled from one to the other.
+// The pauses between attempts to take part start at pauseMin, double each time, and end
+// at pauseMax.
 const (
 	pauseMin = 100 * time.Millisecond
 	pauseMax = 5 * time.Second
@@ -32,7 +33,7 @@ const (
 type Options struct {
 	// Name names the election, the same for all candidates; it is one part of a key.
 	Name string
-	// ID says to people who it is that takes part here.
+	// ID tells people which candidate this is.
 	ID string
 	// TTL is how long after the death of a leader another takes over. It is in whole
 	// seconds, at least MinTTL, and three times as long as etcd takes to elect a leader
@@ -42,8 +43,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// An Election is one candidate in one election. It is a prometheus.Collector.
-// Leader may be called by several goroutines, and while Run runs.
+// An Election is one candidate in one election. It is a prometheus.Collector. Leader may
+// be called by several goroutines, also while Run runs.
 type Election struct {
 	client  *clientv3.Client
 	o       Options
@@ -54,8 +55,8 @@ type Election struct {
 	terms   atomic.Int64
 }
 
-// New returns a candidate that waits for Run. It does not talk to etcd. The
-// client stays the caller's to close, after Run has ended.
+// New returns a candidate that waits for Run. It does not talk to etcd. The caller
+// closes the client, after Run has ended.
 func New(client *clientv3.Client, o Options) (*Election, error) {
 	o.TTL = cmp.Or(o.TTL, DefaultTTL)
 	switch {
@@ -75,15 +76,15 @@ func New(client *clientv3.Client, o Options) (*Election, error) {
 	return &Election{client: client, o: o, metrics: newMetrics(o.Name)}, nil
 }
 
-// A Job is the work of the leader. Its context ends when leadership is lost or may be,
+// A Job is the work of the leader. Its context ends when leadership is or may be lost,
 // with ErrNotLeader as the cause, or when Run's context does. The job must then return
-// soon: the process does not campaign before. Writes through its Leader are safe in any
-// case.
+// soon: the process does not campaign again before it has. Writes through its Leader are
+// safe in any case.
 type Job func(ctx context.Context, leader *Leader) error
 
 // Run takes part until ctx ends, then resigns, so that another takes over at once, and
-// returns nil. It runs the job once in each term; a job that returns ends the term, and
-// Run takes part again. Run logs errors and retries, with pauses that grow up to 5
+// returns nil. It runs the job once in each term; when the job returns, the term ends
+// and Run takes part again. Run logs errors and retries, with pauses that grow up to 5
 // seconds. It must not be called twice at the same time.
 func (e *Election) Run(ctx context.Context, job Job) error {
 	if !e.running.CompareAndSwap(false, true) {
@@ -115,8 +116,8 @@ func (e *Election) Run(ctx context.Context, job Job) error {
 	}
 }
 
-// takePart campaigns once, and leads for one term if that is won. The error is
-// why there was none, or of the job.
+// takePart campaigns once, and leads for one term if it wins. The error is why there was
+// no term, or the error of the job.
 func (e *Election) takePart(ctx context.Context, job Job) error {
 	t, err := e.open(ctx)
 	if err != nil {

@@ -97,7 +97,8 @@ func await[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
-// TestInProcess: no socket is needed, and none of what only gRPC checks.
+// TestInProcess: the election works without a socket, and without the checks that only
+// gRPC makes.
 func TestInProcess(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -171,7 +172,7 @@ func TestFence(t *testing.T) {
 	c.leads(t) // again
 }
 
-// TestKeyRemoved: a leader that writes nothing finds out too.
+// TestKeyRemoved: a leader that writes nothing also notices.
 func TestKeyRemoved(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Dial(t, etcdtest.Listen(t))
@@ -190,8 +191,8 @@ func TestKeyRemoved(t *testing.T) {
 	}
 }
 
-// TestNoAnswers: a leader that etcd does not answer gives up before its lease can
-// have expired, and leads again when there are answers.
+// TestNoAnswers: a leader that gets no answer from etcd gives up before its lease can
+// have expired, and leads again when etcd answers.
 func TestNoAnswers(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -211,7 +212,7 @@ func TestNoAnswers(t *testing.T) {
 	c.leads(t)
 }
 
-// TestCompaction: those who wait lose no place by a compaction.
+// TestCompaction: waiting candidates keep their places over a compaction.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Dial(t, etcdtest.Listen(t))
@@ -232,8 +233,8 @@ func TestCompaction(t *testing.T) {
 	second.leads(t)
 }
 
-// TestEtcdAway: the election goes on after etcd was away for longer than the
-// TTL, and few attempts were made meanwhile.
+// TestEtcdAway: the election goes on after etcd was away for longer than the TTL, and
+// made few attempts meanwhile.
 func TestEtcdAway(t *testing.T) {
 	t.Parallel()
 	dir, socket := t.TempDir(), filepath.Join(t.TempDir(), "private", "s")

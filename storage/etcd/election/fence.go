@@ -7,12 +7,12 @@ import (
 )
 
 // A fencedKV puts every write into a transaction that requires the fence. The caller's
-// own transaction is one operation in it. So a lost fence and a failed condition of the
+// own transaction is one operation in it, so a lost fence and a failed condition of the
 // caller can be told apart.
 type fencedKV struct {
 	clientv3.KV
 	fence clientv3.Cmp
-	lost  func() error // notes the loss and makes the error of it
+	lost  func() error // notes the loss and returns the error for it
 }
 
 // Txn implements clientv3.KV.

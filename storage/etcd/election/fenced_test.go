@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// terms records, from the first revision on, which terms have written a key, in
-// the order of their writes.
+// terms records which terms have written a key, from the first revision on, in the order
+// of their writes.
 type terms struct {
 	mu  sync.Mutex
 	all []int64
@@ -54,9 +54,9 @@ func (o *terms) now() []int64 {
 // distinct are the terms that have written.
 func (o *terms) distinct() int { return len(slices.Compact(slices.Sorted(slices.Values(o.now())))) }
 
-// TestOneLeader: two processes hold one election, the leader is stopped for so
-// long that the other takes over, and then goes on where it was. Nothing of its
-// term is written after something of the next, unless without the fence.
+// TestOneLeader: two processes take part in one election. The leader is paused for so
+// long that the other takes over, and then resumes. With the fence nothing of the old
+// term is written after a write of the next one; without it something is.
 func TestOneLeader(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -109,7 +109,7 @@ func TestLeaderKilled(t *testing.T) {
 	eventually(t, "the dead one's key is gone", func() bool { return candidates(t, client) == 1 })
 }
 
-// TestLeaderResigns: where the leader ends in order the next one leads at once.
+// TestLeaderResigns: when a leader ends in order, the next one leads at once.
 func TestLeaderResigns(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)

@@ -13,8 +13,8 @@ import (
 // was written. It is a storage.ErrReadOnly.
 var ErrNotLeader = fmt.Errorf("%w: this is not the leader any more", storage.ErrReadOnly)
 
-// A Leader is who leads, for one term. It may be used by several goroutines, and
-// after its term, when every write is an ErrNotLeader.
+// A Leader writes on behalf of the leader, for one term. It may be used by several
+// goroutines, and after its term, when every write is an ErrNotLeader.
 type Leader struct {
 	client *clientv3.Client
 	fence  clientv3.Cmp
@@ -41,11 +41,11 @@ func newLeader(t *term, lose context.CancelCauseFunc) *Leader {
 func (l *Leader) Term() int64 { return l.term }
 
 // Txn returns a transaction of the leader. It is like any other, but once the term has
-// ended it has no effect and returns ErrNotLeader; the context of the job then ends
-// too. It holds one operation less than etcd's --max-txn-ops.
+// ended it has no effect and returns ErrNotLeader, and the context of the job ends. It
+// holds one operation less than etcd's --max-txn-ops.
 func (l *Leader) Txn(ctx context.Context) clientv3.Txn { return l.client.Txn(ctx) }
 
 // Client works like the client of the election, but fences all its writes as Txn does.
-// Compact is not fenced: it has no conditions. Do not close it. A store made of it is a
-// store of the leader.
+// Compact is not fenced, as it takes no conditions. Do not close the client. A store
+// made of it writes only while this process leads.
 func (l *Leader) Client() *clientv3.Client { return l.client }

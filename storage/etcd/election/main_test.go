@@ -22,14 +22,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// The test binary is also the processes that take part in an election.
+// The test binary also runs as the processes that take part in an election.
 const (
 	roleVar     = "PORTOLAN_TEST_ROLE"
 	endpointVar = "PORTOLAN_TEST_ENDPOINT"
 	idVar       = "PORTOLAN_TEST_ID"
 )
 
-// What the processes write, and the election in which they do.
+// The keys that the processes write, and their election.
 const (
 	fencedKey   = "/test/fenced"
 	unfencedKey = "/test/unfenced"
@@ -72,8 +72,8 @@ func hold(endpoint, id string) error {
 	})
 }
 
-// stubborn is a job as bad as can be: it goes on although its context has ended,
-// until a fenced write is refused, and then writes without the fence once more.
+// stubborn is the worst possible job: it goes on although its context has ended, until a
+// fenced write is refused, and then writes once more without the fence.
 func stubborn(ctx context.Context, client *clientv3.Client, leader *election.Leader) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		value := fmt.Sprint(leader.Term(), " ", n)
@@ -137,7 +137,7 @@ func startHolder(t *testing.T, endpoint, id string) *holder {
 	return h
 }
 
-// says waits for a line that begins with some words.
+// says waits for a line that begins with these words.
 func (h *holder) says(words string) {
 	h.t.Helper()
 	timeout := time.After(30 * time.Second)

@@ -2,7 +2,7 @@ package election
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics answer which process leads, and how often that changes.
+// metrics say which process leads, and how often that changes.
 type metrics struct{ leader, terms *prometheus.Desc }
 
 func newMetrics(name string) *metrics {

@@ -15,14 +15,14 @@ import (
 // ErrNoLeader says that nobody leads at present.
 var ErrNoLeader = errors.New("there is no leader")
 
-// A Holder is who leads an election.
+// A Holder describes the leader of an election.
 type Holder struct {
-	// ID is the ID of the leader's Options.
+	// ID is the ID in the leader's Options.
 	ID string
-	// Since is when its term began, by its own clock; zero for a moment after
-	// that.
+	// Since is when its term began, by its own clock. It is zero for a moment at the
+	// beginning of a term.
 	Since time.Time
-	// Term is the Term of its Leader.
+	// Term is the leader's Leader.Term.
 	Term int64
 }
 

@@ -20,13 +20,13 @@ import (
 // since nobody keeps it alive.
 const closeTimeout = 2 * time.Second
 
-// A term is one candidacy, under a lease of its own, and what follows from it.
+// A term is one candidacy, with its own lease, and the leadership if it wins.
 type term struct {
 	*Election
 	lease    clientv3.LeaseID
 	session  *concurrency.Session
 	election *concurrency.Election
-	// own is the context of what clients of the term do by themselves.
+	// own is the context of the background calls of the term's clients.
 	own  context.Context
 	quit context.CancelFunc
 }
@@ -54,7 +54,7 @@ func (e *Election) open(ctx context.Context) (*term, error) {
 	return t, nil
 }
 
-// close gives up the lease and with it the key, which lets the next one lead.
+// close revokes the lease, which deletes the key, so that the next candidate leads.
 func (t *term) close(ctx context.Context) {
 	t.session.Orphan()
 	t.revoke(ctx)
@@ -92,16 +92,16 @@ func (t *term) campaign(ctx context.Context) error {
 	return nil
 }
 
-// value describes the holder, as the value of its key.
+// value is the value of the candidate's key.
 func (t *term) value(since time.Time) string {
 	value, err := json.Marshal(holding{ID: t.o.ID, Since: since})
 	if err != nil {
-		panic(err) // two texts
+		panic(err) // impossible: it is text and a time
 	}
 	return string(value)
 }
 
-// lead runs the job of an elected candidate. The loss of a term is logged, and is no
+// lead runs the job of an elected candidate. It logs the loss of the term, which is no
 // error.
 func (t *term) lead(ctx context.Context, job Job) error {
 	ctx, lose := context.WithCancelCause(ctx)
@@ -138,7 +138,7 @@ func (t *term) lead(ctx context.Context, job Job) error {
 	return nil
 }
 
-// proclaim notes since when this one leads.
+// proclaim writes into the key since when this candidate leads.
 func (t *term) proclaim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.o.TTL/3)
 	defer cancel()
@@ -148,8 +148,8 @@ func (t *term) proclaim(ctx context.Context) error {
 	return nil
 }
 
-// guard ends the leadership when the key is gone, and when the key was not seen for so
-// long that the lease may expire.
+// guard ends the leadership when the key is gone, or when etcd has not confirmed it for
+// so long that the lease may have expired.
 func (t *term) guard(ctx context.Context, safe time.Time, lose context.CancelCauseFunc) {
 	expiry := time.AfterFunc(time.Until(safe), func() {
 		lose(fmt.Errorf("%w: etcd has not confirmed it, and the lease may expire", ErrNotLeader))
@@ -175,8 +175,8 @@ func (t *term) guard(ctx context.Context, safe time.Time, lose context.CancelCau
 	}
 }
 
-// verify asks etcd for the key and the rest of the lease. Until safe, counted
-// from before the question, the lease cannot expire; etcd counts in whole seconds.
+// verify asks etcd for the key and the remaining TTL of the lease. The lease cannot
+// expire before safe, which counts from before the request; etcd counts whole seconds.
 func (t *term) verify(ctx context.Context) (safe time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.TTL/3)
 	defer cancel()

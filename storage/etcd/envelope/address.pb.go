@@ -21,22 +21,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Address is what a host in a namespace has: the addresses, and who needs them.
+// Address holds the addresses of a host in a namespace, and who owns them.
 //
 // Fields are only ever added: a writer keeps those that it does not know.
 type Address struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose they are. They must agree with the key under which this is found.
+	// The host. It must agree with the key.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Host      string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	// In the usual notation.
 	Ipv4 string `protobuf:"bytes,3,opt,name=ipv4,proto3" json:"ipv4,omitempty"`
 	Ipv6 string `protobuf:"bytes,4,opt,name=ipv6,proto3" json:"ipv6,omitempty"`
-	// The names of the ServiceEntries of the namespace that have the host and no
-	// address of their own, in order. When the last one goes this does, too.
+	// The ServiceEntries of the namespace that have the host and give it no address, by
+	// name, in order. The Address is deleted with its last owner.
 	Owners []string `protobuf:"bytes,5,rep,name=owners,proto3" json:"owners,omitempty"`
-	// The sources other than the store, by name, that have or had such a ServiceEntry, in
-	// order. They count as owners do. An older writer keeps them.
+	// The sources other than the store that have or had such a ServiceEntry, by name, in
+	// order. They count as owners. Older writers keep them.
 	Sources       []string `protobuf:"bytes,6,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -114,14 +114,14 @@ func (x *Address) GetSources() []string {
 	return nil
 }
 
-// Slot is what an address has been used for. It stays when the address is free
-// again. There is one for every IPv4 address; the IPv6 address follows from it.
+// Slot records the use of an address. It stays when the address is free again. There
+// is one for every used IPv4 address; the IPv6 address follows from it.
 type Slot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who has the address, or had it last.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Host      string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
-	// When it became free, in milliseconds since the epoch; 0 while it is not.
+	// When the address became free, in milliseconds since the epoch; 0 while it is in use.
 	Freed         int64 `protobuf:"varint,3,opt,name=freed,proto3" json:"freed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,8 +1,7 @@
-// Package envelope is the stored form of what storage/etcd writes: of a
-// configuration object (envelope.proto), of what there is beside it (address.proto,
-// health.proto, status.proto), of what registries last knew (registry.proto), of a
-// record of history (history.proto) and of what the whole store may hold
-// (format.proto).
+// Package envelope has the messages that storage/etcd stores: configuration objects
+// (envelope.proto), the trees beside them (address.proto, health.proto, status.proto),
+// the last known rows of registries (registry.proto), history records (history.proto)
+// and the storage format (format.proto).
 package envelope
 
 //go:generate go run github.com/bufbuild/buf/cmd/buf@v1.57.2 generate

@@ -28,27 +28,26 @@ const (
 // it writes the object back.
 type Envelope struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose value this is. It must agree with the key under which it is found.
-	// The group and kind are those of the schema; the API version that a client
-	// spoke is not kept.
+	// The object. It must agree with the key. The group and kind are the schema's; the API
+	// version that the client used is not kept.
 	Group     string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Kind      string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// Those of the user.
+	// The user's own.
 	Labels      map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations map[string]string `protobuf:"bytes,6,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Set once, when the object is made, in seconds since the epoch.
+	// When the object was created, in seconds since the epoch.
 	CreationTime int64 `protobuf:"varint,7,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
-	// Tells incarnations of one name apart.
+	// Distinguishes incarnations of one name.
 	Uid string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Counts the changes of the spec, from 1.
 	Generation int64 `protobuf:"varint,9,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Sixteen random bytes that identify the mutation which wrote this value: by
-	// them a writer whose answer was lost recognises its own work.
+	// Sixteen random bytes that identify the mutation which wrote this value. A writer
+	// whose answer was lost recognises its own work by them.
 	WriteId []byte `protobuf:"bytes,10,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
-	// The spec, of one type for all API versions of the kind: a message, or for kinds
-	// that have none JSON text under the type URL application/json.
+	// The spec, of one type for all API versions of the kind: a message; or, for kinds
+	// without a message, JSON text under the type URL application/json.
 	Spec *anypb.Any `protobuf:"bytes,11,opt,name=spec,proto3" json:"spec,omitempty"`
 	// The objects that this one belongs to, as the user names them. They are kept
 	// and given back; nothing is deleted because of them. Since format 2.
@@ -272,7 +271,7 @@ type ManagedFields struct {
 	Manager string                 `protobuf:"bytes,1,opt,name=manager,proto3" json:"manager,omitempty"`
 	// "Apply" or "Update".
 	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
-	// The API version that fields is of, and the form of fields.
+	// The API version and the form of fields.
 	ApiVersion string `protobuf:"bytes,3,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
 	FieldsType string `protobuf:"bytes,4,opt,name=fields_type,json=fieldsType,proto3" json:"fields_type,omitempty"`
 	// In milliseconds since the epoch.

@@ -29,8 +29,8 @@ type Format struct {
 	// The highest storage format of any binary that has written here. A binary
 	// whose own is lower does not write.
 	StorageFormat int64 `protobuf:"varint,1,opt,name=storage_format,json=storageFormat,proto3" json:"storage_format,omitempty"`
-	// The lowest storage format of a binary that reads everything here as it is
-	// meant. One whose own is lower reads on, and says that it may be wrong.
+	// The lowest storage format of a binary that understands everything here. A binary
+	// whose own is lower goes on reading, and says that it may be wrong.
 	MinReader     int64 `protobuf:"varint,2,opt,name=min_reader,json=minReader,proto3" json:"min_reader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

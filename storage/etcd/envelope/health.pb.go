@@ -21,12 +21,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Health is what was last said of the health of a WorkloadEntry.
+// Health is the last report on the health of a WorkloadEntry.
 //
 // Fields are only ever added: a writer keeps those that it does not know.
 type Health struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose it is. They must agree with the key under which this is found.
+	// The WorkloadEntry. It must agree with the key.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Healthy   bool   `protobuf:"varint,3,opt,name=healthy,proto3" json:"healthy,omitempty"`
@@ -36,12 +36,12 @@ type Health struct {
 	// nanoseconds since the epoch.
 	Since  int64 `protobuf:"varint,6,opt,name=since,proto3" json:"since,omitempty"`
 	Probed int64 `protobuf:"varint,7,opt,name=probed,proto3" json:"probed,omitempty"`
-	// The uid of the WorkloadEntry: another one by the same name is not meant.
+	// The uid of the WorkloadEntry: the report is not about another one of that name.
 	Uid string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Sixteen random bytes that identify the mutation which wrote this value.
 	WriteId []byte `protobuf:"bytes,9,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
-	// What was said was taken back, and nothing is known. The value stays, so that
-	// its revision never falls.
+	// The report was taken back, and nothing is known. The value stays, so that its
+	// revision never falls.
 	Unknown       bool `protobuf:"varint,10,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

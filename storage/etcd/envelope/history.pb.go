@@ -74,28 +74,28 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_history_proto_rawDescGZIP(), []int{0}
 }
 
-// Record is what one batch did: the value of the key of history that bears the
-// batch's write id, written in the same transaction. The revision of the batch
-// is the create revision of that key.
+// Record says what one batch did. The transaction of the batch puts it under the key
+// of history that has the batch's write id. The revision of the batch is the create
+// revision of that key.
 //
 // Fields are only ever added.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When, in milliseconds since the epoch.
 	Time int64 `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
-	// Who, from where, by what, and why.
+	// Who wrote the batch, from where, with which tool, and why.
 	User    string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Tool    string `protobuf:"bytes,4,opt,name=tool,proto3" json:"tool,omitempty"`
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	// The objects that changed. What they became is not here: it is the value
-	// there is, or the "before" of a later record.
+	// The objects that changed. Their new values are not here: each is the present value,
+	// or the "before" of a later record.
 	Entries []*Entry `protobuf:"bytes,6,rep,name=entries,proto3" json:"entries,omitempty"`
-	// In place of entries where they are many: a Record of nothing but entries,
-	// compressed by gzip.
+	// Replaces entries if they are many: a Record of nothing but entries, compressed by
+	// gzip.
 	Packed []byte `protobuf:"bytes,7,opt,name=packed,proto3" json:"packed,omitempty"`
-	// Set by a writer that gave up: it stands in the way of a transaction of its
-	// own that may still be under way. Nothing was done.
+	// Set by a writer that gave up: it prevents a transaction of its own that may still be
+	// under way. Nothing was done.
 	Void          bool `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -195,9 +195,9 @@ type Entry struct {
 	Namespace string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Outcome   Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=portolan.storage.v1.Outcome" json:"outcome,omitempty"`
-	// The whole value that was there, and its mod revision. Neither is set where
-	// there was none. The value alone is missing where it was larger than any
-	// that this store would have written.
+	// The whole previous value, and its mod revision. Neither is set if there was none.
+	// Only the value is missing if it was larger than any that this store would have
+	// written.
 	Before         []byte `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
 	BeforeRevision int64  `protobuf:"varint,7,opt,name=before_revision,json=beforeRevision,proto3" json:"before_revision,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -283,8 +283,8 @@ func (x *Entry) GetBeforeRevision() int64 {
 	return 0
 }
 
-// Floor is, of the objects of one kind in one namespace, how far back history
-// is whole: every record above this revision is there.
+// Floor says how far back the history of the objects of one kind in one namespace is
+// complete: every record above this revision exists.
 type Floor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`

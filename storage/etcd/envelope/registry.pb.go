@@ -21,8 +21,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RegistryHead is what is known of a source as a whole, such as a datacentre of
-// Consul. The key that ends in "head" holds it.
+// RegistryHead describes a source as a whole, such as a datacentre of Consul. The key
+// that ends in "head" holds it.
 //
 // Fields are only ever added: a writer keeps those that it does not know.
 type RegistryHead struct {
@@ -33,7 +33,7 @@ type RegistryHead struct {
 	// the source last said so, in milliseconds since the epoch.
 	Confirmed int64 `protobuf:"varint,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	Touched   int64 `protobuf:"varint,3,opt,name=touched,proto3" json:"touched,omitempty"`
-	// What the registry itself keeps, such as the identity of the source.
+	// Opaque state of the registry, such as the identity of the source.
 	State         []byte `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -97,8 +97,8 @@ func (x *RegistryHead) GetState() []byte {
 	return nil
 }
 
-// RegistryBucket is a part of what a source last had: the items whose keys hash to
-// the number of the bucket.
+// RegistryBucket is a part of the last known content of a source: the items whose keys
+// hash to the number of the bucket.
 type RegistryBucket struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source and the bucket. They must agree with the key.
@@ -206,8 +206,8 @@ func (x *RegistryItems) GetItems() []*RegistryItem {
 	return nil
 }
 
-// RegistryItem is one thing that a source has, such as an instance in Consul. The
-// value is the registry's own.
+// RegistryItem is one item of a source, such as an instance in Consul. The value is
+// opaque.
 type RegistryItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`

@@ -21,24 +21,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Status is what servers say of a configuration object.
+// Status is what servers report about a configuration object.
 //
 // Fields are only ever added: a writer keeps those that it does not know.
 type Status struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose it is. They must agree with the key under which this is found.
+	// The object. It must agree with the key.
 	Group     string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Kind      string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// The uid of the object: another one by the same name is not meant. The
-	// revision and the generation are those of the object that was looked at.
+	// The uid of the object: the status is not about another one of that name. The
+	// revision and the generation are of the object that was judged.
 	Uid        string       `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	Revision   int64        `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	Generation int64        `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
 	Conditions []*Condition `protobuf:"bytes,8,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// Of an object of a source other than the store, which has no revision: the version
-	// that was looked at.
+	// The version that was judged, of an object of a source other than the store, which
+	// has no revision.
 	Version       string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -137,7 +137,7 @@ func (x *Status) GetVersion() string {
 	return ""
 }
 
-// Condition is one thing that is said of an object.
+// Condition is one condition of an object.
 type Condition struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -215,18 +215,18 @@ func (x *Condition) GetSince() int64 {
 	return 0
 }
 
-// Replica is what one server knows of the proxies that are connected to it.
+// Replica is the report of one server about the proxies connected to it.
 type Replica struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Proxies  int64                  `protobuf:"varint,2,opt,name=proxies,proto3" json:"proxies,omitempty"`
 	Changes  []*Change              `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
 	Troubles []*Trouble             `protobuf:"bytes,4,rep,name=troubles,proto3" json:"troubles,omitempty"`
-	// The HOST:PORT of its config API, which may be of loopback.
+	// The HOST:PORT of its config API, which may be on loopback.
 	Api string `protobuf:"bytes,5,opt,name=api,proto3" json:"api,omitempty"`
 	// Whether it also writes which objects are in use (Use).
 	ReportsUse bool `protobuf:"varint,6,opt,name=reports_use,json=reportsUse,proto3" json:"reports_use,omitempty"`
-	// How its proxies took all that it has published, whatever the revision.
+	// How its proxies took everything that it has published, whatever the revision.
 	Now           *Count `protobuf:"bytes,7,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -311,11 +311,11 @@ func (x *Replica) GetNow() *Count {
 	return nil
 }
 
-// Use is a part of the objects of which connected proxies of a server have something.
+// Use is a part of the objects in use on a server: connected proxies have resources
+// built from them.
 type Use struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which part it is, of which server. They must agree with the key under which this is
-	// found.
+	// The server and the number of the part. They must agree with the key.
 	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	Part    int64  `protobuf:"varint,2,opt,name=part,proto3" json:"part,omitempty"`
 	// The hashes of the names of the objects, in order.
@@ -376,10 +376,10 @@ func (x *Use) GetObjects() []uint64 {
 }
 
 // Sources are the sources of configuration of one server, other than the store. A server
-// that has none says so.
+// without any reports that.
 type Sources struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the server. It must agree with the key under which this is found.
+	// The id of the server. It must agree with the key.
 	Replica       string         `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	Sources       []*SourceState `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -430,18 +430,18 @@ func (x *Sources) GetSources() []*SourceState {
 	return nil
 }
 
-// SourceState is how a source is on one server.
+// SourceState is the state of a source on one server.
 type SourceState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether all that the source has is known and was published.
+	// Whether everything in the source is known and published.
 	Complete bool `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
 	// What is wrong with it, empty for nothing.
 	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
-	// How many objects there are, and a sum of all their hashes.
+	// The number of objects, and a sum of all their hashes.
 	Objects int64  `protobuf:"varint,4,opt,name=objects,proto3" json:"objects,omitempty"`
 	Digest  uint64 `protobuf:"fixed64,5,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The names of some objects that other servers do not have so.
+	// The names of some objects that differ on other servers.
 	Differing     []string `protobuf:"bytes,6,rep,name=differing,proto3" json:"differing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -522,12 +522,11 @@ func (x *SourceState) GetDiffering() []string {
 // SourceContent is a part of the objects of a source on one server.
 type SourceContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which part it is, of which source and server. They must agree with the key under which
-	// this is found.
+	// The server, the source and the number of the part. They must agree with the key.
 	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	Source  string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Part    int64  `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
-	// The hashes of the names of the objects, in order, and of what they say.
+	// The hashes of the names of the objects, in order, and of their contents.
 	Objects []uint64 `protobuf:"fixed64,4,rep,packed,name=objects,proto3" json:"objects,omitempty"`
 	Hashes  []uint64 `protobuf:"fixed64,5,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
 	// The hashes of the hosts of these objects that need addresses, in order.
@@ -608,13 +607,13 @@ func (x *SourceContent) GetHosts() []uint64 {
 	return nil
 }
 
-// Change is how far one published change has come: that of the revisions after
-// from, up to and including to.
+// Change says how far one published change has come: the revisions after from, up to
+// and including to.
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	From  int64                  `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
 	To    int64                  `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
-	// Of this change alone, and of all up to it.
+	// How proxies took this change alone, and all changes up to it.
 	Alone         *Count `protobuf:"bytes,3,opt,name=alone,proto3" json:"alone,omitempty"`
 	All           *Count `protobuf:"bytes,4,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -679,7 +678,7 @@ func (x *Change) GetAll() *Count {
 	return nil
 }
 
-// Count is how many proxies took a change, are not concerned by it, refused it,
+// Count is how many proxies accepted a change, are not concerned by it, rejected it,
 // and have not answered.
 type Count struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -754,12 +753,12 @@ type Trouble struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// The revision that it is known to be at, and since when it is not in step, in
-	// nanoseconds since the epoch.
+	// The revision that it is known to be at, and since when it is behind, in nanoseconds
+	// since the epoch.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	Since    int64 `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
-	// Where it refused a response: the revision of that, its words, and the paths of
-	// the objects that the refused resources were built from.
+	// If it rejected a response: the revision of the response, the error message, and the
+	// paths of the objects that the rejected resources were built from.
 	Rejected         bool     `protobuf:"varint,5,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	RejectedRevision int64    `protobuf:"varint,6,opt,name=rejected_revision,json=rejectedRevision,proto3" json:"rejected_revision,omitempty"`
 	Message          string   `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
@@ -860,15 +859,15 @@ type KnownProxy struct {
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// The id of the server that it is connected to, empty for none.
 	Replica string `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
-	// When it came or was last seen, in nanoseconds since the epoch.
+	// When it connected or was last seen, in nanoseconds since the epoch.
 	Seen int64 `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
-	// What it says of itself. The type is empty where an older server wrote this.
+	// What it says about itself. The type is empty if an older server wrote this.
 	Type          string            `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
 	Namespace     string            `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Addresses     []string          `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	SelfDiscovery bool              `protobuf:"varint,8,opt,name=self_discovery,json=selfDiscovery,proto3" json:"self_discovery,omitempty"`
-	// How traffic gets to a sidecar, empty where an older server wrote this, and whether it
+	// How traffic gets to a sidecar, empty if an older server wrote this, and whether it
 	// listens at the addresses that services were given.
 	Interception string `protobuf:"bytes,9,opt,name=interception,proto3" json:"interception,omitempty"`
 	DnsCapture   bool   `protobuf:"varint,10,opt,name=dns_capture,json=dnsCapture,proto3" json:"dns_capture,omitempty"`

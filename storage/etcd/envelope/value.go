@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// magic begins every value: three letters and a format byte. The byte lets the
-// encoding change value by value.
+// magic begins every value: three letters and a format byte. The byte lets the encoding
+// change value by value.
 var magic = []byte("ptl\x01")
 
 // Encode returns the value of a message: the magic, then the message. Equal

@@ -11,14 +11,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Passwords are those that users of these names get from Etcdctl.
+// Passwords returns the password that Etcdctl gives a user.
 func Passwords(user string) string { return "password of " + user }
 
-// documented returns the lines of a program in the code blocks of a page of
+// documented returns the command lines of a program from the code blocks of a page of
 // docs/operations: a test runs what the page tells operators to run.
 func documented(t testing.TB, page, program string) []string {
 	t.Helper()
-	root := ".." // of the module, from the folder of the test
+	root := ".." // the module's root, seen from the folder of the test
 	for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil && len(root) < 30; _, err = os.Stat(filepath.Join(root, "go.mod")) {
 		root = filepath.Join("..", root)
 	}
@@ -38,8 +38,8 @@ func documented(t testing.TB, page, program string) []string {
 	return out
 }
 
-// Etcdctl runs commands of etcdctl about users and roles. Passwords has the users'
-// passwords.
+// Etcdctl runs etcdctl commands about users and roles. New users get the password that
+// Passwords returns.
 func Etcdctl(t testing.TB, client *clientv3.Client, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
@@ -49,8 +49,8 @@ func Etcdctl(t testing.TB, client *clientv3.Client, lines ...string) {
 	}
 }
 
-// EnableAuth does all that is documented for an etcd that is to ask who its
-// clients are: afterwards it has the users root, portolan and portolan-reader.
+// EnableAuth follows the documented steps to turn on authentication in an etcd.
+// Afterwards it has the users root, portolan and portolan-reader.
 func EnableAuth(t testing.TB, client *clientv3.Client) {
 	t.Helper()
 	Etcdctl(t, client, documented(t, "external-etcd.md", "etcdctl")...)

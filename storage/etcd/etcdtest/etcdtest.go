@@ -25,14 +25,13 @@ const (
 // Adjust changes the configuration of a server before it starts.
 type Adjust func(*embed.Config)
 
-// Stock gives a server the limits of an etcd that nobody has configured.
+// Stock gives a server etcd's default limits.
 func Stock(c *embed.Config) {
 	c.MaxTxnOps = embed.DefaultMaxTxnOps
 	c.MaxRequestBytes = embed.DefaultMaxRequestBytes
 }
 
-// Start runs a server without any listener and returns a client in its
-// process.
+// Start runs a server without any listener and returns a client in its process.
 func Start(t testing.TB, adjust ...Adjust) *clientv3.Client {
 	t.Helper()
 	c := newConfig(directory(t))
@@ -69,7 +68,7 @@ func DialWith(t testing.TB, o dial.Options) *clientv3.Client {
 	return client
 }
 
-// directory returns a short path, as a unix socket's path must not pass 107 bytes.
+// directory returns a short path, as the path of a unix socket has at most 107 bytes.
 func directory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "etcd")
@@ -93,7 +92,7 @@ func newConfig(dir string) *embed.Config {
 	return c
 }
 
-// launch runs a server, which may not be ready yet.
+// launch starts a server, which may not be ready yet.
 func launch(t testing.TB, c *embed.Config) (server *embed.Etcd, stopIt func()) {
 	t.Helper()
 	server, err := embed.StartEtcd(c)
@@ -116,8 +115,7 @@ func awaitReady(t testing.TB, server *embed.Etcd) {
 	}
 }
 
-// stop stops a server, also one that is not ready: Close alone would wait for
-// it to become so.
+// stop stops a server, even one that is not ready: Close alone would wait until it is.
 func stop(server *embed.Etcd) {
 	select {
 	case <-server.Server.ReadyNotify():

@@ -14,7 +14,7 @@ var handed atomic.Uint32
 
 const firstPort, ports = 20000, 12000
 
-// FreePort is a port of 127.0.0.1 that nothing listens on.
+// FreePort returns a port of 127.0.0.1 that nothing listens on.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range ports {
@@ -30,5 +30,5 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-// Local is a port of 127.0.0.1 as host:port.
+// Local returns a port of 127.0.0.1 as host:port.
 func Local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

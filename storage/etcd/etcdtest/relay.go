@@ -8,29 +8,30 @@ import (
 	"testing"
 )
 
-// Relay stands between clients and a server, on a unix socket of its own. It
-// passes on what either says, until it is told to keep it or to cut them off.
+// Relay stands between clients and a server, on a unix socket of its own. It forwards
+// the bytes of both sides, until a test has it hold them or cut connections.
 type Relay struct {
 	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows, and is held while bytes are passed on
+	mu    sync.Mutex // guards what follows, and is held while bytes are forwarded
 	links []*link
 }
 
-// link is one connection of a client, and the one to the server for it.
+// link is a client's connection to the relay, and the relay's connection to the server
+// for it.
 type link struct {
 	client, server net.Conn
-	// requests and answers are what was said and not passed on; they are passed
-	// on at once unless they are held.
+	// requests and answers are the bytes received and not forwarded yet. They are
+	// forwarded at once unless they are held.
 	requests, answers         []byte
 	holdRequests, holdAnswers bool
-	// orphaned says that the client is gone and the server must not know.
+	// orphaned says that the client is gone, and the server's connection stays open.
 	orphaned bool
 }
 
-// NewRelay returns a relay to an endpoint that Listen returned.
+// NewRelay returns a relay to an endpoint from Listen.
 func NewRelay(t testing.TB, endpoint string) *Relay {
 	t.Helper()
 	listener, err := net.Listen("unix", filepath.Join(directory(t), "r"))
@@ -47,24 +48,23 @@ func NewRelay(t testing.TB, endpoint string) *Relay {
 	return r
 }
 
-// Endpoint is what to Dial.
+// Endpoint returns the endpoint of the relay, for Dial.
 func (r *Relay) Endpoint() string { return "unix://" + r.listener.Addr().String() }
 
-// HoldRequests keeps what the clients of this moment say from now on. Clients
-// that connect later are heard.
+// HoldRequests holds what the present clients send from now on. Requests of clients that
+// connect later are forwarded.
 func (r *Relay) HoldRequests() { r.each(func(l *link) { l.holdRequests = true }) }
 
-// HoldAnswers keeps what the server says to the clients of this moment.
+// HoldAnswers holds what the server sends to the present clients.
 func (r *Relay) HoldAnswers() { r.each(func(l *link) { l.holdAnswers = true }) }
 
-// Held says whether the requests held are such that enough is true for some
-// link.
+// Held says whether enough returns true for the held requests of some link.
 func (r *Relay) Held(enough func(requests []byte) bool) (held bool) {
 	r.each(func(l *link) { held = held || l.holdRequests && enough(l.requests) })
 	return held
 }
 
-// Release passes on all that was held, and what follows.
+// Release forwards all that is held, and what follows.
 func (r *Relay) Release() {
 	r.each(func(l *link) {
 		l.holdRequests, l.holdAnswers = false, false
@@ -72,8 +72,8 @@ func (r *Relay) Release() {
 	})
 }
 
-// Orphan cuts off the present clients and tells the server nothing. Release passes on what
-// they sent and the relay holds, whatever they do meanwhile.
+// Orphan cuts off the present clients but not their connections to the server. Release
+// still forwards the requests that the relay holds, whatever the clients do meanwhile.
 func (r *Relay) Orphan() {
 	r.each(func(l *link) {
 		l.orphaned = true
@@ -121,7 +121,8 @@ func (r *Relay) accept() {
 	}
 }
 
-// hear has all that a connection says taken under mu, and its end.
+// hear reads a connection until it ends. It calls take with the bytes and gone at the
+// end, both under mu.
 func (r *Relay) hear(from net.Conn, take func([]byte), gone func()) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -138,7 +139,7 @@ func (r *Relay) hear(from net.Conn, take func([]byte), gone func()) {
 	}
 }
 
-// flush passes on what is not held. Whoever cannot be written to is gone.
+// flush forwards what is not held. It ignores write errors: that side is gone.
 func (l *link) flush() {
 	if !l.holdRequests {
 		_, _ = l.server.Write(l.requests)

@@ -9,16 +9,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// Secured is an etcd with TLS that asks who its clients are. It has the users
-// whom docs/operations/external-etcd.md has operators make: root, portolan, portolan-reader.
+// Secured is an etcd with TLS and authentication. It has the users that
+// docs/operations/external-etcd.md has operators make: root, portolan, portolan-reader.
 type Secured struct {
 	*Server
 	Authority *Authority
-	// Files are the files of a client whose name etcd does not know.
+	// Files are the files of a client whose certificate names no etcd user.
 	Files dial.Files
 }
 
-// NewSecured runs one. A token that is not used lives for a second.
+// NewSecured runs a Secured. An unused token expires after a second.
 func NewSecured(t testing.TB, adjust ...Adjust) *Secured {
 	t.Helper()
 	a := NewAuthority(t)
@@ -30,8 +30,8 @@ func NewSecured(t testing.TB, adjust ...Adjust) *Secured {
 	return s
 }
 
-// As returns the options of a user with the password in Passwords; "" connects without a
-// user.
+// As returns the options to connect as a user with the password in Passwords; ""
+// connects without a user.
 func (s *Secured) As(user string) dial.Options {
 	o := dial.Options{Endpoints: []string{s.Endpoint}, TLS: s.Files.Config}
 	if user != "" {
@@ -40,7 +40,7 @@ func (s *Secured) As(user string) dial.Options {
 	return o
 }
 
-// Dial returns a client of a user.
+// Dial returns a client that connects as a user.
 func (s *Secured) Dial(t testing.TB, user string) *clientv3.Client {
 	t.Helper()
 	return DialWith(t, s.As(user))

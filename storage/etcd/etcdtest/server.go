@@ -12,17 +12,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Server is an etcd with a listener. A test can stop it and start it again; it
-// is stopped when the test ends at the latest.
+// Server is an etcd with a listener. A test can stop and restart it. It stops at the
+// latest when the test ends.
 type Server struct {
-	// Endpoint is where it listens, the same after it was started again.
+	// Endpoint is where it listens, the same after a restart.
 	Endpoint string
 
 	config func() *embed.Config
 	stop   func()
 }
 
-// NewServer runs a server that listens on a unix socket, or where adjust has it.
+// NewServer runs a server that listens on a unix socket, or where adjust says.
 func NewServer(t testing.TB, adjust ...Adjust) *Server {
 	t.Helper()
 	s := newServer(t, adjust)
@@ -48,7 +48,7 @@ func newServer(t testing.TB, adjust []Adjust) *Server {
 	return s
 }
 
-// Start runs a server that was stopped, on the data that it had.
+// Start restarts a stopped server on its data.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	awaitReady(t, s.launch(t))
@@ -62,7 +62,7 @@ func (s *Server) launch(t testing.TB) *embed.Etcd {
 	if s.Endpoint == "" {
 		at := c.AdvertiseClientUrls[0]
 		if at.Scheme != "unix" {
-			at.Host = server.Clients[0].Addr().String() // where port 0 was asked for
+			at.Host = server.Clients[0].Addr().String() // where the configuration has port 0
 		}
 		s.Endpoint = at.String()
 	}
@@ -72,8 +72,8 @@ func (s *Server) launch(t testing.TB) *embed.Etcd {
 // Stop stops the server.
 func (s *Server) Stop() { s.stop() }
 
-// At has a server listen at an endpoint, without TLS unless that is set up
-// beside it.
+// At makes a server listen at an endpoint, without TLS unless another Adjust sets that
+// up.
 func At(t testing.TB, endpoint string) Adjust {
 	t.Helper()
 	at, err := url.Parse(endpoint)
@@ -103,7 +103,7 @@ func Cluster(t testing.TB, adjust ...Adjust) []*Server {
 		}}))
 		launched[i] = members[i].launch(t)
 	}
-	for _, server := range launched { // none is ready before the others
+	for _, server := range launched { // none becomes ready before the others run
 		awaitReady(t, server)
 	}
 	return members
@@ -117,7 +117,7 @@ func Endpoints(servers []*Server) (out []string) {
 	return out
 }
 
-// freeAddresses are of this machine, and nothing listens there.
+// freeAddresses returns addresses of this machine on which nothing listens.
 func freeAddresses(t testing.TB, n int) (out []string) {
 	t.Helper()
 	for range n {
@@ -126,8 +126,8 @@ func freeAddresses(t testing.TB, n int) (out []string) {
 	return out
 }
 
-// LeftByMembers are the connections to each other that members of a cluster
-// leave behind, for goleak to pass over.
+// LeftByMembers are options for goleak that ignore the connections which members of a
+// cluster leave behind.
 func LeftByMembers() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),

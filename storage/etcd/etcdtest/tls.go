@@ -23,7 +23,7 @@ import (
 
 // Authority signs certificates for the length of a test.
 type Authority struct {
-	// File has its own certificate, in PEM.
+	// File is the path of its own certificate, in PEM.
 	File string
 
 	dir  string
@@ -31,10 +31,10 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Pair are the files of a certificate and its key.
+// Pair names the files of a certificate and its key.
 type Pair struct{ Cert, Key string }
 
-// NewAuthority returns an authority that nobody knows yet.
+// NewAuthority returns an authority that nothing trusts yet.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir(), key: newKey(t)}
@@ -52,9 +52,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue signs a certificate, for servers at hosts and for clients. Its files are
-// called after name, which is its common name too; those of the same name are
-// overwritten.
+// Issue signs a certificate, for servers at hosts and for clients. name is its common
+// name and names its files. Issue overwrites files of that name.
 func (a *Authority) Issue(t testing.TB, name string, hosts ...string) Pair {
 	t.Helper()
 	leaf := &x509.Certificate{
@@ -85,7 +84,7 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) Pair {
 	return pair
 }
 
-// Files returns the files of a client with a certificate that the authority signed for the
+// Files returns the files of a client that has a certificate of the authority for the
 // name.
 func (a *Authority) Files(t testing.TB, name string) dial.Files {
 	t.Helper()
@@ -93,8 +92,8 @@ func (a *Authority) Files(t testing.TB, name string) dial.Files {
 	return dial.Files{CA: a.File, Cert: pair.Cert, Key: pair.Key}
 }
 
-// TLS has a server listen at a port of 127.0.0.1, 0 for any, with a certificate
-// of the authority, and want one from its clients.
+// TLS makes a server listen at a port of 127.0.0.1, 0 for any, with a certificate of the
+// authority, and require one from its clients.
 func (a *Authority) TLS(t testing.TB, port string) Adjust {
 	t.Helper()
 	pair := a.Issue(t, "etcd", "127.0.0.1")

@@ -29,14 +29,15 @@ func (e *refusalError) Unwrap() error { return e.cause }
 // never is always false: no key has a negative version.
 var never = clientv3.Compare(clientv3.Version(etcd.MetaPrefix), "<", 0)
 
-// wouldWrite are puts that are not done, one to each tree that is written to.
-// etcd looks whether its user may do all of a transaction before it looks which
-// half of it is to be done.
+// wouldWrite are puts that are never done, one for each tree that the store writes to.
+// etcd checks the permissions for both branches of a transaction before it evaluates the
+// condition.
 var wouldWrite = []clientv3.Op{
 	clientv3.OpPut(etcd.MeshPrefix, ""), clientv3.OpPut(etcd.SidePrefix, ""),
 }
 
-// everything is a read of all that is ever read, which gets one key of it.
+// everything reads one key of the whole tree, which needs the permission to read all of
+// it.
 func everything() clientv3.Op {
 	return clientv3.OpGet(etcd.Root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 }
@@ -64,7 +65,8 @@ func (c *Cluster) ask(ctx context.Context) error {
 	return err
 }
 
-// refusal puts the error of a question into words, where it is an answer.
+// refusal turns etcd's answer to a probe into a *refusalError, in words for an operator.
+// It returns an error that is no answer unchanged.
 func (c *Cluster) refusal(ctx context.Context, err error) error {
 	user := c.o.Dial.User
 	name := fmt.Sprintf("user %q", user)
@@ -90,7 +92,7 @@ func (c *Cluster) refusal(ctx context.Context, err error) error {
 	return err
 }
 
-// denied finds out what a user may not do.
+// denied finds out whether the user may not read, or only not write.
 func (c *Cluster) denied(ctx context.Context, name string, err error) error {
 	_, readErr := c.client.Do(ctx, everything())
 	if errors.Is(readErr, rpctypes.ErrPermissionDenied) {

@@ -25,23 +25,23 @@ const (
 )
 
 const (
-	// timeout is how long one question may take.
+	// timeout bounds one probe.
 	timeout = 3 * time.Second
-	// refusals is how many questions in a row no endpoint takes a connection for
-	// until the cluster is said to be away: no election looks like that.
+	// refusals is how many probes in a row must find no endpoint that takes a connection
+	// before the cluster counts as away. An election does not cause that.
 	refusals = 2
-	// repeat is how often the log says again why the cluster cannot be used.
+	// repeat is how often the log repeats why the cluster cannot be used.
 	repeat = time.Minute
 )
 
 // Options of a Cluster.
 type Options struct {
-	// Dial says how it is reached.
+	// Dial says how to reach the cluster.
 	Dial dial.Options
-	// Logger is told when the cluster becomes unusable, and when it can be used again;
-	// nil discards that.
+	// Logger gets a line when the cluster becomes unusable, and when it can be used
+	// again; nil discards them.
 	Logger *slog.Logger
-	// Interval is the time between two questions; 0 is DefaultInterval.
+	// Interval is the time between two probes; 0 is DefaultInterval.
 	Interval time.Duration
 	// Grace is how long the cluster may be silent before it counts as away: time to
 	// elect another leader. A cluster that takes no connections counts as away earlier.
@@ -55,26 +55,27 @@ type Cluster struct {
 	client *clientv3.Client
 
 	state atomic.Pointer[state]
-	heard atomic.Pointer[time.Time] // when it last answered; set by New
+	heard atomic.Pointer[time.Time] // when it last answered; New sets it
 	calls dial.Calls
 
-	// Only the goroutine that asks uses the fields below: the caller of Start, then of Run.
-	refused  int             // questions in a row that no endpoint took a connection for
-	flaws    map[string]bool // versions whose flaws were told
-	toldAt   time.Time       // when the log last said why it cannot be used; zero while it can
-	versions time.Time       // when the versions are to be looked at again
+	// Only the goroutine that probes uses the fields below: the caller of Start, then of
+	// Run.
+	refused  int             // probes in a row for which no endpoint took a connection
+	flaws    map[string]bool // versions whose flaws are logged
+	toldAt   time.Time       // when the log last said why the cluster cannot be used; zero while it can
+	versions time.Time       // when to check the versions again
 }
 
 // state is the last known state of a cluster.
 type state struct {
 	since time.Time
-	// err is why it cannot be used, nil where it can.
+	// err is why the cluster cannot be used, nil if it can.
 	err error
-	// silent says that it does not answer at all.
+	// silent says that the cluster does not answer at all.
 	silent bool
 }
 
-// New makes a Cluster. It does not talk to it. The caller closes it.
+// New makes a Cluster. It does not connect. The caller closes the Cluster.
 func New(o Options) (*Cluster, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -100,7 +101,7 @@ func New(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Client is the client of the cluster; Close closes it.
+// Client returns the client of the cluster. Close closes it.
 func (c *Cluster) Client() *clientv3.Client { return c.client }
 
 // Close closes the client.
@@ -116,9 +117,9 @@ func (c *Cluster) Ready() error {
 	return s.err
 }
 
-// Start checks whether the cluster can be used. It returns within five seconds. It
-// fails only if waiting would not help, with all reasons at once: the process should
-// end then, and an operator repair them.
+// Start checks whether the cluster can be used. It returns within five seconds. It fails
+// only if waiting would not help, with all reasons at once: the process should then end,
+// and an operator must fix them.
 func (c *Cluster) Start(ctx context.Context) error {
 	err := c.ask(ctx)
 	var refusal *refusalError
@@ -136,13 +137,13 @@ func (c *Cluster) Start(ctx context.Context) error {
 	} else if fault.err != nil {
 		err = fault.err
 	}
-	// Not a single answer yet: nothing to be patient for.
+	// It has never answered, so the grace period does not apply.
 	c.becomes(&state{since: time.Now(), err: err, silent: true})
 	return nil
 }
 
-// Run goes on asking the cluster until ctx ends, and then returns nil. It is
-// called once, after Start.
+// Run probes the cluster until ctx ends, and then returns nil. Call it once, after
+// Start.
 func (c *Cluster) Run(ctx context.Context) error {
 	ticker := time.NewTicker(c.o.Interval)
 	defer ticker.Stop()
@@ -159,7 +160,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// judge makes a state of what came of a question.
+// judge derives the state from the result of a probe.
 func (c *Cluster) judge(ctx context.Context, err error) {
 	var refusal *refusalError
 	if err == nil || errors.As(err, &refusal) {
@@ -182,7 +183,7 @@ func (c *Cluster) judge(ctx context.Context, err error) {
 	c.becomes(&state{since: since, err: err, silent: true})
 }
 
-// note takes down an answer: that it can be used, or why not.
+// note records an answer: err is why the cluster cannot be used, nil if it can.
 func (c *Cluster) note(err error) {
 	now := time.Now()
 	c.heard.Store(&now)
@@ -194,7 +195,7 @@ func (c *Cluster) note(err error) {
 	c.becomes(next)
 }
 
-// becomes sets the state, and logs a change of it, and from time to time what
+// becomes sets the state. It logs a change of it, and from time to time an error that
 // lasts.
 func (c *Cluster) becomes(next *state) {
 	before := c.state.Swap(next)
@@ -212,12 +213,12 @@ func (c *Cluster) becomes(next *state) {
 	}
 }
 
-// asking is the key of a context whose calls are let through the gate.
+// asking is the context key that marks probes, which the gate lets through.
 type asking struct{}
 
-// gate is a grpc.UnaryClientInterceptor. Its words are those by which etcd's
-// client tells that a request was not sent. Calls under way end when the cluster
-// is found to be away; questions do not wait for a connection.
+// gate is a grpc.UnaryClientInterceptor. It uses the error text by which etcd's client
+// says that a request was not sent. Calls under way end when the cluster is found to be
+// away; probes do not wait for a connection.
 func (c *Cluster) gate(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if ctx.Value(asking{}) != nil {
 		return invoke(ctx, method, request, answer, conn, append(opts, grpc.WaitForReady(false))...)

@@ -41,7 +41,7 @@ func words(err error) string {
 	return err.Error()
 }
 
-// TestStartNamesWhatIsWrong starts on what waiting would not mend.
+// TestStartNamesWhatIsWrong: Start fails where waiting would not help.
 func TestStartNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.NewSecured(t)
@@ -107,7 +107,7 @@ func TestOneSpeaksTLSAndTheOtherDoesNot(t *testing.T) {
 	}
 }
 
-// TestWaitsForAClusterThatIsAway starts before the cluster does.
+// TestWaitsForAClusterThatIsAway: Start runs before the cluster does.
 func TestWaitsForAClusterThatIsAway(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,8 +136,8 @@ func TestWaitsForAClusterThatIsAway(t *testing.T) {
 	}
 }
 
-// TestFollowsUsersAndRoles changes what its user may do, and its password, while
-// it runs.
+// TestFollowsUsersAndRoles changes the permissions and the password of the user while
+// the Cluster runs.
 func TestFollowsUsersAndRoles(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.NewSecured(t)
@@ -171,8 +171,8 @@ func TestFollowsUsersAndRoles(t *testing.T) {
 	}
 }
 
-// TestFollowsCertificates replaces the authority and both certificates while the
-// cluster is away, as it would be restarted.
+// TestFollowsCertificates replaces the authority and both certificates while the cluster
+// is away, as in a restart.
 func TestFollowsCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -217,9 +217,9 @@ func TestReaderMayServe(t *testing.T) {
 	awaitReason(t, cluster, `lets user "portolan-reader" read /portolan/v1/ but not write there`)
 }
 
-// TestDeathEndsWhatWaits: a call that waits for a connection when the cluster
-// dies does not wait for its own deadline, and an etcd that takes no connections
-// is said to be away sooner than one that is silent.
+// TestDeathEndsWhatWaits: when the cluster dies, a call that waits for a connection ends
+// before its own deadline. An etcd that refuses connections counts as away sooner than a
+// silent one.
 func TestDeathEndsWhatWaits(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.NewServer(t, etcdtest.At(t, "http://127.0.0.1:0"))

@@ -16,16 +16,16 @@ import (
 // fault is an error of the connection to a cluster.
 type fault struct {
 	err error
-	// lasting says that waiting does not mend it: each member that can be reached
-	// at all is at fault.
+	// lasting says that waiting does not help: each member that can be reached is at
+	// fault.
 	lasting bool
-	// secured says that the other side speaks TLS, be it at fault or not.
+	// secured says that the other side speaks TLS, whether or not it is at fault.
 	secured bool
 }
 
-// faults finds out what is wrong with the connections to the members, since an
-// etcd client tells only that there are none. Its error has one line for each
-// member; it is nil where nothing is wrong.
+// faults finds out what is wrong with the connections to the members, since an etcd
+// client only says that there are none. The error joins the faults of all members; it is
+// nil if nothing is wrong.
 func (c *Cluster) faults(ctx context.Context) fault {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -66,7 +66,7 @@ func (c *Cluster) tlsConfig() (*tls.Config, error) {
 	return c.o.Dial.TLS()
 }
 
-// faultOf tests the connection to one member, and returns its error.
+// faultOf tests the connection to one member, and returns its fault.
 func faultOf(ctx context.Context, endpoint string, config *tls.Config) fault {
 	_, address, ok := strings.Cut(endpoint, "://")
 	if !ok {
@@ -87,7 +87,7 @@ func faultOf(ctx context.Context, endpoint string, config *tls.Config) fault {
 	return fault{}
 }
 
-// handshake tests TLS to a member, and returns its error.
+// handshake tests TLS to a member, and returns its fault.
 func handshake(ctx context.Context, conn net.Conn, host string, config *tls.Config) fault {
 	config = config.Clone()
 	if config.ServerName == "" {
@@ -98,8 +98,8 @@ func handshake(ctx context.Context, conn net.Conn, host string, config *tls.Conf
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return tlsFault(err, config.ServerName)
 	}
-	// A server that does not take the client's certificate says so after the
-	// handshake, in place of its first words.
+	// A server that refuses the client's certificate says so after the handshake, in
+	// place of its first message.
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = secured.SetReadDeadline(deadline)
 	}
@@ -115,7 +115,7 @@ func tlsFault(err error, name string) fault {
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
-	var alert *net.OpError // "remote error": what the other side objects to
+	var alert *net.OpError // "remote error": what the other side rejects
 	switch {
 	case errors.As(err, &authority):
 		return fault{err: fmt.Errorf("its certificate is signed by none of the authorities that are trusted: %w", err), lasting: true, secured: true}

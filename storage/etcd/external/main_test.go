@@ -25,7 +25,7 @@ func passwordOf(user string) func() (string, error) {
 	return func() (string, error) { return etcdtest.Passwords(user), nil }
 }
 
-// start makes a cluster, and runs it where it can be used.
+// start makes a Cluster and starts it, and runs it unless Start fails.
 func start(t *testing.T, o external.Options) (*external.Cluster, error) {
 	t.Helper()
 	o.Interval, o.Grace = 50*time.Millisecond, 200*time.Millisecond
@@ -66,7 +66,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// awaitReason waits until a cluster cannot be used for a reason with these words.
+// awaitReason waits until a cluster cannot be used and the reason contains these words.
 func awaitReason(t *testing.T, c *external.Cluster, words string) {
 	t.Helper()
 	eventually(t, "the cluster cannot be used: "+words, func() error {
@@ -82,7 +82,7 @@ func awaitReady(t *testing.T, c *external.Cluster) {
 	eventually(t, "the cluster can be used", c.Ready)
 }
 
-// lines collects what is logged.
+// lines collects log lines.
 type lines struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder

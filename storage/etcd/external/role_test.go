@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// TestDocumentedRoles does what the store and the cache do with etcd, beyond what
-// their conformance suites do as the same user, and what nobody may.
+// TestDocumentedRoles does what the store and the cache do with etcd beyond what their
+// conformance suites do as the same user, and what no user may do.
 func TestDocumentedRoles(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.NewSecured(t)
@@ -76,8 +76,8 @@ func expectDenied(t *testing.T, user string, attempts map[string]error) {
 	}
 }
 
-// reads reads as the cache does: a page, a stream, a watch with its progress, and
-// by a transaction.
+// reads reads in all the ways of the cache: a page, a stream, a watch with its progress,
+// and a transaction.
 func reads(t *testing.T, client *clientv3.Client) error {
 	t.Helper()
 	page, err := client.Get(t.Context(), etcd.MeshPrefix, clientv3.WithPrefix(), clientv3.WithLimit(10))
@@ -104,7 +104,7 @@ func streamed(client *clientv3.Client, from string, opts ...clientv3.OpOption) (
 	return err
 }
 
-// watched opens a watch, and asks for its progress until that comes.
+// watched opens a watch, and requests its progress until that arrives.
 func watched(t *testing.T, client *clientv3.Client, from string, opts ...clientv3.OpOption) error {
 	t.Helper()
 	ctx := dial.Apart(clientv3.WithRequireLeader(t.Context()))
@@ -133,7 +133,7 @@ func watched(t *testing.T, client *clientv3.Client, from string, opts ...clientv
 	}
 }
 
-// elected has a client be elected and resign, under the keys of elections.
+// elected elects a client and has it resign, under the keys of elections.
 func elected(t *testing.T, client *clientv3.Client) error {
 	t.Helper()
 	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
@@ -147,15 +147,15 @@ func elected(t *testing.T, client *clientv3.Client) error {
 	return errors.Join(election.Resign(t.Context()), session.Close())
 }
 
-// TestTokensEnd uses a client again after its token has ended, in every way in
-// which it is used.
+// TestTokensEnd uses a client again after its token has expired, in every way in which
+// the product uses it.
 func TestTokensEnd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.NewSecured(t)
 	root, portolan := s.Dial(t, "root"), s.Dial(t, "portolan")
 	for name, end := range map[string]func(){
 		"by a change of the user": func() { etcdtest.Etcdctl(t, root, "user passwd portolan") },
-		// etcd looks every second for what has not been used for one.
+		// Every second etcd drops the tokens that have been unused for a second.
 		"by its time": func() { <-time.After(2500 * time.Millisecond) },
 	} {
 		watch := portolan.Watch(dial.Apart(clientv3.WithRequireLeader(t.Context())), etcd.MeshPrefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())

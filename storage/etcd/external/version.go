@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// oldest is the oldest etcd that is used at all.
+// oldest is the oldest usable etcd.
 var oldest = version.MustParseSemantic("3.5.0")
 
 // sound are the first releases without the flaws below, by minor version. Later

@@ -10,18 +10,18 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// startPoll is how often it is looked how the start of a member goes.
+// startPoll is how often the start of a member is checked.
 const startPoll = 10 * time.Millisecond
 
-// campaign makes a member lead at once that is alone in its cluster and has no leader
-// yet. By itself it would wait up to a second for other candidates. A member that has
-// yet to read its members from its log ignores the call, and the caller calls again.
+// campaign makes a member that is alone in its cluster and has no leader lead at once.
+// Otherwise it would wait up to a second for other candidates. A member that has yet to
+// read its members from its log ignores the call, and the caller calls again.
 func campaign(ctx context.Context, etcd *embed.Etcd) {
 	if etcd.Server.Leader() != 0 || len(etcd.Server.Cluster().Members()) != 1 || !hasApplied(etcd) {
 		return
 	}
 	self := uint64(etcd.Server.MemberID())
-	// An error means that the member ends, which others that wait for it see too.
+	// An error means that the member ends. Whoever waits for it sees that too.
 	_ = etcd.Server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: &self, From: &self})
 }
 

@@ -21,20 +21,19 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// ChildOptions say how to start the child process. The zero value of each
-// field but DataDir is of use.
+// ChildOptions say how to start the child process. Only DataDir is required.
 type ChildOptions struct {
 	// DataDir is as in Options.
 	DataDir string
-	// Executable and Args are a command that calls RunChild; it needs no
-	// flags, but may have some. An empty Executable is the running one, even
-	// if its file has been replaced meanwhile.
+	// Executable and Args are a command that calls RunChild; it needs no flags, but may
+	// have some. An empty Executable is the running binary, even if its file has been
+	// replaced meanwhile.
 	Executable string
 	Args       []string
 	// Env is added to the environment of this process.
 	Env []string
-	// RuntimeDir holds the directory of the socket. If it is empty, Start takes the
-	// first that works of UserRuntimeDir, the directory for temporary files, and /tmp.
+	// RuntimeDir holds the directory of the socket. If it is empty, Start takes the first
+	// of these that works: UserRuntimeDir, the directory for temporary files, /tmp.
 	RuntimeDir string
 	// UserRuntimeDir is the runtime directory of the user; it may be empty.
 	UserRuntimeDir string
@@ -45,35 +44,35 @@ type ChildOptions struct {
 	NewStore bool
 	// Cluster is as in Options.
 	Cluster *Cluster
-	// Upkeep is how Run keeps the store in shape.
+	// Upkeep says how Run maintains the store.
 	Upkeep upkeep.Policy
-	// Stderr takes what the child writes to its standard error, its log among
-	// it. Nil means that of this process.
+	// Stderr gets what the child writes to its standard error, with its log. nil is the
+	// standard error of this process.
 	Stderr io.Writer
-	// Logger takes what the parent has to say of the child. Nil discards it.
+	// Logger gets the messages of the parent about the child; nil discards them.
 	Logger *slog.Logger
 
-	// StopTimeout is how long a child may take to end before it is killed;
-	// zero means 5 seconds.
+	// StopTimeout is how long a child may take to end before it is killed; 0 is 5
+	// seconds.
 	StopTimeout time.Duration
-	// A child that dies is restarted after BackoffMin; zero means 100 ms. Each further
-	// death doubles the time, up to BackoffMax; zero means 5 s. It starts over after a
-	// child that served for ResetAfter; zero means 1 s.
+	// A child that dies is restarted after BackoffMin; 0 is 100 ms. Each further death
+	// doubles the time, up to BackoffMax; 0 is 5 s. After a child that served for
+	// ResetAfter the time starts over; 0 is 1 s.
 	BackoffMin, BackoffMax, ResetAfter time.Duration
-	// StartTimeout is how long a child may take to be ready before it is
-	// killed; zero means 5 minutes.
+	// StartTimeout is how long a child may take to be ready before it is killed; 0 is 5
+	// minutes.
 	StartTimeout time.Duration
-	// The parent probes a running child every ProbeInterval; zero means 1 s. While no
-	// client waits for the child it probes only at every tenth. A probe fails after
-	// ProbeTimeout; zero means 5 s. After ProbeMisses failures in a row, zero means 3,
-	// the child is killed and restarted.
+	// The parent probes a running child every ProbeInterval; 0 is 1 s. While no call
+	// waits for the child, it probes only at every tenth interval. A probe fails after
+	// ProbeTimeout; 0 is 5 s. After ProbeMisses failures in a row, 0 is 3, the child is
+	// killed and restarted.
 	ProbeInterval, ProbeTimeout time.Duration
 	ProbeMisses                 int
 }
 
-// A Child keeps an etcd member running in a child process, and in shape. Call
-// Start, then Run, or Close instead of Run. The other methods may be called at
-// any time after Start. It is a prometheus.Collector.
+// A Child keeps an etcd member running in a child process, and maintains it. Call Start,
+// then Run, or Close instead of Run. The other methods may be called at any time after
+// Start. It is a prometheus.Collector.
 type Child struct {
 	opts   ChildOptions
 	socket string           // set by Start, the same for all processes
@@ -81,20 +80,20 @@ type Child struct {
 	keeper *upkeep.Keeper
 	roster *cluster.Roster
 	peers  *peers // nil in a cluster of one
-	// current is the process that was last ready; nil before the first and
-	// after the end.
+	// current is the newest process that is ready, or waits for other members; nil before
+	// the first and after the end.
 	current atomic.Pointer[process]
-	// outage is why there is no process that is ready, nil while there is one.
+	// outage is why no process is ready, nil while one is.
 	outage   atomic.Pointer[outage]
 	restarts atomic.Int64
-	calls    atomic.Int64 // that clients of Dial wait for
+	calls    atomic.Int64 // of clients of Dial, under way
 }
 
-// An outage is a time without a process that is ready.
+// An outage is a time in which no process is ready.
 type outage struct {
 	since time.Time
 	cause error
-	// waits says that a process runs, and waits for other members.
+	// waits says that a process runs and waits for other members.
 	waits bool
 }
 
@@ -129,8 +128,8 @@ func NewChild(opts ChildOptions) (*Child, error) {
 // endpoint stays the same over restarts. If the child is one of several members, Start
 // returns as soon as the child waits for the others; Ready then says so. If the process
 // cannot become ready, or ctx ends before, Start leaves nothing behind and returns the
-// child's error, with the sentinels of the function Start. The end of ctx has no effect
-// later.
+// child's error, with the sentinels of the function Start. After Start has returned, the
+// end of ctx has no effect.
 func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 	dir, err := makeSocketDir(socketBases(c.opts.RuntimeDir, c.opts.UserRuntimeDir))
 	if err != nil {
@@ -155,7 +154,7 @@ func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 
 func (c *Child) endpoint() string { return "unix://" + c.socket }
 
-// prepare makes what looks after the processes.
+// prepare makes the clients, the keeper and the roster that Run needs.
 func (c *Child) prepare() (err error) {
 	if c.client, err = c.dial(c.opts.Logger); err != nil {
 		return err
@@ -171,16 +170,16 @@ func (c *Child) prepare() (err error) {
 	return err
 }
 
-// Keeper sees to the upkeep of the store while Run runs.
+// Keeper returns the keeper that maintains the store while Run runs.
 func (c *Child) Keeper() *upkeep.Keeper { return c.keeper }
 
-// Roster is the members of the store's cluster, to look at and to change.
+// Roster returns the roster with which to look at the members of the store's cluster,
+// and to change them.
 func (c *Child) Roster() *cluster.Roster { return c.roster }
 
-// Run restarts the child process whenever it ends or stops answering, and does the
-// upkeep of the store, until ctx ends. It then stops the process, waits for it and
-// returns nil. Call it once, after Start. Users of the endpoint should have stopped
-// when ctx ends.
+// Run restarts the child process whenever it ends or stops answering, and maintains the
+// store, until ctx ends. It then stops the process, waits for it and returns nil. Call
+// it once, after Start. Users of the endpoint should stop before ctx ends.
 func (c *Child) Run(ctx context.Context) error {
 	defer c.Close()
 	var others sync.WaitGroup
@@ -209,8 +208,8 @@ func (c *Child) Run(ctx context.Context) error {
 	}
 }
 
-// attend waits until a process has ended, and returns why, or until ctx has. It
-// hears what one says that waits for other members.
+// attend waits until the process or ctx has ended, and returns why. It passes on the
+// reports of a process that waits for other members.
 func (c *Child) attend(ctx context.Context, p *process) error {
 	for p.ready.Load() == nil && p.running() {
 		limited, cancel := context.WithTimeoutCause(ctx, waitingSilence, fmt.Errorf("it said nothing for %s", waitingSilence))
@@ -233,16 +232,18 @@ func (c *Child) attend(ctx context.Context, p *process) error {
 	}
 }
 
-// diagnose says of a process that did not become ready what it is about.
+// diagnose adds to the error of a process that did not become ready what is wrong with
+// its data.
 func (c *Child) diagnose(existed bool, err error) error {
 	var told *childError
-	if errors.As(err, &told) { // in which case it has said so itself
+	if errors.As(err, &told) { // then the process has diagnosed it
 		return err
 	}
 	return known(diagnose(c.opts.DataDir, existed, err), Options{Cluster: c.opts.Cluster})
 }
 
-// heard makes a process current that is ready, or, where it says so, waits.
+// heard handles a report: the process is ready (nil), or waits for other members. It
+// makes the process current.
 func (c *Child) heard(p *process, w *waiting) {
 	if w == nil {
 		c.current.Store(p)
@@ -266,8 +267,7 @@ func (c *Child) heard(p *process, w *waiting) {
 // reason stays the same.
 const retold = time.Minute
 
-// relaunch waits, and starts processes until one is ready. It returns false if ctx
-// ends.
+// relaunch waits, and starts processes until one is ready. It returns false if ctx ends.
 func (c *Child) relaunch(ctx context.Context, wait time.Duration, backoff *retry.Backoff) bool {
 	begun := c.outage.Load().since
 	var last string
@@ -294,8 +294,8 @@ func (c *Child) relaunch(ctx context.Context, wait time.Duration, backoff *retry
 	}
 }
 
-// Close ends the child process and removes its socket. It is for a Child that
-// was started and never run; after Run it does nothing.
+// Close ends the child process and removes its socket. Use it for a Child that was
+// started and never run; after Run it does nothing.
 func (c *Child) Close() error {
 	p := c.current.Swap(nil)
 	if p == nil {
@@ -307,14 +307,14 @@ func (c *Child) Close() error {
 	return nil
 }
 
-// hangUp closes the clients of what looks after the processes.
+// hangUp closes the clients of the keeper and the roster.
 func (c *Child) hangUp() {
-	_ = c.client.Close() // reports that its own context has ended
+	_ = c.client.Close() // the error is the end of its own context
 	_ = c.roster.Close() // always nil
 }
 
-// launch starts a process and makes it current when it is ready, or waits for
-// other members.
+// launch starts a process and makes it current when it is ready, or waits for other
+// members.
 func (c *Child) launch(ctx context.Context) error {
 	existed := hasData(c.opts.DataDir)
 	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, NewStore: c.opts.NewStore, Cluster: c.opts.Cluster, Parent: self()})
@@ -336,12 +336,12 @@ func (c *Child) launch(ctx context.Context) error {
 	return nil
 }
 
-// firstTries is how often the first process is started where somebody kills it, or
-// etcd panics and names nothing of its data.
+// firstTries is how often the first process is started if somebody kills it, or if etcd
+// panics without a hint at damaged data.
 const firstTries = 3
 
-// launchFirst launches the first process. The starter of the server gets its error; a
-// process that somebody killed is no error, as that says nothing of the store.
+// launchFirst launches the first process, and returns its error. If somebody killed the
+// process it tries again, as that says nothing about the store.
 func (c *Child) launchFirst(ctx context.Context) (err error) {
 	for range firstTries {
 		var exit *exec.ExitError
@@ -358,7 +358,7 @@ func (c *Child) launchFirst(ctx context.Context) (err error) {
 	return err
 }
 
-// end stops a process, by force if it takes too long.
+// end stops a process, and kills it if it takes too long.
 func (c *Child) end(p *process) {
 	if killed := p.stop(c.opts.StopTimeout); killed {
 		c.opts.Logger.Warn("store process did not stop in time and was killed; nothing acknowledged is lost", "pid", p.pid())

@@ -131,7 +131,7 @@ func TestLeftoversOfKilledServer(t *testing.T) {
 		_ = syscall.Kill(store.PID, syscall.SIGKILL)
 		eventually(t, "end of the store process", func() bool { return gone(store.PID) })
 		if len(entries(t, runtimeDir)) == 0 {
-			continue // it has cleaned up before it was killed, in spite of an open stream
+			continue // it cleaned up before it was killed, in spite of an open stream
 		}
 		startMember(t, member.Options{DataDir: dir})
 		if left := entries(t, runtimeDir); len(left) > 0 {
@@ -159,10 +159,10 @@ func TestOrphanThatStays(t *testing.T) {
 	}
 }
 
-// orphan leaves a store process whose server was killed, and which has taken a
-// signal since. The signal cannot be sent before, since the kernel wakes stopped
-// processes when their parent ends; so that one which ends in time is no orphan,
-// and another server is started.
+// orphan returns a store process whose server was killed, and which has then got a
+// signal. The signal cannot come earlier: the kernel wakes stopped processes when their
+// parent ends. A process that has ended before the signal is no orphan, and orphan tries
+// with another server.
 func orphan(t *testing.T, signal syscall.Signal) (dir string, pid int) {
 	t.Helper()
 	for range 20 {
@@ -179,7 +179,7 @@ func orphan(t *testing.T, signal syscall.Signal) (dir string, pid int) {
 	return "", 0
 }
 
-// holdsLock says whether a process has a lock file open, and its name is still there.
+// holdsLock says whether the lock file names the process, and the process has it open.
 func holdsLock(pid int, dir string) bool {
 	var h holder
 	text, err := os.ReadFile(filepath.Join(dir, "portolan.lock"))
@@ -193,8 +193,8 @@ func holdsLock(pid int, dir string) bool {
 	})
 }
 
-// holdOpen opens a stream to a store process, which waits for its end for some
-// time when it is to stop.
+// holdOpen opens a stream to a store process. The process waits some time for the end of
+// the stream before it stops.
 func holdOpen(t *testing.T, endpoint string) {
 	t.Helper()
 	watch := clientOf(t, endpoint).Watch(t.Context(), "k", clientv3.WithCreatedNotify())
@@ -284,8 +284,8 @@ func TestChildStartFails(t *testing.T) {
 	}
 }
 
-// TestFirstProcessIsKilled: that somebody kills the store process while the
-// server starts is no reason for the server not to, unless it goes on.
+// TestFirstProcessIsKilled: if somebody kills the store process while the server starts,
+// the server tries again, but not for ever.
 func TestFirstProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	executable, err := os.Executable()
@@ -319,7 +319,7 @@ func TestFirstProcessIsKilled(t *testing.T) {
 	}
 }
 
-// An etcd that another etcd keeps from opening its files hangs in its start.
+// An etcd hangs in its start while another etcd has its files locked.
 func TestStopWhileStarting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -21,22 +21,22 @@ import (
 
 // A Cluster makes a member one of several, which reach each other over TCP.
 type Cluster struct {
-	// Name is the member's in its cluster.
+	// Name is the name of this member in its cluster.
 	Name string `json:"name"`
 	// PeerURL is where other members reach this one, and ClientURL where the other
 	// servers do: https://HOST:PORT of this machine, or http without TLS and on loopback
 	// only. The member listens on both, and announces them to the others.
 	PeerURL   string `json:"peerURL"`
 	ClientURL string `json:"clientURL"`
-	// Initial are the members of a new cluster, this one among them; Join are
-	// client URLs of members of the cluster to which this one was added. They are
-	// used where the data directory is empty, and ignored ever after. With neither
-	// the member is a new cluster by itself, to which others can be added.
+	// Initial are the members of a new cluster, this one among them. Join are client URLs
+	// of members of the cluster that this member was added to. Both count only while the
+	// data directory is empty. With neither the member is a new cluster of its own, to
+	// which others can be added.
 	Initial []Peer   `json:"initial,omitempty"`
 	Join    []string `json:"join,omitempty"`
-	// TLS names the files of the member's certificate, for its server and its client,
-	// and of the authority that signs the certificates of all members. nil is plaintext.
-	// A replaced certificate is used from then on.
+	// TLS names the files of the member's certificate, for its server and its client, and
+	// of the authority that signs the certificates of all members. nil is plaintext. A
+	// replaced certificate is used for connections from then on.
 	TLS *dial.Files `json:"tls,omitempty"`
 }
 
@@ -46,17 +46,17 @@ type Peer struct {
 	URL  string `json:"url"`
 }
 
-// String is the peer as etcd writes it.
+// String returns the peer as etcd writes it.
 func (p Peer) String() string { return p.Name + "=" + p.URL }
 
-// dialer makes clients of single members.
+// dialer returns a function that makes clients of single members.
 func (c *Cluster) dialer(logger *slog.Logger) func(string) (*clientv3.Client, error) {
 	return func(endpoint string) (*clientv3.Client, error) {
 		return dial.New(c.reach(logger, endpoint))
 	}
 }
 
-// reach is how clients reach members.
+// reach returns the options with which clients reach members.
 func (c *Cluster) reach(logger *slog.Logger, endpoints ...string) dial.Options {
 	o := dial.Options{Endpoints: endpoints, Logger: logger, Reconnect: reconnect, Retries: retries}
 	if c.TLS != nil {
@@ -97,8 +97,8 @@ func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joi
 	cfg.AdvertisePeerUrls, cfg.ListenPeerUrls = []url.URL{*peer}, []url.URL{listenPeer}
 	cfg.AdvertiseClientUrls = []url.URL{*client}
 	cfg.ListenClientUrls = append(cfg.ListenClientUrls, listenClient)
-	// gRPC has a server of its own only if HTTP has another address. Nobody uses that of
-	// HTTP.
+	// gRPC has a server of its own only if HTTP has another address. Nobody uses the HTTP
+	// address.
 	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: httpSocket(opts.Socket)}}
 	if c.TLS != nil {
 		info := transport.TLSInfo{CertFile: c.TLS.Cert, KeyFile: c.TLS.Key, TrustedCAFile: c.TLS.CA, ClientCertAuth: true}
@@ -125,7 +125,7 @@ func names(peers []Peer) []string {
 	return out
 }
 
-// bindable is a URL by address, which is how etcd wants those to listen on.
+// bindable returns a URL with an IP address for its host, which is what etcd listens on.
 func bindable(u url.URL) (url.URL, error) {
 	if u.Hostname() == "localhost" || net.ParseIP(u.Hostname()) != nil {
 		return u, nil
@@ -139,7 +139,7 @@ func bindable(u url.URL) (url.URL, error) {
 }
 
 // beginning says how a member without data comes to its cluster. It is one of the
-// initial members; or it was added, and asks them for the members until one answers or
+// initial members; or it was added, and asks the members at Join until one answers or
 // ctx ends. told is called with the reason for the wait.
 func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(string)) (initial []Peer, joining bool, err error) {
 	switch {
@@ -165,8 +165,8 @@ func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(
 	}
 }
 
-// place finds the place that was made for this member, and returns the members
-// of the cluster with it in there.
+// place finds the entry that was added for this member, and returns all members of the
+// cluster with this member's name in it.
 func (c *Cluster) place(view *cluster.View) ([]Peer, error) {
 	var out []Peer
 	placed := false
@@ -195,16 +195,16 @@ func (c *Cluster) place(view *cluster.View) ([]Peer, error) {
 	return out, nil
 }
 
-// used is the error of a name, or an address, that has another past than an
-// empty data directory.
+// used is the error of a name or an address that belongs to a member with data, while
+// this data directory is empty.
 func (c *Cluster) used(what string) error {
 	return fmt.Errorf("%w: %s, and this data directory is empty: a member that has lost its data does not come back as the same: "+
 		"start it on its data directory, or replace it: run these against another server of the cluster, and start this one again on an empty directory with --store-join: "+
 		"portolan store member remove %s; %s", ErrUsed, what, c.Name, c.addCommand())
 }
 
-// replaceable adds to the error of damaged data that the other members have it
-// all.
+// replaceable adds to the error of damaged data that this member can be replaced, since
+// the others have all the data.
 func (c *Cluster) replaceable(err error) error {
 	return fmt.Errorf("%w: or, while the other members are well, replace this one: run these against another server, and start this one on an empty directory with --store-join: "+
 		"portolan store member remove %s; %s", err, c.Name, c.addCommand())
@@ -214,5 +214,5 @@ func (c *Cluster) addCommand() string {
 	return fmt.Sprintf("portolan store member add %s --peer-url %s", c.Name, c.PeerURL)
 }
 
-// oneLine is an error of several lines in one.
+// oneLine returns the text of an error in one line.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

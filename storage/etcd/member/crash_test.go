@@ -24,7 +24,7 @@ func TestAcknowledgedWritesSurvive(t *testing.T) {
 	}
 	dir, runtimeDir := t.TempDir(), shortDir(t)
 	s := startServer(t, dir, runtimeDir)
-	acknowledged := 0 // keys 0 to acknowledged-1 are
+	acknowledged := 0 // the keys 0 to acknowledged-1 are acknowledged
 	for round := range rounds {
 		acknowledged = writeUntilKilled(t, s, acknowledged, func() {
 			store := readLock(t, dir).PID
@@ -32,7 +32,7 @@ func TestAcknowledgedWritesSurvive(t *testing.T) {
 				s.kill()
 			}
 			if round%3 != 1 {
-				// After its server's death it may have ended already.
+				// It may have ended already, after the death of its server.
 				_ = syscall.Kill(store, syscall.SIGKILL)
 			}
 		})
@@ -44,9 +44,9 @@ func TestAcknowledgedWritesSurvive(t *testing.T) {
 	t.Logf("%d rounds, %d acknowledged writes", rounds, acknowledged)
 }
 
-// writeUntilKilled writes numbered keys, one after the other, until one is
-// not acknowledged, which a kill after some random writes sees to. It returns
-// how many keys are acknowledged.
+// writeUntilKilled writes numbered keys, one after the other, until one is not
+// acknowledged: a kill ends the writing after some random writes. It returns how many
+// keys are acknowledged.
 func writeUntilKilled(t *testing.T, s *server, acknowledged int, kill func()) int {
 	t.Helper()
 	client := clientOf(t, s.endpoint)
@@ -57,7 +57,7 @@ func writeUntilKilled(t *testing.T, s *server, acknowledged int, kill func()) in
 		if acknowledged == after {
 			go func() { defer close(killed); kill() }()
 		}
-		limit := 5 * time.Second // nobody may be there any more
+		limit := 5 * time.Second // the store may be dead
 		if acknowledged < after {
 			limit = 30 * time.Second
 		}

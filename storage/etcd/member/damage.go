@@ -26,11 +26,11 @@ type panicError struct {
 // Error implements error.
 func (e *panicError) Error() string { return e.value.Error() }
 
-// Unwrap returns what it panicked with.
+// Unwrap returns the value of the panic.
 func (e *panicError) Unwrap() error { return e.value }
 
-// startRecovering is embed.StartEtcd, which panics on data that it did not
-// expect, or faults on a database that ends too early.
+// startRecovering calls embed.StartEtcd, and returns an error if that panics on
+// unexpected data, or faults on a database that ends too early.
 func startRecovering(cfg *embed.Config) (etcd *embed.Etcd, err error) {
 	debug.SetPanicOnFault(true)
 	defer func() {
@@ -41,9 +41,9 @@ func startRecovering(cfg *embed.Config) (etcd *embed.Etcd, err error) {
 	return embed.StartEtcd(cfg)
 }
 
-// diagnose names what is damaged, and what to do, if that is why etcd did not
-// start on data that was there before. It goes by etcd's words, and by where in
-// etcd a panic was.
+// diagnose returns an error that names what is damaged and what to do, if damage to
+// earlier data is why etcd did not start. It recognises damage by etcd's error text, and
+// by where in etcd a panic was.
 func diagnose(dataDir string, existed bool, err error) error {
 	if err == nil || !existed || errors.Is(err, ErrDamaged) {
 		return err
@@ -58,7 +58,7 @@ func diagnose(dataDir string, existed bool, err error) error {
 		signs      []string
 	}{
 		{"database", dbFile(dataDir), []string{"v3 backend", "go.etcd.io/bbolt", "storage/backend.", "storage/mvcc.", "failed to open database", "invalid database"}},
-		// A log without its first record lets the start itself panic.
+		// If the log lacks its first record, the start itself panics.
 		{"log", walDir(dataDir), []string{"walpb", "wal: ", "crc mismatch", "Was the raft log corrupted, truncated, or lost?", "cannot parse invalid wire-format", "storage/wal.", "etcdserver.bootstrap("}},
 	} {
 		for _, sign := range d.signs {
@@ -73,14 +73,14 @@ func diagnose(dataDir string, existed bool, err error) error {
 	return err
 }
 
-// An unexplainedError is a panic that names nothing of the data. It is taken for damage
-// where it comes again.
+// An unexplainedError is a panic that shows no relation to the data. It counts as damage
+// if it comes again.
 type unexplainedError struct{ error }
 
 // Unwrap returns the panic.
 func (e *unexplainedError) Unwrap() error { return e.error }
 
-// known is an error of etcd about its cluster in our words.
+// known rewrites an error of etcd about its cluster in our words.
 func known(err error, opts Options) error {
 	switch {
 	case err == nil || opts.Cluster == nil:
@@ -93,22 +93,22 @@ func known(err error, opts Options) error {
 	return err
 }
 
-// damaged is the error of a damaged part of a data directory.
+// damaged returns the error of a damaged part of a data directory.
 func damaged(dataDir, what, path string, cause error) error {
 	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: move %s away, and make it anew of the latest snapshot: "+
 		"portolan store snapshot restore FILE --data-dir %[5]s (a member of several that still serve is replaced instead: portolan store member remove, and add)",
 		ErrDamaged, what, path, cause, dataDir)
 }
 
-// behindAfter is how long a log may take to catch up with its database after
-// the member leads its cluster; that takes one write to the disk.
+// behindAfter is how long a log may take to catch up with its database once the member
+// leads its cluster. Catching up takes one write to the disk.
 const behindAfter = 5 * time.Second
 
 // awaitReady returns nil when etcd serves, or the reason why it never will. If a log
 // has lost its end and is behind the database, etcd waits silently: it skips all
 // commits until their numbers reach those that the database has seen.
 //
-// One of several members takes from the others what its log lacks, and waits for them.
+// One of several members gets from the others what its log lacks, and waits for them.
 func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 	campaign(ctx, etcd)
 	tick := time.NewTicker(startPoll)
@@ -157,14 +157,14 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 	}
 }
 
-// hasData tells whether a data directory has been used.
+// hasData says whether a data directory has been used.
 func hasData(dataDir string) bool {
 	_, err := os.Stat(etcdDir(dataDir) + "/member")
 	return err == nil
 }
 
-// lacksSpace tells whether an error, or the last words of a process, are about
-// a full file system.
+// lacksSpace says whether an error, or the last words of a process, are about a full
+// file system.
 func lacksSpace(err error) bool {
 	return errors.Is(err, ErrNoSpace) || errors.Is(err, syscall.ENOSPC) ||
 		strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), ErrNoSpace.Error())

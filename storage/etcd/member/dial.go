@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// How long a client pauses at most before it connects again, and how often it
-// tries a read. A member on this machine is back soon or, in a second, not at
-// all; of several, another one serves.
+// reconnect is the longest pause before a client reconnects, and retries how often it
+// tries a read. A member on this machine is back soon or, within a second, not at all;
+// in a cluster another one serves.
 const (
 	reconnect = 200 * time.Millisecond
 	retries   = 40
@@ -31,7 +31,7 @@ func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
 	o := c.opts.Cluster.reach(logger, c.opts.Cluster.ClientURL)
 	o.GRPC = []grpc.DialOption{
 		gate, grpc.WithChainUnaryInterceptor(c.peers.calls.Unary), grpc.WithChainStreamInterceptor(c.peers.calls.Stream),
-		// The first endpoint that can be connected to, instead of all in turn.
+		// pick_first uses the first endpoint that can be reached, instead of all in turn.
 		grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`),
 	}
 	client, err := dial.New(o)

@@ -2,13 +2,13 @@
 // a child process of the server or in the server itself; or, in a child process, one of
 // several members (Cluster).
 //
-// The default is a child process. The parent makes a Child and calls Start. Start makes a
-// short private directory for a unix socket, executes the same binary again, and waits
+// The default is a child process. The parent makes a Child and calls Start. Start makes
+// a short private directory for a unix socket, executes the same binary again, and waits
 // until RunChild, there, has said that etcd is ready. Run then keeps the child alive.
 // Whatever ends etcd (a full disk, a panic, a kill) ends the child only. Run then starts
-// another one on the same socket, also in place of one that does not answer (probe.go),
-// and a client made by Dial reconnects by itself. While no child runs, that client fails
-// at once with the reason. Run also does the upkeep of the store (package upkeep).
+// another one on the same socket. It also replaces a child that does not answer
+// (probe.go). A client made by Dial reconnects. While no child runs, that client fails
+// at once with the reason. Run also maintains the store (package upkeep).
 //
 //	child, err := member.NewChild(member.ChildOptions{DataDir: dir, Args: []string{"store", "run"}, Logger: logger})
 //	_, err = child.Start(ctx)

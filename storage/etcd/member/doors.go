@@ -8,14 +8,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// doors are the gRPC servers of an etcd. Closing etcd itself waits for up to 7
-// seconds for streams to end, and those that keep leases alive, or watch, do not.
+// doors are the gRPC servers of an etcd. Closing etcd itself waits up to 7 seconds for
+// streams to end, and the streams of watches and lease keep-alives do not end.
 type doors struct {
 	mu      sync.Mutex // guards servers
 	servers []*grpc.Server
 }
 
-// callsWait is how long calls under way may take when the doors shut.
+// callsWait is how long calls under way may take after shut.
 const callsWait = 500 * time.Millisecond
 
 // add is etcd's ServiceRegister, which it calls with each server.
@@ -28,13 +28,13 @@ func (d *doors) add(s *grpc.Server) {
 // handOverWait is how long another member may take to lead.
 const handOverWait = time.Second
 
-// leave has another member lead, if this one does, so that those who stay need
-// not wait for an election.
+// leave hands over the leadership, if this member has it, so that the remaining members
+// need no election.
 func leave(etcd *embed.Etcd) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		_ = etcd.Server.TryTransferLeadershipOnShutdown() // then there is an election
+		_ = etcd.Server.TryTransferLeadershipOnShutdown() // if it fails, there is an election
 	}()
 	select {
 	case <-left:
@@ -42,8 +42,8 @@ func leave(etcd *embed.Etcd) {
 	}
 }
 
-// shut ends all servers: calls under way are let go on for a moment, and streams
-// are cut then.
+// shut ends all servers: calls under way get a moment to finish, and then streams are
+// cut.
 func (d *doors) shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

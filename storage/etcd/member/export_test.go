@@ -7,13 +7,13 @@ func WasRemoved(id int, members map[int]*membership.Member, gone map[int]bool) b
 	return wasRemoved(id, members, gone)
 }
 
-// For tests of what has no other effect than time.
+// For tests of code that affects only timing.
 var (
 	EtcdConfig = etcdConfig
 	AwaitReady = awaitReady
 )
 
-// Pace says of each of some intervals whether a process is asked in it.
+// Pace says for each of some intervals whether the process is probed in it.
 func Pace(awaited []bool) (asked []bool) {
 	var p pace
 	for _, a := range awaited {

@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
-// TestHungChildIsReplaced stops the store process: writes fail at once as soon
-// as it is known, and another process takes its place.
+// TestHungChildIsReplaced pauses the store process: once that is noticed, writes fail at
+// once, and another process replaces it.
 func TestHungChildIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -72,7 +72,7 @@ func TestHungWhileStarting(t *testing.T) {
 	}
 }
 
-// TestStopOfHungChild: the end is bounded.
+// TestStopOfHungChild: Close takes a bounded time.
 func TestStopOfHungChild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -95,11 +95,11 @@ func TestStopOfHungChild(t *testing.T) {
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("took %s", took)
 	}
-	startChild(t, childOptions(t, dir)) // the lock is released
+	startChild(t, childOptions(t, dir)) // works only if the lock is free
 }
 
-// TestCrashLoopIsNoStorm: a process that cannot start is tried again at growing
-// intervals, and the log does not repeat the reason.
+// TestCrashLoopIsNoStorm: a process that cannot start is restarted at growing intervals,
+// and the log does not repeat the reason.
 func TestCrashLoopIsNoStorm(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -114,7 +114,7 @@ func TestCrashLoopIsNoStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	// Another process takes the lock the moment that the store process dies.
+	// Another process takes the lock at the moment when the store process dies.
 	release := stealLock(t, dir)
 	eventually(t, "some attempts", func() bool { return metric(t, child, "portolan_store_restarts_total") >= 4 })
 	if n := journal.count("cannot be started"); n != 1 {
@@ -164,8 +164,8 @@ func stealLock(t *testing.T, dir string) (release func()) {
 	return func() { file.Close() }
 }
 
-// TestFullFileSystem fills the file system under a store: it dies, refuses to
-// start again with the numbers, and is back when there is space.
+// TestFullFileSystem fills the file system under a store: the store dies, its next start
+// fails with the numbers, and it is back when there is space.
 func TestFullFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := tmpfs(t, 160)
@@ -197,7 +197,7 @@ func TestFullFileSystem(t *testing.T) {
 	put(t, client, "k", "w")
 }
 
-// TestTooLittleSpaceToStart refuses before etcd has made anything.
+// TestTooLittleSpaceToStart: the start is refused before etcd has written anything.
 func TestTooLittleSpaceToStart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(tmpfs(t, 72), "data")
@@ -238,7 +238,7 @@ func tmpfs(t *testing.T, mib int) string {
 	return dir
 }
 
-// fill leaves no space on a file system, and returns the file that takes it.
+// fill leaves no space on a file system, and returns the file that fills it.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -258,9 +258,8 @@ func fill(t *testing.T, dir string) string {
 	return name
 }
 
-// TestDamage starts on data that is damaged in many ways: either nothing that
-// was acknowledged is missing, or the error names what is damaged, where, and
-// what to do.
+// TestDamage starts on data that is damaged in many ways. Either no acknowledged write
+// is missing, or the error names what is damaged, where, and what to do.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	const keys = 1500
@@ -269,7 +268,7 @@ func TestDamage(t *testing.T) {
 	for name, test := range map[string]struct {
 		file   string
 		damage func(*os.File) error
-		what   string // the error names it; empty: the start succeeds
+		what   string // what the error names as damaged; empty if the start succeeds
 	}{
 		"none":                       {log, func(*os.File) error { return nil }, ""},
 		"log: bit at the begin":      {log, flip(20), "log"},
@@ -280,7 +279,7 @@ func TestDamage(t *testing.T) {
 		"log: end zeroed":            {log, zero(1_500_160, 62_000_000), "log"},
 		"log: empty":                 {log, cut(0), "log"},
 		"snapshot: bit":              {"snap/*.snap", flip(50), ""},
-		"database: first page":       {db, zero(0, 4096), "either"}, // the second may be newer
+		"database: first page":       {db, zero(0, 4096), "either"}, // the second page may be newer
 		"database: both first pages": {db, zero(0, 8192), "database"},
 		"database: cut off":          {db, cut(100_000), "database"},
 		"database: empty":            {db, cut(0), "database"},
@@ -313,7 +312,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// killedStore is a data directory with some keys of 1 KB, as kill -9 leaves it.
+// killedStore returns a data directory with some keys of 1 KB, as kill -9 leaves it.
 func killedStore(t *testing.T, keys int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -330,13 +329,13 @@ func killedStore(t *testing.T, keys int) (dir string) {
 	return dir
 }
 
-// TestTornEnd: a log that ends in the middle of what was being written, as a
-// power failure leaves it, is no damage: that was never acknowledged.
+// TestTornEnd: a log may end in the middle of a write, as after a power failure. That is
+// no damage: the write was never acknowledged.
 func TestTornEnd(t *testing.T) {
 	t.Parallel()
 	dir := killedStore(t, 100)
 	damage(t, filepath.Join(dir, "etcd", "member", "wal", "*.wal"), func(f *os.File) error {
-		// A length without what it is the length of.
+		// A length without the record that it belongs to.
 		_, err := f.WriteAt([]byte{0x70}, endOfLog(t, f))
 		return err
 	})
@@ -347,7 +346,7 @@ func TestTornEnd(t *testing.T) {
 	}
 }
 
-// endOfLog is where the zeroes begin that are reserved.
+// endOfLog returns where the reserved zeroes of a log begin.
 func endOfLog(t *testing.T, f *os.File) int64 {
 	t.Helper()
 	b, err := os.ReadFile(f.Name())
@@ -405,7 +404,7 @@ func everyPage(at int64) func(*os.File) error {
 	}
 }
 
-// copyDir copies a data directory, as private as it is.
+// copyDir copies a data directory with its permissions.
 func copyDir(t *testing.T, from string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -424,7 +423,7 @@ func copyDir(t *testing.T, from string) string {
 	return to
 }
 
-// metric is the value of one that has no labels.
+// metric returns the value of a metric without labels.
 func metric(t *testing.T, c prometheus.Collector, name string) float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// gate is a grpc.UnaryClientInterceptor: it refuses at once what cannot succeed, and
-// counts what is waited for.
-// Its words are those by which etcd's client tells that a request was not sent.
+// gate is a grpc.UnaryClientInterceptor: it refuses at once calls that cannot succeed,
+// and counts the calls under way. It uses the error text by which etcd's client says
+// that a request was not sent.
 func (c *Child) gate(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if err := c.reachable(); err != nil {
 		return status.Errorf(codes.Unavailable, "there is no connection available: %v", err)

@@ -25,16 +25,17 @@ var ErrRemoved = errors.New("removed from its cluster")
 var ErrUsed = errors.New("the member is not new")
 
 // checkIdentity compares the member's identity in the data with its options. The data
-// counts.
+// prevails.
 func checkIdentity(etcd *embed.Etcd, opts Options) error {
-	// Not from the server, which may be about to repeat its log from the start.
+	// Read the database, not the server, which may be about to replay its log from the
+	// start.
 	byID, gone := schema.NewMembershipBackend(zap.NewNop(), etcd.Server.Backend()).MustReadMembersFromBackend()
 	members := slices.Collect(maps.Values(byID))
 	self := byID[etcd.Server.MemberID()]
 	switch c := opts.Cluster; {
 	case wasRemoved(etcd.Server.MemberID(), byID, gone):
 		return removed(opts)
-	case self == nil: // the entry of its log that adds it is yet to be applied
+	case self == nil: // the log entry that adds it is not applied yet
 		return nil
 	case c == nil && len(members) > 1:
 		return fmt.Errorf("the data directory is that of member %s of a cluster of %d (%s): start it with --store-name %s --store-peer-url %s and the other flags that it was started with",
@@ -91,7 +92,7 @@ func compareData(etcd *embed.Etcd, opts Options) error {
 	return nil
 }
 
-// removed is the error of a member that is one no more.
+// removed is the error of a member that its cluster has removed.
 func removed(opts Options) error {
 	advice := "start the server on an empty directory"
 	if c := opts.Cluster; c != nil {
@@ -129,8 +130,8 @@ func clientURLs(etcd *embed.Etcd) []string {
 	return out
 }
 
-// settle tells the cluster the peer URL of this member where that is another
-// than before: it moved, or it was a cluster of one without an address.
+// settle tells the cluster the peer URL of this member if it has changed: the member
+// moved, or it was a cluster of one without an address.
 func (m *Member) settle(ctx context.Context, c *Cluster, logger *slog.Logger) error {
 	if c == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
-// TestAMemberThatIsYetToBeAddedWasNotRemoved: the members of a new cluster are
-// added one by one, and one that looks meanwhile may see others and not itself.
+// TestAMemberThatIsYetToBeAddedWasNotRemoved: a new cluster adds its members one by one,
+// so a member that looks meanwhile may see others and not itself.
 func TestAMemberThatIsYetToBeAddedWasNotRemoved(t *testing.T) {
 	t.Parallel()
 	const self, other = 1, 2

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
-// TestTheClockIsEtcdsOwn: each tick wakes the process, for ever.
+// TestTheClockIsEtcdsOwn: each tick wakes the process, so the clock must not be faster.
 func TestTheClockIsEtcdsOwn(t *testing.T) {
 	t.Parallel()
 	cfg, err := member.EtcdConfig(member.Options{DataDir: t.TempDir(), Logger: logger(t)})
@@ -25,7 +25,8 @@ func TestTheClockIsEtcdsOwn(t *testing.T) {
 	}
 }
 
-// TestOneThatIsAloneLeadsAtOnce: on a clock on which it would wait for a minute.
+// TestOneThatIsAloneLeadsAtOnce: even on a clock on which an election would take a
+// minute.
 func TestOneThatIsAloneLeadsAtOnce(t *testing.T) {
 	t.Parallel()
 	opts := member.Options{DataDir: t.TempDir(), Logger: logger(t)}
@@ -39,7 +40,7 @@ func TestOneThatIsAloneLeadsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // less than an election
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // shorter than an election
 		if err := member.AwaitReady(ctx, etcd, opts); err != nil {
 			t.Errorf("%s: %v", start, err)
 			etcd.Server.HardStop()
@@ -49,7 +50,8 @@ func TestOneThatIsAloneLeadsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAProcessAtRestIsSeldomAsked: at every interval only while somebody waits.
+// TestAProcessAtRestIsSeldomAsked: the process is probed at every interval only while a
+// call waits for it.
 func TestAProcessAtRestIsSeldomAsked(t *testing.T) {
 	t.Parallel()
 	awaited := make([]bool, 40)
@@ -76,9 +78,9 @@ func TestAProcessAtRestIsSeldomAsked(t *testing.T) {
 	}
 }
 
-// TestSoakALongLogIsNoDamage: a store whose log has grown since its last snapshot
-// starts each time. Once in a hundred starts raft was asked to campaign while etcd
-// compacted what raft had yet to look through.
+// TestSoakALongLogIsNoDamage: a store whose log has grown since its last snapshot starts
+// each time. In one of a hundred starts raft had to campaign while etcd compacted the
+// part of the log that raft had yet to search.
 func TestSoakALongLogIsNoDamage(t *testing.T) {
 	t.Parallel()
 	limit := longtest.Soak(t)

@@ -16,9 +16,9 @@ func clientWithin(etcd *embed.Etcd) *clientv3.Client {
 	return client
 }
 
-// maintenance guards the maintenance calls to an etcd in this process. Once its
-// database is closed etcd panics when it is asked for its status or defragmented; and
-// it may close the database without us.
+// maintenance guards the maintenance calls to an etcd in this process. etcd panics when
+// it is asked for its status or defragmented after its database was closed, and it may
+// close the database at any time.
 type maintenance struct{ clientv3.Maintenance }
 
 // Status implements clientv3.Maintenance.
@@ -27,7 +27,7 @@ func (m maintenance) Status(ctx context.Context, endpoint string) (answer *clien
 	return m.Maintenance.Status(ctx, endpoint)
 }
 
-// defragmenting is the defragmentation of etcd in this process.
+// defragmenting returns a function that defragments etcd in this process.
 func defragmenting(etcd *embed.Etcd) func() error {
 	return func() (err error) {
 		defer ended(&err)
@@ -35,7 +35,7 @@ func defragmenting(etcd *embed.Etcd) func() error {
 	}
 }
 
-// ended makes a panic of etcd an error.
+// ended turns a panic of etcd into an error.
 func ended(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("etcd has ended: %v", v)

@@ -19,11 +19,12 @@ var ErrInUse = errors.New("data directory in use")
 // lockFile is the name of the lock in a data directory.
 const lockFile = "portolan.lock"
 
-// APISocket is the name in a data directory of a socket of the server that has it.
+// APISocket is the name, in a data directory, of the API socket of the server that uses
+// the directory.
 const APISocket = "api.sock"
 
-// A holder whose parent has died is about to end: orphanWait is how long to
-// wait for that, orphanPoll how often to look.
+// A holder whose parent has died is about to end. orphanWait is how long to wait for
+// that, orphanPoll how often to check.
 const (
 	orphanWait = 5 * time.Second
 	orphanPoll = 20 * time.Millisecond
@@ -32,8 +33,8 @@ const (
 // A holder describes, in the lock file, the process that holds the lock.
 type holder struct {
 	PID int `json:"pid"`
-	// ParentPID is the server that the holder works for: the holder itself if
-	// it is the server. ParentStart tells it from a later process of that
+	// ParentPID is the server that the holder works for: the holder itself if it is the
+	// server. ParentStart distinguishes the server from a later process with the same
 	// number.
 	ParentPID   int       `json:"parentPid"`
 	ParentStart uint64    `json:"parentStart,omitempty"`
@@ -55,7 +56,7 @@ func newHolder(parent processID, socketDir string) holder {
 // parent returns the server that the holder works for.
 func (h holder) parent() processID { return processID{PID: h.ParentPID, Start: h.ParentStart} }
 
-// inUse is the error for someone else who wants the directory.
+// inUse is the error for another process that wants the directory.
 func (h holder) inUse(dir string) error {
 	who, advice := fmt.Sprintf("process %d", h.ParentPID), "stop that server"
 	switch {
@@ -74,7 +75,7 @@ func (h holder) inUse(dir string) error {
 // process ends, however it ends.
 type dirLock struct {
 	file    *os.File
-	leaving func() // what the holder does last; nil for nothing
+	leaving func() // called last by the holder; nil for nothing
 }
 
 // lockDir locks a data directory for a holder, or returns ErrInUse. It waits only for a
@@ -131,13 +132,13 @@ func flock(ctx context.Context, dir string, file *os.File) error {
 	}
 }
 
-// release frees the lock. The file stays, empty: removing it would let two
-// processes lock two files of one name.
+// release frees the lock. The file stays, empty: if it were removed, two processes could
+// lock two files of the same name.
 func (l *dirLock) release() {
 	if l.leaving != nil {
 		l.leaving()
 	}
-	// If this fails, the next holder finds a name of the past and ignores it.
+	// If this fails, the next holder reads an old name and ignores it.
 	_ = l.file.Truncate(0)
 	_ = l.file.Close()
 }

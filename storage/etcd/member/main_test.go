@@ -23,8 +23,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
-// The test binary is also the processes that the tests need: the store
-// process, a server that has one, and one that dies on start.
+// The test binary also runs as the processes that the tests need: the store process, a
+// server that has one, and one that dies on start.
 const (
 	roleVar    = "PORTOLAN_TEST_ROLE"
 	dataDirVar = "PORTOLAN_TEST_DATA_DIR"
@@ -53,8 +53,8 @@ func exitWith(err error) {
 	os.Exit(0)
 }
 
-// runServer is a server reduced to its store: it says where that is and keeps
-// it alive until it is killed.
+// runServer is a server reduced to its store: it prints the endpoint of the store and
+// keeps the store alive until it is killed.
 func runServer(logger *slog.Logger) error {
 	child, err := member.NewChild(member.ChildOptions{
 		DataDir: os.Getenv(dataDirVar), RuntimeDir: os.Getenv(runtimeVar),
@@ -72,7 +72,7 @@ func runServer(logger *slog.Logger) error {
 	return child.Run(context.Background())
 }
 
-// holder is what the lock file says.
+// holder is the content of the lock file.
 type holder struct {
 	PID       int    `json:"pid"`
 	ParentPID int    `json:"parentPid"`
@@ -92,7 +92,7 @@ func readLock(t *testing.T, dataDir string) holder {
 	return h
 }
 
-// childOptions are for a child of the test process itself.
+// childOptions are the options of a child of the test process.
 func childOptions(t *testing.T, dataDir string) member.ChildOptions {
 	t.Helper()
 	return member.ChildOptions{
@@ -172,7 +172,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// gone tells whether a process has ended, waited for or not.
+// gone says whether a process has ended, whether or not its parent has waited for it.
 func gone(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
@@ -278,7 +278,7 @@ func (w *logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines are those of a log.
+// lines collects log lines.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -292,7 +292,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// count is how often the log has some words.
+// count returns how often the log contains some words.
 func (l *lines) count(words string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,27 +11,27 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// ErrEmptied is the error of a data directory that had a store and has none any
-// more: as a rule its volume is not mounted. A new store in its place would take
-// the configuration of all proxies away.
+// ErrEmptied is the error of a data directory that had a store and has none any more:
+// usually its volume is not mounted. A new store in its place would take the
+// configuration away from all proxies.
 var ErrEmptied = errors.New("the store is gone")
 
-// A directory that has a store bears a mark, and there is one beside it, which is
-// still there when a volume is not mounted at the directory.
+// A directory with a store has a mark file in it and one beside it. The one beside it
+// remains when no volume is mounted at the directory.
 const (
 	markFile   = "portolan.store"
-	besideFile = ".portolan" // behind the name of the directory
+	besideFile = ".portolan" // appended to the name of the directory
 )
 
-// marks are the files that say of a data directory that it has a store.
+// marks returns the files that mark a data directory as one with a store.
 func marks(dataDir string) []string {
 	return []string{filepath.Join(dataDir, markFile), filepath.Clean(dataDir) + besideFile}
 }
 
 // checkMarks refuses an empty data directory that had a store, unless the options ask
-// for a new store. A member that joins others takes their data.
+// for a new store. A member that joins others gets their data.
 func checkMarks(opts Options) error {
-	// The marks first: they are made after the data.
+	// Check the marks first: they are made after the data.
 	var found []string
 	for _, mark := range marks(opts.DataDir) {
 		if _, err := os.Lstat(mark); err == nil {
@@ -61,8 +61,8 @@ func checkMarks(opts Options) error {
 		ErrEmptied, what, opts.DataDir, meant)
 }
 
-// mark leaves the marks of a directory that has a store. The one beside needs a
-// directory that this user can write, and the server goes on without it.
+// mark makes the marks of a directory that has a store. The one beside it needs a parent
+// directory that this user can write; without it the server goes on.
 func mark(dataDir string, logger *slog.Logger) {
 	for _, file := range marks(dataDir) {
 		if _, err := os.Lstat(file); err == nil {

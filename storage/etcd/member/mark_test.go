@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// usedDir is a data directory with a store in which key has a value; beside is the
+// usedDir returns a data directory with a store in which key has a value; beside is the
 // mark beside it.
 func usedDir(t *testing.T) (dir, beside string) {
 	t.Helper()
@@ -43,7 +43,8 @@ func remove(t *testing.T, paths ...string) {
 	}
 }
 
-// TestAnEmptiedDirectoryIsRefused: whatever is left of it, and nothing is made.
+// TestAnEmptiedDirectoryIsRefused: whatever is left of it, the start fails and makes
+// nothing.
 func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, empty := range map[string]func(t *testing.T, dir string) (says []string){
@@ -84,7 +85,7 @@ func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 			if after, _ := os.ReadDir(dir); len(after) != len(before) {
 				t.Errorf("%v was made of %v", after, before)
 			}
-			// Meant, it begins anew, and is protected like any other.
+			// With NewStore a new store begins, and is protected like any other.
 			keep(t, member.Options{DataDir: dir, NewStore: true, Logger: logger(t)}, "other")
 			remove(t, filepath.Join(dir, "etcd"))
 			if _, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)}); !errors.Is(err, member.ErrEmptied) {
@@ -94,8 +95,8 @@ func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// TestADirectoryWithAStoreStarts: of an older version, without marks, moved, copied,
-// and with a flag that was left.
+// TestADirectoryWithAStoreStarts: a store of an older version without marks, a moved
+// one, a copied one, and one with a NewStore flag that was left set.
 func TestADirectoryWithAStoreStarts(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir, beside string) (opts member.Options){
@@ -141,11 +142,11 @@ func TestADirectoryWithAStoreStarts(t *testing.T) {
 	}
 }
 
-// TestAMarkThatCannotBeMade: the server goes on, and says who can make it.
+// TestAMarkThatCannotBeMade: the server goes on, and the log says who can make the mark.
 func TestAMarkThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
-	dir := filepath.Join(parent, strings.Repeat("d", 250)) // too long for one beside it
+	dir := filepath.Join(parent, strings.Repeat("d", 250)) // too long a name for a mark beside it
 	var said lines
 	m := startMember(t, member.Options{DataDir: dir, Logger: said.logger()})
 	put(t, m.Client(), "key", "value")
@@ -154,7 +155,7 @@ func TestAMarkThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// TestASnapshotIsRestoredIntoAnEmptiedDirectory: as the error says.
+// TestASnapshotIsRestoredIntoAnEmptiedDirectory: as the error advises.
 func TestASnapshotIsRestoredIntoAnEmptiedDirectory(t *testing.T) {
 	t.Parallel()
 	dir, _ := usedDir(t)
@@ -169,8 +170,8 @@ func TestASnapshotIsRestoredIntoAnEmptiedDirectory(t *testing.T) {
 	}
 }
 
-// TestALogThatIsGoneIsDamage: what is left is not a store, and not for a new one to
-// begin in.
+// TestALogThatIsGoneIsDamage: what is left is not a store, and no new store may begin in
+// it.
 func TestALogThatIsGoneIsDamage(t *testing.T) {
 	t.Parallel()
 	dir, _ := usedDir(t)
@@ -182,8 +183,8 @@ func TestALogThatIsGoneIsDamage(t *testing.T) {
 	}
 }
 
-// TestAChildDoesNotBeginANewStore: neither the first, nor one that follows another
-// where a new store was meant.
+// TestAChildDoesNotBeginANewStore: neither the first process, nor a later one after
+// NewStore was given.
 func TestAChildDoesNotBeginANewStore(t *testing.T) {
 	t.Parallel()
 	dir, _ := usedDir(t)

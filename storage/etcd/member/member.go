@@ -23,44 +23,44 @@ type Options struct {
 	// DataDir holds the lock file and etcd's own directory. It is made if it
 	// does not exist; its path may have any length.
 	DataDir string
-	// Socket is the path of a unix socket to serve on, absolute and at most
-	// 107 bytes. Its directory must be private to this user; it is made if it
-	// does not exist. Empty means none: only Client reaches the member.
+	// Socket is the path of a unix socket to serve on, absolute and at most 107 bytes.
+	// Its directory must be private to this user; it is made if it does not exist. Empty
+	// means no socket: only Client reaches the member.
 	Socket string
-	// Quota is the size in bytes at which the database takes no more writes;
-	// zero means DefaultQuota.
+	// Quota is the size in bytes at which the database takes no more writes; 0 is
+	// DefaultQuota.
 	Quota int64
-	// Upkeep is how Run keeps the member in shape.
+	// Upkeep says how Run maintains the member.
 	Upkeep upkeep.Policy
-	// NewStore lets a new store begin in a directory that had one and is empty now,
-	// which is an ErrEmptied otherwise.
+	// NewStore lets a new store begin in a directory that had one and is empty now.
+	// Otherwise that is an ErrEmptied.
 	NewStore bool
 	// Cluster makes the member one of several; nil means a cluster of one, without any TCP
 	// port. One of several needs a Socket too: its parent watches it there.
 	Cluster *Cluster
-	// StopTimeout bounds how long Close waits for etcd; zero means 10 seconds.
+	// StopTimeout bounds how long Close waits for etcd; 0 is 10 seconds.
 	StopTimeout time.Duration
-	// Logger takes what the member and etcd have to say: etcd's warnings and
-	// errors at their level, its information at Debug. Nil discards all.
+	// Logger gets the messages of the member and of etcd: etcd's warnings and errors at
+	// their level, its information at Debug. nil discards all.
 	Logger *slog.Logger
 
-	// parent is the process that started this one to run the store; it does the upkeep.
-	// Zero means that the process works for itself.
+	// parent is the process that started this one to run the store; the parent maintains
+	// the store. Zero means that this process has no such parent.
 	parent processID
-	// waiting is called again and again with what a member that is not ready waits for.
+	// waiting is called repeatedly with what a member that is not ready waits for.
 	waiting func(waiting)
-	// leaving is called before the directory is freed. A process that is killed until
-	// then has a name, by which the next holder of the directory cleans up.
+	// leaving is called before the directory is freed. If the process is killed before
+	// that, the lock file still names it, and the next holder of the directory cleans up.
 	leaving func()
-	// doors takes the servers of etcd.
+	// doors collects etcd's gRPC servers.
 	doors *doors
 }
 
-// waiting is what a member reports while it waits for others.
+// waiting is the report of a member that waits for others.
 type waiting struct {
 	// For says what the member waits for, in words for an operator.
 	For string `json:"for"`
-	// Others are the client URLs of the other members, as far as it knows them.
+	// Others are the client URLs of the other members that it knows.
 	Others []string `json:"others,omitempty"`
 }
 
@@ -70,10 +70,10 @@ type Member struct {
 	etcd        *embed.Etcd
 	client      *clientv3.Client
 	lock        *dirLock
-	keeper      *upkeep.Keeper // nil where the parent has it
+	keeper      *upkeep.Keeper // nil if the parent has it
 	stopTimeout time.Duration
 	doors       *doors
-	several     bool // the cluster is of several members
+	several     bool // the cluster has several members
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -151,11 +151,11 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	return m, nil
 }
 
-// Client returns the client that calls this member without a socket. It
-// belongs to the member: Close closes it.
+// Client returns the client that calls this member without a socket. The member owns it:
+// Close closes it.
 func (m *Member) Client() *clientv3.Client { return m.client }
 
-// Healthy tells whether the member runs.
+// Healthy says whether the member runs.
 func (m *Member) Healthy() bool {
 	select {
 	case <-m.closing:
@@ -175,12 +175,11 @@ func (m *Member) Ready() error {
 	return full(m.keeper)
 }
 
-// Keeper sees to the upkeep of the member while Run runs.
+// Keeper returns the keeper that maintains the member while Run runs.
 func (m *Member) Keeper() *upkeep.Keeper { return m.keeper }
 
-// Run keeps the member in shape until ctx ends, or the member is closed, and
-// returns nil when the member has stopped. If etcd ends by itself before that,
-// Run cleans up and returns why.
+// Run maintains the member until ctx ends, or the member is closed, and returns nil when
+// the member has stopped. If etcd ends before that, Run cleans up and returns why.
 func (m *Member) Run(ctx context.Context) error {
 	cause := m.keep(ctx)
 	select {
@@ -195,7 +194,7 @@ func (m *Member) Run(ctx context.Context) error {
 	return err
 }
 
-// keep has the member looked after until it is to end, or returns why it has.
+// keep maintains the member until it is to end, or returns why it has ended.
 func (m *Member) keep(ctx context.Context) error {
 	if m.keeper == nil {
 		return m.await(ctx)
@@ -209,11 +208,10 @@ func (m *Member) keep(ctx context.Context) error {
 }
 
 // removalInterval is how often a member checks whether it was removed. A removed etcd
-// goes on silently for a second, and panics when it is asked for its status in that
-// time.
+// runs on silently for a second, and panics if its status is requested in that time.
 const removalInterval = 20 * time.Millisecond
 
-// await waits until the member is to end, or returns why it has.
+// await waits until the member is to end, or returns why it has ended.
 func (m *Member) await(ctx context.Context) error {
 	var removal <-chan time.Time
 	if m.several {
@@ -247,7 +245,7 @@ func (m *Member) await(ctx context.Context) error {
 func (m *Member) Close() error {
 	m.closeOnce.Do(func() {
 		close(m.closing)
-		// The client's Close reports that its own context has ended, always.
+		// The client's Close always reports the end of its own context.
 		_ = m.client.Close()
 		if m.closeErr = m.stop(); m.closeErr == nil {
 			m.lock.release()
@@ -256,7 +254,7 @@ func (m *Member) Close() error {
 	return m.closeErr
 }
 
-// complete returns the options with defaults in place, or what is wrong.
+// complete returns the options with their defaults, or what is wrong with them.
 func (o Options) complete() (Options, error) {
 	if o.DataDir == "" {
 		return o, errors.New("data directory: not set: name a directory this user can write")
@@ -290,7 +288,7 @@ func makeDataDir(dir string) error {
 	return nil
 }
 
-// completeConfig is the configuration of a member, wherever it is.
+// completeConfig returns the configuration of a member, in this process or a child.
 func completeConfig(ctx context.Context, opts Options) (*embed.Config, error) {
 	cfg, err := etcdConfig(opts)
 	if err != nil || opts.Cluster == nil {
@@ -308,8 +306,8 @@ func completeConfig(ctx context.Context, opts Options) (*embed.Config, error) {
 
 // startEtcd starts etcd and waits until it is ready. If it returns an error, released
 // says whether etcd has let go of the data directory. StartEtcd cannot be interrupted,
-// and waits while another etcd that does not know our lock has the directory open; so
-// startEtcd calls it in a goroutine.
+// and it waits while another etcd, which does not know our lock, has the directory open.
+// So startEtcd calls it in a goroutine.
 func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bool, err error) {
 	cfg, err := completeConfig(ctx, opts)
 	if err != nil {
@@ -358,7 +356,8 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 	return r.etcd, true, nil
 }
 
-// stop stops a member that is ready. One of several hands over what it leads.
+// stop stops a member that is ready. One of several members first hands over the
+// leadership.
 func (m *Member) stop() error {
 	return stopEtcd(m.etcd, func() {
 		if m.several {
@@ -368,7 +367,7 @@ func (m *Member) stop() error {
 	}, m.stopTimeout)
 }
 
-// stopEtcd stops etcd within a limit, after what comes first.
+// stopEtcd calls first, then stops etcd, within a limit.
 func stopEtcd(etcd *embed.Etcd, first func(), limit time.Duration) error {
 	stopped := make(chan struct{})
 	go func() {

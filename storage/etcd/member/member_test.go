@@ -58,7 +58,7 @@ func TestInProcess(t *testing.T) {
 		t.Error("healthy after its end")
 	}
 	for line := range strings.Lines(log.String()) {
-		if !strings.Contains(line, "little free space") { // which depends on the machine
+		if !strings.Contains(line, "little free space") { // depends on the machine
 			t.Errorf("a common start and stop is not worth a word at Info, got:\n%s", line)
 		}
 	}
@@ -68,8 +68,8 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// TestStatusOfAClosedMember: etcd panics where its database is closed already,
-// and that ended whatever process looked after it.
+// TestStatusOfAClosedMember: etcd panics if its database is closed already, which ended
+// the process that maintained it.
 func TestStatusOfAClosedMember(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, member.Options{DataDir: t.TempDir()})
@@ -107,7 +107,7 @@ func TestLargeTransaction(t *testing.T) {
 	for i := range ops {
 		ops[i] = clientv3.OpPut(fmt.Sprintf("k%05d", i), value)
 	}
-	// etcd gives a request 5 seconds, which a busy machine may not have.
+	// etcd gives a request 5 seconds, which may be too short on a busy machine.
 	eventually(t, "the transaction", func() bool {
 		_, err := client.Txn(t.Context()).Then(ops...).Commit()
 		if err != nil && !errors.Is(err, rpctypes.ErrTimeout) {
@@ -126,7 +126,7 @@ func TestSocketPath(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, dir string) (socket string)
-		want    string // empty: it starts
+		want    string // empty if it starts
 	}{
 		"new directory": {func(_ *testing.T, dir string) string { return filepath.Join(dir, "sub", "s") }, ""},
 		"stale socket": {func(t *testing.T, dir string) string {
@@ -179,7 +179,7 @@ func TestSocketPath(t *testing.T) {
 	}
 }
 
-// listen leaves its socket behind when it is closed.
+// listen makes a socket that stays when its listener is closed.
 func listen(t *testing.T, path string) *net.UnixListener {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -206,8 +206,8 @@ func TestStartRefusesBadDataDir(t *testing.T) {
 	}
 }
 
-// TestStopWithStreamsOpen: clients that keep their leases alive and watch are no
-// reason to wait. Etcd by itself waits for them by chance, of which many have more.
+// TestStopWithStreamsOpen: the stop does not wait for clients that watch or keep leases
+// alive. etcd itself sometimes waits for them.
 func TestStopWithStreamsOpen(t *testing.T) {
 	t.Parallel()
 	for i := range 24 {

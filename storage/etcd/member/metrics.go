@@ -6,7 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
 
-// The metrics of both forms of the store; package upkeep has the rest.
+// The metrics of a store in a child and in process; package upkeep has the rest.
 var (
 	upDesc = prometheus.NewDesc("portolan_store_up",
 		"1 while the embedded store runs and answers.", nil, nil)

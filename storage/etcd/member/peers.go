@@ -21,14 +21,14 @@ import (
 const (
 	// lookInterval is how often the parent checks the members.
 	lookInterval = time.Second
-	// electionPatience is for how long members that are enough for a quorum may
-	// be without a leader before writes are refused: they elect one meanwhile.
+	// electionPatience is how long a quorum of members may be without a leader before
+	// writes are refused: it elects one meanwhile.
 	electionPatience = 3 * time.Second
 )
 
-// peers are the members of a cluster, this server's own among them, as the
-// server sees them. It points clients at those that serve, so that a server is
-// of use while its own member is not.
+// peers are the members of a cluster, this server's own among them, as the server sees
+// them. It points clients at the members that serve, so that a server works while its
+// own member does not.
 type peers struct {
 	own    string // the client URL of this server's member
 	roster *cluster.Roster
@@ -38,14 +38,14 @@ type peers struct {
 
 	mu        sync.Mutex // guards what follows
 	clients   []*clientv3.Client
-	endpoints []string // those the clients have
+	endpoints []string // the present endpoints of the clients
 }
 
-// A standing is how the cluster was at the last look.
+// A standing is the result of a look at the cluster.
 type standing struct {
 	view *cluster.View // nil while no member has ever answered
-	err  error         // then: why
-	// leaderless is since when no member has served; zero while one does.
+	err  error         // why, if view is nil
+	// leaderless is since when no member serves; zero while one does.
 	leaderless time.Time
 }
 
@@ -53,7 +53,7 @@ func newPeers(c *Cluster, roster *cluster.Roster, logger *slog.Logger) *peers {
 	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}, calls: &dial.Calls{}}
 }
 
-// point adds a client that is to call the members that serve.
+// point adds a client, which is to call the members that serve.
 func (p *peers) point(client *clientv3.Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *peers) point(client *clientv3.Client) {
 	client.SetEndpoints(p.endpoints...)
 }
 
-// run looks after the members until ctx ends.
+// run looks at the members until ctx ends.
 func (p *peers) run(ctx context.Context) {
 	for {
 		p.look(ctx)
@@ -95,8 +95,8 @@ func (p *peers) look(ctx context.Context) {
 	}
 }
 
-// turn points the clients to the members that serve, their own first. If none serves
-// they stay. Calls to the member that was first are cut when it stops serving.
+// turn points the clients to the members that serve, their own first. If none serves,
+// the endpoints stay. When the member that was first stops serving, calls to it are cut.
 func (p *peers) turn(serving []cluster.Member) {
 	var endpoints []string
 	for _, m := range serving {
@@ -116,8 +116,8 @@ func (p *peers) turn(serving []cluster.Member) {
 	p.endpoints = endpoints
 	for _, c := range p.clients {
 		if home {
-			// A client stays with the member that it is connected to as long as
-			// that is among its endpoints.
+			// A client keeps its connection to a member as long as that member is among its
+			// endpoints.
 			c.SetEndpoints(p.own)
 		}
 		c.SetEndpoints(endpoints...)
@@ -127,7 +127,7 @@ func (p *peers) turn(serving []cluster.Member) {
 	}
 }
 
-// tell logs what has changed.
+// tell logs the differences between two looks.
 func (p *peers) tell(last, now *standing) {
 	if now.view == nil {
 		return
@@ -158,7 +158,7 @@ func (s *standing) silent(id uint64) bool {
 // lost says whether the cluster is known to take no writes.
 func (s *standing) lost() bool { return s != nil && s.view != nil && s.trouble() != nil }
 
-// trouble is why nothing can be read or written; nil where it can, or soon can.
+// trouble is why nothing can be read or written; nil if it can, or soon will.
 func (s *standing) trouble() error {
 	switch {
 	case s.leaderless.IsZero():
@@ -201,7 +201,7 @@ func (p *peers) met() bool {
 	return s != nil && s.view != nil
 }
 
-// thin returns which members are missing although the store works.
+// thin returns which members are missing from a store that works.
 func (p *peers) thin() error {
 	s := p.seen.Load()
 	if s == nil || s.view == nil {

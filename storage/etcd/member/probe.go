@@ -19,12 +19,11 @@ import (
 // probeKey is read to see whether etcd answers; nobody writes it.
 const probeKey = "\x00portolan"
 
-// Healthy tells whether there is a process that is ready and answers.
+// Healthy says whether the store can be called.
 func (c *Child) Healthy() bool { return c.reachable() == nil }
 
-// Ready returns nil if the store can be read and written, or why not, in words
-// for an operator. It may be that although the process is down, where there are
-// other members.
+// Ready returns nil if the store can be read and written, or why not, in words for an
+// operator. With other members it may be ready although this process is down.
 func (c *Child) Ready() error {
 	if err := c.reachable(); err != nil {
 		return err
@@ -32,8 +31,8 @@ func (c *Child) Ready() error {
 	return full(c.keeper)
 }
 
-// Whole returns nil if nothing of the store is missing, or what is although it
-// can be read and written.
+// Whole returns nil if the store is complete. Otherwise it says what is missing from a
+// store that can be read and written.
 func (c *Child) Whole() error {
 	if c.peers == nil {
 		return nil
@@ -44,7 +43,7 @@ func (c *Child) Whole() error {
 	return c.peers.thin()
 }
 
-// reachable returns why the store cannot be called.
+// reachable returns why the store cannot be called, nil if it can.
 func (c *Child) reachable() error {
 	if c.peers == nil {
 		return c.away()
@@ -56,7 +55,7 @@ func (c *Child) reachable() error {
 	return err
 }
 
-// away returns why the process does not answer.
+// away returns why the process does not answer, nil if it does.
 func (c *Child) away() error {
 	p := c.current.Load()
 	if p == nil {
@@ -74,7 +73,7 @@ func (c *Child) away() error {
 	return nil
 }
 
-// down is the error of an outage.
+// down returns the error of an outage.
 func (c *Child) down(o *outage) error {
 	if o.waits {
 		return o.cause
@@ -87,7 +86,7 @@ func (c *Child) down(o *outage) error {
 		time.Since(o.since).Round(time.Second), o.cause, advice)
 }
 
-// full is the error of a store that takes no writes.
+// full returns the error of a store that takes no writes.
 func full(k *upkeep.Keeper) error {
 	s := k.Status()
 	if s == nil || !s.Alarmed(upkeep.NoSpace) {
@@ -97,14 +96,14 @@ func full(k *upkeep.Keeper) error {
 		s.Size>>20, s.Quota>>20)
 }
 
-// restProbes is after how many intervals a process is asked that nobody waits for.
-// An answer costs both processes more than all else that they do at rest.
+// restProbes is every how many intervals a process that no call waits for is probed. An
+// answer costs both processes more than all else that they do at rest.
 const restProbes = 10
 
-// pace counts the intervals since the last question. The zero pace asks at once.
+// pace counts the intervals since the last probe. The zero pace probes at once.
 type pace int
 
-// due says whether it is time to ask, given whether anybody waits for the process.
+// due says whether to probe now; awaited says whether a call waits for the process.
 func (p *pace) due(awaited bool) bool {
 	ask := awaited || *p%restProbes == 0
 	if ask {
@@ -114,7 +113,7 @@ func (p *pace) due(awaited bool) bool {
 	return ask
 }
 
-// probe kills a process that runs but does not answer, until ctx ends. Run starts
+// probe kills a process that runs but does not answer, until ctx ends. Run then starts
 // another.
 func (c *Child) probe(ctx context.Context) {
 	misses := 0
@@ -157,7 +156,7 @@ func (c *Child) answers(ctx context.Context, p *process) bool {
 			p.silent.Store(nil)
 			return true
 		}
-		_ = retry.Sleep(ctx, 50*time.Millisecond) // the next attempt finds out if ctx has ended
+		_ = retry.Sleep(ctx, 50*time.Millisecond) // if ctx has ended, the next attempt fails
 	}
 	if c.keeper.Busy() {
 		return true
@@ -166,7 +165,7 @@ func (c *Child) answers(ctx context.Context, p *process) bool {
 	return false
 }
 
-// isLearner recognises the answer of a learner, which takes no such reads.
+// isLearner recognises the answer of a learner, which serves no linearizable reads.
 func isLearner(err error) bool {
 	return strings.Contains(err.Error(), rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner))
 }

@@ -26,11 +26,11 @@ type process struct {
 	reports *os.File
 	said    *json.Decoder
 	words   *lastWords
-	// ready is since when it is; nil before.
+	// ready is since when the process is ready; nil before.
 	ready atomic.Pointer[time.Time]
 	// silent is since when the process has not answered, nil while it does.
 	silent atomic.Pointer[time.Time]
-	// condemned is why the parent killed it, if it did.
+	// condemned is why the parent killed it, nil if it did not.
 	condemned atomic.Pointer[string]
 
 	// done is closed when the process has ended; then err and ended are set.
@@ -66,7 +66,7 @@ func startProcess(opts ChildOptions, o orders) (*process, error) {
 	p.cmd.Args[0] = name
 	p.cmd.Env = append(os.Environ(), opts.Env...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, p.words, p.words
-	p.cmd.ExtraFiles = []*os.File{reportEnd} // becomes reportFD
+	p.cmd.ExtraFiles = []*os.File{reportEnd} // becomes reportFD in the child
 	p.cmd.WaitDelay = time.Second
 	// A group of its own: a Ctrl-C in a terminal goes to the whole group.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -80,8 +80,8 @@ func startProcess(opts ChildOptions, o orders) (*process, error) {
 		p.err = p.cmd.Wait()
 		p.ended = time.Now()
 	}()
-	// A line this short fits the pipe's buffer, and a child that is not there
-	// to read it is found out by awaitReady.
+	// A line this short fits the pipe's buffer. awaitReport notices a child that is gone
+	// and does not read it.
 	_ = json.NewEncoder(lifeline).Encode(o)
 	return p, nil
 }
@@ -104,8 +104,8 @@ func runningExecutable() (string, error) {
 	return path, nil
 }
 
-// awaitReport waits for the child's next report; nil means that it is ready. A failed
-// child sends no further report.
+// awaitReport waits for the child's next report; nil means that the child is ready. A
+// child that has failed sends no further report.
 func (p *process) awaitReport(ctx context.Context) (*waiting, error) {
 	stop := context.AfterFunc(ctx, func() { p.reports.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -127,7 +127,7 @@ func (p *process) awaitReport(ctx context.Context) (*waiting, error) {
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("start store process: read its report: %w", err)
 	}
-	// The child has closed its end of the pipe without a word: it is ending.
+	// The child has closed its end of the pipe without a report: it is ending.
 	p.stop(childStopTimeout)
 	cause := p.cause()
 	if trace, ok := p.words.panicked(); ok {
@@ -136,8 +136,7 @@ func (p *process) awaitReport(ctx context.Context) (*waiting, error) {
 	return nil, fmt.Errorf("store process ended before it was ready: %w", cause)
 }
 
-// stop tells the process to end, waits for that, and kills it if it takes
-// longer than the limit.
+// stop tells the process to end, waits for that, and kills it after the limit.
 func (p *process) stop(limit time.Duration) (killed bool) {
 	p.lifeline.Close()
 	timer := time.NewTimer(limit)
@@ -153,14 +152,14 @@ func (p *process) stop(limit time.Duration) (killed bool) {
 	}
 }
 
-// condemn kills the process for a reason.
+// condemn kills the process, and records why.
 func (p *process) condemn(reason string) {
 	p.condemned.Store(&reason)
 	// It fails only if the process has ended just now.
 	_ = p.cmd.Process.Kill()
 }
 
-// running tells whether the process has not ended.
+// running says whether the process has not ended.
 func (p *process) running() bool {
 	select {
 	case <-p.done:
@@ -172,7 +171,7 @@ func (p *process) running() bool {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// served is how long an ended process was ready.
+// served returns how long an ended process was ready.
 func (p *process) served() time.Duration {
 	if ready := p.ready.Load(); ready != nil {
 		return p.ended.Sub(*ready)
@@ -180,8 +179,8 @@ func (p *process) served() time.Duration {
 	return 0
 }
 
-// cause is why an ended process ended: its exit status, and its last words if
-// it ended itself.
+// cause is why an ended process ended: its exit status, and its last words unless it was
+// killed.
 func (p *process) cause() error {
 	if reason := p.condemned.Load(); reason != nil {
 		return errors.New(*reason)
@@ -189,7 +188,7 @@ func (p *process) cause() error {
 	err := cmp.Or(p.err, errors.New("exit status 0"))
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && !exit.Exited() {
-		return err // killed: it had no time for words about that
+		return err // it was killed, so its last words do not explain that
 	}
 	if words := p.words.String(); words != "" {
 		return fmt.Errorf("%w: %s", err, words)
@@ -197,7 +196,7 @@ func (p *process) cause() error {
 	return err
 }
 
-// A childError is an error in the words of the child process.
+// A childError is an error with the text of the child's report.
 type childError struct {
 	words string
 	is    error
@@ -206,11 +205,11 @@ type childError struct {
 // Error implements error.
 func (e *childError) Error() string { return e.words }
 
-// Unwrap returns the sentinel that the child's error was, if any.
+// Unwrap returns the sentinel that the child's report names, if any.
 func (e *childError) Unwrap() error { return e.is }
 
-// maxWords bounds how much of a line lastWords keeps, and maxTrace how much of
-// what follows a panic.
+// maxWords bounds how much of a line lastWords keeps, and maxTrace how much of the trace
+// after a panic.
 const (
 	maxWords = 1024
 	maxTrace = 16 << 10
@@ -262,7 +261,7 @@ func (w *lastWords) keep() {
 	w.isPanic = bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))
 }
 
-// String returns the line.
+// String returns the kept line.
 func (w *lastWords) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

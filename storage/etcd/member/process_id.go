@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A processID names one process, and no later one with the same number. Start is when
-// it started, in the kernel's ticks, or 0 if there is no /proc.
+// A processID identifies one process, and no later one with the same number. Start is
+// its start time, in the kernel's ticks, or 0 if there is no /proc.
 type processID struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start,omitempty"`
@@ -23,8 +23,8 @@ func self() processID {
 	return processID{PID: os.Getpid(), Start: start}
 }
 
-// alive says whether the process runs. Another process with its number does not count, nor
-// does a dead process that no parent has waited for.
+// alive says whether the process runs. Another process with its number does not count,
+// nor does a zombie.
 func (p processID) alive() bool {
 	if p.PID <= 0 {
 		return false

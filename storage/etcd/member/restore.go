@@ -26,28 +26,28 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// revisionBump is how much a restore adds to the revision of a snapshot. It is more
-// than a store can have gone on since, so that no revision stands for two states.
-// Watches from a later revision must then list anew.
+// revisionBump is how much a restore adds to the revision of a snapshot. It is more than
+// a store can have advanced since the snapshot, so no revision stands for two states.
+// Watches from an older revision must list again.
 const revisionBump = 1_000_000_000
 
 // ErrNotEmpty is the error of a directory that holds something already.
 var ErrNotEmpty = errors.New("the directory is not empty")
 
-// RestoreOptions say which member to make of a snapshot.
+// RestoreOptions say which member to restore from a snapshot.
 type RestoreOptions struct {
-	// File is a snapshot, DataDir the data directory to be: it is made, or empty.
+	// File is a snapshot. DataDir is the data directory to make: it must be empty or not
+	// exist.
 	File, DataDir string
 	// Name and Initial are the Cluster.Name and Cluster.Initial with which the member
 	// will be started as one of several. Empty is a cluster of one.
 	Name    string
 	Initial []Peer
-	// Token makes of the snapshot a store that is another than any before, so
-	// that caches know it from the store they have read. All members restored
-	// together need the same, and no other restore may have had it. Empty means
-	// a new one, which is for a cluster of one.
+	// Token makes the restored store different from any before, so that caches notice.
+	// All members restored together need the same token, and no other restore may have
+	// had it. Empty means a new one, which is for a cluster of one.
 	Token string
-	// Schemas are the kinds that the Summary tells readable objects by.
+	// Schemas are the known kinds: the Summary counts other objects as unreadable.
 	Schemas schema.Set
 }
 
@@ -62,8 +62,8 @@ type Restored struct {
 	Token string
 }
 
-// Restore makes the data directory of a member that is not started yet from a snapshot,
-// after verifying that. The directory appears whole or, with an error, not at all. A
+// Restore verifies a snapshot and makes the data directory of a member from it, which is
+// not started yet. The directory appears whole or, with an error, not at all. A
 // directory in use is an ErrInUse, and one that is not empty an ErrNotEmpty.
 func Restore(ctx context.Context, opts RestoreOptions) (*Restored, error) {
 	opts, err := opts.complete()
@@ -94,7 +94,7 @@ func Restore(ctx context.Context, opts RestoreOptions) (*Restored, error) {
 	return &Restored{Summary: summary, Revision: summary.Revision + revisionBump, Token: opts.Token}, nil
 }
 
-// complete returns the options with defaults in place, or what is wrong.
+// complete returns the options with their defaults, or what is wrong with them.
 func (o RestoreOptions) complete() (RestoreOptions, error) {
 	if o.File == "" || o.DataDir == "" {
 		return o, errors.New("restore: a snapshot and a data directory are required")
@@ -117,8 +117,7 @@ func (o RestoreOptions) complete() (RestoreOptions, error) {
 	return o, nil
 }
 
-// fill makes etcd's directory, of a snapshot of a size, in a data directory that
-// is locked.
+// fill restores a snapshot of a given size into a locked data directory.
 func (o RestoreOptions) fill(size int64) (err error) {
 	if err := o.checkEmpty(); err != nil {
 		return err
@@ -143,8 +142,8 @@ func (o RestoreOptions) fill(size int64) (err error) {
 	return syncDir(o.DataDir)
 }
 
-// checkEmpty refuses a directory that holds more than what servers leave beside
-// their data: a lock, a socket, and the mark of one whose store is gone.
+// checkEmpty refuses a directory that holds more than what servers leave without data: a
+// lock, a socket, and the mark of a store that is gone.
 func (o RestoreOptions) checkEmpty() error {
 	entries, err := os.ReadDir(o.DataDir)
 	if err != nil {
@@ -171,8 +170,8 @@ func (o RestoreOptions) checkRoom(size int64) error {
 	return nil
 }
 
-// restore lets etcd make a directory of its own. etcd would end the process on some
-// errors; here it panics instead, and restore returns an error.
+// restore has etcd restore into a directory. etcd would end the process on some errors;
+// here it panics instead, and restore returns an error.
 func (o RestoreOptions) restore(dir string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -187,7 +186,7 @@ func (o RestoreOptions) restore(dir string) (err error) {
 	})
 }
 
-// peerURLs returns the peer URLs of the member itself.
+// peerURLs returns the peer URLs of this member.
 func (o RestoreOptions) peerURLs() []string {
 	var out []string
 	for _, p := range o.Initial {
@@ -215,8 +214,8 @@ func amend(file string, changes ...func(*bolt.Tx) error) error {
 	return errors.Join(err, db.Close())
 }
 
-// withoutUsers turns off the users and passwords that a snapshot of another etcd may
-// contain. The socket, or TLS, protects an embedded member.
+// withoutUsers removes the users and passwords that a snapshot of another etcd may
+// contain. An embedded member is protected by its socket, or TLS, instead.
 func withoutUsers(tx *bolt.Tx) error {
 	auth := tx.Bucket(etcdschema.Auth.Name())
 	if auth == nil || auth.Get(etcdschema.AuthEnabledKeyName) == nil {
@@ -226,14 +225,14 @@ func withoutUsers(tx *bolt.Tx) error {
 }
 
 // withoutLeases makes all leases expire as soon as the store starts, so that etcd
-// deletes their keys. Their owners were processes of another store: its leader would
-// keep a new one from its jobs until its lease expires.
+// deletes their keys. The owners of the leases were processes of another store: the old
+// leader's lease would otherwise keep a new leader from its jobs.
 func withoutLeases(tx *bolt.Tx) error {
 	leases := tx.Bucket(etcdschema.Lease.Name())
 	if leases == nil {
 		return nil
 	}
-	expiring := map[string][]byte{} // a bucket is not changed while it is walked
+	expiring := map[string][]byte{} // a bucket must not change while it is walked
 	if err := leases.ForEach(func(key, value []byte) error {
 		var lease leasepb.Lease
 		if err := proto.Unmarshal(value, &lease); err != nil {
@@ -258,7 +257,7 @@ func withoutLeases(tx *bolt.Tx) error {
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // it can be written and not read
+		return nil // the directory may be writable but not readable
 	}
 	if err != nil {
 		return err

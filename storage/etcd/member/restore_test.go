@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// bump is what a restore adds to revisions.
+// bump is how much a restore adds to revisions.
 const bump = 1_000_000_000
 
 // save writes a snapshot of the store behind a client.
@@ -38,7 +38,7 @@ func save(t *testing.T, client *clientv3.Client) (file string, s *backup.Summary
 	return file, s
 }
 
-// saved is a snapshot in which key has value.
+// saved returns a snapshot in which key has value.
 func saved(t *testing.T) (file string, s *backup.Summary) {
 	t.Helper()
 	m, err := member.Start(t.Context(), member.Options{DataDir: t.TempDir(), Logger: logger(t)})
@@ -65,8 +65,8 @@ func instance(t *testing.T, client *clientv3.Client) etcd.Instance {
 	return found
 }
 
-// TestRestore: what is restored is what was saved, of another identity at a
-// revision that nobody has seen, and a watch from before is told so.
+// TestRestore: a restored store has the saved content, another identity, and a revision
+// that nobody has seen. A watch from before fails.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	first := startMember(t, member.Options{DataDir: t.TempDir(), Logger: logger(t)})
@@ -77,7 +77,7 @@ func TestRestore(t *testing.T) {
 	before := instance(t, first.Client())
 
 	clusters := map[uint64]bool{before.Cluster: true}
-	for range 2 { // of one file: each is another store
+	for range 2 { // each restore of one file is another store
 		dir := filepath.Join(t.TempDir(), "new", "data")
 		restored, err := member.Restore(t.Context(), member.RestoreOptions{File: file, DataDir: dir, Schemas: schema.Pilot()})
 		if err != nil {
@@ -106,8 +106,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreEndsLeases: who led a store when it was saved does not lead the one that
-// is made of it.
+// TestRestoreEndsLeases: the leader of the saved store does not lead the restored one.
 func TestRestoreEndsLeases(t *testing.T) {
 	t.Parallel()
 	first := startMember(t, member.Options{DataDir: t.TempDir(), Logger: logger(t)})
@@ -135,8 +134,8 @@ func TestRestoreEndsLeases(t *testing.T) {
 	}
 }
 
-// TestRestoreLeavesNothingWhereItFails: no half directory, and what there is
-// stays.
+// TestRestoreLeavesNothingWhereItFails: a failed restore leaves no partial directory,
+// and changes no existing file.
 func TestRestoreLeavesNothingWhereItFails(t *testing.T) {
 	t.Parallel()
 	file, _ := saved(t)
@@ -187,7 +186,7 @@ func TestRestoreLeavesNothingWhereItFails(t *testing.T) {
 			t.Errorf("%s: %q is left behind", name, left)
 		}
 	}
-	if got := entries(t, photos); len(got) != 1 && len(got) != 2 { // and a lock
+	if got := entries(t, photos); len(got) != 1 && len(got) != 2 { // possibly with a lock
 		t.Errorf("another's directory has %q", got)
 	}
 	put(t, other.Client(), "still", "here")
@@ -197,7 +196,7 @@ func TestRestoreLeavesNothingWhereItFails(t *testing.T) {
 	}
 }
 
-// TestRestoreOfAnEtcdWithUsers: the embedded store has none.
+// TestRestoreOfAnEtcdWithUsers: the restored store has no users.
 func TestRestoreOfAnEtcdWithUsers(t *testing.T) {
 	t.Parallel()
 	ctx, from := t.Context(), t.TempDir()
@@ -243,7 +242,7 @@ func TestRestoreOfAnEtcdWithUsers(t *testing.T) {
 	}
 }
 
-// TestRestoreThreeMembers: each is restored by itself, and all agree.
+// TestRestoreThreeMembers: each is restored on its own, and all agree.
 func TestRestoreThreeMembers(t *testing.T) {
 	t.Parallel()
 	file, s := saved(t)

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childStopTimeout bounds how long the child waits for etcd when it is to end.
-// Everything acknowledged is on disk already, so the process may just exit.
+// childStopTimeout bounds how long the child waits for etcd to stop. Everything
+// acknowledged is on disk already, so the process may then just exit.
 const childStopTimeout = 3 * time.Second
 
-// reportFD is the descriptor on which the child says how its start went.
+// reportFD is the descriptor on which the child reports how its start went.
 const reportFD = 3
 
 // orders is the line that the child reads from its standard input.
@@ -32,24 +32,23 @@ type orders struct {
 	Parent   processID `json:"parent"`
 }
 
-// A report is one line that the child writes to reportFD. The last says that it
-// is ready, or why it cannot be; those before are of a member that waits for
-// others.
+// A report is one line that the child writes to reportFD. The last report says that the
+// child is ready, or why it cannot be. Earlier ones say that it waits for other members.
 type report struct {
 	Ready   bool     `json:"ready,omitempty"`
 	Waiting *waiting `json:"waiting,omitempty"`
 	Error   string   `json:"error,omitempty"`
-	// Kind is the sentinel that the error is, see kinds.
+	// Kind is the name of the error's sentinel in kinds.
 	Kind string `json:"kind,omitempty"`
 }
 
-// kinds are the errors of a start that callers tell apart.
+// kinds are the sentinels of a failed start, by name.
 var kinds = map[string]error{
 	"inUse": ErrInUse, "noSpace": ErrNoSpace, "damaged": ErrDamaged, "removed": ErrRemoved, "used": ErrUsed,
 	"emptied": ErrEmptied,
 }
 
-// kindOf is the name of an error's sentinel, if it has one.
+// kindOf returns the name of an error's sentinel, if it has one.
 func kindOf(err error) string {
 	for name, kind := range kinds {
 		if errors.Is(err, kind) {
@@ -73,8 +72,8 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer reports.Close()
-	// Standard error is a pipe to the parent: without it a line logged after
-	// the parent's death would kill this process before etcd is closed.
+	// Standard error is a pipe to the parent: without this, a line logged after the
+	// parent's death would kill this process before etcd is closed.
 	signal.Ignore(unix.SIGPIPE)
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 
@@ -90,7 +89,7 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 	defer cancel()
 	orphaned := make(chan struct{})
 	go func() {
-		// The error does not matter: either way the parent is out of reach.
+		// The error does not matter: in any case the parent is gone.
 		_, _ = io.Copy(io.Discard, lifeline)
 		close(orphaned)
 		cancel()
@@ -99,7 +98,7 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 		select {
 		case <-orphaned:
 			removeSocketDir(filepath.Dir(o.Socket))
-		default: // the parent does, or starts another process in its place
+		default: // the parent restarts its process
 		}
 	}
 	err = runOrders(ctx, o, reports, cleanUp, logger)

@@ -23,7 +23,7 @@ const (
 	httpSocketName  = "http.sock"
 )
 
-// httpSocket is beside a socket the one for HTTP.
+// httpSocket returns the path of the HTTP socket beside a socket.
 func httpSocket(socket string) string {
 	return filepath.Join(filepath.Dir(socket), httpSocketName)
 }
@@ -65,8 +65,8 @@ func socketBases(asked, user string) []string {
 	return append(bases, filepath.Clean(os.TempDir()), "/tmp")
 }
 
-// removeSocketDir removes a directory that makeSocketDir made, if it is still
-// that. It takes away the sockets and the directory, nothing else.
+// removeSocketDir removes a directory that makeSocketDir made, if it still looks like
+// one. It removes the sockets and the directory, nothing else.
 func removeSocketDir(dir string) {
 	if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), socketDirPrefix) || privateDir(dir) != nil {
 		return

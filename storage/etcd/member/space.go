@@ -19,9 +19,9 @@ var ErrNoSpace = errors.New("too little free space")
 // startRoom is the space that etcd needs to start, besides its log.
 const startRoom = 16 << 20
 
-// checkSpace refuses to start etcd where it would soon end: it does when it
-// cannot write, and takes its process along. etcd reserves its log in segments
-// of 64 MB, one to write to and the next in reserve.
+// checkSpace refuses to start etcd on a file system where it would soon end: etcd ends
+// its process when it cannot write. It reserves its log in segments of 64 MB, one to
+// write to and the next in reserve.
 func checkSpace(dir string) error {
 	space, err := upkeep.SpaceOf(dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func checkSpace(dir string) error {
 		dir, ErrNoSpace, space.Free>>20, space.Total>>20, (need+1<<20-1)>>20)
 }
 
-// missingSegments is how many segments of the log are yet to be reserved.
+// missingSegments returns how many segments of the log are yet to be reserved.
 func missingSegments(dir string) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func missingSegments(dir string) (int, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		switch {
-		case err != nil: // it is gone
+		case err != nil: // it has gone meanwhile
 		case strings.HasSuffix(e.Name(), ".wal"):
 			current = 0
 		case strings.HasSuffix(e.Name(), ".tmp") && info.Size() >= wal.SegmentSizeBytes:

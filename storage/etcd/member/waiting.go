@@ -14,8 +14,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 )
 
-// waitingInterval is how often a member that waits for others says so, and
-// waitingSilence after what time without a word it is taken for hung.
+// waitingInterval is how often a member that waits for others reports so. After
+// waitingSilence without a report it counts as hung.
 const (
 	waitingInterval = time.Second
 	waitingSilence  = time.Minute
@@ -33,7 +33,7 @@ func waitingFor(ctx context.Context, etcd *embed.Etcd, c *Cluster) string {
 	return "waiting for the member to catch up with the others"
 }
 
-// awayPeers are the other members that do not answer, each with the reason.
+// awayPeers returns the other members that do not answer, each with the reason.
 func (c *Cluster) awayPeers(ctx context.Context, etcd *embed.Etcd) []string {
 	client, err := c.peerClient()
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Cluster) awayPeers(ctx context.Context, etcd *embed.Etcd) []string {
 	return away
 }
 
-// peerClient calls peer URLs as this member does.
+// peerClient returns a client that calls peer URLs as this member does.
 func (c *Cluster) peerClient() (*http.Client, error) {
 	t := &http.Transport{}
 	if c.TLS != nil {
@@ -72,7 +72,7 @@ func (c *Cluster) peerClient() (*http.Client, error) {
 	return &http.Client{Transport: t, Timeout: time.Second}, nil
 }
 
-// askPeer returns nil if a member listens, and takes this one for a peer.
+// askPeer returns nil if a member listens and accepts this one as a peer.
 func askPeer(ctx context.Context, client *http.Client, m *membership.Member) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.PeerURLs[0]+"/version", nil)
 	if err != nil {

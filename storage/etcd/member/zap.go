@@ -7,11 +7,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// expected lists complaints of etcd on a common start or stop of a member like ours, or
-// of another one. Nobody could act on them. They are about ports and tokens that the
-// member does not have, about our limits, and about etcd's own version, which it notes
-// again and again until the first entries are on disk. They are also about members that
-// are away, which the parent reports in one line.
+// expected lists messages of etcd at a normal start or stop of a member. Nobody could
+// act on them. They are about ports and tokens that the member does not have, about our
+// limits, and about etcd's own version, which it repeats until the first entries are on
+// disk. They are also about members that are away, which the parent reports in one line.
 var expected = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
@@ -19,7 +18,7 @@ var expected = map[string]bool{
 	"failed to update cluster version":                                                     true,
 	"Failed to detect schema version":                                                      true,
 	"failed to update storage version":                                                     true,
-	// At every stop; what fails at a start is returned as an error as well.
+	// At every stop. A failed start returns these as an error as well.
 	"setting up serving from embedded etcd failed.": true,
 	"stopping insecure grpc server due to error":    true,
 	"stopped insecure grpc server due to error":     true,
@@ -50,12 +49,12 @@ var expected = map[string]bool{
 	"ignored out-of-date read index response; local node read indexes queueing up and waiting to be in sync with leader": true,
 }
 
-// pending ends what a slow start says of a member that takes part in no election
-// before it has read who is in its cluster.
+// pending ends the messages of a slowly starting member. It takes part in no election
+// before it has read from its log who is in its cluster.
 const pending = "since there are still pending configuration changes to apply"
 
-// etcdLevel returns the level at which to log a message of etcd. Its information messages
-// help only people who debug etcd itself.
+// etcdLevel returns the level at which to log a message of etcd. Its information
+// messages help only those who debug etcd itself.
 func etcdLevel(l zapcore.Level, message string) slog.Level {
 	switch {
 	case l < zapcore.WarnLevel || expected[message] || strings.HasSuffix(message, pending):

@@ -30,19 +30,19 @@ const (
 // Dir is a directory with the certificate of a member, the authority, and the member's place.
 type Dir string
 
-// In is the directory within the data directory of an embedded store.
+// In returns the directory within the data directory of an embedded store.
 func In(dataDir string) Dir { return Dir(filepath.Join(dataDir, "peers")) }
 
-// A Place is who a member that has joined a store is.
+// A Place identifies a member that has joined a store.
 type Place struct {
 	Name      string `json:"name"`
 	PeerURL   string `json:"peerUrl"`
 	ClientURL string `json:"clientUrl"`
-	// Join are the client URLs of the members that were there.
+	// Join are the client URLs of the members that it joined.
 	Join []string `json:"join"`
 }
 
-// Place is the place of a member that has joined a store; nil for another member.
+// Place returns the place of a member that has joined a store; nil for another member.
 func (d Dir) Place() (*Place, error) {
 	text, err := os.ReadFile(d.file(placeFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,8 +58,8 @@ func (d Dir) Place() (*Place, error) {
 	return p, nil
 }
 
-// Key is the key of the member. It is made, and kept, where there is none: a machine that
-// asks twice asks as the same.
+// Key returns the key of the member. It makes and stores one if there is none, so a
+// machine that asks to join twice does so with the same key.
 func (d Dir) Key() (*ecdsa.PrivateKey, error) {
 	key, err := readKey(d.file(keyFile))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -74,8 +74,8 @@ func (d Dir) Key() (*ecdsa.PrivateKey, error) {
 	return key, d.writeKey(keyFile, key)
 }
 
-// Join keeps what a member was given that joins a store. The place is written last: from then
-// on the member has joined.
+// Join stores what a joining member was given. It writes the place last: from then on
+// the member has joined.
 func (d Dir) Join(p Place, certificate, authority, authorityKey []byte) error {
 	place, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
@@ -92,14 +92,14 @@ func (d Dir) Join(p Place, certificate, authority, authorityKey []byte) error {
 	return nil
 }
 
-// files are what a member of a store is configured with.
+// files names the certificate files of a member.
 func (d Dir) files() dial.Files {
 	return dial.Files{CA: d.file(caFile), Cert: d.file(certFile), Key: d.file(keyFile)}
 }
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
-// write replaces a file, for this user alone.
+// write replaces a file, readable by this user only.
 func (d Dir) write(name string, content []byte) error {
 	return renameio.WriteFile(d.file(name), content, 0o600, renameio.WithTempDir(string(d)), renameio.WithStaticPermissions(0o600))
 }

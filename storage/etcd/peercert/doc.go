@@ -12,5 +12,6 @@
 //	config := keeper.Files() // of a member.Cluster
 //	go keeper.Run(ctx, logger)
 //
-// The authority of the mesh is another: no certificate of a workload is good for the store.
+// The authority of the mesh is another one: no certificate of a workload is valid for
+// the store.
 package peercert

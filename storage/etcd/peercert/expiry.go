@@ -16,15 +16,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// near is for how long before a certificate of the operator's files ends its users are told, or
-// for a fifth of its life if that is less: some have certificates for a day.
+// near is how long before the end of a certificate from the operator's files the
+// warnings begin. For a short-lived certificate, such as one for a day, it is a fifth of
+// its life.
 const near = 20 * 24 * time.Hour
 
-// Expiry is when the certificate of a member ends, and the first of the authorities by which
-// it knows others.
+// Expiry says when the certificate of a member ends, and when the first of its trusted
+// authorities does.
 type Expiry struct{ Certificate, Authority time.Time }
 
-// Files are the files of a member's certificate, the Keeper's or the operator's. It is a
+// Files name the certificate files of a member, the Keeper's or the operator's. It is a
 // prometheus.Collector.
 type Files dial.Files
 
@@ -44,7 +45,7 @@ func (f Files) read() (own, authority *x509.Certificate, err error) {
 	return own, authority, err
 }
 
-// firstToEnd is the certificate of a file that ends first.
+// firstToEnd returns the certificate in a file that ends first.
 func firstToEnd(file string) (first *x509.Certificate, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -68,7 +69,8 @@ func firstToEnd(file string) (first *x509.Certificate, err error) {
 	return first, nil
 }
 
-// Degraded is why a certificate of the files must be replaced soon, or cannot be read.
+// Degraded says why a certificate of the files must be replaced soon, or cannot be read;
+// nil if none.
 func (f Files) Degraded() error { return f.at(time.Now()) }
 
 func (f Files) at(now time.Time) error {
@@ -81,12 +83,13 @@ func (f Files) at(now time.Time) error {
 		ending(now, authority.NotAfter, shorter(warning, authority), "the authority of the store's members", "put a new one beside it in "+f.CA+" at each server, restart one after the other, and replace their certificates then"))
 }
 
-// shorter is a time, or a fifth of the life of a certificate if that is less.
+// shorter returns within, or a fifth of the life of the certificate if that is less.
 func shorter(within time.Duration, c *x509.Certificate) time.Duration {
 	return min(within, c.NotAfter.Sub(c.NotBefore)/5)
 }
 
-// ending says that something ends within a time, or has ended, and what to do; nil if not.
+// ending returns an error that says what to do if something ends within a time, or has
+// ended; else nil.
 func ending(now, at time.Time, within time.Duration, what, remedy string) error {
 	switch left := at.Sub(now); {
 	case left <= 0:
@@ -97,8 +100,8 @@ func ending(now, at time.Time, within time.Duration, what, remedy string) error 
 	return nil
 }
 
-// Watch logs what a Keeper or Files say is degraded, when it begins and every day, until ctx
-// ends. It returns nil then.
+// Watch logs the error of degraded when it begins and every day, until ctx ends. It then
+// returns nil.
 func Watch(ctx context.Context, degraded func() error, logger *slog.Logger) error {
 	told, said := time.Time{}, ""
 	for {

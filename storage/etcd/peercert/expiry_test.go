@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics is how many metrics a collector has.
+// metrics returns how many metrics a collector has.
 func metrics(t *testing.T, of prometheus.Collector) (n int) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -70,7 +70,7 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 
-	// Of several authorities the first that ends counts.
+	// Of several authorities the one that ends first counts.
 	newer := &Keeper{dir: d, hosts: k.hosts}
 	if err := newer.begin(); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func (c *counter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWatch: what is degraded is logged when it begins, and once a day.
+// TestWatch: an error is logged when it begins, and once a day.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

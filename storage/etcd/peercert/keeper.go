@@ -23,18 +23,19 @@ import (
 )
 
 const (
-	// authorityLife and life are for how long an authority, and a certificate, is valid.
+	// authorityLife is how long an authority is valid, and life how long a certificate.
 	authorityLife = 20 * 365 * 24 * time.Hour
 	life          = 90 * 24 * time.Hour
 	// backdate allows for clocks that are slow.
 	backdate = time.Hour
-	// interval is how often it is looked whether the certificate is to be renewed.
+	// interval is how often the Keeper checks whether to renew the certificate.
 	interval = time.Hour
-	// warning is for how long before the end of the authority its users are told.
+	// warning is how long before the end of the authority the warnings begin.
 	warning = 365 * 24 * time.Hour
 )
 
-// A Keeper keeps the certificate of a member, and signs those of members to come.
+// A Keeper renews the certificate of a member, and signs the certificates of joining
+// members.
 type Keeper struct {
 	dir       Dir
 	hosts     []string
@@ -96,10 +97,11 @@ func (k *Keeper) begin() (err error) {
 	return k.dir.write(caFile, inPEM(der))
 }
 
-// Files are the files of the member's certificate. The certificate is replaced at once.
+// Files names the files of the member's certificate. Renewing replaces a file in one
+// step.
 func (k *Keeper) Files() dial.Files { return k.dir.files() }
 
-// Authority is the authority and its key, in PEM, for a member that joins.
+// Authority returns the authority's certificate and key, in PEM, for a joining member.
 func (k *Keeper) Authority() (certificate, key []byte, err error) {
 	if key, err = os.ReadFile(k.dir.file(caKeyFile)); err != nil {
 		return nil, nil, err
@@ -132,15 +134,15 @@ func (k *Keeper) Sign(public crypto.PublicKey, hosts ...string) ([]byte, error) 
 	return inPEM(der), nil
 }
 
-// serial is the number of a certificate.
+// serial returns a random serial number.
 func serial() *big.Int {
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // never fails
 	return new(big.Int).SetBytes(random)
 }
 
-// renew replaces the certificate of the member, if that is missing, not for its hosts, or
-// has lived two thirds of its life.
+// renew replaces the certificate of the member if it is missing, is not for its hosts,
+// or has reached two thirds of its life.
 func (k *Keeper) renew(now time.Time) error {
 	key, err := k.dir.Key()
 	if err != nil {
@@ -170,7 +172,8 @@ func (k *Keeper) serves(held *x509.Certificate, key *ecdsa.PrivateKey, now time.
 	return now.Before(held.NotBefore.Add(held.NotAfter.Sub(held.NotBefore) * 2 / 3))
 }
 
-// Run renews the certificate at two thirds of its life, until ctx ends, and returns nil then.
+// Run renews the certificate at two thirds of its life until ctx ends, and then returns
+// nil.
 func (k *Keeper) Run(ctx context.Context, logger *slog.Logger) error {
 	for retry.Sleep(ctx, interval) == nil {
 		err := k.renew(time.Now())
@@ -184,7 +187,8 @@ func (k *Keeper) Run(ctx context.Context, logger *slog.Logger) error {
 	return nil
 }
 
-// Degraded is why the certificate of the member cannot be renewed, or will not be for long.
+// Degraded says why the certificate of the member cannot be renewed, or soon will not
+// be; nil if it can.
 func (k *Keeper) Degraded() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// chain verifies the certificate of a directory by its authority.
+// chain verifies the certificate in a directory against its authority.
 func chain(t *testing.T, d Dir, host string) *x509.Certificate {
 	t.Helper()
 	config, err := d.files().Config()
@@ -43,7 +43,7 @@ func TestAMemberKeepsItsCertificate(t *testing.T) {
 	if err := k.renew(time.Now().Add(life * 3 / 4)); err != nil || chain(t, d, "10.0.0.1").Equal(first) {
 		t.Errorf("it is not renewed: %v", err)
 	}
-	// It moves, also after it was away for years.
+	// The member moves to another host, also after years away.
 	if _, err := d.Open("10.0.0.7"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAMemberJoins(t *testing.T) {
 	if err != nil || !chain(t, two, "10.0.0.2").Equal(given) || !kept.authority.Equal(k.authority) {
 		t.Errorf("it does not keep what it was given: %v", err)
 	}
-	// It admits others as the first does.
+	// It admits members as the first does.
 	three, err := kept.Sign(key.Public(), "10.0.0.3")
 	if err != nil || len(three) == 0 {
 		t.Error(err)

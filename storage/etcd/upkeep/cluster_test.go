@@ -22,24 +22,24 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
-// A fleet is a cluster of three members, each with a Keeper of its own; the rigs
-// share a clock. The leader is the last.
+// A fleet is a cluster of three members, each with its own Keeper, on one shared clock.
+// The leader is the last rig.
 type fleet struct {
-	*rig // the first
+	*rig // the first member
 	rigs []*rig
 	stop []func()
 
 	mu      sync.Mutex
 	busy    [3]bool
 	overlap bool
-	order   []int // of the members that were defragmented
+	order   []int // the members defragmented so far
 }
 
 func newFleet(t *testing.T, quota int64, p upkeep.Policy) *fleet {
 	t.Helper()
 	members := etcdtest.Cluster(t, func(c *embed.Config) {
 		c.QuotaBackendBytes = quota
-		c.TickMs, c.ElectionMs = 50, 500 // the leader is to stay the leader on a busy machine
+		c.TickMs, c.ElectionMs = 50, 500 // so that the leader stays the leader on a busy machine
 	})
 	f := &fleet{}
 	now := &clock{now: time.Now()}
@@ -79,7 +79,8 @@ func newFleet(t *testing.T, quota int64, p upkeep.Policy) *fleet {
 	return f
 }
 
-// defragment does it as the keeper would, and notes whether another is at it.
+// defragment defragments a member as its keeper would, and notes whether another is
+// being defragmented.
 func (f *fleet) defragment(i int) error {
 	f.mu.Lock()
 	busy := f.busy
@@ -89,8 +90,8 @@ func (f *fleet) defragment(i int) error {
 		if !busy[j] {
 			continue
 		}
-		// It may be done, and the answer on its way. While it is not, the size that
-		// it tells is that of before.
+		// It may be done, and the answer on its way. Until it is done, the member reports
+		// the old size.
 		if s, err := r.client.Status(f.t.Context(), r.endpoint); err != nil || s.DbSize > 12<<20 {
 			f.mu.Lock()
 			f.overlap = true
@@ -104,8 +105,8 @@ func (f *fleet) defragment(i int) error {
 	return err
 }
 
-// inOrder fails unless the members that need it were defragmented, one after the
-// other, and the leader last, if that is still the one of the beginning.
+// inOrder fails unless the needy members were defragmented, one after the other. The
+// leader must be the last, if it still is the first leader.
 func (f *fleet) inOrder(needy ...int) {
 	f.t.Helper()
 	last := f.rigs[2]
@@ -121,7 +122,7 @@ func (f *fleet) inOrder(needy ...int) {
 }
 
 // lookUntilWritable has keepers look, every five seconds of the clock, until the store
-// takes writes and some looks more, in which nothing is to happen. On a busy machine a
+// takes writes, and some times more, in which nothing may happen. On a busy machine a
 // member may answer some looks too late.
 func (f *fleet) lookUntilWritable(look func()) {
 	f.t.Helper()
@@ -134,8 +135,9 @@ func (f *fleet) lookUntilWritable(look func()) {
 	}
 }
 
-// needy are the members whose size has reached a limit. How much of its quota the same
-// data takes depends on how many writes a member had time to put into one commit.
+// needy returns the members whose size has reached a limit. The same data takes a
+// varying part of the quota: it depends on how many writes a member had time to put into
+// one commit.
 func (f *fleet) needy(limit int64) (needy []int) {
 	f.t.Helper()
 	for i, r := range f.rigs {
@@ -150,7 +152,7 @@ func (f *fleet) needy(limit int64) (needy []int) {
 	return needy
 }
 
-// checkAll has all keepers look, at the same time.
+// checkAll has all keepers look at the same time.
 func (f *fleet) checkAll() {
 	f.t.Helper()
 	var looking sync.WaitGroup
@@ -164,7 +166,7 @@ func (f *fleet) checkAll() {
 	looking.Wait()
 }
 
-// compactions counts those of each keeper since it was last asked.
+// compactions returns how often each keeper has compacted since the last call.
 func (f *fleet) compactions() (out [3]int) {
 	for i, r := range f.rigs {
 		out[i] = strings.Count(r.log.take(), "msg=\"store compacted\"")
@@ -181,12 +183,12 @@ func (f *fleet) revision() int64 {
 	return answer.Header.Revision
 }
 
-// TestOneOfAClusterCompacts: in each interval one does it, the same one until it
-// is gone; and a store that nobody writes is left alone.
+// TestOneOfAClusterCompacts: in each interval one keeper compacts, the same one until it
+// is gone. A store without writes is left alone.
 func TestOneOfAClusterCompacts(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 0, upkeep.Policy{Retention: time.Hour})
-	round := func(keepers ...*rig) { // of 6 minutes, in which each looks at its own time
+	round := func(keepers ...*rig) { // 6 minutes, in which each looks at its own time
 		for _, r := range keepers {
 			f.mustPut("k", 1)
 			f.clock.pass(6 * time.Minute / time.Duration(len(keepers)))
@@ -207,7 +209,7 @@ func TestOneOfAClusterCompacts(t *testing.T) {
 	if f.readable(old - 1) {
 		t.Errorf("revision %d is still readable", old-1)
 	}
-	for range 10 { // the first is gone
+	for range 10 { // without the first
 		round(f.rigs[1:]...)
 	}
 	if got := f.compactions(); got[0] != 0 || got[1]*got[2] != 0 || got[1]+got[2] < 8 {
@@ -228,7 +230,7 @@ func TestOneOfAClusterCompacts(t *testing.T) {
 	}
 }
 
-// settle waits until every member has noticed what a compaction has freed.
+// settle waits until every member has noticed the space that a compaction freed.
 func (f *fleet) settle() {
 	f.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -252,7 +254,7 @@ func (f *fleet) settle() {
 	}
 }
 
-// TestOneOfAClusterIsDefragmented at a time, and the leader last.
+// TestOneOfAClusterIsDefragmented: one member at a time, and the leader last.
 func TestOneOfAClusterIsDefragmented(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 0, upkeep.Policy{DefragMin: 8 << 20, Quiet: time.Minute, Patience: time.Hour})
@@ -274,8 +276,8 @@ func TestOneOfAClusterIsDefragmented(t *testing.T) {
 	}
 }
 
-// TestDefragmentOnDemand: whoever asks is told of another who does it, and of a
-// member that is away.
+// TestDefragmentOnDemand: the error names a defragmentation under way, or a member that
+// is away.
 func TestDefragmentOnDemand(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 0, upkeep.Policy{DefragMin: 8 << 20, Quiet: time.Minute, Patience: time.Hour})
@@ -351,8 +353,8 @@ func (f *fleet) catchUp() {
 	}
 }
 
-// TestQuotaLadderOfACluster: no lock can be taken, as that is a write; the members
-// make room one after the other all the same, the leader last.
+// TestQuotaLadderOfACluster: no lock can be taken, as that is a write. Still the members
+// make room one after the other, the leader last.
 func TestQuotaLadderOfACluster(t *testing.T) {
 	t.Parallel()
 	const quota = 16 << 20
@@ -375,8 +377,9 @@ func TestQuotaLadderOfACluster(t *testing.T) {
 	}
 }
 
-// TestQuotaLadderWithoutAMember: room is made once it has been away for long, on those
-// that have less than 2 % left: each defragmentation stops one of the two that serve.
+// TestQuotaLadderWithoutAMember: once a member has been away for long, the others make
+// room, those with less than 2 % left: each defragmentation stops one of the two that
+// serve.
 func TestQuotaLadderWithoutAMember(t *testing.T) {
 	t.Parallel()
 	const quota = 16 << 20
@@ -398,7 +401,7 @@ func TestQuotaLadderWithoutAMember(t *testing.T) {
 	f.mustPut("k", 1)
 }
 
-// TestDamage of one member is told of by all, by its id.
+// TestDamage: all keepers report the damage of one member, by its id.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 0, upkeep.Policy{})
@@ -409,7 +412,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.catchUp() // the answer is of one member; the alarm reaches the others with the log
+	f.catchUp() // one member answers; the alarm reaches the others through the log
 	f.checkAll()
 	if s := f.keeper.Status(); !s.Alarmed(upkeep.Corrupt) || len(s.Raised[upkeep.Corrupt]) != 1 || s.Raised[upkeep.Corrupt][0] != damaged {
 		t.Errorf("%+v, want the alarm of %d", s, damaged)

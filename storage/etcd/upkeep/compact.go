@@ -16,10 +16,10 @@ import (
 // CompactKey holds the last compaction. Each Keeper of a cluster finds out for itself
 // what is due, and the one that replaces the value first compacts. The others see that
 // it was replaced, and skip this time. So one of them compacts in each interval, and
-// another takes over from one that is gone.
+// when it is gone another takes over.
 const CompactKey = etcd.MetaPrefix + "compact"
 
-// compactTimeout bounds the wait for a compaction, which goes on without us.
+// compactTimeout bounds the wait for a compaction, which goes on regardless.
 const compactTimeout = time.Minute
 
 // compacted is the value of CompactKey.
@@ -27,36 +27,35 @@ type compacted struct {
 	// Revision is the revision compacted to.
 	Revision int64 `json:"revision"`
 	// Puts is the version of CompactKey at that revision. It shows whether anything but
-	// compactions was written since.
+	// compactions has been written since.
 	Puts int64 `json:"puts"`
 
 	modified int64 // mod revision of the key, 0 where there is none
-	puts     int64 // by now
-	now      int64 // revision of the store
+	puts     int64 // the present version of the key
+	now      int64 // present revision of the store
 }
 
-// A mark is the newest revision at some time.
+// A mark says which revision was the newest at some time.
 type mark struct {
 	at             time.Time
 	revision, puts int64
 }
 
-// A compactor remembers which revision was the newest when. It forgets with
-// its process: history is then kept for up to one retention longer.
+// A compactor remembers which revision was the newest when. When the process ends the
+// marks are lost: history is then kept for up to one retention longer.
 type compactor struct {
 	marks []mark // oldest first
 	seen  int64  // the mod revision of CompactKey when a compaction was last due
-	last  int64  // the last compaction that is known of
+	last  int64  // the last known compaction
 }
 
-// wantsMark says whether to note the revision of now.
+// wantsMark says whether to note the present revision.
 func (c *compactor) wantsMark(now time.Time, retention time.Duration) bool {
 	n := len(c.marks)
 	return n == 0 || now.Sub(c.marks[n-1].at) >= retention/10
 }
 
-// due takes the newest mark of a revision that was superseded more than the
-// retention ago.
+// due removes and returns the newest mark of at least the retention ago.
 func (c *compactor) due(now time.Time, retention time.Duration) (m mark, ok bool) {
 	for len(c.marks) > 0 && now.Sub(c.marks[0].at) >= retention {
 		m, ok = c.marks[0], true
@@ -65,7 +64,7 @@ func (c *compactor) due(now time.Time, retention time.Duration) (m mark, ok bool
 	return m, ok
 }
 
-// compactOld drops what is older than the retention.
+// compactOld drops revisions older than the retention.
 func (k *Keeper) compactOld(ctx context.Context, s *Status) {
 	if err := k.note(ctx, s); err != nil {
 		k.log.Debug("the revision of now is not noted", "err", err)
@@ -86,11 +85,11 @@ func (k *Keeper) compactOld(ctx context.Context, s *Status) {
 	}
 }
 
-// note remembers the revision of now, from time to time.
+// note adds a mark of the present revision, every tenth of the retention.
 func (k *Keeper) note(ctx context.Context, s *Status) error {
 	c, now := &k.compactor, k.p.Now()
 	if n := len(c.marks); n > 0 && c.marks[n-1].revision > s.Revision {
-		*c = compactor{} // the store went back, as after a restore
+		*c = compactor{} // the revision fell, as after a restore
 	}
 	if !c.wantsMark(now, k.p.Retention) {
 		return nil
@@ -115,7 +114,7 @@ func (k *Keeper) claim(ctx context.Context) (target int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	others := r.modified != c.seen // whoever did it since then does it again
+	others := r.modified != c.seen // the Keeper that compacted since will do it again
 	c.seen, c.last = r.modified, max(c.last, r.Revision)
 	if others || m.revision-c.last <= m.puts-r.Puts || m.revision <= max(c.last, 1) {
 		return 0, nil
@@ -134,15 +133,15 @@ func (k *Keeper) lastCompacted(ctx context.Context) (compacted, error) {
 	out := compacted{now: answer.Header.Revision}
 	for _, kv := range answer.Kvs {
 		if json.Unmarshal(kv.Value, &out) != nil {
-			out.Revision, out.Puts = 0, 0 // of no use, and soon replaced
+			out.Revision, out.Puts = 0, 0 // unreadable, and soon replaced
 		}
 		out.modified, out.puts = kv.ModRevision, kv.Version
 	}
 	return out, nil
 }
 
-// replace writes CompactKey if it is unchanged since it was read. It returns the revision
-// that the Keeper whose write succeeds must compact to.
+// replace writes CompactKey if it is unchanged since it was read. If it succeeds, it
+// returns the revision that this Keeper must compact to, else 0.
 func (k *Keeper) replace(ctx context.Context, r compacted, m mark) (target int64, err error) {
 	value, err := json.Marshal(compacted{Revision: m.revision, Puts: m.puts})
 	if err != nil {
@@ -163,9 +162,9 @@ func (k *Keeper) replace(ctx context.Context, r compacted, m mark) (target int64
 	return m.revision, nil
 }
 
-// Compact drops all revisions below one, 0 for the newest, and waits until their space
-// can be reused. Watches that begin below it must list anew. It concerns the whole
-// store, however many members that has; the returned Change is of this member. A
+// Compact drops all revisions below a revision, 0 for the newest, and waits until their
+// space can be reused. Watches that begin below it must list again. It affects the whole
+// store, whatever the number of members; the returned Change is of this member. A
 // revision below the last compaction changes nothing.
 func (k *Keeper) Compact(ctx context.Context, revision int64) (Change, error) {
 	return k.change(ctx, func(s *Status) error {
@@ -181,7 +180,7 @@ func (k *Keeper) compactTo(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
 	_, err := k.target.Client.Compact(ctx, revision, clientv3.WithCompactPhysical())
-	// Somebody else was faster.
+	// Another member was faster.
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("compact the store to revision %d: %w", revision, err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// defragTimeout bounds a defragmentation; etcd finishes a longer one anyway. copyRoom
-// is the free space that it needs besides its copy of the data.
+// defragTimeout bounds the wait for a defragmentation; etcd finishes a longer one
+// anyway. copyRoom is the free space that it needs besides its copy of the data.
 const (
 	defragTimeout = 10 * time.Minute
 	copyRoom      = 64 << 20
@@ -18,25 +18,25 @@ const (
 // the moment is quiet.
 type defragmenter struct {
 	revision int64
-	changed  time.Time // when the revision was seen to change
-	wanted   time.Time // since when; zero while it is not
-	again    time.Time // not before this time, after a try that failed or had to wait
+	changed  time.Time // when a look last found another revision
+	wanted   time.Time // since when it is wanted; zero while it is not
+	again    time.Time // the earliest next attempt, after one that failed or had to wait
 }
 
-// saw notes what a look has found.
+// saw notes when the revision changed.
 func (d *defragmenter) saw(s *Status) {
 	if s.Revision != d.revision {
 		d.revision, d.changed = s.Revision, s.At
 	}
 }
 
-// grown says whether a database has much to gain from a defragmentation.
+// grown says whether a defragmentation would free much of a database.
 func (k *Keeper) grown(s *Status) bool {
 	return s.Size > 2*s.InUse && s.Size > k.p.DefragMin || filling(s) && s.Size-s.InUse > s.Size/4
 }
 
-// due says whether it is time: there is much to gain, and the moment is quiet
-// or there is no time to wait for one.
+// due says whether to defragment now: there is much to free, and the moment is quiet, or
+// waiting for one is no option.
 func (d *defragmenter) due(k *Keeper, s *Status) bool {
 	switch {
 	case !k.grown(s):
@@ -50,8 +50,8 @@ func (d *defragmenter) due(k *Keeper, s *Status) bool {
 	return filling(s) || s.At.Sub(d.changed) >= k.p.Quiet || s.At.Sub(d.wanted) >= k.p.Patience
 }
 
-// defragmentNow defragments when it is the turn of this member, and remembers if
-// that failed.
+// defragmentNow defragments if it is the turn of this member. If that fails, it notes
+// when to try again.
 func (k *Keeper) defragmentNow(ctx context.Context, s *Status) {
 	waited := s.At.Sub(k.defrag.wanted)
 	err := k.defragmentInTurn(ctx, s, func(o others) error { return k.mayDefragment(o, waited) })
@@ -71,16 +71,15 @@ func (k *Keeper) defragmentNow(ctx context.Context, s *Status) {
 	}
 }
 
-// Defragment gives the space that is not in use back to the file system. The
-// member answers nobody meanwhile: about 1 s for 1 GiB in use. It is for this
-// member alone, and an ErrWait while another of its cluster is away, or is being
-// defragmented.
+// Defragment gives unused space back to the file system. The member answers nobody
+// meanwhile: about 1 s for 1 GiB in use. It affects this member only. The error is an
+// ErrWait while another member of the cluster is away or being defragmented.
 func (k *Keeper) Defragment(ctx context.Context) (Change, error) {
 	return k.change(ctx, func(s *Status) error { return k.defragmentInTurn(ctx, s, others.healthy) })
 }
 
-// defragmentInTurn defragments if the other members let it, and none of them
-// does so meanwhile.
+// defragmentInTurn defragments if may permits it, and if no other member is being
+// defragmented.
 func (k *Keeper) defragmentInTurn(ctx context.Context, s *Status, may func(others) error) error {
 	o, err := k.others(ctx, s)
 	if err == nil {
@@ -97,7 +96,7 @@ func (k *Keeper) defragmentInTurn(ctx context.Context, s *Status, may func(other
 	return k.defragment(ctx, s)
 }
 
-// defragment does what Defragment does. The caller has the turn, and a fresh Status.
+// defragment does the work of Defragment. The caller has the turn, and a fresh Status.
 func (k *Keeper) defragment(ctx context.Context, s *Status) error {
 	space, err := SpaceOf(k.target.DataDir)
 	if need := s.InUse + copyRoom; err == nil && space.Free < need {
@@ -122,7 +121,7 @@ func (k *Keeper) defragment(ctx context.Context, s *Status) error {
 	return nil
 }
 
-// defragment has the member do it, and waits.
+// defragment has the member defragment its database, and waits.
 func (t Target) defragment(ctx context.Context) error {
 	if t.Defragment != nil {
 		return t.Defragment()

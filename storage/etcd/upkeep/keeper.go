@@ -18,41 +18,41 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
 
-// lookTimeout bounds one question to the member.
+// lookTimeout bounds one request to the member.
 const lookTimeout = 5 * time.Second
 
-// Target is the member to keep.
+// Target is the member to maintain.
 type Target struct {
-	// Client reaches it and no other. It stays the caller's to close.
+	// Client reaches this member and no other. The caller closes it.
 	Client *clientv3.Client
 	// Endpoint is the endpoint of the member; any text for a client that calls it within
 	// the process.
 	Endpoint string
-	// Defragment does it for a client that calls the member within the process,
-	// which cannot (etcd 3.7.3 panics); nil is the client's.
+	// Defragment defragments a member in this process, for whose client etcd 3.7.3
+	// panics; nil means through Client.
 	Defragment func() error
 	// DataDir is the directory whose file system must not become full.
 	DataDir string
-	// Roster is the cluster of the member; nil says that it is the only one. It
-	// stays the caller's to close.
+	// Roster is the cluster of the member; nil says that it is the only one. The caller
+	// closes it.
 	Roster *cluster.Roster
 }
 
 // Status is the result of a look.
 type Status struct {
-	// At is when.
+	// At is the time of the look.
 	At time.Time
 	// Size is the size of the database file: InUse of it is data, and the rest can be
 	// reused. The member takes no writes when Size reaches Quota.
 	Size, InUse, Quota int64
-	// Revision is the newest, and Compacted the last that is known to have been
-	// compacted to, 0 before the first time.
+	// Revision is the newest revision. Compacted is the last known compaction, 0 before
+	// the first.
 	Revision, Compacted int64
-	// Alarms are the alarms of any member, NoSpace and Corrupt; Raised lists the ids of
-	// the members by alarm.
+	// Alarms are the alarms, NoSpace and Corrupt, that any member has raised. Raised
+	// lists the ids of the members by alarm.
 	Alarms []string
 	Raised map[string][]uint64
-	// Member is the id of this one.
+	// Member is the id of this member.
 	Member uint64
 
 	leader uint64
@@ -60,7 +60,7 @@ type Status struct {
 
 // The alarms of etcd.
 const (
-	// NoSpace is raised by a write that the quota has no room for.
+	// NoSpace is raised by a write that exceeds the quota.
 	NoSpace = "NOSPACE"
 	// Corrupt is raised by members whose data differ.
 	Corrupt = "CORRUPT"
@@ -71,15 +71,16 @@ var alarmKinds = []string{NoSpace, Corrupt}
 // Alarmed says whether an alarm is raised.
 func (s *Status) Alarmed(alarm string) bool { return slices.Contains(s.Alarms, alarm) }
 
-// roomy says whether a database of a size has room for writes under the quota.
+// roomy says whether a database of the given size has room for writes under the quota.
 func (s *Status) roomy(size int64) bool { return size < s.Quota-s.Quota/50 }
 
-// ample says whether a store of a size has room for large writes too. If not, all that
-// can be freed is freed: else a large write would raise the alarm again at once.
+// ample says whether a store of the given size has room for large writes too. If not,
+// everything that can be freed is freed: otherwise a large write would raise the alarm
+// again at once.
 func (s *Status) ample(size int64) bool { return size < s.Quota/5*4 }
 
-// A Keeper keeps one member in shape. Its methods may be called by several
-// goroutines; it does one thing at a time. It is a prometheus.Collector.
+// A Keeper maintains one member. Its methods may be called by several goroutines; it
+// does one thing at a time. It is a prometheus.Collector.
 type Keeper struct {
 	target  Target
 	p       Policy
@@ -89,7 +90,7 @@ type Keeper struct {
 	status atomic.Pointer[Status]
 	space  atomic.Pointer[Space]
 	busy   atomic.Bool
-	turn   chan struct{} // holds a token; whoever has it may use what follows
+	turn   chan struct{} // holds a token; its owner may use what follows
 
 	compactor compactor
 	defrag    defragmenter
@@ -97,7 +98,7 @@ type Keeper struct {
 	warnings  warnings
 }
 
-// New returns a Keeper that waits to be run. Nil discards the log.
+// New returns a Keeper that waits for Run. A nil logger discards the log.
 func New(target Target, p Policy, logger *slog.Logger) (*Keeper, error) {
 	if target.Client == nil || target.DataDir == "" {
 		return nil, errors.New("upkeep: a client and a data directory are required")
@@ -114,8 +115,8 @@ func New(target Target, p Policy, logger *slog.Logger) (*Keeper, error) {
 	return k, nil
 }
 
-// Run looks after the member until ctx ends, and then returns nil. It tries a member that
-// it cannot reach again later.
+// Run maintains the member until ctx ends, and then returns nil. If it cannot reach the
+// member it tries again later.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.p.Interval)
 	defer tick.Stop()
@@ -138,7 +139,7 @@ func (k *Keeper) Status() *Status { return k.status.Load() }
 // look.
 func (k *Keeper) Space() *Space { return k.space.Load() }
 
-// Busy says whether the member is being defragmented, and so answers nobody.
+// Busy says whether the member is being defragmented, during which it answers nobody.
 func (k *Keeper) Busy() bool { return k.busy.Load() }
 
 // Check looks at the member once and does the work that is due.
@@ -155,7 +156,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 	}
 	k.watchDamage(s)
 	if s.leader == 0 {
-		return nil // what follows needs the others of the cluster
+		return nil // the rest needs the other members
 	}
 	if s.Alarmed(NoSpace) {
 		k.makeRoom(ctx, s)
@@ -171,10 +172,10 @@ func (k *Keeper) Check(ctx context.Context) error {
 	return nil
 }
 
-// A Change is the effect of an operation on the member.
+// A Change is the Status before and after an operation on the member.
 type Change struct{ Before, After *Status }
 
-// change waits for the turn of an operation and has it done between two looks.
+// change waits for its turn and runs an operation between two looks.
 func (k *Keeper) change(ctx context.Context, operate func(*Status) error) (Change, error) {
 	done, err := k.begin(ctx)
 	if err != nil {
@@ -192,7 +193,7 @@ func (k *Keeper) change(ctx context.Context, operate func(*Status) error) (Chang
 	return Change{Before: before, After: after}, err
 }
 
-// begin waits for the turn of the caller, who calls done after it.
+// begin waits for the caller's turn. The caller calls done when it has finished.
 func (k *Keeper) begin(ctx context.Context) (done func(), err error) {
 	select {
 	case <-k.turn:
@@ -202,7 +203,7 @@ func (k *Keeper) begin(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// look asks the member how it is.
+// look asks the member for its status.
 func (k *Keeper) look(ctx context.Context) (*Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -221,21 +222,21 @@ func (k *Keeper) look(ctx context.Context) (*Status, error) {
 	return s, nil
 }
 
-// ask asks over the connection that there is: the client's own method makes one each
+// ask asks over the existing connection: the client's own method makes a new one each
 // time.
 func (k *Keeper) ask(ctx context.Context) (*pb.StatusResponse, error) {
 	if connection := k.target.Client.ActiveConnection(); connection != nil {
 		answer, err := pb.NewMaintenanceClient(connection).Status(ctx, &pb.StatusRequest{})
 		return answer, clientv3.ContextError(ctx, err)
 	}
-	answer, err := k.target.Client.Status(ctx, k.target.Endpoint) // in this process
+	answer, err := k.target.Client.Status(ctx, k.target.Endpoint) // for a member in this process
 	return (*pb.StatusResponse)(answer), err
 }
 
-// alarmForm is how etcd writes an alarm among the errors that it tells of.
+// alarmForm is the form of an alarm among the errors in etcd's status.
 var alarmForm = regexp.MustCompile(`^memberID:(\d+)\s+alarm:(\w+)`)
 
-// raised are the members that have raised each alarm.
+// raised returns the members that have raised each alarm.
 func raised(errs []string) map[string][]uint64 {
 	out := map[string][]uint64{}
 	for _, e := range errs {
@@ -249,8 +250,8 @@ func raised(errs []string) map[string][]uint64 {
 	return out
 }
 
-// watchDamage reports members whose data differs from the data of the others. etcd does
-// not always know which member it is; it then names the member 0.
+// watchDamage reports members whose data differs from the others' data. If etcd does not
+// know which member that is, it names the member 0.
 func (k *Keeper) watchDamage(s *Status) {
 	if !s.Alarmed(Corrupt) || !k.warnings.corrupt.raise(k.p.Now()) {
 		return
@@ -275,7 +276,7 @@ type notice struct {
 // noticeEvery is how often a notice is repeated.
 const noticeEvery = time.Hour
 
-// raise says whether to log the message now.
+// raise says whether to log the message now, and notes that it was.
 func (n *notice) raise(now time.Time) bool {
 	if n.on && now.Sub(n.told) < noticeEvery {
 		return false
@@ -284,7 +285,7 @@ func (n *notice) raise(now time.Time) bool {
 	return true
 }
 
-// clear says whether it was raised.
+// clear ends the notice, and says whether it was raised.
 func (n *notice) clear() bool {
 	was := n.on
 	n.on = false
@@ -294,5 +295,5 @@ func (n *notice) clear() bool {
 // warnings are the messages for an operator.
 type warnings struct{ space, noSpace, quota, corrupt, compact, defrag notice }
 
-// mib is a number of bytes in MiB, for people.
+// mib returns a number of bytes in MiB, for people.
 func mib(bytes int64) int64 { return bytes >> 20 }

@@ -54,7 +54,7 @@ func TestRetention(t *testing.T) {
 	r.says("store compacted")
 }
 
-// TestNothingToCompact: a store that nobody writes is left alone.
+// TestNothingToCompact: a store without writes is left alone.
 func TestNothingToCompact(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 0, upkeep.Policy{})
@@ -68,7 +68,7 @@ func TestNothingToCompact(t *testing.T) {
 	}
 }
 
-// bloat leaves a database that is mostly free.
+// bloat leaves a database that is mostly unused.
 func (r *rig) bloat(mib int) {
 	r.t.Helper()
 	for range mib {
@@ -78,7 +78,7 @@ func (r *rig) bloat(mib int) {
 	if err == nil {
 		_, err = r.client.Compact(r.t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical())
 	}
-	// What is in use is counted when etcd commits the next write to its file.
+	// etcd counts what is in use when it commits the next write to its file.
 	for end := time.Now().Add(10 * time.Second); err == nil; time.Sleep(10 * time.Millisecond) {
 		r.mustPut("other", 1)
 		s, statusErr := r.client.Status(r.t.Context(), r.endpoint)
@@ -134,13 +134,13 @@ func TestSmallDatabaseIsNotDefragmented(t *testing.T) {
 	}
 }
 
-// TestQuotaLadder uses up the quota with history: the keeper drops it, and
+// TestQuotaLadder uses up the quota with history: the keeper drops the history, and
 // writes go on.
 func TestQuotaLadder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 16<<20, upkeep.Policy{})
-	// How much of the file is in use when the quota is met depends on what etcd has
-	// written of it by then: where giving back the rest is enough, history stays.
+	// How much of the file is in use when the quota is reached depends on how much etcd
+	// has written to it by then. If defragmenting alone is enough, history stays.
 	said := ""
 	for round := 0; !strings.Contains(said, "all history of the store was dropped"); round++ {
 		if round == 5 {
@@ -173,8 +173,8 @@ func TestQuotaLadder(t *testing.T) {
 	}
 }
 
-// TestQuotaOfLiveData uses it up with objects: nothing but their deletion
-// helps, and the log says so, without trying all the time.
+// TestQuotaOfLiveData uses up the quota with objects: only deleting them helps. The log
+// says so, and the keeper does not try all the time.
 func TestQuotaOfLiveData(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 16<<20, upkeep.Policy{BackoffMin: time.Second, BackoffMax: time.Minute})
@@ -185,7 +185,7 @@ func TestQuotaOfLiveData(t *testing.T) {
 		} else if !errors.Is(err, rpctypes.ErrNoSpace) || keys > 1000 {
 			t.Fatalf("put %d: %v", keys, err)
 		} else if r.clock.pass(time.Minute); r.check().Alarmed(upkeep.NoSpace) {
-			break // it has made what room there is
+			break // it has made what room it can
 		}
 		r.check()
 	}
@@ -202,7 +202,7 @@ func TestQuotaOfLiveData(t *testing.T) {
 	if s := r.keeper.Status(); !s.Alarmed(upkeep.NoSpace) {
 		t.Fatalf("the alarm is lifted, and there is no room: %+v", s)
 	}
-	// A deletion is a reason to try again soon.
+	// A deletion makes the keeper try again soon.
 	for i := range keys / 2 {
 		if _, err := r.client.Delete(t.Context(), fmt.Sprint("k", i)); err != nil {
 			t.Fatalf("delete: %v", err)
@@ -214,8 +214,8 @@ func TestQuotaOfLiveData(t *testing.T) {
 	r.mustPut("k0", 1)
 }
 
-// TestAlarmOfStoreWithRoom is that of a server that was started again with a
-// larger quota: no history needs to go.
+// TestAlarmOfStoreWithRoom restarts a server with a larger quota while the alarm is
+// raised: the keeper drops no history.
 func TestAlarmOfStoreWithRoom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

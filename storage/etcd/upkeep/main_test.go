@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
 
-// A rig is a member that nobody looks after but a test.
+// A rig is a member that only the test maintains.
 type rig struct {
 	t        *testing.T
 	client   *clientv3.Client
@@ -39,7 +39,7 @@ func newRig(t *testing.T, quota int64, p upkeep.Policy) *rig {
 
 func newRigIn(t *testing.T, dir string, quota int64, p upkeep.Policy) *rig {
 	t.Helper()
-	// On a socket, as the child process has it; TestInProcess is without.
+	// On a socket, as in the child process; TestInProcess has none.
 	runtime, err := os.MkdirTemp("/tmp", "pu")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func (r *rig) mustPut(key string, size int) {
 	}
 }
 
-// says fails unless the log has all words, and forgets it.
+// says fails unless the log has all these words, and clears the log.
 func (r *rig) says(words ...string) {
 	r.t.Helper()
 	text := r.log.take()
@@ -102,7 +102,7 @@ func (r *rig) says(words ...string) {
 	}
 }
 
-// A clock goes as the test says.
+// A clock shows the time that the test sets.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

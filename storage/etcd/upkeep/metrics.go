@@ -4,8 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics answer how large the store is, how much room it has, and how long it
-// was away for its own sake.
+// metrics say how large the store is, how much room it has, and how long
+// defragmentations stopped it.
 type metrics struct {
 	defrag prometheus.Histogram
 
@@ -40,7 +40,7 @@ func (k *Keeper) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It tells what the last look found.
+// Collect implements prometheus.Collector. It reports the result of the last look.
 func (k *Keeper) Collect(out chan<- prometheus.Metric) {
 	m := k.metrics
 	m.defrag.Collect(out)

@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// Defaults of Policy, and the shortest retention that makes sense: those who
-// watch and page through lists need the recent past.
+// Defaults of Policy, and the shortest sensible retention: watches and paged lists need
+// the recent past.
 const (
 	DefaultRetention = time.Hour
 	MinRetention     = time.Minute
 )
 
-// Policy says when something is to be done. The zero value of each field means
-// the default.
+// Policy says when to do what. The zero value of each field means the default.
 type Policy struct {
-	// Retention is how long past revisions can be read; a tenth of it more may
-	// pass before they go. The default is an hour.
+	// Retention is how long past revisions can be read; they may stay for another tenth
+	// of it. The default is an hour.
 	Retention time.Duration
 	// DefragMin is the size of a database that is worth defragmenting when less
 	// than half of it is in use. The default is 256 MiB.
 	DefragMin int64
-	// Quiet is how long nothing has been written at a quiet moment, the default
-	// 5 seconds, and Patience how long defragmentation waits for one, the
-	// default 10 minutes.
+	// Quiet is how long a store must be without writes for the moment to count as quiet;
+	// the default is 5 seconds. Patience is how long a defragmentation waits for such a
+	// moment; the default is 10 minutes.
 	Quiet, Patience time.Duration
 	// Interval is the time between two looks; the default is 5 seconds.
 	Interval time.Duration

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// filling says whether 80 % of the quota are used.
+// filling says whether 80 % of the quota is used.
 func filling(s *Status) bool { return !s.ample(s.Size) }
 
 // watchQuota warns while there is still room.
@@ -33,22 +33,22 @@ func (k *Keeper) watchQuota() {
 // errStillFull is the error of an attempt that freed too little.
 var errStillFull = errors.New("compaction and defragmentation freed too little")
 
-// A ladder is the way out of a store whose quota is used up, step by step, and
-// with pauses: each step stops the store for a moment.
+// A ladder makes room in a store whose quota is used up, step by step and with pauses:
+// each step stops the store for a moment.
 type ladder struct {
 	begun    time.Time      // when the alarm was first seen
 	tried    time.Time      // when the last attempt ended
-	pause    time.Duration  // before the next
+	pause    time.Duration  // until the next attempt
 	backoff  *retry.Backoff // nil before the first
-	revision int64          // after it
-	waits    bool           // for other members, and is to go on soon
+	revision int64          // after the last attempt
+	waits    bool           // for other members; the next attempt is at the next look
 }
 
-// calm is how long there was no alarm before the pauses are short again.
+// calm is how long after the last attempt, without an alarm, the pauses are short again.
 const calm = 10 * time.Minute
 
-// due says whether to try now. After an attempt that did not help, a change
-// can only be a deletion, so the next one may.
+// due says whether to try now. After an attempt that did not help, only a deletion can
+// change the revision, and the next attempt may then succeed.
 func (l *ladder) due(k *Keeper, s *Status) bool {
 	since := s.At.Sub(l.tried)
 	switch {
@@ -68,7 +68,7 @@ func (l *ladder) ended(k *Keeper) {
 	l.pause = l.backoff.Next()
 }
 
-// rest notes that there is no alarm.
+// rest notes that there is no alarm now.
 func (l *ladder) rest(k *Keeper) {
 	l.begun, l.waits = time.Time{}, false
 	if !l.tried.IsZero() && k.p.Now().Sub(l.tried) >= calm {
@@ -76,7 +76,7 @@ func (l *ladder) rest(k *Keeper) {
 	}
 }
 
-// makeRoom gets a store whose quota is used up to take writes again.
+// makeRoom makes a store whose quota is used up take writes again.
 func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
 	if k.warnings.noSpace.raise(s.At) {
 		k.log.Error("the store takes no writes: its quota is used up", "sizeMiB", mib(s.Size), "inUseMiB", mib(s.InUse), "quotaMiB", mib(s.Quota))
@@ -105,15 +105,15 @@ func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
 	k.writesAgain(after)
 }
 
-// writesAgain reports that the alarm is lifted, by this Keeper or anybody else.
+// writesAgain logs that the alarm is lifted, by this Keeper or anybody else.
 func (k *Keeper) writesAgain(s *Status) {
 	if k.warnings.noSpace.clear() {
 		k.log.Info("the store takes writes again", "sizeMiB", mib(s.Size), "quotaMiB", mib(s.Quota))
 	}
 }
 
-// climb goes as many steps as it takes: drop all history, give its space back,
-// one member after the other, lift the alarm once all have room.
+// climb takes the necessary steps: drop all history, defragment one member after the
+// other, lift the alarm once all have room.
 func (k *Keeper) climb(ctx context.Context, s *Status) error {
 	if !s.ample(s.InUse) && k.compactor.last < s.Revision {
 		if err := k.compactTo(ctx, s.Revision); err != nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is the space of a file system, in bytes. Free is the space that a user other
-// than root can still take.
+// Space is the space of a file system, in bytes. Free is what users other than root can
+// still take.
 type Space struct{ Free, Total int64 }
 
 // SpaceOf returns the space of the file system that a directory is on.
@@ -21,7 +21,7 @@ func SpaceOf(dir string) (Space, error) {
 }
 
 // Wanted returns how much should be free: a tenth of the file system, at least 1 GiB,
-// and at most the 8 GiB that a store can ever take.
+// and at most 8 GiB, the most that a store can take.
 func (s Space) Wanted() int64 { return min(max(s.Total/10, 1<<30), 8<<30) }
 
 // watchSpace warns before the file system is full.

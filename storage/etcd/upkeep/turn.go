@@ -17,13 +17,13 @@ import (
 
 // A cluster serves while one of its members is defragmented, but not while two are. So
 // each Keeper defragments its own member, one at a time, while all others answer. The
-// leader comes last, since it holds up the most.
+// leader comes last, since its pause delays the most.
 
-// ErrWait says that a member has to wait for others of its cluster.
+// ErrWait says that a member has to wait for other members of its cluster.
 var ErrWait = errors.New("not now")
 
-// lockPrefix holds the lock of the Keeper that defragments. lockTTL is how long the
-// lock of a Keeper that is gone blocks the others.
+// lockPrefix is the lock of the Keeper that defragments. lockTTL is how long the lock of
+// a dead Keeper blocks the others.
 const (
 	lockPrefix = etcd.ElectionPrefix + "defragment"
 	lockTTL    = 2 * time.Minute
@@ -58,7 +58,7 @@ func (k *Keeper) others(ctx context.Context, s *Status) (others, error) {
 	return out, nil
 }
 
-// healthy is an ErrWait that names a member that is away.
+// healthy returns an ErrWait that names a member that is away.
 func (o others) healthy() error {
 	for i := range o.members {
 		if m := &o.members[i]; !healthy(m) {
@@ -70,7 +70,7 @@ func (o others) healthy() error {
 
 func healthy(m *cluster.Member) bool {
 	if m.Status() == cluster.Unstarted {
-		return m.Learner // it has no vote that could be missing
+		return m.Learner // a learner has no vote that could be missing
 	}
 	return m.Answer != nil && m.Answer.Leader != 0 && m.Answer.Committed <= m.Answer.Applied+inStep
 }
@@ -80,8 +80,8 @@ func statusOf(m *cluster.Member) *Status {
 	return &Status{Size: m.Answer.Size, InUse: m.Answer.InUse, Quota: m.Answer.Quota}
 }
 
-// mayDefragment is an ErrWait unless it is the turn of this member, in order.
-// waited is how long it has been due.
+// mayDefragment returns an ErrWait unless it is the turn of this member. waited is how
+// long the defragmentation has been due.
 func (k *Keeper) mayDefragment(o others, waited time.Duration) error {
 	if err := o.healthy(); err != nil || !o.leads || waited >= k.p.Patience {
 		return err
@@ -94,11 +94,11 @@ func (k *Keeper) mayDefragment(o others, waited time.Duration) error {
 	return nil
 }
 
-// mayClear says whether it is the turn of this member in a cluster whose quota is
-// used up, where there are no locks: they are writes. So the turns follow from
-// what all can see: by id, the leader last, each when those before it have given
-// back what they can. A member that is not healthy is waited for as long as
-// patience lasts; nothing can be written meanwhile that it could miss.
+// mayClear returns an ErrWait unless it is the turn of this member, in a cluster whose
+// quota is used up. There are no locks then, as they are writes. So the order follows
+// from what all can see: by id, the leader last, each once those before it have freed
+// what they can. Members that are not healthy delay this until Patience ends; they miss
+// no writes meanwhile, as there are none.
 func (k *Keeper) mayClear(o others, s *Status, waited time.Duration) error {
 	for i := range o.members {
 		m := &o.members[i]
@@ -113,7 +113,7 @@ func (k *Keeper) mayClear(o others, s *Status, waited time.Duration) error {
 	return nil
 }
 
-// before is the order of turns.
+// before says whether m comes before the member of s.
 func before(m *cluster.Member, s *Status) bool {
 	mLeads, sLeads := m.ID == s.leader, s.Member == s.leader
 	if mLeads != sLeads {
@@ -122,18 +122,18 @@ func before(m *cluster.Member, s *Status) bool {
 	return cmp.Less(m.ID, s.Member)
 }
 
-// settling is how long it may take until a member shows what a compaction that
-// another has asked for has freed.
+// settling is how long a member may take to show the space freed by a compaction that
+// another member requested.
 const settling = 30 * time.Second
 
-// cleared says whether a defragmentation is not due to make room, or would gain
-// little.
+// cleared says whether a member needs no defragmentation to make room, or would gain
+// little from it.
 func cleared(s *Status, waited time.Duration) bool {
 	return s.ample(s.Size) || waited >= settling && s.Size-s.InUse <= s.Size/10
 }
 
-// mayDisarm returns an ErrWait while another member has no room, or could have more
-// soon. A silent member may be full.
+// mayDisarm returns an ErrWait while another member has no room, or will soon have more.
+// A silent member may be full.
 func (k *Keeper) mayDisarm(o others, waited time.Duration) error {
 	for i := range o.members {
 		m := &o.members[i]
@@ -147,8 +147,8 @@ func (k *Keeper) mayDisarm(o others, waited time.Duration) error {
 	return nil
 }
 
-// lock takes the lock of the one member that is being defragmented, where there
-// are others. It is an ErrWait where another has it.
+// lock takes the lock of the one member that is being defragmented, unless there are no
+// others. The error is an ErrWait if another has it.
 func (k *Keeper) lock(ctx context.Context, o others, s *Status) (unlock func(), err error) {
 	if len(o.members) == 0 || s.Alarmed(NoSpace) {
 		return func() {}, nil

@@ -1,4 +1,4 @@
-// Package zaplog has etcd, which logs by zap, log by slog.
+// Package zaplog makes etcd, which logs with zap, log to slog.
 package zaplog
 
 import (
@@ -11,9 +11,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// New returns a zap logger that writes to a slog logger, at the level that the
-// given function makes of the level and the message of zap's entry. Lines say
-// component=etcd.
+// New returns a zap logger that writes to a slog logger. level maps the level and the
+// message of an entry to slog's level. Lines say component=etcd.
 func New(logger *slog.Logger, level func(zapcore.Level, string) slog.Level) *zap.Logger {
 	return zap.New(&core{handler: logger.With("component", "etcd").Handler(), level: level})
 }
