@@ -49,7 +49,7 @@ type Endpoint struct {
 	Weight  uint32
 	Health  Health
 	TLSMode string
-	// Check is how proxies check it by themselves, zero for not at all.
+	// Check is the active health check that proxies run, zero for none.
 	Check health.Check
 	// Namespace and WorkloadName name the object it comes from.
 	Namespace, WorkloadName string
@@ -96,9 +96,9 @@ type WorkloadInstance struct {
 	Endpoint Endpoint
 	// PortMap overrides target ports by service port name.
 	PortMap map[string]uint32
-	// DNSServiceEntryOnly: only a DNS ServiceEntry may select the workload, since its
-	// address is a host name; or only one that is not DNS, since it is a unix socket. No
-	// service of another registry may.
+	// DNSServiceEntryOnly restricts who may select the workload, since its address is a host
+	// name or a unix socket. Only a DNS ServiceEntry may select a host name, only one that is
+	// not DNS a unix socket, and a service of another registry neither.
 	DNSServiceEntryOnly bool
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// differ sets each field of a struct, those of nested structs one by one, to
-// something else and hands over the path and the result.
+// differ changes each field of a struct, also those of nested structs, one at a time. It calls
+// f with the path of the field and the changed struct.
 func differ[T any](t *testing.T, base T, f func(path string, changed *T)) {
 	t.Helper()
 	var walk func(path string, at []int, typ reflect.Type)

@@ -16,8 +16,8 @@ type Handlers struct {
 	workloads []WorkloadHandler
 }
 
-// AppendServiceHandler adds a handler for services. It panics after Close:
-// that is a mistake in the wiring.
+// AppendServiceHandler adds a handler for services. It panics after Close, since the wiring is
+// wrong then.
 func (h *Handlers) AppendServiceHandler(f ServiceHandler) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,16 +39,15 @@ func (h *Handlers) mustBeOpen() {
 	}
 }
 
-// Close ends the time in which handlers may be appended. Registries call it
-// when they are run.
+// Close ends the time in which handlers may be appended. Registries call it when Run begins.
 func (h *Handlers) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
 }
 
-// ServicesChanged calls the service handlers, in the order in which they were
-// appended, for each service that differs.
+// ServicesChanged calls the service handlers, in the order in which they were appended, for
+// each service that changed.
 func (h *Handlers) ServicesChanged(change Change) {
 	h.mu.Lock()
 	handlers := h.services

@@ -12,29 +12,29 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Index holds the rows of one registry. By it the registry answers the queries of
-// ServiceDiscovery, and finds the changes of a new row. Any goroutine may read it,
-// without a lock; only the worker writes. The zero Index is empty.
+// Index holds the rows of one registry. The registry uses it to answer the queries of
+// ServiceDiscovery, and to find what a new row changes. Any goroutine may read it, without a
+// lock; only the worker writes. The zero Index is empty.
 type Index struct {
 	current atomic.Pointer[State]
 }
 
 // State is one immutable state of an Index.
 type State struct {
-	// rows are by rowKey, "host/namespace".
+	// rows holds the rows by rowKey, "host/namespace".
 	rows pmap.Map[*indexRow]
-	// byIP has a key "ip/host/namespace" for every address of every row.
+	// byIP has a key "ip/host/namespace" for each address in each row.
 	byIP pmap.Map[struct{}]
 }
 
-// NewIndex returns an index that begins with a state.
+// NewIndex returns an index with an initial state.
 func NewIndex(s *State) *Index {
 	x := &Index{}
 	x.current.Store(s)
 	return x
 }
 
-// State is the state of the index now.
+// State returns the current state of the index.
 func (x *Index) State() *State {
 	if s := x.current.Load(); s != nil {
 		return s
@@ -42,8 +42,8 @@ func (x *Index) State() *State {
 	return &State{}
 }
 
-// Row returns the row of a host and namespace, empty where there is none. The
-// caller must not modify it.
+// Row returns the row of a host and namespace, empty if there is none. The caller must not
+// modify it.
 func (x *Index) Row(hostname host.Name, namespace string) Row {
 	return x.State().Row(hostname, namespace)
 }
@@ -82,13 +82,13 @@ type Row struct {
 	Hostname  host.Name
 	Namespace string
 	Services  []*Service  // in CompareServices order
-	Endpoints []*Endpoint // in the order in which they are handed over
+	Endpoints []*Endpoint // in the order in which the registry gave them
 }
 
 func rowKey(hostname host.Name, namespace string) string { return string(hostname) + "/" + namespace }
 
-// Row returns the row of a host and namespace, empty where there is none. The
-// caller must not modify it.
+// Row returns the row of a host and namespace, empty if there is none. The caller must not
+// modify it.
 func (s *State) Row(hostname host.Name, namespace string) Row {
 	if row := s.rows.Value(rowKey(hostname, namespace)); row != nil {
 		return row.Row
@@ -118,8 +118,8 @@ func (s *State) GetService(hostname host.Name) *Service {
 	return first
 }
 
-// InstancesByPort returns the instances of a service port whose labels are a
-// superset of the given ones; all for no labels.
+// InstancesByPort returns the instances of a service port whose labels are a superset of the
+// selector; without a selector, all of them.
 func (s *State) InstancesByPort(service *Service, port int, selector labels.Instance) []*ServiceInstance {
 	servicePort, ok := service.Port(port)
 	if !ok {
@@ -158,9 +158,8 @@ func (s *State) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
 	return out
 }
 
-// GetProxyWorkloadLabels returns the labels of the workload at an address of the
-// proxy, as Proxy.WorkloadLabels picks them; nil where there is none. It is
-// always the same one.
+// GetProxyWorkloadLabels returns the labels of the workload at an address of the proxy, as
+// Proxy.WorkloadLabels picks it, nil if there is none. The choice is deterministic.
 func (s *State) GetProxyWorkloadLabels(proxy *Proxy) labels.Instance {
 	return proxy.WorkloadLabels(func(ip string) iter.Seq2[string, []*Endpoint] {
 		return func(yield func(string, []*Endpoint) bool) {
@@ -186,8 +185,8 @@ func (s *State) at(ip string) iter.Seq2[string, *indexRow] {
 	}
 }
 
-// instance makes an endpoint an instance of the first service that has its
-// port, nil where none has.
+// instance returns the endpoint as an instance of the first service with its port, nil if no
+// service has it.
 func (r *indexRow) instance(e *Endpoint) *ServiceInstance {
 	for _, s := range r.Services {
 		for _, p := range s.Ports {
@@ -199,7 +198,7 @@ func (r *indexRow) instance(e *Endpoint) *ServiceInstance {
 	return nil
 }
 
-// set replaces a row; one without services is removed.
+// set replaces a row. It removes a row without services.
 func (x *Index) set(row Row) {
 	s := x.State()
 	key := rowKey(row.Hostname, row.Namespace)
@@ -228,7 +227,8 @@ func (r *indexRow) addresses() map[string][]*Endpoint {
 	return r.byIP
 }
 
-// groupByIP leaves out endpoints that are no IP address: no proxy is there.
+// groupByIP groups endpoints by IP address. It leaves out other addresses, since no proxy is
+// there.
 func groupByIP(endpoints []*Endpoint) map[string][]*Endpoint {
 	out := map[string][]*Endpoint{}
 	for _, e := range endpoints {

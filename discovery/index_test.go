@@ -30,7 +30,7 @@ func endpoint(address, port string, l labels.Instance) *discovery.Endpoint {
 	return &discovery.Endpoint{Address: address, Port: 8080, ServicePortName: port, Labels: l, Weight: 1}
 }
 
-// index has two services of one host in two namespaces, and one more.
+// index returns an index with two services of one host in two namespaces, and one more.
 func index() *discovery.Index {
 	x := &discovery.Index{}
 	for _, row := range []discovery.Row{
@@ -254,8 +254,8 @@ func TestHandlersAreCalledInOrderAndClosed(t *testing.T) {
 	h.AppendServiceHandler(nil)
 }
 
-// TestInstancesAreOfTheIdentityThatWasProved: of several services at one address
-// a proxy that proved who it is has none of another's.
+// TestInstancesAreOfTheIdentityThatWasProved: among several services at one address, a proxy
+// with a proven identity gets no instance of another identity.
 func TestInstancesAreOfTheIdentityThatWasProved(t *testing.T) {
 	t.Parallel()
 	const web = "spiffe://cluster.local/ns/shop/sa/web"

@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// The labels that tell where a workload is. A locality in one label has dots or slashes
+// The labels that give the locality of a workload. A locality in one label has dots or slashes
 // between its parts. (Istio: label.TopologyZone and others.)
 const (
 	localityLabel       = "istio-locality"
@@ -18,20 +18,19 @@ const (
 	topologyClusterName = "topology.istio.io/cluster"
 )
 
-// Place is what is known of where a workload is.
+// Place is what is known of the location of a workload.
 type Place struct {
 	Labels           labels.Instance
 	Locality         string // region/zone/subzone
 	Cluster, Network string
 }
 
-// LocalityOf writes a locality as region/zone/subzone; what is empty on the right is left
-// out.
+// LocalityOf returns region/zone/subzone, without the empty parts at the end.
 func LocalityOf(region, zone, subZone string) string {
 	return strings.TrimRight(region+"/"+zone+"/"+subZone, "/")
 }
 
-// LocalityOfLabels returns the locality that labels tell, empty for none.
+// LocalityOfLabels returns the locality that labels give, empty if none.
 func LocalityOfLabels(of labels.Instance) string {
 	if one := of[localityLabel]; one != "" {
 		if strings.Contains(one, "/") {
@@ -42,8 +41,8 @@ func LocalityOfLabels(of labels.Instance) string {
 	return LocalityOf(of[regionLabel], of[zoneLabel], of[subZoneLabel])
 }
 
-// Label returns the value of a label. Labels of the topology that are not set follow from
-// the place, as Istio adds them (labelutil.AugmentLabels).
+// Label returns the value of a label. Topology labels that are not set are derived from the
+// place, as in Istio (labelutil.AugmentLabels).
 func (p Place) Label(key string) string {
 	if value, set := p.Labels[key]; set {
 		return value
@@ -65,19 +64,19 @@ func (p Place) Label(key string) string {
 	return ""
 }
 
-// Region is the region of the locality.
+// Region returns the region of the locality.
 func (p Place) Region() string {
 	region, _, _ := strings.Cut(p.Locality, "/")
 	return region
 }
 
-// Place is where the endpoint is.
+// Place returns the location of the endpoint.
 func (e *Endpoint) Place() Place {
 	return Place{Labels: e.Labels, Locality: e.Locality.Label, Cluster: e.Locality.Cluster, Network: e.Network}
 }
 
-// Place is where the proxy is, by the labels that selectors see; else by what its node
-// says; else by the locality of the workload at its address.
+// Place returns the location of the proxy. The locality comes from the labels that selectors
+// see, else from the node, else from the workload at its address.
 func (p *Proxy) Place(of labels.Instance, workload string) Place {
 	return Place{
 		Labels: of, Locality: cmp.Or(LocalityOfLabels(of), p.Locality, workload), Cluster: p.ClusterID, Network: p.Network,

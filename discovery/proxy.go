@@ -21,15 +21,15 @@ type ProxyType string
 const (
 	Sidecar ProxyType = "sidecar"
 	Router  ProxyType = "router"
-	// Proxyless is a gRPC client or server that takes configuration itself, and has
-	// no proxy beside it.
+	// Proxyless is a gRPC client or server that takes configuration itself, without a proxy
+	// beside it.
 	Proxyless ProxyType = "grpc"
 	// ConfigClient is another control plane, which takes the objects of the mesh and no
 	// configuration made of them.
 	ConfigClient ProxyType = "api"
 )
 
-// InterceptionMode is how traffic gets to a sidecar.
+// InterceptionMode is how traffic is redirected to a sidecar.
 type InterceptionMode string
 
 // The interception modes of node metadata INTERCEPTION_MODE.
@@ -39,8 +39,7 @@ const (
 	InterceptionTproxy   InterceptionMode = "TPROXY"
 )
 
-// Proxy describes a client, as it describes itself when it connects. It is never
-// modified.
+// Proxy is a client as it describes itself when it connects. It is never modified.
 type Proxy struct {
 	// ID is the whole node id, type~ip~id~domain.
 	ID          string
@@ -50,48 +49,48 @@ type Proxy struct {
 	DNSDomain   string
 	// Namespace is the namespace of its configuration.
 	Namespace string
-	// MetadataLabels are the labels in LABELS, and StaticLabels those in STATIC_LABELS.
-	// The registry's labels for its address outrank the former.
+	// MetadataLabels are the labels in LABELS, and StaticLabels those in STATIC_LABELS. The
+	// registry's labels for its address take precedence over MetadataLabels.
 	MetadataLabels, StaticLabels labels.Instance
 	ServiceAccount               string
 	// Identity is the SPIFFE identity that the client proved, such as
-	// "spiffe://cluster.local/ns/shop/sa/web"; empty if it proved none. It outranks the
-	// address: see Serves and WorkloadLabels.
+	// "spiffe://cluster.local/ns/shop/sa/web"; empty if it proved none. It takes precedence
+	// over the address: see Serves and WorkloadLabels.
 	Identity string
-	// Local says that it connects from the server's own machine.
+	// Local is true if the client connects from the server's own machine.
 	Local bool
-	// Certificate is the proxy's own, on its machine: TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY
-	// and TLS_CLIENT_ROOT_CERT, or the same of TLS_SERVER. It is zero for none.
+	// Certificate names the files of the proxy's own certificate on its machine:
+	// TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT, or the same of
+	// TLS_SERVER. It is zero if it has none.
 	Certificate CertificateFiles
-	// SystemRoots is the file of the authorities that its machine trusts (SYSTEM_ROOTS);
-	// empty where it does not say.
+	// SystemRoots is the file of the authorities that the proxy's machine trusts
+	// (SYSTEM_ROOTS); empty if the proxy does not say.
 	SystemRoots        string
 	ClusterID, Network string
 	InterceptionMode   InterceptionMode
-	// DNSCapture says that applications beside it find services by the addresses
-	// that these were given (DNS_CAPTURE).
+	// DNSCapture is true if applications beside the proxy resolve services to their assigned
+	// addresses (DNS_CAPTURE).
 	DNSCapture bool
-	// SelfDiscovery says that it has a cluster of the endpoints of its own service, by
-	// which it shares load among zones (ENABLE_SELF_DISCOVERY).
+	// SelfDiscovery is true if the proxy has a cluster of the endpoints of its own service,
+	// with which it balances load among zones (ENABLE_SELF_DISCOVERY).
 	SelfDiscovery bool
-	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy (HTTP_PROXY_PORT), "0"
-	// for none; empty leaves it to the mesh.
+	// HTTPProxyPort is the port on which a sidecar serves as HTTP proxy (HTTP_PROXY_PORT), "0"
+	// for none; empty means that the mesh decides.
 	HTTPProxyPort string
 	Version       string // ISTIO_VERSION
 	Locality      string // region/zone/subzone
-	// EnvoyVersion is the version in the client's build; empty for none. For a client
-	// that is no Envoy it begins with the client's name, as in "gRPC Go 1.85.0".
+	// EnvoyVersion is the version in the client's build; empty if there is none. For a client
+	// other than Envoy it begins with the client's name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
-	// RouteDelta: it takes virtual hosts as resources of their own, one by one.
+	// RouteDelta is true if the client takes virtual hosts as separate resources.
 	RouteDelta bool
 }
 
-// ParseProxy reads the node of a first request. The id has the form
-// type~ip~id~domain (Istio: ParseServiceNodeWithMetadata); metadata
-// INSTANCE_IPS outranks the ip, NAMESPACE the first label of the domain.
-// Booleans and lists may be strings. A node whose metadata say GENERATOR: grpc, or
-// whose client is gRPC by its own words, is Proxyless whatever its id says. One whose
-// metadata say GENERATOR: api is a ConfigClient.
+// ParseProxy reads the node of a first request. The id has the form type~ip~id~domain (Istio:
+// ParseServiceNodeWithMetadata). Metadata INSTANCE_IPS takes precedence over the ip, and
+// NAMESPACE over the first label of the domain. Booleans and lists may be strings. A node with
+// metadata GENERATOR: grpc, or whose client identifies itself as gRPC, is Proxyless whatever
+// its id says. A node with GENERATOR: api is a ConfigClient.
 func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	if node == nil {
 		return nil, fmt.Errorf("the first request has no node: set node.id to type~ip~id~domain")
@@ -154,12 +153,12 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	return p, nil
 }
 
-// The libraries of gRPC call themselves "gRPC Go", "gRPC C-core linux", "gRPC Java",
-// "gRPC Node Pure JS".
+// The user agents of gRPC libraries: "gRPC Go", "gRPC C-core linux", "gRPC Java", "gRPC Node
+// Pure JS".
 const grpcUserAgent = "gRPC "
 
-// isProxyless says whether a node is a gRPC client. The metadata GENERATOR outranks the
-// name of the library.
+// isProxyless says whether a node is a gRPC client. The metadata GENERATOR takes precedence
+// over the name of the library.
 func isProxyless(generator, userAgent string) bool {
 	if generator != "" {
 		return generator == string(Proxyless)
@@ -177,12 +176,12 @@ func build(node *corev3.Node) string {
 	return ""
 }
 
-// CertificateFiles are the files of a certificate on a proxy's machine, by their paths: its
-// chain, its key, and the authorities that it trusts.
+// CertificateFiles holds the paths of a certificate on a proxy's machine: its chain, its key,
+// and the authorities that it trusts.
 type CertificateFiles struct{ Chain, Key, Roots string }
 
-// certificateFiles reads the files that node metadata name. A proxy has one certificate,
-// for the connections that it makes and those that it takes.
+// certificateFiles reads the paths in node metadata. A proxy has one certificate, for outgoing
+// and incoming connections.
 func certificateFiles(metadata map[string]*structpb.Value) (CertificateFiles, error) {
 	read := func(end string) (CertificateFiles, error) {
 		keys := [...]string{"TLS_" + end + "_CERT_CHAIN", "TLS_" + end + "_KEY", "TLS_" + end + "_ROOT_CERT"}
@@ -212,9 +211,9 @@ func certificateFiles(metadata map[string]*structpb.Value) (CertificateFiles, er
 	return server, nil
 }
 
-// MayHaveSecrets says whether the proxy may be given the secrets of its namespace: it
-// proved to be of the namespace, or, while it proved nothing, it is on the server's own
-// machine, which has its word.
+// MayHaveSecrets says whether the proxy may have the secrets of its namespace. It must have
+// proved an identity in that namespace, with the service account that it names, if it names
+// one. A proxy that proved none must be on the server's own machine, which is trusted.
 func (p *Proxy) MayHaveSecrets() bool {
 	if p.Identity == "" {
 		return p.Local
@@ -224,14 +223,14 @@ func (p *Proxy) MayHaveSecrets() bool {
 	return ok && p.Namespace != "" && (p.ServiceAccount == "" || p.ServiceAccount == account)
 }
 
-// Serves says whether an endpoint at an address of the proxy can belong to its
-// workload. It does not if it has another account than the proxy has proved.
+// Serves says whether an endpoint at an address of the proxy can belong to its workload. It
+// cannot if its account differs from the identity that the proxy proved.
 func (p *Proxy) Serves(e *Endpoint) bool {
 	return p.Identity == "" || e.ServiceAccount == "" || e.ServiceAccount == p.Identity
 }
 
-// describes says whether an endpoint at an address of the proxy may tell its
-// labels: where the proxy proved an identity, only one of that identity.
+// describes says whether an endpoint at an address of the proxy may determine the proxy's
+// labels. If the proxy proved an identity, the endpoint must have it.
 func (p *Proxy) describes(e *Endpoint) bool {
 	return len(e.Labels) > 0 && (p.Identity == "" || e.ServiceAccount == p.Identity)
 }
@@ -244,10 +243,11 @@ func (p *Proxy) WorkloadLabels(at func(ip string) iter.Seq2[string, []*Endpoint]
 	return nil
 }
 
-// Workload returns the first endpoint at the proxy's addresses, preferably of a service
-// in the proxy's namespace; nil for none. at lists the endpoints of an address in a fixed
-// order, with the namespace of their service. Endpoints of another identity than the
-// proxy has proved do not count, nor do loopback addresses, which every machine has.
+// Workload returns the first endpoint with labels at the proxy's addresses, preferably of a
+// service in the proxy's namespace; nil if there is none. at lists the endpoints of an address
+// in a fixed order, with the namespace of their service. If the proxy proved an identity,
+// endpoints without it do not count. Loopback addresses never count, because every machine has
+// them.
 func (p *Proxy) Workload(at func(ip string) iter.Seq2[string, []*Endpoint]) *Endpoint {
 	var other *Endpoint
 	for _, ip := range p.IPAddresses {
@@ -274,8 +274,8 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Labels returns the labels that selectors see. The registries' labels for the proxy's
-// address or, if there are none, the node's own, are laid over its static labels.
+// Labels returns the labels that selectors see: the static labels, overridden by the
+// registries' labels for the proxy's address or, if there are none, by the node's own.
 func (p *Proxy) Labels(registry labels.Instance) labels.Instance {
 	top := registry
 	if len(top) == 0 {
@@ -291,10 +291,10 @@ func (p *Proxy) Labels(registry labels.Instance) labels.Instance {
 	return out
 }
 
-// SupportsIPv4 and SupportsIPv6 say which families the proxy has an address of.
+// SupportsIPv4 says whether the proxy has an IPv4 address.
 func (p *Proxy) SupportsIPv4() bool { return slices.ContainsFunc(p.IPAddresses, isIPv4) }
 
-// SupportsIPv6 is like SupportsIPv4.
+// SupportsIPv6 says whether the proxy has an IPv6 address.
 func (p *Proxy) SupportsIPv6() bool {
 	return slices.ContainsFunc(p.IPAddresses, func(s string) bool { return !isIPv4(s) })
 }
@@ -354,8 +354,8 @@ func stringMap(v *structpb.Value) labels.Instance {
 	return out
 }
 
-// IsNamed says whether a text names the proxy: its node id, its name with or without the
-// namespace and what follows a dot, or an address.
+// IsNamed says whether a text names the proxy. It may be its node id, an address, or its name,
+// with or without the namespace and what follows the first dot.
 func (p *Proxy) IsNamed(text string) bool {
 	short, _, _ := strings.Cut(p.Name, ".")
 	names := []string{p.ID, p.Name, short, p.Namespace + "/" + p.Name, p.Namespace + "/" + short}

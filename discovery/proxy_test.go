@@ -124,8 +124,7 @@ func TestParseProxyLocalityAndBuild(t *testing.T) {
 	}
 }
 
-// Whose metadata say so, or whose library is gRPC, has no proxy: nothing is
-// intercepted there.
+// A node whose metadata or library says gRPC is proxyless, and has no interception.
 func TestParseProxyless(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -9,15 +9,15 @@ import (
 // Change is the difference between a row and the row that it replaced.
 type Change struct {
 	Before, After Row
-	// Services and Endpoints say whether these differ.
+	// Services and Endpoints say which of the two differ.
 	Services, Endpoints bool
 }
 
-// Publish replaces a row of the index, and hands the difference to the updater. It
-// hands over services by SvcUpdate, their endpoints with them by EDSCacheUpdate, and
-// endpoints alone by EDSUpdate; nothing if nothing differs. If services differ, the
-// caller gives the reason by ConfigUpdate. Call it on the worker only. The slices of the
-// row belong to the index afterwards.
+// Publish replaces a row of the index, and passes the difference to the updater: services with
+// SvcUpdate and their endpoints with EDSCacheUpdate, endpoints alone with EDSUpdate, and
+// nothing if nothing differs. If services differ, the caller must count the reason with
+// ConfigUpdate. Call Publish only on the worker. The index owns the slices of the row
+// afterwards.
 func (x *Index) Publish(to XDSUpdater, shard ShardKey, row Row) Change {
 	slices.SortFunc(row.Services, CompareServices)
 	if len(row.Services) == 0 {
@@ -46,9 +46,9 @@ func (x *Index) Publish(to XDSUpdater, shard ShardKey, row Row) Change {
 	return change
 }
 
-// EachService calls f for every service that differs: those deleted, then those
-// updated, then those added. A service is the same one as long as the object
-// that defines it and its address stay.
+// EachService calls f for every service that differs: first the deleted ones, then the
+// updated, then the added. A service counts as the same while its defining object and its
+// address stay.
 func (c Change) EachService(f ServiceHandler) {
 	if !c.Services {
 		return

@@ -13,9 +13,9 @@ type Published interface {
 	AppendWorkloadHandler(WorkloadHandler)
 }
 
-// Publisher hands over the rows of one registry and calls its handlers. It suits a registry
-// that does not follow the configuration, whose Fork is the Fork of its Index. Its Handlers
-// must be closed when the registry is run.
+// Publisher publishes the rows of one registry and calls its handlers. It suits a registry
+// that does not follow the configuration: its Fork is that of its Index. The registry must
+// close its Handlers when Run begins.
 type Publisher struct {
 	Index
 	Handlers
@@ -37,8 +37,8 @@ func (p *Publisher) Provider() Provider { return p.shard.Provider }
 // Cluster implements Instance.
 func (p *Publisher) Cluster() string { return p.shard.Cluster }
 
-// Publish hands over the rows that differ, in the given order, and calls the service
-// handlers after each. Changed services are the reason of a push. Call it on the worker.
+// Publish publishes the rows that differ, in the given order, and calls the service handlers
+// after each. It counts changed services as the reason of a push. Call it on the worker.
 func (p *Publisher) Publish(rows ...Row) {
 	changed := 0
 	for _, row := range rows {

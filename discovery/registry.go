@@ -19,7 +19,7 @@ const (
 	Consul     Provider = "Consul"
 	Kubernetes Provider = "Kubernetes"
 	Memory     Provider = "Memory"
-	File       Provider = "File" // of targets, as Prometheus reads them
+	File       Provider = "File" // files of targets in Prometheus' format
 )
 
 // ShardKey names the registry instance that a row comes from. Shards of one
@@ -29,20 +29,20 @@ type ShardKey struct {
 	Cluster  string
 }
 
-// String is "provider/cluster".
+// String returns "provider/cluster".
 func (k ShardKey) String() string { return string(k.Provider) + "/" + k.Cluster }
 
-// ServiceDiscovery answers what is known of services now.
+// ServiceDiscovery answers queries about the current services.
 type ServiceDiscovery interface {
 	// Services returns all services, in CompareServices order.
 	Services() []*Service
 	// GetService returns the service of a host, nil where there is none.
 	GetService(hostname host.Name) *Service
-	// InstancesByPort returns the instances of a service port whose labels are a
-	// superset of the given ones; all for no labels.
+	// InstancesByPort returns the instances of a service port whose labels are a superset of
+	// the given ones; without labels, all of them.
 	InstancesByPort(service *Service, port int, labels labels.Instance) []*ServiceInstance
-	// GetProxyServiceInstances returns one instance per service port that is
-	// served where the proxy is; none for a stand-alone proxy.
+	// GetProxyServiceInstances returns one instance per service port that is served at the
+	// proxy's addresses; none for a stand-alone proxy.
 	GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance
 	// GetProxyWorkloadLabels returns the labels of the workload at the proxy's
 	// address, nil where the registry knows none.
@@ -58,14 +58,13 @@ type (
 
 // Controller is the running half of a registry.
 type Controller interface {
-	// AppendServiceHandler adds a handler for services. Before Run only.
+	// AppendServiceHandler adds a handler for services. Call it before Run.
 	AppendServiceHandler(ServiceHandler)
-	// AppendWorkloadHandler adds a handler for workload instances. Before Run
-	// only.
+	// AppendWorkloadHandler adds a handler for workload instances. Call it before Run.
 	AppendWorkloadHandler(WorkloadHandler)
 	// Run keeps the registry in step with its source until ctx ends.
 	Run(ctx context.Context) error
-	// HasSynced is true once the first state has reached the XDSUpdater.
+	// HasSynced returns true once the first state has reached the XDSUpdater.
 	HasSynced() bool
 }
 
@@ -75,23 +74,22 @@ type Instance interface {
 	ServiceDiscovery
 	Provider() Provider
 	Cluster() string
-	// Fork returns the registry's state at the end of the last task of the worker, to
-	// derive hypothetical rows from it. Call it on the worker, after the hook in which
-	// the registry hands over its rows.
+	// Fork returns the registry's state at the end of the worker's last task, for deriving
+	// hypothetical rows. Call it on the worker, after the hook in which the registry publishes
+	// its rows.
 	Fork() Fork
 }
 
-// XDSUpdater takes the rows of registries. Its methods are called on the worker only,
-// and everything handed over in one task is committed together. The commit at the end of
-// the task wakes the pusher if something differs; no method does. The updater owns the
-// slices afterwards.
+// XDSUpdater receives the rows of registries. Its methods are called only on the worker, and
+// all rows of one task are committed together. No method wakes the pusher; the commit at the
+// end of the task does, if something differs. The updater owns the slices afterwards.
 type XDSUpdater interface {
-	// SvcUpdate sets all services that a shard has under a host and namespace,
-	// one per address; none removes the row, and the shard's endpoints with it.
+	// SvcUpdate sets all services that a shard has under a host and namespace, one per
+	// address. Without services it removes the row and the shard's endpoints.
 	SvcUpdate(shard ShardKey, hostname host.Name, namespace string, services []*Service)
 	// EDSUpdate sets all endpoints that a shard has for a host and namespace.
 	EDSUpdate(shard ShardKey, hostname host.Name, namespace string, endpoints []*Endpoint)
-	// EDSCacheUpdate is EDSUpdate for endpoints that come with a SvcUpdate. It counts no
+	// EDSCacheUpdate is like EDSUpdate, for endpoints that come with a SvcUpdate. It counts no
 	// reason.
 	EDSCacheUpdate(shard ShardKey, hostname host.Name, namespace string, endpoints []*Endpoint)
 	// ConfigUpdate counts the reasons of the next push. It reads only Reason of the
@@ -101,14 +99,13 @@ type XDSUpdater interface {
 	ProxyUpdate(cluster, ip string)
 }
 
-// PushRequest says why a registry expects a push. The difference of two push contexts
-// decides what is pushed; a request never does.
+// PushRequest says why a registry expects a push. It never decides what is pushed: the
+// difference of two push contexts does.
 type PushRequest struct {
-	// Full is false where nothing but endpoints, health or the instances at an
-	// address changed.
+	// Full is false if only endpoints, health or the instances at an address changed.
 	Full bool
-	// ConfigsUpdated are the objects that differ, and (ServiceEntry, hostname,
-	// namespace) for every changed service or endpoint row.
+	// ConfigsUpdated holds the changed objects, and (ServiceEntry, hostname, namespace) for
+	// every changed service or endpoint row.
 	ConfigsUpdated map[config.Key]struct{}
 	// Reason counts what changed, by kind. The server reads nothing else.
 	Reason map[string]int

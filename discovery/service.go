@@ -22,8 +22,8 @@ const (
 	DynamicDNS                        // DYNAMIC_DNS: the proxy resolves the host that each request or TLS client names
 )
 
-// IsDNS says whether proxies resolve the endpoints by DNS, so that these shape
-// the cluster.
+// IsDNS says whether proxies resolve the endpoints by DNS. The endpoints are then part of the
+// cluster.
 func (r Resolution) IsDNS() bool { return r == DNSLB || r == DNSRoundRobinLB }
 
 // String implements fmt.Stringer.
@@ -95,16 +95,15 @@ type Port struct {
 	Name     string
 	Number   int
 	Protocol Protocol
-	// TargetPort overrides the port of the endpoints where the service is
-	// Passthrough; 0 for none.
+	// TargetPort is the port of the endpoints of a Passthrough service; 0 keeps their own.
 	TargetPort int
 }
 
-// Visibility is an exportTo list: namespaces, "*" for all, "~" for none. "." is
-// replaced by the object's namespace when the list is read. Nil is public.
+// Visibility is an exportTo list: namespaces, "*" for all, "~" for none. ParseVisibility
+// replaces "." by the object's namespace. Nil is public.
 type Visibility []string
 
-// VisibleTo says whether something exported so is seen from a namespace.
+// VisibleTo says whether an object with this visibility is visible in a namespace.
 func (v Visibility) VisibleTo(namespace string) bool {
 	switch {
 	case v.Public():
@@ -115,11 +114,10 @@ func (v Visibility) VisibleTo(namespace string) bool {
 	return slices.Contains(v, namespace)
 }
 
-// Public says whether something exported so is seen from everywhere.
+// Public says whether an object with this visibility is visible in all namespaces.
 func (v Visibility) Public() bool { return len(v) == 0 || slices.Contains(v, "*") }
 
-// Includes says whether every entry of o is one of v. "*" is an entry like any
-// other.
+// Includes says whether v has every entry of o. "*" is an entry like any other.
 func (v Visibility) Includes(o Visibility) bool {
 	return !slices.ContainsFunc(o, func(e string) bool { return !slices.Contains(v, e) })
 }
@@ -151,13 +149,13 @@ type Service struct {
 	// AutoAllocatedIPv4 and AutoAllocatedIPv6 are addresses that were allocated to a
 	// service without an address; empty if there are none.
 	AutoAllocatedIPv4, AutoAllocatedIPv6 string
-	// ClusterVIPs are the addresses by cluster, where clusters have their own.
+	// ClusterVIPs holds the addresses of the service in each cluster that has its own.
 	ClusterVIPs map[string][]string
 	Ports       []Port
 	Resolution  Resolution
-	// MeshExternal services run outside the mesh: no mutual TLS.
+	// MeshExternal is true for a service outside the mesh, to which proxies use no mutual TLS.
 	MeshExternal bool
-	// ServiceAccounts are the SPIFFE identities that may serve it, sorted.
+	// ServiceAccounts are the SPIFFE identities of the workloads that may serve it, sorted.
 	ServiceAccounts []string
 	// CreationTime decides between services of one name: the oldest wins.
 	CreationTime time.Time
@@ -189,7 +187,7 @@ func (s *Service) Port(number int) (Port, bool) {
 	return Port{}, false
 }
 
-// Equal says whether two services are the same in all that can reach a proxy.
+// Equal says whether two services are the same in everything that can reach a proxy.
 func (s *Service) Equal(o *Service) bool {
 	if s == o || s == nil || o == nil {
 		return s == o
@@ -209,8 +207,8 @@ func (a *Attributes) equal(b *Attributes) bool {
 		maps.EqualFunc(a.ClusterExternalAddresses, b.ClusterExternalAddresses, slices.Equal[[]string])
 }
 
-// CompareServices is the order of services of one name: the oldest first, then
-// by name, namespace and address.
+// CompareServices orders services of one name: the oldest first, then by name, namespace and
+// address.
 func CompareServices(a, b *Service) int {
 	if c := a.CreationTime.Truncate(time.Second).Compare(b.CreationTime.Truncate(time.Second)); c != 0 {
 		return c

@@ -116,8 +116,8 @@ func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// leaveOut takes out of a list what is odd about objects beside some, and is so now; it
-// returns how much that is.
+// leaveOut removes from a list the findings that exist already without the files (is), unless
+// they are about the files' own objects. It returns how many it removed.
 func leaveOut(list *finding.List, is []finding.Finding, own map[config.Key]bool) int {
 	type oddity struct {
 		object      finding.Object
@@ -134,8 +134,8 @@ func leaveOut(list *finding.List, is []finding.Finding, own map[config.Key]bool)
 	return all - len(list.Items)
 }
 
-// operations are those that would apply the files, and the objects that they are on; none
-// without -f.
+// operations returns the operations that would apply the files, and the keys of their objects;
+// nothing without -f.
 func (o *analyzeOptions) operations(env *environment) ([]batch.Operation, map[config.Key]bool, error) {
 	if len(o.files.names) == 0 {
 		return nil, nil, nil
@@ -165,7 +165,7 @@ func (o *analyzeOptions) suppressed(f finding.Finding) bool {
 	})
 }
 
-// isCode says whether findings may have a code, ours or one of Istio's analysis.
+// isCode says whether a code is one of findings: Portolan's own, or one of Istio's analysis.
 func isCode(code string) bool {
 	for k := range verdict.Kinds() {
 		if code == string(k.Code) || slices.Contains(strings.Split(k.Istio, ", "), code) {
@@ -179,8 +179,9 @@ func keyOf(o finding.Object) config.Key {
 	return config.Key{Kind: config.GroupVersionKind{Kind: o.Kind}, Namespace: o.Namespace, Name: o.Name}
 }
 
-// printFindings prints a line for each finding, the worst first, and how many there are
-// beside those that are suppressed, and those of the store that the files do not touch.
+// printFindings prints a line for each finding, the worst first. Then it prints how many there
+// are, how many are suppressed, and how many are about stored objects that the files do not
+// touch.
 func printFindings(env *environment, all []finding.Finding, suppressed, ofStore int) {
 	counts := map[string]int{}
 	slices.SortStableFunc(all, func(a, b finding.Finding) int {
@@ -210,7 +211,7 @@ func printFindings(env *environment, all []finding.Finding, suppressed, ofStore 
 	fmt.Fprintf(env.stderr, "Findings: %s.%s\n", strings.Join(parts, ", "), also)
 }
 
-// severityCount is a number of findings of a severity. "info" has no plural.
+// severityCount formats a number of findings of a severity. "info" has no plural.
 func severityCount(n int, severity string) string {
 	if severity == verdict.Info.String() {
 		return fmt.Sprintf("%d %s", n, severity)
@@ -218,7 +219,7 @@ func severityCount(n int, severity string) string {
 	return counted(n, severity)
 }
 
-// findings says that there are findings, which were printed.
+// findings is the error of an analysis with findings, which were printed.
 type findings struct{}
 
 // Error implements error.

@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// sceptical is an advisor to which a ServiceEntry "old" is odd, and one of its fields too
-// where anything is written; as is all that is written.
+// sceptical is an advisor that always finds ServiceEntry "old" odd. If objects are written, it
+// finds each of them odd, and another field of "old".
 type sceptical struct{ clinging }
 
 func (sceptical) Findings(ops []storage.Op) (finding.List, bool) {
@@ -28,7 +28,7 @@ func (sceptical) Findings(ops []storage.Op) (finding.List, bool) {
 	return list, true
 }
 
-// TestAnalyzeOfFiles: what is odd about stored objects whatever the files say is left out.
+// TestAnalyzeOfFiles: findings about stored objects that exist without the files are left out.
 func TestAnalyzeOfFiles(t *testing.T) {
 	t.Parallel()
 	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = sceptical{} })}

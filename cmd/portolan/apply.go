@@ -19,10 +19,10 @@ type applyOptions struct {
 	verb   batch.Verb // Apply or Restore
 	files  fileFlags
 	prune  pruneFlags
-	chunks int // 0 applies all as one change
+	chunks int // objects per change; 0 applies all as one change
 	strict bool
 
-	acceptUnserved bool // import takes security that has no effect
+	acceptUnserved bool // import accepts security settings that have no effect
 }
 
 func newApplyCommand(env *environment) *cobra.Command {
@@ -80,7 +80,7 @@ func (o *applyOptions) checkChunks() error {
 	return nil
 }
 
-// filesOnly refuses arguments, which are files without -f as a rule.
+// filesOnly refuses arguments, since they mostly are files without -f.
 func filesOnly(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s: name files with -f", strings.Join(args, " "))
@@ -104,7 +104,7 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	if o.dry.mode == dryRunClient {
 		return o.reportValid(env, m)
 	}
-	if o.files.exported { // of another store
+	if o.files.exported { // exported by another store
 		for _, d := range m.documents {
 			d.Config.ResourceVersion, d.Config.UID, d.Config.Generation, d.Config.Status = "", "", 0, nil
 		}
@@ -141,8 +141,8 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	return o.sendParts(ctx, env, all)
 }
 
-// apply applies the documents, and deletes superfluous objects. If a superfluous object
-// is gone by then, apply lists them again.
+// apply applies the documents, and deletes superfluous objects. If a superfluous object is
+// gone by then, apply lists them anew and tries again.
 func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) (*batch.Result, error) {
 	for {
 		all, err := o.complete(ctx, c, m, wanted)
@@ -159,14 +159,14 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 	}
 }
 
-// batch is the change of some operations.
+// batch returns the batch of these operations.
 func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
 	b := o.why.about(operations)
 	b.Strict = o.strict
 	return b
 }
 
-// complete adds the deletions of superfluous objects.
+// complete adds the deletions of superfluous objects to a change.
 func (o *applyOptions) complete(ctx context.Context, c *client.Client, m *manifest, wanted change) (change, error) {
 	more, err := o.prune.superfluous(ctx, c, m, o.files.namespace)
 	if err = cmp.Or(err, o.prune.answered(more)); err != nil {
@@ -180,7 +180,7 @@ func (o *applyOptions) complete(ctx context.Context, c *client.Client, m *manife
 	return all, nil
 }
 
-// warn prints warnings, each once.
+// warn prints each warning once.
 func (e *environment) warn(warnings []string) {
 	warned := map[string]bool{}
 	for _, w := range warnings {

@@ -54,8 +54,8 @@ func TestApplyWarnsOnce(t *testing.T) {
 	same(t, "stdout", o.out, "envoyfilter/default/x  created  rev 2\n")
 }
 
-// TestApplyBadInput has the bad inputs that users meet: each is one clear error,
-// and changes nothing.
+// TestApplyBadInput: each bad input that users may have gives one clear error and changes
+// nothing.
 func TestApplyBadInput(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)

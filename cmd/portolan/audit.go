@@ -122,7 +122,7 @@ func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query
 	return env.recordTable("CHANGES", records, more, changesOf)
 }
 
-// changesOf says what a record did: to its object, or to how many.
+// changesOf says what a change did to its object, or to how many objects it did what.
 func changesOf(r record.Record) string {
 	if wasRefused(r) {
 		return "refused"
@@ -139,7 +139,8 @@ func changesOf(r record.Record) string {
 	return objectCounts(counts)
 }
 
-// objectCounts is "2 objects created" or "3 objects: 2 created, 1 deleted".
+// objectCounts formats counts by outcome, as "2 objects created" or "3 objects: 2 created, 1
+// deleted".
 func objectCounts(counts map[string]int) string {
 	all := 0
 	var parts []string

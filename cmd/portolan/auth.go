@@ -29,7 +29,7 @@ Roles give rights, and bindings give roles to users and groups: portolan get rol
 	return c
 }
 
-// denied is the answer no.
+// denied is the error for the answer no.
 type denied struct{}
 
 // Error implements error.
@@ -92,14 +92,14 @@ VERB is get, list, watch, create, update, delete, reveal (the data of secrets) o
 	return c
 }
 
-// folded is a list of words for a help text.
+// folded formats words as a list on two lines, for a help text.
 func folded(words []string) string {
 	half := len(words) / 2
 	return strings.Join(words[:half], ", ") + ",\n" + strings.Join(words[half:], ", ")
 }
 
-// nameResource replaces the name of a kind by those that rules go by. It refuses what is no
-// kind, and nothing else that rules may name.
+// nameResource replaces the name of a kind by its name in rules. It refuses a word that
+// neither is a kind nor may stand in rules.
 func nameResource(schemas schema.Set, asked *access.ResourceAttributes) error {
 	kind, err := kindNamed(schemas, asked.Resource)
 	switch {

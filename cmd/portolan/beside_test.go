@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// startBehind starts an API over a store with an object, web, that one of a file, which
-// goes first, is used in place of.
+// startBehind starts an API whose store has an object, web. A source of files that goes before
+// the store has web, too, so the store's is not used.
 func startBehind(t *testing.T) api {
 	t.Helper()
 	s, files := resttest.StartBeside(t, true)
@@ -25,8 +25,8 @@ func startBehind(t *testing.T) api {
 	return a
 }
 
-// TestWhatIsOfTheStoreIsFoundBehindFiles: export, rollback and --prune are about the
-// objects of the store, those too that have no effect for a file.
+// TestWhatIsOfTheStoreIsFoundBehindFiles: export, rollback and --prune work on the objects of
+// the store, even on those that a file's object hides.
 func TestWhatIsOfTheStoreIsFoundBehindFiles(t *testing.T) {
 	t.Parallel()
 	a := startBehind(t)
@@ -47,7 +47,8 @@ func TestWhatIsOfTheStoreIsFoundBehindFiles(t *testing.T) {
 	}
 }
 
-// TestADeleteTellsWhichFileTakesThePlace of an object that went before it.
+// TestADeleteTellsWhichFileTakesThePlace: a delete names the file whose object the deleted one
+// had hidden.
 func TestADeleteTellsWhichFileTakesThePlace(t *testing.T) {
 	t.Parallel()
 	s, _ := resttest.StartBeside(t, false, entry("web", mine))
@@ -57,8 +58,8 @@ func TestADeleteTellsWhichFileTakesThePlace(t *testing.T) {
 		"serviceentry/shop/web  deleted  rev 3  the object of the source files, web.yaml takes its place\n")
 }
 
-// TestDescribeAnObjectOfAFile: it comes from a place, and no revision changed it. Its age
-// is not known.
+// TestDescribeAnObjectOfAFile: such an object has a place in its source, no revision, and no
+// known age.
 func TestDescribeAnObjectOfAFile(t *testing.T) {
 	t.Parallel()
 	const object = `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService",

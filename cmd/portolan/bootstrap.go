@@ -18,14 +18,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
 )
 
-// bootstrapFlags are the flags of bootstrap that must be checked or converted before
-// they are options.
+// bootstrapFlags holds the flags of bootstrap that must be checked or converted into options.
 type bootstrapFlags struct {
 	kind, interception     string
 	delta, stateOfTheWorld bool
-	// foreign are given flags that have no meaning without an Envoy.
+	// foreign lists the given flags that only make sense for an Envoy.
 	foreign []string
-	// out is where the files are written; empty prints the bootstrap.
+	// out is the directory for the files; empty prints the bootstrap.
 	out string
 }
 
@@ -97,7 +96,7 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 			if *file == "" {
 				continue
 			}
-			if *file, err = filepath.Abs(*file); err != nil { // --out is of this machine, so they are
+			if *file, err = filepath.Abs(*file); err != nil { // --out is on this machine, so the files are, too
 				return dataError{err}
 			}
 		}
@@ -119,7 +118,7 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 	return err
 }
 
-// writeBootstrap writes the bootstrap of an Envoy and the files beside it.
+// writeBootstrap writes the bootstrap of an Envoy, and the files that it refers to.
 func writeBootstrap(env *environment, o bootstrap.Options, text []byte) error {
 	files, err := bootstrap.TLSFiles(o)
 	if err != nil {
@@ -141,7 +140,7 @@ func writeBootstrap(env *environment, o bootstrap.Options, text []byte) error {
 	return nil
 }
 
-// byFlag names the option that a fault begins with as its flag.
+// byFlag replaces the option at the start of a fault by its flag.
 func byFlag(fault error) error {
 	for option, flag := range map[string]string{
 		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality", "self discovery": "--self-discovery",
@@ -154,7 +153,7 @@ func byFlag(fault error) error {
 	return fault
 }
 
-// render makes the text that a proxy of the options' type reads.
+// render returns the bootstrap for a proxy of the options' type.
 func render(o bootstrap.Options) ([]byte, error) {
 	if o.Type == discovery.Proxyless {
 		return bootstrap.GRPC(o)
@@ -166,7 +165,7 @@ func render(o bootstrap.Options) ([]byte, error) {
 	return bootstrap.YAML(message)
 }
 
-// changed returns the given flags, of some names, in order.
+// changed returns those of the named flags that were given, in order.
 func changed(flags *pflag.FlagSet, names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !flags.Changed(name) })
 }
@@ -191,7 +190,7 @@ func (f bootstrapFlags) complete(o *bootstrap.Options, deltaGiven bool) *multier
 		faults = multierror.Append(faults, fmt.Errorf("--type %q: use sidecar, gateway or grpc", f.kind))
 	}
 	switch mode := discovery.InterceptionMode(strings.ToUpper(f.interception)); {
-	case mode == discovery.InterceptionNone && o.Type == discovery.Router: // as there is none
+	case mode == discovery.InterceptionNone && o.Type == discovery.Router: // a gateway never intercepts
 	default:
 		o.InterceptionMode = mode
 	}

@@ -81,8 +81,8 @@ func TestBootstrapNamesAllFaults(t *testing.T) {
 	}
 }
 
-// TestBootstrapWithACertificate: the files are the proxy's own, whatever it makes or takes
-// connections for, and nothing reads them here.
+// TestBootstrapWithACertificate: the proxy uses its own files for all connections, and the
+// command does not read them.
 func TestBootstrapWithACertificate(t *testing.T) {
 	t.Parallel()
 	given := func(args ...string) outcome {

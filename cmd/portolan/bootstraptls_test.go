@@ -9,7 +9,8 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// TestBootstrapWithTLS writes the bootstrap, and beside it the secrets that Envoy watches.
+// TestBootstrapWithTLS: the command writes the bootstrap, and beside it the secrets that Envoy
+// watches.
 func TestBootstrapWithTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -29,7 +30,7 @@ func TestBootstrapWithTLS(t *testing.T) {
 	golden.Assert(t, all.String(), "bootstraptls.txt")
 }
 
-// TestBootstrapOfGRPCWithTLS names the files, which the library watches.
+// TestBootstrapOfGRPCWithTLS: the bootstrap names the files, which the library watches.
 func TestBootstrapOfGRPCWithTLS(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12", "--tls", "--cert", "/etc/mesh/cert.pem", "--key", "/etc/mesh/key.pem", "--ca", "/etc/mesh/ca.pem", "--xds-ca", "/etc/xds/ca.pem")

@@ -67,7 +67,7 @@ func newCAStatusCommand(env *environment) *cobra.Command {
 	return c
 }
 
-// authorityRows are a status as a table of two columns.
+// authorityRows formats a status as a table of two columns.
 func authorityRows(env *environment, s *maintenance.AuthorityStatus) [][]string {
 	rows := [][]string{{"trust domain", s.TrustDomain}, {"keys", plain(s.Source)}}
 	if s.Signs.Serial == "" && s.Problem == "" {

@@ -35,7 +35,7 @@ always of one certificate: they are replaced at once.`,
 	return c
 }
 
-// certificateFlags are those of both commands.
+// certificateFlags holds the flags of both commands.
 type certificateFlags struct {
 	out, hook string
 	ttl       time.Duration
@@ -78,7 +78,7 @@ again, it goes on with the certificate that it finds, and needs no token.`,
 			}
 			held, err := enroll.Read(o.out)
 			has := o.watch && err == nil
-			if has && !env.now().Before(held.Pair.Leaf.NotAfter) { // by a clock that may be wrong: the server says
+			if has && !env.now().Before(held.Pair.Leaf.NotAfter) { // this machine's clock may be wrong; the server decides
 				has = env.enroll(c.Context(), &o, enroll.Renew) == nil
 			}
 			if !has {
@@ -116,7 +116,7 @@ then, too.`,
 	return c
 }
 
-// enroll gets a certificate, and says which.
+// enroll gets a certificate, and prints which one.
 func (e *environment) enroll(ctx context.Context, o *certificateFlags, get func(context.Context, enroll.Options) (certificate.Certificate, error)) error {
 	if e.timeout > 0 {
 		var cancel context.CancelFunc
@@ -133,7 +133,7 @@ func (e *environment) enroll(ctx context.Context, o *certificateFlags, get func(
 	return e.explainTimeout(err)
 }
 
-// watchCertificate renews until ctx ends, if that is asked for.
+// watchCertificate keeps renewing until ctx ends, if --watch is given.
 func (e *environment) watchCertificate(ctx context.Context, o *certificateFlags) error {
 	if !o.watch {
 		return nil
@@ -141,7 +141,7 @@ func (e *environment) watchCertificate(ctx context.Context, o *certificateFlags)
 	return enroll.Watch(ctx, e.enrollment(o))
 }
 
-// enrollment is how a machine keeps its certificate by flags.
+// enrollment returns the options for package enroll from the flags.
 func (e *environment) enrollment(o *certificateFlags) enroll.Options {
 	out := enroll.Options{
 		Dir: o.out, TTL: o.ttl, Now: e.now, Logger: slog.New(slog.NewTextHandler(e.stderr, nil)),
@@ -203,9 +203,9 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 	return got, e.compareClocks(ctx, files, err)
 }
 
-// trustToo has a client trust the authorities of a file beside its own. Those that came with the
-// last certificate are the newest: a root that is replaced is in no file that somebody has put on
-// the machine for its first certificate.
+// trustToo makes a client also trust the authorities in a file. The roots that came with the
+// last certificate are the newest: a file that somebody put on the machine for its first
+// certificate lacks a root that replaced another since.
 func trustToo(by *http.Client, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -21,13 +21,13 @@ divides it: parts of at most N objects, in the order of the files and deletions
 last, are a change each. Proxies see part after part then, and where one fails,
 those before it stay.`
 
-// change is all that one apply changes: what it does with each object.
+// change is everything that one apply does: the documents, and the operation on each.
 type change struct {
 	documents  []config.Document
 	operations []batch.Operation
 }
 
-// part is some of a change that is applied by itself. Objects are counted from 1.
+// part is a part of a change, applied as a change of its own. Objects are counted from 1.
 type part struct {
 	change
 	number, of  int
@@ -38,7 +38,7 @@ func (p part) String() string {
 	return fmt.Sprintf("part %d of %d: objects %d-%d", p.number, p.of, p.first, p.last)
 }
 
-// parts divides a change into parts of at most size objects.
+// parts splits a change into parts of at most size objects.
 func (c change) parts(size int) []part {
 	total := len(c.documents)
 	of := (total + size - 1) / size
@@ -73,8 +73,7 @@ func (o *applyOptions) sendParts(ctx context.Context, env *environment, all chan
 	return nil
 }
 
-// announce says which part was applied. The output for programs has a document for each
-// part.
+// announce prints which part was applied. Output for programs has one document per part.
 func (o *applyOptions) announce(env *environment, p part, result *batch.Result) {
 	revision, out := "rev "+result.Revision, env.stdout
 	if o.dry.mode == dryRunServer {
@@ -89,7 +88,7 @@ func (o *applyOptions) announce(env *environment, p part, result *batch.Result) 
 	}
 }
 
-// progress says how far the parts came, where p failed.
+// progress describes what was applied before part p failed, and what was not.
 func (o *applyOptions) progress(p part, total int, err error) string {
 	done, rest := "nothing was applied before it", fmt.Sprintf("objects %d-%d were not applied", p.first, total)
 	if p.number > 1 {
@@ -108,19 +107,19 @@ func (o *applyOptions) progress(p part, total int, err error) string {
 	return fmt.Sprintf("%s, of objects %d-%d it is not known, %s", done, p.first, p.last, rest)
 }
 
-// unsettled says whether a change may have been made although it failed.
+// unsettled says whether a change may have been made although the call failed.
 func unsettled(err error) bool {
 	var unreachable *client.UnreachableError
 	return errors.As(err, &unreachable) && unreachable.Unknown || apierrors.IsTimeout(err)
 }
 
-// hintChunks says what there is for a change that is too large as a whole.
+// hintChunks adds a hint to --chunks to the error of a change that is too large as a whole.
 func hintChunks(err error) error {
 	if !apierrors.IsRequestEntityTooLargeError(err) {
 		return err
 	}
 	before := "nothing was applied: "
-	if strings.HasPrefix(err.Error(), before) { // it names an object
+	if strings.HasPrefix(err.Error(), before) { // the error names one object, which is too large
 		before = ""
 	}
 	return fmt.Errorf("%s%w (--chunks N applies parts of at most N objects, each a change of its own)", before, err)

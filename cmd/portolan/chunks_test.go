@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 )
 
-// five are five documents, of which replaced stand in for others.
+// five returns five documents, some replaced by others.
 func five(replace map[int]string) string {
 	documents := []string{entry("a", ""), entry("b", ""), entry("c", ""), entry("d", ""), entry("e", "")}
 	for i, document := range replace {

@@ -13,7 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// clientFiles are the files by which a command knows the server, and the server knows the user.
+// clientFiles holds the files with which a command verifies the server, and proves who its
+// user is.
 type clientFiles struct{ cert, key, ca string }
 
 func (f *clientFiles) register(flags *pflag.FlagSet) {
@@ -22,7 +23,7 @@ func (f *clientFiles) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ca, "ca", os.Getenv("PORTOLAN_CA"), "file with the authorities that sign the certificate of the server; the default is $PORTOLAN_CA where it is set, else those of this machine")
 }
 
-// client makes the HTTP client for a server, nil for one of the defaults.
+// client returns an HTTP client for a server, nil if the default client will do.
 func (f *clientFiles) client(server string) (*http.Client, error) {
 	if *f == (clientFiles{}) {
 		return nil, nil
@@ -37,7 +38,7 @@ func (f *clientFiles) client(server string) (*http.Client, error) {
 	if err != nil {
 		return nil, dataError{fmt.Errorf("--cert, --key, --ca: %w", err)}
 	}
-	if len(config.Certificates) > 0 { // shown also to a server that does not trust its authority, which then says so
+	if len(config.Certificates) > 0 { // send it even to a server that does not trust its authority, which then says so
 		own := &config.Certificates[0]
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }
 	}

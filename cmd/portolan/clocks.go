@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// noticedSkew is how far two clocks are apart before somebody is told. The server states whole
+// noticedSkew is the difference of two clocks that is reported. The server states whole
 // seconds, and the answer takes some time.
 const noticedSkew = 5 * time.Second
 
-// compareClocks adds to an error that the clock of the server, and that of this machine, are
-// apart, if they are: then what is expired or not yet valid here is not so there. files are those
-// by which the server is known; no certificate of this machine is shown.
+// compareClocks adds to an error that the clocks of the server and this machine differ, if
+// they do: then a certificate or token may be valid for one of them only. files verify the
+// server; no certificate of this machine is sent.
 func (e *environment) compareClocks(ctx context.Context, files clientFiles, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -31,11 +31,11 @@ func (e *environment) compareClocks(ctx context.Context, files clientFiles, err 
 	return err
 }
 
-// clockPatience is how long a comparison of clocks may take.
+// clockPatience bounds the time for a comparison of clocks.
 const clockPatience = 5 * time.Second
 
-// clocks are the time of the server, and that of this machine then; false where the server does
-// not say.
+// clocks returns the server's time and this machine's time at one moment, or false if the
+// server does not tell its time.
 func (e *environment) clocks(ctx context.Context, files clientFiles) (there, here time.Time, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, clockPatience)
 	defer cancel()

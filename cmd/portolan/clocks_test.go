@@ -26,8 +26,8 @@ func doAt(t *testing.T, off time.Duration, args ...string) outcome {
 	return outcome{exitCode(err), out.String(), stderr.String()}
 }
 
-// TestAClockThatIsOffIsTold: of two machines whose clocks are ten minutes apart the one is told
-// which is ahead, and a certificate that is out of its time is another thing.
+// TestAClockThatIsOffIsTold: if two clocks are ten minutes apart, the command says which one
+// is ahead. An expired certificate is a different error.
 func TestAClockThatIsOffIsTold(t *testing.T) {
 	t.Parallel()
 	signer := securetest.New(t, "an authority")
@@ -38,7 +38,7 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 	roots := write(t, map[string]string{"roots.pem": root.out}) + "/roots.pem"
 	now := time.Now()
 	for name, c := range map[string]struct {
-		off         time.Duration // of the machine
+		off         time.Duration // error of the machine's clock
 		from, until time.Time
 		says        []string
 		not         string
@@ -75,7 +75,7 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 		}
 	}
 
-	// A machine whose clock is wrong gets its certificates all the same, and is told.
+	// A machine with a wrong clock gets its certificates all the same, with a warning.
 	token := write(t, map[string]string{"token": do(t, "", "token", "create", "-n", "shop", "--service-account", "web", "--server", server).out}) + "/token"
 	dir := filepath.Join(t.TempDir(), "web")
 	for _, args := range [][]string{{"request", "--token-file", token, "--ca", roots}, {"renew"}} {
@@ -84,13 +84,13 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 			t.Errorf("%s ten minutes ahead: %+v", args[0], o)
 		}
 	}
-	// A difference of a minute is nothing: certificates are dated back.
+	// A minute of difference does not matter: certificates are backdated.
 	if o := doAt(t, -time.Minute, "certificate", "renew", "--out", dir, "--server", https); o.code != exitOK || o.err != "" {
 		t.Errorf("a minute behind: %+v", o)
 	}
 }
 
-// hold makes a directory as package enroll does.
+// hold creates a directory in the form of package enroll.
 func hold(t *testing.T, dir string, files map[string][]byte) {
 	t.Helper()
 	const version = "..certificate-0"

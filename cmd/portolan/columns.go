@@ -24,16 +24,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// column is a column of one kind's table. In a wide table its cells show lists in full.
+// column is a column in the table of a kind. In a wide table its cells show lists in full.
 type column struct {
 	header string
 	wide   bool // only in wide tables
 	cell   func(spec any, wide bool) string
-	// state, in place of cell, shows something that is not of the spec.
+	// state, used instead of cell, shows something that is not in the spec.
 	state func(*unstructured.Unstructured) string
 }
 
-// text is the cell of an object, whose spec is read already.
+// text returns the cell of an object, whose spec is decoded already.
 func (c column) text(object *unstructured.Unstructured, spec any, wide bool) string {
 	if c.state != nil {
 		return c.state(object)
@@ -41,7 +41,7 @@ func (c column) text(object *unstructured.Unstructured, spec any, wide bool) str
 	return c.cell(spec, wide)
 }
 
-// show is a column of every table, detail one of wide tables.
+// show returns a column for every table, detail one for wide tables.
 func show[S any](header string, cell func(S, bool) string) column {
 	return column{header: header, cell: func(spec any, wide bool) string { return cell(spec.(S), wide) }}
 }
@@ -50,7 +50,7 @@ func detail[S any](header string, cell func(S) string) column {
 	return column{header: header, wide: true, cell: func(spec any, _ bool) string { return cell(spec.(S)) }}
 }
 
-// columnsOf are the columns of a kind, few enough to fit a terminal.
+// columnsOf returns the columns of a kind, few enough to fit a terminal.
 func columnsOf(kind config.GroupVersionKind) []column {
 	switch kind {
 	case schema.VirtualService:
@@ -139,7 +139,7 @@ func accessColumns(kind config.GroupVersionKind) []column {
 	}
 }
 
-// ruleText is a rule in words, such as "get,list virtualservices".
+// ruleText formats a rule, as in "get,list virtualservices".
 func ruleText(r access.Rule) string {
 	text := strings.Join(r.Verbs, ",") + " " + strings.Join(r.Kinds, ",")
 	if len(r.Names) > 0 {
@@ -242,8 +242,8 @@ func workloadEntryColumns() []column {
 	}
 }
 
-// addressesOf are the addresses of a ServiceEntry: its own, else those that its
-// hosts were given, with the host where there are several.
+// addressesOf returns the addresses of a ServiceEntry: its own, else those assigned to its
+// hosts, with the host if there are several.
 func addressesOf(object *unstructured.Unstructured) string {
 	if own, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "addresses"); len(own) > 0 {
 		return items(own, true)
@@ -262,8 +262,8 @@ func addressesOf(object *unstructured.Unstructured) string {
 	return items(out, true)
 }
 
-// healthOf is how a WorkloadEntry is: HEALTHY or UNHEALTHY as was reported,
-// UNKNOWN where nothing was although its health is checked, else empty.
+// healthOf returns the health of a WorkloadEntry: HEALTHY or UNHEALTHY as reported, UNKNOWN if
+// it is checked but was not reported yet, else empty.
 func healthOf(object *unstructured.Unstructured) string {
 	for _, c := range conditionsOf(object) {
 		if c.text("type") == "Healthy" {
@@ -370,7 +370,7 @@ func extensionColumns(kind config.GroupVersionKind) []column {
 	}
 }
 
-// selector shows a selector of workloads. An empty one selects all.
+// selector formats a selector of workloads; an empty one is "all".
 func selector(labels map[string]string, wide bool) string {
 	if len(labels) == 0 {
 		return "all"
@@ -378,7 +378,7 @@ func selector(labels map[string]string, wide bool) string {
 	return pairs(labels, wide)
 }
 
-// port is "80/HTTP".
+// port formats a port, as in "80/HTTP".
 func port(n uint32, protocol string) string { return fmt.Sprintf("%d/%s", n, protocol) }
 
 func number(n uint32) string {
@@ -388,23 +388,23 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// routeCounts shows the counts that are not 0, such as "http=2,tcp=1".
+// routeCounts formats the counts that are not 0, as in "http=2,tcp=1".
 func routeCounts(s *networking.VirtualService) string {
 	counts := map[string]int{"http": len(s.GetHttp()), "tls": len(s.GetTls()), "tcp": len(s.GetTcp())}
 	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	return pairs(counts, true)
 }
 
-// condition is a condition of an object's status.
+// condition is one condition in an object's status.
 type condition map[string]any
 
-// text is the text of a field, on one line.
+// text returns the text of a field, on one line.
 func (c condition) text(field string) string {
 	s, _ := c[field].(string)
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// conditionsOf are the conditions of an object's status.
+// conditionsOf returns the conditions in an object's status.
 func conditionsOf(object *unstructured.Unstructured) (out []condition) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, one := range conditions {
@@ -414,8 +414,9 @@ func conditionsOf(object *unstructured.Unstructured) (out []condition) {
 	return out
 }
 
-// programmedOf is the reason of the condition Programmed, which says the status as well,
-// and of how many proxies concerned have the object; empty where nothing is said.
+// programmedOf returns the reason of the condition Programmed, which implies its status, and
+// how many of the proxies concerned have the object. It is empty if there is no such
+// condition.
 func programmedOf(object *unstructured.Unstructured) string {
 	for _, c := range conditionsOf(object) {
 		if c.text("type") != status.Programmed {
@@ -430,8 +431,8 @@ func programmedOf(object *unstructured.Unstructured) string {
 	return ""
 }
 
-// issuesOf are the reasons of the conditions that tell what is wrong with an object: the
-// code of the worst finding of each sort, and that it is refused.
+// issuesOf returns the reasons of the conditions that report a problem with an object: the
+// code of the worst finding of each sort, and why it is refused.
 func issuesOf(object *unstructured.Unstructured) string {
 	var out []string
 	for _, c := range conditionsOf(object) {

@@ -30,7 +30,7 @@ func (e *environment) call(ctx context.Context, do func(context.Context, *client
 	return e.callFor(ctx, e.timeout, do)
 }
 
-// callFor is call within another time, 0 meaning without limit.
+// callFor is like call with another timeout; 0 means no limit.
 func (e *environment) callFor(ctx context.Context, timeout time.Duration, do func(context.Context, *client.Client) error) error {
 	token, err := e.credentials.bearer()
 	if err != nil {
@@ -56,12 +56,13 @@ func (e *environment) callFor(ctx context.Context, timeout time.Duration, do fun
 	return e.explainCredentials(e.explainTimeout(do(ctx, c)))
 }
 
-// tellPatience says that a command waits for a server that may be starting.
+// tellPatience prints that the command waits for a server that may be starting.
 func (e *environment) tellPatience() {
 	fmt.Fprintf(e.stderr, "No server listens at %s yet; waiting up to %s for it.\n", e.server, e.patience)
 }
 
-// oneOf refuses a value of a flag that is none of those known. An empty one is the default.
+// oneOf returns an error if the value of a flag is none of the known ones. An empty value
+// means the default.
 func oneOf(flag, value string, known ...string) error {
 	for _, k := range known {
 		if value == k {
@@ -72,7 +73,7 @@ func oneOf(flag, value string, known ...string) error {
 	return usageError{fmt.Errorf("%s %q: use %s", flag, value, alternatives(known))}
 }
 
-// alternatives are "a, b or c".
+// alternatives formats words as "a, b or c".
 func alternatives(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -81,8 +82,8 @@ func alternatives(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// registerOutput adds -o to a command, which then refuses every other value than those
-// known. The first is the default; "" is the form for people.
+// registerOutput adds -o to a command, which then refuses every value but the known ones. The
+// first is the default; "" is the form for people.
 func registerOutput(c *cobra.Command, output *string, known ...string) {
 	forms := known
 	if forms[0] == "" {

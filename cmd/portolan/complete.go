@@ -19,7 +19,8 @@ import (
 // completionTimeout bounds how long a shell waits for names.
 const completionTimeout = time.Second
 
-// offer calls the server for a shell: soon, or in vain and without a word.
+// offer calls the server for a shell's completion. It gives up soon, and never prints an
+// error.
 func (e *environment) offer(ctx context.Context, do func(context.Context, *client.Client) error) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
@@ -54,11 +55,11 @@ func completeNamespaces(env *environment) cobra.CompletionFunc {
 	}
 }
 
-// offeredRevisions is how many revisions a shell offers, the newest.
+// offeredRevisions is how many revisions a shell offers, newest first.
 const offeredRevisions = 20
 
-// completeRevisions offers the revisions of the newest changes: of the object that the
-// command line names, of the namespace, or of all.
+// completeRevisions offers the revisions of the newest changes: of the object on the command
+// line, else of the namespace, else of all.
 func completeRevisions(env *environment) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
 		q := record.Query{Namespace: namespaceGiven(c), Limit: offeredRevisions, Bare: true}
@@ -83,8 +84,7 @@ func completeRevisions(env *environment) cobra.CompletionFunc {
 	}
 }
 
-// completeProxies offers the names of the proxies that are connected, for one argument
-// or a flag.
+// completeProxies offers the names of the connected proxies, for one argument or a flag.
 func completeProxies(env *environment) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -119,8 +119,8 @@ func completeKinds(env *environment) cobra.CompletionFunc {
 	}
 }
 
-// completeObjects offers kinds, and the names there are of one: behind it, or behind
-// KIND/ and KIND/NAMESPACE/.
+// completeObjects offers kinds. After a kind, KIND/ or KIND/NAMESPACE/ it offers the names of
+// objects.
 func completeObjects(env *environment) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		place, _, qualified := cutLast(word, "/")
@@ -145,7 +145,7 @@ func completeObjects(env *environment) cobra.CompletionFunc {
 	}
 }
 
-// namespaceGiven is -n, empty where it is not given.
+// namespaceGiven returns the value of -n, empty if it was not given.
 func namespaceGiven(c *cobra.Command) string {
 	namespace, _ := c.Flags().GetString("namespace")
 	return namespace
@@ -159,7 +159,7 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// namesOf returns the names of objects, except some.
+// namesOf returns the names of objects, without those in except.
 func (e *environment) namesOf(ctx context.Context, kind *schema.Schema, namespace string, except []string) []cobra.Completion {
 	var names []cobra.Completion
 	e.offer(ctx, func(ctx context.Context, c *client.Client) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// TestCompletion: what a shell offers comes from the server, and nothing where the
-// server is away.
+// TestCompletion: a shell offers what the server returns, and nothing while the server is
+// away.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	a := api{resttest.Start(t, 0, nil, func(s *rest.Server) {
@@ -22,7 +22,7 @@ func TestCompletion(t *testing.T) {
 	})}
 	a.must(t, entry("x", "")+"---\n"+entry("z", "")+"---\n"+entry("far", ", namespace: edge"), "apply", "-f", "-", "-m", "why")
 	a.must(t, entry("x", ", labels: {a: b}"), "apply", "-f", "-")
-	const names, ordered = ":4\n", ":36\n" // no files; and not to be sorted
+	const names, ordered = ":4\n", ":36\n" // no file names; keep the order
 	for line, want := range map[string]string{
 		"delete se x ":                 "z\n" + names,
 		"get se -n edge ":              "far\n" + names,

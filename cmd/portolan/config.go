@@ -59,7 +59,7 @@ func newGetContextsCommand(env *environment) *cobra.Command {
 	}
 }
 
-// authenticationOf says how a context says who the user is, and shows no token.
+// authenticationOf describes how a context proves who its user is, without showing a token.
 func authenticationOf(c contexts.Context) string {
 	var out []string
 	if c.Token != "" {
@@ -155,7 +155,7 @@ A token, or a login, that was for another server is not kept.`,
 						}
 					}
 				}
-				if before.Server != "" && !sameServer(before.Server, one.Server) { // which is not told what the other was
+				if before.Server != "" && !sameServer(before.Server, one.Server) { // the other server must not get this one's credentials
 					if one.Login = nil; one.Token == before.Token {
 						one.Token = ""
 					}
@@ -171,14 +171,14 @@ A token, or a login, that was for another server is not kept.`,
 	return c
 }
 
-// settings are the settings of a context by their flags.
+// settings maps flags to the settings of a context.
 func settings(c *contexts.Context) map[string]*string {
 	return map[string]*string{
 		"server": &c.Server, "namespace": &c.Namespace, "ca": &c.CA, "cert": &c.Cert, "key": &c.Key, "token": &c.Token, "token-file": &c.TokenFile,
 	}
 }
 
-// absolute is the path of a file from anywhere; empty for none.
+// absolute returns the absolute path of a file, empty for none.
 func absolute(file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -190,12 +190,12 @@ func isFile(flag string) bool {
 	return flag == "ca" || flag == "cert" || flag == "key" || flag == "token-file"
 }
 
-// variable is the environment variable that stands for a flag.
+// variable returns the environment variable that can replace a flag.
 func variable(flag string) string {
 	return "PORTOLAN_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// contextsFile is the file of contexts.
+// contextsFile returns the path of the file of contexts.
 func contextsFile() string { return cmp.Or(os.Getenv("PORTOLAN_CONFIG"), contexts.DefaultPath()) }
 
 // contexts reads the file of contexts.
@@ -207,7 +207,7 @@ func (e *environment) contexts() (contexts.File, error) {
 	return file, nil
 }
 
-// editContexts replaces the file of contexts, and prints a message.
+// editContexts edits the file of contexts, and prints a message.
 func (e *environment) editContexts(ctx context.Context, edit func(contexts.File) (contexts.File, error), message string, args ...any) error {
 	err := contexts.Update(ctx, contextsFile(), func(file contexts.File) (contexts.File, bool, error) {
 		file, err := edit(file)
@@ -220,7 +220,7 @@ func (e *environment) editContexts(ctx context.Context, edit func(contexts.File)
 	return nil
 }
 
-// asData is an error of the file of contexts, which is input.
+// asData marks an error of the file of contexts as an error of the input.
 func asData(err error) error {
 	if errors.As(err, new(usageError)) || errors.Is(err, context.Canceled) {
 		return err
@@ -236,14 +236,16 @@ func findContext(file contexts.File, name string) (contexts.Context, error) {
 	return one, nil
 }
 
-// callsNoServer says whether a command does without a context, a broken one too.
+// callsNoServer says whether a command needs no context, so that a broken one does not stop
+// it.
 func callsNoServer(command string) bool {
 	first, _, _ := strings.Cut(command, " ")
 	return command == "store run" || slices.Contains([]string{"", "serve", "config", "login", "version", "help", "completion", "exit-codes"}, first)
 }
 
-// useContext gives flags that were not given, and that no variable stands for, the settings
-// of the context: the one of --context or PORTOLAN_CONTEXT, or else the current one.
+// useContext takes settings from a context for flags that were set neither on the command line
+// nor by a variable. It uses the context in --context or PORTOLAN_CONTEXT, else the current
+// one.
 func (e *environment) useContext(c *cobra.Command) error {
 	name := cmp.Or(e.context, os.Getenv("PORTOLAN_CONTEXT"))
 	file, err := e.contexts()
@@ -283,16 +285,15 @@ func (e *environment) useContext(c *cobra.Command) error {
 	return nil
 }
 
-// sameServer says whether two addresses are of one server: of one socket, or of one scheme,
-// host and port.
+// sameServer says whether two addresses mean the same server: the same socket, or the same
+// scheme, host and port.
 func sameServer(a, b string) bool {
 	at, ok := endpointOf(a)
 	other, ok2 := endpointOf(b)
 	return ok && ok2 && at == other
 }
 
-// endpointOf is where a server is called by an address, in one form for each; false for what
-// is no address.
+// endpointOf returns the canonical form of a server's address, or false if it is no address.
 func endpointOf(server string) (string, bool) {
 	if path, ok := strings.CutPrefix(server, "unix:"); ok {
 		return "unix:" + strings.TrimPrefix(path, "//"), true

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestContexts: commands call the server of the context, in its namespace, unless a flag or a
+// TestContexts: commands use the server and namespace of the context, unless a flag or a
 // variable says otherwise.
 func TestContexts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "portolan", "config.yaml")

@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// registerYes adds the flag of commands that ask on a terminal, and refuse without one.
+// registerYes adds --yes to a command that asks on a terminal, and refuses without a terminal.
 func registerYes(c *cobra.Command, yes *bool) {
 	c.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
 }
 
-// confirm asks on the terminal whether to go ahead; the error says what is not done, as
-// in "nothing was deleted".
+// confirm asks on the terminal whether to go ahead. If the answer is not yes, it returns an
+// error that begins with nothing, as in "nothing was deleted".
 func (e *environment) confirm(ctx context.Context, question, nothing string) error {
 	fmt.Fprintf(e.stderr, "%s [y/N] ", question)
 	answer, err := e.ask(ctx)
@@ -29,12 +29,12 @@ func (e *environment) confirm(ctx context.Context, question, nothing string) err
 	return nil
 }
 
-// ask reads a line from the user, in lower case. Its goroutine ends with the
-// line, or with the program where the user gives up instead.
+// ask reads a line from the user, in lower case. Its goroutine ends with the line, or with the
+// program if ctx ends first.
 func (e *environment) ask(ctx context.Context) (string, error) {
 	line := make(chan string, 1)
 	go func() {
-		text, _ := bufio.NewReader(e.stdin).ReadString('\n') // the end of input is an answer too
+		text, _ := bufio.NewReader(e.stdin).ReadString('\n') // the end of input counts as an answer
 		line <- text
 	}()
 	select {

@@ -12,23 +12,23 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
-// credentials are what a command proves to the server who its user is with.
+// credentials proves to the server who the user of a command is.
 type credentials struct {
 	token, tokenFile string
 	flags            *pflag.FlagSet
-	session          *session // of the context, nil for none
-	once             string   // a token to be tried in place of all that
+	session          *session // the login of the context, nil for none
+	once             string   // a token to try instead of all others
 }
 
-// register adds the flags. Their values are not shown as defaults of the help.
+// register adds the flags. The help does not show their values as defaults.
 func (o *credentials) register(f *pflag.FlagSet) {
 	o.flags = f
 	f.StringVar(&o.token, "token", "", "bearer token of the user; the default is $PORTOLAN_TOKEN where it is set. Other users of this machine may see the arguments of a program: prefer --token-file")
 	f.StringVar(&o.tokenFile, "token-file", "", "file with the bearer token of the user; the default is $PORTOLAN_TOKEN_FILE where it is set")
 }
 
-// bearer is the token to send, empty for none: that of a flag, else of the environment, else
-// of the context.
+// bearer returns the token to send, empty for none: that of a flag, else of the environment,
+// else of the context.
 func (o *credentials) bearer() (string, error) {
 	if o.flags == nil {
 		return o.once, nil
@@ -55,8 +55,8 @@ func (o *credentials) bearer() (string, error) {
 	return "", nil
 }
 
-// explain adds to the error of a server that takes no token what the token is, or where it is
-// from, if its user may not know.
+// explain adds to the error of a server that refuses the token what sort of token it is, or
+// where it came from if the command line does not show that.
 func (o *credentials) explain(err error) error {
 	token, failed := o.bearer()
 	switch {
@@ -74,8 +74,8 @@ func (o *credentials) explain(err error) error {
 	return fmt.Errorf("%w (it is that of the context; portolan logout forgets it: on the machine of the server, its user needs none)", err)
 }
 
-// source returns what has the token of each call where that changes: the login of the
-// context, if nothing else says who the user is. It is nil if nothing changes.
+// source returns the function that gets a token for each call, if that is the login of the
+// context. It returns nil if anything else says who the user is.
 func (o *credentials) source() func(ctx context.Context, refused string) (string, error) {
 	if o.session == nil || o.token != "" || o.tokenFile != "" || os.Getenv("PORTOLAN_TOKEN") != "" || os.Getenv("PORTOLAN_TOKEN_FILE") != "" {
 		return nil
@@ -83,7 +83,7 @@ func (o *credentials) source() func(ctx context.Context, refused string) (string
 	return o.session.token
 }
 
-// readToken is a token, or that of a file.
+// readToken returns the token, or the content of the file if one is given.
 func readToken(token, file string) (string, error) {
 	if file != "" {
 		text, err := os.ReadFile(file)

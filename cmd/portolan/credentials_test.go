@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestExplainCredentials: who is refused is told what the token is, or where it is from.
+// TestExplainCredentials: a refused user learns what sort of token was sent, or where it came
+// from.
 func TestExplainCredentials(t *testing.T) {
 	t.Setenv("PORTOLAN_TOKEN", "")
 	t.Setenv("PORTOLAN_TOKEN_FILE", "")

@@ -64,8 +64,7 @@ of their resources too. --dry-run=client only reads the files or arguments.
 	return c
 }
 
-// documents are the objects to delete; those named by arguments stand in no
-// file.
+// documents returns the objects to delete. Those named by arguments have no file.
 func (o *deleteOptions) documents(env *environment, args []string) ([]config.Document, error) {
 	switch {
 	case len(args) == 0 && len(o.files.names) == 0:
@@ -114,9 +113,9 @@ func (o *deleteOptions) run(ctx context.Context, env *environment, documents []c
 	return o.await(ctx, env, result)
 }
 
-// ask tries the delete. Where it leaves others without what they refer to, ask names
-// these, and has somebody confirm it. The delete itself decides about objects that the
-// trial does not find: one that cannot be read is only in the store.
+// ask tries the delete on the server. If other objects refer to the deleted ones, ask lists
+// them and asks for confirmation. Objects that the trial does not find are left to the delete
+// itself: an unreadable object is only in the store.
 func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []config.Document) error {
 	trial := *o
 	trial.ignoreNotFound = true
@@ -142,9 +141,8 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 	return env.confirm(ctx, "Delete it nevertheless?", "nothing was deleted")
 }
 
-// remove has the server delete the objects of documents by do. With --ignore-not-found it
-// leaves out those that do not exist. It returns the others; without any there is no
-// result.
+// remove makes the server delete the objects of documents through do. With --ignore-not-found
+// it skips those that do not exist. It returns the others; if there are none, result is nil.
 func (o *deleteOptions) remove(ctx context.Context, env *environment, documents []config.Document, do func(context.Context, *client.Client, batch.Batch) (*batch.Result, error)) (there []config.Document, result *batch.Result, err error) {
 	err = env.call(ctx, func(ctx context.Context, c *client.Client) error {
 		for there = documents; len(there) > 0; {
@@ -173,8 +171,8 @@ func removals(documents []config.Document) []batch.Operation {
 	})
 }
 
-// existing are the documents whose objects are not reported missing; false where
-// the error is about anything else.
+// existing returns the documents whose objects err does not report missing, or false if err is
+// about anything else.
 func existing(err error, documents []config.Document) ([]config.Document, bool) {
 	missing := map[int]bool{}
 	for _, cause := range causesOf(err) {

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// ignoreHint is what a delete says that finds nothing.
+// ignoreHint is the output of a delete that finds nothing.
 const ignoreHint = "portolan get KIND -A shows the objects of all namespaces; --ignore-not-found takes objects that do not exist for deleted\n"
 
 func TestDelete(t *testing.T) {
@@ -49,8 +49,8 @@ func TestDelete(t *testing.T) {
 		"serviceentry/shop/b  deleted  rev 4\nserviceentry/shop/c  deleted  rev 4\n")
 }
 
-// TestDeleteOfFilesThatWereNeverApplied: it names all objects, says once what to do,
-// and exits as kubectl does.
+// TestDeleteOfFilesThatWereNeverApplied: the command lists all objects, says once what to do,
+// and exits like kubectl.
 func TestDeleteOfFilesThatWereNeverApplied(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -82,8 +82,8 @@ func TestDeleteBadFile(t *testing.T) {
 	}
 }
 
-// clinging is an advisor for which an object "b" refers to "a", and dangles if "a" alone
-// is deleted.
+// clinging is an advisor for which object "b" refers to "a", and dangles if only "a" is
+// deleted.
 type clinging struct{}
 
 func (clinging) Advise(ops []storage.Op) [][]rest.Advice {
@@ -104,7 +104,7 @@ func (clinging) Await(context.Context, int64) error { return nil }
 
 func (clinging) Findings([]storage.Op) (finding.List, bool) { return finding.List{}, true }
 
-// deleteAt runs a delete at a terminal, where somebody answers.
+// deleteAt runs a delete at a terminal, with this answer of the user.
 func (a api) deleteAt(t *testing.T, answer string, args ...string) outcome {
 	t.Helper()
 	var out, err strings.Builder
@@ -118,8 +118,8 @@ func (a api) deleteAt(t *testing.T, answer string, args ...string) outcome {
 	return outcome{exitCode(failure), out.String(), err.String()}
 }
 
-// TestDeleteOfWhatOthersReferTo names them, asks on a terminal, and refuses elsewhere
-// without --yes.
+// TestDeleteOfWhatOthersReferTo: the command names the referring objects and asks on a
+// terminal. Without a terminal it refuses, unless --yes is given.
 func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 	t.Parallel()
 	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = clinging{} })}
@@ -159,7 +159,7 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 	}
 }
 
-// TestOutputOfWrites: all commands that write have their result in each form.
+// TestOutputOfWrites: every command that writes can print its result in each form.
 func TestOutputOfWrites(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -197,8 +197,8 @@ func TestOutputOfWrites(t *testing.T) {
 	}
 }
 
-// TestWritesWait: all commands that write wait for the proxies, and say so beside an
-// output for programs.
+// TestWritesWait: every command that writes can wait for the proxies. It reports that
+// separately from the output for programs.
 func TestWritesWait(t *testing.T) {
 	t.Parallel()
 	a := api{resttest.Start(t, 0, nil, func(s *rest.Server) {

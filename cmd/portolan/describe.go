@@ -136,7 +136,7 @@ func (e *environment) printService(s admin.Service) error {
 	return writeTable(e.stdout, subsetRows(s.Subsets))
 }
 
-// printDegraded says what may be old of services that come from Consul, or from files.
+// printDegraded prints what may be out of date about services from Consul or from files.
 func (e *environment) printDegraded(ctx context.Context, services []admin.Service) error {
 	var fromConsul consul.Status
 	if err := e.registryStatus(ctx, services, discovery.Consul, &fromConsul); err != nil {
@@ -159,7 +159,7 @@ func (e *environment) printDegraded(ctx context.Context, services []admin.Servic
 	return nil
 }
 
-// registryStatus asks how a registry is, where one of the services is of it.
+// registryStatus reads the status of a registry if one of the services comes from it.
 func (e *environment) registryStatus(ctx context.Context, services []admin.Service, provider discovery.Provider, into any) error {
 	of := func(d admin.Definition) bool { return d.Registry == string(provider) }
 	if !slices.ContainsFunc(services, func(s admin.Service) bool { return slices.ContainsFunc(s.Definitions, of) }) {
@@ -170,7 +170,7 @@ func (e *environment) registryStatus(ctx context.Context, services []admin.Servi
 	})
 }
 
-// healthCounts are how many endpoints are in each state: "3 healthy, 1 unhealthy".
+// healthCounts formats how many endpoints are in each state, as in "3 healthy, 1 unhealthy".
 func healthCounts(endpoints []admin.Endpoint) string {
 	var parts []string
 	for _, state := range []string{admin.Healthy, admin.Unhealthy, admin.Draining, admin.LeftOut} {
@@ -202,7 +202,7 @@ func definitionRows(definitions []admin.Definition) [][]string {
 	return rows
 }
 
-// endpointRows are endpoints by registry, locality and health.
+// endpointRows returns the endpoints by registry, locality and health.
 func endpointRows(endpoints []admin.Endpoint) [][]string {
 	endpoints = slices.Clone(endpoints)
 	slices.SortStableFunc(endpoints, func(a, b admin.Endpoint) int {

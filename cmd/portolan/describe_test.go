@@ -22,7 +22,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// serving runs a command against a server that answers every request so.
+// serving runs a command against a server that answers every request with the result of
+// answer.
 func serving(t *testing.T, answer func(*http.Request) any, args ...string) (outcome, error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +82,7 @@ func TestDescribeService(t *testing.T) {
 	golden.Assert(t, out.out, "describe-service.txt")
 }
 
-// TestDescribeServiceOfAFile says why what a file lists may be old.
+// TestDescribeServiceOfAFile: the command says why the content of a file may be out of date.
 func TestDescribeServiceOfAFile(t *testing.T) {
 	t.Parallel()
 	out, err := serving(t, func(r *http.Request) any {
@@ -97,7 +98,7 @@ func TestDescribeServiceOfAFile(t *testing.T) {
 	}
 }
 
-// TestDescribeServices lists all of them where none is named.
+// TestDescribeServices: without a name the command lists all services.
 func TestDescribeServices(t *testing.T) {
 	t.Parallel()
 	var asked string

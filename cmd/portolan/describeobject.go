@@ -71,16 +71,16 @@ name alone: an object may still not be exported to another.`,
 type description struct {
 	metav1.TypeMeta `json:",inline"`
 	Object          *unstructured.Unstructured `json:"object"`
-	// Source is the source other than the store that the object comes from, and its place
-	// there. The Propagation of such an object counts the proxies of the servers that have
-	// it so, and all that these proxies should have.
+	// Source is the source that the object comes from, with its place there, unless that is
+	// the store. The Propagation of such an object counts only the proxies of servers that
+	// have this version of it, and covers everything that these proxies should have.
 	Source      string             `json:"source,omitempty"`
 	Findings    []finding.Finding  `json:"findings,omitempty"`
 	Propagation *admin.Propagation `json:"propagation,omitempty"`
 	References  admin.References   `json:"references"`
 }
 
-// describe reads what a server has of an object.
+// describe reads all that a server knows of an object.
 func (e *environment) describe(ctx context.Context, key config.Key, kind *schema.Schema) (d description, err error) {
 	d.TypeMeta = metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Description"}
 	query := "?" + changeOf(key).Encode()
@@ -101,7 +101,7 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 	return d, err
 }
 
-// findingsOf returns what is odd about an object; nothing where a server cannot tell.
+// findingsOf returns the findings about an object; none if the server has no findings.
 func findingsOf(ctx context.Context, c *client.Client, key config.Key) ([]finding.Finding, error) {
 	list, err := c.Findings(ctx, key.Namespace, nil)
 	if apierrors.IsNotFound(err) {
@@ -141,7 +141,7 @@ func (e *environment) printDescription(key config.Key, d description) error {
 	return e.printSection(referenceRows("REFERRED TO BY", d.References.From))
 }
 
-// origin says where an object comes from, and when.
+// origin says where an object comes from, and when it was created and changed.
 func (e *environment) origin(d description) (out []string) {
 	if d.Source != "" {
 		out = append(out, "from "+plain(d.Source))
@@ -155,7 +155,7 @@ func (e *environment) origin(d description) (out []string) {
 	return out
 }
 
-// printSection prints a table below an empty line; nothing of a header alone.
+// printSection prints a table below an empty line; nothing if it has only a header.
 func (e *environment) printSection(rows [][]string) error {
 	if len(rows) < 2 {
 		return nil
@@ -164,8 +164,8 @@ func (e *environment) printSection(rows [][]string) error {
 	return writeTable(e.stdout, rows)
 }
 
-// conditionRows are the conditions of an object's status, below a header. With findings,
-// the conditions that quote them point there.
+// conditionRows returns the conditions of an object's status, below a header. If findings are
+// printed, too, conditions that quote them refer to them instead.
 func conditionRows(object *unstructured.Unstructured, findings bool, now time.Time) [][]string {
 	rows := [][]string{{"CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"}}
 	for _, c := range conditionsOf(object) {
@@ -179,7 +179,7 @@ func conditionRows(object *unstructured.Unstructured, findings bool, now time.Ti
 	return rows
 }
 
-// findingRows are findings with what to do about each, below a header.
+// findingRows returns findings with their remedies, below a header.
 func findingRows(all []finding.Finding) [][]string {
 	rows := [][]string{{"FINDING", "SEVERITY", "FIELD", "MESSAGE", "REMEDY"}}
 	for _, f := range all {

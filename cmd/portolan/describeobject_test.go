@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// describedObject answers what describe asks about an object.
+// describedObject answers the requests that describe sends for an object.
 func describedObject(r *http.Request) any {
 	switch r.URL.Path {
 	case admin.PropagationPath:
@@ -90,8 +90,8 @@ func TestWhatDescribeRefuses(t *testing.T) {
 	}
 }
 
-// TestWideCells: a wide table tells of a condition in a word, with the proxies that have
-// the object, and of what is odd by its codes.
+// TestWideCells: a wide table shows the condition Programmed as one word with the number of
+// proxies, and findings by their codes.
 func TestWideCells(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ conditions, programmed, issues string }{

@@ -130,8 +130,8 @@ type place struct {
 	namespace string
 }
 
-// storedOf returns the stored objects that the documents are about. Many of one
-// place are fetched together.
+// storedOf returns the stored objects that the documents are about. It fetches several objects
+// of one place together.
 func storedOf(ctx context.Context, c *client.Client, m *manifest) (map[config.Key]*unstructured.Unstructured, error) {
 	names := map[place][]string{}
 	var order []place
@@ -160,11 +160,11 @@ func storedOf(ctx context.Context, c *client.Client, m *manifest) (map[config.Ke
 	return stored, nil
 }
 
-// nowhere stands for the side of a difference on which there is no object.
+// nowhere is the label of the side of a diff on which there is no object.
 const nowhere = "/dev/null"
 
-// difference shows how the document would change the stored object, nil for none; empty
-// if nothing would change.
+// difference returns how the document would change the stored object, nil if there is none. It
+// is empty if nothing would change.
 func difference(stored *unstructured.Unstructured, d config.Document) (string, error) {
 	key := d.Config.Key().String()
 	text, err := config.ToJSON(config.Shown(d.Config), "")
@@ -175,7 +175,7 @@ func difference(stored *unstructured.Unstructured, d config.Document) (string, e
 	if err := wanted.UnmarshalJSON(text); err != nil {
 		return "", dataError{d.Fault("", err.Error())}
 	}
-	if spec, ok := d.Config.Spec.(*secret.Spec); ok && stored != nil && spec.InClear() { // nobody here knows the stored data
+	if spec, ok := d.Config.Spec.(*secret.Spec); ok && stored != nil && spec.InClear() { // this program does not know the stored data
 		wanted.Object["sealed"] = stored.Object["sealed"]
 		if spec.Type == "" {
 			wanted.Object["type"] = secret.Opaque
@@ -196,7 +196,7 @@ func difference(stored *unstructured.Unstructured, d config.Document) (string, e
 	return udiff.Unified(key+"\trev "+stored.GetResourceVersion(), key+"\t"+d.Source, before, after), nil
 }
 
-// comparableText is the YAML of an object without what only the server sets.
+// comparableText returns the YAML of an object without the fields that only the server sets.
 func comparableText(object *unstructured.Unstructured, versioned bool) (string, error) {
 	object = object.DeepCopy()
 	drop := []string{"creationTimestamp", "generation", "uid"}
@@ -214,8 +214,7 @@ func comparableText(object *unstructured.Unstructured, versioned bool) (string, 
 	return string(text), nil
 }
 
-// differences is the result of a diff that found some; the exit code says so,
-// and nothing else.
+// differences is the error of a diff that found some. Only the exit code shows it.
 type differences struct{}
 
 func (differences) Error() string { return "there are differences" }

@@ -13,9 +13,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// revisionFlags say between which revisions diff compares, and what.
+// revisionFlags say which revisions diff compares, and of which objects.
 type revisionFlags struct {
-	from, to      int64 // 0 is now
+	from, to      int64 // 0 means the current state
 	allNamespaces bool
 }
 
@@ -26,7 +26,7 @@ func (r *revisionFlags) register(c *cobra.Command) {
 	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "compare the objects of all namespaces; for --from")
 }
 
-// given says whether revisions are compared, and not files.
+// given says whether to compare revisions rather than files.
 func (r *revisionFlags) given(c *cobra.Command) bool {
 	return c.Flags().Changed("from") || c.Flags().Changed("to") || r.allNamespaces
 }
@@ -72,7 +72,7 @@ func (r *revisionFlags) run(ctx context.Context, env *environment, s scope) erro
 	return nil
 }
 
-// differenceBetween shows how an object changed; nil is no object.
+// differenceBetween returns how an object changed; nil means no object.
 func differenceBetween(key config.Key, before, after *unstructured.Unstructured) (string, error) {
 	labelBefore, textBefore, err := side(key, before)
 	if err != nil {

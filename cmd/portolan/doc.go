@@ -1,13 +1,13 @@
 // Command portolan is the control plane and its command line in one binary.
 //
-// Each command has a file of its own, and commands.go lists them; root.go has what
-// is around each: its environment, errors and exit codes. All but serve are clients
-// of the config API, or need no server at all.
+// Each command has its own file, and commands.go lists them. root.go has what surrounds every
+// command: its environment, errors and exit codes. All commands but serve are clients of the
+// config API, or need no server at all.
 //
 //	main -> run -> newRootCommand -> a command -> environment.call
 //	serve -> serveFlags.validate -> serveFlags.options -> serve.Run
 //
-// The server itself is the package serve. The files serve_*.go are the flags of the
-// command serve, a file for each group; with root.go they are the only ones that read
-// environment variables.
+// The server itself is package serve. The files serve_*.go have the flags of the command
+// serve, one file for each group. They and root.go are the only ones that read environment
+// variables.
 package main

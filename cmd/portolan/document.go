@@ -13,7 +13,7 @@ import (
 func writeDocument(out io.Writer, format string, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // people read it
+	encoder.SetEscapeHTML(false) // the text is for people
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(value); err != nil {
 		return fmt.Errorf("write %s: %w", format, err)
@@ -30,7 +30,7 @@ func writeDocument(out io.Writer, format string, value any) error {
 	return err
 }
 
-// mebi is a number of bytes for people.
+// mebi formats a number of bytes for people.
 func mebi(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// The values of --dry-run: whether a change is only tried, and whether by the client or
-// the server.
+// The values of --dry-run: whether to make a change, or only try it on the client or the
+// server.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
@@ -20,7 +20,7 @@ const (
 
 var dryRuns = []string{dryRunNone, dryRunClient, dryRunServer}
 
-// The values of --xds: how much a dry run shows of the resources of proxies.
+// The values of --xds: how much a dry run shows of proxies' resources.
 const (
 	xdsNames = "names"
 	xdsDiff  = "diff"
@@ -28,7 +28,7 @@ const (
 
 var xdsShown = []string{xdsNames, xdsDiff}
 
-// dryRun says whether a change is only tried, and what is shown then.
+// dryRun says whether a change is only tried, and what to show of it.
 type dryRun struct{ mode, xds string }
 
 func (d *dryRun) register(c *cobra.Command) {
@@ -52,7 +52,7 @@ func (d dryRun) check() error {
 	return cmp.Or(err, oneOf("--xds", d.xds, xdsShown...))
 }
 
-// preview is what the server is asked to find out.
+// preview returns how much the server has to foresee.
 func (d dryRun) preview() batch.Preview {
 	switch d.xds {
 	case xdsNames:
@@ -63,7 +63,7 @@ func (d dryRun) preview() batch.Preview {
 	return batch.PreviewProxies
 }
 
-// row is the line of an object. A change that is only tried has no revision.
+// row returns the line for an object. A change that is only tried has no revision.
 func (d dryRun) row(document config.Document, outcome string, more ...string) []string {
 	key := document.Config.Key().String()
 	if d.mode != dryRunNone {

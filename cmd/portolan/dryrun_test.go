@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// tried are the lines of a dry run that say what would become of each object.
+// tried returns those lines of a dry run that say what would happen to each object.
 func tried(out string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(out) {

@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// printEffect shows what a dry run has found out: how each object would differ, which
-// proxies are concerned, and which of their resources.
+// printEffect prints what a dry run foresees: how each object would differ, which proxies are
+// concerned, and which of their resources.
 func (e *environment) printEffect(documents []config.Document, result *batch.Result) error {
 	for i, r := range result.Results {
 		text, err := foreseen(documents[i].Config.Key().String(), r.Before, r.After)
@@ -28,8 +28,8 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 	return e.printResources(*result.Effect)
 }
 
-// foreseen shows how an object, or a resource, would differ. Both sides are JSON; an empty
-// one is none.
+// foreseen returns how an object or resource would differ. Both sides are JSON; an empty side
+// means that it does not exist.
 func foreseen(name string, before, after json.RawMessage) (string, error) {
 	labels, texts := [2]string{name, name}, [2]string{}
 	for i, side := range []json.RawMessage{before, after} {
@@ -46,10 +46,10 @@ func foreseen(name string, before, after json.RawMessage) (string, error) {
 	return udiff.Unified(labels[0], labels[1], texts[0], texts[1]), nil
 }
 
-// namedProxies is how many proxies a dry run names.
+// namedProxies is how many proxies a dry run lists by name.
 const namedProxies = 10
 
-// concerned says in one line for which proxies a change makes a difference.
+// concerned returns one line about the proxies for which a change makes a difference.
 func concerned(effect batch.Effect) string {
 	text := fmt.Sprintf("No proxy is concerned, of %d connected.", effect.Proxies)
 	if effect.Concerned > 0 {

@@ -32,7 +32,7 @@ func TestConcernedProxies(t *testing.T) {
 	}
 }
 
-// foretold is a previewer with the same answer for all operations.
+// foretold is a previewer that always gives the same answer.
 type foretold struct{}
 
 func (foretold) Preview(_ []storage.Op, what batch.Preview) (batch.Effect, bool) {
@@ -53,8 +53,8 @@ func (foretold) Preview(_ []storage.Op, what batch.Preview) (batch.Effect, bool)
 	return effect, true
 }
 
-// TestDryRunShowsItsEffect: how objects differ, which proxies are concerned, and with
-// --xds which resources.
+// TestDryRunShowsItsEffect: the output shows how objects differ, which proxies are concerned
+// and, with --xds, which resources.
 func TestDryRunShowsItsEffect(t *testing.T) {
 	t.Parallel()
 	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Previewer = foretold{} })}

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// clientExitCode is the code for an error of the client of the config API.
+// clientExitCode returns the exit code for an error of the config API's client.
 func clientExitCode(err error) int {
 	var unreachable *client.UnreachableError
 	switch {
@@ -33,7 +33,7 @@ func clientExitCode(err error) int {
 	return exitFailure
 }
 
-// explainTimeout says which flag was at work where the server took too long.
+// explainTimeout adds to a timeout which flag sets it.
 func (e *environment) explainTimeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w (waited %s, see --request-timeout)", err, e.timeout)
@@ -41,7 +41,7 @@ func (e *environment) explainTimeout(err error) error {
 	return err
 }
 
-// words is the text of an error; of several at once, one a line.
+// words returns the text of an error; several errors are one a line.
 func words(err error) string {
 	var many *multierror.Error
 	if errors.As(err, &many) {
@@ -62,7 +62,8 @@ func lines(faults []error) string {
 	return b.String()
 }
 
-// nothing returns an error that nothing was done, and why; nil without faults.
+// nothing returns an error which says that nothing was done, and why; nil if there are no
+// faults.
 func nothing(done string, faults *multierror.Error) error {
 	if faults.ErrorOrNil() == nil {
 		return nil
@@ -71,17 +72,17 @@ func nothing(done string, faults *multierror.Error) error {
 	return fmt.Errorf("nothing was %s: %w", done, faults)
 }
 
-// refusal is an answer of the server in the words of the user's files.
+// refusal is an error of the server, rewritten in terms of the user's files.
 type refusal struct {
 	error
 	status error
 }
 
-// Unwrap returns the words and the answer.
+// Unwrap returns the rewritten error and the server's.
 func (r refusal) Unwrap() []error { return []error{r.error, r.status} }
 
-// refused names the documents that a refused batch is at fault for; the batch
-// had one operation for each document. Other errors are returned as they are.
+// refused rewrites the error of a refused batch to name the documents at fault. The batch had
+// one operation for each document. It returns other errors unchanged.
 func refused(err error, done string, documents []config.Document) error {
 	causes := causesOf(err)
 	if len(causes) == 0 {
@@ -102,7 +103,7 @@ func refused(err error, done string, documents []config.Document) error {
 func located(d config.Document, field string, cause metav1.StatusCause) error {
 	key := d.Config.Key().String()
 	fault := d.Fault(field, strings.TrimPrefix(cause.Message, key+": "))
-	if strings.Contains(fault.Message, key) { // the message says it all
+	if strings.Contains(fault.Message, key) { // the message names the object already
 		fault.Object, fault.Field = "", ""
 	}
 	if isA(cause, metav1.StatusReasonConflict) {
@@ -111,8 +112,7 @@ func located(d config.Document, field string, cause metav1.StatusCause) error {
 	return fault
 }
 
-// sinceThen is the command that shows what was done to an object since it was
-// as given.
+// sinceThen returns the command that shows how an object has changed since the given version.
 func sinceThen(object *config.Config) string {
 	at := strings.ToLower(object.Kind) + "/" + object.Name
 	if object.Namespace != "" {

@@ -31,8 +31,7 @@ func TestUnreachableServer(t *testing.T) {
 	}
 }
 
-// TestServerThatStarts: a command that runs right after the server was started waits
-// for it.
+// TestServerThatStarts: a command that runs while the server is starting waits for it.
 func TestServerThatStarts(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -66,7 +65,7 @@ func TestServerThatStarts(t *testing.T) {
 	same(t, "told once", told.String(), "No server listens at http://"+address+" yet; waiting up to 5s for it.\n")
 }
 
-// startOnWrite starts something when the first line is written.
+// startOnWrite calls start when the first line is written.
 type startOnWrite struct {
 	strings.Builder
 	start func()

@@ -89,7 +89,7 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
 	return c
 }
 
-// explanationRows tells one thing in each row. What fails is marked.
+// explanationRows returns the explanation with one fact in each row. It marks failures.
 func explanationRows(e explain.Explanation) [][]string {
 	rows := [][]string{{"proxy", e.Proxy.Name + ", a " + e.Proxy.Type + connection(e.Proxy)}}
 	if e.Request.Address != "" {
@@ -160,7 +160,7 @@ func explanationRows(e explain.Explanation) [][]string {
 	return append(rows, []string{"outcome", outcome})
 }
 
-// notTaken is a row of what a gRPC client does not take, none where that is nothing.
+// notTaken returns a row with the fields that a gRPC client ignores, none if there are none.
 func notTaken(fields []string) [][]string {
 	if len(fields) == 0 {
 		return nil
@@ -168,7 +168,7 @@ func notTaken(fields []string) [][]string {
 	return [][]string{{"not taken", "! " + items(fields, false)}}
 }
 
-// inboundText says what the sidecars beside endpoints do.
+// inboundText describes what the sidecars at the endpoints do.
 func inboundText(in explain.Inbound) string {
 	end := in.Reason
 	switch {
@@ -189,7 +189,7 @@ func connection(p explain.Proxy) string {
 	return " as it would be"
 }
 
-// joined are the parts that are there, apart from each other.
+// joined joins the parts that are not empty.
 func joined(parts ...string) string {
 	var out []string
 	for _, p := range parts {
@@ -207,7 +207,7 @@ func of(objects []string) string {
 	return "of " + items(objects, false)
 }
 
-// named is the name of a route that has one of its own.
+// named returns the name of a route if it has its own.
 func named(route string) string {
 	if route == "" || route == "default" {
 		return ""
@@ -215,7 +215,7 @@ func named(route string) string {
 	return fmt.Sprintf("%q", route)
 }
 
-// arrow says to which destinations requests go, and their shares.
+// arrow returns the destinations of requests, with their shares.
 func arrow(e explain.Explanation) string {
 	if len(e.Destinations) == 0 {
 		return ""
@@ -232,7 +232,7 @@ func arrow(e explain.Explanation) string {
 	}), ", ")
 }
 
-// routeTerms are the timeout and the retries of a route, and what it rewrites.
+// routeTerms describes the timeout, retries and rewrites of a route.
 func routeTerms(r *explain.Route) string {
 	out := []string{"no timeout"}
 	if r.Timeout != "" {
@@ -255,7 +255,7 @@ func routeTerms(r *explain.Route) string {
 	return strings.Join(out, ", ")
 }
 
-// addressOf is a destination: "reviews.shop:9080 v1".
+// addressOf formats a destination, as in "reviews.shop:9080 v1".
 func addressOf(d explain.Destination) string {
 	if d.Host == "" {
 		return d.Cluster

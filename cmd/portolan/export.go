@@ -78,7 +78,7 @@ func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
 	return newScope(env, args, o.namespace, o.namespace == "")
 }
 
-// exported are the objects of a state in canonical order, without what only the
+// exported returns the objects of a state in canonical order, without the fields that only the
 // server sets.
 func exported(then state) []*unstructured.Unstructured {
 	var keys []config.Key
@@ -121,7 +121,7 @@ func (o *exportOptions) write(out io.Writer, objects []*unstructured.Unstructure
 	return nil
 }
 
-// tellQuarantined warns of objects that the server cannot read, and so cannot export.
+// tellQuarantined warns of objects that the server cannot read, and so does not export.
 func (e *environment) tellQuarantined(ctx context.Context, c *client.Client) {
 	status, err := c.StoreStatus(ctx)
 	if err == nil && status.Quarantined > 0 { // a user without permission gets no warning

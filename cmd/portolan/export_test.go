@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// past is configuration that was created at different times, with texts that
-// YAML has its own ideas about.
+// past is configuration created at different times. Its texts need quoting in YAML.
 const past = `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata:
@@ -35,8 +34,8 @@ metadata: {name: default, namespace: edge, creationTimestamp: "2025-12-31T23:59:
 spec: {mtls: {mode: STRICT}}
 `
 
-// TestExportImportExport: what comes out of a new store is what went in, byte by
-// byte.
+// TestExportImportExport: the export of a store filled by an import equals the imported text,
+// byte by byte.
 func TestExportImportExport(t *testing.T) {
 	t.Parallel()
 	first := startAPI(t)
@@ -73,8 +72,8 @@ func TestExportImportExport(t *testing.T) {
 	}
 }
 
-// TestImportKeepsTheOrderOfCreation, by which of two that contend the oldest
-// wins; apply does not.
+// TestImportKeepsTheOrderOfCreation: import keeps creation times, since the oldest of
+// conflicting objects wins; apply does not.
 func TestImportKeepsTheOrderOfCreation(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -85,7 +84,7 @@ func TestImportKeepsTheOrderOfCreation(t *testing.T) {
 			t.Errorf("%s is not in\n%s", want, text)
 		}
 	}
-	// What is there keeps its own.
+	// Existing objects keep their creation times.
 	a.must(t, strings.ReplaceAll(past, "2026-03-01", "2020-03-01"), "import", "-f", "-")
 	same(t, "imported again", a.must(t, "", "export", "virtualservices"), text)
 }
@@ -140,8 +139,8 @@ func TestImportOfFaults(t *testing.T) {
 	}
 }
 
-// TestImportOfKubernetes takes what kubectl has written, but no security that has no
-// effect, unless that is asked for.
+// TestImportOfKubernetes: import accepts what kubectl has written. It refuses security
+// settings that have no effect, unless a flag accepts them.
 func TestImportOfKubernetes(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)

@@ -18,16 +18,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// extensions are the extensions of the files that are read in a directory.
+// extensions lists the extensions of the files that are read in a directory.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// fileFlags say which files a command reads, and into which namespace objects
-// go that name none.
+// fileFlags say which files a command reads, and the namespace for objects that name none.
 type fileFlags struct {
 	names     []string
 	recursive bool
 	namespace string
-	// exported says that what the server set is read, too.
+	// exported is true if fields that only a server sets are read, too.
 	exported bool
 }
 
@@ -42,25 +41,25 @@ func (f *fileFlags) register(c *cobra.Command, verb string) {
 // manifest holds the objects and the faults of all files.
 type manifest struct {
 	schemas   schema.Set
-	fallback  string // the namespace of objects that name none, without -n
+	fallback  string // namespace for objects that name none, if -n does not
 	documents []config.Document
 	passed    []passedOver
 	faults    *multierror.Error
-	warnings  []string // of validate
+	warnings  []string // from validate
 }
 
-// passedOver counts what a directory has in folders below that are not read.
+// passedOver counts the subfolders of a directory that are not read, and their files.
 type passedOver struct {
-	name           string // of the directory
+	name           string // name of the directory
 	folders, files int
 }
 
-// String is how many folders and files there are.
+// String formats how many folders and files there are.
 func (p passedOver) String() string {
 	return counted(p.folders, "folder") + " with " + counted(p.files, "file")
 }
 
-// counted is a number of things of one name.
+// counted formats a number of things.
 func counted(n int, name string) string {
 	if n != 1 {
 		name += "s"
@@ -68,8 +67,8 @@ func counted(n int, name string) string {
 	return fmt.Sprintf("%d %s", n, name)
 }
 
-// read reads all files, and tells of folders that it passes over. The manifest has the
-// faults of the files; the error is about the command line.
+// read reads all files, and prints which folders it passes over. The manifest collects the
+// faults of the files; the returned error is about the command line.
 func (f *fileFlags) read(env *environment) (*manifest, error) {
 	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
 		return nil, usageError{errors.New("-f - is given twice: stdin can be read once")}
@@ -98,7 +97,7 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 	return m, nil
 }
 
-// list is the files that an argument of -f stands for, sorted, and what it passes over.
+// list returns the files that an argument of -f stands for, sorted, and what it passes over.
 // Hidden folders do not count there.
 func (f *fileFlags) list(name string) ([]string, passedOver, error) {
 	none := passedOver{}
@@ -147,7 +146,7 @@ func (f *fileFlags) list(name string) ([]string, passedOver, error) {
 	return files, passed, nil
 }
 
-// unreadable is the error of a file that cannot be read.
+// unreadable returns the error for a file that cannot be read.
 func unreadable(name string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -156,7 +155,7 @@ func unreadable(name string, err error) error {
 	return fmt.Errorf("-f %s: %w", name, err)
 }
 
-// sourceOf is the name of a file in errors.
+// sourceOf returns the name of a file for errors.
 func sourceOf(file string) string {
 	if file == "-" {
 		return "stdin"
@@ -164,7 +163,7 @@ func sourceOf(file string) string {
 	return file
 }
 
-// decoder reads the objects of one file.
+// decoder returns the function that decodes the objects of one file.
 func (f *fileFlags) decoder() func(string, []byte, config.Resolver) ([]config.Document, error) {
 	if f.exported {
 		return config.DecodeExported
@@ -187,14 +186,14 @@ func (m *manifest) readFile(file string, stdin io.Reader, decode func(string, []
 	m.fault(err)
 }
 
-// fault adds an error, or the errors that it consists of.
+// fault adds an error; if it consists of several, it adds each.
 func (m *manifest) fault(err error) {
 	if err != nil {
 		m.faults = multierror.Append(m.faults, err)
 	}
 }
 
-// place completes the namespaces of objects that name none.
+// place sets the namespaces of objects that name none.
 func (m *manifest) place(namespace string) {
 	for _, d := range m.documents {
 		switch {
@@ -209,7 +208,7 @@ func (m *manifest) place(namespace string) {
 	}
 }
 
-// unique reports objects that are there twice, in one file or in several.
+// unique reports objects that occur twice, in one file or in several.
 func (m *manifest) unique() {
 	first := map[config.Key]config.Document{}
 	for _, d := range m.documents {
@@ -222,12 +221,12 @@ func (m *manifest) unique() {
 	}
 }
 
-// position names the place of a document, as its faults do.
+// position formats the place of a document as in errors.
 func position(d config.Document) string {
 	return (&config.DecodeError{Source: d.Source, Index: d.Index, Line: d.Line, Item: d.Item}).Error()
 }
 
-// validate reports what the server would find wrong with the objects.
+// validate reports the faults that the server would find in the objects.
 func (m *manifest) validate() {
 	for _, d := range m.documents {
 		warnings, err := m.schemas.Kind(d.Config.GroupVersionKind).Validate(d.Config)
@@ -245,7 +244,7 @@ func (m *manifest) validate() {
 	}
 }
 
-// err is the error of all faults; done says what was not done because of them.
+// err returns the error for all faults; done says what was not done because of them.
 func (m *manifest) err(done string) error {
 	if err := nothing(done, m.faults); err != nil {
 		return dataError{err}
@@ -253,7 +252,7 @@ func (m *manifest) err(done string) error {
 	return nil
 }
 
-// operations are those that write the objects, in their order.
+// operations returns the operations that write the objects, in order.
 func (m *manifest) operations(verb batch.Verb) ([]batch.Operation, error) {
 	out := make([]batch.Operation, len(m.documents))
 	for i, d := range m.documents {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Folders below a directory are not read without -R, which is said, and what they
-// describe is not deleted for it.
+// Folders below a directory are not read without -R, and the command says so. --prune does not
+// delete the objects that they describe.
 func TestFoldersThatArePassedOver(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)

@@ -32,7 +32,7 @@ type getOptions struct {
 	selector      string
 	freshness     client.Freshness
 	watch         watchFlags
-	template      *jsonpath.JSONPath // of -o jsonpath=, else nil
+	template      *jsonpath.JSONPath // from -o jsonpath=, else nil
 }
 
 var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
@@ -102,12 +102,12 @@ what a template of kubectl does; several objects are in .items.`,
 	return c
 }
 
-// getForms are the values of -o, in words.
+// getForms lists the values of -o, for people.
 func getForms() string {
 	return alternatives(append(slices.Clone(getOutputs), templatePrefix+"TEMPLATE"))
 }
 
-// checkOutput reads -o.
+// checkOutput checks and parses -o.
 func (o *getOptions) checkOutput() error {
 	text, isTemplate := strings.CutPrefix(o.output, templatePrefix)
 	switch {
@@ -151,7 +151,7 @@ func (o *getOptions) selection(env *environment, args []string) (selection, erro
 	return selected, o.checkWatch()
 }
 
-// which selects the objects to list: by labels, or one by its name.
+// which returns the selection of objects to list: by labels, or one by its name.
 func (o *getOptions) which(keys []config.Key) client.Selection {
 	if len(keys) > 0 {
 		return client.Selection{Fields: fields.OneTermEqualSelector("metadata.name", keys[0].Name).String()}
@@ -159,7 +159,7 @@ func (o *getOptions) which(keys []config.Key) client.Selection {
 	return client.Selection{Labels: o.selector}
 }
 
-// within is the namespace whose objects of a kind are listed, empty for all.
+// within returns the namespace of the objects to list, empty for all.
 func (o *getOptions) within(env *environment, kind *schema.Schema) string {
 	if o.allNamespaces {
 		return ""
@@ -167,7 +167,8 @@ func (o *getOptions) within(env *environment, kind *schema.Schema) string {
 	return env.namespaceOf(kind, o.namespace)
 }
 
-// checkFreshness refuses what is no revision, and two ways to say how new.
+// checkFreshness refuses an invalid revision, and more than one flag for how new the answer
+// must be.
 func (o *getOptions) checkFreshness() error {
 	f := o.freshness
 	switch {
@@ -181,7 +182,7 @@ func (o *getOptions) checkFreshness() error {
 	return nil
 }
 
-// found are the objects of one kind, by namespace and name.
+// found holds the objects of one kind, by namespace and name.
 type found struct {
 	kind    *schema.Schema
 	objects []*unstructured.Unstructured
@@ -233,7 +234,7 @@ func (o *getOptions) list(ctx context.Context, env *environment, c *client.Clien
 	return objects, nil
 }
 
-// explainNotYet says of a server that is behind --min-revision what to do.
+// explainNotYet adds to the error of a server that is behind --min-revision what to do.
 func (o *getOptions) explainNotYet(err error) error {
 	if client.NotYet(err) {
 		return fmt.Errorf("%w: the server has not seen revision %d of its store yet: try again, or look at portolan_cache_staleness_seconds of its metrics", err, o.freshness.MinRevision)
@@ -241,7 +242,7 @@ func (o *getOptions) explainNotYet(err error) error {
 	return err
 }
 
-// notFound says that an object does not exist, or did not.
+// notFound returns the error that an object does not exist, or did not at the revision.
 func (o *getOptions) notFound(key config.Key, kind *schema.Schema) error {
 	if o.freshness.Exact > 0 {
 		return fmt.Errorf("%s: there was none at revision %d: see when there was with portolan history %s", key, o.freshness.Exact, key)
@@ -249,13 +250,13 @@ func (o *getOptions) notFound(key config.Key, kind *schema.Schema) error {
 	return notFound(key, kind)
 }
 
-// notFound says that an object does not exist.
+// notFound returns the error that an object does not exist.
 func notFound(key config.Key, kind *schema.Schema) error {
 	return fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural)
 }
 
-// named gets those objects that are of a kind. Objects that do not exist are
-// added to missing.
+// named gets those of the keyed objects that are of this kind. It adds an error to missing for
+// each that does not exist.
 func (o *getOptions) named(ctx context.Context, c *client.Client, kind *schema.Schema, keys []config.Key, missing *error) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, key := range keys {
@@ -275,7 +276,7 @@ func (o *getOptions) named(ctx context.Context, c *client.Client, kind *schema.S
 	return objects, nil
 }
 
-// tellEmpty names the kinds without objects.
+// tellEmpty prints the kinds without objects.
 func (o *getOptions) tellEmpty(env *environment, all []found) {
 	at, with := "", ""
 	if o.freshness.Exact > 0 {
@@ -295,8 +296,8 @@ func (o *getOptions) tellEmpty(env *environment, all []found) {
 	}
 }
 
-// print writes objects in the form of -o; one says that one object was asked
-// for, which JSON shows without a list around it.
+// print prints objects in the form of -o. one means that the user named one object, which JSON
+// shows without a list around it.
 func (o *getOptions) print(env *environment, all []found, one bool) error {
 	switch o.output {
 	case "yaml":
@@ -350,7 +351,7 @@ func printYAML(env *environment, all []found) error {
 	return nil
 }
 
-// together is one object, or a list of all.
+// together returns one object, or a list of all.
 func together(all []found, one bool) any {
 	objects := []any{}
 	for _, f := range all {
@@ -364,7 +365,7 @@ func together(all []found, one bool) any {
 	return listOf(objects)
 }
 
-// listOf is a list of objects of any kinds.
+// listOf returns a list of objects of any kinds.
 func listOf(objects []any) any {
 	return struct {
 		APIVersion string `json:"apiVersion"`
@@ -378,8 +379,8 @@ func writeJSON(env *environment, value any) error {
 	return writeDocument(env.stdout, "json", value)
 }
 
-// rows returns the table of one kind. If there are several kinds, the names include it. A
-// wide table begins as the other does: what it has besides stands behind the age.
+// rows returns the table of one kind. If there are several kinds, the names include the kind.
+// A wide table has the same columns first; its further columns follow the age.
 func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, error) {
 	columns := columnsOf(f.kind.GroupVersionKind)
 	columns = slices.Concat(
@@ -424,8 +425,8 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 	return rows, nil
 }
 
-// created is when an object was created; zero where that is not known, as of one in a file
-// that does not say it and is served with the time 0.
+// created returns when an object was created. It is zero if unknown: an object in a file that
+// does not say so is served with time 0.
 func created(object *unstructured.Unstructured) time.Time {
 	at := object.GetCreationTimestamp().Time
 	if at.Unix() <= 0 {

@@ -19,7 +19,7 @@ import (
 // ages finds the ages of objects that a test has just made, and the blanks behind them.
 var ages = regexp.MustCompile(`\b\d+s\b *`)
 
-// aged is a text in which all ages are 5s.
+// aged returns a text with all ages replaced by 5s.
 func aged(text string) string {
 	return ages.ReplaceAllStringFunc(text, func(age string) string {
 		if strings.HasSuffix(age, " ") {
@@ -29,7 +29,7 @@ func aged(text string) string {
 	})
 }
 
-// startShop is an API that has an object of every kind.
+// startShop starts an API with an object of every kind.
 func startShop(t *testing.T) api {
 	t.Helper()
 	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.AcceptUnserved = true })}

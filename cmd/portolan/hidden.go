@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 )
 
-// hiddenFlags are the global flags that a command has flags of its own in place of.
+// hiddenFlags returns the global flags that a command replaces by its own.
 func hiddenFlags(c *cobra.Command) (out []string) {
 	c.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if c.Flags().Lookup(f.Name) != f {
@@ -21,8 +21,9 @@ func hiddenFlags(c *cobra.Command) (out []string) {
 	return out
 }
 
-// explainCredentials says where a command takes the credentials of its user from, where its
-// flags are about something else and the server does not let the user in, or is not trusted.
+// explainCredentials adds to an error about the user's credentials, or an untrusted server,
+// where the command gets them from. It matters for a command whose own flags hide the global
+// ones.
 func (e *environment) explainCredentials(err error) error {
 	if apierrors.IsUnauthorized(err) {
 		err = e.credentials.explain(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 )
 
-// TestCredentialsBesideASecret: a certificate that is stored is not the user's own. That comes
-// from the environment or a context, and whoever lacks it is told so.
+// TestCredentialsBesideASecret: a certificate to be stored is not the user's own, which comes
+// from the environment or a context. A user without one is told so.
 func TestCredentialsBesideASecret(t *testing.T) {
 	authority := securetest.New(t, "authority")
 	files := authority.Write(t, t.TempDir(), authority.Issue(t, securetest.Leaf{Names: []string{"ann"}}))

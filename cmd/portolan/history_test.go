@@ -15,15 +15,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// squeezed is a table without what differs from run to run: one space between
-// its cells, no times, and anna as the user of the machine.
+// squeezed returns a table without what differs from run to run: single spaces between cells,
+// no times, and anna as the local user.
 func squeezed(table string) string {
 	table = strings.ReplaceAll(table, "("+localUser()+")", "(anna)")
 	table = regexp.MustCompile(`\d+s ago`).ReplaceAllString(table, "now")
 	return regexp.MustCompile(` +`).ReplaceAllString(table, " ")
 }
 
-// voyage starts an API with a past: revisions 2 to 6.
+// voyage starts an API with a history: revisions 2 to 6.
 func voyage(t *testing.T) api {
 	t.Helper()
 	a := startAPI(t)
@@ -35,7 +35,7 @@ func voyage(t *testing.T) api {
 	return a
 }
 
-// moved is an entry of the namespace shop with another address.
+// moved returns an entry in namespace shop with another address.
 func moved(name, address string) string {
 	return strings.Replace(entry(name, ", namespace: shop"), "10.0.0.1", address, 1)
 }
@@ -152,7 +152,7 @@ func TestChangesOfManyObjects(t *testing.T) {
 	same(t, "one of many", objectCounts(map[string]int{"deleted": 1}), "1 object deleted")
 }
 
-// TestRecordsOfSeveralPages are read until there are enough.
+// TestRecordsOfSeveralPages: pages of records are read until there are enough records.
 func TestRecordsOfSeveralPages(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -168,7 +168,7 @@ func TestRecordsOfSeveralPages(t *testing.T) {
 		}
 	}
 	if n := strings.Count(a.must(t, "", "history", "se/a", "-n", "shop", "--limit", "0"), "\n"); n != 1001 {
-		t.Errorf("%d lines", n) // the store in memory keeps 1,000 records
+		t.Errorf("%d lines", n) // the memory store keeps 1,000 records
 	}
 }
 

@@ -52,8 +52,8 @@ it, in parts part by part.` + chunksHelp + waitHelp,
 	return c
 }
 
-// secure reports security that has no effect yet, of objects that were never in a store
-// of Portolan.
+// secure reports security settings without effect in objects that were never in a store of
+// Portolan.
 func (m *manifest) secure() {
 	for _, d := range m.documents {
 		if !ofKubernetes(d) {
@@ -66,14 +66,14 @@ func (m *manifest) secure() {
 }
 
 // ofKubernetes says whether kubectl may have written a document: it has a uid, which export
-// leaves out, or kubectl has applied it.
+// leaves out, or the annotation of kubectl apply.
 func ofKubernetes(d config.Document) bool {
 	_, applied := d.Config.Annotations["kubectl.kubernetes.io/last-applied-configuration"]
 	return d.Config.UID != "" || applied
 }
 
-// hintImport says what there is for files of another store, or of Kubernetes: an object
-// with a version that is not there may be from one.
+// hintImport adds a hint to import for files of another store or of Kubernetes. An object
+// whose version does not exist here may be from one.
 func hintImport(err error, causes []metav1.StatusCause) error {
 	for _, cause := range causes {
 		if isA(cause, metav1.StatusReasonConflict) && strings.Contains(cause.Message, " is gone ") {

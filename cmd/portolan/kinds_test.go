@@ -17,7 +17,7 @@ import (
 // them.
 type noteAPI struct{ *resttest.Server }
 
-// startNotes starts one on which an object can be described.
+// startNotes starts a noteAPI that can describe one object.
 func startNotes(t *testing.T, kind, name string) noteAPI {
 	t.Helper()
 	return noteAPI{resttest.StartKinds(t, schematest.Kinds(), func(s *rest.Server) {
@@ -48,7 +48,7 @@ func (a noteAPI) do(t *testing.T, stdin string, args ...string) outcome {
 	return outcome{exitCode(err), out.String(), stderr.String()}
 }
 
-// want runs a command that has to end with a code and print some text.
+// want runs a command that must exit with a code and print some text.
 func (a noteAPI) want(t *testing.T, code int, text, stdin string, args ...string) string {
 	t.Helper()
 	o := a.do(t, stdin, args...)
@@ -66,8 +66,8 @@ spec:
   lines: [{text: boil}]
 `
 
-// TestCommandsOnAKindOfTheCoreGroup: every command takes a kind whose spec is no
-// protobuf message, as it takes those of Istio.
+// TestCommandsOnAKindOfTheCoreGroup: every command handles a kind whose spec is no protobuf
+// message, like the kinds of Istio.
 func TestCommandsOnAKindOfTheCoreGroup(t *testing.T) {
 	t.Parallel()
 	a := startNotes(t, "Note", "tea")
@@ -102,8 +102,8 @@ data: {key: AAEC}
 words: {a: "1"}
 `
 
-// TestCommandsOnASpecAtTheTopLevel: every command takes a kind whose fields stand
-// beside metadata, and shows them there.
+// TestCommandsOnASpecAtTheTopLevel: every command handles a kind whose fields are beside
+// metadata, and shows them there.
 func TestCommandsOnASpecAtTheTopLevel(t *testing.T) {
 	t.Parallel()
 	a := startNotes(t, "Box", "tools")

@@ -10,16 +10,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// listing is how the objects of a kind are listed.
+// listing describes how to list the objects of a kind.
 type listing struct {
 	kind config.GroupVersionKind
 	head []string
 	rows func(*unstructured.Unstructured) ([][]string, error)
-	none string // what is said where there are none
+	none string // printed if there are none
 }
 
-// list prints the objects of a namespace, or of all, as a table, or as a document where output
-// says so.
+// list prints the objects of a namespace, or of all, as a table or in the output format.
 func (env *environment) list(ctx context.Context, api *client.Client, namespace, output string, l listing) error {
 	list, err := api.List(ctx, client.Resource(env.schemas.Kind(l.kind)), namespace, client.Selection{})
 	if err != nil {

@@ -68,8 +68,8 @@ func (o *credentials) given() bool {
 	return o.flags != nil && (o.flags.Changed("token") || o.flags.Changed("token-file"))
 }
 
-// loginContext is the context that is to keep a login, whose settings are used. It may not be
-// there yet.
+// loginContext returns the name of the context that will keep a login, and applies its
+// settings. The context may not exist yet.
 func (e *environment) loginContext(c *cobra.Command) (string, error) {
 	file, err := e.contexts()
 	if err != nil {
@@ -93,7 +93,7 @@ func (e *environment) loginContext(c *cobra.Command) (string, error) {
 	return name, nil
 }
 
-// loginByToken keeps a token that the server takes.
+// loginByToken stores the given token, if the server accepts it.
 func (e *environment) loginByToken(ctx context.Context, target string) error {
 	token, err := e.credentials.bearer()
 	if err != nil {
@@ -104,7 +104,7 @@ func (e *environment) loginByToken(ctx context.Context, target string) error {
 
 // loginWith logs in with a provider that the server names.
 func (e *environment) loginWith(ctx context.Context, target, name string) error {
-	e.credentials = credentials{} // nobody is asked for them here, and another login replaces them
+	e.credentials = credentials{} // login needs no credentials, and replaces those there are
 	var known oidc.Logins
 	if err := e.call(ctx, func(ctx context.Context, api *client.Client) error { return api.JSON(ctx, oidc.LoginPath, &known) }); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -150,7 +150,7 @@ func choose(known []oidc.Provider, name, server string) (oidc.Provider, error) {
 	return oidc.Provider{}, usageError{fmt.Errorf("--provider %s: the server has %s", name, strings.Join(names, ", "))}
 }
 
-// showDevice tells the user where to go. It is no output of the command.
+// showDevice shows the user where to go. It is not part of the command's output.
 func (e *environment) showDevice(d *login.Device, issuer string) {
 	how := "and enter the code"
 	if d.Complete {
@@ -160,7 +160,7 @@ func (e *environment) showDevice(d *login.Device, issuer string) {
 		e.server, plain(issuer), d.URL, how, d.Code, d.Until.Local().Format(time.TimeOnly))
 }
 
-// keepLogin has a context keep a token, or a login, that the server takes.
+// keepLogin stores a token or a login in a context, if the server accepts it.
 func (e *environment) keepLogin(ctx context.Context, target, token string, l *contexts.Login) error {
 	mine := *e
 	mine.credentials = credentials{once: token}
@@ -182,7 +182,7 @@ func (e *environment) keepLogin(ctx context.Context, target, token string, l *co
 	err = contexts.Update(ctx, contextsFile(), func(file contexts.File) (contexts.File, bool, error) {
 		one, _ := file.Find(target)
 		if one.Server != "" && !sameServer(one.Server, e.server) {
-			one = contexts.Context{Namespace: one.Namespace} // the rest was for that server
+			one = contexts.Context{Namespace: one.Namespace} // the other settings were for the other server
 		}
 		one.Name, one.Server, one.CA, one.Login, one.Token, one.TokenFile = target, e.server, authorities, l, token, ""
 		if l != nil {

@@ -22,10 +22,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// logins is an API with users, whose issuers are those of the test.
+// logins is an API with users, and with the issuers that a test adds.
 type logins struct {
 	api
-	file string // of contexts
+	file string // path of the file of contexts
 	mu   sync.Mutex
 	all  []oidc.Issuer // guarded by mu
 	keys map[string]*jwkstest.Issuer
@@ -38,7 +38,7 @@ func (l *logins) Keys(_ context.Context, source jwks.Source, _ string) (*jwks.Ke
 	return jwks.Parse(l.keys[source.URL].Set())
 }
 
-// add has an issuer log users in.
+// add makes an issuer one that users can log in with.
 func (l *logins) add(name string, issuer *jwkstest.Issuer, client string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func startLogins(t *testing.T) *logins {
 	return l
 }
 
-// kept is what the file of contexts has.
+// kept returns a context from the file of contexts.
 func (l *logins) kept(t *testing.T, name string) contexts.Context {
 	t.Helper()
 	file, err := contexts.Read(l.file)
@@ -99,7 +99,7 @@ func clean(t *testing.T, what string, o outcome, secrets []string) {
 	}
 }
 
-// TestLogin logs in with a provider, has the login renewed, and logs out.
+// TestLogin: a login with a provider, its renewal, and the logout.
 func TestLogin(t *testing.T) {
 	l := startLogins(t)
 	if o := l.do(t, "", "login"); o.code != exitData || !strings.Contains(o.err, "no provider logs users in at "+l.URL) {
@@ -136,7 +136,8 @@ func TestLogin(t *testing.T) {
 		t.Error("a token that is good was replaced")
 	}
 
-	// Another server is not told, nor one that takes the place of this.
+	// No other server gets the token: not one given by --server, nor one that replaces the
+	// server of the context.
 	me("local", "--server", strings.Replace(l.URL, "127.0.0.1", "localhost", 1))
 	do(t, "", "config", "set-context", "copy", "--server", l.URL)
 	edit(t, l.file, func(f contexts.File) contexts.File {
@@ -156,7 +157,7 @@ func TestLogin(t *testing.T) {
 		t.Error("a login is kept for another server")
 	}
 
-	// Tokens that are due are replaced once, by however many commands.
+	// However many commands run, tokens that are due are replaced once.
 	expire := func(context string) {
 		edit(t, l.file, func(f contexts.File) contexts.File {
 			one, _ := f.Find(context)
@@ -177,7 +178,8 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%d refreshes", device.Refreshes())
 	}
 
-	// What the server refuses is replaced although it seems good, as where a clock is off.
+	// A token that the server refuses is replaced although it seems valid, as with a wrong
+	// clock.
 	edit(t, l.file, func(f contexts.File) contexts.File {
 		one, _ := f.Find("work")
 		wrong := *one.Login
@@ -189,7 +191,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%d refreshes", device.Refreshes())
 	}
 
-	// A provider that is away does no harm as long as the token is good.
+	// While the token is valid, a provider that is away does not matter.
 	device.Answer("temporarily_unavailable")
 	expire("work")
 	if o := do(t, "", "auth", "whoami"); o.code != exitUnreachable || !strings.Contains(o.err, "cannot answer now (temporarily_unavailable): try again") {
@@ -244,7 +246,7 @@ func edit(t *testing.T, file string, change func(contexts.File) contexts.File) {
 	}
 }
 
-// TestLoginByToken: a token that the server takes is kept, for this server alone.
+// TestLoginByToken: login stores a token that the server accepts, for this server only.
 func TestLoginByToken(t *testing.T) {
 	l := startLogins(t)
 	alice := strings.TrimSpace(l.must(t, "", "user", "create", "alice", "--role", "admin"))

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 )
 
-// TestMain also is the store process that serve starts: the running binary with
-// the arguments "store run".
+// TestMain also runs the store process that serve starts: this binary with the arguments
+// "store run".
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "store" {
 		main()
@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 	_ = os.Unsetenv("PORTOLAN_CONTEXT")
 	_ = os.Unsetenv("PORTOLAN_TOKEN")
 	_ = os.Unsetenv("PORTOLAN_TOKEN_FILE")
-	_ = os.Setenv("PORTOLAN_CONFIG", os.DevNull+".none") // not the contexts of who runs the tests
+	_ = os.Setenv("PORTOLAN_CONFIG", os.DevNull+".none") // hides the contexts of whoever runs the tests
 	goleak.VerifyTestMain(m)
 }
 
-// outcome is what a command line came to.
+// outcome is the result of a command line.
 type outcome struct {
 	code     int
 	out, err string
@@ -52,7 +52,7 @@ func (a api) do(t *testing.T, stdin string, args ...string) outcome {
 	return do(t, stdin, append(args, "--server", a.URL)...)
 }
 
-// must runs a command that has to succeed, and returns what it printed.
+// must runs a command that must succeed, and returns its output.
 func (a api) must(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	o := a.do(t, stdin, args...)
@@ -86,7 +86,7 @@ func same(t *testing.T, what, got, want string) {
 	}
 }
 
-// entry is a ServiceEntry; meta is put into its metadata.
+// entry returns a ServiceEntry with meta added to its metadata.
 func entry(name, meta string) string {
 	return `apiVersion: networking.istio.io/v1
 kind: ServiceEntry

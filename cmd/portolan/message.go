@@ -29,15 +29,15 @@ func (m message) check() error {
 	return nil
 }
 
-// about is the batch of operations that the message is about.
+// about returns the batch of operations with the message.
 func (m message) about(operations []batch.Operation) batch.Batch {
 	b := batch.New(operations...)
 	b.Message = string(m)
 	return b
 }
 
-// agent is how the program presents itself to servers: version, command, and the
-// local user, who is claimed and not proven.
+// agent returns the User-Agent of the program: version, command, and the local user, which is
+// a claim without proof.
 func agent(version, command, user string) string {
 	words := []string{"portolan/" + version}
 	if command != "" {
@@ -49,7 +49,7 @@ func agent(version, command, user string) string {
 	return strings.Join(words, " ")
 }
 
-// localUser is the name of who runs the program, as far as a header can have it.
+// localUser returns the name of the user who runs the program, as far as it fits a header.
 func localUser() string {
 	u, err := user.Current()
 	if err != nil {

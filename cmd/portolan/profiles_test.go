@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 )
 
-// TestProfilesAreShownWhenAskedFor, and otherwise there are none.
+// TestProfilesAreShownWhenAskedFor: profiles are served only with --pprof.
 func TestProfilesAreShownWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]int{"--pprof": http.StatusOK, "--log-level=info": http.StatusNotFound} {

@@ -88,7 +88,7 @@ no condition is about them.`,
 	return c
 }
 
-// proxiesPath is the path of the proxies of a namespace, or of all if that is empty.
+// proxiesPath returns the path of the proxies of a namespace, of all if it is empty.
 func proxiesPath(namespace string) string {
 	if namespace == "" {
 		return admin.ProxiesPath
@@ -96,8 +96,8 @@ func proxiesPath(namespace string) string {
 	return admin.ProxiesPath + "?" + url.Values{"namespace": {namespace}}.Encode()
 }
 
-// proxies returns the proxies of a namespace, or of all if that is empty, whose node id
-// contains a text.
+// proxies returns the proxies of a namespace, of all if it is empty, whose node id contains a
+// text.
 func (e *environment) proxies(ctx context.Context, node, namespace string) (admin.ProxyList, error) {
 	var list admin.ProxyList
 	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
@@ -114,15 +114,15 @@ func (e *environment) proxies(ctx context.Context, node, namespace string) (admi
 	}
 	list.Items = shown
 	if node != "" {
-		list.Elsewhere = nil // it is not known who they are
+		list.Elsewhere = nil // only their number is known
 	}
 	list.Refused = slices.DeleteFunc(list.Refused, func(r admission.Refusal) bool { return !strings.Contains(r.Node, node) })
 	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Place) bool { return !strings.Contains(g.Node, node) })
 	return list, nil
 }
 
-// inState are the proxies with a type in one of some states, such as rejected; all
-// of them where there are no states.
+// inState returns the proxies that have a type in one of these states, such as rejected; all
+// proxies if there are no states.
 func inState(proxies []progress.ProxyStatus, only []string) []progress.ProxyStatus {
 	return slices.DeleteFunc(proxies, func(p progress.ProxyStatus) bool {
 		return len(only) > 0 && !slices.ContainsFunc(p.Types, func(t progress.TypeStatus) bool {
@@ -131,7 +131,7 @@ func inState(proxies []progress.ProxyStatus, only []string) []progress.ProxyStat
 	})
 }
 
-// described says which proxies were asked for: "" is all.
+// described describes the selected proxies; "" means all.
 func described(node, namespace string, only []string) (which string) {
 	if namespace != "" {
 		which = " of namespace " + namespace
@@ -145,7 +145,8 @@ func described(node, namespace string, only []string) (which string) {
 	return which
 }
 
-// printProxies prints proxies in some form. If all is set it names all offline ones.
+// printProxies prints proxies in the output format. If all is set, it lists all offline ones
+// by name.
 func (e *environment) printProxies(list admin.ProxyList, which, output string, all bool) error {
 	if output == "json" || output == "yaml" {
 		return writeDocument(e.stdout, output, list)
@@ -195,7 +196,7 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 	return rows
 }
 
-// others are the proxies that this server does not have.
+// others returns rows for the proxies that are not connected to this server.
 func others(list admin.ProxyList, now time.Time, all bool) [][]string {
 	rows := offline(list.Gone, len(list.Gone), now, all)
 	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
@@ -206,7 +207,7 @@ func others(list admin.ProxyList, now time.Time, all bool) [][]string {
 	return append(rows, refusedRows(list.Refused, now, all)...)
 }
 
-// refusedRows are those of clients that were not served for who they are.
+// refusedRows returns rows for the clients that were refused for their identity.
 func refusedRows(refused []admission.Refusal, now time.Time, all bool) (rows [][]string) {
 	for i, r := range refused {
 		if !all && i == maxOffline {
@@ -228,15 +229,15 @@ func proxyCount(n int) string {
 	return fmt.Sprintf("%d proxies", n)
 }
 
-// At most maxOffline offline proxies are named, which were seen within offlineLong.
+// At most maxOffline offline proxies are listed by name, only those seen within offlineLong.
 const (
 	offlineLong = time.Hour
 	maxOffline  = 10
 )
 
-// offline returns rows for the proxies that are connected to no server; gone has count
-// of them, the last seen first. If all is set it names all of gone. Else it names those
-// whose absence is news, and counts the others.
+// offline returns rows for the proxies that are connected to no server. There are count of
+// them; gone holds some, the last seen first. If all is set, it lists all of gone. Else it
+// lists the recent ones, up to maxOffline, and counts the others.
 func offline(gone []progress.Place, count int, now time.Time, all bool) (rows [][]string) {
 	for _, g := range gone {
 		if !all && (len(rows) == maxOffline || now.Sub(g.Seen) > offlineLong) {
@@ -247,7 +248,7 @@ func offline(gone []progress.Place, count int, now time.Time, all bool) (rows []
 	const see = "see portolan proxy status --all"
 	switch rest := count - len(rows); {
 	case rest <= 0:
-	case len(rows) < len(gone) && now.Sub(gone[len(rows)].Seen) > offlineLong: // and so are all after it
+	case len(rows) < len(gone) && now.Sub(gone[len(rows)].Seen) > offlineLong: // and so were all after it
 		rows = append(rows, []string{"  offline", proxyCount(rest), "for more than " + age(now, now.Add(-offlineLong)) + ": " + see})
 	default:
 		rows = append(rows, []string{"  offline", proxyCount(rest) + " more", see})
@@ -268,7 +269,7 @@ func typeNames(proxies []progress.ProxyStatus) []string {
 	return names
 }
 
-// stateOf is a state and since when: "SYNCED 3m".
+// stateOf returns the state of a type and how long it lasts, as in "SYNCED 3m".
 func stateOf(p progress.ProxyStatus, name string, now time.Time, wide bool) string {
 	for _, t := range p.Types {
 		if t.Name != name {
@@ -290,7 +291,7 @@ func stateOf(p progress.ProxyStatus, name string, now time.Time, wide bool) stri
 	return string(protocol.NotSent)
 }
 
-// rejections shows the resources that proxies rejected, with their messages.
+// rejections returns rows for the resources that proxies rejected, with their messages.
 func rejections(proxies []progress.ProxyStatus) [][]string {
 	var rows [][]string
 	for _, p := range proxies {

@@ -85,7 +85,8 @@ func TestProxyStatus(t *testing.T) {
 	}
 }
 
-// TestProxyStatusOfControlPlanes: they have a table of their own, beside proxies or alone.
+// TestProxyStatusOfControlPlanes: control planes have their own table, with or without
+// proxies.
 func TestProxyStatusOfControlPlanes(t *testing.T) {
 	t.Parallel()
 	plane := func(name string, revision int64, types ...progress.TypeStatus) progress.ProxyStatus {
@@ -118,8 +119,8 @@ func TestProxyStatusOfControlPlanes(t *testing.T) {
 	}
 }
 
-// TestProxiesOffline: who went just now is named, who has been away for long, or with
-// many others, is counted.
+// TestProxiesOffline: a proxy that left recently is named. Those away for long, or beyond the
+// limit, are counted.
 func TestProxiesOffline(t *testing.T) {
 	t.Parallel()
 	gone := func(recent, long int) (all []progress.Place) {
@@ -159,7 +160,7 @@ func TestProxiesOffline(t *testing.T) {
 			continue
 		}
 		waiting := progress.Distribution{Revision: 7, Offline: len(list.Gone), Gone: list.Gone[:min(len(list.Gone), 20)]}
-		for i := range waiting.Gone { // wait goes by the clock of the machine
+		for i := range waiting.Gone { // wait uses the machine's clock
 			waiting.Gone[i].Seen = time.Now().Add(waiting.Gone[i].Seen.Sub(noon))
 		}
 		waited, _ := waited(t, []progress.Distribution{waiting}, "--revision", "7")
@@ -169,7 +170,7 @@ func TestProxiesOffline(t *testing.T) {
 	}
 }
 
-// summaryOf is the line about proxies that are offline and not named.
+// summaryOf returns the line that counts the offline proxies which are not named.
 func summaryOf(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "--all") {

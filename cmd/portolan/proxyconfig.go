@@ -24,11 +24,11 @@ NODE is the name of a connected proxy, namespace/name, its address, its node id,
 a part of that which no other proxy has. The proxy may be connected to any server of
 the store; a server on another machine is named, with the command to run there.`
 
-// proxyFilter narrows what is shown of one type, by flags.
+// proxyFilter limits, by flags, the resources of one type that are shown.
 type proxyFilter interface {
 	register(*cobra.Command)
 	check() error
-	// apply drops the resources that the flags leave out.
+	// apply drops the resources that the flags exclude.
 	apply(*admin.ProxyConfig) error
 }
 
@@ -71,11 +71,11 @@ func newProxyConfigCommand(env *environment) *cobra.Command {
 // proxyTable returns the rows of a table, the header first.
 type proxyTable func(*admin.ProxyConfig) ([][]string, error)
 
-// proxyView is what one command shows of a proxy.
+// proxyView describes a command that shows one part of a proxy's configuration.
 type proxyView struct {
 	use, what, example string
 	aliases            []string
-	types              []string // that it asks for; nil for all
+	types              []string // the resource types to request; nil means all
 	filter             proxyFilter
 	tables             []proxyTable
 }
@@ -126,10 +126,9 @@ but those of secrets: of these there are the certificates, and never a key.` + n
 	return c
 }
 
-// proxyConfig asks for the configuration of a proxy. If another server has the proxy, it
-// asks that server. It returns the first server's answer, which says where to go, if the
-// other cannot be reached from here. Only the proxies of a namespace count, unless that is
-// empty.
+// proxyConfig reads the configuration of a proxy. If another server has the proxy, it calls
+// that server. If it cannot reach that one, it returns the first server's answer, which names
+// it. A namespace that is not empty limits the search to the proxies in it.
 func (e *environment) proxyConfig(ctx context.Context, node, namespace string, query url.Values) (*admin.ProxyConfig, error) {
 	query.Set("node", node)
 	if namespace != "" {
@@ -152,7 +151,7 @@ func (e *environment) proxyConfig(ctx context.Context, node, namespace string, q
 	return out, err
 }
 
-// isAnswer says whether an error comes from the server that was meant.
+// isAnswer says whether an error is the answer of the server that has the proxy.
 func isAnswer(err error) bool {
 	var status *apierrors.StatusError
 	return errors.As(err, &status) && status.ErrStatus.Code != http.StatusMisdirectedRequest
@@ -178,7 +177,7 @@ func (e *environment) printProxyConfig(config *admin.ProxyConfig, tables []proxy
 	return nil
 }
 
-// tellNotSynced says how many resources the proxy should have otherwise, if any.
+// tellNotSynced prints how many resources differ from what the proxy should have, if any.
 func (e *environment) tellNotSynced(config *admin.ProxyConfig) {
 	n := 0
 	for _, t := range config.Types {
@@ -200,7 +199,7 @@ func resourceCount(n int) string {
 	return fmt.Sprintf("%d resources", n)
 }
 
-// typeOf returns the resources of a type, nil if the server was not asked for it.
+// typeOf returns the resources of a type, nil if the type was not requested.
 func typeOf(config *admin.ProxyConfig, name string) *admin.ProxyType {
 	i := slices.IndexFunc(config.Types, func(t admin.ProxyType) bool { return t.Name == name })
 	if i < 0 {
@@ -209,7 +208,7 @@ func typeOf(config *admin.ProxyConfig, name string) *admin.ProxyType {
 	return &config.Types[i]
 }
 
-// eachOf calls visit with each message of a type that the proxy has, as M.
+// eachOf calls visit with each message of a type that the proxy has, decoded as M.
 func eachOf[M any](config *admin.ProxyConfig, typeName string, visit func(*admin.ProxyResource, M)) error {
 	t := typeOf(config, typeName)
 	if t == nil {

@@ -43,7 +43,7 @@ func anyOf(t *testing.T, m proto.Message) *anypb.Any {
 	return body
 }
 
-// took is a resource that a proxy has, and should have.
+// took returns a resource that a proxy should have and has.
 func took(t *testing.T, name string, m proto.Message, objects ...string) admin.ProxyResource {
 	t.Helper()
 	text, err := protojson.Marshal(anyOf(t, m))
@@ -55,8 +55,8 @@ func took(t *testing.T, name string, m proto.Message, objects ...string) admin.P
 
 const someNode = "sidecar~10.0.0.1~vm-12.shop~shop.svc.cluster.local"
 
-// someProxyConfig has a resource of every sort. One cluster was refused, one endpoint is
-// not answered yet, and one listener is still to be removed.
+// someProxyConfig returns a resource of every sort. One cluster was refused, one endpoint is
+// not acknowledged yet, and one listener is yet to be removed.
 func someProxyConfig(t *testing.T) admin.ProxyConfig {
 	const service, rule, route = "serviceentry/shop/reviews", "destinationrule/shop/reviews", "virtualservice/shop/reviews"
 	origin := func(kind string) *corev3.Metadata {
@@ -123,7 +123,7 @@ func someProxyConfig(t *testing.T) admin.ProxyConfig {
 	}
 }
 
-// asTyped is a server's answer to a query for some types.
+// asTyped returns a server's answer to a query for some types.
 func asTyped(c admin.ProxyConfig, r *http.Request) admin.ProxyConfig {
 	query := r.URL.Query()
 	c.Types = slices.DeleteFunc(slices.Clone(c.Types), func(typ admin.ProxyType) bool {
@@ -165,7 +165,8 @@ func TestProxyConfigTables(t *testing.T) {
 	same(t, "what is not in sync", o.err, "vm-12.shop should have 1 resource otherwise: see portolan proxy diff "+someNode+"\n")
 }
 
-// TestProxyConfigOfAControlPlane lists the objects that it has, whatever was asked for.
+// TestProxyConfigOfAControlPlane: the command lists the objects that a control plane has,
+// whatever types were requested.
 func TestProxyConfigOfAControlPlane(t *testing.T) {
 	t.Parallel()
 	object := took(t, "shop/reviews", &mcp.Resource{Metadata: &mcp.Metadata{Name: "shop/reviews", Version: "815"}}, "serviceentry/shop/reviews")
@@ -286,7 +287,8 @@ func TestProxyConfigSecrets(t *testing.T) {
 	golden.Assert(t, o.out, "proxy-config-secret.txt")
 }
 
-// misdirecting is a server that says that another has the proxy, at an address.
+// misdirecting returns a server which answers that another server has the proxy, at this
+// address.
 func misdirecting(api string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -299,8 +301,8 @@ func misdirecting(api string) http.HandlerFunc {
 	}
 }
 
-// TestProxyConfigOfAnotherServer: the server that has the proxy is asked, and named where
-// it cannot be, because another listens at its address on this machine, or nobody.
+// TestProxyConfigOfAnotherServer: the command calls the server that has the proxy. If it
+// cannot, because something else or nothing listens at its address here, it names that server.
 func TestProxyConfigOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	c := someProxyConfig(t)

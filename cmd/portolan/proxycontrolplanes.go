@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// byRole divides what is connected into proxies, and control planes that take objects.
+// byRole divides the connected clients into proxies, and control planes that read objects.
 func byRole(all []progress.ProxyStatus) (proxies, controlPlanes []progress.ProxyStatus) {
 	for _, p := range all {
 		if p.Type == string(discovery.ConfigClient) {
@@ -27,7 +27,7 @@ func byRole(all []progress.ProxyStatus) (proxies, controlPlanes []progress.Proxy
 	return proxies, controlPlanes
 }
 
-// controlPlaneRows shows the control planes among what is connected.
+// controlPlaneRows returns the rows of the connected control planes.
 func controlPlaneRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 	_, controlPlanes := byRole(list.Items)
 	if len(controlPlanes) == 0 {
@@ -48,8 +48,8 @@ func controlPlaneRows(list admin.ProxyList, now time.Time, wide bool) [][]string
 	return rows
 }
 
-// stateOfKinds is the gravest state of the kinds that a control plane takes, and which
-// kinds are in it: "STALE 3m Gateway, ServiceEntry".
+// stateOfKinds returns the worst state of a control plane's kinds, and the kinds in that
+// state, as in "STALE 3m Gateway, ServiceEntry".
 func stateOfKinds(p progress.ProxyStatus, now time.Time) string {
 	for _, state := range []protocol.State{protocol.Rejected, protocol.Stale} {
 		var kinds []string

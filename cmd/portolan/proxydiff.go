@@ -87,8 +87,8 @@ func (e *environment) diffProxy(ctx context.Context, node, namespace string) err
 	return nil
 }
 
-// whyDifferent says why a proxy does not have what it should, and which objects are
-// behind it.
+// whyDifferent returns why a proxy does not have what it should, and the objects that the
+// resource comes from.
 func whyDifferent(r *admin.ProxyResource) string {
 	var why string
 	switch {
@@ -172,7 +172,7 @@ func (e *environment) printDifference(d admin.Difference, has, why string) error
 		to = nowhere + "\tintended"
 	}
 	text := udiff.Unified(from, to, before, after)
-	if text == "" { // the form that the proxy has is not known, or the names are all that is shown
+	if text == "" { // the proxy's form is unknown, or only names are shown
 		text = fmt.Sprintf("--- %s\n+++ %s\n", from, to)
 	}
 	if why != "" {
@@ -182,7 +182,7 @@ func (e *environment) printDifference(d admin.Difference, has, why string) error
 	return err
 }
 
-// messageText is a message as YAML, with Envoy's names of fields; empty for nil.
+// messageText returns a message as YAML, with Envoy's field names; empty for nil.
 func messageText(m proto.Message) (string, error) {
 	if m == nil {
 		return "", nil

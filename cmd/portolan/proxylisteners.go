@@ -24,7 +24,7 @@ const (
 	listensOther = "UNKNOWN"
 )
 
-// listenerFilter is the flags of proxy config listener.
+// listenerFilter holds the flags of proxy config listener.
 type listenerFilter struct {
 	portFilter
 	address, kind string
@@ -55,8 +55,8 @@ func (f *listenerFilter) apply(config *admin.ProxyConfig) error {
 	})
 }
 
-// listenerAddresses are the addresses of a listener, the first of which may be nil: a listener
-// of a gRPC client has none.
+// listenerAddresses returns the addresses of a listener. The first may be nil: a listener of a
+// gRPC client has none.
 func listenerAddresses(l *listenerv3.Listener) []*corev3.Address {
 	out := []*corev3.Address{l.GetAddress()}
 	for _, more := range l.GetAdditionalAddresses() {
@@ -65,7 +65,7 @@ func listenerAddresses(l *listenerv3.Listener) []*corev3.Address {
 	return out
 }
 
-// listenerType says what the filter chains of a listener take.
+// listenerType returns the type of traffic that a listener's filter chains accept.
 func listenerType(l *listenerv3.Listener) string {
 	http, tcp := l.GetApiListener() != nil, false
 	for _, chain := range chainsOf(l) {
@@ -97,7 +97,8 @@ func chainsOf(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	return chains
 }
 
-// networkFilter is the configuration of a filter, nil if this binary does not know it.
+// networkFilter decodes the configuration of a filter; nil if this binary does not know its
+// type.
 func networkFilter(config *anypb.Any) any {
 	message, err := config.UnmarshalNew()
 	if err != nil {
@@ -106,7 +107,7 @@ func networkFilter(config *anypb.Any) any {
 	return message
 }
 
-// listenerRows has a row for each filter chain.
+// listenerRows returns a row for each filter chain.
 func listenerRows(config *admin.ProxyConfig) ([][]string, error) {
 	rows := [][]string{{"ADDRESSES", "PORT", "MATCH", "DESTINATION", "OBJECTS"}}
 	err := eachOf(config, "LDS", func(r *admin.ProxyResource, l *listenerv3.Listener) {
@@ -130,7 +131,7 @@ func listenerRows(config *admin.ProxyConfig) ([][]string, error) {
 	return rows, err
 }
 
-// chainMatch says which connections a filter chain takes.
+// chainMatch describes which connections a filter chain matches.
 func chainMatch(m *listenerv3.FilterChainMatch) string {
 	var parts []string
 	add := func(what string, values ...string) {

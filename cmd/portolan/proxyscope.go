@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// proxyScope says of which namespace the proxies are that a command is about.
+// proxyScope holds the flags for the namespace of the proxies that a command is about.
 type proxyScope struct {
 	namespace string // empty for all
 	all       bool
@@ -26,7 +26,8 @@ func (s *proxyScope) check() error {
 	return nil
 }
 
-// narrower tells who may not see the proxies of all namespaces how to see those of one.
+// narrower adds a hint to -n to the error of a user who may not see the proxies of all
+// namespaces.
 func narrower(err error, namespace string) error {
 	if namespace == "" && apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; -n NAMESPACE asks about the proxies of one namespace alone", err)

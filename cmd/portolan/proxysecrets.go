@@ -6,8 +6,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// secretTable is a row for each certificate of the secrets that a proxy should have, and one
-// for a secret of which none is known.
+// secretTable returns a row for each certificate in the secrets that a proxy should have. A
+// secret without a known certificate has one row.
 func (e *environment) secretTable(config *admin.ProxyConfig) ([][]string, error) {
 	rows := [][]string{{"NAME", "KIND", "STATE", "VALID", "SERIAL", "NOT AFTER", "NOT BEFORE", "SUBJECT", "NAMES"}}
 	t := typeOf(config, "SDS")
@@ -23,7 +23,7 @@ func (e *environment) secretTable(config *admin.ProxyConfig) ([][]string, error)
 		}
 		row[1] = s.Kind
 		if len(s.Certificates) == 0 {
-			row[3] = "unknown" // of a file, the server knows the name
+			row[3] = "unknown" // of a secret in a file, the server knows only the name
 			rows = append(rows, row)
 			continue
 		}

@@ -43,12 +43,12 @@ func portCell(port uint32) string {
 	return strconv.FormatUint(uint64(port), 10)
 }
 
-// contains says whether a text contains what a filter asks for, in any case.
+// contains says whether a text contains the wanted one, ignoring case.
 func contains(text, wanted string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(wanted))
 }
 
-// originCell is the object that metadata name, as NAME.NAMESPACE.
+// originCell returns the object that metadata name, as NAME.NAMESPACE.
 func originCell(m *corev3.Metadata) string {
 	key, ok := generate.KeyOfPath(envoy.ConfigOf(m))
 	if !ok {
@@ -57,7 +57,7 @@ func originCell(m *corev3.Metadata) string {
 	return key.Name + "." + key.Namespace
 }
 
-// clusterFilter is the flags of proxy config cluster.
+// clusterFilter holds the flags of proxy config cluster.
 type clusterFilter struct {
 	portFilter
 	fqdn, subset, direction string
@@ -87,7 +87,7 @@ func (f *clusterFilter) apply(config *admin.ProxyConfig) error {
 	})
 }
 
-// clusterRef is the content of a cluster's name. Other names are a host alone.
+// clusterRef parses the name of a cluster. A name in another form counts as a host.
 func clusterRef(c *clusterv3.Cluster) names.ClusterRef {
 	ref, ok := names.ParseCluster(c.GetName())
 	if !ok {
@@ -108,7 +108,7 @@ func clusterRows(config *admin.ProxyConfig) ([][]string, error) {
 	return rows, err
 }
 
-// routeFilter is the flags of proxy config route.
+// routeFilter holds the flags of proxy config route.
 type routeFilter struct{ name string }
 
 func (f *routeFilter) register(c *cobra.Command) {
@@ -124,7 +124,7 @@ func (f *routeFilter) apply(config *admin.ProxyConfig) error {
 	)
 }
 
-// routeRows has a row for each route. Virtual hosts that came by delta follow their route
+// routeRows returns a row for each route. Virtual hosts that came by delta follow their route
 // configuration, under their names within it.
 func routeRows(config *admin.ProxyConfig) ([][]string, error) {
 	rows := [][]string{{"NAME", "VHOST NAME", "DOMAINS", "MATCH", "VIRTUAL SERVICE", "OBJECTS"}}
@@ -149,7 +149,7 @@ func routeRows(config *admin.ProxyConfig) ([][]string, error) {
 	return rows, err
 }
 
-// hostRows has a row for each route of a virtual host.
+// hostRows returns a row for each route of a virtual host.
 func hostRows(config, name string, h *routev3.VirtualHost, r *admin.ProxyResource) [][]string {
 	domains, objects := items(h.GetDomains(), false), items(r.Objects, false)
 	var rows [][]string
@@ -162,7 +162,7 @@ func hostRows(config, name string, h *routev3.VirtualHost, r *admin.ProxyResourc
 	return rows
 }
 
-// matchCell is what a route matches: its path, and the names of what else it looks at.
+// matchCell returns what a route matches: its path, and the names of its other conditions.
 func matchCell(m *routev3.RouteMatch) string {
 	out := ""
 	switch p := m.GetPathSpecifier().(type) {
@@ -188,7 +188,7 @@ func matchCell(m *routev3.RouteMatch) string {
 	return out
 }
 
-// endpointFilter is the flags of proxy config endpoint.
+// endpointFilter holds the flags of proxy config endpoint.
 type endpointFilter struct {
 	portFilter
 	address, status, cluster string
@@ -219,8 +219,8 @@ func (f *endpointFilter) apply(config *admin.ProxyConfig) error {
 	)
 }
 
-// rows has a row for each endpoint, also of the clusters that have theirs with them, as
-// those have whose hosts the proxy resolves.
+// rows returns a row for each endpoint, including those inside clusters, such as clusters
+// whose hosts the proxy resolves.
 func (f *endpointFilter) rows(config *admin.ProxyConfig) ([][]string, error) {
 	rows := [][]string{{"ENDPOINT", "STATUS", "WEIGHT", "LOCALITY", "CLUSTER", "OBJECTS"}}
 	err := errors.Join(
@@ -265,7 +265,7 @@ func (f *endpointFilter) rowsOf(cluster string, a *endpointv3.ClusterLoadAssignm
 	return rows
 }
 
-// hostPort is the host and port of an address, or the path of a socket.
+// hostPort returns the host and port of an address, or the path of a socket.
 func hostPort(a *corev3.Address) (string, uint32) {
 	if s := a.GetSocketAddress(); s != nil {
 		return s.GetAddress(), s.GetPortValue()

@@ -27,19 +27,19 @@ else the next run could not find it. An object that somebody changes meanwhile i
 deleted: nothing is done then (exit code 75). On a terminal it first names what it
 would delete, and asks; --yes does without.`
 
-// pruneFlags say which objects are deleted for being in no file.
+// pruneFlags say which stored objects to delete because no file has them.
 type pruneFlags struct {
 	enabled  bool
 	selector string
-	names    []string // of kinds
-	yes      bool     // nobody is asked
+	names    []string // names of kinds
+	yes      bool     // do not ask
 
 	labels    labels.Set
 	kinds     []*schema.Schema
-	confirmed map[config.Key]bool // nil where nobody was asked
+	confirmed map[config.Key]bool // what the user agreed to delete; nil if the user was not asked
 }
 
-// confirm names what would be deleted, and has somebody on a terminal say yes to it.
+// confirm lists what would be deleted, and asks on a terminal.
 func (p *pruneFlags) confirm(ctx context.Context, env *environment, m *manifest, namespace string) error {
 	if !p.enabled || p.yes || !env.terminal {
 		return nil
@@ -61,7 +61,7 @@ func (p *pruneFlags) confirm(ctx context.Context, env *environment, m *manifest,
 	return env.confirm(ctx, "Apply, and delete "+these(len(more))+"?", "nothing was applied")
 }
 
-// these are some objects in a question.
+// these returns how a question refers to n objects: "it", or "these 3".
 func these(n int) string {
 	if n == 1 {
 		return "it"
@@ -69,7 +69,7 @@ func these(n int) string {
 	return fmt.Sprintf("these %d", n)
 }
 
-// answered refuses to delete what somebody was not asked about.
+// answered refuses to delete an object that the user was not asked about.
 func (p *pruneFlags) answered(more []superfluous) error {
 	for _, s := range more {
 		if p.confirmed != nil && !p.confirmed[s.key] {
@@ -86,7 +86,7 @@ func (p *pruneFlags) register(c *cobra.Command) {
 	f.StringSliceVar(&p.names, "prune-kinds", nil, "kinds that --prune deletes objects of (default all)")
 }
 
-// check reads the flags.
+// check checks and parses the flags.
 func (p *pruneFlags) check(schemas schema.Set, dry string) error {
 	switch {
 	case !p.enabled && (p.selector != "" || len(p.names) > 0):
@@ -118,8 +118,8 @@ func (p *pruneFlags) check(schemas schema.Set, dry string) error {
 	return nil
 }
 
-// demand reports objects that the next run would not find by their labels, and folders
-// that are not read: what they describe would be deleted.
+// demand reports objects without the labels of --prune, which the next run would not find, and
+// folders that are not read: it would delete the objects that they describe.
 func (p *pruneFlags) demand(m *manifest) {
 	if !p.enabled {
 		return
@@ -134,8 +134,7 @@ func (p *pruneFlags) demand(m *manifest) {
 	}
 }
 
-// superfluous lists the stored objects that are to be deleted, by kind, namespace
-// and name.
+// superfluous returns the stored objects to delete, by kind, namespace and name.
 func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manifest, namespace string) ([]superfluous, error) {
 	if !p.enabled {
 		return nil, nil
@@ -164,7 +163,7 @@ func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manif
 	return out, nil
 }
 
-// ofStore says whether an object is of the store. Those of other sources are read only.
+// ofStore says whether an object is in the store. Objects of other sources are read-only.
 func ofStore(object *unstructured.Unstructured) bool {
 	_, other := object.GetAnnotations()[config.SourceAnnotation]
 	return !other
@@ -211,7 +210,7 @@ func (s superfluous) document() config.Document {
 	}}}
 }
 
-// difference shows a deletion.
+// difference returns the diff of a deletion.
 func (s superfluous) difference() (string, error) {
 	before, err := comparableText(s.object, false)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	other = ", namespace: shop, labels: {app: other}"
 )
 
-// pruned starts an API with objects of which some will not be in the files.
+// pruned starts an API with objects, some of which no file will have.
 func pruned(t *testing.T) api {
 	t.Helper()
 	a := startAPI(t)
@@ -61,7 +61,7 @@ func TestApplyPrunes(t *testing.T) {
 		"serviceentry/edge/elsewhere\nserviceentry/shop/a\nserviceentry/shop/theirs\n")
 }
 
-// between runs something before each batch that goes to an API.
+// between returns a proxy of an API that calls do before each batch.
 func between(t *testing.T, a api, do func()) string {
 	t.Helper()
 	target, err := url.Parse(a.URL)
@@ -96,7 +96,7 @@ func TestPruneDoesNotMindWhatIsGoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	a := pruned(t)
 	url := between(t, a, func() {
-		_, _ = a.Store.Delete(context.Background(), schema.ServiceEntry, "z", "shop", "") // the second time there is none
+		_, _ = a.Store.Delete(context.Background(), schema.ServiceEntry, "z", "shop", "") // does nothing the second time
 	})
 	o := do(t, entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)
 	if want := (outcome{exitOK, "serviceentry/shop/a  unchanged  rev 2\nserviceentry/shop/b  deleted    rev 4\nsidecar/shop/s       deleted    rev 4\n", ""}); o != want {
@@ -127,8 +127,8 @@ func TestPruneRefusals(t *testing.T) {
 	}
 }
 
-// TestPruneAsksOnATerminal: it names what would be deleted. --yes, a dry run, and a prune
-// of nothing do not ask.
+// TestPruneAsksOnATerminal: prune lists what it would delete and asks. With --yes, in a dry
+// run, or with nothing to delete it does not ask.
 func TestPruneAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	a := pruned(t)
@@ -168,7 +168,8 @@ func TestPruneAsksOnATerminal(t *testing.T) {
 	}
 }
 
-// TestPruneDeletesWhatWasConfirmedAlone: what comes while somebody is asked stays.
+// TestPruneDeletesWhatWasConfirmedAlone: prune does not delete what was created while it
+// asked.
 func TestPruneDeletesWhatWasConfirmedAlone(t *testing.T) {
 	t.Parallel()
 	a, b := config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "a"}, config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "b"}

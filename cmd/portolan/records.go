@@ -17,11 +17,10 @@ import (
 
 var recordOutputs = []string{"table", "json", "yaml"}
 
-// reading says which records of a query are read.
+// reading says which records of a query to read.
 type reading struct {
-	limit int // how many, the newest; 0 is all
-	// by is the user whose they are, and since how old they may be; empty and 0
-	// are any.
+	limit int // how many of the newest; 0 means all
+	// by is the user who made the change, since its maximal age; empty and 0 mean any.
 	by    string
 	since time.Time
 	// refused leaves out all but refused attempts.
@@ -33,11 +32,11 @@ func wasRefused(r record.Record) bool {
 	return len(r.Changes) == 1 && r.Changes[0].Kind == record.RefusalKind
 }
 
-// of reads records of a query, newest first, and whether there are more of them.
+// of returns the records of a query, newest first, and whether there are more.
 func (want reading) of(ctx context.Context, c *client.Client, q record.Query) (records []record.Record, more bool, err error) {
 	q.Limit = record.MaxLimit
 	if want.limit > 0 && want.by == "" && !want.refused {
-		q.Limit = min(want.limit+1, record.MaxLimit) // one more tells that there are more
+		q.Limit = min(want.limit+1, record.MaxLimit) // one more, to know whether there are more
 	}
 	records = []record.Record{}
 	for {
@@ -65,13 +64,13 @@ func (want reading) of(ctx context.Context, c *client.Client, q record.Query) (r
 	}
 }
 
-// writeRecords writes records for programs, as the API has them.
+// writeRecords writes records for programs, in the form of the API.
 func writeRecords(env *environment, output string, records []record.Record) error {
 	return writeDocument(env.stdout, output, record.NewList(records))
 }
 
-// recordTable is a table with a line for each record; what it did is in a column
-// of its own, and the messages where there are any. It says if there are more.
+// recordTable prints a table with a line for each record. did fills the column header;
+// messages get a column if there are any. It prints a hint if more is set.
 func (e *environment) recordTable(header string, records []record.Record, more bool, did func(record.Record) string) error {
 	rows := [][]string{{"REV", "WHEN", "WHO", "FROM", header}}
 	messages := false
@@ -96,9 +95,9 @@ func (e *environment) recordTable(header string, records []record.Record, more b
 	return err
 }
 
-// origin names the source of a change, as far as it is known; nothing proves it. For a
-// portolan that is its command and the local user, and for another program its name.
-// The host follows unless it was the server's own.
+// origin describes the source of a change as claimed, without proof: for the portolan command
+// line its command and the local user, for another program its name. The host follows unless
+// it was the server's own.
 func origin(r record.Record) string {
 	program, rest, _ := strings.Cut(plain(r.Tool), " ")
 	if strings.HasPrefix(program, "portolan/") && rest != "" {
@@ -114,7 +113,7 @@ func origin(r record.Record) string {
 	return strings.TrimSpace(program + " " + plain(host))
 }
 
-// plain is text of others on one line, without what a terminal would act on.
+// plain returns a foreign text on one line, safe for a terminal.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

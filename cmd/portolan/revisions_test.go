@@ -50,7 +50,7 @@ func TestDiffOfRevisions(t *testing.T) {
 	if o.code != exitDifferences || o.err != "" {
 		t.Errorf("%+v", o)
 	}
-	// The headers of the objects that differ.
+	// The wanted values are the headers of the objects that differ.
 	for args, want := range map[string]string{
 		"-A --from 6":                    "",
 		"-A --from 3 --to 3":             "",

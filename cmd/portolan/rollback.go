@@ -92,7 +92,7 @@ func (o *rollbackOptions) scope(env *environment, c *cobra.Command, args []strin
 	return s, err
 }
 
-// asks says whether a rollback of more than the objects named has to be confirmed.
+// asks says whether the rollback must be confirmed, as it goes beyond named objects.
 func (o *rollbackOptions) asks(s scope) bool {
 	return !o.yes && o.dry.mode == dryRunNone && len(s.keys) == 0
 }
@@ -130,7 +130,7 @@ func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) er
 	return o.await(ctx, env, result)
 }
 
-// plan finds the changes that lead from the present state to the former one.
+// plan returns the changes that lead from the present state back to the former one.
 func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (change, error) {
 	now, err := s.at(ctx, c, 0)
 	if err != nil {
@@ -167,7 +167,7 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 	return all, nil
 }
 
-// notes say why a rollback deletes an object.
+// notes explains each deletion of a rollback, by the index of its operation.
 func (o *rollbackOptions) notes(all change) map[int]string {
 	notes := map[int]string{}
 	for i, operation := range all.operations {
@@ -178,7 +178,7 @@ func (o *rollbackOptions) notes(all change) map[int]string {
 	return notes
 }
 
-// versionOf is the condition that an object has not changed since it was read.
+// versionOf returns the version that an object must still have when it is written.
 func versionOf(object *unstructured.Unstructured) string {
 	if object == nil {
 		return batch.Absent
@@ -186,8 +186,8 @@ func versionOf(object *unstructured.Unstructured) string {
 	return object.GetResourceVersion()
 }
 
-// undo is the operation that makes of an object what it was; nil is none.
-// Nothing is needed where it says the same.
+// undo returns the operation that restores a former object; nil means that there was none.
+// needed is false if the object has not changed.
 func undo(key config.Key, then, now *unstructured.Unstructured) (operation batch.Operation, needed bool, err error) {
 	if then == nil {
 		return batch.Remove(key, versionOf(now)), true, nil

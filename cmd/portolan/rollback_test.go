@@ -55,8 +55,8 @@ func TestRollbackOfANamespaceAndOfAll(t *testing.T) {
 	same(t, "a kind", a.must(t, "", "rollback", "se", "-A", "--to-revision", "1", "--yes"), "serviceentry/shop/a  deleted  rev 9  it did not exist at revision 1\nserviceentry/shop/b  deleted  rev 9  it did not exist at revision 1\n")
 }
 
-// TestRollbackKeepsAges: an object that comes back is as old as it was, since
-// the oldest wins where two are about one thing.
+// TestRollbackKeepsAges: a restored object keeps its creation time, since the oldest of
+// conflicting objects wins.
 func TestRollbackKeepsAges(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -112,7 +112,7 @@ func TestRollbackOverwritesNothing(t *testing.T) {
 	}
 }
 
-// forgotten is a history that does not reach back.
+// forgotten is a history whose old states are gone.
 type forgotten struct{ rest.History }
 
 func (forgotten) At(context.Context, string, storage.Selection) ([]*config.Config, error) {
@@ -166,17 +166,17 @@ func TestRollbackThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// small is a store that takes no batches.
+// small is a store that refuses batches.
 type small struct{ rest.Store }
 
 func (small) Apply(context.Context, []storage.Op) (string, []storage.Result, error) {
 	return "", nil, storage.ErrTooLarge
 }
 
-// Version is later than that of the cache.
+// Version is later than the version of the cache.
 func (small) Version() string { return "6" }
 
-// waiting is a user who says nothing.
+// waiting is a user who never answers.
 type waiting struct{ until context.Context }
 
 func (w waiting) Read([]byte) (int, error) {

@@ -21,17 +21,17 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	now            func() time.Time
-	schemas        schema.Set // the kinds that commands know
-	terminal       bool       // whether somebody is there to be asked
-	user           string     // who runs the program, as the machine says
+	schemas        schema.Set // the kinds that commands handle
+	terminal       bool       // whether there is a user to ask
+	user           string     // the local user who runs the program
 	command        string     // the command that runs, such as "apply"
 	server         string     // --server
 	context        string     // --context
 	files          clientFiles
-	namespace      string        // of objects and commands that name none
+	namespace      string        // namespace of objects and commands that name none
 	timeout        time.Duration // --request-timeout
 	credentials    credentials
-	hidden         []string      // global flags that the command has flags of its own in place of
+	hidden         []string      // global flags that the command replaces by its own
 	patience       time.Duration // how long a command waits for a server that refuses connections
 }
 
@@ -92,7 +92,7 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.Flags().Bool("version", false, "print the version of this binary") // without a letter of its own
+	root.Flags().Bool("version", false, "print the version of this binary") // without a shorthand
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
@@ -107,23 +107,23 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	root.AddCommand(commands(env)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.SetHelpCommand(newHelpCommand())
-	root.InitDefaultCompletionCmd() // it is refined, too
+	root.InitDefaultCompletionCmd() // so that it is refined, too
 	completeFlags(env, root)
 	refineUsage(root)
 	return root
 }
 
-// usageError is a command line that cannot be understood.
+// usageError is the error for a command line that cannot be understood.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// dataError is input that cannot be used.
+// dataError is the error for input that cannot be used.
 type dataError struct{ error }
 
 func (e dataError) Unwrap() error { return e.error }
 
-// exitCodes is the help about them.
+// exitCodes is the help text about exit codes.
 const exitCodes = `Exit codes of all commands:
 
    0  done
@@ -149,7 +149,7 @@ const (
 	exitFindings    = 79
 )
 
-// exitCode is the code that tells scripts what kind of error it was.
+// exitCode returns the exit code that tells scripts what kind of error it was.
 func exitCode(err error) int {
 	var usage usageError
 	var data dataError

@@ -26,8 +26,7 @@ type scope struct {
 	allKinds  bool
 }
 
-// newScope reads KIND/NAME and its other forms, KIND, or nothing, which is all
-// kinds.
+// newScope parses KIND/NAME and its other forms, KIND, or nothing, which means all kinds.
 func newScope(env *environment, args []string, namespace string, allNamespaces bool) (scope, error) {
 	if allNamespaces && namespace != "" {
 		return scope{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
@@ -49,13 +48,13 @@ func newScope(env *environment, args []string, namespace string, allNamespaces b
 	return s, nil
 }
 
-// inHistory are the kinds of which documents and the history have everything. Others, such
-// as Secret, are compared and restored only where they are named.
+// inHistory returns the kinds of which documents and the history contain everything. Others,
+// such as Secret, are only compared and restored by name.
 func inHistory(schemas schema.Set) []*schema.Schema {
 	return slices.DeleteFunc(slices.Clone(schemas.All()), func(k *schema.Schema) bool { return k.Codec.Veiled() })
 }
 
-// String is the scope in words.
+// String describes the scope in words.
 func (s scope) String() string {
 	where := "the whole store"
 	if s.namespace != "" {
@@ -70,8 +69,8 @@ func (s scope) String() string {
 	return strings.Join(each(s.kinds, func(k *schema.Schema) string { return k.Plural }), ", ") + " of " + where
 }
 
-// places returns the places of the objects, each with the name of one object, or empty
-// for all.
+// places returns the places of the objects, each with the name of one object, or empty for all
+// objects there.
 func (s scope) places() []namedPlace {
 	var out []namedPlace
 	for _, kind := range s.kinds {
@@ -96,13 +95,14 @@ type namedPlace struct {
 	name string
 }
 
-// state is the objects of a scope as of one revision.
+// state holds the objects of a scope at one revision.
 type state struct {
 	revision int64
 	objects  map[config.Key]*unstructured.Unstructured
 }
 
-// at reads the state of the store at a revision; 0 is all that was acknowledged until now.
+// at reads the state of the store at a revision; 0 means the current state with all
+// acknowledged writes.
 func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state, error) {
 	out := state{revision: revision, objects: map[config.Key]*unstructured.Unstructured{}}
 	for _, p := range s.places() {
@@ -115,7 +115,7 @@ func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state,
 		if err != nil {
 			return state{}, err
 		}
-		if out.revision == 0 { // what follows is read as of the same
+		if out.revision == 0 { // read the rest at the same revision
 			if out.revision, err = strconv.ParseInt(list.GetResourceVersion(), 10, 64); err != nil {
 				return state{}, fmt.Errorf("the revision that the server at %s is at cannot be read: %w", c.Server(), err)
 			}
@@ -153,8 +153,7 @@ func (s scope) keysOf(states ...state) []config.Key {
 	return keys
 }
 
-// demand reports objects of the scope that are in neither of two states: their
-// names are mistaken.
+// demand reports objects of the scope that are in neither state: their names must be wrong.
 func (s scope) demand(before, after state) error {
 	var missing *multierror.Error
 	for _, key := range s.keys {
@@ -166,7 +165,7 @@ func (s scope) demand(before, after state) error {
 	return missing.ErrorOrNil()
 }
 
-// checkRevision refuses what is no revision.
+// checkRevision refuses a number that is no revision.
 func checkRevision(flag string, revision int64) error {
 	if revision < 1 {
 		return usageError{fmt.Errorf("%s %d: a revision is a number from 1 on, as apply, delete and history print it", flag, revision)}

@@ -37,7 +37,7 @@ alone can ask. The history, exports and backups do not have it in the clear, eit
 	return c
 }
 
-// secretWrite stores a secret of some files.
+// secretWrite stores a secret from files.
 type secretWrite struct {
 	writeFlags
 	namespace string
@@ -48,7 +48,7 @@ func (o *secretWrite) register(c *cobra.Command, env *environment) {
 	c.Flags().StringVarP(&o.namespace, "namespace", "n", env.namespace, "namespace of the secret")
 }
 
-// run stores the entries, which are names of files by the names of the entries.
+// run stores the entries; files maps the name of each entry to its file.
 func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string, files map[string]string) error {
 	if err := o.check(c); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 	err := env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 		stored, err := api.Get(ctx, client.Resource(env.schemas.Kind(schema.Secret)), o.namespace, name)
 		switch {
-		case err == nil: // the data is replaced, and nothing else
+		case err == nil: // replace only the data
 			object.Labels, object.Annotations = stored.GetLabels(), stored.GetAnnotations()
 		case !apierrors.IsNotFound(err):
 			return err
@@ -95,7 +95,7 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 	return o.await(c.Context(), env, result)
 }
 
-// fileNames are the names of files, each once, by the order of their entries.
+// fileNames returns the names of the files, each once, in the order of their entries.
 func fileNames(files map[string]string) string {
 	var out []string
 	for _, entry := range slices.Sorted(maps.Keys(files)) {
@@ -215,7 +215,7 @@ them and when they end. The data is not shown.`,
 	return c
 }
 
-// secretRows are a row for each certificate of a secret, and for each entry without one.
+// secretRows returns a row for each certificate of a secret, and for each entry without one.
 func secretRows(env *environment, namespace, name string, spec *secret.Spec) (rows [][]string) {
 	row := func(cells ...string) { rows = append(rows, append([]string{namespace, name, spec.Type}, cells...)) }
 	if spec.Sealed == nil {
@@ -377,7 +377,7 @@ and import, and then run portolan secret reseal.`,
 	return c
 }
 
-// tellAdded says which sealing keys are new to the server.
+// tellAdded prints which sealing keys are new to the server.
 func (e *environment) tellAdded(added []string, err error) error {
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func filesOf(t *testing.T, pair secrettest.Pair) (cert, key string) {
 	return cert, key
 }
 
-// TestSecretTLS stores a pair, shows what it says, and replaces it: the labels stay.
+// TestSecretTLS stores a pair, shows its certificate, and replaces it. The labels stay.
 func TestSecretTLS(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -46,7 +46,7 @@ func TestSecretTLS(t *testing.T) {
 	}
 }
 
-// TestSecretListOfNone says where it has looked.
+// TestSecretListOfNone: an empty list says which namespace it is about.
 func TestSecretListOfNone(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -59,7 +59,7 @@ func TestSecretListOfNone(t *testing.T) {
 	}
 }
 
-// TestFileNames: a file that several entries have is named once.
+// TestFileNames: a file that several entries share is named once.
 func TestFileNames(t *testing.T) {
 	t.Parallel()
 	if got := fileNames(map[string]string{"tls.key": "a", "tls.crt": "b", "ca.crt": "b"}); got != "b, a" {

@@ -17,9 +17,9 @@ type selection struct {
 	keys  []config.Key
 }
 
-// selectObjects reads KIND[,KIND...], KIND NAME..., KIND/NAME... or
-// KIND/NAMESPACE/NAME...; there is at least one argument. Without a namespace, names
-// are in that of the environment.
+// selectObjects parses KIND[,KIND...], KIND NAME..., KIND/NAME... or KIND/NAMESPACE/NAME...;
+// there is at least one argument. Names without a namespace are in the namespace of the
+// environment.
 func selectObjects(env *environment, args []string, namespace string) (selection, error) {
 	var s selection
 	if strings.Contains(args[0], "/") {
@@ -51,7 +51,7 @@ func selectObjects(env *environment, args []string, namespace string) (selection
 	return s, nil
 }
 
-// oneObject reads the name of one object, which a command is to do something with.
+// oneObject parses the name of one object; what says in errors what the command does with it.
 func oneObject(env *environment, args []string, namespace, what string) (config.Key, *schema.Schema, error) {
 	selected, err := selectObjects(env, args, namespace)
 	if err == nil && len(selected.keys) != 1 {
@@ -94,7 +94,7 @@ func (s *selection) add(env *environment, kind *schema.Schema, namespace, name s
 	}
 }
 
-// namespaceOf is the namespace that -n stands for.
+// namespaceOf returns the namespace of an object of a kind, given the value of -n.
 func (e *environment) namespaceOf(kind *schema.Schema, namespace string) string {
 	switch {
 	case kind.ClusterScoped:
@@ -105,7 +105,7 @@ func (e *environment) namespaceOf(kind *schema.Schema, namespace string) string 
 	return namespace
 }
 
-// kindNamed finds a kind by one of its names, which the group may follow: vs,
+// kindNamed finds a kind by one of its names, with or without its group: vs,
 // virtualservices.networking.istio.io.
 func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
 	short, group, qualified := strings.Cut(name, ".")
@@ -124,7 +124,8 @@ func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
 	return nil, fmt.Errorf("unknown kind %q: see portolan api-resources for those served%s", name, orMeant(meant))
 }
 
-// elsewhere is the command for what others look for among the kinds.
+// elsewhere returns a hint to the command for something that users of other tools expect to be
+// a kind.
 func elsewhere(name string) string {
 	switch strings.ToLower(name) {
 	case "service", "services", "svc", "endpoint", "endpoints", "ep", "host", "hosts":

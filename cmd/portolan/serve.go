@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
-// serveFlags are the flags of serve, which become serve.Options.
+// serveFlags holds the flags of serve, which become serve.Options.
 type serveFlags struct {
 	xdsAddress string
 	apiAddress string
@@ -103,7 +103,7 @@ A second signal ends the server at once.`,
 	return c
 }
 
-// addFault notes a fault of a flag.
+// addFault reports a fault of a flag.
 type addFault func(flag, format string, args ...any)
 
 // validate reports all faults of the flags at once.
@@ -135,7 +135,7 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	return faults.ErrorOrNil()
 }
 
-// local says whether what is sent to a URL stays on this machine.
+// local says whether a URL points to this machine.
 func local(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -172,7 +172,7 @@ func readMeshConfig(file string, logger *slog.Logger) (*meshconfig.Config, error
 	return c, nil
 }
 
-// runServer runs a server as the flags, which are valid, say, until ctx ends.
+// runServer runs a server with valid flags until ctx ends.
 func runServer(ctx context.Context, o *serveFlags, env *environment) error {
 	if err := o.joinStore(ctx, env); err != nil {
 		if ctx.Err() != nil {
@@ -187,7 +187,7 @@ func runServer(ctx context.Context, o *serveFlags, env *environment) error {
 	return serve.Run(ctx, options)
 }
 
-// joinStore has the server join a store, if it is to and has not yet.
+// joinStore makes the server join a store if --join asks for that and it has not joined yet.
 func (o *serveFlags) joinStore(ctx context.Context, env *environment) error {
 	if o.embedded.cluster.joinServer == "" || o.embedded.cluster.place != nil {
 		return nil
@@ -203,7 +203,7 @@ func (o *serveFlags) joinStore(ctx context.Context, env *environment) error {
 	return o.embedded.cluster.adopt(o.embedded.dataDir)
 }
 
-// logger logs for an operator, as the flags, which are valid, say.
+// logger returns the server's logger. The flags must be valid.
 func (o *serveFlags) logger(env *environment) *slog.Logger {
 	level, _ := parseLevel(o.logLevel)
 	return slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level}))

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/address"
 )
 
-// addressFlags are the address ranges for hosts of ServiceEntries without an address.
+// addressFlags holds the address ranges for hosts of ServiceEntries without an address.
 type addressFlags struct{ ipv4, ipv6 string }
 
 func (o *addressFlags) register(f *pflag.FlagSet) {
@@ -35,7 +35,7 @@ func (o *addressFlags) validate(add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *addressFlags) apply(to *serve.Options) {
 	to.Addresses.IPv4, _ = netip.ParsePrefix(o.ipv4)
 	to.Addresses.IPv6, _ = netip.ParsePrefix(o.ipv6)

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 )
 
-// authorityFlags are the certificate authority of the mesh.
+// authorityFlags holds the flags of the mesh's certificate authority.
 type authorityFlags struct {
 	files   authority.Files
 	maxLife time.Duration
@@ -35,7 +35,7 @@ func (o *authorityFlags) validate(add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *authorityFlags) apply(to *serve.Options) {
 	if o.files != (authority.Files{}) {
 		to.Authority = &o.files

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 )
 
-// backupFlags say whether a server makes snapshots of its store by itself.
+// backupFlags holds the flags for scheduled snapshots of the store.
 type backupFlags struct {
 	dir      string
 	interval time.Duration
@@ -39,7 +39,7 @@ func (o *backupFlags) validate(given func(flag string) bool, add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *backupFlags) apply(to *serve.Options) {
 	if o.dir != "" {
 		to.Backup = &backup.Schedule{Dir: o.dir, Interval: o.interval, Keep: o.keep}

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 )
 
-// storeCluster are the flags of an embedded store that is one of several.
+// storeCluster holds the flags of an embedded store that is one of several members.
 type storeCluster struct {
 	name      string
 	peerURL   string
@@ -28,13 +28,14 @@ type storeCluster struct {
 	initial   []string
 	join      []string
 	files     dial.Files
-	// joinServer is the config API of a server of the store to join, and place what that has
-	// given this server; nil before.
+	// joinServer is the config API of a server whose store to join. place is what that server
+	// gave this one; nil before it joins.
 	joinServer string
 	place      *peercert.Place
 }
 
-// clusterFlags are all of them; the first two make the store one of several.
+// clusterFlags lists all of these flags. Either of the first two makes the store one of
+// several.
 var clusterFlags = []string{
 	"store-name", "store-peer-url", "store-client-url", "store-initial-cluster", "store-join",
 	"store-cert", "store-key", "store-ca", "join",
@@ -52,7 +53,7 @@ func (o *storeCluster) register(f *pflag.FlagSet) {
 	f.StringVar(&o.files.CA, "store-ca", "", "file with the authority that signs the certificates of all members, PEM")
 }
 
-// cluster converts the flags; nil if the store is a cluster of one.
+// cluster returns the cluster of the flags; nil if the store is a single member.
 func (o *storeCluster) cluster() *member.Cluster {
 	if o.peerURL == "" {
 		return nil
@@ -71,8 +72,7 @@ func (o *storeCluster) cluster() *member.Cluster {
 
 func (o *storeCluster) secured() bool { return o.files.Cert+o.files.Key+o.files.CA != "" }
 
-// adopt takes what the server was given when it joined the store, as far as no flag says
-// otherwise.
+// adopt uses what the server was given when it joined the store, unless a flag says otherwise.
 func (o *storeCluster) adopt(dataDir string) (err error) {
 	if o.place, err = peercert.In(dataDir).Place(); err != nil || o.place == nil {
 		return err
@@ -105,7 +105,7 @@ func (o *storeCluster) validateJoin(given func(flag string) bool, dataDir string
 	}
 }
 
-// validate reports the faults of the flags, and fills in what was left out.
+// validate reports the faults of the flags, and fills in defaults.
 func (o *storeCluster) validate(given func(flag string) bool, dataDir string, inProcess bool, add addFault) {
 	if err := o.adopt(dataDir); err != nil {
 		add("data-dir", "%v", err)
@@ -219,7 +219,8 @@ func (o *storeCluster) checkFiles(add addFault) {
 	}
 }
 
-// checkCertificate returns why the other members would refuse the certificate.
+// checkCertificate returns why the other members would refuse the certificate, nil if they
+// would not.
 func (o *storeCluster) checkCertificate() error {
 	config, err := o.files.Config()
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// consulToken is the variable with the token where there is no file, as of
-// Consul's own tools.
+// consulToken is the variable that has the token if there is no file. Consul's own tools use
+// the same.
 const consulToken = "CONSUL_HTTP_TOKEN"
 
-// consulRegistry are the flags of the services that come from Consul.
+// consulRegistry holds the flags of the Consul registry.
 type consulRegistry struct {
 	address        string
 	tokenFile      string
@@ -102,7 +102,7 @@ func (o *consulRegistry) token() (string, error) {
 	return token, nil
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *consulRegistry) apply(to *serve.Options) {
 	if o.address != "" {
 		options := o.options()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestConsulFlags names all faults of the flags of Consul at once.
+// TestConsulFlags: the command reports all faults of Consul's flags at once.
 func TestConsulFlags(t *testing.T) {
 	t.Setenv(consulToken, "")
 	dir := write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "token": "hunter2\n"})

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
-// embeddedStore are the flags of the store that serve runs itself.
+// embeddedStore holds the flags of the store that serve runs itself.
 type embeddedStore struct {
 	dataDir   string
 	inProcess bool
@@ -53,7 +53,7 @@ func (o *embeddedStore) validate(given func(flag string) bool, add addFault) {
 	}
 }
 
-// minQuota holds some of the largest batches that the store takes.
+// minQuota has room for several of the largest batches that the store accepts.
 const minQuota = 64 << 20
 
 // defaultDataDir returns the default directory of the embedded store.
@@ -71,7 +71,7 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "state", "portolan")
 }
 
-// embedded is the store that the flags describe.
+// embedded returns the store that the flags describe.
 func (o *embeddedStore) embedded() *serve.Embedded {
 	return &serve.Embedded{
 		DataDir: o.dataDir, Args: storeRunArgs, InProcess: o.inProcess, NewStore: o.newStore,

@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 )
 
-// endpointFiles are the flags of the services that stand in files.
+// endpointFiles holds the flags of the registry of endpoint files.
 type endpointFiles struct {
 	names     []string
 	label     string
@@ -36,7 +36,7 @@ func (o *endpointFiles) validate(given func(flag string) bool, add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *endpointFiles) apply(to *serve.Options) {
 	if len(o.names) > 0 {
 		options := o.options()

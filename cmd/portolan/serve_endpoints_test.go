@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEndpointsFlags names all faults of the flags of files of endpoints.
+// TestEndpointsFlags: the command reports all faults of the flags for endpoint files.
 func TestEndpointsFlags(t *testing.T) {
 	for name, test := range map[string]struct{ args, says []string }{
 		"without a file": {

@@ -16,19 +16,19 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// etcdPassword is the variable with the password of --etcd-user. There is no
-// flag for it: everyone on the machine sees those.
+// etcdPassword is the variable with the password of --etcd-user. There is no flag for it,
+// because everybody on the machine can see flags.
 const etcdPassword = "PORTOLAN_ETCD_PASSWORD"
 
-// The bounds of the limits: the least that holds an object and its record, and the most
-// that a client sends.
+// The least values of the limits hold an object and its record; the greatest are the most that
+// a client sends.
 const (
 	minTxnOps       = 3
 	minRequestBytes = 64 << 10
 	maxRequestBytes = 60 << 20
 )
 
-// externalStore are the flags of an etcd cluster that somebody else runs.
+// externalStore holds the flags of an etcd cluster that somebody else runs.
 type externalStore struct {
 	endpoints    []string
 	files        dial.Files
@@ -130,8 +130,7 @@ func (o *externalStore) endpoint(s string) (string, error) {
 	return scheme + "://" + address, nil
 }
 
-// secure says whether the endpoints are of TLS; validate sees to it that they
-// are all like the first.
+// secure says whether the endpoints use TLS. validate ensures that all are like the first.
 func (o *externalStore) secure() bool {
 	return len(o.endpoints) > 0 && strings.HasPrefix(o.endpoints[0], "https://")
 }
@@ -152,7 +151,7 @@ func (o *externalStore) password() (string, error) {
 	return password, nil
 }
 
-// etcd is the cluster that the flags describe.
+// etcd returns the cluster that the flags describe.
 func (o *externalStore) etcd(logger *slog.Logger) *serve.Etcd {
 	d := dial.Options{Endpoints: o.endpoints}
 	if o.secure() {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEtcdFlags names all faults of the flags of an etcd cluster at once.
+// TestEtcdFlags: the command reports all faults of the flags of an etcd cluster at once.
 func TestEtcdFlags(t *testing.T) {
 	t.Setenv(etcdPassword, "")
 	dir := write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "password": "hunter2\n"})

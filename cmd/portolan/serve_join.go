@@ -25,22 +25,22 @@ import (
 	"github.com/portolan-mesh/portolan/storage/seal"
 )
 
-// storeJoin is how a server comes to a store that others have.
+// storeJoin makes a server join the store of other servers.
 type storeJoin struct {
 	server, dataDir, sealingKey string
 	token                       func() (string, error)
-	// ca is the file of the authorities of the server's certificate; empty for those that the
-	// token pins, or of the system.
+	// ca is the file of the authorities of the other server's certificate. Empty means those
+	// that the token pins, else the system's.
 	ca     string
 	agent  string
 	logger *slog.Logger
 
-	transport  *http.Transport // of the request under way
+	transport  *http.Transport // transport of the request under way
 	distrusted bool
 }
 
-// join gets the place of this server, and keeps it in the data directory. It asks again while
-// the server cannot answer. It may be stopped at any point, and called again.
+// join gets the place of this server, and keeps it in the data directory. It retries while the
+// other server cannot answer. It may be stopped at any point, and called again.
 func (j *storeJoin) join(ctx context.Context) error {
 	token, err := j.token()
 	if err != nil {
@@ -85,7 +85,7 @@ func (j *storeJoin) join(ctx context.Context) error {
 	}
 }
 
-// ask asks for the place once.
+// ask requests the place once.
 func (j *storeJoin) ask(ctx context.Context, token, pin string, in maintenance.JoinRequest) (*maintenance.Admission, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -101,13 +101,13 @@ func (j *storeJoin) ask(ctx context.Context, token, pin string, in maintenance.J
 	out := &maintenance.Admission{}
 	err = api.Post(ctx, maintenance.JoinPath, in, out)
 	if j.distrusted {
-		err = dataError{err} // it stays so
+		err = dataError{err} // a retry would not help
 	}
 	return out, err
 }
 
-// RoundTrip implements http.RoundTripper. It notes that the certificate of the server is none
-// to trust.
+// RoundTrip implements http.RoundTripper. It notes whether the server's certificate was not
+// trusted.
 func (j *storeJoin) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := j.transport.RoundTrip(r)
 	var untrusted *tls.CertificateVerificationError
@@ -115,7 +115,7 @@ func (j *storeJoin) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// CloseIdleConnections ends the connections that no request uses.
+// CloseIdleConnections closes the connections that no request uses.
 func (j *storeJoin) CloseIdleConnections() { j.transport.CloseIdleConnections() }
 
 func (j *storeJoin) client(config *tls.Config, token string) (*client.Client, error) {
@@ -125,8 +125,8 @@ func (j *storeJoin) client(config *tls.Config, token string) (*client.Client, er
 	return client.New(j.server, client.Options{HTTP: &http.Client{Transport: j}, Token: token, UserAgent: j.agent})
 }
 
-// trust is whom the token goes to: who has a certificate of --ca, else of the roots that the
-// token pins, else of those of the system.
+// trust returns the TLS configuration for the server that gets the token. It trusts the
+// authorities of --ca, else the roots that the token pins, else the system's.
 func (j *storeJoin) trust(ctx context.Context, pin string) (*tls.Config, error) {
 	if j.ca != "" || pin == "" || !strings.HasPrefix(j.server, "https://") {
 		config, err := dial.Files{CA: j.ca}.Config()
@@ -138,10 +138,10 @@ func (j *storeJoin) trust(ctx context.Context, pin string) (*tls.Config, error) 
 	return pinnedTrust(ctx, j.server, pin, j.agent)
 }
 
-// pinnedTrust trusts the roots that a token pins, if those of the server are.
+// pinnedTrust fetches the server's roots and trusts them if they match the token's pin.
 func pinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, error) {
-	// The roots are no secret, and the pin says whether they are the right ones. Nothing is
-	// sent by this connection.
+	// The roots are public, and the pin shows whether they are the right ones. This connection
+	// sends no secret.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
 	api, err := client.New(server, client.Options{HTTP: &http.Client{Transport: transport}, UserAgent: agent})
@@ -161,8 +161,8 @@ func pinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, e
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
 }
 
-// keep writes what the server was given: the sealing keys before the place, which says that
-// the rest is there.
+// keep writes what the server was given. It writes the sealing keys before the place, whose
+// presence means that everything is there.
 func (j *storeJoin) keep(dir peercert.Dir, got *maintenance.Admission) error {
 	if got.SealingKeys != "" {
 		if err := addSealingKeys(j.sealingKey, []byte(got.SealingKeys)); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 )
 
-// memoryFlags bound what the server keeps for its clients.
+// memoryFlags bounds the memory that the server uses for its clients.
 type memoryFlags struct {
 	stream, streams, history, watch resource.QuantityValue
 
@@ -16,7 +16,7 @@ type memoryFlags struct {
 	maxConnections int64
 }
 
-// minMemory is the least of each budget.
+// minMemory is the least value of each budget.
 const minMemory = 1 << 20
 
 func (o *memoryFlags) register(f *pflag.FlagSet) {
@@ -62,7 +62,7 @@ func (o *memoryFlags) validate(add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *memoryFlags) apply(to *serve.Options) {
 	to.StreamMemory, to.StreamsMemory = o.stream.Value(), o.streams.Value()
 	to.HistoryMemory, to.WatchMemory = o.history.Value(), o.watch.Value()

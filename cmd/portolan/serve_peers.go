@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// peerSource is another control plane as --config-source names it.
+// peerSource is another control plane in the form of --config-source.
 type peerSource struct {
 	address   string
 	secure    bool
@@ -23,11 +23,11 @@ type peerSource struct {
 	variant   mcp.Variant
 }
 
-// peerParameters are those of the URL of a peer.
+// peerParameters lists the parameters that a peer's URL may have.
 var peerParameters = []string{"ca", "cert", "key", "server-name", "tls", "token", "variant"}
 
-// parsePeer reads the URL of a peer: xds://HOST:PORT, with its files as parameters. TLS is
-// used for a peer on another machine, and where a parameter asks for it.
+// parsePeer parses the URL of a peer: xds://HOST:PORT, with its files as parameters. It uses
+// TLS for a peer on another machine, or if a parameter asks for it.
 func parsePeer(text string) (*peerSource, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != strings.TrimSuffix(serve.PeerScheme, "://") || u.Host == "" || u.Path != "" || u.User != nil || u.Fragment != "" {
@@ -60,7 +60,7 @@ func parsePeer(text string) (*peerSource, error) {
 	return p, p.check(text)
 }
 
-// check finds what cannot be used.
+// check returns what cannot be used, nil if everything can.
 func (p *peerSource) check(text string) error {
 	options := p.options()
 	if err := options.Validate(); err != nil {

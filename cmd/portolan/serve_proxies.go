@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 )
 
-// xdsFlags say how proxies are served.
+// xdsFlags holds the flags of how proxies are served.
 type xdsFlags struct {
 	routeDelta string
 	http3      bool
@@ -32,7 +32,7 @@ func (o *xdsFlags) validate(add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *xdsFlags) apply(to *serve.Options) { to.WholeRoutes = o.routeDelta == routeDeltaOff }
 
 // lifecycleFlags say for how long proxies stay with a server.
@@ -78,7 +78,7 @@ func (o *lifecycleFlags) validate(add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *lifecycleFlags) apply(to *serve.Options) {
 	to.MaxConnectionAge, to.DrainTime, to.BalanceInterval = o.maxAge, o.drain, o.balance
 	to.MaxStreamsPerConnection, to.MaxFirstSyncs = o.streams, o.firstSyncs

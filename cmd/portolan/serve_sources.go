@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 )
 
-// sourceFlags are the sources of configuration beside the store.
+// sourceFlags holds the flags of sources of configuration besides the store.
 type sourceFlags struct {
 	dirs      []string
 	first     bool
@@ -23,7 +23,7 @@ func (o *sourceFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.exportAll, "export-sources", false, "give control planes that take this mesh's objects over xDS those of all sources, and not of the store alone. Two meshes that take each other's objects must not both have it")
 }
 
-// validate reports sources that are given twice, and peers that cannot be followed.
+// validate reports sources that are given twice, and peers that cannot be used.
 func (o *sourceFlags) validate(add addFault) {
 	if o.first && len(o.dirs) == 0 {
 		add("config-dir-first", "is of no use without --config-dir")
@@ -51,7 +51,7 @@ func (o *sourceFlags) validate(add addFault) {
 	}
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *sourceFlags) apply(to *serve.Options) {
 	for _, dir := range o.dirs {
 		to.ConfigDirs = append(to.ConfigDirs, filepath.Clean(dir))

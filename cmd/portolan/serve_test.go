@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// journal is the log of a server; lines may be waited for.
+// journal is the log of a server; a test can wait for lines.
 type journal struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -38,7 +38,7 @@ func (j *journal) String() string {
 
 var readyLine = regexp.MustCompile(`msg=ready api=(\S+)`)
 
-// ready waits for a server to be ready, and returns the URL of its API.
+// ready waits until a server is ready, and returns the URL of its API.
 func (j *journal) ready(t *testing.T, ended <-chan int) string {
 	t.Helper()
 	limit := time.After(30 * time.Second)
@@ -81,8 +81,8 @@ func serveArgs(dir string, more ...string) []string {
 	return append([]string{"serve", "--data-dir", dir, "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, more...)
 }
 
-// TestServeKeepsWhatIsApplied goes the way of a user: serve, apply, look, end,
-// and serve again.
+// TestServeKeepsWhatIsApplied does what a user does: serve, apply, look, stop, and serve
+// again.
 func TestServeKeepsWhatIsApplied(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
-// tlsFlags say how other machines are served.
+// tlsFlags holds the flags of how other machines are served.
 type tlsFlags struct {
 	cert, key, clientCA string
 	secureXDS           string
@@ -29,7 +29,8 @@ func (o *tlsFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&o.identityStreams, "max-streams-per-identity", admission.DefaultMaxIdentityStreams, "how many streams of xDS the proxies of one service account may have, which connect to --secure-xds-address")
 }
 
-// validate reports what is wrong with the flags, and with the addresses beside them.
+// validate reports what is wrong with the flags, and with the two addresses in combination
+// with them.
 func (o *tlsFlags) validate(apiAddress, xdsAddress string, add addFault) {
 	if (o.cert == "") != (o.key == "") {
 		add("tls-cert", "name both --tls-cert and --tls-key, or neither")
@@ -52,7 +53,7 @@ func (o *tlsFlags) validate(apiAddress, xdsAddress string, add addFault) {
 	}
 }
 
-// splitHost is the host of an address. It refuses what is none.
+// splitHost returns the host of an address, and reports a faulty address.
 func splitHost(flag, address string, add addFault) (host string, ok bool) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -61,7 +62,7 @@ func splitHost(flag, address string, add addFault) (host string, ok bool) {
 	return host, err == nil
 }
 
-// isLoopback says whether a host is of this machine alone.
+// isLoopback says whether a host means only this machine.
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
@@ -77,7 +78,7 @@ func isHostName(name string) bool {
 	return name != "" && len(name) <= 253
 }
 
-// apply sets what flags that are valid say.
+// apply sets the options. The flags must be valid.
 func (o *tlsFlags) apply(to *serve.Options) {
 	to.TLS = serve.TLS{Cert: o.cert, Key: o.key, ClientCA: o.clientCA, SecureXDSAddress: o.secureXDS, Names: o.names}
 	to.MaxIdentityStreams = o.identityStreams

@@ -11,22 +11,22 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 )
 
-// session is the login of a context. Its token is replaced shortly before it ends, for all
+// session is the login of a context. It replaces the token shortly before it expires, for all
 // programs that use the context.
 type session struct {
 	context, server string
 	now             func() time.Time
 
 	mu          sync.Mutex
-	id, refused string // the newest ID token, and the one that is not to be used; guarded by mu
+	id, refused string // the newest ID token, and the one that the server has refused; guarded by mu
 }
 
 func newSession(e *environment, name string) *session {
 	return &session{context: name, server: e.server, now: e.now}
 }
 
-// token is an ID token that is good now, and another than the one that the server has refused,
-// if the provider gives one.
+// token returns a valid ID token. It differs from the one that the server has refused, if the
+// provider gives another one.
 func (s *session) token(ctx context.Context, refused string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *session) token(ctx context.Context, refused string) (string, error) {
 	return s.id, err
 }
 
-// renew replaces the token of the context, unless another program has done so meanwhile.
+// renew replaces the token of the context, unless another program has done so in the meantime.
 func (s *session) renew(ctx context.Context, file contexts.File) (contexts.File, bool, error) {
 	one, err := s.of(file)
 	if err != nil || s.fresh(one.IDToken) {
@@ -78,7 +78,7 @@ func (s *session) renew(ctx context.Context, file contexts.File) (contexts.File,
 	return file.With(kept), true, nil
 }
 
-// of is the login as a file of contexts has it.
+// of returns the login in a file of contexts.
 func (s *session) of(file contexts.File) (*contexts.Login, error) {
 	one, _ := file.Find(s.context)
 	if one.Login == nil || !sameServer(one.Login.Server, s.server) {
@@ -87,14 +87,14 @@ func (s *session) of(file contexts.File) (*contexts.Login, error) {
 	return one.Login, nil
 }
 
-// fresh says whether an ID token is to be used. The clock of this machine may be wrong: what
-// the server refuses is not.
+// fresh says whether to use an ID token. A token that the server has refused is not fresh even
+// if it seems valid, since this machine's clock may be wrong.
 func (s *session) fresh(id string) bool {
 	due, _ := login.Due(id)
 	return id != s.refused && s.now().Before(due)
 }
 
-// clientOf is the client of a login at its provider.
+// clientOf returns the client of a login at its provider.
 func clientOf(l *contexts.Login) login.Client {
 	return login.Client{Issuer: l.Issuer, ID: l.ClientID, CA: l.CA}
 }

@@ -61,7 +61,8 @@ func (e *environment) printSources(list serve.SourceList) error {
 	return writeTable(e.stdout, rows)
 }
 
-// objectCount is how many objects a source has; of a file of endpoints, how many services.
+// objectCount returns how many objects a source has, or how many services an endpoint file
+// has.
 func objectCount(s *serve.SourceStatus) string {
 	if s.Endpoints != nil {
 		return counted(s.Endpoints.Services, "service")
@@ -88,7 +89,7 @@ func sinceChange(now time.Time, s *serve.SourceStatus) string {
 	return age(now, *s.Changed)
 }
 
-// sourceState is how a source is, in a few words.
+// sourceState returns the state of a source in a few words.
 func sourceState(s *serve.SourceStatus) string {
 	switch {
 	case s.Problem != "":
@@ -193,7 +194,7 @@ func (e *environment) printSource(d *sourceDescription) error {
 	return err
 }
 
-// sourceObjectRows are the first objects of each kind.
+// sourceObjectRows returns rows for the first objects of each kind.
 func sourceObjectRows(all []serve.SourceObject) [][]string {
 	if len(all) == 0 {
 		return nil

@@ -20,7 +20,7 @@ func someSources() serve.SourceList {
 	}}
 }
 
-// answerSources answers what describe asks: the sources, and the objects of one.
+// answerSources answers the requests of describe: for the sources, and for the objects of one.
 func answerSources(r *http.Request) any {
 	if r.URL.Path != serve.SourceObjectsPath {
 		return someSources()
@@ -60,7 +60,7 @@ func TestSourceList(t *testing.T) {
 	}
 }
 
-// hasLine says whether a line has some words, in order.
+// hasLine says whether a line contains these words, in order.
 func hasLine(text string, words []string) bool {
 	for line := range strings.Lines(text) {
 		at := 0

@@ -2,8 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newStoreCommand has the commands of the store. "run" is how serve starts the
-// embedded member; it is of no use to people.
+// newStoreCommand returns the command with the subcommands for the store. serve uses "run" to
+// start the embedded member; people have no use for it.
 func newStoreCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{Use: "store", Short: "See to the store of a server"}
 	c.AddCommand(

@@ -162,7 +162,7 @@ time. The command to start it with is printed.`,
 	return c
 }
 
-// howToStart says what to do with a member that was added.
+// howToStart says how to start a member that was added.
 func howToStart(name string, change *maintenance.MemberChange) string {
 	peerURL := change.Member.PeerURLs[0]
 	command := fmt.Sprintf("portolan serve --store-name %s --store-peer-url %s \\\n    --store-join %s", name, peerURL, strings.Join(change.Join, ","))
@@ -211,7 +211,7 @@ started goes by its id or its peer URL.`,
 	}
 }
 
-// change changes a member and says so.
+// change changes a member and prints that.
 func (e *environment) change(ctx context.Context, done string, do func(context.Context, *client.Client) (*maintenance.MemberChange, error)) error {
 	return e.call(ctx, func(ctx context.Context, c *client.Client) error {
 		change, err := do(ctx, c)

@@ -100,7 +100,7 @@ else that which it has in the quarantine now; one that was changed meanwhile sta
 	return c
 }
 
-// quarantinedItem returns the quarantined item of a key.
+// quarantinedItem returns the quarantined item with a key.
 func quarantinedItem(ctx context.Context, api *client.Client, key string) (maintenance.Quarantined, error) {
 	list, err := api.Quarantine(ctx)
 	if err != nil {

@@ -85,13 +85,13 @@ func saveSnapshot(ctx context.Context, env *environment, file string, force bool
 	return summary, err
 }
 
-// patience ends a context when nothing has arrived for a while.
+// patience cancels a context when nothing has arrived for a while.
 type patience struct {
-	limit time.Duration // 0 is without
+	limit time.Duration // 0 means no limit
 	timer *time.Timer
 }
 
-// errImpatient is the cause of such an end.
+// errImpatient is the cause of such a cancellation.
 var errImpatient = errors.New("nothing more has arrived")
 
 func newPatience(limit time.Duration, cancel context.CancelCauseFunc) *patience {
@@ -108,7 +108,7 @@ func (p *patience) end() {
 	}
 }
 
-// explain says which flag was at work.
+// explain adds to an error which flag sets the limit.
 func (p *patience) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errImpatient) {
 		return fmt.Errorf("the server sent nothing for %s (see --request-timeout): %w", p.limit, context.DeadlineExceeded)
@@ -116,7 +116,7 @@ func (p *patience) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// reader starts the time anew with each piece that it reads.
+// reader restarts the limit with each piece that it reads.
 func (p *patience) reader(from io.Reader) io.Reader {
 	if p.timer == nil {
 		return from
@@ -130,7 +130,7 @@ func (p *patience) reader(from io.Reader) io.Reader {
 	})
 }
 
-// readerFunc is an io.Reader.
+// readerFunc implements io.Reader with a function.
 type readerFunc func([]byte) (int, error)
 
 // Read implements io.Reader.
@@ -160,7 +160,7 @@ refused, with exit code 65.`,
 	return c
 }
 
-// writeSummary shows what is in a snapshot to people.
+// writeSummary prints the content of a snapshot for people.
 func writeSummary(out io.Writer, s *backup.Summary) error {
 	compacted := ""
 	if s.Compacted > 0 {
@@ -196,7 +196,7 @@ func writeSummary(out io.Writer, s *backup.Summary) error {
 	return writeTable(out, rows)
 }
 
-// formatLine says which versions wrote what is in a snapshot.
+// formatLine says which versions wrote the content of a snapshot.
 func formatLine(s *backup.Summary) string {
 	text := fmt.Sprintf("storage format %d", s.Format)
 	if s.Format > etcd.StorageFormat {
@@ -251,7 +251,7 @@ that its server is started with; then start all servers.`,
 	return c
 }
 
-// check reads the flags.
+// check checks and parses the flags.
 func (o *restoreFlags) check() error {
 	if o.DataDir == "" {
 		return errors.New("--data-dir: name the directory to restore to; it must not exist, or be empty")

@@ -45,7 +45,7 @@ code is 1 where there is such a problem.`,
 	return c
 }
 
-// problemsFound is the result of a status that shows some.
+// problemsFound is the error of a status with problems, and their number.
 type problemsFound int
 
 func (p problemsFound) Error() string {
@@ -55,7 +55,7 @@ func (p problemsFound) Error() string {
 	return fmt.Sprintf("there are %d problems, see above", int(p))
 }
 
-// writeStatus shows a status to people.
+// writeStatus prints a status for people.
 func writeStatus(out io.Writer, s *maintenance.Status, now time.Time) error {
 	server := fmt.Sprintf("%s, process %d on %s", s.Server.Version, s.Server.PID, s.Server.Host)
 	rows := [][]string{{"server", server}, {"store", storeKind(s)}}
@@ -124,7 +124,7 @@ func cacheLine(c maintenance.CacheStatus) string {
 		time.Duration(c.StalenessSeconds*float64(time.Second)).Round(100*time.Millisecond))
 }
 
-// registryLine says whether what is served of a registry is what it has now.
+// registryLine says whether the served content of a registry is current.
 func registryLine(r maintenance.RegistryStatus, now time.Time) string {
 	services := fmt.Sprintf("%d services", r.Services)
 	if r.Services == 1 {

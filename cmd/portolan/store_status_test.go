@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 )
 
-// reports is a store that is as it says.
+// reports is a store with this status.
 type reports maintenance.Status
 
 func (r reports) StoreStatus(context.Context) maintenance.Status { return maintenance.Status(r) }
@@ -25,8 +25,8 @@ func startReporting(t *testing.T, status maintenance.Status) api {
 	})}
 }
 
-// TestStoreStatus: one screen, and an exit code that says whether somebody
-// should look at it.
+// TestStoreStatus: the status fits one screen, and the exit code shows whether it needs
+// attention.
 func TestStoreStatus(t *testing.T) {
 	t.Parallel()
 	status := maintenance.Status{
@@ -71,8 +71,8 @@ func TestStoreStatus(t *testing.T) {
 	}
 }
 
-// TestSnapshotFlags: what cannot be meant is a usage error, what is no snapshot
-// bad data, and neither leaves anything behind.
+// TestSnapshotFlags: invalid flags are usage errors, a file that is no snapshot is bad data.
+// Neither leaves anything behind.
 func TestSnapshotFlags(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// summary describes in a few words what a change did to its object: the outcome. For a
-// changed object it adds the first field that differs, and how many more do.
+// summary describes in a few words what a change did to its object. For an updated object,
+// that is the first field that differs, and how many more do.
 func summary(change record.Change) string {
 	if change.Outcome != "configured" {
 		return change.Outcome
@@ -35,8 +35,8 @@ func summary(change record.Change) string {
 	return fmt.Sprintf("%s (+%d more)", fields[0], len(fields)-1)
 }
 
-// contentOf returns what a user wrote of an object: the fields of its spec, its labels
-// and its annotations; false if the object is not known, and a record has but its name.
+// contentOf returns the part of an object that a user writes: spec, labels and annotations. It
+// returns false if the object is not known, as when the record has only its name.
 func contentOf(text json.RawMessage) (map[string]any, bool) {
 	var object struct {
 		Metadata struct {
@@ -104,8 +104,7 @@ func brief(value any) string {
 	return text
 }
 
-// fieldChanges are the fields that differ between two values of JSON, in the
-// order of their names.
+// fieldChanges returns the fields that differ between two JSON values, sorted by name.
 func fieldChanges(path string, before, after any) []fieldChange {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -133,8 +132,7 @@ func mapChanges(path string, before, after map[string]any) []fieldChange {
 	return changes
 }
 
-// memberPath is the path of a member. Names with a dot, of labels above all, are in
-// brackets.
+// memberPath returns the path of a member. A name with a dot, as labels have, is in brackets.
 func memberPath(path, name string) string {
 	switch {
 	case path == "":
@@ -145,8 +143,8 @@ func memberPath(path, name string) string {
 	return path + "." + name
 }
 
-// listChanges compares what is between the elements that are the same at the
-// beginning and at the end.
+// listChanges skips equal elements at the beginning and the end of two lists, and compares the
+// rest.
 func listChanges(path string, before, after []any) []fieldChange {
 	first := 0
 	for first < min(len(before), len(after)) && reflect.DeepEqual(before[first], after[first]) {

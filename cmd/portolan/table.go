@@ -15,7 +15,7 @@ import (
 // columnGap is the number of blanks between two columns.
 const columnGap = 2
 
-// writeTable aligns the cells of rows.
+// writeTable prints rows with aligned columns.
 func writeTable(out io.Writer, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, columnGap, ' ', 0)
 	for _, row := range rows {
@@ -30,7 +30,7 @@ func writeTable(out io.Writer, rows [][]string) error {
 	return w.Flush()
 }
 
-// shown is the text of a cell: "-" where it is empty.
+// shown returns the text of a cell: "-" if it is empty.
 func shown(cell string) string {
 	if cell == "" {
 		return "-"
@@ -38,7 +38,7 @@ func shown(cell string) string {
 	return cell
 }
 
-// age is how long ago something was, in the greatest unit; empty for never.
+// age returns how long ago something was, in the largest unit; empty for the zero time.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""
@@ -46,11 +46,11 @@ func age(now, then time.Time) string {
 	return duration.ShortHumanDuration(max(now.Sub(then), 0))
 }
 
-// shownItems is how much of a list a cell shows unless it is wide.
+// shownItems is how many elements of a list a cell shows unless the table is wide.
 const shownItems = 3
 
-// items are the elements of a list: all of them, or the first ones and how many
-// there are more.
+// items formats the elements of a list: all of them, or the first ones and how many more there
+// are.
 func items(list []string, all bool) string {
 	if all || len(list) <= shownItems {
 		return strings.Join(list, ",")
@@ -58,7 +58,7 @@ func items(list []string, all bool) string {
 	return fmt.Sprintf("%s +%d more", strings.Join(list[:shownItems], ","), len(list)-shownItems)
 }
 
-// pairs is a map as items are, by key.
+// pairs formats a map like items, sorted by key.
 func pairs[V any](m map[string]V, all bool) string {
 	list := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -67,7 +67,7 @@ func pairs[V any](m map[string]V, all bool) string {
 	return items(list, all)
 }
 
-// each is f of every element.
+// each returns f of every element.
 func each[T, R any](list []T, f func(T) R) []R {
 	out := make([]R, len(list))
 	for i, v := range list {

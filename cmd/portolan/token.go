@@ -111,7 +111,7 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 	return c
 }
 
-// holder is who somebody becomes by a token.
+// holder returns the identity that a token gives.
 func holder(t *access.JoinToken) string {
 	if t.Member != nil {
 		return "store member " + t.Member.Name
@@ -119,10 +119,10 @@ func holder(t *access.JoinToken) string {
 	return t.ServiceAccount
 }
 
-// uses are those of a token, done and in all.
+// uses formats how often a token was used, and how often it can be.
 func uses(t *access.JoinToken) string { return fmt.Sprintf("%d/%d", t.Used, t.Uses) }
 
-// ends says when a token ends, or that it has.
+// ends formats when a token expires, or that it has expired.
 func ends(t *access.JoinToken, now time.Time) string {
 	switch left := t.Expires.Sub(now); {
 	case left <= 0:

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// startTokens runs an API that makes join tokens.
+// startTokens starts an API that makes join tokens.
 func startTokens(t *testing.T) (api, *join.Tokens) {
 	t.Helper()
 	var tokens *join.Tokens
@@ -26,8 +26,8 @@ func startTokens(t *testing.T) (api, *join.Tokens) {
 	return api{server}, tokens
 }
 
-// TestTokens makes a token, uses it, and revokes it. No answer but the first has it, or its
-// hash.
+// TestTokens makes a token, uses it, and revokes it. Only the first answer contains the token,
+// and none its hash.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	a, tokens := startTokens(t)
@@ -90,7 +90,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestTokensAreNotWritten: no document makes, changes or brings back a token.
+// TestTokensAreNotWritten: no document creates, changes or restores a token.
 func TestTokensAreNotWritten(t *testing.T) {
 	t.Parallel()
 	a, _ := startTokens(t)

@@ -54,8 +54,8 @@ an upgrade, and again after it.`,
 	return c
 }
 
-// ownProblems are the problems that this program would have as a server of the same
-// store, if it differs from the server.
+// ownProblems returns the problems that this binary would have as a server of the same store,
+// if it differs from the running server.
 func ownProblems(f *maintenance.Format) (problems []string) {
 	if f.Server.StorageFormat == etcd.StorageFormat {
 		return nil

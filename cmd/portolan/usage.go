@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
-// refineUsage makes every command report wrong arguments as a usage error, and a
-// group of commands refuse what it does not know.
+// refineUsage makes every command report wrong arguments as a usage error, and a group of
+// commands refuse unknown words.
 func refineUsage(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -24,7 +24,7 @@ func refineUsage(c *cobra.Command) {
 		}
 	}
 	if c.HasSubCommands() && !c.Runnable() {
-		c.Args = cobra.ArbitraryArgs // else cobra refuses the arguments of the root in its own way
+		c.Args = cobra.ArbitraryArgs // otherwise cobra reports wrong arguments of the root in its own way
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageOf(c, unknownCommand(c, args[0]))
@@ -37,7 +37,8 @@ func refineUsage(c *cobra.Command) {
 	}
 }
 
-// newHelpCommand shows the help of a command, and refuses what is none.
+// newHelpCommand returns the command that shows the help of a command, and refuses an unknown
+// one.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
@@ -47,7 +48,7 @@ func newHelpCommand() *cobra.Command {
 			if err != nil || topic.HasSubCommands() && len(rest) > 0 {
 				return usageOf(c.Root(), unknownCommand(topic, strings.Join(rest, " ")))
 			}
-			topic.InitDefaultHelpFlag() // which it shows
+			topic.InitDefaultHelpFlag() // so that the help shows it
 			return topic.Help()
 		},
 		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -66,13 +67,13 @@ func newHelpCommand() *cobra.Command {
 	}
 }
 
-// usageOf is a usage error that says where to read on.
+// usageOf returns a usage error that says where to read on.
 func usageOf(c *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 }
 
-// unknownCommand refuses a word that is no command of a group. It names similar
-// commands of the group, and commands that other tools call by the word.
+// unknownCommand returns the error for a word that is no command of a group. It suggests
+// similar commands of the group, and commands that other tools call by that word.
 func unknownCommand(group *cobra.Command, word string) error {
 	var meant []string
 	for _, c := range group.Commands() {
@@ -93,10 +94,10 @@ func unknownCommand(group *cobra.Command, word string) error {
 	return fmt.Errorf("unknown command %q for %q%s", word, group.CommandPath(), didYouMean(meant))
 }
 
-// flagError is the usage error for a flag that cannot be understood.
+// flagError returns the usage error for a faulty flag.
 func flagError(c *cobra.Command, err error) error {
 	if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
-		return usageOf(c, unknownCommand(c, words[0])) // and the flag is one of that
+		return usageOf(c, unknownCommand(c, words[0])) // the flag belongs to the unknown command
 	}
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -118,7 +119,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usageOf(c, err)
 }
 
-// wanted says what a flag takes in place of a value that it cannot.
+// wanted returns an error that says what a flag accepts instead of an invalid value.
 func wanted(invalid *pflag.InvalidValueError) error {
 	switch invalid.GetFlag().Value.Type() {
 	case "duration":
@@ -131,8 +132,7 @@ func wanted(invalid *pflag.InvalidValueError) error {
 	return invalid.Unwrap()
 }
 
-// didYouMean is the end of an error about a word: what it may stand for, if that is
-// known.
+// didYouMean returns the end of an error about a word: its likely meanings, if there are any.
 func didYouMean(meant []string) string {
 	if len(meant) == 0 {
 		return ""
@@ -140,7 +140,7 @@ func didYouMean(meant []string) string {
 	return ": did you mean " + alternatives(meant) + "?"
 }
 
-// orMeant is didYouMean behind advice that stands in any case.
+// orMeant is like didYouMean, after other advice.
 func orMeant(meant []string) string {
 	return strings.Replace(didYouMean(meant), ": ", ", or ", 1)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSlips: what is nearly right is refused as usage, with what may be meant.
+// TestSlips: a nearly correct command line is a usage error, with a suggestion.
 func TestSlips(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string]string{
@@ -61,7 +61,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestKindWithGroup: a kind goes by its name and group, too, as with kubectl.
+// TestKindWithGroup: a kind may be named with its group, as with kubectl.
 func TestKindWithGroup(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -71,8 +71,8 @@ func TestKindWithGroup(t *testing.T) {
 	}
 }
 
-// TestWrongServer: an address at which something else listens is told from one at
-// which nothing does.
+// TestWrongServer: the error distinguishes an address at which something else listens from one
+// at which nothing does.
 func TestWrongServer(t *testing.T) {
 	t.Parallel()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("reviews v1")) }))
@@ -83,7 +83,7 @@ func TestWrongServer(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		_, _ = conn.Write([]byte("\x00\x00\x0c\x04\x00\x00\x00\x00\x00")) // the settings with which a gRPC server begins
+		_, _ = conn.Write([]byte("\x00\x00\x0c\x04\x00\x00\x00\x00\x00")) // the SETTINGS frame that a gRPC server sends first
 		_ = conn.Close()
 	}))
 	defer proxies.Close()
@@ -127,7 +127,7 @@ func TestWaitForNothing(t *testing.T) {
 	}
 }
 
-// TestVersion: the command and the flag, which other tools have, say the same.
+// TestVersion: the command and the flag, which other tools have, print the same.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	want := do(t, "", "version")

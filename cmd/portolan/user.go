@@ -36,7 +36,7 @@ socket.`,
 	return c
 }
 
-// tokenFlags say what token is to be made.
+// tokenFlags describe the token to make.
 type tokenFlags struct {
 	ttl  time.Duration
 	note string
@@ -54,7 +54,7 @@ func (o *tokenFlags) asked() (*access.NewToken, error) {
 	return &access.NewToken{Note: o.note, TTL: int64(o.ttl / time.Second)}, nil
 }
 
-// showToken prints a token, this once.
+// showToken prints a new token; it cannot be shown again.
 func (e *environment) showToken(made *access.UserToken) error {
 	if made.Token == "" {
 		return nil
@@ -119,7 +119,7 @@ makes the first user over its socket.`,
 	return c
 }
 
-// storedUser reads a user as it is stored now, and its spec.
+// storedUser reads a stored user, and its spec.
 func (e *environment) storedUser(ctx context.Context, api *client.Client, name string) (*unstructured.Unstructured, *spec.User, error) {
 	self, err := e.self(ctx, api)
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *environment) storedUser(ctx context.Context, api *client.Client, name s
 	return item, user, err
 }
 
-// userSpec is the spec of a user.
+// userSpec returns the spec of a user.
 func userSpec(item *unstructured.Unstructured) (*spec.User, error) {
 	out := &spec.User{}
 	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), out)
@@ -239,7 +239,7 @@ for others too stay as they are: a later user of the same name has their roles.`
 	}
 }
 
-// bindingsOf are the bindings that are for one user alone, as far as the caller may see them.
+// bindingsOf returns the bindings for this user only, as far as the caller may see them.
 func (e *environment) bindingsOf(ctx context.Context, api *client.Client, user string) ([]config.Key, error) {
 	list, err := api.Fresh(client.Freshness{Consistent: true}).List(ctx, client.Resource(e.schemas.Kind(schema.RoleBinding)), "", client.Selection{})
 	if apierrors.IsForbidden(err) {
@@ -295,7 +295,7 @@ nobody is told again. Give each program a token of its own.`,
 	return c
 }
 
-// tokensPath is where the tokens of a user are made.
+// tokensPath returns the path for making tokens of a user.
 func tokensPath(user string) string {
 	return strings.Replace(access.TokensPath, "{name}", url.PathEscape(user), 1)
 }
@@ -321,7 +321,7 @@ func newUserTokenListCommand(env *environment) *cobra.Command {
 	}
 }
 
-// tokenEnds says when a token ends, or that it has.
+// tokenEnds formats when a token expires, or that it has expired.
 func tokenEnds(t spec.Token, now time.Time) string {
 	switch {
 	case t.Expires.IsZero():

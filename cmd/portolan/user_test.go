@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// startUsers runs an API with users.
+// startUsers starts an API with users.
 func startUsers(t *testing.T) api {
 	t.Helper()
 	var keeper *access.Keeper

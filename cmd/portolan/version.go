@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionLine says what binary this is.
+// versionLine describes this binary.
 func versionLine() string {
 	return fmt.Sprintf("portolan %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

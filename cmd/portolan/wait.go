@@ -35,7 +35,7 @@ they refused it.
 Where no proxy is concerned that is told, and is no failure: --min-proxies N waits
 until at least N proxies that are concerned have acknowledged the change.`
 
-// waitFlags say how long to wait, and for how many.
+// waitFlags say how long to wait, and for how many proxies.
 type waitFlags struct {
 	timeout   time.Duration
 	threshold string
@@ -113,13 +113,13 @@ ends, whatever the exit code.` + waitHelp,
 	return c
 }
 
-// changeOf asks for the last change of an object.
+// changeOf returns the query for the last change of an object.
 func changeOf(key config.Key) url.Values {
 	return url.Values{"group": {key.Kind.Group}, "kind": {key.Kind.Kind}, "namespace": {key.Namespace}, "name": {key.Name}}
 }
 
-// waitForBatch waits until what a batch changed was taken; where it changed
-// nothing, until all there is was.
+// waitForBatch waits until the proxies have taken what a batch changed. If it changed nothing,
+// it waits for everything up to the batch's revision.
 func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o waitFlags) error {
 	query := url.Values{"revision": {result.Revision}}
 	for _, r := range result.Results {
@@ -129,13 +129,15 @@ func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o 
 	}
 	err := e.wait(ctx, query, o)
 	if key, ok := inBatch(e.schemas, result); ok && apierrors.IsForbidden(err) {
-		// The user may not ask about the whole store: the object says as much.
+		// The user may not ask about the whole store, so ask about one object, which tells as
+		// much.
 		return e.wait(ctx, changeOf(key), o)
 	}
 	return err
 }
 
-// inBatch is an object that a batch left there, changed if there is one; false for none.
+// inBatch returns an object of a batch that still exists, preferably a changed one, or false
+// if there is none.
 func inBatch(schemas schema.Set, result *batch.Result) (key config.Key, ok bool) {
 	for _, r := range result.Results {
 		kind := schemas.Named(r.Kind)
@@ -147,16 +149,15 @@ func inBatch(schemas schema.Set, result *batch.Result) (key config.Key, ok bool)
 	return key, ok
 }
 
-// The pauses between two questions, and between two lines about progress where there
-// is no terminal to show it on.
+// The pauses between two polls, and between two lines about progress if there is no terminal.
 const (
 	askFirst     = 20 * time.Millisecond
 	askLast      = 500 * time.Millisecond
 	tellInterval = 5 * time.Second
 )
 
-// wait asks until enough proxies have taken it, no more can come, or time is up,
-// and tells how it ended.
+// wait polls until enough proxies have taken the change, no more can, or time is up. It then
+// prints the result.
 func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) error {
 	var p admin.Propagation
 	began := e.now()
@@ -192,14 +193,14 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 	return e.tellPropagation(p, o, e.now().Sub(began))
 }
 
-// clearLine takes back a line about progress, which is shown in place on a terminal.
+// clearLine erases the line about progress on a terminal.
 func (e *environment) clearLine() {
 	if e.terminal {
 		fmt.Fprint(e.stderr, "\r\x1b[K")
 	}
 }
 
-// propagation asks once, within --request-timeout.
+// propagation polls once, within --request-timeout.
 func (e *environment) propagation(ctx context.Context, c *client.Client, query url.Values, into *admin.Propagation) error {
 	if e.timeout > 0 {
 		var cancel context.CancelFunc
@@ -210,28 +211,29 @@ func (e *environment) propagation(ctx context.Context, c *client.Client, query u
 	return c.JSON(ctx, admin.PropagationPath+"?"+query.Encode(), into)
 }
 
-// met says whether enough proxies have taken it.
+// met says whether enough proxies have taken the change.
 func met(p admin.Propagation, o waitFlags) bool {
 	return len(p.Faults) == 0 && shared(p, o) && p.Accepted >= o.least
 }
 
-// shared says whether enough of the connected proxies have taken it.
+// shared says whether a sufficient share of the connected proxies have taken the change, or
+// are not concerned.
 func shared(p admin.Propagation, o waitFlags) bool {
 	share, _ := o.share() // was checked
 	return len(p.Behind) == 0 && float64(p.Accepted+p.NotConcerned) >= share*float64(p.Proxies())
 }
 
-// ended says whether it is known how it ends. A proxy that has refused a change does not
-// take it later, but others may come.
+// ended says whether the outcome is final. A proxy that has refused a change does not take it
+// later, but other proxies may connect.
 func ended(p admin.Propagation, o waitFlags) bool {
 	return met(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
 
-// unmet is the result of a wait that was in vain.
+// unmet is the error of a wait whose goal was not reached.
 type unmet struct{ error }
 
-// tellPropagation prints how far a change has come. The error is that this is not
-// far enough.
+// tellPropagation prints how far a change has come. It returns an error if that is not far
+// enough.
 func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took time.Duration) error {
 	if o.output != "" {
 		if err := writeDocument(e.stdout, o.output, p); err != nil {
@@ -268,7 +270,7 @@ func (e *environment) lacking(p admin.Propagation, o waitFlags) error {
 	}
 }
 
-// unconcerned says that a change reaches no proxy.
+// unconcerned returns the line for a change that reaches no proxy.
 func unconcerned(p admin.Propagation) string {
 	if p.Proxies() == 0 {
 		return "  no proxy is concerned: none is connected"
@@ -297,10 +299,10 @@ func (e *environment) printLaggards(p admin.Propagation) error {
 	return writeTable(e.stdout, others)
 }
 
-// quoted are the words of a proxy, on one line.
+// quoted quotes a proxy's message, on one line.
 func quoted(words string) string { return strconv.Quote(strings.TrimSpace(words)) }
 
-// distribution is how far a change has come, in one line.
+// distribution formats how far a change has come, in one line.
 func distribution(p admin.Propagation) string {
 	parts := []string{
 		fmt.Sprintf("distributed  %d/%d proxies", p.Accepted+p.NotConcerned, p.Proxies()),
@@ -320,7 +322,8 @@ func distribution(p admin.Propagation) string {
 	return strings.Join(parts, "  ")
 }
 
-// roundly is a time as people read it: of a second or more in tenths of it.
+// roundly rounds a duration for people: to milliseconds below a second, else to tenths of a
+// second.
 func roundly(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -328,10 +331,10 @@ func roundly(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// nodeName is the name in a node id: type~address~name.namespace~domain.
+// nodeName returns the name in a node id, type~address~name.namespace~domain.
 func nodeName(node string) string {
 	if node == "" {
-		return "server" // it could not build a resource
+		return "server" // the server itself could not build a resource
 	}
 	if parts := strings.Split(node, "~"); len(parts) == 4 {
 		return parts[2]
@@ -339,7 +342,7 @@ func nodeName(node string) string {
 	return node
 }
 
-// serverName is the part of a server's id that people know it by.
+// serverName returns the part of a server's id that people know.
 func serverName(id string) string {
 	name, _, _ := strings.Cut(id, "/")
 	return name

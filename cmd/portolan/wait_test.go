@@ -23,14 +23,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// waited runs wait against a server that answers one after the other, the last
-// again and again.
+// waited runs wait against a server that gives these answers in order, and repeats the last.
 func waited(t *testing.T, answers []progress.Distribution, args ...string) (outcome, url.Values) {
 	t.Helper()
 	return waitedAt(t, false, answers, args...)
 }
 
-// waitedAt is waited at a terminal, or not.
+// waitedAt is like waited, with or without a terminal.
 func waitedAt(t *testing.T, terminal bool, answers []progress.Distribution, args ...string) (outcome, url.Values) {
 	t.Helper()
 	var asked atomic.Int64
@@ -118,7 +117,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitAtTerminal: how far it has come is one line, which is taken back at the end.
+// TestWaitAtTerminal: progress is one line, which is erased at the end.
 func TestWaitAtTerminal(t *testing.T) {
 	t.Parallel()
 	waiting := progress.Distribution{Revision: 815, Count: status.Count{Accepted: 1, Waiting: 1}}
@@ -129,7 +128,7 @@ func TestWaitAtTerminal(t *testing.T) {
 	}
 }
 
-// TestWaitAsks: a revision is everything up to it, an object its last change.
+// TestWaitAsks: a revision means everything up to it, an object its last change.
 func TestWaitAsks(t *testing.T) {
 	t.Parallel()
 	done := []progress.Distribution{{Revision: 7}}
@@ -148,7 +147,7 @@ func TestWaitAsks(t *testing.T) {
 	}
 }
 
-// TestWaitForPrograms: the answer is one document, and the exit code is the same.
+// TestWaitForPrograms: the output is one document, and the exit code is the same.
 func TestWaitForPrograms(t *testing.T) {
 	t.Parallel()
 	for form, words := range map[string]string{"json": `"accepted": 2`, "yaml": "accepted: 2"} {

@@ -27,7 +27,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// watchFlags are the flags of get that follow changes.
+// watchFlags holds the flags of get for following changes.
 type watchFlags struct {
 	enabled, events bool
 }
@@ -37,7 +37,7 @@ func (w *watchFlags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&w.events, "output-watch-events", false, "with -w, say of each object whether it was ADDED, MODIFIED or DELETED")
 }
 
-// checkWatch refuses what -w cannot follow.
+// checkWatch refuses flags that do not work with -w.
 func (o *getOptions) checkWatch() error {
 	switch {
 	case o.watch.events && !o.watch.enabled:
@@ -52,11 +52,11 @@ func (o *getOptions) checkWatch() error {
 	return nil
 }
 
-// follow prints the objects, and then each that changes, until ctx ends. It goes on
-// where it was when a server that was away is back.
+// follow prints the objects, then each change, until ctx ends. After an outage of the server
+// it continues where it was.
 func (o *getOptions) follow(ctx context.Context, env *environment, s selection) error {
 	lasting := *env
-	lasting.patience = 0 // run says that it waits
+	lasting.patience = 0 // run prints that it waits
 	p := &page{options: o, env: &lasting, several: len(s.kinds) > 1, widths: map[*schema.Schema][]int{}}
 	var all []*follower
 	for _, kind := range s.kinds {
@@ -89,12 +89,12 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 	}
 	err = group.Wait()
 	if ctx.Err() != nil {
-		return nil // the user has seen enough
+		return nil // the user has stopped it
 	}
 	return err
 }
 
-// tellMissing names the kinds without objects. It is an error where a named object does not
+// tellMissing prints the kinds without objects. It returns an error if a named object does not
 // exist.
 func (o *getOptions) tellMissing(env *environment, s selection, all []*follower) error {
 	if len(s.keys) == 0 {
@@ -114,25 +114,25 @@ func (o *getOptions) tellMissing(env *environment, s selection, all []*follower)
 	return missing
 }
 
-// page is what followers print on, one of them at a time.
+// page is the output that all followers share; one prints at a time.
 type page struct {
 	options *getOptions
 	env     *environment
-	several bool // kinds are followed
+	several bool // several kinds are followed
 
 	mu     sync.Mutex
-	last   *schema.Schema           // the kind of what was printed last, nil for nothing; guarded by mu
-	widths map[*schema.Schema][]int // of the columns of each kind; guarded by mu
+	last   *schema.Schema           // the kind printed last, nil if nothing was printed; guarded by mu
+	widths map[*schema.Schema][]int // column widths by kind; guarded by mu
 }
 
 func (p *page) follower(kind *schema.Schema, namespace string, which client.Selection) *follower {
 	if p.options.watch.events {
-		p.widths[kind] = []int{len(watch.Modified)} // the longest
+		p.widths[kind] = []int{len(watch.Modified)} // the longest event type
 	}
 	return &follower{page: p, kind: kind, namespace: namespace, which: which, known: map[string]*unstructured.Unstructured{}}
 }
 
-// say tells the user something beside the objects.
+// say prints a message to the user besides the objects.
 func (p *page) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,19 +146,19 @@ type follower struct {
 	namespace string
 	which     client.Selection
 
-	revision string                                // up to which changes were printed; empty when it is to be asked
-	known    map[string]*unstructured.Unstructured // as printed last, by namespace and name
-	away     bool                                  // the server does not answer, and the user knows
-	again    bool                                  // the server did not take the token, and the next is tried
+	revision string                                // the revision up to which changes were printed; empty before a list
+	known    map[string]*unstructured.Unstructured // objects as last printed, by namespace and name
+	away     bool                                  // the server does not answer, and the user was told
+	again    bool                                  // the server refused the token, and the next one is tried
 }
 
-// run watches until ctx ends or the server refuses for good.
+// run watches until ctx ends, or the server refuses with an error that does not pass.
 func (f *follower) run(ctx context.Context, c *client.Client) error {
 	pause := retry.New(100*time.Millisecond, 5*time.Second)
 	for ctx.Err() == nil {
 		err := f.once(ctx, c, pause)
 		switch {
-		case err == nil: // the server ended the watch, as at its end
+		case err == nil: // the server has ended the watch
 		case client.Expired(err):
 			f.page.say("The server does not know what changed after revision %s any more; listing the objects again.\n", f.revision)
 			f.revision = ""
@@ -168,7 +168,7 @@ func (f *follower) run(ctx context.Context, c *client.Client) error {
 			}
 			f.away = true
 		case apierrors.IsUnauthorized(err) && !f.again && f.page.env.credentials.source() != nil:
-			f.again = true // the token may have ended on its way
+			f.again = true // the token may have expired on its way
 		default:
 			return err
 		}
@@ -177,14 +177,14 @@ func (f *follower) run(ctx context.Context, c *client.Client) error {
 	return ctx.Err()
 }
 
-// passing says whether an error may go by itself.
+// passing says whether an error may go away without action.
 func passing(err error) bool {
 	var unreachable *client.UnreachableError
 	return errors.As(err, &unreachable) || errors.Is(err, login.ErrAway) || client.NotYet(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
 }
 
-// once lists the objects where the revision is not known, and watches once.
+// once lists the objects if the revision is not known, then watches once.
 func (f *follower) once(ctx context.Context, c *client.Client, pause *retry.Backoff) error {
 	if f.revision == "" {
 		if err := f.page.env.call(ctx, f.list); err != nil {
@@ -199,7 +199,7 @@ func (f *follower) once(ctx context.Context, c *client.Client, pause *retry.Back
 	})
 }
 
-// list prints how the objects differ from those printed last.
+// list prints how the objects differ from those last printed.
 func (f *follower) list(ctx context.Context, c *client.Client) error {
 	list, err := c.List(ctx, client.Resource(f.kind), f.namespace, f.which)
 	if err != nil {
@@ -227,7 +227,7 @@ func nameOf(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-// take prints events, but for those that tell nothing new.
+// take prints events, except those without news.
 func (f *follower) take(events ...client.Event) error {
 	events = slices.DeleteFunc(events, func(e client.Event) bool {
 		name := nameOf(e.Object)
@@ -287,7 +287,7 @@ func (p *page) printObject(kind *schema.Schema, e client.Event) error {
 	return err
 }
 
-// separator stands before a YAML document, unless it is the first.
+// separator returns what comes before a YAML document: nothing before the first.
 func (p *page) separator() string {
 	if p.last != nil {
 		return "---\n"
@@ -295,8 +295,8 @@ func (p *page) separator() string {
 	return ""
 }
 
-// printRows prints the rows of events, below a header the first time, and where the rows
-// before are of another kind.
+// printRows prints the rows of events. It prints a header the first time, and whenever the
+// kind changes.
 func (p *page) printRows(kind *schema.Schema, events []client.Event) error {
 	o := *p.options
 	o.noHeaders = o.noHeaders || p.last == kind
@@ -323,8 +323,8 @@ func (p *page) printRows(kind *schema.Schema, events []client.Event) error {
 	return nil
 }
 
-// alignRows prints rows of a table whose earlier rows are printed: columns have at least
-// the widths of those. It returns the widths, which the next rows get.
+// alignRows prints further rows of a table. Columns are at least as wide as widths, those of
+// the rows printed before. It returns the new widths.
 func alignRows(out io.Writer, rows [][]string, widths []int) []int {
 	for _, row := range rows {
 		for i, cell := range row {

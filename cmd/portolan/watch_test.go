@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// agoNow is the age of what a test has just done.
+// agoNow matches the age of what a test has just done.
 var agoNow = regexp.MustCompile(`\t\d+s ago`)
 
-// transcript is the text that a running command has written so far.
+// transcript collects the output of a running command.
 type transcript struct {
 	mu    sync.Mutex
 	text  bytes.Buffer  // guarded by mu
@@ -47,7 +47,7 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// await waits until something was written.
+// await waits until a text was written.
 func (s *transcript) await(t *testing.T, ctx context.Context, want string) {
 	t.Helper()
 	for !strings.Contains(s.String(), want) {
@@ -59,7 +59,7 @@ func (s *transcript) await(t *testing.T, ctx context.Context, want string) {
 	}
 }
 
-// following is a get -w that runs.
+// following is a running get -w.
 type following struct {
 	t        *testing.T
 	ctx      context.Context
@@ -88,10 +88,10 @@ func (f *following) sees(want string) {
 	f.out.await(f.t, f.ctx, want)
 }
 
-// rowEnds are the revision and the age at the end of a row.
+// rowEnds matches the ages at the ends of rows.
 var rowEnds = regexp.MustCompile(`(?m)\d+s$`)
 
-// TestGetWatch: the objects there are come first, then each change, below one header.
+// TestGetWatch: first come the existing objects, then each change, below one header.
 func TestGetWatch(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -116,8 +116,8 @@ func TestGetWatch(t *testing.T) {
 		"DELETED   x            x.shop            80/HTTP  STATIC      10.0.0.1   6    0s\n")
 }
 
-// TestGetWatchOfSeveralKinds: each kind has a table, with its header where the rows before
-// are of another kind.
+// TestGetWatchOfSeveralKinds: each kind has a table; its header is printed again whenever the
+// kind changes.
 func TestGetWatchOfSeveralKinds(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -187,11 +187,11 @@ func TestGetWatchForms(t *testing.T) {
 	}
 }
 
-// unsteady is a way to a server that can be cut.
+// unsteady is a proxy of a server that a test can cut off.
 type unsteady struct {
 	*httptest.Server
 	down   atomic.Bool
-	forget atomic.Bool // the next watch is refused: its revision is not known
+	forget atomic.Bool // refuse the next watch, as its revision is not known
 }
 
 func startUnsteady(t *testing.T, to string) *unsteady {
@@ -220,7 +220,7 @@ func startUnsteady(t *testing.T, to string) *unsteady {
 	return u
 }
 
-// refuse answers as the API does.
+// refuse answers with an error as the API does.
 func refuse(w http.ResponseWriter, why *apierrors.StatusError) {
 	status := why.Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
@@ -233,8 +233,8 @@ func (u *unsteady) cut() {
 	u.CloseClientConnections()
 }
 
-// TestGetWatchSurvivesAnOutage: a watch goes on at its revision, and prints nothing
-// twice.
+// TestGetWatchSurvivesAnOutage: after an outage a watch continues at its revision, and prints
+// nothing twice.
 func TestGetWatchSurvivesAnOutage(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -256,8 +256,8 @@ func TestGetWatchSurvivesAnOutage(t *testing.T) {
 	}
 }
 
-// TestGetWatchListsAnew: where the server has forgotten the changes since, the user is
-// told, and sees what differs.
+// TestGetWatchListsAnew: if the server has forgotten the changes since, the command says so,
+// and prints what differs.
 func TestGetWatchListsAnew(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -281,7 +281,7 @@ func TestGetWatchListsAnew(t *testing.T) {
 	}
 }
 
-// TestGetWatchEndsWhereItIsRefused: what does not go by itself ends the watch.
+// TestGetWatchEndsWhereItIsRefused: an error that does not pass ends the watch.
 func TestGetWatchEndsWhereItIsRefused(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -317,8 +317,8 @@ func TestGetBySelectorAndTemplate(t *testing.T) {
 	same(t, "several kinds", a.must(t, "", "get", "se,vs", "-o", `jsonpath={range .items[?(@.metadata.labels.team)]}{.kind}/{.metadata.name} {end}`), "ServiceEntry/a ServiceEntry/b ")
 }
 
-// TestNamespaceOfTheEnvironment: PORTOLAN_NAMESPACE stands for -n where that is left
-// out, and refuses nothing that names another namespace.
+// TestNamespaceOfTheEnvironment: PORTOLAN_NAMESPACE replaces a missing -n, and does not refuse
+// objects that name another namespace.
 func TestNamespaceOfTheEnvironment(t *testing.T) {
 	t.Setenv("PORTOLAN_NAMESPACE", "shop")
 	a := startAPI(t)

@@ -19,9 +19,8 @@ import (
 // writeOutputs are the values of -o of the commands that change objects.
 var writeOutputs = []string{"table", "json", "yaml", "name"}
 
-// writeFlags are the flags of all commands that change objects: whether the change is
-// only tried, what is said about it, what is printed, and whether the command waits for
-// the proxies.
+// writeFlags holds the flags of all commands that change objects: for a dry run, the message
+// for the history, the output, and the wait for proxies.
 type writeFlags struct {
 	dry    dryRun
 	why    message
@@ -55,7 +54,7 @@ func (w *writeFlags) checkWait(given func(flag string) bool) error {
 	return w.waits.check()
 }
 
-// send has the server do a batch, or try it and preview its effect.
+// send sends a batch to the server, to apply it or to try it and preview its effect.
 func (w *writeFlags) send(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
 	if w.dry.mode == dryRunServer {
 		return c.Try(ctx, b, w.dry.preview())
@@ -63,8 +62,8 @@ func (w *writeFlags) send(ctx context.Context, c *client.Client, b batch.Batch) 
 	return c.Apply(ctx, b)
 }
 
-// report tells what became of each object, and the server's warnings; after a dry run
-// what would change. Notes say more of an object, by their place; they may be nil.
+// report prints the server's warnings and the outcome for each object; after a dry run, what
+// would change. Notes add to the line of an object by its index; they may be nil.
 func (w *writeFlags) report(env *environment, documents []config.Document, result *batch.Result, notes map[int]string) error {
 	env.warn(result.Warnings)
 	if len(result.Results) != len(documents) {
@@ -93,7 +92,7 @@ func (w *writeFlags) report(env *environment, documents []config.Document, resul
 	return env.printEffect(documents, result)
 }
 
-// reportValid says that the files are valid, as far as that shows without a server.
+// reportValid prints that the files are valid, as far as that shows without a server.
 func (w *writeFlags) reportValid(env *environment, m *manifest) error {
 	result := &batch.Result{
 		TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion},
@@ -105,8 +104,8 @@ func (w *writeFlags) reportValid(env *environment, m *manifest) error {
 	return w.report(env, m.documents, result, nil)
 }
 
-// await waits for proxies if --wait is set. Where the output is for programs, it tells of
-// them on stderr.
+// await waits for proxies if --wait is set. If the output is for programs, it reports on them
+// on stderr.
 func (w *writeFlags) await(ctx context.Context, env *environment, result *batch.Result) error {
 	if !w.wait {
 		return nil

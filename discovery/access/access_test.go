@@ -33,11 +33,11 @@ const (
 	batches = "/apis/portolan.io/v1/batches"
 )
 
-// api is an API that a keeper guards.
+// api is a config API that a keeper guards.
 type api struct {
 	*resttest.Server
 	keeper *access.Keeper
-	clock  time.Time // that of the keeper, real time if zero
+	clock  time.Time // the keeper's clock; zero means real time
 }
 
 func start(t *testing.T, configure ...func(*rest.Options, *access.Options)) *api {
@@ -73,7 +73,7 @@ func start(t *testing.T, configure ...func(*rest.Options, *access.Options)) *api
 
 type noSnapshots struct{ maintenance.Snapshotter }
 
-// noSealing has one secret.
+// noSealing is a stub with one secret.
 type noSealing struct{ maintenance.Sealing }
 
 func (noSealing) SecretData(namespace, name string) (map[string][]byte, error) {
@@ -92,7 +92,7 @@ func (a *api) as(t *testing.T, token, method, path, body string) resttest.Answer
 	})
 }
 
-// user makes a user with a token over the socket.
+// user creates a user with a token over the socket, and returns the token.
 func (a *api) user(t *testing.T, name string, roles ...access.NewRole) string {
 	t.Helper()
 	body, err := json.Marshal(access.NewUser{Name: name, Roles: roles, Token: &access.NewToken{TTL: 3600}})
@@ -139,7 +139,7 @@ func binding(namespace, name, role string, subjects ...spec.Subject) *config.Con
 
 func named(user string) spec.Subject { return spec.Subject{Kind: spec.SubjectUser, Name: user} }
 
-// batchOf is a batch that does one verb with all objects.
+// batchOf encodes a batch that does one verb with all objects.
 func batchOf(t *testing.T, verb batch.Verb, objects ...*config.Config) string {
 	t.Helper()
 	var operations []batch.Operation
@@ -157,7 +157,7 @@ func batchOf(t *testing.T, verb batch.Verb, objects ...*config.Config) string {
 	return string(text)
 }
 
-// is fails unless an answer has a code and words.
+// is fails the test unless the answer has the code and contains the words.
 func is(t *testing.T, what string, a resttest.Answer, code int, words ...string) {
 	t.Helper()
 	if a.Code != code {
@@ -172,8 +172,8 @@ func is(t *testing.T, what string, a resttest.Answer, code int, words ...string)
 
 const entries = "/apis/networking.istio.io/v1/namespaces/%s/serviceentries"
 
-// TestTheFirstUserEndsAnonymity: until there is one, whoever is on the machine may do
-// everything but what is private; from then on nobody without a credential.
+// TestTheFirstUserEndsAnonymity: without users, anybody on the machine may do everything that
+// is not private. After the first user, everybody needs a credential.
 func TestTheFirstUserEndsAnonymity(t *testing.T) {
 	t.Parallel()
 	a := start(t)
@@ -208,7 +208,7 @@ func TestTheFirstUserEndsAnonymity(t *testing.T) {
 	is(t, "nobody, with --anonymous-loopback", open.Do(t, "GET", shop, ""), 200)
 }
 
-// TestTokens: each way in which a token is not valid is answered in the same words.
+// TestTokens: the answer is the same for each reason why a token is not valid.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	a := start(t)
@@ -229,13 +229,13 @@ func TestTokens(t *testing.T) {
 		Meta: config.Meta{GroupVersionKind: schema.User, Namespace: root, Name: "bob"},
 		Spec: &spec.User{Tokens: []spec.Token{{ID: "x", Hash: spec.HashOf("mine")}}},
 	})), 422, "make tokens with portolan user token add")
-	// A document without tokens leaves them.
+	// A document that lists no tokens leaves the stored ones.
 	plain := &config.Config{Meta: config.Meta{GroupVersionKind: schema.User, Namespace: root, Name: "bob"}, Spec: &spec.User{Groups: []string{"readers"}}}
 	is(t, "a document without tokens", a.as(t, alice, "POST", batches, batchOf(t, batch.Apply, plain)), 200)
 	is(t, "the second, still", a.as(t, second.Token, "GET", shop, ""), 200)
 	is(t, "revoke", a.as(t, alice, "DELETE", "/apis/portolan.io/v1/users/bob/tokens/"+second.ID, ""), 200)
 	is(t, "revoke again", a.as(t, alice, "DELETE", "/apis/portolan.io/v1/users/bob/tokens/"+second.ID, ""), 404)
-	// Going back to when the token was there does not bring it back.
+	// Restoring an older document that names the token does not bring it back.
 	was := &config.Config{Meta: plain.Meta, Spec: &spec.User{Groups: []string{"readers"}, Tokens: []spec.Token{{ID: second.ID}}}}
 	is(t, "a document that names it", a.as(t, alice, "POST", batches, batchOf(t, batch.Restore, was)), 200)
 	words := map[string]bool{}
@@ -265,7 +265,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestRights: what a role permits, in which namespaces, and that nothing is filtered.
+// TestRights: what a role permits, and in which namespaces; a refused list is an error, not a
+// filtered list.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	a := start(t)
@@ -332,7 +333,7 @@ func TestRights(t *testing.T) {
 	} {
 		is(t, c.who+" "+c.method+" "+c.path, a.as(t, c.token, c.method, c.path, ""), c.code)
 	}
-	// The third document of a batch: nothing of it is done.
+	// The third document is refused, so nothing of the batch is done.
 	three := batchOf(t, batch.Apply, entry("shop", "c"), entry("shop", "d"), entry("blog", "c"))
 	for _, query := range []string{"", "?dryRun=All", "?dryRun=All&preview=bodies"} {
 		is(t, "the third document"+query, a.as(t, editor, "POST", batches+query, three), 403)
@@ -344,15 +345,15 @@ func TestRights(t *testing.T) {
 	is(t, "who wrote", history, 200, `"user":"ed"`)
 }
 
-// TestNobodyGivesWhatTheyDoNotHave: by a role, a binding, both at once, a user, a token, going
-// back, or a dry run.
+// TestNobodyGivesWhatTheyDoNotHave: not by a role, a binding, both at once, a user, a token, a
+// restored object or a dry run.
 func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	a.user(t, "alice", access.NewRole{Role: "admin"})
 	lead := a.user(t, "lead", access.NewRole{Role: "admin", Namespace: "shop"})
 	is(t, "apply", a.Local().Do(t, "POST", batches, batchOf(t, batch.Apply,
-		// Somebody who may make users, roles and bindings, and little else.
+		// The role helper may make users, roles and bindings, and little else.
 		role(root, "helper", spec.Rule{Verbs: []string{"*"}, Kinds: []string{"users", "roles", "rolebindings", "tokenissuers"}}, spec.Rule{Verbs: []string{"get"}, Kinds: []string{"serviceentries"}}),
 		binding(root, "operators", "admin", spec.Subject{Kind: spec.SubjectGroup, Name: "operators"}))), 200)
 	helper := a.user(t, "help", access.NewRole{Role: "helper"})
@@ -404,8 +405,8 @@ func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
 	is(t, "and no more", a.keeperSays("carol", "delete", "blog"), 403)
 }
 
-// TestTokensOfAccountsWithRights: who makes a join token for an account has what the account
-// has, by its name and as a workload.
+// TestTokensOfAccountsWithRights: whoever makes a join token for an account must have the
+// rights of that account, by its name and as a workload.
 func TestTokensOfAccountsWithRights(t *testing.T) {
 	t.Parallel()
 	refused := make(chan string, 100)
@@ -439,17 +440,18 @@ func TestTokensOfAccountsWithRights(t *testing.T) {
 	for _, account := range []string{"web", "ci", "peer"} {
 		is(t, "an administrator, for "+account, a.Local().Do(t, "POST", join.Path("shop"), `{"serviceAccount":"`+account+`"}`), 201)
 	}
-	for range 3 { // told of after the answer
+	for range 3 { // reported after the answer
 		if told := <-refused; !strings.Contains(told, "may not make a token of") {
 			t.Errorf("what is told of a refusal: %s", told)
 		}
 	}
-	// What all workloads have, the holder of any token would.
+	// Rights of all workloads are rights of any token's holder.
 	is(t, "apply", a.Local().Do(t, "POST", batches, batchOf(t, batch.Apply, binding("shop", "all", "viewer", spec.Subject{Kind: spec.SubjectGroup, Name: spec.Workloads}))), 200)
 	is(t, "an account like any", ask(issuer, "shop", "web"), 403, "in namespace shop")
 }
 
-// TestReviewsOfKubernetes: kubectl asks in messages of Kubernetes what clients ask in JSON.
+// TestReviewsOfKubernetes: kubectl sends these reviews as protobuf messages of Kubernetes,
+// other clients as JSON.
 func TestReviewsOfKubernetes(t *testing.T) {
 	t.Parallel()
 	a := start(t)
@@ -495,8 +497,8 @@ func TestReviewsOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestTheLastUser: without users everybody on the machine may do everything, so nobody lesser
-// deletes the last.
+// TestTheLastUser: without users everybody on the machine may do everything, so only an
+// administrator may delete the last.
 func TestTheLastUser(t *testing.T) {
 	t.Parallel()
 	a := start(t)
@@ -511,7 +513,7 @@ func TestTheLastUser(t *testing.T) {
 	is(t, "nobody, again", a.Do(t, "GET", "/apis/networking.istio.io/v1/serviceentries", ""), 200)
 }
 
-// keeperSays is whether a user may do something, as an answer.
+// keeperSays returns 200 if the keeper lets a user do something, else another code.
 func (a *api) keeperSays(user, verb, namespace string) resttest.Answer {
 	if a.keeper.May(rest.Identity{User: user}, verb, "serviceentries", namespace, "") {
 		return resttest.Answer{Code: 200}
@@ -519,7 +521,7 @@ func (a *api) keeperSays(user, verb, namespace string) resttest.Answer {
 	return resttest.Answer{Code: 403}
 }
 
-// TestWatchesEndWithTheRights: a watch ends when a binding, a role, a group or the token goes.
+// TestWatchesEndWithTheRights: a watch ends when its binding, role, group or token is removed.
 func TestWatchesEndWithTheRights(t *testing.T) {
 	t.Parallel()
 	a := start(t)

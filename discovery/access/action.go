@@ -8,11 +8,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 )
 
-// ours is the root of the paths of our own group.
+// ours is the path prefix of Portolan's own API group.
 const ours = "/apis/" + access.Group + "/v1/"
 
-// Views are what rules name beside kinds, in order: what the server shows and does at paths of
-// its own. Some servers lack some of them.
+// Views returns the names besides kinds that a rule may list, sorted: what the server offers
+// at paths of its own. Some servers lack some of them.
 func Views() []string {
 	return []string{
 		"certificate-authority", "consul", "explain", "file", "findings", "metrics", "namespaces", "paths", "profiles", "propagation",
@@ -20,7 +20,8 @@ func Views() []string {
 	}
 }
 
-// actionOf is what an access is, in the words of rules, in a mesh of a root namespace.
+// actionOf translates a request into the terms of rules. root is the root namespace of the
+// mesh.
 func actionOf(a rest.Access, root string) action {
 	if a.Resource != "" {
 		kind := a.Resource
@@ -39,7 +40,7 @@ func actionOf(a rest.Access, root string) action {
 	return out
 }
 
-// ofPath is what an access to a path that is of no kind is. A path that nobody knows is for
+// ofPath returns the action of a request to a path outside all kinds. An unknown path is for
 // administrators.
 func ofPath(a rest.Access) action {
 	rest, own := strings.CutPrefix(a.Path, ours)
@@ -55,7 +56,7 @@ func ofPath(a rest.Access) action {
 		return action{open: true}
 	case own && first == "users" && below != "":
 		name, _, _ := strings.Cut(below, "/")
-		return action{verb: access.Update, kind: first, name: name} // its tokens
+		return action{verb: access.Update, kind: first, name: name} // the tokens of the user
 	case own && first != "":
 		return action{verb: verbOf(a.Verb), kind: first, namespace: narrowed(first, a)}
 	case a.Path == "/metrics":
@@ -70,7 +71,7 @@ func ofPath(a rest.Access) action {
 	return action{verb: access.Administer, kind: "paths"}
 }
 
-// verbOf is the verb of a method.
+// verbOf returns the verb of rules for an HTTP method.
 func verbOf(method string) string {
 	switch strings.ToUpper(method) {
 	case http.MethodGet, http.MethodHead:
@@ -82,10 +83,10 @@ func verbOf(method string) string {
 	case http.MethodDelete:
 		return access.Delete
 	}
-	return method // such as administer
+	return method // a verb already, such as administer
 }
 
-// narrowed is the namespace that a request about several narrows itself to, empty for all.
+// narrowed returns the namespace to which a query limits a view; empty means all namespaces.
 func narrowed(view string, a rest.Access) string {
 	q := a.Query
 	switch view {
@@ -99,7 +100,7 @@ func narrowed(view string, a rest.Access) string {
 	return ""
 }
 
-// isDiscovery says whether a path says what there is, and nothing of what is stored.
+// isDiscovery says whether a path only describes the API, and shows no stored object.
 func isDiscovery(path string) bool {
 	switch {
 	case path == "/", path == "/api", path == "/apis", path == "/version", path == "/version/":
@@ -114,7 +115,7 @@ func isDiscovery(path string) bool {
 	}
 	if version, ok := strings.CutPrefix(path, "/api/"); ok {
 		name, _ := strings.CutPrefix(version, "v1/namespaces/")
-		return !strings.Contains(name, "/") // a namespace, of which nobody says whether it is there
+		return !strings.Contains(name, "/") // a namespace: the server answers the same whether it exists or not
 	}
 	return false
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// BuiltIn returns the rules of a built-in role; false if there is none of that name.
+// BuiltIn returns the rules of a built-in role, or false if no built-in role has that name.
 func BuiltIn(name string, schemas schema.Set) ([]access.Rule, bool) {
 	read := []string{access.Get, access.List, access.Watch}
 	switch name {

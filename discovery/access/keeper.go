@@ -35,26 +35,27 @@ type Options struct {
 	// AnonymousLoopback treats callers from this machine as administrators, even when there
 	// are users.
 	AnonymousLoopback bool
-	// Bearers tell by a bearer token that is none of a User who its bearer is. Each is asked
-	// until one knows.
+	// Bearers identify who sends a bearer token that is not a token of a User. The keeper asks
+	// them in order until one knows.
 	Bearers []Bearer
-	// Revoked returns why the certificate of a workload is good no more, nil if it is; nil
-	// takes all that TLS has verified.
+	// Revoked returns why the certificate of a workload is revoked, nil if it is not. A nil
+	// Revoked accepts every certificate that TLS has verified.
 	Revoked func(identity.Identity, *x509.Certificate) error
-	// StoreFault says why the store cannot be read, nil where it can; nil if nobody knows.
+	// StoreFault returns why the store cannot be read, nil if it can. StoreFault may be nil.
 	StoreFault func() error
 	// Now is the clock; nil means the system's clock.
 	Now func() time.Time
 }
 
-// Bearer is another way to prove who one is by a bearer token, such as a JWT.
+// Bearer identifies callers by another sort of bearer token, such as a JWT.
 type Bearer interface {
-	// Bear returns who bears a token. The error says nothing that helps a guesser.
+	// Bear returns the identity of the token's bearer. The error says nothing that helps a
+	// guesser.
 	Bear(ctx context.Context, token string) (rest.Identity, error)
 }
 
 // Keeper authenticates and authorizes the requests to a config API. It follows the store
-// by itself. It may be used by several goroutines.
+// without being told of changes, and is safe for concurrent use.
 type Keeper struct {
 	o Options
 
@@ -71,8 +72,8 @@ func NewKeeper(o Options) *Keeper {
 	return &Keeper{o: o}
 }
 
-// current is the policy of the newest snapshot, nil before there is one. Its cost follows
-// what has changed since it was last asked.
+// current returns the policy of the newest snapshot, nil before the first. The cost follows
+// what has changed since the last call.
 func (k *Keeper) current() *policy {
 	snapshot := k.o.Snapshot()
 	k.mu.Lock()
@@ -81,7 +82,7 @@ func (k *Keeper) current() *policy {
 	case snapshot == nil || snapshot == k.at:
 		return k.policy
 	case k.at != nil && snapshot.Epoch() == k.at.Epoch() && snapshot.Revision() < k.at.Revision():
-		return k.policy // another goroutine has seen a newer one meanwhile
+		return k.policy // another goroutine has already used a newer one
 	case k.policy == nil || touched(k.at, snapshot):
 		k.policy = newPolicy(objectsOf(snapshot), k.o.Root, k.o.Schemas)
 	}
@@ -89,8 +90,8 @@ func (k *Keeper) current() *policy {
 	return k.policy
 }
 
-// touched says whether users, roles or bindings differ between two snapshots, or what takes
-// credentials away.
+// touched says whether two snapshots differ in users, roles, bindings, token issuers or
+// revoked identities.
 func touched(from, to *cache.Snapshot) bool {
 	for change := range pmap.Diff(from.Configs(), to.Configs()) {
 		object := change.New
@@ -107,7 +108,7 @@ func touched(from, to *cache.Snapshot) bool {
 // Rights implements rest.Changing.
 func (k *Keeper) Rights() any { return k.current() }
 
-// notRead is the error of who comes before the server has read who may.
+// notRead returns the error for a caller who comes before the server has read the users.
 func (k *Keeper) notRead() error {
 	const text = "the server has not read yet who may come in: try again in a moment"
 	if k.o.StoreFault != nil {
@@ -118,11 +119,11 @@ func (k *Keeper) notRead() error {
 	return rest.Starting(text)
 }
 
-// unread is who calls from this machine before the server has read who its users are. It may
-// look at the state of the server and at its metrics. No user has such a name.
+// unread is the name of a caller from this machine before the server has read its users. The
+// caller may look at the state of the server and its metrics. No user can have this name.
 const unread = "(unknown)"
 
-// errToken is the same for each token that is not valid, so that it helps no guesser.
+// errToken is the same whatever makes a token invalid, so that it helps no guesser.
 var errToken = errors.New("the token is not valid: it is unknown, expired or revoked, or its user is disabled: log in again (portolan login), or have another made (portolan user token add)")
 
 // Authenticate implements rest.Authenticator.
@@ -153,11 +154,11 @@ func (k *Keeper) Authenticate(r *http.Request) (rest.Identity, error) {
 		"the user who runs the server is let in over its socket, and makes tokens: portolan user token add NAME")
 }
 
-// local is who calls over the socket: the user of the server, or root.
+// local identifies a caller over the socket, who must be the user of the server, or root.
 func local(r *http.Request) (rest.Identity, error) {
 	peer, told := socket.PeerOf(r.Context())
 	switch {
-	case told && (peer.UID == os.Geteuid() || peer.UID == 0), !told && !socket.CanTellPeers: // then the mode of the socket decides
+	case told && (peer.UID == os.Geteuid() || peer.UID == 0), !told && !socket.CanTellPeers: // on systems that cannot tell, only the mode of the socket protects it
 		return rest.Identity{User: access.LocalUser}, nil
 	case !told:
 		return rest.Identity{}, errors.New("the system does not say who is at the other end of the socket")
@@ -185,8 +186,8 @@ func (k *Keeper) byToken(ctx context.Context, token string) (rest.Identity, erro
 	return k.proved(rest.Identity{User: found.user, Until: found.token.Expires})
 }
 
-// byCertificate is whom a verified certificate is of: a workload by its SPIFFE identity, else
-// the user of its common name, in the groups that its organizations are.
+// byCertificate identifies the holder of a verified certificate: a workload by its SPIFFE
+// identity, else a user by the common name, with the organizations as groups.
 func (k *Keeper) byCertificate(c *x509.Certificate) (rest.Identity, error) {
 	if len(c.URIs) > 0 {
 		workload, err := identity.OfCertificate(c)
@@ -206,13 +207,14 @@ func (k *Keeper) byCertificate(c *x509.Certificate) (rest.Identity, error) {
 	return k.proved(rest.Identity{User: c.Subject.CommonName, Groups: c.Subject.Organization, Until: c.NotAfter})
 }
 
-// Workload is the user that a workload is, which proved its identity until some time.
+// Workload returns the user that stands for a workload. until is when the proof of its
+// identity expires.
 func (k *Keeper) Workload(who identity.Identity, until time.Time) (rest.Identity, error) {
 	return k.proved(rest.Identity{User: who.String(), Groups: []string{access.Workloads}, Until: until})
 }
 
-// MayLend returns why somebody may not make a credential of a workload: its holder would have
-// rights that they do not have.
+// MayLend returns why a caller may not make a credential for a workload, nil if the caller
+// may. It refuses if the credential would give rights that the caller does not have.
 func (k *Keeper) MayLend(who rest.Identity, workload identity.Identity) error {
 	p := k.current()
 	if p == nil {
@@ -226,7 +228,7 @@ func (k *Keeper) MayLend(who rest.Identity, workload identity.Identity) error {
 	return nil
 }
 
-// proved completes who somebody has proved to be, by what the store says of the user.
+// proved completes an authenticated identity with what the store says of the user.
 func (k *Keeper) proved(who rest.Identity) (rest.Identity, error) {
 	p := k.current()
 	switch {
@@ -265,7 +267,8 @@ func (k *Keeper) Authorize(_ context.Context, who rest.Identity, a rest.Access) 
 	return fmt.Errorf("user %q may not %s: no role that is bound to the user or to a group of the user permits it (portolan auth whoami)", who.User, want)
 }
 
-// May says whether an identity may do something with the objects of a kind, by its plural.
+// May says whether an identity may do something with objects of a kind. kind is a singular or
+// plural name.
 func (k *Keeper) May(who rest.Identity, verb, kind, namespace, name string) bool {
 	p := k.current()
 	return p != nil && p.permits(who, action{verb: verb, kind: plural(kind, k.o.Schemas), namespace: namespace, name: name})
@@ -306,10 +309,11 @@ func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) 
 	return out
 }
 
-// grants says whether objects of a kind give somebody rights.
+// grants says whether an object of this kind can give somebody rights.
 func grants(kind config.GroupVersionKind) bool { return concerned(kind) || kind == schema.TokenIssuer }
 
-// grants returns why an operation may not be, for what it gives to somebody.
+// grants returns why a caller may not do an operation because of the rights that it gives, nil
+// if the caller may.
 func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy) error {
 	key := op.Target()
 	if op.Config == nil {
@@ -334,7 +338,7 @@ func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy)
 			return invalid("metadata.namespace", "is %q, and users are in the root namespace of the mesh, %s", key.Namespace, k.o.Root)
 		}
 		given = after.of(rest.Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
-	case *access.TokenIssuer: // who has its key is whom the issuer says
+	case *access.TokenIssuer: // an issuer can make tokens for any user
 		given = []Grant{everything}
 	}
 	if missing := before.lacking(who, given); missing != "" {
@@ -343,12 +347,13 @@ func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy)
 	return nil
 }
 
-// invalid refuses an object that the schema could not.
+// invalid returns the error for an object that is invalid in a way that its schema cannot
+// check.
 func invalid(field, format string, args ...any) error {
 	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, field+": "+fmt.Sprintf(format, args...))
 }
 
-// Object is the stored user of a name, nil for none.
+// Object returns the stored user with a name, nil if there is none.
 func (k *Keeper) Object(name string) *config.Config {
 	p := k.current()
 	if p == nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// objects are the users, roles and bindings of a store, by their keys.
+// objects holds the users, roles and bindings of a store by their keys.
 type objects map[config.Key]*config.Config
 
-// concerned says whether a policy follows from objects of a kind.
+// concerned says whether policies are derived from objects of this kind.
 func concerned(kind config.GroupVersionKind) bool {
 	return kind.Group == access.Group && (kind.Kind == schema.User.Kind || kind.Kind == schema.Role.Kind || kind.Kind == schema.RoleBinding.Kind)
 }
@@ -27,7 +27,7 @@ func objectsOf(snapshot *cache.Snapshot) objects {
 	out := objects{}
 	for _, kind := range []config.GroupVersionKind{schema.User, schema.Role, schema.RoleBinding} {
 		for object := range snapshot.List(kind, "") {
-			if object.Source == "" { // no other source says who may do what
+			if object.Source == "" { // objects of other sources give no rights
 				out[object.Key()] = object
 			}
 		}
@@ -35,7 +35,7 @@ func objectsOf(snapshot *cache.Snapshot) objects {
 	return out
 }
 
-// policy is who may do what, as of one state of the store. It is never modified.
+// policy says who may do what, as of one state of the store. It is never modified.
 type policy struct {
 	objects objects
 	root    string
@@ -43,7 +43,7 @@ type policy struct {
 
 	users  map[string]*access.User
 	tokens map[[sha256.Size]byte]credential
-	// grants are what each subject has.
+	// grants holds the grants of each subject.
 	grants map[access.Subject][]Grant
 }
 
@@ -62,7 +62,7 @@ type Grant struct {
 	Role, Binding string
 }
 
-// everything is what an administrator has.
+// everything is the grant of an administrator.
 var everything = Grant{Rule: access.Rule{Verbs: []string{access.All}, Kinds: []string{access.All}}}
 
 func newPolicy(of objects, root string, schemas schema.Set) *policy {
@@ -100,7 +100,7 @@ func (p *policy) addUser(name string, u *access.User) {
 	}
 }
 
-// granted are the grants of a binding; false if its role is none.
+// granted returns the grants that a binding gives, or false if its role does not exist.
 func (p *policy) granted(key config.Key, b *access.RoleBinding) ([]Grant, bool) {
 	scope := p.scope(key.Namespace)
 	rules, own, ok := p.role(b.Role, key.Namespace)
@@ -114,7 +114,8 @@ func (p *policy) granted(key config.Key, b *access.RoleBinding) ([]Grant, bool) 
 	return out, ok
 }
 
-// scope is what an object of a namespace is for: empty for the whole mesh.
+// scope returns the namespace for which an object in a namespace counts; empty means the whole
+// mesh.
 func (p *policy) scope(namespace string) string {
 	if namespace == p.root {
 		return ""
@@ -122,8 +123,8 @@ func (p *policy) scope(namespace string) string {
 	return namespace
 }
 
-// role finds a role by its name, for a binding of a namespace. own says that it is of that
-// namespace alone.
+// role finds a role by name, for a binding in a namespace. own is true if the role lives in
+// that namespace and not in the root namespace.
 func (p *policy) role(name, namespace string) (rules []access.Rule, own, ok bool) {
 	if rules, ok := BuiltIn(name, p.schemas); ok {
 		return rules, false, true
@@ -140,7 +141,7 @@ func (p *policy) role(name, namespace string) (rules []access.Rule, own, ok bool
 	return nil, false, false
 }
 
-// normal are rules with the kinds by their plural names.
+// normal returns the rules with each kind under its plural name.
 func (p *policy) normal(rules []access.Rule) []access.Rule {
 	out := slices.Clone(rules)
 	for i := range out {
@@ -153,7 +154,7 @@ func (p *policy) normal(rules []access.Rule) []access.Rule {
 	return out
 }
 
-// plural is the plural of the name of a kind, and any other name as it is.
+// plural returns the plural name of a kind, and any other name unchanged.
 func plural(name string, schemas schema.Set) string {
 	name, sub, _ := strings.Cut(name, "/")
 	if kind := schemas.Named(name); kind != nil {
@@ -165,7 +166,7 @@ func plural(name string, schemas schema.Set) string {
 	return name
 }
 
-// byToken finds the user of a token; false if it is not valid now.
+// byToken finds the user of a token, or returns false if the token is not valid at now.
 func (p *policy) byToken(token string, now time.Time) (credential, bool) {
 	hash := access.HashOf(token)
 	found, ok := p.tokens[[sha256.Size]byte(hash)]
@@ -183,7 +184,7 @@ func (p *policy) disabled(user string) bool {
 	return u != nil && u.Disabled
 }
 
-// groups are those that the store puts a user into.
+// groups returns the groups of a user in the store.
 func (p *policy) groups(user string) []string {
 	if u := p.users[user]; u != nil {
 		return u.Groups
@@ -191,7 +192,7 @@ func (p *policy) groups(user string) []string {
 	return nil
 }
 
-// of are the grants of an identity.
+// of returns the grants of an identity.
 func (p *policy) of(who rest.Identity) []Grant {
 	if who.User == access.LocalUser {
 		return []Grant{everything}
@@ -225,7 +226,7 @@ func (g Grant) permits(want action) bool {
 		(len(g.Names) == 0 || slices.Contains(g.Names, want.name))
 }
 
-// hasKind says whether a rule is about a kind. One about a kind is about its status, too.
+// hasKind says whether a grant covers a kind. A grant for a kind covers its status, too.
 func (g Grant) hasKind(kind string) bool {
 	whole, _, _ := strings.Cut(kind, "/")
 	return has(g.Kinds, kind) || has(g.Kinds, whole)
@@ -235,8 +236,8 @@ func has(list []string, one string) bool {
 	return slices.Contains(list, access.All) || slices.Contains(list, one)
 }
 
-// lacking returns the first thing that grants give and an identity does not have; empty if it
-// has all.
+// lacking returns the first right in grants that an identity does not have, empty if it has
+// all.
 func (p *policy) lacking(who rest.Identity, grants []Grant) string {
 	mine := p.of(who)
 	for _, g := range grants {
@@ -256,13 +257,13 @@ func (p *policy) lacking(who rest.Identity, grants []Grant) string {
 	return ""
 }
 
-// namespaces are those that a grant is for, none for all.
+// namespaces returns the namespaces that a grant covers; none means all.
 func (g Grant) namespaces() []string {
 	switch {
 	case g.Scope == "":
 		return g.Namespaces
 	case len(g.Namespaces) > 0 && !slices.Contains(g.Namespaces, g.Scope):
-		return nil // it permits nothing; what follows asks for more than it gives
+		return nil // it permits nothing; lacking then asks for more than it gives, which is safe
 	}
 	return []string{g.Scope}
 }
@@ -274,15 +275,15 @@ func orAll(list []string) []string {
 	return list
 }
 
-// action is what somebody wants to do. The verb, or the kind, access.All is each of them; no
-// namespace is all of them, and no name any object.
+// action is what a caller wants to do. The verb or kind access.All stands for all of them. An
+// empty namespace means all namespaces, an empty name any object.
 type action struct {
 	verb, kind, namespace, name string
-	// open is what everybody may do who is let in.
+	// open is true if every authenticated caller may do it.
 	open bool
 }
 
-// String is the action in words.
+// String describes the action in words.
 func (a action) String() string {
 	verb, kind := a.verb, a.kind
 	if verb == access.All {

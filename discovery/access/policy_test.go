@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// FuzzPolicy: a Role permits nothing that its rule does not name, to nobody to whom it is not
-// bound, and nothing outside its namespace.
+// FuzzPolicy: a Role permits only what its rule names, only to subjects that it is bound to,
+// and only in its namespace.
 func FuzzPolicy(f *testing.F) {
 	f.Add("shop", "anna", "get", "virtualservices", "", "", "get", "virtualservices", "shop", "reviews")
 	f.Add("istio-system", "anna", "*", "*", "shop", "", "delete", "users", "bank", "")

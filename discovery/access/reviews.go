@@ -22,23 +22,24 @@ const (
 	subjectReviewPath = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 )
 
-// Self is who somebody is to the server, and what that permits.
+// Self says who the server takes the caller for, and what the caller may do.
 type Self struct {
 	metav1.TypeMeta `json:",inline"`
 	User            string   `json:"user"`
 	Groups          []string `json:"groups,omitempty"`
-	// Unproved says that it is a guess: the request came from the machine of the server.
+	// Unproved is true if the identity is a guess, because the request came from the server's
+	// own machine without a credential.
 	Unproved bool        `json:"unproved,omitempty"`
 	Until    time.Time   `json:"until,omitzero"`
 	Grants   []SelfGrant `json:"grants"`
-	// Root is the root namespace of the mesh, which has the users.
+	// Root is the root namespace of the mesh, where the users are.
 	Root string `json:"rootNamespace"`
 }
 
-// SelfGrant is a rule that somebody has, and where it is from.
+// SelfGrant is a rule that the caller has, and where it comes from.
 type SelfGrant struct {
 	access.Rule
-	// Namespace is the one that the rule is for, empty for the whole mesh.
+	// Namespace is where the rule holds, empty for the whole mesh.
 	Namespace string `json:"namespace,omitempty"`
 	Role      string `json:"role,omitempty"`
 	Binding   string `json:"binding,omitempty"`
@@ -52,7 +53,7 @@ type AccessReview struct {
 	Status          AccessReviewStatus `json:"status"`
 }
 
-// NewReview asks about objects.
+// NewReview returns a review that asks about objects.
 func NewReview(of *ResourceAttributes) AccessReview {
 	return AccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
@@ -60,13 +61,13 @@ func NewReview(of *ResourceAttributes) AccessReview {
 	}
 }
 
-// AccessReviewSpec is what is asked: one of the two.
+// AccessReviewSpec is the question; exactly one of its fields is set.
 type AccessReviewSpec struct {
 	Resource *ResourceAttributes `json:"resourceAttributes,omitempty"`
 	Path     *PathAttributes     `json:"nonResourceAttributes,omitempty"`
 }
 
-// ResourceAttributes are an action on objects.
+// ResourceAttributes describes an action on objects.
 type ResourceAttributes struct {
 	Namespace     string          `json:"namespace,omitempty"`
 	Verb          string          `json:"verb,omitempty"`
@@ -79,13 +80,13 @@ type ResourceAttributes struct {
 	LabelSelector json.RawMessage `json:"labelSelector,omitempty"`
 }
 
-// PathAttributes are an action on a path of the API.
+// PathAttributes describes an action on a path of the API.
 type PathAttributes struct {
 	Path string `json:"path,omitempty"`
 	Verb string `json:"verb,omitempty"`
 }
 
-// AccessReviewStatus is the answer.
+// AccessReviewStatus is the server's answer.
 type AccessReviewStatus struct {
 	Allowed bool   `json:"allowed"`
 	Reason  string `json:"reason,omitempty"`
@@ -98,7 +99,7 @@ func (p *paths) reviews(api *rest.Server) {
 	api.Endpoint("POST "+subjectReviewPath, p.subjectReview)
 }
 
-// grants are what somebody has.
+// grants returns the grants of an identity.
 func (p *paths) grants(who rest.Identity) []Grant {
 	if policy := p.keeper.current(); policy != nil {
 		return policy.of(who)
@@ -125,7 +126,7 @@ func (p *paths) accessReview(w http.ResponseWriter, r *http.Request) error {
 	if err := rest.ReadReview(w, r, &message, &review); err != nil {
 		return err
 	}
-	review.TypeMeta = NewReview(nil).TypeMeta // which a message has beside it
+	review.TypeMeta = NewReview(nil).TypeMeta // a protobuf message carries the type outside the review
 	var asked rest.Access
 	switch of := review.Spec; {
 	case of.Resource != nil && of.Path == nil:
@@ -147,7 +148,7 @@ func (p *paths) accessReview(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// resourceRule is a rule as Kubernetes has it.
+// resourceRule is a rule in the form of Kubernetes.
 type resourceRule struct {
 	Verbs         []string `json:"verbs"`
 	APIGroups     []string `json:"apiGroups"`

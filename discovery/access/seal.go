@@ -10,11 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Seal makes of a user that somebody writes the one that is stored. The tokens of a user are
-// made and revoked by themselves. So a document without tokens leaves them as they are, one
-// with tokens drops those that it does not name, and none brings back one that is gone. The
-// result names the version of the stored user: a token that is revoked meanwhile stays so. It
-// implements rest.Sealer.
+// Seal turns a User that somebody writes into the one to store. It implements rest.Sealer.
+// Only the token paths create tokens. So a document without tokens keeps the stored ones, a
+// document with tokens drops those that it does not name, and no document brings back a
+// dropped one. The result carries the version of the stored user, so that the write fails if a
+// token was revoked in the meantime.
 func (*Keeper) Seal(_ context.Context, object, stored *config.Config, _ bool) (*config.Config, error) {
 	spec, ok := object.Spec.(*access.User)
 	if !ok {

@@ -24,38 +24,38 @@ const (
 	UsersPath = ours + "users"
 	// TokensPath takes a POST of a NewToken for a user, and answers with a UserToken.
 	TokensPath = UsersPath + "/{name}/tokens"
-	// TokenPath takes a DELETE, which revokes the token of an id.
+	// TokenPath takes a DELETE, which revokes the token with that id.
 	TokenPath = TokensPath + "/{id}"
 
-	// TokenPrefix is how the tokens of users begin.
+	// TokenPrefix starts every token of a user.
 	TokenPrefix = "put_"
-	// DefaultTTL is how long a token is valid if nobody says.
+	// DefaultTTL is how long a token is valid if the caller gives no time.
 	DefaultTTL = 90 * 24 * time.Hour
-	// maxTokens bounds the tokens of a user.
+	// maxTokens is how many tokens a user may have.
 	maxTokens = 100
 )
 
-// NewUser is a user to be made, with a token, and the roles that are bound to the user.
+// NewUser asks for a user, a token, and bindings of roles to the user.
 type NewUser struct {
 	Name   string    `json:"name"`
 	Groups []string  `json:"groups,omitempty"`
 	Roles  []NewRole `json:"roles,omitempty"`
-	Token  *NewToken `json:"token,omitempty"` // nil makes none
+	Token  *NewToken `json:"token,omitempty"` // nil makes no token
 }
 
-// NewRole is a role for a namespace, or for the whole mesh if that is empty.
+// NewRole names a role and the namespace to bind it in, empty for the whole mesh.
 type NewRole struct {
 	Role      string `json:"role"`
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// NewToken is a token to be made. It has no end if TTL, in seconds, is 0.
+// NewToken asks for a token. TTL is in seconds; 0 means that the token does not expire.
 type NewToken struct {
 	Note string `json:"note,omitempty"`
 	TTL  int64  `json:"ttl,omitempty"`
 }
 
-// UserToken is a token that was made. Nobody can read it again.
+// UserToken is a newly made token. Nobody can read it again.
 type UserToken struct {
 	metav1.TypeMeta `json:",inline"`
 	User            string    `json:"user"`
@@ -65,21 +65,21 @@ type UserToken struct {
 	Expires         time.Time `json:"expires,omitzero"`
 }
 
-// Store takes the users that are made.
+// Store is where Register's paths write users.
 type Store interface {
 	storage.ConfigStore
 	storage.Batcher
 }
 
-// paths serves what Register adds.
+// paths serves the paths that Register adds.
 type paths struct {
 	keeper *Keeper
 	store  Store
 	api    *rest.Server
 }
 
-// Register adds the paths of users and their tokens to a config API that does not serve yet,
-// and those that say what one may do.
+// Register adds the paths of users and tokens, and those that answer what a caller may do, to
+// a config API that does not serve yet.
 func Register(api *rest.Server, k *Keeper, store Store) {
 	p := &paths{k, store, api}
 	api.Endpoint("POST "+UsersPath, p.create)
@@ -88,7 +88,7 @@ func Register(api *rest.Server, k *Keeper, store Store) {
 	p.reviews(api)
 }
 
-// tokenOf makes a token, and what is kept of it.
+// tokenOf makes a token, and the record of it that is stored.
 func (p *paths) tokenOf(n NewToken) (string, access.Token, error) {
 	if n.TTL < 0 || n.TTL > int64((100*365*24*time.Hour)/time.Second) {
 		return "", access.Token{}, invalid("ttl", "is %d: give seconds, or 0 for a token without an end", n.TTL)
@@ -146,7 +146,8 @@ func (p *paths) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// taken says which of the objects of a new user are there already. err is what the store says.
+// taken returns an error that names the objects of a new user that exist already. err is the
+// store's error.
 func (p *paths) taken(ctx context.Context, ops []storage.Op, err error) error {
 	var bindings []config.Key
 	for i, op := range ops {
@@ -162,7 +163,7 @@ func (p *paths) taken(ctx context.Context, ops []storage.Op, err error) error {
 		}
 	}
 	if len(bindings) == 0 {
-		return err // they have gone meanwhile
+		return err // they were deleted in the meantime
 	}
 	return exists("there is no user %s, and a binding of an earlier one is left: portolan delete %s -n %s, and make the user then", ops[0].Target().Name,
 		"rolebinding/"+bindings[0].Name, bindings[0].Namespace)
@@ -172,7 +173,8 @@ func exists(format string, args ...any) error {
 	return rest.Refuse(http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf(format, args...))
 }
 
-// mayCreate says why a user may not be made with its bindings; nil if it may.
+// mayCreate returns why the caller may not make a user with these bindings, nil if the caller
+// may.
 func (p *paths) mayCreate(r *http.Request, ops []storage.Op) error {
 	who := rest.IdentityOf(r.Context())
 	for _, op := range ops {
@@ -200,7 +202,7 @@ func (p *paths) mayCreate(r *http.Request, ops []storage.Op) error {
 	return nil
 }
 
-// administers says whether the user that some operations make may do everything.
+// administers says whether the user whom these operations make may do everything.
 func administers(before *policy, ops []storage.Op) bool {
 	next := objects{}
 	for key, object := range before.objects {
@@ -215,7 +217,7 @@ func administers(before *policy, ops []storage.Op) bool {
 	return after.lacking(who, []Grant{everything}) == ""
 }
 
-// forbidden is an error of the keeper as the API answers it.
+// forbidden returns the API's error for an error of the keeper.
 func forbidden(err error) error {
 	var status interface{ Status() metav1.Status }
 	if errors.As(err, &status) {
@@ -248,7 +250,7 @@ func (p *paths) addToken(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// revoke takes a token from a user.
+// revoke deletes a token of a user.
 func (p *paths) revoke(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	err := p.change(r, func(u *access.User) error {
@@ -266,11 +268,12 @@ func (p *paths) revoke(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// attempts bounds how often a change of a user is tried while others change the user.
+// attempts is how often a change of a user is tried when others change the user at the same
+// time.
 const attempts = 5
 
-// change changes the user that a request names. If it gives rights, the caller must have
-// them.
+// change edits the user that a request names. If gives is true, the caller must have all
+// rights that the edited user has.
 func (p *paths) change(r *http.Request, edit func(*access.User) error, gives bool) error {
 	name := r.PathValue("name")
 	for attempt := 1; ; attempt++ {

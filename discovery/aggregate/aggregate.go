@@ -16,24 +16,24 @@ import (
 
 // Options configure a Registry. XDS and Worker are required.
 type Options struct {
-	// XDS takes back the rows of a removed registry.
+	// XDS withdraws the rows of a removed registry.
 	XDS discovery.XDSUpdater
-	// Worker runs that.
+	// Worker runs the withdrawal.
 	Worker *cache.Worker
 }
 
-// Registry is several registries. All methods may be called from any goroutine.
+// Registry joins several registries. All methods may be called from any goroutine.
 type Registry struct {
 	o Options
 
 	mu        sync.Mutex // guards the fields below
-	entries   []*entry   // in order; replaced, never modified
+	entries   []*entry   // in the order of answers; replaced, never modified
 	services  []discovery.ServiceHandler
 	workloads []discovery.WorkloadHandler
-	running   context.Context // of Run, nil before and after
+	running   context.Context // the context of Run; nil before and after it
 	ran       bool
 	failed    *multierror.Error
-	lives     sync.WaitGroup // of the registries that run
+	lives     sync.WaitGroup // counts the registries that run
 }
 
 // entry is one registry of the aggregate.
@@ -41,7 +41,7 @@ type entry struct {
 	discovery.Instance
 	stop  context.CancelFunc // nil until it runs
 	ended chan struct{}      // closed when its Run has returned
-	err   error              // of Run; set before ended is closed
+	err   error              // the error of its Run; set before ended is closed
 }
 
 func (e *entry) shard() discovery.ShardKey {
@@ -53,12 +53,12 @@ var (
 	_ discovery.Controller       = (*Registry)(nil)
 )
 
-// New returns a Registry of none.
+// New returns a Registry without members.
 func New(o Options) *Registry { return &Registry{o: o} }
 
-// Add adds a registry; nobody else may run it. If the aggregate runs, Add runs the
-// registry at once. Handlers appended before are appended to it. Add refuses a second
-// registry of one provider and cluster, since the two could not be told apart.
+// Add adds a registry, which nobody else may run. If the aggregate runs, Add runs the registry
+// at once. The registry gets all handlers appended so far. Add refuses a second registry with
+// the same provider and cluster, since nothing could tell the two apart.
 func (r *Registry) Add(instance discovery.Instance) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +79,8 @@ func (r *Registry) Add(instance discovery.Instance) error {
 	return nil
 }
 
-// place returns the index for a new registry: behind the other Kubernetes registries
-// for one of Kubernetes, else at the end.
+// place returns the index for a new registry: behind the other Kubernetes registries for a
+// Kubernetes registry, else at the end.
 func (r *Registry) place(e *entry) int {
 	other := func(o *entry) bool { return o.Provider() != discovery.Kubernetes }
 	if i := slices.IndexFunc(r.entries, other); i >= 0 && !other(e) {
@@ -93,8 +93,8 @@ func (r *Registry) find(shard discovery.ShardKey) int {
 	return slices.IndexFunc(r.entries, func(e *entry) bool { return e.shard() == shard })
 }
 
-// start runs a registry. If it fails the others go on, its rows stay, and Run returns the
-// error.
+// start runs a registry. If the registry fails, the others go on, its rows stay, and Run
+// returns the error.
 func (r *Registry) start(e *entry) {
 	ctx, stop := context.WithCancel(r.running)
 	e.stop = stop
@@ -113,8 +113,8 @@ func (r *Registry) note(err error) {
 	r.failed = multierror.Append(r.failed, err)
 }
 
-// Remove ends a registry and waits for that. The worker then withdraws its rows and
-// calls the handlers, after Remove has returned. Rows of other registries stay.
+// Remove stops a registry and waits for its end. After Remove has returned, the worker
+// withdraws the registry's rows and calls the handlers. Rows of other registries stay.
 func (r *Registry) Remove(shard discovery.ShardKey) error {
 	r.mu.Lock()
 	i := r.find(shard)
@@ -129,7 +129,7 @@ func (r *Registry) Remove(shard discovery.ShardKey) error {
 		e.stop()
 		<-e.ended
 	}
-	// Posts of the registry from before its end are queued already, so this one is last.
+	// The registry queued all its posts before it ended, so this one is last.
 	r.o.Worker.Post(e, func() { r.withdraw(e) })
 	return nil
 }
@@ -155,8 +155,8 @@ func (r *Registry) withdraw(e *entry) {
 	}
 }
 
-// Run runs the registries, later ones too, until ctx ends and all have ended. If one
-// fails the others go on; Run returns all errors together.
+// Run runs all registries, also those added later, until ctx ends and all have ended. If one
+// fails, the others go on; Run returns all errors together.
 func (r *Registry) Run(ctx context.Context) error {
 	r.mu.Lock()
 	if r.ran {
@@ -176,15 +176,15 @@ func (r *Registry) Run(ctx context.Context) error {
 	return r.Failed()
 }
 
-// Failed returns the errors of registries whose Run has ended by itself, nil
-// where none has.
+// Failed returns the errors with which the Run of registries has ended so far, nil if there
+// are none.
 func (r *Registry) Failed() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failed.ErrorOrNil()
 }
 
-// Registries returns them in order.
+// Registries returns the registries in the order in which they answer.
 func (r *Registry) Registries() []discovery.Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +195,7 @@ func (r *Registry) Registries() []discovery.Instance {
 	return out
 }
 
-// HasSynced is true once every registry has.
+// HasSynced returns true once every registry has synced.
 func (r *Registry) HasSynced() bool {
 	for _, instance := range r.Registries() {
 		if !instance.HasSynced() {
@@ -205,8 +205,8 @@ func (r *Registry) HasSynced() bool {
 	return true
 }
 
-// AppendServiceHandler implements discovery.Controller: the handler is appended
-// to every registry, those to come too.
+// AppendServiceHandler implements discovery.Controller. It appends the handler to every
+// registry, also to those added later.
 func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ type fixture struct {
 	t      *testing.T
 	xds    *discoverytest.Recorder
 	worker *cache.Worker
-	stop   func() error // ends the aggregate and returns what Run did
+	stop   func() error // ends the aggregate and returns the result of Run
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -58,7 +58,7 @@ func (f *fixture) run() {
 	f.t.Cleanup(func() { _ = f.stop() })
 }
 
-// settle waits for what was posted, and returns what the updater was told.
+// settle waits until the worker is done, and returns the calls of the updater.
 func (f *fixture) settle() []string {
 	done := make(chan struct{})
 	f.worker.Post(new(int), func() { close(done) })
@@ -66,7 +66,7 @@ func (f *fixture) settle() []string {
 	return f.xds.Take()
 }
 
-// registry is a memory registry that may say that it is another.
+// registry is a memory registry under a provider and cluster that the test chooses.
 type registry struct {
 	*memory.Registry
 	provider discovery.Provider
@@ -84,8 +84,7 @@ func (r *registry) Run(ctx context.Context) error {
 	return r.Registry.Run(ctx)
 }
 
-// add adds a registry with one service for each host, whose endpoint is at an
-// address.
+// add adds a registry with one service per host, each with its endpoint at the address.
 func (f *fixture) add(provider discovery.Provider, cluster, address string, hosts ...host.Name) *registry {
 	f.t.Helper()
 	r := &registry{memory.New(memory.Options{Cluster: cluster, XDS: f.xds, Worker: f.worker}), provider, cluster, nil}
@@ -126,7 +125,7 @@ func await(t *testing.T, holds func() bool) {
 	}
 }
 
-// names are the clusters that services, or endpoints, come from.
+// names returns the clusters that services or endpoints come from.
 func names(services []*discovery.Service) (out []string) {
 	for _, s := range services {
 		out = append(out, s.Attributes.Name)
@@ -166,7 +165,7 @@ func TestKubernetesServicesOfOneHostMerge(t *testing.T) {
 		expect(t, s.ClusterVIPs, vips)
 		expect(t, s.ServiceAccounts, accounts)
 	}
-	// The registries' own are as they were.
+	// The merge has not changed the registry's own service.
 	expect(t, f.Registries()[0].GetService("a.example").ClusterVIPs, map[string][]string{"k1": {"10.0.0.1"}})
 }
 
@@ -200,9 +199,9 @@ func TestProxyInstancesAreOfItsCluster(t *testing.T) {
 		cluster string
 		want    []string
 	}{
-		{"", []string{"k1", "k2", "se"}}, // says nothing: all are asked
-		{"k2", []string{"k2"}},           // the other cluster's is skipped, and the first answer is all
-		{"vm", []string{"se"}},           // none of Kubernetes'
+		{"", []string{"k1", "k2", "se"}}, // reports no cluster: every registry answers
+		{"k2", []string{"k2"}},           // the other cluster is skipped; the first answer is the only one
+		{"vm", []string{"se"}},           // no Kubernetes registry answers
 	} {
 		proxy := &discovery.Proxy{IPAddresses: []string{"10.0.0.1"}, Namespace: "shop", ClusterID: c.cluster}
 		expect(t, sources(f.GetProxyServiceInstances(proxy)), c.want)
@@ -222,7 +221,7 @@ func TestFailureOfOneHidesNoOther(t *testing.T) {
 	f.run()
 	await(t, healthy.HasSynced)
 	await(t, func() bool { return f.Failed() != nil && strings.Contains(f.Failed().Error(), "2 errors") })
-	expect(t, names(f.Services()), []string{"dc1", "dc2", "se"}) // what they knew is still known
+	expect(t, names(f.Services()), []string{"dc1", "dc2", "se"}) // the services known before the end are still served
 	err := f.stop()
 	for _, part := range []string{"registry Consul/dc1: no token", "registry Consul/dc2: no route"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -250,7 +249,7 @@ func TestRegistriesComeAndGoWhileItRuns(t *testing.T) {
 	if err := f.Remove(discovery.ShardKey{Provider: discovery.Consul, Cluster: "dc1"}); err != nil {
 		t.Fatal(err)
 	}
-	// Its rows go; nothing is said of the other's.
+	// Its rows go; those of the other registry are not touched.
 	expect(t, f.settle(), []string{"services shop/a.example 0", "wake service=1"})
 	expect(t, names(f.Services()), []string{"se"})
 	expect(t, told, []string{"add se", "add dc1", "delete dc1"})

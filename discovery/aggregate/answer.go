@@ -12,16 +12,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// member is a registry, or a fork of one, as it answers.
+// member is a registry, or a fork of one, with its shard.
 type member struct {
 	discovery.ServiceDiscovery
 	shard discovery.ShardKey
 }
 
-// members answer together, in their order.
+// members answers queries from several registries, in order.
 type members []member
 
-// members are the registries in order.
+// members returns the registries in order.
 func (r *Registry) members() members {
 	var out members
 	for _, i := range r.Registries() {
@@ -53,13 +53,13 @@ func (r *Registry) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instanc
 	return r.members().GetProxyWorkloadLabels(proxy)
 }
 
-// fork is the forks of all registries.
+// fork joins the forks of all registries.
 type fork struct {
 	members
 	forks []discovery.Fork // in the order of the members
 }
 
-// Fork returns the fork of all registries. Call it where Fork of a registry may be called.
+// Fork returns a fork of all registries. Call it only where Fork of a registry may be called.
 func (r *Registry) Fork() discovery.Fork {
 	out := &fork{}
 	for _, i := range r.Registries() {
@@ -83,7 +83,7 @@ func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discove
 
 var _ discovery.Advisor = (*fork)(nil)
 
-// Advise implements discovery.Advisor: it puts together what all registries say.
+// Advise implements discovery.Advisor. It returns the advice of all registries.
 func (f *fork) Advise(key config.Key) []discovery.Advice {
 	var out []discovery.Advice
 	for _, one := range f.forks {
@@ -94,7 +94,7 @@ func (f *fork) Advise(key config.Key) []discovery.Advice {
 	return out
 }
 
-// AdvisedAnew implements discovery.Advisor. Registries are compared by their shards.
+// AdvisedAnew implements discovery.Advisor. It matches registries by their shards.
 func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
 	before, _ := from.(*fork)
 	if before == nil {
@@ -124,7 +124,7 @@ func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
 // accounts of all.
 func (all members) Services() []*discovery.Service {
 	var out []*discovery.Service
-	places := map[host.Name]int{} // in out, of services of Kubernetes
+	places := map[host.Name]int{} // index in out of each Kubernetes service
 	for _, instance := range all {
 		services := instance.Services()
 		if instance.shard.Provider != discovery.Kubernetes {
@@ -143,8 +143,8 @@ func (all members) Services() []*discovery.Service {
 	return out
 }
 
-// GetService returns the service of a host in the first registry that has it. To one of
-// Kubernetes it adds the addresses and accounts of the other clusters.
+// GetService returns the service of a host from the first registry that has it. To a
+// Kubernetes service it adds the addresses and accounts of the other clusters.
 func (all members) GetService(hostname host.Name) *discovery.Service {
 	var found *discovery.Service
 	for _, instance := range all {
@@ -164,8 +164,8 @@ func (all members) GetService(hostname host.Name) *discovery.Service {
 	return found
 }
 
-// merge returns a service of one Kubernetes cluster with what that of another
-// adds. Neither is changed.
+// merge returns a copy of a Kubernetes service with the addresses and accounts of the same
+// service in another cluster added. It changes neither.
 func merge(first, other *discovery.Service) *discovery.Service {
 	out := *first
 	out.ClusterVIPs = union(first.ClusterVIPs, other.ClusterVIPs)
@@ -176,7 +176,7 @@ func merge(first, other *discovery.Service) *discovery.Service {
 	return &out
 }
 
-// union has the entries of both; where both have one it is the first's.
+// union returns the entries of both maps; for a key in both, the entry of first.
 func union(first, other map[string][]string) map[string][]string {
 	if len(other) == 0 {
 		return first
@@ -225,8 +225,8 @@ func (all members) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instanc
 	return nil
 }
 
-// elsewhere says whether a registry is of another cluster than the proxy. The
-// others than Kubernetes' span clusters.
+// elsewhere says whether a registry is of another cluster than the proxy. Only Kubernetes
+// registries belong to one cluster.
 func elsewhere(proxy *discovery.Proxy, instance member) bool {
 	return instance.shard.Provider == discovery.Kubernetes && proxy.ClusterID != "" && instance.shard.Cluster != proxy.ClusterID
 }

@@ -22,23 +22,23 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 )
 
-// agent speaks as an agent of Consul does, blocking queries included, of a
-// catalogue that the test sets.
+// agent is a fake agent of Consul, with blocking queries. The test sets its catalogue.
 type agent struct {
 	*httptest.Server
 
 	mu      sync.Mutex // guards the fields below
 	index   uint64
 	changed chan struct{} // closed at the next change
-	server  string        // the id of Consul's server
+	server  string        // the id of the only server of Consul
 	entries map[string]*api.ServiceEntry
-	denied  bool // the token is refused
+	denied  bool // whether Consul refuses the token
 	leader  bool
 	hidden  func(service string) bool
 	hangs   bool
-	held    []string // the kinds of questions that wait without end
-	// texts are the instances as they were, without and with their checks, modified
-	// when they changed without, and requests what was asked for, by kind.
+	held    []string // the kinds of blocking queries that get no answer
+	// texts holds each instance as last seen, without and with its checks. modified holds the
+	// index at which an instance last changed apart from its checks. requests counts the
+	// queries of each kind.
 	texts    map[string][2]string
 	modified map[string]uint64
 	requests map[string]int
@@ -56,7 +56,7 @@ func newAgent(t *testing.T) *agent {
 	return a
 }
 
-// change changes what there is. All queries that wait are answered.
+// change changes the catalogue, and so ends all blocking queries.
 func (a *agent) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,7 +67,7 @@ func (a *agent) change(f func()) {
 	a.changed = make(chan struct{})
 }
 
-// stamp gives what has changed the index of the change, as Consul does.
+// stamp sets the index of the change on everything that changed, as Consul does.
 func (a *agent) stamp() {
 	text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
 	for id, e := range a.entries {
@@ -103,7 +103,7 @@ func (a *agent) put(e *api.ServiceEntry) {
 	a.change(func() { a.entries[e.Node.Node+"/"+e.Service.ID] = e })
 }
 
-// remove takes an instance back.
+// remove deregisters an instance.
 func (a *agent) remove(id string) { a.change(func() { delete(a.entries, id) }) }
 
 // ServeHTTP implements http.Handler.
@@ -140,8 +140,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// answer is what there is of a kind in a datacentre, and whether some of it is
-// hidden.
+// answer returns the content of one kind in a datacentre, and whether ACLs hide some of it.
 func (a *agent) answer(dc, kind, name string) (answer any, filtered bool) {
 	services, nodes := map[string][]string{"consul": nil}, map[string]*api.Node{}
 	var instances []*api.ServiceEntry
@@ -192,7 +191,7 @@ func (a *agent) answer(dc, kind, name string) (answer any, filtered bool) {
 	return instances, filtered && len(instances) == 0
 }
 
-// entry is an instance of a service on a node.
+// entry returns an instance of a service on a node.
 func entry(node, service, id, address string, port int, more ...func(*api.ServiceEntry)) *api.ServiceEntry {
 	e := &api.ServiceEntry{
 		Node:    &api.Node{Node: node, Address: "10.9.9.9", Datacenter: "dc1"},
@@ -204,7 +203,7 @@ func entry(node, service, id, address string, port int, more ...func(*api.Servic
 	return e
 }
 
-// fixture is a registry that follows an agent, with a worker that runs.
+// fixture is a registry that follows an agent, with a running worker.
 type fixture struct {
 	*consul.Registry
 	t       *testing.T
@@ -215,7 +214,7 @@ type fixture struct {
 	metrics *prometheus.Registry
 }
 
-// journal is a log that may be read meanwhile.
+// journal is a log that a test may read while others write.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -267,7 +266,7 @@ func (f *fixture) synced() *fixture {
 	return f
 }
 
-// row waits until a service has these endpoints, as "port=address:port".
+// row waits until a service has these endpoints, each written as "port=address:port".
 func (f *fixture) row(service string, endpoints ...string) {
 	f.t.Helper()
 	await(f.t, fmt.Sprintf("%s has %v", service, endpoints), func() bool {

@@ -14,42 +14,43 @@ import (
 )
 
 const (
-	// waitTime is how long Consul holds a query that nothing answers; it adds up
-	// to a sixteenth.
+	// waitTime is how long Consul holds a blocking query if nothing changes. Consul adds up to
+	// a sixteenth.
 	waitTime = 5 * time.Minute
-	// answerTime is how long an answer may take beyond its wait. A probe is sent every
-	// beatTime and may take probeTime, so a Consul that hangs is noticed after eight
-	// seconds.
+	// answerTime is how long an answer may take beyond its wait. A probe goes out every
+	// beatTime and may take probeTime, so the registry notices within eight seconds that
+	// Consul hangs.
 	answerTime = 20 * time.Second
 	probeTime  = 5 * time.Second
 	beatTime   = 3 * time.Second
-	// doubtBeats is after how many of these it is looked whether something that is
-	// hidden is shown again, which Consul does not tell.
+	// doubtBeats is the number of beats after which the registry reads hidden entries again.
+	// Consul does not report when it shows them again.
 	doubtBeats = 20
-	// The spacings are the least times between two answers of one query: of a service or
-	// node, of a list of all, and of the checks of a state.
+	// The spacings are the least times between two answers of one query: for a service or
+	// node, for a list, and for the checks in a state.
 	spacing       = 50 * time.Millisecond
 	listSpacing   = 250 * time.Millisecond
 	checksSpacing = 100 * time.Millisecond
-	// entryTime is the pause after an answer, per entry of it, so that queries with
-	// large answers are sent less often.
+	// entryTime is the pause per entry of an answer, so that queries with large answers are
+	// sent less often.
 	entryTime = 20 * time.Microsecond
-	// The pauses while Consul is away, and of a query that fails by itself.
+	// The pauses while Consul is away, and those of a single query that fails while Consul
+	// answers.
 	minPause, maxPause         = 50 * time.Millisecond, 500 * time.Millisecond
 	firstOwnPause, maxOwnPause = 200 * time.Millisecond, 30 * time.Second
 )
 
 // question describes one query of the catalogue.
 type question[T any] struct {
-	// kind names the query in metrics; name is its service or node.
+	// kind names the query in metrics; name is the service or node that it asks for.
 	kind, name string
 	spacing    time.Duration
-	// entries counts the entries of an answer; nil if they are few.
+	// entries counts the entries of an answer; nil if there are few.
 	entries func(T) int
-	// limit is how long an answer may take, 0 for answerTime.
+	// limit is how long an answer may take; 0 means answerTime.
 	limit time.Duration
-	// steady says that its index never goes back as long as Consul has its data,
-	// and is at least that of known.
+	// steady is true if the index of the query never goes back unless Consul loses its data.
+	// known is the least index that a first answer may have.
 	steady bool
 	known  uint64
 	ask    func(*api.QueryOptions) (T, *api.QueryMeta, error)
@@ -64,7 +65,7 @@ func (q question[T]) String() string {
 
 var errNoLeader = errors.New("there is no leader")
 
-// request sends a query once, and waits for a change after an index; 0 does not wait.
+// request sends a query once. If index is not 0, the query waits for a change after it.
 func request[T any](ctx context.Context, d *datacenter, q question[T], index uint64) (answer T, meta *api.QueryMeta, err error) {
 	limit := cmp.Or(q.limit, answerTime)
 	if index > 0 {
@@ -86,7 +87,7 @@ func request[T any](ctx context.Context, d *datacenter, q question[T], index uin
 	return answer, meta, err
 }
 
-// inWords is an error of Consul for an operator.
+// inWords makes an error of Consul readable for an operator.
 func inWords(err error) error {
 	var status api.StatusError
 	if errors.As(err, &status) && status.Code == http.StatusForbidden {
@@ -95,22 +96,21 @@ func inWords(err error) error {
 	return err
 }
 
-// told is how an answer came: in which round, and whether it is the first after
-// Consul was away, or at all.
+// told describes an answer: its round, and whether the query was sent without an index, as the
+// first one is and the first after a failure.
 type told struct {
 	round int
 	fresh bool
 }
 
-// watch repeats a query, each time for changes after the last answer, and hands over
-// answers until ctx ends. A round ends when Consul has lost its data; the next begins
-// without an index.
+// watch repeats a query, each time for changes after the last answer, and passes the answers
+// to take until ctx ends. When Consul loses its data, a new round begins without an index.
 func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(answer T, meta *api.QueryMeta, how told)) {
 	d.queries.Add(1)
 	defer d.queries.Add(-1)
 	defer d.forget(q.String())
 	index, least := uint64(0), q.known
-	var last time.Time // of an answer
+	var last time.Time // when the last answer came
 	failed, seen := newFailures(), 0
 	for ctx.Err() == nil {
 		round, number, end := d.round(ctx)
@@ -124,7 +124,7 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 		switch {
 		case ctx.Err() != nil:
 			return
-		case ended: // all are asked anew
+		case ended: // a new round has begun
 		case err != nil:
 			index = 0
 			d.fail(q.String(), err)
@@ -137,8 +137,9 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 			d.reset(number, fmt.Sprintf("the index of %s went back from %d to %d", q, least, meta.LastIndex))
 		case index > 0 && meta.LastIndex == index:
 			if time.Since(asked) < waitTime {
-				// Consul ends all queries so when a snapshot is restored. A query with
-				// this index would wait until that is reached again, so ask without.
+				// Consul answers early when a snapshot is restored. A query with this index
+				// would wait until the restored Consul reaches it again, so query without an
+				// index.
 				index = 0
 			}
 			_ = retry.Sleep(ctx, q.spacing)
@@ -158,7 +159,7 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 	}
 }
 
-// once asks until there is an answer, or ctx ends.
+// once repeats a query until it is answered or ctx ends.
 func once[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, meta *api.QueryMeta, err error) {
 	failed := newFailures()
 	for {
@@ -175,8 +176,8 @@ func once[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, m
 	}
 }
 
-// failures counts the failures in a row of one query. The first is mostly the fault of
-// Consul and not of the query, so only later ones delay it.
+// failures delays a query after failures in a row. The first is mostly the fault of Consul and
+// not of the query, so only later ones delay it.
 type failures struct {
 	failed  bool
 	backoff *retry.Backoff
@@ -184,7 +185,7 @@ type failures struct {
 
 func newFailures() *failures { return &failures{backoff: retry.New(firstOwnPause, maxOwnPause)} }
 
-// next is how long the query waits after one more failure.
+// next returns how long the query waits after one more failure.
 func (f *failures) next() time.Duration {
 	if !f.failed {
 		f.failed = true

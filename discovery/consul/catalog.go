@@ -10,59 +10,58 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// catalog holds the known content of all datacentres, service by service: a part is
-// Consul's answer for one. Methods that change the catalog return the services that
-// differ.
+// catalog holds what is known of all datacentres, by service. Methods that change it return
+// the services whose instances changed.
 type catalog struct {
 	mu       sync.Mutex // guards all below
 	views    map[string]*view
 	services map[string]map[reference]*instance
 }
 
-// reference names an instance: its id is unique within its datacentre.
+// reference names an instance, whose id is unique in its datacentre.
 type reference struct{ datacenter, id string }
 
-// view is the catalog of one datacentre.
+// view is the part of the catalog for one datacentre.
 type view struct {
 	parts map[string]*part // by service
-	// listed are the services of the last list, nil before the first. A doubted list
-	// does not prove that a missing service is gone.
+	// listed holds the services of the last list, nil before the first. doubted is true if
+	// that list does not prove that a missing service is gone.
 	listed  map[string]bool
 	doubted bool
-	index   uint64 // of that list
-	// unread are the listed services that were never read. Once there are none the
-	// view is whole, for ever.
+	index   uint64 // the index of that list
+	// unread holds the listed services that were never read. Once it is empty, the view is
+	// whole for ever.
 	unread map[string]bool
 	whole  bool
-	// settled views are served: they are whole, or nobody waits for that any more.
+	// settled is true once the datacentre is served: it is whole, or the wait for it is over.
 	settled bool
-	// held says that Consul has lost data: parts keep what its answers lack.
+	// held is true while instances are kept that Consul lost with its data.
 	held bool
-	// nodes holds the instances of all answers, by node and id; sick holds those by id
-	// that have checks which do not pass.
+	// nodes holds the instances of all answers, by node and id. sick holds those with a check
+	// that does not pass, by id.
 	nodes map[string]map[string]*instance
 	sick  map[string]*instance
-	// known are all instances by service and id, those that are kept too.
+	// known holds all instances by service and id, the kept ones too.
 	known  pmap.Map[lastknown.Item]
-	counts map[string]int // of instances, by service
+	counts map[string]int // number of instances by service
 }
 
 // part is one service of a datacentre.
 type part struct {
 	read   bool
 	answer map[string]*instance
-	// kept are instances that the answer lacks and that are not gone for that.
+	// kept holds instances that are served although the answer lacks them.
 	kept map[string]*instance
-	// filtered says that ACLs hid something from the last answer that was trusted.
-	// doubtful says that a later answer does not prove that a missing instance is gone.
+	// filtered is true if ACLs hid something from the last trusted answer. doubtful is true if
+	// a later answer does not prove that a missing instance is gone.
 	filtered, doubtful bool
-	index              uint64 // of the answer
+	index              uint64 // the index of the answer
 }
 
 // answer is Consul's answer for a service.
 type answer struct {
 	instances map[string]*instance
-	// filtered says that something was hidden by ACLs.
+	// filtered is true if ACLs hid something.
 	filtered bool
 	index    uint64
 }
@@ -99,8 +98,9 @@ func (c *catalog) restore(datacenter string, instances []*instance) (changed []s
 	return out.list()
 }
 
-// want takes the list of services, and returns the services to be read. Services that
-// are not listed are removed, unless something in them is kept, or the list is doubted.
+// want takes a list of services, and returns the services to read. It removes an unlisted
+// service, unless the list is doubted or older than the answer for the service, the answer is
+// doubtful, or instances are kept since Consul lost its data.
 func (c *catalog) want(datacenter string, l list) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *catalog) want(datacenter string, l list) (wanted map[string]bool, chang
 	return c.trim(datacenter, v)
 }
 
-// again is want with the list there was; nil before the first.
+// again repeats want with the last list; it returns nil before the first.
 func (c *catalog) again(datacenter string) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,14 +125,14 @@ func (c *catalog) again(datacenter string) (wanted map[string]bool, changed []st
 	return c.trim(datacenter, v)
 }
 
-// trim drops the services of a view that are not listed, as want says.
+// trim removes the unlisted services of a view, with the exceptions of want.
 func (c *catalog) trim(datacenter string, v *view) (wanted map[string]bool, changed []string) {
 	wanted = maps.Clone(v.listed)
 	gone := changes{}
 	for name, p := range v.parts {
 		switch {
 		case v.listed[name]:
-		case v.doubted, p.doubtful, v.held && len(p.kept) > 0, len(p.answer) > 0 && p.index > v.index: // the list is older than it
+		case v.doubted, p.doubtful, v.held && len(p.kept) > 0, len(p.answer) > 0 && p.index > v.index: // the answer is newer than the list
 			wanted[name] = true
 		default:
 			c.replace(datacenter, name, p.all(), nil, gone)
@@ -143,8 +143,8 @@ func (c *catalog) trim(datacenter string, v *view) (wanted map[string]bool, chan
 	return wanted, gone.list()
 }
 
-// withdraws says whether the answer for a service lacks an instance that is served for no
-// other reason than the answer before.
+// withdraws says whether taking an answer would remove an instance that only the answer before
+// had.
 func (c *catalog) withdraws(datacenter, name string, a answer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,8 +152,8 @@ func (c *catalog) withdraws(datacenter, name string, a answer) bool {
 	return p != nil && len(without(p.answer, a.instances)) > 0
 }
 
-// take takes the answer for a service. It returns whether the service is not
-// listed, and so may be gone now.
+// take stores the answer for a service. unlisted is true if the service is not listed, and so
+// may be gone now.
 func (c *catalog) take(datacenter, name string, a answer) (changed []string, unlisted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,15 +188,15 @@ func (c *catalog) take(datacenter, name string, a answer) (changed []string, unl
 	return out.list(), !v.listed[name]
 }
 
-// complete notes that a view is whole, once it is.
+// complete marks a view as whole if every listed service was read.
 func (v *view) complete() {
 	if v.listed != nil && len(v.unread) == 0 {
 		v.whole, v.settled = true, true
 	}
 }
 
-// settle has a datacentre served although it is not whole. It is false where the
-// datacentre is served already.
+// settle marks a datacentre as served although it is not whole. It returns false if the
+// datacentre was served already.
 func (c *catalog) settle(datacenter string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,8 +206,8 @@ func (c *catalog) settle(datacenter string) bool {
 	return !was
 }
 
-// reset is called when Consul has lost its data: all that is known is kept until
-// an answer has it, or expire is called.
+// reset handles a loss of Consul's data. It keeps all known instances until an answer has
+// them, or expire is called.
 func (c *catalog) reset(datacenter string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +220,7 @@ func (c *catalog) reset(datacenter string) {
 	}
 }
 
-// expire withdraws what is kept since reset.
+// expire withdraws what was kept since reset.
 func (c *catalog) expire(datacenter string) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +240,7 @@ func (c *catalog) expire(datacenter string) (wanted map[string]bool, changed []s
 	return wanted, append(out.list(), gone...)
 }
 
-// replace brings the services up to date with what one part was and is.
+// replace updates the services after one part has changed from before to after.
 func (c *catalog) replace(datacenter, service string, before, after map[string]*instance, out changes) {
 	v := c.view(datacenter)
 	for id := range before {
@@ -269,7 +269,7 @@ func (c *catalog) replace(datacenter, service string, before, after map[string]*
 	}
 }
 
-// locate brings nodes and sick up to date with what one answer was and is.
+// locate updates nodes and sick after an answer has changed from before to after.
 func (v *view) locate(before, after map[string]*instance) {
 	for id, i := range before {
 		if of := v.nodes[i.node]; of[id] == i && after[id] != i {
@@ -292,8 +292,8 @@ func (v *view) locate(before, after map[string]*instance) {
 	}
 }
 
-// recovered returns the services that were read with a check in a state, while a newer
-// list of all checks in that state lacks the check or has it changed.
+// recovered returns the services that were read with a check in a state, if the newer list of
+// checks in that state lacks the check or has a changed one.
 func (c *catalog) recovered(datacenter, status string, checks map[checkKey]check) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +308,7 @@ func (c *catalog) recovered(datacenter, status string, checks map[checkKey]check
 	return out.list()
 }
 
-// on are the services that have instances on a node.
+// on returns the services that have instances on a node.
 func (c *catalog) on(datacenter, node string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -319,7 +319,7 @@ func (c *catalog) on(datacenter, node string) []string {
 	return out.list()
 }
 
-// outdated returns the services whose instances on a node differ from the ones read.
+// outdated returns the services whose instances on a node differ from the instances read.
 func (c *catalog) outdated(datacenter, node string, instances []onNode) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -341,7 +341,7 @@ func (c *catalog) outdated(datacenter, node string, instances []onNode) []string
 	return out.list()
 }
 
-// doubtful returns the services that have something doubted.
+// doubtful returns the services whose last answer is doubtful.
 func (c *catalog) doubtful(datacenter string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,7 +354,7 @@ func (c *catalog) doubtful(datacenter string) []string {
 	return out.list()
 }
 
-// names are the services that are listed or have instances.
+// names returns the services that are listed or have instances.
 func (c *catalog) names(datacenter string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -397,22 +397,22 @@ func (c *catalog) areSettled(datacenters []string) bool {
 	return !slices.ContainsFunc(datacenters, func(name string) bool { return !c.view(name).settled })
 }
 
-// isWhole says whether a datacentre was read as a whole, once.
+// isWhole says whether every service of a datacentre was read at least once.
 func (c *catalog) isWhole(datacenter string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.view(datacenter).whole
 }
 
-// size is the number of services of a datacentre.
+// size returns the number of services in a datacentre.
 func (c *catalog) size(datacenter string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.view(datacenter).counts)
 }
 
-// sizes are the instances of a datacentre and those that are kept, and whether
-// an answer is doubted.
+// sizes returns the number of instances in a datacentre and how many of them are kept, and
+// whether any answer is doubtful.
 func (c *catalog) sizes(datacenter string) (instances, kept int, doubtful bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -424,8 +424,8 @@ func (c *catalog) sizes(datacenter string) (instances, kept int, doubtful bool) 
 	return v.known.Len(), kept, doubtful
 }
 
-// confirmed is all that is known of a datacentre, and the index of its list. It is
-// false while that is more than Consul has said.
+// confirmed returns all instances of a datacentre, and the index of its list. It returns false
+// unless Consul's own answers contain all of it.
 func (c *catalog) confirmed(datacenter string) (known pmap.Map[lastknown.Item], index uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -441,8 +441,7 @@ func (c *catalog) confirmed(datacenter string) (known pmap.Map[lastknown.Item], 
 	return v.known, v.index, true
 }
 
-// each calls f for every service, with its instances in order. It is not to
-// call the catalog.
+// each calls f for every service, with its instances in order. f must not call the catalog.
 func (c *catalog) each(f func(service string, instances []*instance, datacenters []string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -458,7 +457,7 @@ func (c *catalog) each(f func(service string, instances []*instance, datacenters
 	}
 }
 
-// all are the instances of a part.
+// all returns the instances of a part, the kept ones too.
 func (p *part) all() map[string]*instance {
 	if len(p.kept) == 0 {
 		return p.answer
@@ -479,7 +478,7 @@ func without(one, other map[string]*instance) map[string]*instance {
 	return out
 }
 
-// changes are services that differ.
+// changes is the set of services that changed.
 type changes map[string]bool
 
 func (c changes) list() []string { return slices.Sorted(maps.Keys(c)) }

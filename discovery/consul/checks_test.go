@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/consul"
 )
 
-// healthy says whether service a has so many healthy endpoints.
+// healthy returns whether service a has n healthy endpoints.
 func (f *fixture) healthy(n int) func() bool {
 	return func() bool {
 		got := 0
@@ -22,8 +22,8 @@ func (f *fixture) healthy(n int) func() bool {
 	}
 }
 
-// Nothing but a service's own answer says that an instance is healthy: a check that
-// is gone may be that of an instance that is gone.
+// Only the answer for a service says that an instance is healthy: a check may have gone
+// together with its instance.
 func TestChecksOnlySayWhatToRead(t *testing.T) {
 	t.Parallel()
 	byEachPlan(t, func(t *testing.T, a *agent, o func(*consul.Options)) {
@@ -47,8 +47,8 @@ func TestChecksOnlySayWhatToRead(t *testing.T) {
 	})
 }
 
-// A check that came and went between two answers of the list of checks, and was read
-// meanwhile, is found to be gone.
+// A check comes and goes between two lists of checks, and a service is read in between. The
+// registry still finds that the check is gone.
 func TestACheckThatNoListHasShown(t *testing.T) {
 	t.Parallel()
 	byEachPlan(t, func(t *testing.T, a *agent, o func(*consul.Options)) {
@@ -61,7 +61,7 @@ func TestACheckThatNoListHasShown(t *testing.T) {
 		one("c", api.HealthPassing)
 		await(t, "it is healthy", f.healthy(1))
 		a.change(func() { a.held = []string{"health/state"} })
-		one("c", api.HealthCritical, tags("v=2")) // which something else tells of
+		one("c", api.HealthCritical, tags("v=2")) // another query reports this change
 		await(t, "it is unhealthy", f.healthy(0))
 		one("c", api.HealthPassing, tags("v=2"))
 		a.change(func() { a.held = nil })

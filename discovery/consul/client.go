@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// maxConnections bounds the connections over TLS; each carries many queries. Without a
-// bound a transport opens another connection for each request while all are full.
+// maxConnections bounds the connections over TLS; each carries many queries. Without a bound,
+// a transport whose connections are all full opens another one for each request.
 const maxConnections = 50
 
-// client is the way to one agent of Consul.
+// client talks to one agent of Consul.
 type client struct {
 	*api.Client
 	close func()
@@ -49,7 +49,7 @@ func newClient(o *Options) (*client, error) {
 	return &client{c, transport.CloseIdleConnections}, nil
 }
 
-// dialTLS opens connections by the configuration of the moment.
+// dialTLS returns a dialer that reads the TLS configuration anew for each connection.
 func dialTLS(dialer *net.Dialer, configure func() (*tls.Config, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		config := &tls.Config{MinVersion: tls.VersionTLS12}

@@ -14,43 +14,45 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// Keys in the metadata of an instance; a tag key=value or key|value works the same.
+// Keys in the metadata of an instance. A tag key=value or key|value has the same effect.
 const (
 	metaProtocol      = "portolan-protocol"
 	metaProtocolPlain = "protocol"
-	// metaPort is the port of the service that the instance serves, where that is
-	// not its own.
+	// metaPort is the port of the service that the instance serves, if it differs from the
+	// instance's own port.
 	metaPort    = "portolan-port"
 	metaZone    = "zone"
 	metaSubzone = "subzone"
-	// labelTLSMode says how the instance's proxy takes connections, as of other
+	// labelTLSMode says how the instance's proxy takes connections. It is the label of all
 	// workloads.
 	labelTLSMode = "security.istio.io/tlsMode"
 )
 
-// instance is one instance of one service, converted. It is never modified.
+// instance is one converted instance of one service. It is never modified.
 type instance struct {
 	id      string // within its datacentre
 	service string // the name in lower case
 	node    string
-	// modified is the index of its last change in Consul, without changes of its checks.
+	// modified is the index at which the instance last changed in Consul, apart from its
+	// checks.
 	modified uint64
-	// failing are its checks, and the checks of its node, that do not pass.
+	// failing holds the checks of the instance and its node that do not pass.
 	failing []failure
-	// endpoint has everything but its ports.
+	// endpoint is complete but for the ports.
 	endpoint discovery.Endpoint
 	ports    []port
-	// vip is the address that all instances of the service give it, if they do.
+	// vip is the service's address according to this instance, empty if it gives none.
 	vip string
-	// away says that it gets no traffic: its service keeps its ports all the same.
+	// away is true if the instance gets no traffic. The service still keeps the ports of the
+	// instance.
 	away bool
-	// flaw says what is wrong with it, and leftOut that it is not in the mesh for
-	// that.
+	// flaw says what is wrong with the instance. leftOut is true if it is not in the mesh for
+	// that reason.
 	flaw    string
 	leftOut bool
 }
 
-// failure is a check that does not pass, as of an index at which it changed.
+// failure is a check that does not pass, and the index at which it changed.
 type failure struct {
 	key      checkKey
 	status   string
@@ -60,7 +62,7 @@ type failure struct {
 // checkKey names a check.
 type checkKey struct{ node, id string }
 
-// port is a port of a service, and where an instance serves it.
+// port is a port of a service, and the instance's own port for it.
 type port struct {
 	number, target int
 	protocol       discovery.Protocol // Unsupported where none is declared
@@ -71,14 +73,14 @@ func (i *instance) equal(o *instance) bool {
 		i.flaw == o.flaw && i.leftOut == o.leftOut && slices.Equal(i.ports, o.ports) && i.endpoint.Equal(&o.endpoint)
 }
 
-// taken says whether a service of the catalogue is one of the mesh's: not
-// Consul's own servers, and not the proxies and gateways of Consul's own mesh.
+// taken says whether the mesh takes a service of the catalogue. It does not take Consul's own
+// servers, nor the proxies and gateways of Consul's own mesh.
 func taken(kind api.ServiceKind, name string) bool { return kind == "" && name != serversName }
 
-// serversName is the service that Consul's servers are in.
+// serversName is the service of Consul's own servers.
 const serversName = "consul"
 
-// flawOfName says why a service of that name cannot be in the mesh.
+// flawOfName returns why a service with that name cannot be in the mesh, empty if it can.
 func flawOfName(name string) string {
 	if isLabel(strings.ToLower(name)) {
 		return ""
@@ -96,7 +98,7 @@ func isLabel(s string) bool {
 	})
 }
 
-// instancesOf converts what is taken of a list of instances, by their ids.
+// instancesOf converts the entries that the mesh takes, by their ids.
 func instancesOf(o *Options, entries []*api.ServiceEntry) map[string]*instance {
 	out := make(map[string]*instance, len(entries))
 	for _, e := range entries {
@@ -108,7 +110,7 @@ func instancesOf(o *Options, entries []*api.ServiceEntry) map[string]*instance {
 	return out
 }
 
-// convert makes an instance of what Consul has of it.
+// convert converts an instance of Consul.
 func convert(o *Options, e *api.ServiceEntry) *instance {
 	s := e.Service
 	all := labelsOf(s)
@@ -142,8 +144,8 @@ func convert(o *Options, e *api.ServiceEntry) *instance {
 	return i
 }
 
-// labelsOf are the tags and, over them, the metadata of an instance. A tag
-// key=value or key|value is a label; any other is one of the value "true".
+// labelsOf returns the tags and the metadata of an instance as labels; metadata wins. A tag
+// key=value or key|value is a label; any other tag is a label with the value "true".
 func labelsOf(s *api.AgentService) labels.Instance {
 	out := make(labels.Instance, len(s.Tags)+len(s.Meta))
 	for _, tag := range s.Tags {
@@ -170,8 +172,8 @@ func addressOf(e *api.ServiceEntry) string {
 		e.Node.Address, e.Node.TaggedAddresses["lan_ipv4"], e.Node.TaggedAddresses["lan"])
 }
 
-// localityOf is region/zone/subzone; the region is the datacentre unless the
-// instance or its node has a locality of its own.
+// localityOf returns region/zone/subzone. The region is the datacentre unless the instance or
+// its node has its own locality.
 func localityOf(e *api.ServiceEntry) string {
 	service, node := &api.Locality{}, &api.Locality{}
 	if e.Service.Locality != nil {
@@ -186,7 +188,7 @@ func localityOf(e *api.ServiceEntry) string {
 	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
 }
 
-// portsOf returns the ports of an instance, and a flaw of their description.
+// portsOf returns the ports of an instance, and what is wrong with their description.
 func portsOf(s *api.AgentService, all labels.Instance) (ports []port, flaw string) {
 	protocol, flaw := protocolOf(s, all)
 	for _, p := range s.Ports {
@@ -231,8 +233,8 @@ func protocolOf(s *api.AgentService, all labels.Instance) (p discovery.Protocol,
 	return discovery.Unsupported, ""
 }
 
-// healthOf says whether an instance gets traffic, by the worst of its own checks and
-// its node's.
+// healthOf returns the health of an instance by the worst of its own checks and its node's.
+// away is true if it gets no traffic.
 func healthOf(o *Options, e *api.ServiceEntry) (health discovery.Health, weight uint32, away bool) {
 	passing, warning := e.Service.Weights.Passing, e.Service.Weights.Warning
 	var own api.HealthChecks

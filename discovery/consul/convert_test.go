@@ -44,7 +44,7 @@ func check(id, status string) func(*api.ServiceEntry) {
 	}
 }
 
-// described is a row in short words.
+// described returns a row in a short text form.
 func described(row discovery.Row) []string {
 	var out []string
 	for _, s := range row.Services {
@@ -155,7 +155,7 @@ func TestConversion(t *testing.T) {
 	}
 }
 
-// What cannot be in the mesh is never left out silently.
+// What the registry leaves out of the mesh shows as a flaw.
 func TestFlawsAreVisible(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
@@ -198,7 +198,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// gauge is the value of a metric without labels, or of the first of its kind.
+// gauge returns the value of a metric without labels, or the first value of one with labels.
 func (f *fixture) gauge(name string) float64 {
 	f.t.Helper()
 	families, err := f.metrics.Gather()

@@ -12,17 +12,17 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// plan is how it is found out which services of a datacentre have changed. Each
-// of these is read as a whole: its instances with their checks, in one answer.
+// plan is a way to find out which services of a datacentre have changed. Under each plan a
+// changed service is read as a whole: its instances with their checks, in one answer.
 type plan int
 
 const (
-	// byService has a query for each service wait in Consul.
+	// byService keeps one blocking query for each service.
 	byService plan = iota
-	// byNode has one for each node, and some for all checks.
+	// byNode keeps one blocking query for each node, and a few for the lists and all checks.
 	byNode
-	// bySweep has some for all checks, and looks at all nodes, or services, when
-	// the catalogue has changed.
+	// bySweep keeps only the blocking queries for the lists and all checks. When the catalogue
+	// has changed, it reads all nodes, or all services.
 	bySweep
 )
 
@@ -32,14 +32,15 @@ func (p plan) String() string { return [...]string{"service", "node", "sweep"}[p
 type datacenter struct {
 	r    *Registry
 	name string // empty for the datacentre of the agent
-	max  int    // of queries that wait
+	max  int    // how many queries may wait in Consul
 
 	queries atomic.Int64
-	// probing is held while one goroutine checks whether Consul is back.
+	// probing is a lock, held by the goroutine that checks whether Consul is back.
 	probing chan struct{}
-	// comparing is held while one goroutine compares the index of the list.
+	// comparing is a lock, held by the goroutine that compares the index of the list.
 	comparing chan struct{}
-	// turned holds a token when a plan may have to end or go on otherwise.
+	// turned holds a token when follower.run must look again at what to follow and by which
+	// plan.
 	turned chan struct{}
 
 	mu sync.Mutex // guards the fields below
@@ -73,8 +74,8 @@ func (d *datacenter) run(ctx context.Context) {
 	}
 }
 
-// choose finds the best plan that the limit on queries allows. With many services it
-// queries by node, if the nodes are fewer.
+// choose returns the best plan that the limit on queries allows. If there are many services,
+// it prefers byNode when there are fewer than half as many nodes.
 func (d *datacenter) choose(ctx context.Context) (plan, error) {
 	services, _, err := once(ctx, d, d.services())
 	if err != nil {
@@ -99,7 +100,7 @@ func (d *datacenter) choose(ctx context.Context) (plan, error) {
 	return bySweep, nil
 }
 
-// few is how many queries are few, whatever the limit.
+// few returns how many queries count as few whatever the limit.
 func (d *datacenter) few() int { return min(d.max, DefaultMaxQueries) }
 
 // commonQueries are the queries of every plan except byService: the services, the
@@ -108,18 +109,18 @@ const commonQueries = 4
 
 func (d *datacenter) serviceQueries(services int) int { return services + 1 }
 
-// nodeQueries leaves room for the reads, which do not wait.
+// nodeQueries does not count the reads, because they do not wait in Consul.
 func nodeQueries(nodes int) int { return nodes + commonQueries }
 
-// list is which services there are.
+// list is the list of services in a datacentre.
 type list struct {
 	names []string
-	// doubtful says that something is hidden: a missing entry may still exist.
+	// doubtful is true if ACLs hide something, so that a missing entry may still exist.
 	doubtful bool
 	index    uint64
 }
 
-// follow follows the datacentre by a plan until another is better.
+// follow follows the datacentre under a plan until another plan is better.
 func (d *datacenter) follow(ctx context.Context, p plan) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -144,23 +145,23 @@ func (d *datacenter) follow(ctx context.Context, p plan) {
 	f.run(ctx)
 }
 
-// follower is one plan under way.
+// follower runs one plan.
 type follower struct {
 	d       *datacenter
 	plan    plan
 	running *sync.WaitGroup
 	lists   chan list
 	nodes   chan []string
-	// reads and sweeper are nil where each service has its own query.
+	// reads and sweeper are nil under the plan byService.
 	reads   *reads
 	sweeper *sweeper
-	// watched are the services, or nodes, that have a query of their own.
+	// watched holds the services or nodes with their own blocking query.
 	watched map[string]context.CancelFunc
-	asked   map[string]bool // services that were to be read at least once
-	hosts   int             // nodes
+	asked   map[string]bool // services of which a read was requested
+	hosts   int             // number of nodes
 }
 
-// run acts on the answers of the queries until another plan is better.
+// run handles the answers of the queries until another plan is better.
 func (f *follower) run(ctx context.Context) {
 	d, services := f.d, map[string]bool(nil)
 	for {
@@ -188,8 +189,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// unfit says whether the plan needs more queries than there may be, or a better
-// one fits by a good margin.
+// unfit says whether the plan needs more queries than the limit, or a better plan fits with a
+// good margin.
 func (f *follower) unfit(services int) bool {
 	d := f.d
 	byServices, byNodes := d.serviceQueries(services), nodeQueries(f.hosts)
@@ -205,7 +206,7 @@ func (f *follower) unfit(services int) bool {
 	return f.hosts > 0 && fits(byNodes, d.max) || d.r.catalog.isWhole(d.name) && fits(byServices, d.max)
 }
 
-// setServices has each service watched, or read at least once.
+// setServices watches each service, or reads each new one once.
 func (f *follower) setServices(ctx context.Context, wanted map[string]bool) {
 	if f.plan == byService {
 		f.watch(ctx, wanted, f.d.watchService)
@@ -228,7 +229,7 @@ func (f *follower) setNodes(ctx context.Context, names []string) {
 	f.sweeper.setNodes(names)
 }
 
-// watch has exactly these names watched.
+// watch starts and stops queries so that exactly these names are watched.
 func (f *follower) watch(ctx context.Context, wanted map[string]bool, by func(context.Context, string)) {
 	for name, cancel := range f.watched {
 		if !wanted[name] {
@@ -245,9 +246,9 @@ func (f *follower) watch(ctx context.Context, wanted map[string]bool, by func(co
 	}
 }
 
-// watchList follows which services there are.
+// watchList follows the list of services.
 func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
-	filtered := false // as of the last list that was believed
+	filtered := false // whether ACLs hid something from the last trusted list
 	first := true
 	doubts := func(hidden bool, names int) bool {
 		doubtful := hidden && (names == 0 || !first && !filtered)
@@ -270,12 +271,12 @@ func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
 		case lists <- list{names, doubtful, meta.LastIndex}:
 		case <-ctx.Done():
 		}
-		d.lookAgain() // the list tells that the catalogue has changed, not all that has
+		d.lookAgain() // the list says that the catalogue has changed, but not everything that has
 	})
 }
 
-// usable are the names of services that can be in the mesh, in lower case, and
-// of those that cannot.
+// usable divides the names of services into those that can be in the mesh, in lower case, and
+// the rest.
 func (d *datacenter) usable(services map[string][]string) (names, unusable []string) {
 	for name := range services {
 		switch {
@@ -298,15 +299,14 @@ func (d *datacenter) watchService(ctx context.Context, name string) {
 	})
 }
 
-// watchNode has the services read that change on a node.
+// watchNode follows the instances on a node, and has the services that change there read.
 func (f *follower) watchNode(ctx context.Context, name string) {
 	watch(ctx, f.d, f.d.node(name), func(instances []onNode, _ *api.QueryMeta, _ told) {
 		f.reads.ask(false, f.d.r.catalog.outdated(f.d.name, name, instances)...)
 	})
 }
 
-// watchNodes follows which nodes there are, and has the services read of those
-// that change.
+// watchNodes follows the list of nodes, and has the services on changed nodes read.
 func (f *follower) watchNodes(ctx context.Context) {
 	before := map[string]uint64{}
 	watch(ctx, f.d, f.d.nodes(), func(nodes []*api.Node, _ *api.QueryMeta, _ told) {
@@ -357,7 +357,7 @@ func (f *follower) watchChecks(ctx context.Context, status string) {
 	})
 }
 
-// concern adds the services that a check is of: one, or all on its node.
+// concern adds the services that a check is about: one service, or all services on the node.
 func (f *follower) concern(c check, to changes) {
 	if c.ServiceID == "" {
 		for _, name := range f.d.r.catalog.on(f.d.name, c.Node) {
@@ -368,8 +368,8 @@ func (f *follower) concern(c check, to changes) {
 	}
 }
 
-// take hands over what was learned of a service in a round. It drops the answer if Consul
-// was found to have lost its data since the round began.
+// take stores the answer for a service. It drops an answer from an earlier round, since Consul
+// has lost its data after that.
 func (d *datacenter) take(round int, service string, a answer) {
 	d.mu.Lock()
 	if round != d.rounds {
@@ -380,7 +380,7 @@ func (d *datacenter) take(round int, service string, a answer) {
 	d.mu.Unlock()
 	d.publish(changed)
 	if unlisted {
-		d.turn() // there may be less to follow
+		d.turn() // a plan may now have less to follow
 	}
 }
 
@@ -391,7 +391,7 @@ func (d *datacenter) publish(services []string) {
 	d.r.settled()
 }
 
-// turn has follow look again.
+// turn makes follower.run look again at what to follow and by which plan.
 func (d *datacenter) turn() {
 	select {
 	case d.turned <- struct{}{}:
@@ -399,8 +399,8 @@ func (d *datacenter) turn() {
 	}
 }
 
-// holdEnds fires when content kept since Consul lost its data must be withdrawn; never
-// if none is kept.
+// holdEnds returns a channel that fires when content kept since Consul lost its data must be
+// withdrawn, nil if none is kept.
 func (d *datacenter) holdEnds() <-chan time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

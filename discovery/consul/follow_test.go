@@ -14,11 +14,11 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/consul"
 )
 
-// limits are the limits on queries under which six services on one node, or two,
-// are followed by each plan.
+// limits holds, for each plan, a limit on queries that makes the registry choose it for six
+// services on one or two nodes.
 var limits = map[string]int{"service": 10, "node": 6, "sweep": 4}
 
-// six has six services with one instance each.
+// six returns an agent that has six services with one instance each.
 func six(t *testing.T) *agent {
 	a := newAgent(t)
 	for i, name := range []string{"a", "b", "c", "x", "y", "z"} {
@@ -65,8 +65,8 @@ func TestOneChangedInstanceIsOneUpdate(t *testing.T) {
 	})
 }
 
-// While Consul does not answer, or has no leader, or refuses the token, nothing
-// goes; and what happened meanwhile is seen when it is back.
+// While Consul does not answer, has no leader or refuses the token, no endpoint goes. Once it
+// is back, the registry sees what happened in the meantime.
 func TestWhileConsulIsAway(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -119,8 +119,8 @@ var losses = map[string]func(*agent){
 	"its index goes back":    func(a *agent) { a.index = 1 },
 }
 
-// A Consul that has lost its data says nothing of what was in it before; what it
-// had again and loses is gone.
+// After a loss of data, what Consul lacks is kept. But what Consul has again and then loses is
+// gone.
 func TestConsulLosesItsData(t *testing.T) {
 	t.Parallel()
 	for name, harm := range losses {
@@ -153,7 +153,7 @@ func TestConsulLosesItsData(t *testing.T) {
 	}
 }
 
-// What a Consul that has lost its data does not say again within ResetHold goes.
+// After a loss of data, what Consul does not have again within ResetHold is withdrawn.
 func TestWhatALostConsulDoesNotBringBackGoes(t *testing.T) {
 	t.Parallel()
 	for name, harm := range losses {
@@ -171,8 +171,8 @@ func TestWhatALostConsulDoesNotBringBackGoes(t *testing.T) {
 	}
 }
 
-// lose takes all services from Consul and harms it. The lists that wait do not tell that data
-// is lost before the answers for nodes and services come.
+// lose removes all services from Consul and harms it. The blocking queries for lists do not
+// show the loss before the answers for nodes and services come.
 func (a *agent) lose(t *testing.T, f *fixture, harm func(*agent)) {
 	t.Helper()
 	// With a short ResetHold the registry is synced before Consul is read.
@@ -190,7 +190,7 @@ func (a *agent) lose(t *testing.T, f *fixture, harm func(*agent)) {
 	a.change(func() { a.held = nil })
 }
 
-// What a Consul has lost is not withdrawn while it is away, however long.
+// What Consul has lost is not withdrawn while Consul is away, however long.
 func TestConsulLosesItsDataAndGoes(t *testing.T) {
 	t.Parallel()
 	const hold = 1500 * time.Millisecond
@@ -208,7 +208,7 @@ func TestConsulLosesItsDataAndGoes(t *testing.T) {
 	if calls := f.xds.Take(); len(calls) > 0 {
 		t.Errorf("while Consul is away: %v", calls)
 	}
-	a.change(func() { // at once, as what is not there when it is back goes
+	a.change(func() { // in one change: what is missing when Consul is back would go
 		a.entries["n1/a-1"] = entry("n1", "a", "a-1", "10.0.0.1", 80)
 		a.leader = true
 	})
@@ -242,8 +242,7 @@ func TestNotReadyBeforeTheWholeIsRead(t *testing.T) {
 	}
 }
 
-// The plan follows the number of services and nodes, and nothing goes when it
-// changes.
+// The plan follows the number of services and nodes; no endpoint goes when it changes.
 func TestThePlanChanges(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
@@ -262,7 +261,7 @@ func TestThePlanChanges(t *testing.T) {
 			}
 		})
 	}
-	many(2) // on three nodes with the first
+	many(2) // with the first service, on three nodes
 	by("node")
 	f.row("s11", "tcp-80=10.0.1.1:80")
 	many(6)
@@ -289,14 +288,14 @@ func TestThePlanChanges(t *testing.T) {
 	}
 }
 
-// A service of several datacentres is one, with the endpoints of all.
+// A service in several datacentres is one service with all their endpoints.
 func TestSeveralDatacenters(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	in := func(dc string) func(*api.ServiceEntry) { return node(func(n *api.Node) { n.Datacenter = dc }) }
 	a.put(entry("n1", "web", "w", "10.0.0.1", 80, in("east")))
 	a.put(entry("n2", "web", "w", "10.0.0.2", 80, in("west")))
-	a.put(entry("n3", "web", "w", "10.0.0.3", 80, in("south"))) // not asked for
+	a.put(entry("n3", "web", "w", "10.0.0.3", 80, in("south"))) // in a datacentre that the registry does not read
 	f := follow(t, a, func(o *consul.Options) { o.Datacenters = []string{"west", "east"} }).synced()
 	want := []string{"port tcp-80 80 TCP", "10.0.0.1:80 at east for tcp-80 weight 1", "10.0.0.2:80 at west for tcp-80 weight 1"}
 	if diff := cmp.Diff(want, described(f.xds.Rows()["consul/web.service.consul"])); diff != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// FuzzAnswer reads what Consul answers of the instances of a service: the row of
-// it is sound, whatever that is.
+// FuzzAnswer: whatever Consul answers for the instances of a service, the row made of it is
+// sound.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`[{"Node":{"Node":"n","Address":"10.0.0.1"},"Service":{"ID":"a","Service":"web","Port":80,"Tags":["http"],"Meta":{"portolan-port":"8080"}},"Checks":[{"Status":"critical"}]}]`))
 	f.Add([]byte(`[null,{"Node":{},"Service":{"Service":"web","TaggedAddresses":{"virtual":{"Address":"::1"}},"Ports":[{"Name":"http","Port":99999}]},"Checks":[null]}]`))

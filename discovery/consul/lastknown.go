@@ -48,7 +48,7 @@ type savedPort struct {
 	Protocol string `json:"protocol,omitempty"`
 }
 
-// unhealthy is how an instance that gets no traffic is saved.
+// unhealthy is the saved health of an instance that gets no traffic.
 const unhealthy = "unhealthy"
 
 // Value implements lastknown.Item.
@@ -92,7 +92,7 @@ func instanceOf(o *Options, value []byte) (*instance, error) {
 	return i, nil
 }
 
-// Sources are the datacentres, whose instances can be saved.
+// Sources returns the datacentres, as sources whose instances can be saved.
 func (r *Registry) Sources() []lastknown.Source {
 	var out []lastknown.Source
 	for _, d := range r.datacenters {
@@ -149,7 +149,7 @@ func (d *datacenter) restore(ctx context.Context) (patience time.Duration) {
 	return d.r.o.Patience
 }
 
-// recall reads what was last known, for as long as the store is away.
+// recall reads the last known content. It retries while the store is away.
 func (d *datacenter) recall(ctx context.Context) (lastknown.Recalled, bool) {
 	if d.r.o.Memory == nil {
 		return lastknown.Recalled{}, false

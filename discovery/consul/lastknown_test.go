@@ -16,10 +16,10 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 )
 
-// memory is what a test says was saved.
+// memory returns the saved content that a test gives it.
 type memory struct {
 	recalled lastknown.Recalled
-	failures atomic.Int32 // before it answers
+	failures atomic.Int32 // how many recalls fail first
 }
 
 func (m *memory) Recall(context.Context, string) (lastknown.Recalled, error) {
@@ -29,7 +29,7 @@ func (m *memory) Recall(context.Context, string) (lastknown.Recalled, error) {
 	return m.recalled, nil
 }
 
-// remembered is what a registry has saved of an agent, once it is ready to be.
+// remembered waits until the registry's content may be saved, and returns it as saved.
 func remembered(f *fixture) *memory {
 	f.t.Helper()
 	var known lastknown.Known
@@ -48,7 +48,7 @@ func remembered(f *fixture) *memory {
 	return m
 }
 
-// rows are all rows in short words.
+// rows returns all rows in a short text form.
 func rows(f *fixture) map[string][]string {
 	out := map[string][]string{}
 	for name, row := range f.xds.Rows() {
@@ -57,13 +57,13 @@ func rows(f *fixture) map[string][]string {
 	return out
 }
 
-// recalling is with what is remembered, and little patience.
+// recalling sets Memory, and a short Patience.
 func recalling(m *memory) func(o *consul.Options) {
 	return func(o *consul.Options) { o.Memory, o.Patience = m, 100*time.Millisecond }
 }
 
-// A server that starts while Consul is away serves what was last known, says so,
-// and follows Consul from where that comes back.
+// A server that starts while Consul is away serves the last known content, and says so. When
+// Consul comes back, it follows Consul from there.
 func TestAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(a *agent, on bool){
@@ -114,8 +114,8 @@ func TestAwayAtTheStart(t *testing.T) {
 	}
 }
 
-// A server that starts on a Consul which has lost its data serves what was last
-// known for a time, and then believes Consul.
+// A server that starts on a Consul that has lost its data serves the last known content for a
+// time. Then it believes Consul.
 func TestEmptyAtTheStart(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(*agent){
@@ -153,7 +153,7 @@ func TestEmptyAtTheStart(t *testing.T) {
 	}
 }
 
-// A Consul that is there is believed at once, whatever was last known.
+// A server that starts while Consul answers believes Consul at once, whatever was last known.
 func TestThereAtTheStart(t *testing.T) {
 	t.Parallel()
 	a := six(t)
@@ -166,8 +166,8 @@ func TestThereAtTheStart(t *testing.T) {
 	}
 }
 
-// Of a Consul that is away at the start and of which nothing is known the mesh is
-// not kept waiting for ever.
+// If Consul is away at the start and nothing was saved, the mesh waits only for a limited
+// time.
 func TestNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	a := six(t)

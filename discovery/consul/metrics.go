@@ -36,7 +36,7 @@ func newMetrics(to prometheus.Registerer, r *Registry) *metrics {
 	return m
 }
 
-// collector tells how a registry is doing.
+// collector exports the state of a registry as metrics.
 type collector struct{ r *Registry }
 
 // Describe implements prometheus.Collector.

@@ -22,8 +22,8 @@ import (
 const (
 	DefaultDomain    = "service.consul"
 	DefaultNamespace = "consul"
-	// DefaultMaxQueries leaves room below the 200 connections that Consul takes
-	// from one address unless limits.http_max_conns_per_client says otherwise.
+	// DefaultMaxQueries leaves room below 200, the connections that Consul accepts from one
+	// address unless limits.http_max_conns_per_client says otherwise.
 	DefaultMaxQueries = 150
 	// DefaultMaxQueriesTLS is DefaultMaxQueries over TLS, where Consul speaks
 	// HTTP/2 and one connection carries 250 queries.
@@ -36,49 +36,49 @@ const (
 type Options struct {
 	// Address is the URL of a Consul agent: http://HOST:PORT or https://HOST:PORT.
 	Address string
-	// TLS returns the configuration for each new connection of an https Address; nil
-	// stands for the authorities of the system.
+	// TLS returns the configuration for each new connection to an https Address; nil means the
+	// system's certificate authorities.
 	TLS func() (*tls.Config, error)
-	// Token returns the ACL token for each request; nil stands for none.
+	// Token returns the ACL token for each request; nil means none.
 	Token func() (string, error)
 
-	// Datacenters are the datacentres whose services are read; none stands for the
-	// datacentre of the agent.
+	// Datacenters are the datacentres to read; empty means the datacentre of the agent.
 	Datacenters []string
-	// Domain follows the name of a service in its host name; empty for DefaultDomain.
+	// Domain is the suffix of host names: the host of a service is its name, a dot and Domain.
+	// Empty means DefaultDomain.
 	Domain string
-	// Namespace is the namespace of all services in the mesh; empty for
+	// Namespace is the namespace of all these services in the mesh; empty means
 	// DefaultNamespace.
 	Namespace string
-	// Cluster tells the registry from others of Consul: no two may have the same.
+	// Cluster distinguishes this registry from other Consul registries, and must be unique
+	// among them.
 	Cluster string
-	// MaxQueries is how many queries may wait in Consul at a time; 0 for
-	// DefaultMaxQueries, or DefaultMaxQueriesTLS.
+	// MaxQueries is how many queries may wait in Consul at a time; 0 means DefaultMaxQueries,
+	// or DefaultMaxQueriesTLS over TLS.
 	MaxQueries int
-	// WarningUnhealthy has instances whose worst check is warning get no traffic.
+	// WarningUnhealthy stops traffic to instances whose worst check is warning.
 	WarningUnhealthy bool
 	// ResetHold is how long the registry keeps content that a Consul lacks after it lost
 	// its data. It is also how long a start waits for a Consul that has never been read. 0
 	// means DefaultResetHold.
 	ResetHold time.Duration
 
-	// Memory tells what was last known, which is served where Consul is not read
-	// within Patience from the start; nil for nothing. Patience is 0 for
-	// DefaultPatience.
+	// Memory recalls the last known content, which is served if Consul cannot be read within
+	// Patience from the start. Nil means none; a Patience of 0 means DefaultPatience.
 	Memory   lastknown.Memory
 	Patience time.Duration
 
-	// XDS takes the rows.
+	// XDS receives the rows.
 	XDS discovery.XDSUpdater
 	// Worker runs the writes of rows.
 	Worker *cache.Worker
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil for none.
+	// Registerer registers the metrics; nil means no metrics.
 	Registerer prometheus.Registerer
 }
 
-// minQueries follow what there is, the nodes and the checks.
+// minQueries is enough to follow the lists and the checks.
 const minQueries = commonQueries
 
 // Validate says all that is wrong with the options.

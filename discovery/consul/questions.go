@@ -13,7 +13,7 @@ func (d *datacenter) services() question[map[string][]string] {
 	}
 }
 
-// listIndex asks for the index of the list of services alone: no service has an empty name.
+// listIndex queries only the index of the list of services: no service has an empty name.
 func (d *datacenter) listIndex() question[map[string][]string] {
 	q := d.services()
 	q.kind = "list index"
@@ -31,9 +31,9 @@ func (d *datacenter) nodes() question[[]*api.Node] {
 	}
 }
 
-// service queries the instances of a service, the ones near the agent first. The order
-// makes Consul answer from its store and not from its event stream: answers of the
-// stream say neither that there is a leader nor that something is hidden.
+// service queries the instances of a service, sorted by distance from the agent. The sorting
+// makes Consul answer from its store instead of its event stream. Answers of the stream say
+// neither whether there is a leader nor whether something is hidden.
 func (d *datacenter) service(name string) question[[]*api.ServiceEntry] {
 	return question[[]*api.ServiceEntry]{
 		kind: "service", name: name, spacing: spacing, steady: true,
@@ -45,16 +45,15 @@ func (d *datacenter) service(name string) question[[]*api.ServiceEntry] {
 	}
 }
 
-// onNode is an instance on a node that can be in the mesh, as far as it says whether
-// it has changed.
+// onNode is an instance on a node, with only what shows whether it has changed.
 type onNode struct {
 	ID, Service string
 	Kind        api.ServiceKind
 	ModifyIndex uint64
 }
 
-// node asks for the instances on a node. It is not steady: of a node that is gone
-// the index is 1.
+// node queries the instances on a node. It is not steady, because Consul answers index 1 for a
+// node that is gone.
 func (d *datacenter) node(name string) question[[]onNode] {
 	return question[[]onNode]{
 		kind: "node", name: name, spacing: spacing, entries: func(a []onNode) int { return len(a) },
@@ -71,14 +70,14 @@ func (d *datacenter) node(name string) question[[]onNode] {
 	}
 }
 
-// check is a check, as far as it says whose it is and whether it has changed.
+// check is a check, with only what shows whose it is and whether it has changed.
 type check struct {
 	Node, CheckID, ServiceID, ServiceName string
 	ModifyIndex                           uint64
 }
 
-// checks asks for the checks in a state. Consul answers only when one of these has
-// changed, unless there is none in the state: then with each change of a check.
+// checks queries the checks in a state. Consul answers when one of them changes. If there are
+// none in the state, it answers at each change of any check.
 func (d *datacenter) checks(status string) question[[]check] {
 	return question[[]check]{
 		kind: "checks", name: status, spacing: checksSpacing, steady: true, entries: func(a []check) int { return len(a) },
@@ -89,8 +88,8 @@ func (d *datacenter) checks(status string) question[[]check] {
 	}
 }
 
-// probe asks for Consul's own servers. An answer, even an empty one, says that
-// Consul has a leader and takes the token.
+// probe queries Consul's own servers. Any answer, even an empty one, shows that Consul has a
+// leader and accepts the token.
 func (d *datacenter) probe() question[[]*api.CatalogService] {
 	return question[[]*api.CatalogService]{
 		kind: "probe", limit: probeTime,

@@ -12,15 +12,15 @@ import (
 // readsAtOnce is how many services are read at a time.
 const readsAtOnce = 8
 
-// reads are the services that are to be read. A service is read once however often
-// it was asked for meanwhile, and never twice at one time, so that the last answer
-// is the newest.
+// reads is the queue of services to read. Several requests for a waiting service make one
+// read. A service is never read twice at one time, so that the last answer is the newest.
 type reads struct {
 	mu sync.Mutex // guards the fields below
-	// urgent and later are the services that wait, which are read in this order.
+	// urgent and later hold the waiting services; urgent ones are read first.
 	urgent, later []string
 	waiting       map[string]bool
-	// active services are being read; true where one has to be read again.
+	// active holds the services being read; the value is true if the service must be read
+	// again.
 	active   map[string]bool
 	failures map[string]*failures
 	wake     chan struct{} // closed when a service begins to wait
@@ -30,7 +30,7 @@ func newReads() *reads {
 	return &reads{waiting: map[string]bool{}, active: map[string]bool{}, failures: map[string]*failures{}, wake: make(chan struct{})}
 }
 
-// ask has services read soon, and those that are urgent first.
+// ask requests reads of services. Urgent ones come first.
 func (r *reads) ask(urgent bool, services ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,8 +54,8 @@ func (r *reads) ask(urgent bool, services ...string) {
 	}
 }
 
-// askAgain has those services read again that are being read: what has changed may
-// concern them, though what they have is not known yet.
+// askAgain requests a second read of all services being read: a change may concern instances
+// that their current reads have yet to show.
 func (r *reads) askAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *reads) askAgain() {
 	}
 }
 
-// next waits for the next service to read; false when ctx has ended.
+// next waits for the next service to read; it returns false when ctx has ended.
 func (r *reads) next(ctx context.Context) (name string, ok bool) {
 	for ctx.Err() == nil {
 		r.mu.Lock()
@@ -87,7 +87,7 @@ func (r *reads) pop() (name string, ok bool) {
 	for _, queue := range []*[]string{&r.urgent, &r.later} {
 		for len(*queue) > 0 {
 			name, *queue = (*queue)[0], (*queue)[1:]
-			if r.waiting[name] { // else it was urgent and is read
+			if r.waiting[name] { // else the urgent queue had it, too, and it was taken from there
 				delete(r.waiting, name)
 				r.active[name] = false
 				return name, true
@@ -97,8 +97,8 @@ func (r *reads) pop() (name string, ok bool) {
 	return "", false
 }
 
-// done notes that a service was read, or that this failed, which has it read again.
-// It returns how long to wait before the next read.
+// done notes the end of a read. A failed read is requested again. It returns how long to wait
+// before the next read.
 func (r *reads) done(name string, failed bool) (wait time.Duration) {
 	r.mu.Lock()
 	again := r.active[name] || failed
@@ -118,7 +118,7 @@ func (r *reads) done(name string, failed bool) (wait time.Duration) {
 	return wait
 }
 
-// idle says whether nothing is to be read.
+// idle says whether no service waits or is being read.
 func (r *reads) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,10 +143,10 @@ func (d *datacenter) read(ctx context.Context, r *reads) {
 	}
 }
 
-// errSuspect means that Consul must be examined before any answer is trusted.
+// errSuspect means that Consul must be probed before any answer is trusted.
 var errSuspect = errors.New("a query of Consul has failed meanwhile")
 
-// readOne reads a service. It fails where the answer cannot be believed.
+// readOne reads a service. It fails if the answer cannot be trusted.
 func (d *datacenter) readOne(ctx context.Context, name string) error {
 	if d.suspect() {
 		d.recover(ctx)
@@ -166,7 +166,7 @@ func (d *datacenter) readOne(ctx context.Context, name string) error {
 	case ctx.Err() != nil:
 		return nil
 	case round.Err() != nil:
-		return round.Err() // all are asked anew
+		return round.Err() // a new round has begun
 	case err != nil:
 		d.fail(q.String(), err)
 		return err

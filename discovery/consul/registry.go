@@ -9,10 +9,10 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// Registry is a discovery.Instance of provider Consul. Its queries may be called
-// from any goroutine. The worker calls service handlers after the rows of the service were
-// handed over. Workload handlers are never called: an instance in Consul belongs to the
-// service that it is registered for, and no other selects it.
+// Registry is a discovery.Instance of provider Consul. Its queries may be called from any
+// goroutine. The worker calls service handlers after it has published the rows of the service.
+// Workload handlers are never called: an instance in Consul belongs to the service that it is
+// registered for, and no other service selects it.
 type Registry struct {
 	discovery.Published // the publisher, for reading
 
@@ -26,7 +26,7 @@ type Registry struct {
 	reported    reported
 }
 
-// reported are the flaws that were logged, by service.
+// reported holds the flaws that were logged, by service.
 type reported struct {
 	mu      sync.Mutex // guards reasons
 	reasons map[string]map[string]bool
@@ -34,8 +34,8 @@ type reported struct {
 
 var _ discovery.Instance = (*Registry)(nil)
 
-// source is the key of posts to the worker: the name of a service, or empty for the
-// registry as a whole.
+// source is the key of posts to the worker: the name of a service, or empty for the whole
+// registry.
 type source struct {
 	registry *Registry
 	service  string
@@ -60,8 +60,8 @@ func New(o Options) (*Registry, error) {
 	return r, nil
 }
 
-// Run follows the catalogue until ctx ends. A Consul that is away is waited for;
-// what was known of it stays.
+// Run follows the catalogue until ctx ends. While Consul is away, Run retries, and all that
+// was known stays.
 func (r *Registry) Run(ctx context.Context) error {
 	r.publisher.Close()
 	defer r.client.close()
@@ -73,19 +73,18 @@ func (r *Registry) Run(ctx context.Context) error {
 	return nil
 }
 
-// HasSynced is true once the whole catalogue of every datacentre was handed over, or
-// the last known content of one that cannot be read.
+// HasSynced returns true once every datacentre is published as a whole or, if Consul could not
+// be read in time, with its last known content.
 func (r *Registry) HasSynced() bool { return r.synced.Load() }
 
-// publish has the worker write the rows of services.
+// publish posts the rows of services to the worker.
 func (r *Registry) publish(services []string) {
 	for _, name := range services {
 		r.o.Worker.Post(source{r, name}, func() { r.write(name) })
 	}
 }
 
-// settled is called when a datacentre may be served from now on, after its services
-// were published.
+// settled is called when a datacentre may be served, after its services were published.
 func (r *Registry) settled() {
 	if r.synced.Load() || !r.catalog.areSettled(r.o.Datacenters) {
 		return
@@ -95,8 +94,7 @@ func (r *Registry) settled() {
 	})
 }
 
-// write hands over the row of a service as it is known now. It runs on the
-// worker.
+// write publishes the current row of a service. It runs on the worker.
 func (r *Registry) write(name string) {
 	r.publisher.Publish(rowOf(&r.o, name, r.catalog.instances(name)))
 }

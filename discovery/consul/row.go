@@ -10,14 +10,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// youngest is when all services of Consul count as created, since Consul does
-// not say: after any other. So where a ServiceEntry has the same host and
-// namespace, or the same port, the ServiceEntry wins, and among services of
-// Consul the first by name.
+// youngest is the creation time of all services of Consul, which does not report one: later
+// than any other. So a ServiceEntry wins over a service with the same host and namespace, or
+// the same port. Among services of Consul the first by name wins.
 var youngest = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// rowOf returns the row of a service, given all of its instances in order. If every
-// instance is left out the service has no row.
+// rowOf returns the row of a service, given all its instances in order. The row is empty if
+// every instance is left out.
 func rowOf(o *Options, name string, instances []*instance) discovery.Row {
 	row := discovery.Row{Hostname: host.Name(name + "." + o.Domain), Namespace: o.Namespace}
 	instances = slices.DeleteFunc(slices.Clone(instances), func(i *instance) bool { return i.leftOut })
@@ -49,8 +48,8 @@ func rowOf(o *Options, name string, instances []*instance) discovery.Row {
 	return row
 }
 
-// servicePorts are the ports of a service: one for each number that an instance
-// serves, named after its protocol.
+// servicePorts returns the ports of a service: one for each number that an instance serves,
+// named after its protocol.
 func servicePorts(instances []*instance) []discovery.Port {
 	votes := map[int]map[discovery.Protocol]int{}
 	for _, i := range instances {
@@ -72,8 +71,8 @@ func servicePorts(instances []*instance) []discovery.Port {
 	return out
 }
 
-// elect is the protocol that most instances declare, of several the first by
-// name; TCP where none does.
+// elect returns the protocol that most instances declare, the first by name if several tie,
+// TCP if none is declared.
 func elect(votes map[discovery.Protocol]int) discovery.Protocol {
 	winner := discovery.TCP
 	most := 0
@@ -85,8 +84,8 @@ func elect(votes map[discovery.Protocol]int) discovery.Protocol {
 	return winner
 }
 
-// disagreement says which port of a service its instances speak different
-// protocols on, empty for none.
+// disagreement describes a port on which the instances of a service declare different
+// protocols, empty if there is none.
 func disagreement(instances []*instance) string {
 	for _, p := range servicePorts(instances) {
 		for _, i := range instances {
@@ -100,7 +99,7 @@ func disagreement(instances []*instance) string {
 	return ""
 }
 
-// addressOfAll is the address of the service that all instances agree on.
+// addressOfAll returns the address of the service if all instances agree on it.
 func addressOfAll(instances []*instance) string {
 	vip := instances[0].vip
 	if vip == "" || slices.ContainsFunc(instances, func(i *instance) bool { return i.vip != vip }) {

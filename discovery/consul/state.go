@@ -14,24 +14,25 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// state is how a datacentre is doing. It is guarded by the datacenter's mu.
+// state is the condition of a datacentre. It is guarded by the datacenter's mu.
 type state struct {
 	plan plan
-	// suspicious says that Consul has failed, and was not checked since.
+	// suspicious is true if a query has failed and no probe has succeeded since.
 	suspicious bool
-	// down is why it does not answer, since when, and whether that was logged.
+	// down is why Consul does not answer, nil if it does; since is when that began. logged
+	// says whether it was logged.
 	down   error
 	since  time.Time
 	logged bool
-	// faults are the queries that fail although Consul answers.
+	// faults holds the queries that fail although Consul answers.
 	faults map[string]error
-	// servers are the servers of Consul at the last look: their ids, and when they were
-	// registered.
+	// servers identifies the servers of Consul at the last look, by id and the index of their
+	// registration.
 	servers map[string]bool
-	// heldUntil is when that is withdrawn which a Consul that lost its data does
-	// not have; zero where it has not.
+	// heldUntil is when content is withdrawn that Consul lost and does not have again; zero if
+	// it has lost none.
 	heldUntil time.Time
-	// doubtful says that a list is not believed.
+	// doubtful is true if the last list is not trusted.
 	doubtful bool
 	unusable []string
 	// reads and sweeper belong to the plan; nil if it has none.
@@ -40,14 +41,14 @@ type state struct {
 	// restored is the time of the last known content that was restored at the start,
 	// zero if none was.
 	restored time.Time
-	// index is the index of the last list of services, read or restored. The registry is as
-	// current as Consul was at compared, when it last began to compare indexes.
+	// index is the index of the last list of services, read or restored. compared is when the
+	// last comparison with Consul's index began: Consul had not lost its data then.
 	index    uint64
 	compared time.Time
-	// wholeNoted says that it was logged that the datacentre was read.
+	// wholeNoted is true once it was logged that the datacentre was read.
 	wholeNoted bool
-	// rounds counts how often all was asked anew; asking are the ends of the
-	// requests of this one, by their numbers.
+	// rounds counts the losses of data, each of which starts all queries anew. asking holds
+	// the cancel functions of the requests under way, by number.
 	rounds  int
 	numbers int
 	asking  map[int]context.CancelFunc
@@ -57,20 +58,20 @@ func newState() state {
 	return state{suspicious: true, since: time.Now(), faults: map[string]error{}, asking: map[int]context.CancelFunc{}}
 }
 
-// word is the datacentre for people.
+// word returns the name of the datacentre for people.
 func (d *datacenter) word() string { return wordOf(d.name) }
 
 func wordOf(datacenter string) string { return cmp.Or(datacenter, "local") }
 
-// isUp says whether Consul answers, as far as is known.
+// isUp says whether Consul answered at the last look.
 func (d *datacenter) isUp() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.suspicious
 }
 
-// round is a context that ends with ctx, or when all is to be asked anew, and
-// which round it is.
+// round returns a context that ends with ctx or with the current round, and the number of the
+// round.
 func (d *datacenter) round(ctx context.Context) (round context.Context, number int, end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +87,7 @@ func (d *datacenter) round(ctx context.Context) (round context.Context, number i
 	}
 }
 
-// suspect says whether Consul must be checked before its answers count.
+// suspect says whether Consul must be probed before its answers are trusted.
 func (d *datacenter) suspect() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,15 +105,15 @@ func (d *datacenter) fail(query string, err error) {
 	d.suspicious = true
 }
 
-// forget notes that a query succeeds, or is not made any more.
+// forget notes that a query succeeds, or is no longer sent.
 func (d *datacenter) forget(query string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.faults, query)
 }
 
-// recover waits until Consul answers, and finds out whether it has lost its
-// data. One query does that for all; the others wait for it.
+// recover waits until Consul answers, and finds out whether its servers are others than
+// before. One goroutine probes for all; the others wait for it.
 func (d *datacenter) recover(ctx context.Context) {
 	select {
 	case d.probing <- struct{}{}:
@@ -138,8 +139,8 @@ func (d *datacenter) recover(ctx context.Context) {
 	}
 }
 
-// errNoServers is a Consul that has just begun: it has a leader, which is not in
-// the catalogue yet, and nothing else is.
+// errNoServers is for a Consul that has just started: it has a leader, but its catalogue does
+// not even list its servers yet.
 var errNoServers = errors.New("it has no servers in its catalogue yet")
 
 func (d *datacenter) knowsServers() bool {
@@ -188,8 +189,8 @@ func (d *datacenter) back(answer []*api.CatalogService) {
 	}
 }
 
-// beat probes Consul now and then, so that a Consul that hangs is noticed. A waiting
-// query would notice that after minutes, or never.
+// beat probes Consul every beatTime to notice when it hangs. A blocking query would notice
+// that after minutes, or never.
 func (d *datacenter) beat(ctx context.Context) {
 	ticker := time.NewTicker(beatTime)
 	defer ticker.Stop()
@@ -247,8 +248,8 @@ func (d *datacenter) warnOfWaiting(patience time.Duration) {
 	}
 }
 
-// reset notes that Consul has lost its data, as was seen in a round: all is asked
-// anew, once.
+// reset notes that Consul has lost its data, as an answer of a round shows. It starts a new
+// round, once per loss.
 func (d *datacenter) reset(round int, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -270,7 +271,7 @@ func (d *datacenter) reset(round int, reason string) {
 	d.turn()
 }
 
-// noteWhole logs, once, that the datacentre was read as a whole.
+// noteWhole logs once that the whole datacentre was read.
 func (d *datacenter) noteWhole() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -281,7 +282,7 @@ func (d *datacenter) noteWhole() {
 	d.r.o.Logger.Info("Consul was read", "datacenter", d.word(), "services", d.r.catalog.size(d.name))
 }
 
-// isHeld says whether Consul has lost data that is still served.
+// isHeld says whether Consul has lost data of which content is still kept.
 func (d *datacenter) isHeld() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -295,7 +296,7 @@ func (d *datacenter) lastIndex() uint64 {
 	return d.index
 }
 
-// setIndex notes the index of the list of services, as of a round.
+// setIndex notes the index of a list of services that was read in a round.
 func (d *datacenter) setIndex(round int, index uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -304,9 +305,9 @@ func (d *datacenter) setIndex(round int, index uint64) {
 	}
 }
 
-// hasItsData finds out whether Consul still has all that it had, as of now at the earliest.
-// A snapshot that an operator restores breaks no connection, and an answer from it may
-// come before the queries that wait tell. One look serves all who wait for it.
+// hasItsData checks that Consul still has all its data, at a moment not before the call. An
+// operator who restores a snapshot breaks no connection, so an answer from it may come before
+// a blocking query shows the loss. Callers that wait at the same time share one look.
 func (d *datacenter) hasItsData(ctx context.Context, round int) error {
 	asked := time.Now()
 	select {
@@ -336,15 +337,14 @@ func (d *datacenter) hasItsData(ctx context.Context, round int) error {
 	return nil
 }
 
-// setReads notes what reads services, and what looks for those that changed.
+// setReads sets the plan's queue of reads and its sweeper, nil if it has none.
 func (d *datacenter) setReads(r *reads, s *sweeper) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reads, d.sweeper = r, s
 }
 
-// lookAgain has it found out what has changed where no query tells: a service in
-// which something is doubted is read, too.
+// lookAgain starts a sweep and reads the doubtful services, for changes that no query reports.
 func (d *datacenter) lookAgain() {
 	doubtful := d.r.catalog.doubtful(d.name)
 	d.mu.Lock()
@@ -355,9 +355,8 @@ func (d *datacenter) lookAgain() {
 	}
 }
 
-// release notes that nothing is held any more. It is false, and all is held on,
-// where Consul is away: the time in which agents register again begins when it is
-// back.
+// release ends the holding of lost content. If Consul is away it returns false and holds on:
+// the time that agents have to register again begins when Consul is back.
 func (d *datacenter) release() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -385,8 +384,8 @@ func (d *datacenter) setDoubt(doubtful bool) {
 	d.doubtful = doubtful
 }
 
-// setUnusable notes which services are left out for their names, and logs those
-// that are new, in one line.
+// setUnusable notes which services are left out for their names, and logs the new ones in one
+// line.
 func (d *datacenter) setUnusable(names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,54 +10,54 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// Status is how the registry is doing. Its JSON form is an API.
+// Status describes the state of the registry. Its JSON form is an API.
 type Status struct {
 	Synced      bool               `json:"synced"`
 	Datacenters []DatacenterStatus `json:"datacenters"`
-	// Flaws are faults of services and instances in Consul.
+	// Flaws lists faults of services and instances in Consul.
 	Flaws []Flaw `json:"flaws,omitempty"`
 }
 
-// DatacenterStatus is how one datacentre is doing.
+// DatacenterStatus describes the state of one datacentre.
 type DatacenterStatus struct {
 	// Name is "local" for the datacentre of the agent.
 	Name string `json:"name"`
-	// State is syncing until it is served, then synced, and degraded while
-	// anything of it may be old.
+	// State is syncing until the datacentre is served, then synced, or degraded while some of
+	// its content may be old.
 	State string `json:"state"`
-	// Whole is true once it was read as a whole.
+	// Whole is true once every service was read.
 	Whole bool `json:"whole"`
-	// LastKnown is when what was known at the start was so, where it is served
-	// since Consul was not read yet.
+	// LastKnown is the time of the saved content, if that is served because Consul was not
+	// read yet.
 	LastKnown *time.Time `json:"lastKnown,omitempty"`
-	// AsOf is when what is served was last confirmed, where Consul cannot be read.
+	// AsOf is when the served content was last confirmed, if Consul cannot be read.
 	AsOf *time.Time `json:"asOf,omitempty"`
-	// By is how it is followed: by service, by node, or by sweep; see Freshness.
+	// By is how changes are found: by service, node or sweep; see Freshness.
 	By string `json:"by"`
-	// Queries wait in Consul, at most Limit at a time.
+	// Queries is how many queries wait in Consul; Limit is how many may.
 	Queries int `json:"queries"`
 	Limit   int `json:"limit"`
-	// Services and Instances count what the registry knows. They include Kept: what
-	// Consul does not have, or does not show, any more.
+	// Services and Instances count what the registry knows. They include Kept, the instances
+	// that Consul no longer has or no longer shows.
 	Services  int `json:"services"`
 	Instances int `json:"instances"`
 	Kept      int `json:"kept,omitempty"`
-	// Freshness is how old the content may be, except for checks; 0 if Consul reports
-	// each change at once.
+	// Freshness is how old the content may be, apart from checks; 0 if Consul reports each
+	// change at once.
 	Freshness time.Duration `json:"freshness,omitempty"`
-	// Degraded says what is wrong, empty for nothing.
+	// Degraded says what is wrong, empty if nothing is.
 	Degraded string `json:"degraded,omitempty"`
 }
 
-// Flaw is something wrong with a service or an instance in Consul.
+// Flaw is a fault of a service or an instance in Consul.
 type Flaw struct {
 	Datacenter string `json:"datacenter"`
 	Service    string `json:"service"`
-	// Instance is node/id, empty where it is the service as a whole.
+	// Instance is node/id, empty if the whole service is at fault.
 	Instance string `json:"instance,omitempty"`
-	// Reason says what is wrong, and the consequence.
+	// Reason says what is wrong, and what follows.
 	Reason string `json:"reason"`
-	// LeftOut is true where it is not in the mesh for that.
+	// LeftOut is true if the service or instance is not in the mesh for that reason.
 	LeftOut bool `json:"leftOut"`
 }
 
@@ -68,7 +68,7 @@ const (
 	StateDegraded = "degraded"
 )
 
-// Status returns how the registry is doing now.
+// Status returns the current state of the registry.
 func (r *Registry) Status() Status {
 	s := Status{Synced: r.HasSynced(), Flaws: r.flaws()}
 	for _, d := range r.datacenters {
@@ -77,7 +77,7 @@ func (r *Registry) Status() Status {
 	return s
 }
 
-// SourceStatuses implements discovery.SourceReporter: the sources are datacentres.
+// SourceStatuses implements discovery.SourceReporter. Each datacentre is a source.
 func (r *Registry) SourceStatuses() []discovery.SourceStatus {
 	var out []discovery.SourceStatus
 	for _, d := range r.Status().Datacenters {
@@ -113,8 +113,7 @@ func (r *Registry) Ready() error {
 	return errors.Join(reasons...)
 }
 
-// Degraded returns what is worse than it should be, nil where nothing is: what
-// the registry knows may then be old.
+// Degraded returns what is wrong, nil if nothing is. What the registry knows may then be old.
 func (r *Registry) Degraded() error {
 	var reasons []error
 	for _, d := range r.datacenters {
@@ -186,10 +185,10 @@ func (d *datacenter) degraded(s DatacenterStatus, settled, doubtful bool) string
 	return ""
 }
 
-// clock is a time for people.
+// clock formats a time for people.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// flaws are all there are, in order.
+// flaws returns all flaws in order.
 func (r *Registry) flaws() []Flaw {
 	var out []Flaw
 	for _, d := range r.datacenters {
@@ -212,8 +211,7 @@ func (r *Registry) flaws() []Flaw {
 	return out
 }
 
-// report logs what is wrong with services that have changed: one line for each
-// reason, as long as it lasts.
+// report logs the faults of changed services. It logs each reason once while it lasts.
 func (r *Registry) report(services []string) {
 	r.reported.mu.Lock()
 	defer r.reported.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 // The pauses between two sweeps.
 const (
 	sweepPause = 250 * time.Millisecond
-	// sweepShare is how much longer the pause is than the sweep took.
+	// sweepShare is the least ratio of the pause to the time that the last sweep took.
 	sweepShare = 2
 )
 
-// sweeper finds what has changed where Consul only tells that something has.
+// sweeper finds out what has changed when Consul only reports that something has.
 type sweeper struct {
 	d     *datacenter
 	reads *reads
@@ -27,7 +27,7 @@ type sweeper struct {
 	mu       sync.Mutex // guards the fields below
 	nodes    []string
 	services []string
-	took     time.Duration // of the last sweep
+	took     time.Duration // duration of the last sweep
 }
 
 func (s *sweeper) ask() {
@@ -49,7 +49,7 @@ func (s *sweeper) setServices(wanted map[string]bool) {
 	s.services = slices.Sorted(maps.Keys(wanted))
 }
 
-// freshness is how old what is known may be.
+// freshness returns how old the known content may be.
 func (s *sweeper) freshness() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,8 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep looks at every node, or reads every service where these are fewer.
+// sweep queries the instances on every node, or reads every service if there are fewer of
+// those.
 func (s *sweeper) sweep(ctx context.Context) {
 	s.mu.Lock()
 	nodes, services := s.nodes, s.services
@@ -106,7 +107,8 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// look has the services read that have other instances on a node than is known.
+// look queries a node, and has the services read whose instances there differ from the known
+// ones.
 func (s *sweeper) look(ctx context.Context, name string) {
 	if s.d.suspect() {
 		s.d.recover(ctx)

@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/consul"
 )
 
-// Over TLS many queries share a connection, so that more services than Consul
-// takes connections have a query each.
+// Over TLS many queries share a connection. So every service has its own query even if there
+// are more services than Consul accepts connections.
 func TestManyQueriesShareConnectionsOverTLS(t *testing.T) {
 	t.Parallel()
 	const services = 400
@@ -57,7 +57,7 @@ func TestManyQueriesShareConnectionsOverTLS(t *testing.T) {
 	if s.By != "service" || s.Services != services || s.Limit != consul.DefaultMaxQueriesTLS {
 		t.Errorf("%+v", s)
 	}
-	if n := most.Load(); n > 100 { // those that are closing count too
+	if n := most.Load(); n > 100 { // closing connections count too
 		t.Errorf("%d services take %d connections at a time", services, n)
 	}
 	if _, other := tokens.Load(""); other {

@@ -1,5 +1,5 @@
-// Package discoverytest has what the tests of registries share: an XDSUpdater
-// that keeps the rows it is given and remembers how it was called.
+// Package discoverytest has the double that the tests of registries share: an XDSUpdater that
+// keeps the rows it is given and records the calls.
 package discoverytest
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// Recorder is a discovery.XDSUpdater for tests. The zero Recorder is ready. It
-// may be read from any goroutine.
+// Recorder is a discovery.XDSUpdater for tests. The zero Recorder is ready. Any goroutine may
+// read it.
 type Recorder struct {
 	mu    sync.Mutex // guards the fields below
 	calls []string
 	rows  map[string]discovery.Row
-	// redundant are the calls that handed over what was there already.
+	// redundant holds the calls that handed over a row equal to the one before.
 	redundant []string
 }
 

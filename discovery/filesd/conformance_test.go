@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick is the timing of tests.
+// quick is a short timing for tests.
 var quick = files.Timing{Settle: 5 * time.Millisecond, MaxSettle: 50 * time.Millisecond, Hold: time.Minute, Rescan: time.Minute}
 
 // group is a list of targets with labels.

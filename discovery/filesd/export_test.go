@@ -2,7 +2,7 @@ package filesd
 
 import "github.com/portolan-mesh/portolan/discovery"
 
-// RowsOf are the rows of a file with a text.
+// RowsOf returns the rows of a file with this content.
 func RowsOf(data []byte) (out []discovery.Row) {
 	o := Options{Files: []string{"x"}}
 	_ = o.complete()

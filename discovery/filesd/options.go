@@ -26,31 +26,33 @@ const (
 
 // Options configure a Registry. Files, XDS and Worker are required.
 type Options struct {
-	// Files are the files. One that is not there yet is waited for.
+	// Files are the paths of the files. The registry waits for one that does not exist yet.
 	Files []string
-	// ServiceLabel is the label that names the service of targets; empty for
+	// ServiceLabel is the label that names the service of targets; empty means
 	// DefaultServiceLabel.
 	ServiceLabel string
-	// Domain follows the name of a service in its host name, unless that has a dot;
-	// empty for DefaultDomain.
+	// Domain is appended to a service name without a dot to make its host name; empty means
+	// DefaultDomain.
 	Domain string
-	// Namespace is the namespace of services that name none; empty for DefaultNamespace.
+	// Namespace is the namespace of services whose targets name none; empty means
+	// DefaultNamespace.
 	Namespace string
-	// Cluster tells the registry from others of its provider: no two may have the same.
+	// Cluster distinguishes this registry from others of its provider, and must be unique
+	// among them.
 	Cluster string
-	// Patience is how long a start waits for a file that cannot be read; 0 for
+	// Patience is how long HasSynced waits for a file that cannot be read; 0 means
 	// DefaultPatience.
 	Patience time.Duration
-	// Timing is passed to package files.
+	// Timing is how package files follows the files.
 	files.Timing
 
-	// XDS takes the rows.
+	// XDS receives the rows.
 	XDS discovery.XDSUpdater
 	// Worker runs the writes of rows.
 	Worker *cache.Worker
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil for none.
+	// Registerer registers the metrics; nil means no metrics.
 	Registerer prometheus.Registerer
 }
 

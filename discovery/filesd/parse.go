@@ -22,8 +22,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
-// The labels that say something to Portolan. None of them is a label of the endpoints,
-// nor is a label that begins with two underscores.
+// The labels that Portolan interprets. Endpoints carry no label with ownPrefix, and none that
+// begins with two underscores.
 const (
 	ownPrefix     = "portolan_"
 	labelNS       = ownPrefix + "namespace"
@@ -35,24 +35,24 @@ const (
 	labelNetwork  = "topology.istio.io/network"
 )
 
-// group is a list of targets with their labels, as a file has it.
+// group is a list of targets with their labels, in the form of the file.
 type group struct {
 	Targets []string       `json:"targets"`
 	Labels  map[string]any `json:"labels"`
 }
 
-// listed is what a file says. It is never modified.
+// listed is the parsed content of a file. It is never modified.
 type listed struct {
 	targets []*target
 	flaws   []Flaw
-	err     error // of the file as a whole
+	err     error // the file cannot be read as a whole
 }
 
 // target is one target, converted. It is never modified.
 type target struct {
 	key
-	group    int // of its file, from 1
-	port     int // of the service
+	group    int // number of its group in the file, from 1
+	port     int // port of the service
 	protocol discovery.Protocol
 	endpoint discovery.Endpoint // without its port's name
 }
@@ -63,22 +63,23 @@ type key struct {
 	namespace string
 }
 
-// ownLabels are all that say something to Portolan whatever Options.ServiceLabel is.
+// ownLabels lists Portolan's labels apart from Options.ServiceLabel.
 var ownLabels = []string{labelNS, labelPort, labelProtocol, labelWeight, labelName}
 
-// Flaw is a target, or a group of them, that is not as it should be.
+// Flaw is a fault of a target or of a group of targets.
 type Flaw struct {
 	File string `json:"file"`
-	// Group counts the groups of the file from 1; Target is empty for all of a group.
+	// Group is the number of the group in the file, from 1. Target is empty if the whole group
+	// is at fault.
 	Group  int    `json:"group"`
 	Target string `json:"target,omitempty"`
-	// Reason says what is wrong, and the consequence.
+	// Reason says what is wrong, and what follows.
 	Reason string `json:"reason"`
-	// LeftOut is true where it is not in the mesh for that.
+	// LeftOut is true if the target or group is not in the mesh for that reason.
 	LeftOut bool `json:"leftOut"`
 }
 
-// String is the whole flaw in a line: "targets.yaml: group 2: 10.0.0.1: it has no port".
+// String formats the flaw as one line: "targets.yaml: group 2: 10.0.0.1: it has no port".
 func (f Flaw) String() string {
 	at := fmt.Sprintf("%s: group %d: ", f.File, f.Group)
 	if f.Target != "" {
@@ -128,7 +129,7 @@ func (o *Options) parse(file string, data []byte) *listed {
 	return out
 }
 
-// labels returns the labels as text.
+// labels returns the labels of the group, with numbers and booleans as text.
 func (g *group) labels() (labels.Instance, error) {
 	out := make(labels.Instance, len(g.Labels))
 	for name, value := range g.Labels {
@@ -146,8 +147,8 @@ func (g *group) labels() (labels.Instance, error) {
 	return out, nil
 }
 
-// unknown are the flaws of a group for labels that begin as Portolan's own and say
-// nothing to it.
+// unknown returns a flaw for each label of a group that has Portolan's prefix but that
+// Portolan does not know.
 func (o *Options) unknown(of labels.Instance, at Flaw) (out []Flaw) {
 	known := append([]string{o.ServiceLabel}, ownLabels...)
 	at.LeftOut = false
@@ -167,7 +168,7 @@ func (o *Options) unknown(of labels.Instance, at Flaw) (out []Flaw) {
 	return out
 }
 
-// shared returns what the targets of a group have in common, or what is wrong with it.
+// shared returns a target with all that a group's labels say, or the flaw of the labels.
 func (o *Options) shared(of labels.Instance) (t target, flaw string) {
 	name := strings.ToLower(strings.TrimSuffix(of[o.ServiceLabel], "."))
 	if name == "" {
@@ -213,7 +214,7 @@ func (o *Options) shared(of labels.Instance) (t target, flaw string) {
 	return t, ""
 }
 
-// at returns the target at HOST:PORT, or HOST where a label names the port.
+// at returns the target at HOST:PORT, or at HOST if a label gives the port.
 func (t target) at(text string) (*target, error) {
 	address, port, err := net.SplitHostPort(text)
 	switch {
@@ -238,7 +239,7 @@ func (t target) at(text string) (*target, error) {
 	return &t, nil
 }
 
-// isName says whether the target is to be resolved.
+// isName says whether the address is a host name, which proxies must resolve.
 func (t *target) isName() bool {
 	_, err := netip.ParseAddr(t.endpoint.Address)
 	return err != nil
@@ -252,7 +253,7 @@ func portOf(text string) (int, error) {
 	return int(n), nil
 }
 
-// grouped are targets by service, in the order in which they are listed.
+// grouped returns the targets by service, in the order of the files.
 func grouped(files []*listed) map[key][]*target {
 	out := map[key][]*target{}
 	for _, file := range files {

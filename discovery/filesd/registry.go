@@ -16,9 +16,8 @@ import (
 )
 
 // Registry is a discovery.Instance of provider File. Its queries may be called from any
-// goroutine. The worker calls service handlers after the rows of the service were handed
-// over. Workload handlers are never called: a target belongs to the one service that it
-// names.
+// goroutine. The worker calls service handlers after it has published the rows of the service.
+// Workload handlers are never called: a target belongs to the one service that it names.
 type Registry struct {
 	discovery.Published // the publisher, for reading
 
@@ -29,18 +28,18 @@ type Registry struct {
 	mu      sync.Mutex // guards the fields below
 	sources []*source  // in the order of Options.Files
 
-	written map[key][]*target // of the worker
+	written map[key][]*target // the rows written last; only the worker uses it
 }
 
 // source is one file.
 type source struct {
 	name     string
-	settled  bool    // it was read, or waited for long enough
-	known    *listed // the last that could be read; never nil
-	problem  error   // why it may be old
+	settled  bool    // it was read, or its time to be read is over
+	known    *listed // its last content that could be read; never nil
+	problem  error   // why its content may be old; nil if it is not
 	since    time.Time
-	degraded error // of the file, by files.Follow
-	broken   error // of its content
+	degraded error // fault of the file, from files.Follow
+	broken   error // fault of the content, from parse
 }
 
 var _ discovery.Instance = (*Registry)(nil)
@@ -62,8 +61,8 @@ func New(o Options) (*Registry, error) {
 	return r, nil
 }
 
-// HasSynced is true once what the files list was handed over. A file that cannot be read
-// is waited for until Options.Patience has passed.
+// HasSynced returns true once the rows of all files were published. It does not wait longer
+// than Options.Patience for a file that cannot be read.
 func (r *Registry) HasSynced() bool { return r.synced.Load() }
 
 // Run follows the files until ctx ends.
@@ -99,7 +98,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// settle waits for files no longer.
+// settle ends the wait for files that were not read yet.
 func (r *Registry) settle(of ...*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,14 +108,14 @@ func (r *Registry) settle(of ...*source) {
 	r.post()
 }
 
-// update takes what has happened to a file.
+// update handles a change of a file or of its health.
 func (r *Registry) update(s *source, u files.Update[*listed]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.degraded = u.Degraded
 	for _, change := range u.Changes {
 		switch {
-		case change.Gone: // never of a single file
+		case change.Gone: // never happens to a single file
 		case change.Value.err != nil:
 			s.broken = change.Value.err
 		default:
@@ -131,7 +130,7 @@ func (r *Registry) update(s *source, u files.Update[*listed]) {
 	r.post()
 }
 
-// note keeps what is wrong with a file, and since when.
+// note updates what is wrong with a file, and since when.
 func (r *Registry) note(s *source) {
 	now := s.degraded
 	if s.broken != nil {
@@ -178,7 +177,7 @@ func (r *Registry) post() {
 	})
 }
 
-// write hands over the rows that differ. It runs on the worker.
+// write publishes the rows that differ. It runs on the worker.
 func (r *Registry) write(wanted map[key][]*target) {
 	var concerned []key
 	for k, targets := range wanted {

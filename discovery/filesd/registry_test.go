@@ -21,7 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// scene is a registry at work.
+// scene is a running registry.
 type scene struct {
 	*filesd.Registry
 	t   *testing.T
@@ -71,7 +71,7 @@ func (s *scene) await(what string, holds func() bool) {
 	}
 }
 
-// rows are those handed over, one line each.
+// rows returns the published rows, one line each.
 func (s *scene) rows() (out []string) {
 	for key, row := range s.xds.Rows() {
 		line := key
@@ -161,8 +161,8 @@ func TestWhatBecomesWhat(t *testing.T) {
 	}
 }
 
-// TestUnknownLabels: a label that begins as Portolan's own and is none has no effect, and
-// that is told; no target is left out for it.
+// TestUnknownLabels: a label with Portolan's prefix that Portolan does not know has no effect
+// and shows as a flaw. No target is left out for it.
 func TestUnknownLabels(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -192,7 +192,7 @@ func TestUnknownLabels(t *testing.T) {
 	}
 }
 
-// TestPlaces: the groups of all files that list a service.
+// TestPlaces: Places names the groups of all files that list a service.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -210,8 +210,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestLabels: an endpoint has the labels of its group but for Portolan's own, and they
-// say where it is.
+// TestLabels: an endpoint has the labels of its group without Portolan's own. The labels also
+// give its locality.
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -235,7 +235,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestChanges: what is gone is gone, and what is broken keeps what it had.
+// TestChanges: a target that is no longer listed goes; a broken file keeps its content.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -291,7 +291,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestPatience: a start waits for a file, and not for ever.
+// TestPatience: at the start the registry waits for a file, but not for ever.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	s := follow(t, t.TempDir(), func(o *filesd.Options) { o.Patience = 50 * time.Millisecond }, "a.json", "none/b.json")
@@ -314,7 +314,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzParse reads any text.
+// FuzzParse: parsing survives any text.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"", "[]", "- {targets: [a:1, '::1'], labels: {portolan_service: a, portolan_port: 7}}", `[{"targets": ["x"], "labels": {"a": 1e99}}]`} {
 		f.Add([]byte(text))

@@ -10,11 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// youngest is when all services of files count as created: after any other, so that a
-// ServiceEntry of the same host wins.
+// youngest is the creation time of all services in files: later than any other, so that a
+// ServiceEntry with the same host wins.
 var youngest = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// rowOf returns the row of a service: empty where it has no targets.
+// rowOf returns the row of a service, empty if the service has no targets.
 func rowOf(of key, targets []*target) discovery.Row {
 	row := discovery.Row{Hostname: of.hostname, Namespace: of.namespace}
 	if len(targets) == 0 {
@@ -47,7 +47,7 @@ func rowOf(of key, targets []*target) discovery.Row {
 	return row
 }
 
-// portsOf are the ports of a service by number. The first target of a port says its
+// portsOf returns the ports of a service by number. The first target of a port determines its
 // protocol.
 func portsOf(targets []*target) []discovery.Port {
 	var out []discovery.Port

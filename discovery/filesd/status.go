@@ -12,26 +12,25 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// Status is how the registry is doing. Its JSON form is an API.
+// Status describes the state of the registry. Its JSON form is an API.
 type Status struct {
 	Synced bool         `json:"synced"`
 	Files  []FileStatus `json:"files"`
-	// Flaws are targets that are not as they should be.
+	// Flaws lists the faults of targets.
 	Flaws []Flaw `json:"flaws,omitempty"`
 }
 
-// FileStatus is how one file is doing.
+// FileStatus describes the state of one file.
 type FileStatus struct {
 	Name string `json:"name"`
-	// Targets are those served.
+	// Targets is the number of targets that are served.
 	Targets int `json:"targets"`
-	// Problem says why what is served may be old, empty for nothing, and Since since
-	// when.
+	// Problem says why the content may be old, empty if it is not. Since is when that began.
 	Problem string     `json:"problem,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 }
 
-// Status returns how the registry is doing now.
+// Status returns the current state of the registry.
 func (r *Registry) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,8 +47,8 @@ func (r *Registry) Status() Status {
 	return out
 }
 
-// Places returns where the targets of a service stand, in the order of files and groups:
-// "targets.yaml: group 2". A service of another registry has none.
+// Places returns where the files list the targets of a service, in the order of files and
+// groups: "targets.yaml: group 2". It returns none for a service of another registry.
 func (r *Registry) Places(hostname host.Name, namespace string) (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +65,7 @@ func (r *Registry) Places(hostname host.Name, namespace string) (out []string) {
 	return out
 }
 
-// SourceStatuses implements discovery.SourceReporter: the sources are files.
+// SourceStatuses implements discovery.SourceReporter. Each file is a source.
 func (r *Registry) SourceStatuses() []discovery.SourceStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +91,7 @@ func (r *Registry) Ready() error {
 	return fmt.Errorf("files of endpoints are not read yet: %w", errors.Join(r.Degraded(), errors.New("they are waited for")))
 }
 
-// Degraded returns why what is served may be old, nil where it is not.
+// Degraded returns why the served content may be old, nil if it is not.
 func (r *Registry) Degraded() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +110,7 @@ var (
 	leftOutDesc = prometheus.NewDesc("portolan_endpoint_file_left_out", "Targets, and groups of them, that cannot be in the mesh.", []string{"file"}, nil)
 )
 
-// collector tells how a registry is doing.
+// collector exports the state of a registry as metrics.
 type collector struct{ r *Registry }
 
 // Describe implements prometheus.Collector.

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 )
 
-// FuzzOfCertificate: whatever a certificate has, its identity is the one URI of it, exactly.
+// FuzzOfCertificate: whatever a certificate contains, its identity is exactly its one URI.
 func FuzzOfCertificate(f *testing.F) {
 	authority := securetest.New(f, "root")
 	for _, uri := range []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://cluster.local/ns/shop/sa/web/../db", "spiffe://cluster.local/ns/shop%2Fbank/sa/web", "https://example.com/", ""} {

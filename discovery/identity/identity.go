@@ -9,13 +9,13 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Identity is who a workload is: a service account of a namespace, in a trust domain. It is
+// Identity says who a workload is: a service account in a namespace of a trust domain. It is
 // comparable. The zero Identity is nobody's.
 type Identity struct {
 	TrustDomain, Namespace, ServiceAccount string
 }
 
-// New returns an identity, or an error that names the part that no SPIFFE identity may have.
+// New returns an identity, or an error that names the part that a SPIFFE identity cannot have.
 func New(trustDomain, namespace, serviceAccount string) (Identity, error) {
 	domain, err := spiffeid.TrustDomainFromString(trustDomain)
 	switch {
@@ -30,7 +30,7 @@ func New(trustDomain, namespace, serviceAccount string) (Identity, error) {
 }
 
 // Parse reads an identity of the form spiffe://<trust domain>/ns/<namespace>/sa/<service
-// account>. Nothing else is one.
+// account>, and refuses any other form.
 func Parse(text string) (Identity, error) {
 	rest, ok := strings.CutPrefix(text, "spiffe://")
 	parts := strings.Split(rest, "/")
@@ -40,8 +40,8 @@ func Parse(text string) (Identity, error) {
 	return New(parts[0], parts[2], parts[4])
 }
 
-// OfCertificate returns the identity that a certificate gives to its holder: its one URI. It
-// does not verify the certificate.
+// OfCertificate returns the identity in a certificate, which is its only URI. It does not
+// verify the certificate.
 func OfCertificate(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 {
 		return Identity{}, fmt.Errorf("the certificate has %d URIs, and the identity of a workload is exactly one", len(c.URIs))
@@ -49,7 +49,7 @@ func OfCertificate(c *x509.Certificate) (Identity, error) {
 	return Parse(c.URIs[0].String())
 }
 
-// String is the SPIFFE identity, empty for nobody's.
+// String returns the SPIFFE ID, empty for the zero Identity.
 func (i Identity) String() string {
 	if i == (Identity{}) {
 		return ""
@@ -57,7 +57,7 @@ func (i Identity) String() string {
 	return "spiffe://" + i.TrustDomain + "/ns/" + i.Namespace + "/sa/" + i.ServiceAccount
 }
 
-// URL is String as a URL, which certificates have.
+// URL returns the SPIFFE ID as a URL, for certificates.
 func (i Identity) URL() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: i.TrustDomain, Path: "/ns/" + i.Namespace + "/sa/" + i.ServiceAccount}
 }

@@ -12,21 +12,22 @@ import (
 )
 
 const (
-	// Of each source, failureBurst refusals are free, and one more each failureInterval. So
-	// many more that were under way at the same time count, too: a source waits a minute then.
+	// Each source has failureBurst refusals free, and one more each failureInterval. As many
+	// again count if they were under way at the same time; the source then waits a minute.
 	failureBurst    = 20
 	failureInterval = 3 * time.Second
-	// maxSources bounds the sources that are remembered.
+	// maxSources bounds the remembered sources.
 	maxSources = 10_000
-	// sourceBits are how many bits of an IPv6 address make a source: the rest is its holder's
-	// to choose.
+	// sourceBits is how many bits of an IPv6 address identify a source: its holder chooses the
+	// rest.
 	sourceBits = 64
 )
 
-// Limited is a Proof that refuses sources whose credentials proved nothing too often: an
-// address, or the network of an IPv6 address. Credentials that memory alone knows to be good
-// are let in from there, too: who has one has not guessed it. It remembers a bounded number of
-// sources, and forgets first who has not come for longest.
+// Limited is a Proof that limits how often the credentials of a source may prove nothing. A
+// source is an address, or the network of an IPv6 address. Even a limited source gets in with
+// a credential that is known to be good from memory, since its holder has not guessed it.
+// Limited remembers a bounded number of sources, and forgets the least recently used one
+// first.
 type Limited struct {
 	proof Proof
 	now   func() time.Time
@@ -43,7 +44,7 @@ func NewLimited(proof Proof, now func() time.Time) *Limited {
 	}
 	sources, err := lru.New[netip.Addr, *rate.Limiter](maxSources)
 	if err != nil {
-		panic(err) // of a size that is none
+		panic(err) // only for an invalid size
 	}
 	return &Limited{proof: proof, now: now, sources: sources}
 }
@@ -57,9 +58,9 @@ func (l *Limited) Prove(ctx context.Context, credential string, from netip.Addr)
 	return who, err
 }
 
-// Try runs a proof by another method than Prove, for a credential from an address, and
-// returns its error. One that is a refusal counts. known is asked where the source is refused,
-// as Knower.Knows.
+// Try calls prove for a credential from an address and returns its error; errors that are
+// refusals count. If the source is over the limit, Try calls prove only if known returns true.
+// known is like Knower.Knows.
 func (l *Limited) Try(from netip.Addr, known func() bool, prove func() error) error {
 	left := l.of(from)
 	if tokens := left.TokensAt(l.now()); tokens < 1 && !known() {
@@ -67,12 +68,12 @@ func (l *Limited) Try(from netip.Addr, known func() bool, prove func() error) er
 	}
 	err := prove()
 	if now := l.now(); (errors.Is(err, ErrUnproven) || errors.Is(err, ErrForeign)) && left.TokensAt(now) > -failureBurst {
-		left.ReserveN(now, 1) // also below none
+		left.ReserveN(now, 1) // also into debt
 	}
 	return err
 }
 
-// of is the limiter of the source that an address belongs to.
+// of returns the limiter of an address's source.
 func (l *Limited) of(from netip.Addr) *rate.Limiter {
 	source := from.Unmap().WithZone("")
 	if source.Is6() {
@@ -89,7 +90,7 @@ func (l *Limited) of(from netip.Addr) *rate.Limiter {
 	return limiter
 }
 
-// Sources is how many sources are remembered.
+// Sources returns the number of remembered sources.
 func (l *Limited) Sources() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

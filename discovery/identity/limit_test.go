@@ -19,8 +19,8 @@ type knowing struct {
 
 func (k knowing) Knows(credential string, _ netip.Addr) bool { return credential == k.known }
 
-// TestLimitedRefusesWhoGuesses: after twenty failures a source waits, also with what is right
-// and is not known from memory; others do not.
+// TestLimitedRefusesWhoGuesses: after twenty failures a source must wait, even with a good
+// credential unless memory knows it. Other sources need not.
 func TestLimitedRefusesWhoGuesses(t *testing.T) {
 	web := identity.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
 	asked := 0
@@ -39,7 +39,7 @@ func TestLimitedRefusesWhoGuesses(t *testing.T) {
 		_, err := limited.Prove(t.Context(), credential, netip.MustParseAddr(from))
 		return err
 	}
-	for range 50 { // neither counts
+	for range 50 { // neither counts as a failure
 		if prove("right", "10.0.0.1") != nil || !errors.Is(prove("away", "10.0.0.1"), identity.ErrUnavailable) {
 			t.Fatal("who fails not is refused")
 		}
@@ -76,7 +76,7 @@ func TestLimitedRefusesWhoGuesses(t *testing.T) {
 	if err := prove("right", "10.0.0.1"); err != nil {
 		t.Errorf("after a while: %v", err)
 	}
-	for i := range 20 { // of one network
+	for i := range 20 { // all in one network
 		_ = prove("wrong", fmt.Sprintf("2001:db8::%x", i+1))
 	}
 	if err := prove("right", "2001:db8::ffff"); !errors.Is(err, identity.ErrThrottled) {
@@ -87,7 +87,7 @@ func TestLimitedRefusesWhoGuesses(t *testing.T) {
 	}
 }
 
-// TestRetryAfter is a minute where nothing says it.
+// TestRetryAfter: the default is a minute.
 func TestRetryAfter(t *testing.T) {
 	for want, err := range map[int]error{60: identity.ErrThrottled, 7: fmt.Errorf("no: %w", &identity.ThrottledError{After: 6100 * time.Millisecond})} {
 		if got := identity.RetryAfter(err); got != want {

@@ -10,48 +10,47 @@ import (
 	"time"
 )
 
-// A Proof makes of a credential the identity that it proves, so that its holder gets a first
-// certificate.
+// A Proof verifies credentials that a workload uses to get its first certificate.
 type Proof interface {
-	// Prove returns the identity that a credential proves. The credential came from an
-	// address, the zero one if that is not known. Prove may use the credential up: check
-	// everything else about a request before.
+	// Prove returns the identity that a credential proves. from is the address that the
+	// credential came from, the zero Addr if unknown. Prove may use the credential up, so
+	// check everything else about a request before.
 	//
 	// An error wraps one of the sentinels of this package. Its text may be shown to the
-	// caller: it says exactly what is wrong to who has a genuine credential, and the same
-	// to everybody who guesses. Reason has what an operator may know.
+	// caller: it tells the holder of a genuine credential exactly what is wrong, and tells
+	// everybody else the same. Reason also returns what only an operator may know.
 	Prove(ctx context.Context, credential string, from netip.Addr) (Identity, error)
 }
 
 var (
 	// ErrUnproven: the credential proves nothing. Servers answer Unauthenticated, 401.
 	ErrUnproven = errors.New("the credential proves no identity")
-	// ErrForeign: the credential is not of the sort that this Proof takes; another may.
-	// Servers answer it as ErrUnproven.
+	// ErrForeign: this Proof does not handle credentials of this sort; another may. Servers
+	// answer it as ErrUnproven.
 	ErrForeign = errors.New("no credential of a known sort")
 	// ErrThrottled: too many credentials from this address proved nothing. Servers answer
 	// ResourceExhausted, 429, and RetryAfter where they can.
 	ErrThrottled = errors.New("too many credentials from this address proved nothing: try again in a minute")
-	// ErrUnavailable: what decides cannot be reached, and the same credential may prove
-	// an identity later. Servers answer Unavailable, 503.
+	// ErrUnavailable: the credential cannot be checked now, and may prove an identity later.
+	// Servers answer Unavailable, 503.
 	ErrUnavailable = errors.New("credentials cannot be checked at present")
 )
 
-// RefusedError is a refusal with a reason that its caller is not told.
+// RefusedError is a refusal with details that the caller must not learn.
 type RefusedError struct {
-	// Err is what the caller is told; it wraps a sentinel.
+	// Err is the caller's error; it wraps a sentinel.
 	Err error
-	// Detail is what an operator may know beside it. It has no part of the credential.
+	// Detail is additional text for an operator. It has no part of the credential.
 	Detail string
 }
 
-// Error implements error, for the caller.
+// Error implements error. It returns the text for the caller.
 func (e *RefusedError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what the caller is told.
+// Unwrap returns the caller's error.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Reason is the text of a refusal for logs and the audit, with what its caller is not told.
+// Reason returns the text of a refusal with its Detail, for logs and the audit.
 func Reason(err error) string {
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Detail != "" {
 		return err.Error() + ": " + refused.Detail
@@ -59,9 +58,9 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// ThrottledError is an ErrThrottled that passes.
+// ThrottledError is an ErrThrottled that says when to try again.
 type ThrottledError struct {
-	// After is when: the address may try again then.
+	// After is how long the address must wait.
 	After time.Duration
 }
 
@@ -75,8 +74,8 @@ func (e *ThrottledError) Unwrap() error { return ErrThrottled }
 
 func (e *ThrottledError) seconds() int { return int(math.Ceil(e.After.Seconds())) }
 
-// RetryAfter is in how many seconds one who is refused may try again, for the header of that
-// name; a minute where the error does not say.
+// RetryAfter returns the value of a Retry-After header for a refusal, in seconds; 60 if the
+// error does not say.
 func RetryAfter(err error) int {
 	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 		return throttled.seconds()
@@ -84,14 +83,14 @@ func RetryAfter(err error) int {
 	return 60
 }
 
-// A Knower is a Proof that can tell from memory alone that a credential proves something.
+// A Knower is a Proof that may recognize a credential from memory alone.
 type Knower interface {
-	// Knows says whether a credential is known to prove an identity now. It waits for nothing
-	// and uses nothing up; false says that Prove may find more, or less.
+	// Knows says whether memory alone shows that a credential proves an identity now. It waits
+	// for nothing and uses nothing up. If it returns false, only Prove can tell.
 	Knows(credential string, from netip.Addr) bool
 }
 
-// Proofs is the first of several that takes a credential.
+// Proofs tries several Proofs in order; the first that does not return ErrForeign decides.
 type Proofs []Proof
 
 // Prove implements Proof.

@@ -1,11 +1,10 @@
 // Package lastknown keeps the last known content of registries in the store. A server
 // that starts while the source of a registry is away serves that content.
 //
-// A registry has one Source for each thing that it follows, such as a datacentre of
-// Consul. The leader of all servers saves the content of each source (Saver): items, in
-// buckets by the hash of their keys. It writes seldom, and only buckets that differ.
-// Every server reads the content once, when the registry starts (Memory); nobody
-// watches it.
+// A registry has one Source for each thing that it follows, such as a datacentre of Consul.
+// The leader saves the content of each source (Saver): items, in buckets by the hash of their
+// keys. It writes rarely, and only buckets that differ. Every server reads the content once,
+// when the registry starts (Memory); nobody watches it.
 package lastknown
 
 import (
@@ -19,29 +18,29 @@ import (
 // Item is one entry of a source, such as an instance of a service. It is a pointer to
 // an immutable value, so equal pointers are equal items.
 type Item interface {
-	// Value returns the item for the store: always the same bytes for equal items.
+	// Value encodes the item for the store: equal items give equal bytes.
 	Value() ([]byte, error)
 }
 
-// Known is the content of a source.
+// Known is the content of a source as its registry knows it.
 type Known struct {
-	// State is the registry's own note on the source, such as its identity.
+	// State is data that the registry saves about the source, such as its identity.
 	State []byte
-	// Items are by keys of the registry's own.
+	// Items holds the items by keys that the registry chooses.
 	Items pmap.Map[Item]
 }
 
 // Source is one thing that a registry follows.
 type Source interface {
-	// SourceName names it among the sources of all registries: some words, each a
+	// SourceName is unique among the sources of all registries. It consists of words, each a
 	// part of a key in the store, such as consul/_/dc1.
 	SourceName() string
-	// Known returns what the source has. It is false while the registry serves
-	// anything that the source has not confirmed: then what was saved stays.
+	// Known returns the content of the source. It returns false while the registry serves
+	// anything that the source has not confirmed; the saved content then stays.
 	Known() (Known, bool)
 }
 
-// SourcesOf returns the sources of those registries that have any: that implement
+// SourcesOf returns the sources of those registries that implement
 //
 //	Sources() []Source
 func SourcesOf(registries []discovery.Instance) (out []Source) {
@@ -53,18 +52,18 @@ func SourcesOf(registries []discovery.Instance) (out []Source) {
 	return out
 }
 
-// Recalled is the last saved content of a source. The zero Recalled is nothing.
+// Recalled is the last saved content of a source. The zero Recalled means that none was saved.
 type Recalled struct {
-	// Confirmed is when the source had it.
+	// Confirmed is when the source last confirmed the content.
 	Confirmed time.Time
 	State     []byte
-	// Items are values, by key.
+	// Items holds the values of the items by key.
 	Items map[string][]byte
 }
 
-// Memory tells what was saved.
+// Memory reads the saved content of sources.
 type Memory interface {
-	// Recall returns what a source last had. The error is one of the store's, which
-	// may be away: then it can be called again.
+	// Recall returns the last saved content of a source. It fails if the store is away, and
+	// can be called again then.
 	Recall(ctx context.Context, source string) (Recalled, error)
 }

@@ -25,7 +25,7 @@ type item string
 
 func (i *item) Value() ([]byte, error) { return []byte(*i), nil }
 
-// source is one that a test sets.
+// source is a source whose content a test sets.
 type source struct {
 	name  string
 	mu    sync.Mutex // guards known and away
@@ -86,7 +86,7 @@ func (r *rig) pass(d time.Duration) {
 	r.time = r.time.Add(d)
 }
 
-// save runs a Saver of these sources, which end is to stop.
+// save runs a Saver of these sources until end is called.
 func (r *rig) save(sources ...lastknown.Source) (end func()) {
 	return r.run(lastknown.NewSaver(lastknown.Options{Sources: sources, Look: time.Millisecond, Now: r.now}))
 }
@@ -121,10 +121,10 @@ func (r *rig) await(what string, holds func() bool) {
 	}
 }
 
-// saved says whether anything is.
+// saved says whether any content was saved.
 func (r *rig) saved() bool { return r.puts()[etcd.RegistryHeadKey(r.source.name)] > 0 }
 
-// puts are the keys of the tree and their versions, which count how often each was
+// puts returns the keys of the tree with their versions, which count how often each was
 // written.
 func (r *rig) puts() map[string]int64 {
 	r.t.Helper()
@@ -139,7 +139,7 @@ func (r *rig) puts() map[string]int64 {
 	return out
 }
 
-// differing are the keys but for the head that were written, or went, since.
+// differing returns the keys, except for the head, that were written or deleted since.
 func (r *rig) differing(before map[string]int64) (out []string) {
 	now := r.puts()
 	for key, version := range now {
@@ -155,9 +155,8 @@ func (r *rig) differing(before map[string]int64) (out []string) {
 	return out
 }
 
-// TestSaved: what a source has comes back; of what changes only its part is
-// written, no more often than the interval allows; and a new leader writes nothing
-// where nothing has changed.
+// TestSaved: saved content comes back. A change writes only its bucket, and no more often than
+// the interval allows. A new leader writes nothing if nothing has changed.
 func TestSaved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -194,13 +193,13 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// TestFlush: what has changed is saved at once, however little time has passed; where
-// nobody saves, or the store does not answer, a flush does not hold up its caller.
+// TestFlush: Flush saves changes at once, however little time has passed. If Run does not run
+// or the store does not answer, Flush does not block its caller.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	saver := lastknown.NewSaver(lastknown.Options{Sources: []lastknown.Source{r.source}, Look: time.Hour, Now: r.now})
-	saver.Flush(t.Context()) // nobody runs it
+	saver.Flush(t.Context()) // Run does not run
 	end := r.run(saver)
 	r.await("it is saved", r.saved)
 	r.source.put("key7", "second")
@@ -226,7 +225,7 @@ func TestFlush(t *testing.T) {
 	saver.Flush(t.Context())
 }
 
-// TestNotConfirmed: while a source has not confirmed what is served, what was saved
+// TestNotConfirmed: while the source has not confirmed the served content, the saved content
 // stays, however long that takes.
 func TestNotConfirmed(t *testing.T) {
 	t.Parallel()
@@ -235,7 +234,7 @@ func TestNotConfirmed(t *testing.T) {
 	r.await("it is saved", r.saved)
 	confirmed := r.recall().Confirmed
 	r.source.set(func() { r.source.away, r.source.known.Items = true, pmap.Map[lastknown.Item]{} })
-	for range 20 { // longer than MaxAge, while it is followed
+	for range 20 { // longer than MaxAge, but the source is followed
 		before := r.puts()[etcd.RegistryHeadKey(r.source.name)]
 		r.pass(12 * time.Hour)
 		r.await("it is noted that the source is followed", func() bool {
@@ -248,8 +247,8 @@ func TestNotConfirmed(t *testing.T) {
 	end()
 }
 
-// TestNobodyFollows: what was saved of a source that no server follows any more is
-// kept for a time, and then neither used nor kept.
+// TestNobodyFollows: the saved content of a source that no server follows any more is kept for
+// a time. After that it is not used, and is deleted.
 func TestNobodyFollows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

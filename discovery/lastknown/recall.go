@@ -14,8 +14,8 @@ type stored struct {
 	now   func() time.Time
 }
 
-// In reads the content saved in a store. now is the clock; nil for the clock of the
-// system.
+// In returns a Memory that reads the content saved in a store. now is the clock; nil means the
+// system's clock.
 func In(store *etcd.Store, now func() time.Time) Memory {
 	if now == nil {
 		now = time.Now

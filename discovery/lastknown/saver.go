@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	// buckets is how many there are of a source. More write less where one item
-	// changes, and more where many do.
+	// buckets is the number of buckets of a source. With more buckets, a change of one item
+	// writes less, and a change of many writes more.
 	buckets = 256
-	// batchBytes and batchPause bound what is written at a time.
+	// batchBytes bounds what is written at a time, and batchPause is the pause after that.
 	batchBytes = 128 << 10
 	batchPause = 250 * time.Millisecond
-	// maxBucket is how large a bucket may be: well below what etcd takes.
+	// maxBucket is the size limit of a bucket: well below the limit of etcd.
 	maxBucket = 1 << 20
-	// touchInterval is how often it is written that a source is followed.
+	// touchInterval is how often Touched is written in the head of a source, to show that a
+	// server follows it.
 	touchInterval = time.Hour
-	// MaxAge is for how long what was saved of a source is kept once no server
-	// follows the source any more.
+	// MaxAge is how long the saved content of a source is kept after the last server followed
+	// it.
 	MaxAge = 7 * 24 * time.Hour
 )
 
@@ -41,25 +42,24 @@ const (
 // Options configure a Saver. Sources are the sources to save.
 type Options struct {
 	Sources []Source
-	// Interval is how long the pause between two writes of a source is at least,
-	// however much changes; 0 for DefaultInterval. Look is how often it is looked
-	// whether something has; 0 for DefaultLook.
+	// Interval is the least time between two writes of a source, however much changes; 0 means
+	// DefaultInterval. Look is how often the Saver looks for changes; 0 means DefaultLook.
 	Interval, Look time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Now is the clock; nil for the clock of the system.
+	// Now is the clock; nil means the system's clock.
 	Now func() time.Time
 }
 
-// Saver saves what sources have. One server at a time does that.
+// Saver saves the content of sources. Only one server at a time runs one.
 type Saver struct {
 	o       Options
 	running atomic.Pointer[running] // nil while Run does not run
 }
 
-// running is how Flush speaks to Run.
+// running connects Flush with Run.
 type running struct {
-	asks  chan chan<- struct{} // each is closed when all is saved
+	asks  chan chan<- struct{} // Run closes each when all is saved
 	ended chan struct{}        // closed when Run ends
 }
 
@@ -70,7 +70,7 @@ func NewSaver(o Options) *Saver {
 	}
 	switch {
 	case len(o.Sources) == 0:
-		o.Look = touchInterval // there is only something to delete
+		o.Look = touchInterval // without sources, Run only deletes old content
 	case o.Look == 0:
 		o.Look = DefaultLook
 	}
@@ -83,8 +83,8 @@ func NewSaver(o Options) *Saver {
 	return &Saver{o: o}
 }
 
-// Flush has Run save at once what the sources have, and returns when that is done,
-// Run ends, or ctx does. It does nothing where Run does not run.
+// Flush makes Run save the content of all sources at once. It returns when that is done, Run
+// ends, or ctx does. If Run does not run, it does nothing.
 func (s *Saver) Flush(ctx context.Context) {
 	r := s.running.Load()
 	if r == nil {
@@ -122,7 +122,7 @@ func (s *Saver) Run(ctx context.Context, store *etcd.Store) error {
 	ticker := time.NewTicker(s.o.Look)
 	defer ticker.Stop()
 	var cleaned time.Time
-	var asked chan<- struct{} // nil unless a Flush waits
+	var asked chan<- struct{} // not nil while a Flush waits
 	for {
 		for _, one := range all {
 			if err := one.look(ctx, asked != nil); err != nil {
@@ -148,7 +148,7 @@ func (s *Saver) Run(ctx context.Context, store *etcd.Store) error {
 	}
 }
 
-// clean deletes what was saved of sources that nobody has followed for long.
+// clean deletes the content of sources that no server has followed for MaxAge.
 func (s *Saver) clean(ctx context.Context, store *etcd.Store, now time.Time) error {
 	heads, err := store.RegistryHeads(ctx)
 	if err != nil {
@@ -167,18 +167,18 @@ func (s *Saver) clean(ctx context.Context, store *etcd.Store, now time.Time) err
 	return nil
 }
 
-// saving is the saving of one source.
+// saving saves one source.
 type saving struct {
 	*Saver
 	store  *etcd.Store
 	source Source
 	head   *etcd.RegistryHead
-	// stored are the digests of the buckets in the store.
+	// stored holds the digests of the buckets in the store.
 	stored map[uint32][sha256.Size]byte
-	// saved are the items at the last look; first says that there was none yet.
+	// saved holds the items of the last save. first is true until there was one.
 	saved pmap.Map[Item]
 	first bool
-	at    time.Time // of the last write
+	at    time.Time // when the last save began
 }
 
 func (s *Saver) begin(store *etcd.Store, source Source, content etcd.RegistryContent) *saving {
@@ -210,8 +210,8 @@ func bucket(key string) uint32 {
 	return h.Sum32() % buckets
 }
 
-// look saves what the source has, where that is another than was saved, it is
-// confirmed, and enough time has passed. At once, it does not mind the time.
+// look saves the content of the source if it has changed, it is confirmed, and Interval has
+// passed since the last save. If atOnce is set, the time does not matter.
 func (s *saving) look(ctx context.Context, atOnce bool) error {
 	now := s.o.Now()
 	known, ok := s.source.Known()
@@ -305,7 +305,7 @@ func (s *saving) group(items pmap.Map[Item]) func(yield func(uint32, map[string]
 		for number := range uint32(buckets) {
 			differ[number] = map[string]Item{}
 		}
-		for number := range s.stored { // of a version that has more buckets
+		for number := range s.stored { // written by a version that has more buckets
 			differ[number] = map[string]Item{}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package memory is a registry kept by method calls: for tests, and for
-// programs that embed Portolan and know their services themselves.
+// Package memory is a registry whose content callers set: for tests, and for programs that
+// embed Portolan and know their services themselves.
 //
 // Every call changes the set of one host and namespace and posts that whole set
 // to the worker, where the row is written:
@@ -24,10 +24,10 @@ import (
 
 // Options configure a Registry. XDS and Worker are required.
 type Options struct {
-	// Cluster tells the registry from other memory registries: no two may have
-	// the same.
+	// Cluster distinguishes this registry from other memory registries, and must be unique
+	// among them.
 	Cluster string
-	// XDS takes the rows.
+	// XDS receives the rows.
 	XDS discovery.XDSUpdater
 	// Worker runs the writes of rows.
 	Worker *cache.Worker
@@ -35,8 +35,8 @@ type Options struct {
 
 // Registry is a discovery.Instance of provider Memory. Any goroutine may call its methods.
 // Changes are asynchronous: queries and the XDSUpdater see a change once the worker has run
-// it. A later set of the same host may replace an earlier one that has not run. The worker
-// hands over the rows of a service before it calls the handlers of services.
+// it. If the content of a host is set twice before the worker runs, only the last may be
+// written. The worker publishes the rows of a service before it calls the service handlers.
 type Registry struct {
 	discovery.Published // the publisher, for reading
 
@@ -47,7 +47,7 @@ type Registry struct {
 	mu   sync.Mutex // guards sets, and keeps posts in the order of the changes
 	sets map[key]*set
 
-	workloads map[workloadKey]*discovery.WorkloadInstance // as the handlers know them; of the worker
+	workloads map[workloadKey]*discovery.WorkloadInstance // as the handlers know them; only the worker uses it
 }
 
 var _ discovery.Instance = (*Registry)(nil)
@@ -60,15 +60,14 @@ type key struct {
 // workloadKey names a workload instance.
 type workloadKey struct{ namespace, name string }
 
-// source is the key of posts to the worker; the zero key stands for the registry as a
-// whole.
+// source is the key of posts to the worker; the zero key stands for the whole registry.
 type source struct {
 	registry *Registry
 	key      key
 	workload workloadKey
 }
 
-// set is all there is under a key. Its slices are replaced, never modified.
+// set is all content of a host and namespace. Its slices are replaced, never modified.
 type set struct {
 	services  []*discovery.Service
 	endpoints []*discovery.Endpoint
@@ -102,14 +101,14 @@ func (r *Registry) RemoveService(hostname host.Name, namespace string) {
 	r.change(key{hostname, namespace}, func(to *set) { *to = set{} })
 }
 
-// SetEndpoints sets all endpoints of a host and namespace. If the host has no service
-// yet they are kept until it has. The endpoints must not be modified afterwards.
+// SetEndpoints sets all endpoints of a host and namespace. If the host has no service yet,
+// they wait for one. The endpoints must not be modified afterwards.
 func (r *Registry) SetEndpoints(hostname host.Name, namespace string, endpoints ...*discovery.Endpoint) {
 	endpoints = slices.Clone(endpoints)
 	r.change(key{hostname, namespace}, func(to *set) { to.endpoints = endpoints })
 }
 
-// change makes a new set of a key and posts it.
+// change replaces the set of a key and posts it.
 func (r *Registry) change(k key, f func(*set)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +166,7 @@ func (r *Registry) tell(k workloadKey, curr *discovery.WorkloadInstance) {
 	}
 }
 
-// Run has the registry synced once the worker wrote what was set before, and
+// Run reports the registry as synced once the worker has written all content set before, and
 // waits until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	r.publisher.Close()
@@ -178,5 +177,5 @@ func (r *Registry) Run(ctx context.Context) error {
 	return nil
 }
 
-// HasSynced is true once everything that was set before Run is committed.
+// HasSynced returns true once everything that was set before Run is committed.
 func (r *Registry) HasSynced() bool { return r.synced.Load() }

@@ -49,7 +49,7 @@ func run(t *testing.T, functions ...func(context.Context) error) {
 	})
 }
 
-// settle waits for what was posted, and returns what the updater was told.
+// settle waits until the worker is done, and returns the calls of the updater.
 func (f fixture) settle() []string {
 	done := make(chan struct{})
 	f.worker.Post(new(int), func() { close(done) })
@@ -154,11 +154,11 @@ func TestQueries(t *testing.T) {
 func TestHasSyncedOnceCommitted(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	ends := make(chan bool, 3) // whether it was synced as each task ended
+	ends := make(chan bool, 3) // HasSynced at the end of each task
 	f.worker.AtTaskEnd(func() { ends <- f.HasSynced() })
 	f.AddService(service("a", "10.1.0.1"))
 	run(t, f.worker.Run, f.Run)
-	for range 2 { // the service, then the end of what was set before
+	for range 2 { // the post of the service, then that of Run
 		if <-ends {
 			t.Error("synced before the hooks of its own task were done")
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 )
 
-// fork returns a fork of the registry now.
+// fork returns a fork of the current registry.
 func (r *rig) fork() (out discovery.Fork) {
 	done := make(chan struct{})
 	r.worker.Post(new(int), func() { out = r.Registry.Fork(); close(done) })
@@ -17,8 +17,8 @@ func (r *rig) fork() (out discovery.Fork) {
 	return out
 }
 
-// would returns the snapshots before and after a batch; none for a source that does not
-// follow the configuration, since the batch does not concern it.
+// would returns the snapshots before and after these services are offered, nil if the source
+// does not follow the configuration.
 func (r *rig) would(offers ...Service) (from, to *cache.Snapshot) {
 	if r.Would == nil {
 		return nil, nil
@@ -98,12 +98,12 @@ func testForksAreApart(t *testing.T, r *rig) {
 			}
 		})
 	}
-	r.Offer(api()) // the registry goes on meanwhile
+	r.Offer(api()) // the registry changes in the meantime
 	applying.Wait()
 	r.expect(len(fork.Services()), 1)
 }
 
-// wouldTo is would, with an updater that takes the rows.
+// wouldTo is like would, and also returns an updater for the rows.
 func (r *rig) wouldTo(offers ...Service) (from, to *cache.Snapshot, xds discovery.XDSUpdater) {
 	from, to = r.would(offers...)
 	return from, to, &discoverytest.Recorder{}

@@ -19,9 +19,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// polled is a whole registry: of a program that is asked again and again which services
-// there are, such as a web server. It answers a line for each endpoint: namespace, name,
-// address with port, and labels.
+// polled is a complete registry. It polls a program, such as a web server, for its services.
+// The program answers a line for each endpoint: namespace, name, address with port, and
+// labels.
 type polled struct {
 	discovery.ServiceDiscovery // the index, for reading
 
@@ -33,7 +33,7 @@ type polled struct {
 	every    time.Duration
 	synced   atomic.Bool
 
-	rows map[string]discovery.Row // of the worker: those with services, by host and namespace
+	rows map[string]discovery.Row // only the worker uses it: rows with services, by host and namespace
 }
 
 func newPolled(xds discovery.XDSUpdater, worker *cache.Worker, ask func(context.Context) (string, error), every time.Duration) *polled {
@@ -51,7 +51,7 @@ func (p *polled) AppendWorkloadHandler(f discovery.WorkloadHandler) {
 	p.handlers.AppendWorkloadHandler(f)
 }
 
-// Run asks until ctx ends. What cannot be read keeps what there was.
+// Run polls until ctx ends. If an answer cannot be read, the content stays.
 func (p *polled) Run(ctx context.Context) error {
 	p.handlers.Close()
 	timer := time.NewTimer(0)
@@ -72,7 +72,7 @@ func (p *polled) Run(ctx context.Context) error {
 	}
 }
 
-// rowsOf reads an answer: all services and endpoints of each host.
+// rowsOf parses an answer into the services and endpoints of each host.
 func rowsOf(text string) (map[string]discovery.Row, error) {
 	rows := map[string]discovery.Row{}
 	for line := range strings.Lines(text) {
@@ -110,8 +110,8 @@ func rowsOf(text string) (map[string]discovery.Row, error) {
 	return rows, nil
 }
 
-// write hands over the rows that differ, and empty ones for those that are gone. It runs on
-// the worker.
+// write publishes the rows that differ, and an empty row for each that is gone. It runs on the
+// worker.
 func (p *polled) write(rows map[string]discovery.Row) {
 	for key, was := range p.rows {
 		if _, stays := rows[key]; !stays {
@@ -134,11 +134,11 @@ func (p *polled) write(rows map[string]discovery.Row) {
 		p.xds.ConfigUpdate(&discovery.PushRequest{Full: true, Reason: map[string]int{discovery.ReasonService: services}, Start: time.Now()})
 	}
 	if !p.synced.Load() {
-		p.worker.Then(func() { p.synced.Store(true) }) // when the rows are committed
+		p.worker.Then(func() { p.synced.Store(true) }) // once the rows are committed
 	}
 }
 
-// TestARegistryOfAHundredLines holds the registry above to the contract.
+// TestARegistryOfAHundredLines: the registry above fulfils the contract.
 func TestARegistryOfAHundredLines(t *testing.T) {
 	t.Parallel()
 	registrytest.Run(t, func(_ *testing.T, xds discovery.XDSUpdater, worker *cache.Worker) registrytest.Source {

@@ -17,27 +17,27 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// Source is a registry that does not run yet, and the source it reads.
+// Source is a registry that does not run yet, with its source.
 type Source struct {
 	Registry discovery.Instance
-	// Provider and Cluster are the ones that the registry must report.
+	// Provider and Cluster must equal those that the registry reports.
 	Provider discovery.Provider
 	Cluster  string
-	// Offer makes the source offer exactly these services. It returns before the
-	// registry knows of them.
+	// Offer makes the source offer exactly these services. It may return before the registry
+	// knows them.
 	Offer func(...Service)
-	// Would returns the configuration as the registry has it, and as it would be with
-	// exactly these services on offer. It may be called from any goroutine while nobody
-	// calls Offer; nil where the registry does not follow the configuration.
+	// Would returns the configuration that the registry has, and the one with exactly these
+	// services on offer. Any goroutine may call it while nobody calls Offer. It is nil if the
+	// registry does not follow the configuration.
 	Would func(...Service) (from, to *cache.Snapshot)
-	// Namespace is the namespace of all services, if the source does not choose one;
-	// empty if Service.Namespace counts.
+	// Namespace is the namespace of all services if the source cannot choose it; empty means
+	// that Service.Namespace counts.
 	Namespace string
-	// Run runs beside the registry; nil for nothing.
+	// Run runs beside the registry; may be nil.
 	Run func(context.Context) error
 }
 
-// Service is a service as any source can have one: named, with one HTTP port.
+// Service is a service that any source can express: a name and one HTTP port.
 type Service struct {
 	Name, Namespace string
 	Port            int
@@ -87,7 +87,7 @@ type rig struct {
 	t      *testing.T
 	xds    *discoverytest.Recorder
 	worker *cache.Worker
-	stop   func() error // ends everything and returns what the registry's Run did
+	stop   func() error // stops everything and returns the result of the registry's Run
 }
 
 func newRig(t *testing.T, maker Maker) *rig {
@@ -97,7 +97,7 @@ func newRig(t *testing.T, maker Maker) *rig {
 	return r
 }
 
-// run runs the registry on what it offers.
+// run runs the registry with these services on offer.
 func (r *rig) run(offers ...Service) {
 	r.t.Helper()
 	r.Offer(offers...)
@@ -155,8 +155,8 @@ func (r *rig) namespace(s Service) string {
 	return s.Namespace
 }
 
-// service finds one of the suite's services, whatever its source makes of the
-// name: its object has it, or its host begins with it.
+// service finds one of the suite's services. Its object has the name, or its host begins with
+// it, depending on the source.
 func (r *rig) service(name string) *discovery.Service {
 	r.t.Helper()
 	for _, s := range r.Registry.Services() {
@@ -331,7 +331,7 @@ func testNothingTwice(_ *testing.T, r *rig) {
 	r.expect(r.xds.Redundant(), []string(nil))
 }
 
-// endpoints counts those that were handed over for a service.
+// endpoints counts the published endpoints of a service.
 func (r *rig) endpoints(name string) int {
 	s := r.service(name)
 	return len(r.xds.Rows()[r.namespace(Service{Namespace: "shop"})+"/"+string(s.Hostname)].Endpoints)

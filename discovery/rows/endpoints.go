@@ -8,15 +8,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// Endpoints is all endpoints of a service, of all registries. It is replaced
-// only when its content differs.
+// Endpoints is the row of a service's endpoints from all registries. It is replaced only when
+// its content differs.
 type Endpoints struct {
 	Hostname  host.Name
 	Namespace string
-	// Endpoints are in the order of their shards, within a shard as the registry
-	// gave them.
+	// Endpoints are in the order of their shards, within a shard in the registry's order.
 	Endpoints []*discovery.Endpoint
-	// Shards say which of them are whose: the first Count are of the first shard.
+	// Shards says which endpoints come from which shard: the first Count endpoints come from
+	// the first shard.
 	Shards []ShardSize
 
 	localities []*Locality // see Localities
@@ -28,7 +28,7 @@ type ShardSize struct {
 	Count int
 }
 
-// All are the endpoints, none of the nil row.
+// All returns the endpoints, none for a nil row.
 func (r *Endpoints) All() []*discovery.Endpoint {
 	if r == nil {
 		return nil
@@ -36,7 +36,7 @@ func (r *Endpoints) All() []*discovery.Endpoint {
 	return r.Endpoints
 }
 
-// ByShard iterates over the endpoints and the shards that they are of.
+// ByShard iterates over the endpoints with their shards.
 func (r *Endpoints) ByShard() iter.Seq2[discovery.ShardKey, *discovery.Endpoint] {
 	return func(yield func(discovery.ShardKey, *discovery.Endpoint) bool) {
 		if r == nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// largeRow is the number of endpoints from which on the localities of a row are kept
-// apart. Smaller rows are built as fast from nothing.
+// largeRow is the number of endpoints from which on a row keeps its localities. Building a
+// smaller row anew is as fast.
 const largeRow = 64
 
-// Locality holds the endpoints of a row in one locality, in their order. Successive
-// rows share the localities that are the same, with what was derived from them.
+// Locality holds the endpoints of a row in one locality, in their order. Successive rows share
+// unchanged localities, with the values derived from them.
 type Locality struct {
 	Label     string
 	Endpoints []*discovery.Endpoint
@@ -23,11 +23,12 @@ type Locality struct {
 	derived map[any]any
 }
 
-// maxDerived bounds the derived values that are kept, used or not.
+// maxDerived bounds the derived values of a locality; when it is reached, all are dropped.
 const maxDerived = 64
 
-// Derived returns what make returns. It calls make once for a key, as long as there are
-// not too many keys. The result must follow from the key and the locality alone.
+// Derived returns the value of make for a key. It calls make only once for each key, unless
+// there are more than maxDerived keys. The value must depend on the key and the locality
+// alone.
 func (l *Locality) Derived(key any, make func() any) any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,12 +43,12 @@ func (l *Locality) Derived(key any, make func() any) any {
 	return value
 }
 
-// Localities returns the localities of a large row, in the order of their labels. A
-// small row has none, nor has a row without Follow.
+// Localities returns the localities of a large row, in the order of their labels. Small rows,
+// and rows without Follow, have none.
 func (r *Endpoints) Localities() []*Locality { return r.localities }
 
-// Follow tells a row, while it is made, of the one before it, nil for none. A large row
-// shares the localities that are the same.
+// Follow sets the localities of a large row while it is built. It shares those that are the
+// same in prev, the row before; nil means that there was none.
 func (r *Endpoints) Follow(prev *Endpoints) {
 	if len(r.Endpoints) < largeRow {
 		return
@@ -65,7 +66,7 @@ func (r *Endpoints) Follow(prev *Endpoints) {
 	}
 }
 
-// locality finds one by its label, nil where there is none.
+// locality returns the locality with a label, nil if there is none.
 func (r *Endpoints) locality(label string) *Locality {
 	if r == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// Key is the key of the rows of a service: "host/namespace".
+// Key returns the key of the rows of a service: "host/namespace".
 func Key(hostname host.Name, namespace string) string {
 	return string(hostname) + "/" + namespace
 }
@@ -23,29 +23,29 @@ func SplitKey(key string) (host.Name, string) {
 	return host.Name(h), namespace
 }
 
-// Service is a service of one name in one namespace: what all registries
-// say of it that can shape a cluster, a listener or a route. It is replaced
-// only when its content differs.
+// Service is the row of a service of one name in one namespace: what all registries say of it
+// that can shape a cluster, a listener or a route. It is replaced only when its content
+// differs.
 type Service struct {
 	Hostname  host.Name
 	Namespace string
-	// Services are the services of all registries and addresses. The first answers for
-	// the row; listeners use all. There is at least one.
+	// Services are the services of all registries and addresses, at least one. The first
+	// represents the row; listeners use all.
 	Services []*discovery.Service
-	// Accounts are the identities that may serve it, sorted.
+	// Accounts are the identities of the workloads that may serve it, sorted.
 	Accounts []string
-	// DNSEndpoints are the endpoints where the proxy resolves them itself.
+	// DNSEndpoints are the endpoints that the proxy resolves itself.
 	DNSEndpoints []*discovery.Endpoint
-	// Check is the check of the first endpoint that has one: proxies have one for all
-	// endpoints of a service, and leave out endpoints that ask for another.
+	// Check is the health check of the first endpoint that has one. A proxy uses one check for
+	// all endpoints of a service, and leaves out endpoints that need another.
 	Check health.Check
 }
 
-// Service returns the service that answers for the row.
+// Service returns the service that represents the row.
 func (r *Service) Service() *discovery.Service { return r.Services[0] }
 
-// NewService puts together the services of one key and the endpoints of that
-// key. Kubernetes services come first, then the oldest.
+// NewService merges the services and endpoints of one key. Kubernetes services come first,
+// then the oldest.
 func NewService(services []*discovery.Service, endpoints []*discovery.Endpoint) *Service {
 	services = slices.Clone(services)
 	slices.SortStableFunc(services, func(a, b *discovery.Service) int {
@@ -89,14 +89,14 @@ func (r *Service) Equal(o *Service) bool {
 		slices.EqualFunc(r.DNSEndpoints, o.DNSEndpoints, (*discovery.Endpoint).Equal)
 }
 
-// Compare is the order of services of one host over namespaces.
+// Compare orders the services of one host across namespaces.
 func Compare(a, b *Service) int {
 	return cmp.Or(discovery.CompareServices(a.Service(), b.Service()), strings.Compare(a.Namespace, b.Namespace))
 }
 
-// Ports returns the ports of the first service, then further ports of others with the
-// same name, if these differ only in address and ports. (Istio: canMergeServices.) If
-// ports share a number the first counts. The caller must not modify the result.
+// Ports returns the ports of the first service, then further ports of other services with the
+// same name if these differ only in address and ports. (Istio: canMergeServices.) If ports
+// share a number, the first counts. The caller must not modify the result.
 func (r *Service) Ports() []discovery.Port {
 	ports := r.Service().Ports
 	merged := false
@@ -135,8 +135,8 @@ func mergeable(a, b *discovery.Service) bool {
 		slices.Equal(a.Attributes.ExportTo, b.Attributes.ExportTo)
 }
 
-// Open says whether clients may call the service under any address: it has none,
-// and was assigned none.
+// Open says whether clients may call the service at any address, because a service of it has
+// none and was assigned none.
 func (r *Service) Open() bool {
 	return slices.ContainsFunc(r.Services, func(s *discovery.Service) bool {
 		ip, err := netip.ParseAddr(s.Address)
@@ -144,8 +144,7 @@ func (r *Service) Open() bool {
 	})
 }
 
-// Ranges are the ranges of addresses under which the service is called, in the
-// order of its services.
+// Ranges returns the address ranges of the service, in the order of its services.
 func (r *Service) Ranges() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range r.Services {

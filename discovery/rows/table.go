@@ -9,10 +9,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Table has the rows of all hosts. The zero Table is empty. Its maps are never
-// modified, so that a copy of a Table costs nothing.
+// Table holds the rows of all hosts. The zero Table is empty. Its maps are never modified, so
+// copying a Table costs nothing.
 type Table struct {
-	// Services and Endpoints are by Key.
+	// Services and Endpoints hold the merged rows by Key.
 	Services  pmap.Map[*Service]
 	Endpoints pmap.Map[*Endpoints]
 
@@ -21,8 +21,8 @@ type Table struct {
 	endpoints pmap.Map[*parts[*discovery.Endpoint]]
 }
 
-// SetServices sets all services that a shard has under a host and namespace; none
-// removes the shard's endpoints too. The table owns the slice.
+// SetServices sets all services that a shard has under a host and namespace. Without services
+// it removes the shard's endpoints too. The table owns the slice.
 func (t *Table) SetServices(shard discovery.ShardKey, hostname host.Name, namespace string, services []*discovery.Service) {
 	key := Key(hostname, namespace)
 	t.services = withPart(t.services, key, shard, services)
@@ -67,8 +67,8 @@ func (t *Table) updateEndpoints(key string, hostname host.Name, namespace string
 	}
 }
 
-// parts are the rows of the shards under one key, in the order of the shards; empty
-// ones are left out. They are never modified.
+// parts holds the rows of the shards under one key, in the order of the shards, without empty
+// ones. It is never modified.
 type parts[T any] struct{ list []part[T] }
 
 type part[T any] struct {
@@ -80,7 +80,7 @@ func (p part[T]) compare(shard discovery.ShardKey) int {
 	return cmp.Or(cmp.Compare(p.shard.Provider, shard.Provider), cmp.Compare(p.shard.Cluster, shard.Cluster))
 }
 
-// withPart replaces what a shard has under a key.
+// withPart replaces the values of a shard under a key.
 func withPart[T any](m pmap.Map[*parts[T]], key string, shard discovery.ShardKey, values []T) pmap.Map[*parts[T]] {
 	var list []part[T]
 	if old := m.Value(key); old != nil {
@@ -103,8 +103,8 @@ func withPart[T any](m pmap.Map[*parts[T]], key string, shard discovery.ShardKey
 	return m.Set(key, &parts[T]{list})
 }
 
-// all returns what the shards have together; none for nil parts. The caller must not
-// modify it.
+// all returns the values of all shards together, none for nil parts. The caller must not
+// modify the result.
 func (p *parts[T]) all() []T {
 	switch {
 	case p == nil:

@@ -7,9 +7,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// addressIndex finds the ServiceEntries whose addresses overlap a range. Its
-// keys are the bits of the range, one byte each, so that what lies within a
-// range has its bits for a prefix. The zero index is empty.
+// addressIndex finds the ServiceEntries whose addresses overlap a range. Its keys are the bits
+// of a range, one byte each, so the key of a range is a prefix of the keys of all ranges
+// within it. The zero index is empty.
 type addressIndex struct {
 	ranges pmap.Map[*entry] // by bits|namespace/name
 }
@@ -26,18 +26,18 @@ func (x *addressIndex) remove(e *entry) {
 	}
 }
 
-// overlapping calls f for each ServiceEntry that has an address in common with a
-// range, until f returns false: the wider ones first, always in the same order.
+// overlapping calls f for each ServiceEntry with an address in the range, or a range that
+// overlaps it, until f returns false. The order is fixed, wider ranges first.
 func (x *addressIndex) overlapping(prefix netip.Prefix, f func(*entry) bool) {
 	all := bits(prefix)
-	for n := range len(all) { // the ranges that hold it
+	for n := range len(all) { // the wider ranges that contain it
 		for _, e := range x.ranges.Prefix(all[:n] + "|") {
 			if !f(e) {
 				return
 			}
 		}
 	}
-	for _, e := range x.ranges.Prefix(all) { // itself, and those that it holds
+	for _, e := range x.ranges.Prefix(all) { // the range itself, and those within it
 		if !f(e) {
 			return
 		}
@@ -64,7 +64,7 @@ func bits(prefix netip.Prefix) string {
 	return b.String()
 }
 
-// ranges are the addresses of a ServiceEntry.
+// ranges returns the addresses of a ServiceEntry as ranges.
 func (e *entry) ranges() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range e.spec.GetAddresses() {

@@ -37,8 +37,8 @@ const maxLooked = 100
 
 var _ discovery.Advisor = (*fork)(nil)
 
-// Advise implements discovery.Advisor. It looks at what has a host, an address, a port
-// or a label in common with the object, found by index.
+// Advise implements discovery.Advisor. It uses indexes to find what shares a host, an address,
+// a port or a label with the object.
 func (f *fork) Advise(key config.Key) []discovery.Advice {
 	a := &advisor{known: &f.known}
 	name := nameKey{key.Namespace, key.Name}
@@ -93,7 +93,7 @@ func eachKey(entries iter.Seq[*entry], yield func(config.Key) bool) bool {
 	return true
 }
 
-// beside yields the entries that have an address in common with a changed one.
+// beside yields the entries that share an address with a changed one.
 func beside(from, to *catalog, yield func(config.Key) bool) bool {
 	for c := range pmap.Diff(from.vips.ranges, to.vips.ranges) {
 		for _, e := range []*entry{c.Old, c.New} {
@@ -115,7 +115,8 @@ func beside(from, to *catalog, yield func(config.Key) bool) bool {
 	return true
 }
 
-// selectionsChanged yields the entries that select other workloads, and these.
+// selectionsChanged yields the entries whose selection of workloads changed, and those
+// workloads.
 func selectionsChanged(from, to *catalog, yield func(config.Key) bool) bool {
 	for c := range pmap.Diff(from.selected, to.selected) {
 		for _, catalog := range []*catalog{from, to} {
@@ -134,13 +135,13 @@ func selectionsChanged(from, to *catalog, yield func(config.Key) bool) bool {
 	return true
 }
 
-// workloadsChanged yields the WorkloadEntries that came or went, as those do whose health
-// changes.
+// workloadsChanged yields the WorkloadEntries that came or went. One whose health changes
+// comes or goes, too.
 func workloadsChanged(from, to *catalog, yield func(config.Key) bool) bool {
 	for c := range pmap.Diff(from.workloads, to.workloads) {
 		for w := range pmap.Diff(c.Old, c.New) {
 			if w.HasOld && w.HasNew {
-				continue // the object has changed
+				continue // the object itself changed, so the caller looks at it anyway
 			}
 			for _, workload := range []*workload{w.Old, w.New} {
 				if workload != nil && workload.object != nil && !yield(workload.object.Key()) {
@@ -152,8 +153,8 @@ func workloadsChanged(from, to *catalog, yield func(config.Key) bool) bool {
 	return true
 }
 
-// checksChanged yields the entries that select a workload whose health came to matter,
-// or ceased to.
+// checksChanged yields the entries that select a workload whose health began or ceased to
+// matter.
 func (f *fork) checksChanged(before *fork, yield func(config.Key) bool) bool {
 	for c := range pmap.Diff(before.known.checked, f.known.checked) {
 		for _, object := range []*config.Config{c.Old, c.New} {
@@ -186,7 +187,7 @@ func (a *advisor) advise(code, field, message, remedy string, other *entry) {
 	a.found = append(a.found, advice)
 }
 
-// others are the entries of a set, without e, that share proxies with e.
+// others returns the entries of a set, without e, that some proxy can see together with e.
 func (a *advisor) others(e *entry, all entrySet) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		looked := 0
@@ -198,8 +199,8 @@ func (a *advisor) others(e *entry, all entrySet) iter.Seq[*entry] {
 	}
 }
 
-// meet says whether some proxy may see the services of both. It takes a proxy for
-// one of the namespaces that are named.
+// meet says whether some proxy may see the services of both. It assumes that each namespace
+// named by the two has a proxy.
 func meet(a, b *entry) bool {
 	va, vb := a.exportTo(), b.exportTo()
 	for _, namespace := range slices.Concat([]string{a.object.Namespace, b.object.Namespace}, va, vb) {
@@ -212,7 +213,7 @@ func meet(a, b *entry) bool {
 
 func (e *entry) exportTo() discovery.Visibility {
 	for _, services := range e.services {
-		return services[0].Attributes.ExportTo // of all alike
+		return services[0].Attributes.ExportTo // the same for all
 	}
 	return discovery.Visibility{"~"}
 }
@@ -230,8 +231,8 @@ func (a *advisor) hosts(e *entry) {
 	}
 }
 
-// addresses warns of ports that another has at the same address. Services of one
-// host are one, and hosts says so.
+// addresses warns of another entry with the same port at the same address. It leaves out
+// entries with a common service, which hosts reports.
 func (a *advisor) addresses(e *entry) {
 	for i, prefix := range e.ranges() {
 		o := a.overlapping(e, prefix)
@@ -254,8 +255,7 @@ func (a *advisor) addresses(e *entry) {
 	}
 }
 
-// overlapping finds an entry with an address in a range of e, and a port that e
-// has.
+// overlapping returns an entry that has an address in the range and a port in common with e.
 func (a *advisor) overlapping(e *entry, prefix netip.Prefix) (found *entry) {
 	looked := 0
 	a.known.catalog.vips.overlapping(prefix, func(o *entry) bool {
@@ -268,7 +268,7 @@ func (a *advisor) overlapping(e *entry, prefix netip.Prefix) (found *entry) {
 	return found
 }
 
-// sharesHost says whether two are of one service: hosts warns of that.
+// sharesHost says whether two entries define the same service: hosts warns of that.
 func sharesHost(a, b *entry) bool {
 	for hostname := range a.services {
 		if _, both := b.services[hostname]; both && a.object.Namespace == b.object.Namespace {
@@ -284,7 +284,7 @@ type sharedPort struct {
 	mine, theirs bool
 }
 
-// rank orders shared ports, the worst for the first entry before others.
+// rank orders shared ports, those that are worst for the first entry first.
 func (p sharedPort) rank() int {
 	switch {
 	case p.mine && p.theirs:
@@ -297,7 +297,7 @@ func (p sharedPort) rank() int {
 	return 1
 }
 
-// sharedPorts are the ports that both have, the worst for a first.
+// sharedPorts returns the ports that both entries have, those that are worst for a first.
 func sharedPorts(a, b *entry) []sharedPort {
 	var out []sharedPort
 	for _, p := range a.spec.GetPorts() {
@@ -313,8 +313,8 @@ func sharedPorts(a, b *entry) []sharedPort {
 
 func isHTTP(p *networking.ServicePort) bool { return protocolOf(p).IsHTTP() }
 
-// bare returns the ports of a ServiceEntry whose connections only the port number
-// identifies: they carry no host name, and the service has no address and gets none.
+// bare returns the ports of a ServiceEntry whose connections only the port number identifies:
+// the protocol has no host name, and the service has no address and gets none.
 func (e *entry) bare() []uint32 {
 	if len(e.spec.GetAddresses()) > 0 || len(address.Hosts(e.object)) == len(e.services) || e.spec.GetResolution() == networking.ServiceEntry_DYNAMIC_DNS {
 		return nil
@@ -343,14 +343,14 @@ func (a *advisor) ports(e *entry) {
 	}
 }
 
-// selector warns where nothing is selected, and where a workload names a port
-// that no ServiceEntry which selects it has.
+// selector warns if an entry selects nothing, if the selected workloads have different health
+// checks, and if a workload names a port that no ServiceEntry selecting it has.
 func (a *advisor) selector(e *entry) {
 	if e.selector == nil {
 		return
 	}
 	some, odd := false, map[string]bool{}
-	var first, other *selection // with checks that differ
+	var first, other *selection // two workloads with different checks
 	for w := range a.known.catalog.selected.Value(e.key().path()).Values() {
 		some = true
 		switch check := w.instance.Endpoint.Check; {
@@ -392,12 +392,12 @@ func (a *advisor) unhealthy(e *entry) bool {
 	return false
 }
 
-// selecting are the ServiceEntries that will select a workload, in no order.
+// selecting returns the ServiceEntries that select a workload, in no order.
 func (a *advisor) selecting(w *workload) iter.Seq[*entry] {
 	return a.known.catalog.selecting(w.instance.Namespace, w.instance.Endpoint.Labels)
 }
 
-// serves says whether a ServiceEntry that selects a workload has a port.
+// serves says whether a ServiceEntry that selects the workload has a port of that name.
 func (a *advisor) serves(w *workload, name string) bool {
 	for e := range a.selecting(w) {
 		if slices.ContainsFunc(e.spec.GetPorts(), func(p *networking.ServicePort) bool { return p.GetName() == name }) {
@@ -407,8 +407,8 @@ func (a *advisor) serves(w *workload, name string) bool {
 	return false
 }
 
-// workload warns where nothing selects the workload, and else of ports that no ServiceEntry
-// has.
+// workload warns if no ServiceEntry selects the workload, else of its ports that no such
+// ServiceEntry has.
 func (a *advisor) workload(w *workload) {
 	selected := false
 	for range a.selecting(w) {

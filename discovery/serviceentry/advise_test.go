@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/health"
 )
 
-// advice is what a fork says of objects that are written as one, each piece of advice
-// behind the name of its object.
+// advice returns the advice of a fork in which these objects are written together, each behind
+// the name of its object.
 func (m *mesh) advice(objects ...*config.Config) []string {
 	fork := m.would(objects...)
 	var out []string
@@ -30,7 +30,7 @@ func (m *mesh) advice(objects ...*config.Config) []string {
 	return out
 }
 
-// would is a fork in which objects are written; a new one is the youngest.
+// would returns a fork in which these objects are written; new ones are the youngest.
 func (m *mesh) would(objects ...*config.Config) discovery.Advisor {
 	from := m.source.Handled()
 	all := from.Configs()
@@ -45,7 +45,7 @@ func (m *mesh) would(objects ...*config.Config) discovery.Advisor {
 	return m.store.Fork().Apply(from, cache.NewSnapshot(from.Revision()+1, all), &discoverytest.Recorder{}).(discovery.Advisor)
 }
 
-// of is a ServiceEntry of a host, with more of its spec.
+// of returns a ServiceEntry of a host, with more fields of its spec.
 func of(t tb, name, host, more string) *config.Config {
 	return entry(t, name, `{hosts: [`+host+`], `+more+`}`)
 }
@@ -61,7 +61,7 @@ const (
 	bare80 = `ports: [{number: 80, name: tcp, protocol: TCP}], resolution: NONE`
 )
 
-// TestAdviceOnChecksThatDiffer: one service has one health check.
+// TestAdviceOnChecksThatDiffer: a service can have only one health check.
 func TestAdviceOnChecksThatDiffer(t *testing.T) {
 	t.Parallel()
 	checked := func(name, path string) *config.Config {
@@ -212,8 +212,8 @@ func TestAdviceOnWhatIsNotThereIsNone(t *testing.T) {
 	expect(t, len(fork.Advise(of(t, "b", "a.example", http80).Key())), 0)
 }
 
-// TestAdviceNeverDisturbsTheWorker asks while objects come and go; the race
-// detector is its judge.
+// TestAdviceNeverDisturbsTheWorker asks for advice while objects come and go, for the race
+// detector.
 func TestAdviceNeverDisturbsTheWorker(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// addressHandler takes over the addresses that the store gave to hosts. (Istio:
-// they come in the status of the ServiceEntry.)
+// addressHandler takes over the addresses that the store assigned to hosts. (In Istio the
+// status of the ServiceEntry has them.)
 func (s *Store) addressHandler(from, to *cache.Snapshot) {
 	s.assigned = to.Addresses()
 	for change := range pmap.Diff(from.Addresses(), to.Addresses()) {
@@ -24,8 +24,8 @@ func (s *Store) addressHandler(from, to *cache.Snapshot) {
 	}
 }
 
-// addressed are the services of a host of an entry, with the addresses that they
-// were given where the entry may have any.
+// addressed returns the services of a host of an entry, with their assigned addresses if the
+// entry may have any.
 func (s *Store) addressed(e *entry, key hostKey) []*discovery.Service {
 	services := e.services[key.hostname]
 	assignment := s.assigned.Value(address.Path(key.namespace, string(key.hostname)))

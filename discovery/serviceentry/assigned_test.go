@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// give publishes a revision in which a host of the namespace shop has an address,
-// none if that is empty, and returns what the updater was told.
+// give publishes a revision that assigns an address to a host in namespace shop, none if it is
+// empty. It returns the calls of the updater.
 func (m *mesh) give(host, ipv4 string) []string {
 	a := &addresses.Assignment{Namespace: "shop", Host: host}
 	if ipv4 == "" {
@@ -28,8 +28,8 @@ func (m *mesh) give(host, ipv4 string) []string {
 	return m.xds.Take()
 }
 
-// vips are the addresses of the services of a.example.com, as they stand and as
-// they were given.
+// vips returns the addresses of the services of a.example.com, those in the object and those
+// assigned.
 func (m *mesh) vips() (out []string) {
 	for _, s := range m.row("shop", "a.example.com").Services {
 		out = append(out, s.Address+" "+s.AutoAllocatedIPv4+" "+s.AutoAllocatedIPv6)
@@ -47,9 +47,9 @@ func named(t tb, name, spec string, off ...string) *config.Config {
 	return c
 }
 
-// TestAnAssignedAddressIsThatOfAServiceWithout: it comes with the object or after
-// it and goes again, is told as a change of the service, and stands beside the
-// default address, which stays 0.0.0.0.
+// TestAnAssignedAddressIsThatOfAServiceWithout: the assigned address comes with the object or
+// after it, and goes again. Each time the service changes. The default address stays 0.0.0.0
+// beside it.
 func TestAnAssignedAddressIsThatOfAServiceWithout(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})

@@ -13,24 +13,24 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// catalog indexes ServiceEntries and workloads by all keys of its lookups, so that an
-// event costs what it touches. It is a value: its maps are never modified, so changes
-// of a copy do not show in the original.
+// catalog indexes ServiceEntries and workloads by the keys of all lookups, so that the cost of
+// an event follows what it touches. It is a value: its maps are never modified, so changes of
+// a copy do not show in the original.
 type catalog struct {
 	entries pmap.Map[*entry]   // by nameKey
 	hosts   pmap.Map[entrySet] // by host
 	rows    pmap.Map[entrySet] // by hostKey
-	bare    pmap.Map[entrySet] // by port, those that have nothing but it, see entry.bare
+	bare    pmap.Map[entrySet] // by port: entries with bare ports, see entry.bare
 	vips    addressIndex
-	// A selector is found by one of its labels, the empty one by the zero label; a
-	// workload by each of its labels.
+	// A selector is filed under one of its labels, the empty selector under the zero label. A
+	// workload is filed under each of its labels.
 	selectors pmap.Map[entrySet]             // by label
 	workloads pmap.Map[pmap.Map[*workload]]  // by namespace, and then by workloadKey
-	labelled  pmap.Map[pmap.Map[bool]]       // by label, the keys of workloads
-	selected  pmap.Map[pmap.Map[*selection]] // by the nameKey of the entry, and then by workload.order
+	labelled  pmap.Map[pmap.Map[bool]]       // by label: keys of workloads
+	selected  pmap.Map[pmap.Map[*selection]] // by nameKey of the entry, then by workload.order
 }
 
-// entrySet is some ServiceEntries by entry.order: in the order of config.Compare.
+// entrySet is a set of ServiceEntries by entry.order, the order of config.Compare.
 type entrySet = pmap.Map[*entry]
 
 type label struct{ namespace, key, value string }
@@ -43,14 +43,14 @@ func (k hostKey) path() string { return string(k.hostname) + "/" + k.namespace }
 
 func portPath(port uint32) string { return strconv.FormatUint(uint64(port), 10) }
 
-// ageOf sorts as config.Compare does.
+// ageOf returns a key that sorts like config.Compare.
 func ageOf(object *config.Config) string {
 	const beforeAll = 1 << 40 // seconds, so that no time is negative
 	return fmt.Sprintf("%020d\x00%s\x00%s", object.CreationTimestamp.Unix()+beforeAll, object.Name, object.Namespace)
 }
 
-// addEntry adds a ServiceEntry whose name is not taken, with the workloads that it
-// selects.
+// addEntry adds a ServiceEntry and its selection of workloads. The catalog must not have an
+// entry of that name.
 func (c *catalog) addEntry(e *entry) {
 	key := e.key()
 	c.entries = c.entries.Set(key.path(), e)
@@ -79,7 +79,7 @@ func (c *catalog) addEntry(e *entry) {
 	}
 }
 
-// removeEntry takes a ServiceEntry out and returns it, nil where there is none.
+// removeEntry removes a ServiceEntry and returns it, nil if there is none.
 func (c *catalog) removeEntry(key nameKey) *entry {
 	e := c.entries.Value(key.path())
 	if e == nil {
@@ -101,7 +101,8 @@ func (c *catalog) removeEntry(key nameKey) *entry {
 	return e
 }
 
-// replace replaces one workload of a namespace by another; either may be nil.
+// replace replaces one workload of a namespace by another. old is nil to add one, curr to
+// remove one.
 func (c *catalog) replace(namespace string, old, curr *workload) {
 	of := func(w *workload) labels.Instance {
 		if w == nil {
@@ -129,7 +130,8 @@ func (c *catalog) replace(namespace string, old, curr *workload) {
 	}
 }
 
-// move makes an entry select curr where it selected old; either may be nil.
+// move replaces old by curr in the selection of an entry, as far as the entry selects them;
+// either may be nil.
 func (c *catalog) move(e *entry, old, curr *workload) {
 	key := e.key().path()
 	all := c.selected.Value(key)
@@ -148,7 +150,7 @@ func (c *catalog) move(e *entry, old, curr *workload) {
 	}
 }
 
-// holds says whether an entry selects that very workload.
+// holds says whether the catalog has exactly this workload in the selection of an entry.
 func (c *catalog) holds(e *entry, w *workload) bool {
 	s := c.selected.Value(e.key().path()).Value(w.order)
 	return s != nil && s.workload == w
@@ -185,8 +187,8 @@ func (c *catalog) selecting(namespace string, all labels.Instance) iter.Seq[*ent
 	}
 }
 
-// selectedBy iterates over the workloads of a namespace that a selector selects, in
-// no order. It looks at those that have the rarest of its labels.
+// selectedBy iterates over the workloads of a namespace that a selector matches, in no order.
+// It only looks at the workloads with the selector's rarest label.
 func (c *catalog) selectedBy(namespace string, selector labels.Instance) iter.Seq[*workload] {
 	return func(yield func(*workload) bool) {
 		all := c.workloads.Value(namespace)

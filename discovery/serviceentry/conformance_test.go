@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 			return configs
 		}
 		var once sync.Once
-		var from *cache.Snapshot // as of the first fork: the suite forks before it asks
+		var from *cache.Snapshot // the snapshot at the first fork: the suite forks before it calls Would
 		return registrytest.Source{
 			Registry: store, Provider: discovery.External, Cluster: "c1",
 			Offer: func(services ...registrytest.Service) {
@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// declare is the ServiceEntry of a service of the suite.
+// declare returns the ServiceEntry for a service of the suite.
 func declare(t *testing.T, s registrytest.Service) *config.Config {
 	var endpoints []string
 	for _, i := range s.Instances {

@@ -22,7 +22,7 @@ const (
 	// localityLabel holds a locality. Label values cannot contain slashes, so users may
 	// write dots instead.
 	localityLabel = "istio-locality"
-	// unixPrefix marks the address of a unix socket.
+	// unixPrefix begins the address of a unix socket.
 	unixPrefix = "unix://"
 )
 
@@ -33,8 +33,8 @@ type converter struct {
 	defaultExportTo []string
 }
 
-// services returns the services of a ServiceEntry, by host: one for each of its
-// addresses, or one without an address. If its resolution is not served it has none.
+// services returns the services of a ServiceEntry by host: one for each of its addresses, or
+// one without an address. It returns none if proxies cannot serve the resolution.
 func (c converter) services(object *config.Config, spec *networking.ServiceEntry) map[host.Name][]*discovery.Service {
 	resolution, ok := resolutionOf(spec)
 	if !ok {
@@ -64,8 +64,8 @@ func (c converter) services(object *config.Config, spec *networking.ServiceEntry
 	return out
 }
 
-// lowerCase makes host names comparable: DNS knows no case, and rules and routes
-// are matched in lower case.
+// lowerCase makes host names comparable: DNS ignores case, and rules and routes match lower
+// case.
 func lowerCase(names []string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {
@@ -90,7 +90,7 @@ func resolutionOf(spec *networking.ServiceEntry) (r discovery.Resolution, served
 	return 0, false
 }
 
-// ports returns the ports of a ServiceEntry on which its proxies can tell where to go.
+// ports returns the ports of a ServiceEntry on which a proxy can tell the destination.
 func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []discovery.Port {
 	out := make([]discovery.Port, 0, len(spec.GetPorts()))
 	for _, p := range spec.GetPorts() {
@@ -106,7 +106,7 @@ func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []dis
 	return out
 }
 
-// protocolOf is the protocol of a port. To a proxy HTTP_PROXY is HTTP: its clients name
+// protocolOf returns the protocol of a port. A proxy treats HTTP_PROXY as HTTP: clients name
 // the host in each request. (Istio: protocol.IsHTTP.)
 func protocolOf(p *networking.ServicePort) discovery.Protocol {
 	if protocol := discovery.ParseProtocol(p.GetProtocol()); protocol != discovery.HTTPProxy {
@@ -115,8 +115,8 @@ func protocolOf(p *networking.ServicePort) discovery.Protocol {
 	return discovery.HTTP
 }
 
-// addresses are the distinct ones of a ServiceEntry, as listed: IPs, and CIDRs
-// of more than one address.
+// addresses returns the distinct addresses of a ServiceEntry, in order: IPs, and CIDRs of more
+// than one address.
 func addresses(spec *networking.ServiceEntry) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -139,8 +139,8 @@ func addresses(spec *networking.ServiceEntry) []string {
 	return out
 }
 
-// selectorOf returns the labels by which a ServiceEntry selects workloads, nil
-// where it does not select. The empty selector selects all of the namespace.
+// selectorOf returns the labels by which a ServiceEntry selects workloads, nil if it selects
+// none. The empty selector selects all of the namespace.
 func selectorOf(spec *networking.ServiceEntry) labels.Instance {
 	if spec.GetWorkloadSelector() == nil || spec.GetResolution() == networking.ServiceEntry_DYNAMIC_DNS {
 		return nil
@@ -150,8 +150,8 @@ func selectorOf(spec *networking.ServiceEntry) labels.Instance {
 	return out
 }
 
-// LabelsOf returns the labels of a workload: the labels of its spec, overlaid by the labels
-// of its WorkloadEntry. The result may be the spec's own map: do not modify it.
+// LabelsOf returns the labels of a workload: those of its spec, overridden by the labels of
+// its WorkloadEntry. The result may be the spec's own map, so do not modify it.
 func LabelsOf(meta *config.Meta, spec *networking.WorkloadEntry) labels.Instance {
 	if len(meta.Labels) == 0 {
 		return spec.GetLabels()
@@ -188,9 +188,9 @@ func (c converter) workload(meta *config.Meta, spec *networking.WorkloadEntry) *
 	return out
 }
 
-// checkOf is the check that the annotations of a WorkloadEntry ask for.
+// checkOf returns the health check in the annotations of a WorkloadEntry.
 func checkOf(meta *config.Meta) health.Check {
-	check, _, _ := health.CheckOf(meta.Annotations) // bad ones are refused
+	check, _, _ := health.CheckOf(meta.Annotations) // validation refuses bad ones
 	return check
 }
 
@@ -200,7 +200,7 @@ func isSocket(address string) bool {
 	return strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@")
 }
 
-// identity is the SPIFFE name of a service account.
+// identity returns the SPIFFE ID of a service account, empty for none.
 func (c converter) identity(namespace, account string) string {
 	if account == "" {
 		return ""
@@ -229,8 +229,8 @@ func tlsMode(spec *networking.WorkloadEntry, all labels.Instance) string {
 	return discovery.TLSModeDisabled
 }
 
-// inline are the endpoints that a ServiceEntry itself lists; a DNS one without
-// any has its hosts for endpoints, see hostEndpoints.
+// inline returns the endpoints that a ServiceEntry itself lists. A DNS entry without any uses
+// its hosts instead, see hostEndpoints.
 func (c converter) inline(object *config.Config, spec *networking.ServiceEntry) []*discovery.Endpoint {
 	var out []*discovery.Endpoint
 	for i, e := range spec.GetEndpoints() {
@@ -240,9 +240,9 @@ func (c converter) inline(object *config.Config, spec *networking.ServiceEntry) 
 	return out
 }
 
-// endpoints returns the endpoints of a workload, for the ports of a ServiceEntry that
-// selects or lists it. There are none if proxies could not connect to the address: a
-// host name, unless they resolve it, or a unix socket, if they do.
+// endpoints returns the endpoints of a workload for the ports of a ServiceEntry that selects
+// or lists it. It returns none if proxies could not connect to the address: a host name that
+// they do not resolve, or a unix socket in a DNS service.
 func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*discovery.Endpoint {
 	resolution, served := resolutionOf(spec)
 	unix := isSocket(w.Endpoint.Address)
@@ -264,8 +264,8 @@ func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*
 	return out
 }
 
-// targetPort returns the port on which a workload serves a service port: the workload's
-// own, else the ServiceEntry's, else the same number.
+// targetPort returns the port on which a workload serves a service port: the workload's own
+// setting, else the ServiceEntry's, else the same number.
 func targetPort(p *networking.ServicePort, ports map[string]uint32) int {
 	if own := ports[p.GetName()]; own > 0 {
 		return int(own)
@@ -276,8 +276,8 @@ func targetPort(p *networking.ServicePort, ports map[string]uint32) int {
 	return int(p.GetNumber())
 }
 
-// hostEndpoints make a host its own endpoint. A pattern cannot be resolved, so
-// it has none.
+// hostEndpoints returns a host as its own endpoint. A wildcard host cannot be resolved, so it
+// has none.
 func (c converter) hostEndpoints(object *config.Config, spec *networking.ServiceEntry, hostname host.Name) []*discovery.Endpoint {
 	if hostname.IsWildcard() {
 		return nil
@@ -286,8 +286,8 @@ func (c converter) hostEndpoints(object *config.Config, spec *networking.Service
 	return endpoints(spec, c.workload(&meta, &networking.WorkloadEntry{Address: string(hostname)}))
 }
 
-// firstPerPort keeps the first endpoint of each port: all that a proxy uses
-// where it resolves round robin.
+// firstPerPort keeps the first endpoint of each port: a proxy that resolves round robin uses
+// no other.
 func firstPerPort(in []*discovery.Endpoint) []*discovery.Endpoint {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(in), func(e *discovery.Endpoint) bool {

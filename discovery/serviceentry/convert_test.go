@@ -13,7 +13,7 @@ import (
 
 const httpPort = "ports: [{number: 80, name: http, protocol: HTTP}]"
 
-// converted are the rows of one ServiceEntry.
+// converted returns a mesh with the rows of these ServiceEntries.
 func converted(t *testing.T, o serviceentry.Options, objects ...*config.Config) *mesh {
 	t.Helper()
 	m := start(t, o)
@@ -216,7 +216,7 @@ func TestEndpointHasWhatTheEntrySays(t *testing.T) {
 	})
 }
 
-// selecting is a ServiceEntry that selects app=a.
+// selecting returns a ServiceEntry that selects app=a.
 func selecting(t tb, name, host string) *config.Config {
 	return entry(t, name, `{hosts: [`+host+`], `+httpPort+`, resolution: STATIC, workloadSelector: {labels: {app: a}}}`)
 }

@@ -17,8 +17,8 @@ import (
 // perEntry is how many WorkloadEntries each ServiceEntry of a crowd selects.
 const perEntry = 50
 
-// crowd is a mesh of n ServiceEntries, each of which selects perEntry
-// WorkloadEntries of its own, in a number of namespaces. It returns one of them.
+// crowd returns a mesh of n ServiceEntries in several namespaces, each of which selects
+// perEntry WorkloadEntries of its own, and one of the WorkloadEntries.
 func crowd(t testing.TB, n, namespaces int) (*mesh, *config.Config) {
 	t.Helper()
 	m := start(t, serviceentry.Options{})
@@ -44,7 +44,7 @@ func crowd(t testing.TB, n, namespaces int) (*mesh, *config.Config) {
 	return m, all[1]
 }
 
-// weigh changes one WorkloadEntry over and over.
+// weigh returns a function that changes the weight of a WorkloadEntry at each call.
 func weigh(m *mesh, w *config.Config) func() {
 	weight := uint32(1)
 	return func() {
@@ -53,8 +53,7 @@ func weigh(m *mesh, w *config.Config) func() {
 	}
 }
 
-// relabel moves one WorkloadEntry out of its ServiceEntry and back, over and
-// over.
+// relabel returns a function that moves a WorkloadEntry out of its ServiceEntry and back.
 func relabel(m *mesh, w *config.Config) func() {
 	return func() {
 		m.apply(with(w, func(c *config.Config) { c.Spec.(*networking.WorkloadEntry).Labels["app"] = "none" }))
@@ -62,8 +61,8 @@ func relabel(m *mesh, w *config.Config) func() {
 	}
 }
 
-// advise asks for advice on one WorkloadEntry, and on a ServiceEntry that selects
-// it and has an address, over and over.
+// advise returns a function that gets advice on a WorkloadEntry, and on a ServiceEntry that
+// selects it and has an address.
 func advise(m *mesh, w *config.Config) func() {
 	labels := w.Spec.(*networking.WorkloadEntry).Labels
 	se := &networking.ServiceEntry{
@@ -74,7 +73,7 @@ func advise(m *mesh, w *config.Config) func() {
 	return func() { m.advice(w, entry) }
 }
 
-// would applies a change of one WorkloadEntry to a fork, over and over.
+// would returns a function that applies a change of a WorkloadEntry to a fork.
 func would(m *mesh, w *config.Config) func() {
 	from := m.source.Handled()
 	weighed := with(w, func(c *config.Config) { c.Spec.(*networking.WorkloadEntry).Weight = 7 })
@@ -83,10 +82,11 @@ func would(m *mesh, w *config.Config) func() {
 	return func() { fork.Apply(from, to, &discoverytest.Recorder{}) }
 }
 
-// TestOneWorkloadEntryCostsTheSameInALargeMesh: an event on one WorkloadEntry
-// among 100,000 of 2,000 ServiceEntries allocates at most twice what it does
-// among 1,000 of 20, in many namespaces and all in one, and so do advice on it and a fork.
-// It is not parallel: it counts the allocations of the process.
+// TestOneWorkloadEntryCostsTheSameInALargeMesh compares an event on one WorkloadEntry in two
+// meshes: 100,000 of them under 2,000 ServiceEntries, and 1,000 under 20. In the larger mesh
+// it allocates at most twice as much, in many namespaces or in one. The same holds for advice
+// on the WorkloadEntry and for a fork. The test is not parallel, because it counts the
+// allocations of the process.
 func TestOneWorkloadEntryCostsTheSameInALargeMesh(t *testing.T) {
 	for _, namespaces := range []int{2000, 1} {
 		small, smallEntry := crowd(t, 20, min(20, namespaces))
@@ -104,14 +104,14 @@ func TestOneWorkloadEntryCostsTheSameInALargeMesh(t *testing.T) {
 	}
 }
 
-// cost is what a function allocates, on average.
+// cost returns the average allocations and bytes of a call.
 func cost(f func()) (allocations float64, bytes uint64) {
 	return testing.AllocsPerRun(100, f), bytesPerRun(100, f)
 }
 
-// TestOneWorkloadEntryTouchesWhatSelectsIt: of the ServiceEntries of a namespace
-// only those are looked at whose selector is filed under a label of the workload,
-// and a selector is filed under its rarest.
+// TestOneWorkloadEntryTouchesWhatSelectsIt: an event on a workload only looks at the
+// ServiceEntries whose selectors are filed under one of its labels. A selector is filed under
+// its rarest label.
 func TestOneWorkloadEntryTouchesWhatSelectsIt(t *testing.T) {
 	t.Parallel()
 	m, w := crowd(t, 100, 1)
@@ -124,7 +124,7 @@ func TestOneWorkloadEntryTouchesWhatSelectsIt(t *testing.T) {
 	expect(t, m.store.Candidates("elsewhere", w.Spec.(*networking.WorkloadEntry).Labels), 0)
 }
 
-// bytesPerRun is how much a function allocates, on average.
+// bytesPerRun returns the average number of bytes that a call allocates.
 func bytesPerRun(runs int, f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

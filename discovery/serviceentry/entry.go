@@ -11,14 +11,14 @@ import (
 
 // entry is one ServiceEntry, converted. It is never modified once the catalog has it.
 type entry struct {
-	order string // sorts as the object
+	order string // sorts like config.Compare of the object
 
 	object   *config.Config
 	spec     *networking.ServiceEntry
-	selector labels.Instance // nil: it does not select
+	selector labels.Instance // nil if it selects nothing
 	services map[host.Name][]*discovery.Service
 	inline   []*discovery.Endpoint
-	filed    label // where the catalog keeps the selector
+	filed    label // the label under which the catalog files the selector
 }
 
 func (e *entry) key() nameKey { return nameKey{e.object.Namespace, e.object.Name} }
@@ -29,14 +29,13 @@ type selection struct {
 	endpoints []*discovery.Endpoint
 }
 
-// workload is selectable by ServiceEntries: a WorkloadEntry, or an instance of another
-// registry. It is never modified. Its order is its place among the workloads of a
-// namespace: WorkloadEntries first, by config.Compare, then the instances of other
-// registries.
+// workload is what ServiceEntries select: a WorkloadEntry, or an instance of another registry.
+// It is never modified. Its order sorts the workloads of a namespace: first WorkloadEntries by
+// config.Compare, then the instances of other registries.
 type workload struct {
 	key      workloadKey
 	order    string
-	object   *config.Config // of a WorkloadEntry, else nil
+	object   *config.Config // the WorkloadEntry; nil for an instance
 	instance *discovery.WorkloadInstance
 }
 
@@ -48,7 +47,7 @@ type workloadKey struct {
 
 func (k workloadKey) path() string { return string(k.provider) + "\x00" + k.cluster + "\x00" + k.name }
 
-// The orders of WorkloadEntries, and of instances of other registries, begin so.
+// The first byte of workload.order, for WorkloadEntries and for instances of other registries.
 const entriesFirst, instancesLast = "0", "1"
 
 func (c converter) entry(object *config.Config) *entry {
@@ -72,8 +71,8 @@ func (c converter) workloadOf(object *config.Config) *workload {
 	}
 }
 
-// same says whether two workloads, nil being none, make the same endpoints in
-// the same place.
+// same says whether two workloads have the same order and make the same endpoints; nil stands
+// for no workload.
 func (w *workload) same(o *workload) bool {
 	if w == nil || o == nil {
 		return w == o
@@ -81,23 +80,22 @@ func (w *workload) same(o *workload) bool {
 	return w.order == o.order && w.instance.Equal(o.instance)
 }
 
-// selects says whether the entry selects a workload of its namespace, nil being
-// none.
+// selects says whether the entry selects a workload of its namespace; false for nil.
 func (e *entry) selects(w *workload) bool {
 	return w != nil && e.selector != nil && e.selector.SubsetOf(w.instance.Endpoint.Labels)
 }
 
-// selection returns the endpoints that the entry gets from a workload of its namespace.
+// selection returns the workload with the endpoints that the entry gets from it.
 func (e *entry) selection(w *workload) *selection {
 	return &selection{w, endpoints(e.spec, w.instance)}
 }
 
-// selectedEndpoints returns the endpoints of the workloads that an entry selects. It
-// leaves out an instance of another registry at the address of a WorkloadEntry, since
-// the entry describes it.
+// selectedEndpoints returns the endpoints of the workloads that an entry selects. If a
+// WorkloadEntry and an instance of another registry have the same address, it uses only the
+// WorkloadEntry, which describes the instance.
 func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
 	selected := c.selected.Value(e.key().path())
-	var own map[addressKey]bool // addresses of WorkloadEntries; made where there are instances
+	var own map[addressKey]bool // addresses of WorkloadEntries; nil if no instance is selected
 	for range selected.From(instancesLast) {
 		own = map[addressKey]bool{}
 		break

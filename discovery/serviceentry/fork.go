@@ -10,16 +10,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// known is all that a Store knows beside its rows. It is a value, as the catalog is.
+// known is all that a Store knows besides its rows. It is a value, like the catalog.
 type known struct {
 	catalog   catalog
-	instances instances                     // of other registries
+	instances instances                     // instances of other registries
 	checked   pmap.Map[*config.Config]      // WorkloadEntries whose health matters, by nameKey
-	health    pmap.Map[*health.Report]      // of all WorkloadEntries, as far as it is known, by nameKey
+	health    pmap.Map[*health.Report]      // of all WorkloadEntries with known health, by nameKey
 	assigned  pmap.Map[*address.Assignment] // by address.Path
 }
 
-// fork is a Store as it was at the end of a task. It is never modified.
+// fork is the state of a Store at the end of a task. It is never modified.
 type fork struct {
 	*discovery.State
 
@@ -33,7 +33,7 @@ var _ discovery.Fork = (*fork)(nil)
 // Fork implements discovery.Instance.
 func (s *Store) Fork() discovery.Fork { return s.settled.Load() }
 
-// settle publishes the store's present state for Fork.
+// settle makes the store's current state available to Fork.
 func (s *Store) settle() {
 	state := s.index.State()
 	if last := s.settled.Load(); last == nil || last.State != state || last.known != s.known {
@@ -41,7 +41,7 @@ func (s *Store) settle() {
 	}
 }
 
-// store is a store that goes on from the fork. It follows no cache.
+// store returns a Store that continues from the fork. It follows no cache.
 func (f *fork) store(xds discovery.XDSUpdater) *Store {
 	index := discovery.NewIndex(f.State)
 	return &Store{

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// serviceEntryHandler keeps the ServiceEntries, and marks the hosts of the old
-// and of the new one.
+// serviceEntryHandler updates the catalog of ServiceEntries, and marks the hosts of the old
+// and the new one.
 func (s *Store) serviceEntryHandler(old, curr *config.Config, _ cache.Event) {
 	if old != nil {
 		if e := s.catalog.removeEntry(nameKey{old.Namespace, old.Name}); e != nil {
@@ -30,8 +30,8 @@ func (s *Store) markDirty(e *entry) {
 	}
 }
 
-// workloadEntryHandler makes a workload of a healthy WorkloadEntry. It treats an
-// unhealthy one as deleted.
+// workloadEntryHandler turns a healthy WorkloadEntry into a workload. It treats an unhealthy
+// one as deleted.
 func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
 	object := cmp.Or(curr, old)
 	key := nameKey{object.Namespace, object.Name}
@@ -43,8 +43,8 @@ func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
 	s.changeWorkloadEntry(key, curr)
 }
 
-// changeWorkloadEntry tells the workload handlers, then moves the workload in
-// and out of the ServiceEntries of its namespace that select it.
+// changeWorkloadEntry calls the workload handlers, then updates the selections of the
+// ServiceEntries in the workload's namespace.
 func (s *Store) changeWorkloadEntry(key nameKey, curr *config.Config) {
 	before, after := s.catalog.workload(key, s.Cluster()), (*workload)(nil)
 	if curr != nil && (s.checked.Value(key.path()) == nil || s.isHealthy(curr)) {
@@ -81,7 +81,7 @@ func (s *Store) moveWorkload(namespace string, before, after *workload) {
 		}
 	}
 	for _, e := range concerned {
-		s.catalog.move(e, before, after) // the second time, it is where it should be
+		s.catalog.move(e, before, after) // no effect the second time
 		s.markDirty(e)
 	}
 }

@@ -31,7 +31,7 @@ func (s source) Run(ctx context.Context) error {
 	return nil
 }
 
-// mesh is a Store between a source and a recorder.
+// mesh is a Store between a source and a Recorder.
 type mesh struct {
 	xds     *discoverytest.Recorder
 	store   *serviceentry.Store
@@ -39,18 +39,18 @@ type mesh struct {
 	worker  *cache.Worker
 	configs pmap.Map[*config.Config]
 	health  pmap.Map[*health.Report]
-	// given are the addresses of hosts without any.
+	// given holds the addresses assigned to hosts.
 	given pmap.Map[*addresses.Assignment]
 }
 
-// tb is what testing.T and rapid.T have in common.
+// tb is the common part of testing.T and rapid.T.
 type tb interface {
 	Helper()
 	Cleanup(func())
 	Fatal(...any)
 }
 
-// start runs a store until the test ends; wire may add handlers before.
+// start runs a store until the test ends; wire may add handlers before that.
 func start(t tb, o serviceentry.Options, wire ...func(*serviceentry.Store)) *mesh {
 	t.Helper()
 	m := &mesh{xds: &discoverytest.Recorder{}, worker: cache.NewWorker()}
@@ -81,15 +81,15 @@ func run(t tb, functions ...func(context.Context) error) {
 	})
 }
 
-// publish makes a map of objects the next revision, and waits until all its
-// rows are handed over.
+// publish publishes a map of objects as the next revision, and waits until all its rows are
+// published.
 func (m *mesh) publish(configs pmap.Map[*config.Config]) {
 	m.configs = configs
 	m.source.Publish(m.source.Snapshot().Next(m.source.Snapshot().Revision()+1, cache.Content{Configs: configs, Health: m.health, Addresses: m.given}))
 	m.settle()
 }
 
-// settle waits for the tasks that wait now, and their hooks.
+// settle waits until the worker has run all posted tasks, with their hooks.
 func (m *mesh) settle() {
 	done := make(chan struct{})
 	m.worker.Post(new(int), func() { close(done) })
@@ -102,7 +102,7 @@ func (m *mesh) do(f func()) {
 	m.settle()
 }
 
-// apply stores objects as one revision and returns what the updater was told.
+// apply stores objects as one revision and returns the calls of the updater.
 func (m *mesh) apply(objects ...*config.Config) []string {
 	next := m.configs
 	for _, o := range objects {
@@ -112,7 +112,7 @@ func (m *mesh) apply(objects ...*config.Config) []string {
 	return m.xds.Take()
 }
 
-// remove is like apply.
+// remove is like apply, and deletes the objects.
 func (m *mesh) remove(objects ...*config.Config) []string {
 	next := m.configs
 	for _, o := range objects {
@@ -122,7 +122,7 @@ func (m *mesh) remove(objects ...*config.Config) []string {
 	return m.xds.Take()
 }
 
-// endpoints are those of a row, as the recorder writes them.
+// endpoints returns the endpoints of a row, in the Recorder's format.
 func (m *mesh) endpoints(namespace, hostname string) []string {
 	return m.xds.Endpoints(namespace, hostname)
 }
@@ -131,7 +131,7 @@ func (m *mesh) row(namespace, hostname string) discovery.Row {
 	return m.xds.Rows()[namespace+"/"+hostname]
 }
 
-// object is one object in namespace shop, created at a second.
+// object returns an object in namespace shop, created at a second.
 func object(t tb, kind config.GroupVersionKind, name string, second int64, body string) *config.Config {
 	t.Helper()
 	document := "apiVersion: networking.istio.io/v1\nkind: " + kind.Kind + "\nmetadata: {name: " + name + ", namespace: shop}\n" + body
@@ -144,13 +144,14 @@ func object(t tb, kind config.GroupVersionKind, name string, second int64, body 
 	return c
 }
 
-// entry is a ServiceEntry created at second 1, given its spec in YAML flow.
+// entry returns a ServiceEntry created at second 1, with its spec given in YAML flow style.
 func entry(t tb, name, spec string) *config.Config {
 	t.Helper()
 	return object(t, schema.ServiceEntry, name, 1, "spec: "+spec)
 }
 
-// workload is a WorkloadEntry created at second 1, given its spec in YAML flow.
+// workload returns a WorkloadEntry created at second 1, with its spec given in YAML flow
+// style.
 func workload(t tb, name, spec string) *config.Config {
 	t.Helper()
 	return object(t, schema.WorkloadEntry, name, 1, "spec: "+spec)

@@ -7,11 +7,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// HealthChecksAnnotation of a WorkloadEntry, "true", says that it is of no use
-// until its health was told.
+// HealthChecksAnnotation of a WorkloadEntry, if "true", keeps the workload out of use until it
+// is reported healthy.
 const HealthChecksAnnotation = health.ChecksAnnotation
 
-// healthHandler takes over the reports that the store keeps beside the objects.
+// healthHandler takes over the health reports that the store keeps beside the objects.
 func (s *Store) healthHandler(from, to *cache.Snapshot) {
 	for change := range pmap.Diff(from.Health(), to.Health()) {
 		if change.HasNew {
@@ -22,20 +22,18 @@ func (s *Store) healthHandler(from, to *cache.Snapshot) {
 	}
 }
 
-// SetHealth has it that a WorkloadEntry is healthy, or not; it matters to those
-// that ask for health checks, which are not healthy before. The health of an
-// entry is kept whether or not the entry is there, until ForgetHealth. It may
-// only be called on the worker.
+// SetHealth sets whether a WorkloadEntry is healthy. That matters only for those with
+// HealthChecksAnnotation, which are unhealthy before. The health is kept until ForgetHealth,
+// even if there is no such WorkloadEntry. Call it only on the worker.
 func (s *Store) SetHealth(namespace, name string, healthy bool) {
 	s.hear(nameKey{namespace, name}, &health.Report{Namespace: namespace, Name: name, Healthy: healthy})
 }
 
-// ForgetHealth has it that nothing is known of the health of a WorkloadEntry. It
-// may only be called on the worker.
+// ForgetHealth removes what is known of the health of a WorkloadEntry. Call it only on the
+// worker.
 func (s *Store) ForgetHealth(namespace, name string) { s.hear(nameKey{namespace, name}, nil) }
 
-// hear takes over what is known of the health of a WorkloadEntry, nil for
-// nothing.
+// hear stores a report on the health of a WorkloadEntry; nil removes it.
 func (s *Store) hear(key nameKey, report *health.Report) {
 	if report == nil {
 		s.health = s.health.Delete(key.path())
@@ -52,8 +50,8 @@ func (s *Store) isChecked(object *config.Config) bool {
 	return health.Checked(object.Annotations) && !s.off.HealthChecks
 }
 
-// isHealthy says whether a WorkloadEntry was reported healthy. A report on another
-// object of its name does not count.
+// isHealthy says whether a WorkloadEntry was reported healthy. A report on an earlier object
+// of the same name does not count.
 func (s *Store) isHealthy(object *config.Config) bool {
 	r := s.health.Value(nameKey{object.Namespace, object.Name}.path())
 	return r != nil && r.Healthy && (r.UID == "" || r.UID == object.UID)

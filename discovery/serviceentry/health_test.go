@@ -11,8 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// tell publishes a revision in which a report is there, and returns what the
-// updater was told.
+// tell publishes a revision with a health report, and returns the calls of the updater.
 func (m *mesh) tell(name, uid string, healthy bool) []string {
 	r := &health.Report{Namespace: "shop", Name: name, UID: uid, Healthy: healthy}
 	m.health = m.health.Set(r.Path(), r)
@@ -20,7 +19,7 @@ func (m *mesh) tell(name, uid string, healthy bool) []string {
 	return m.xds.Take()
 }
 
-// checked is a WorkloadEntry that asks for health checks.
+// checked returns a WorkloadEntry with HealthChecksAnnotation.
 func checked(t tb, name, uid, address string) *config.Config {
 	t.Helper()
 	w := object(t, schema.WorkloadEntry, name, 2, "spec: {address: "+address+", labels: {app: a}}")

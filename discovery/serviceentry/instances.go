@@ -9,15 +9,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Peer is a registry that has workloads of its own, and selects workloads of
-// others, as Kubernetes services do.
+// Peer is a registry that has its own workloads and whose services select those of others, as
+// Kubernetes services do.
 type Peer interface {
 	AppendWorkloadHandler(discovery.WorkloadHandler)
 	WorkloadInstanceHandler(*discovery.WorkloadInstance, cache.Event)
 }
 
-// Exchange has the store and a peer select each other's workloads, as far as
-// the switches let them. Before Run of either only.
+// Exchange makes the store and a peer select each other's workloads, unless Switches turn that
+// off. Call it before Run of either.
 func (s *Store) Exchange(p Peer) {
 	p.AppendWorkloadHandler(s.WorkloadInstanceHandler)
 	if !s.off.OfferWorkloadEntries {
@@ -28,17 +28,17 @@ func (s *Store) Exchange(p Peer) {
 // addressKey is an address within a namespace.
 type addressKey struct{ namespace, address string }
 
-// instances holds the workloads of other registries. Of several at one address the
-// first counts, by registry, cluster and name.
+// instances holds the workloads of other registries. If several have one address, the first by
+// registry, cluster and name counts.
 type instances struct {
 	byKey     pmap.Map[*workload]           // by namespace and workloadKey
 	byAddress pmap.Map[pmap.Map[*workload]] // by addressKey, and then by workload.order
 }
 
-// WorkloadInstanceHandler makes a workload instance of another registry selectable by
-// the ServiceEntries of its namespace. It ignores events that repeat a known state,
-// whatever their kind, and events of WorkloadEntries; Switches can turn it off. It has
-// the shape of a discovery.WorkloadHandler. Call it on the worker only.
+// WorkloadInstanceHandler makes a workload instance of another registry selectable by the
+// ServiceEntries of its namespace. It ignores WorkloadEntries and events of any kind that
+// repeat a known state; Switches can turn it off. It is a discovery.WorkloadHandler. Call it
+// only on the worker.
 func (s *Store) WorkloadInstanceHandler(instance *discovery.WorkloadInstance, event cache.Event) {
 	if s.off.SelectInstances || instance.Provider == s.Provider() {
 		return
@@ -51,7 +51,7 @@ func (s *Store) WorkloadInstanceHandler(instance *discovery.WorkloadInstance, ev
 	if old.same(curr) {
 		return
 	}
-	addresses := slices.Compact(slices.Concat(old.addresses(), curr.addresses())) // the one it leaves first
+	addresses := slices.Compact(slices.Concat(old.addresses(), curr.addresses())) // the old address first
 	before := make([]*workload, len(addresses))
 	for i, address := range addresses {
 		before[i] = s.instances.at(address)
@@ -68,7 +68,7 @@ func instanceKey(namespace string, key workloadKey) string { return namespace + 
 
 func (k addressKey) path() string { return k.namespace + "\x00" + k.address }
 
-// at is the workload that counts at an address, nil for none.
+// at returns the workload that counts at an address, nil if there is none.
 func (x *instances) at(key addressKey) *workload {
 	for w := range x.byAddress.Value(key.path()).Values() {
 		return w
@@ -91,7 +91,7 @@ func (x *instances) replace(namespace string, old, curr *workload) {
 	}
 }
 
-// addresses is the address of a workload in its one spelling; none of nil.
+// addresses returns the canonical address of a workload, none for nil.
 func (w *workload) addresses() []addressKey {
 	if w == nil {
 		return nil

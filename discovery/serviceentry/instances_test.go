@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// pod is an instance of another registry with app=a, in namespace shop.
+// pod returns an instance of another registry with app=a, in namespace shop.
 func pod(name, address string) *discovery.WorkloadInstance {
 	return &discovery.WorkloadInstance{
 		Name: name, Namespace: "shop", Provider: discovery.Kubernetes,
@@ -20,7 +20,7 @@ func pod(name, address string) *discovery.WorkloadInstance {
 	}
 }
 
-// tells has the store told of an instance, and returns what the updater was.
+// tells passes an event of an instance to the store, and returns the calls of the updater.
 func (m *mesh) tells(w *discovery.WorkloadInstance, event cache.Event) []string {
 	m.do(func() { m.store.WorkloadInstanceHandler(w, event) })
 	return m.xds.Take()
@@ -47,8 +47,8 @@ func TestInstancesThatCameBeforeTheServiceEntryAreSelected(t *testing.T) {
 	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.1:80"})
 }
 
-// TestInstancesAreDedupedByIP: of several at one address the first by registry,
-// cluster and name counts, whatever came first; one that goes uncovers the next.
+// TestInstancesAreDedupedByIP: of several instances at one address the first by registry,
+// cluster and name counts, in whatever order they came. When it goes, the next one counts.
 func TestInstancesAreDedupedByIP(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
@@ -72,7 +72,7 @@ func TestAChangedAddressDeletesTheOld(t *testing.T) {
 	m := start(t, serviceentry.Options{})
 	m.apply(selecting(t, "se", "a.example"))
 	m.tells(pod("p", "10.0.0.1"), cache.EventAdd)
-	m.tells(pod("q", "10.0.0.1"), cache.EventAdd) // covered by p
+	m.tells(pod("q", "10.0.0.1"), cache.EventAdd) // p counts instead
 	expect(t, m.tells(pod("p", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 2"})
 	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.2:80", "http=10.0.0.1:80"})
 	expect(t, m.tells(pod("q", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 1"})
@@ -98,8 +98,8 @@ func TestSelectorsOfOtherNamespacesDoNotSelectInstances(t *testing.T) {
 	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
 }
 
-// TestAWorkloadEntryOutranksAnInstanceAtItsAddress, wherever one of them is not
-// selected the other is.
+// TestAWorkloadEntryOutranksAnInstanceAtItsAddress: where only one of the two is selected,
+// that one counts.
 func TestAWorkloadEntryOutranksAnInstanceAtItsAddress(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
@@ -116,7 +116,7 @@ func TestAWorkloadEntryOutranksAnInstanceAtItsAddress(t *testing.T) {
 	expect(t, names(), []string{"w", "q"})
 	w2 := workload(t, "w2", `{address: 10.0.0.1, labels: {app: a, v: "2"}}`)
 	m.apply(w2)
-	expect(t, names(), []string{"w", "w2", "q"}) // it covers no other WorkloadEntry
+	expect(t, names(), []string{"w", "w2", "q"}) // it hides no other WorkloadEntry
 	m.remove(w, w2)
 	expect(t, names(), []string{"p", "q"})
 }
@@ -140,7 +140,7 @@ func TestOwnWorkloadEntriesAreNoInstancesOfOthers(t *testing.T) {
 	expect(t, m.tells(w, cache.EventAdd), []string(nil))
 }
 
-// peer is a registry that others tell of their workloads.
+// peer is a registry that records the workloads it is told of.
 type peer struct {
 	handlers []discovery.WorkloadHandler
 	told     []string

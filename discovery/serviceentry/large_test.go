@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestAHostOfTheLargestServiceEntryCostsAsMuch: as one of an entry with a tenth of the
-// hosts, to add and to remove.
+// TestAHostOfTheLargestServiceEntryCostsAsMuch: adding or removing a host costs as much as in
+// an entry with a tenth of the hosts.
 func TestAHostOfTheLargestServiceEntryCostsAsMuch(t *testing.T) {
 	cost := func(hosts int) (allocations, bytes float64) {
 		m := start(t, serviceentry.Options{})

@@ -17,9 +17,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestRowsFollowFromTheFinalState runs random histories: the rows handed over
-// step by step are those of a store that has only seen the last state, and no
-// row is handed over that was there already.
+// TestRowsFollowFromTheFinalState runs random histories. The rows published step by step equal
+// those of a store that has only seen the last state. No row is published that was there
+// already.
 func TestRowsFollowFromTheFinalState(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -50,8 +50,8 @@ func TestRowsFollowFromTheFinalState(t *testing.T) {
 	})
 }
 
-// TestHandlersFollowTheObjects checks that what workload handlers are told adds
-// up to the WorkloadEntries there are.
+// TestHandlersFollowTheObjects: the events for workload handlers add up to the existing
+// WorkloadEntries.
 func TestHandlersFollowTheObjects(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -128,8 +128,8 @@ func drawLabels(t *rapid.T) map[string]string {
 	return rapid.MapOfN(rapid.SampledFrom([]string{"app", "v"}), rapid.SampledFrom([]string{"1", "2"}), 0, 2).Draw(t, "labels")
 }
 
-// follow keeps what handlers are told: the addresses of workloads, and the
-// identities of services.
+// follow records what handlers are called with: the addresses of workloads, and the identities
+// of services.
 func follow(workloads map[string]string, services map[string]bool) func(*serviceentry.Store) {
 	return func(s *serviceentry.Store) {
 		s.AppendWorkloadHandler(func(w *discovery.WorkloadInstance, event cache.Event) {
@@ -153,7 +153,7 @@ func identity(s *discovery.Service) string {
 	return fmt.Sprint(s.Attributes.Namespace, "/", s.Attributes.Name, "/", s.Hostname, "/", s.Address)
 }
 
-// address is that of the object that a workload comes from.
+// address returns the address in the object that a workload comes from.
 func address(w *discovery.WorkloadInstance) string {
 	if w.Endpoint.Address[0] == '/' {
 		return "unix://" + w.Endpoint.Address

@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// flush hands over the rows of all dirty hosts. It then gives the reasons of the push:
-// changed services, and proxies at addresses of newly selected workloads. It runs at the
-// end of each task of the worker, before the commit that wakes the pusher.
+// flush publishes the rows of all dirty hosts. Then it counts the reasons of the push: changed
+// services, and proxies at addresses of newly selected workloads. It runs at the end of each
+// task of the worker, before the commit that wakes the pusher.
 func (s *Store) flush() {
 	defer s.settle()
 	if len(s.dirty) == 0 && len(s.arrived) == 0 {
@@ -53,7 +53,7 @@ func (s *Store) isSelected(w *workload) bool {
 	return false
 }
 
-// row puts together what the ServiceEntries of one host say, the oldest first.
+// row merges the ServiceEntries of one host, the oldest first.
 func (s *Store) row(key hostKey) discovery.Row {
 	row := discovery.Row{Hostname: key.hostname, Namespace: key.namespace}
 	var oldest *entry
@@ -69,9 +69,9 @@ func (s *Store) row(key hostKey) discovery.Row {
 	return row
 }
 
-// mergeEndpoints joins the endpoints of several ServiceEntries. If an address serves a
-// port in several of them, the oldest entry describes it; that entry also says how many
-// endpoints a port may have.
+// mergeEndpoints merges the endpoints of several ServiceEntries. If several have the same
+// address for a port, the endpoint of the oldest counts. The oldest entry also decides how
+// many endpoints a port may have.
 func mergeEndpoints(in []*discovery.Endpoint, oldest *entry) []*discovery.Endpoint {
 	type identity struct {
 		address string

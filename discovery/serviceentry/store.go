@@ -16,21 +16,21 @@ import (
 type Options struct {
 	// Cluster is the cluster of the endpoints.
 	Cluster string
-	// XDS takes the rows.
+	// XDS receives the rows.
 	XDS discovery.XDSUpdater
 	// Worker is the worker that runs the handlers of Configs.
 	Worker *cache.Worker
 	// Configs holds the ServiceEntries and WorkloadEntries. It must not be running yet.
 	Configs cache.ConfigStoreCache
-	// DefaultExportTo stands for an empty exportTo; empty for public.
+	// DefaultExportTo replaces an empty exportTo; empty means public.
 	DefaultExportTo []string
-	// TrustDomain is the trust domain of service accounts; empty for cluster.local.
+	// TrustDomain is the trust domain of service accounts; empty means DefaultTrustDomain.
 	TrustDomain string
-	// Off turns off what is on otherwise.
+	// Off turns off features that are on by default.
 	Off Switches
 }
 
-// Switches turn features off.
+// Switches turn features off; the comments say what each feature does.
 type Switches struct {
 	// SelectInstances: ServiceEntries select workload instances of other
 	// registries, such as pods, beside WorkloadEntries.
@@ -38,8 +38,8 @@ type Switches struct {
 	// OfferWorkloadEntries: services of other registries, such as Kubernetes,
 	// select WorkloadEntries.
 	OfferWorkloadEntries bool
-	// HealthChecks: a WorkloadEntry that asks for them counts once it is
-	// healthy. Turned off, every WorkloadEntry does.
+	// HealthChecks: a WorkloadEntry with HealthChecksAnnotation is used only while it is
+	// healthy. Turned off, every WorkloadEntry is used.
 	HealthChecks bool
 }
 
@@ -58,7 +58,7 @@ type Store struct {
 	handlers discovery.Handlers
 	index    *discovery.Index
 
-	settled atomic.Pointer[fork] // as of the end of the last task
+	settled atomic.Pointer[fork] // the state at the end of the last task
 
 	// The fields below belong to the worker.
 
@@ -77,10 +77,10 @@ type (
 	}
 )
 
-// New returns a store that handles the events of o.Configs. It adds a hook to the
-// worker, in which it hands over rows. So make the store before adding a hook that
-// commits rows: else the commit would miss the rows of its own task. New panics if
-// o.Configs refuses the handlers, which is a mistake in the wiring.
+// New returns a store that handles the events of o.Configs. It adds a hook to the worker that
+// publishes rows. So create the store before adding a hook that commits rows; otherwise the
+// commit misses the rows of its own task. New panics if o.Configs refuses the handlers, which
+// is a mistake in the wiring.
 func New(o Options) *Store {
 	index := &discovery.Index{}
 	s := &Store{
@@ -112,24 +112,23 @@ func (s *Store) Provider() discovery.Provider { return discovery.External }
 // Cluster implements discovery.Instance.
 func (s *Store) Cluster() string { return s.convert.cluster }
 
-// AppendServiceHandler implements discovery.Controller. The handler is called
-// on the worker, after the rows of its service were handed over.
+// AppendServiceHandler implements discovery.Controller. The worker calls the handler after it
+// has published the rows of the service.
 func (s *Store) AppendServiceHandler(f discovery.ServiceHandler) { s.handlers.AppendServiceHandler(f) }
 
-// AppendWorkloadHandler implements discovery.Controller. The worker calls the handler
-// for every changed WorkloadEntry, before its rows are handed over. An entry that
-// becomes unhealthy counts as deleted, and one that recovers as added.
+// AppendWorkloadHandler implements discovery.Controller. The worker calls the handler for
+// every changed WorkloadEntry, before it publishes the rows. An entry that becomes unhealthy
+// counts as deleted, and one that recovers as added.
 func (s *Store) AppendWorkloadHandler(f discovery.WorkloadHandler) {
 	s.handlers.AppendWorkloadHandler(f)
 }
 
-// Run waits until ctx ends: all work is done in the handlers of the cache, on
-// the worker.
+// Run waits until ctx ends. The handlers of the cache do all work, on the worker.
 func (s *Store) Run(ctx context.Context) error {
 	s.handlers.Close()
 	<-ctx.Done()
 	return nil
 }
 
-// HasSynced is true once the objects of the first list were handed over.
+// HasSynced returns true once the objects of the first list were handled.
 func (s *Store) HasSynced() bool { return s.configs.HasSynced() }

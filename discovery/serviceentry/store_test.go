@@ -258,15 +258,15 @@ func TestQueries(t *testing.T) {
 	expect(t, m.store.Cluster(), "c1")
 }
 
-// TestOverAStore drives the registry the way the server does: objects written
-// to a store, a cache that follows it.
+// TestOverAStore runs the registry as the server does: it writes objects to a store that a
+// cache follows.
 func TestOverAStore(t *testing.T) {
 	t.Parallel()
 	worker, xds := cache.NewWorker(), &discoverytest.Recorder{}
 	configs := cachememory.New(memory.New(schema.Pilot(), memory.Options{}), cachememory.Options{Worker: worker})
 	store := serviceentry.New(serviceentry.Options{XDS: xds, Worker: worker, Configs: configs})
 	committed := make(chan struct{}, 1)
-	worker.AtTaskEnd(func() { committed <- struct{}{} }) // a server's commit
+	worker.AtTaskEnd(func() { committed <- struct{}{} }) // where a server commits
 	if store.HasSynced() {
 		t.Error("synced before the cache runs")
 	}

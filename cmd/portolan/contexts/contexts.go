@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Context is a server and what it is told. Everything but Name may be empty.
+// Context is a named server, with the namespace, files and credentials to use there.
+// Everything but Name may be empty.
 type Context struct {
 	Name      string `json:"name"`
 	Server    string `json:"server,omitempty"`
@@ -26,33 +27,33 @@ type Context struct {
 	TokenFile string `json:"tokenFile,omitempty"`
 	// Token is secret.
 	Token string `json:"token,omitempty"`
-	// Login is what a login with a provider came to; nil without one.
+	// Login is the result of a login with a provider, nil without one.
 	Login *Login `json:"login,omitempty"`
 }
 
-// Login is a user who is logged in with an OpenID Connect provider.
+// Login holds the tokens of a user who logged in with an OpenID Connect provider.
 type Login struct {
-	// Server is the one that the user logged in at. No other has the tokens.
+	// Server is the server that the user logged in to. The tokens are for no other.
 	Server string `json:"server,omitempty"`
-	// Issuer, ClientID and CA, in PEM, are by what the provider is asked for the next token.
+	// Issuer, ClientID and CA, in PEM, serve to get the next token from the provider.
 	Issuer   string `json:"issuer,omitempty"`
 	ClientID string `json:"clientId,omitempty"`
 	CA       string `json:"ca,omitempty"`
-	// IDToken is what the server is shown, and RefreshToken what earns the next one; empty
-	// if the provider gives none. Both are secret.
+	// IDToken is the token that the server gets. RefreshToken gets the next one from the
+	// provider; empty if the provider gives none. Both are secret.
 	IDToken      string `json:"idToken,omitempty"`
 	RefreshToken string `json:"refreshToken,omitempty"`
 }
 
-// File is what the file of contexts has. The zero File is that of a user without one.
+// File is the content of the file of contexts. The zero File stands for a missing one.
 type File struct {
-	// Current names the context of commands that name none; empty for none.
+	// Current is the name of the context for commands that name none; empty for none.
 	Current  string    `json:"current,omitempty"`
 	Contexts []Context `json:"contexts,omitempty"`
 }
 
-// DefaultPath returns where the file is unless its user says otherwise:
-// portolan/config.yaml in the user's configuration directory; empty where there is none.
+// DefaultPath returns the default path of the file: portolan/config.yaml in the user's
+// configuration directory. It is empty if there is no such directory.
 func DefaultPath() string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -61,8 +62,8 @@ func DefaultPath() string {
 	return filepath.Join(dir, "portolan", "config.yaml")
 }
 
-// Read reads a file; one that is missing is the zero File. It refuses a file that other
-// users can read, as it may have tokens.
+// Read reads a file; a missing one is the zero File. It refuses a file that other users can
+// read, because it may have tokens.
 func Read(file string) (File, error) {
 	opened, err := os.Open(file)
 	switch {
@@ -90,10 +91,11 @@ func Read(file string) (File, error) {
 	return f, nil
 }
 
-// errNowhere is the error of a file without a name.
+// errNowhere is the error for an empty path.
 var errNowhere = errors.New("there is no directory for a user's configuration: name a file in $PORTOLAN_CONFIG")
 
-// Write writes a file whole, for its owner alone, and makes its directory if need be.
+// Write replaces a file atomically, readable only by its owner, and creates its directory if
+// necessary.
 func (f File) Write(file string) error {
 	if file == "" {
 		return errNowhere
@@ -108,7 +110,7 @@ func (f File) Write(file string) error {
 	return renameio.WriteFile(file, text, 0o600, renameio.WithStaticPermissions(0o600))
 }
 
-// Find returns a context by its name.
+// Find returns the context with a name.
 func (f File) Find(name string) (Context, bool) {
 	i := slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Name == name })
 	if i < 0 {
@@ -117,8 +119,8 @@ func (f File) Find(name string) (Context, bool) {
 	return f.Contexts[i], true
 }
 
-// With returns a File that has a context in place of the one of its name. The contexts are in
-// the order of their names.
+// With returns a File with a context added, in place of one with the same name. The contexts
+// are sorted by name.
 func (f File) With(c Context) File {
 	f = f.without(c.Name)
 	f.Contexts = append(f.Contexts, c)
@@ -126,7 +128,8 @@ func (f File) With(c Context) File {
 	return f
 }
 
-// Without returns a File that lacks a context. If that was the current one, none is.
+// Without returns a File without a context. If that was the current one, no context is
+// current.
 func (f File) Without(name string) File {
 	f = f.without(name)
 	if f.Current == name {
@@ -140,7 +143,7 @@ func (f File) without(name string) File {
 	return f
 }
 
-// Names are those of the contexts.
+// Names returns the names of the contexts.
 func (f File) Names() []string {
 	out := make([]string, len(f.Contexts))
 	for i, c := range f.Contexts {

@@ -1,3 +1,3 @@
-// Package contexts keeps the servers that a user of the command line calls by name, and what
-// each is told of the user. They are in one file, for its owner alone.
+// Package contexts keeps, by name, the servers that a user of the command line calls, and the
+// user's credentials for each. They are in one file that only its owner can read.
 package contexts

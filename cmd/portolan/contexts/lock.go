@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPoll is how often to look whether another program is done with a file.
+// lockPoll is how often Update tries to lock a file that another program has locked.
 const lockPoll = 20 * time.Millisecond
 
-// Update replaces a file by what edit makes of it, and nobody else's Update comes between. It
-// writes nothing if edit fails or changes nothing. It waits for another Update until ctx ends.
+// Update replaces a file by the result of edit, while no other Update can change it. It writes
+// nothing if edit fails or changes nothing. It waits for another Update until ctx ends.
 func Update(ctx context.Context, file string, edit func(File) (File, bool, error)) error {
 	if file == "" {
 		return errNowhere
@@ -27,7 +27,7 @@ func Update(ctx context.Context, file string, edit func(File) (File, bool, error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }() // which unlocks it
+	defer func() { _ = lock.Close() }() // this also unlocks it
 	for {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 )
 
-// The names of the files of a directory, which are Istio's.
+// The names of the files in a directory, the same as Istio's.
 const (
 	ChainFile = "cert-chain.pem"
 	KeyFile   = "key.pem"
@@ -28,15 +28,16 @@ const (
 	version = "..certificate-"
 )
 
-// Held is the certificate that a directory has.
+// Held is the certificate in a directory.
 type Held struct {
 	Pair tls.Certificate // with its Leaf
-	// Since is when it was written. Authorities date certificates back, for clocks that are
-	// slow.
+	// Since is when the files were written. Authorities backdate certificates for clocks that
+	// are slow.
 	Since time.Time
 }
 
-// Read returns what a directory has; an error that is fs.ErrNotExist where it has none.
+// Read returns the certificate in a directory. The error wraps fs.ErrNotExist if there is
+// none.
 func Read(dir string) (Held, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, ChainFile), filepath.Join(dir, KeyFile))
 	if err != nil {
@@ -49,7 +50,7 @@ func Read(dir string) (Held, error) {
 	return Held{pair, info.ModTime()}, nil
 }
 
-// write replaces what a directory has, at once, and makes the directory if need be.
+// write replaces the files of a directory atomically, and creates the directory if necessary.
 func write(dir string, key *ecdsa.PrivateKey, got certificate.Certificate) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -85,7 +86,7 @@ func write(dir string, key *ecdsa.PrivateKey, got certificate.Certificate) (err 
 	return removeOthers(dir, filepath.Base(next))
 }
 
-// link makes a link unless it is there.
+// link creates a link unless it exists.
 func link(to, at string) error {
 	if was, err := os.Readlink(at); err == nil && was == to {
 		return nil
@@ -93,7 +94,7 @@ func link(to, at string) error {
 	return os.Symlink(to, at)
 }
 
-// removeOthers removes the versions before.
+// removeOthers removes all versions but the current one.
 func removeOthers(dir, current string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -107,7 +108,8 @@ func removeOthers(dir, current string) error {
 	return err
 }
 
-// check refuses a directory whose files are somebody else's, before anything is asked for.
+// check returns an error, before any request, if files of that name exist that this package
+// did not write.
 func check(dir string) error {
 	for _, name := range []string{ChainFile, RootsFile, KeyFile} {
 		at := filepath.Join(dir, name)

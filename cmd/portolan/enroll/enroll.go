@@ -20,18 +20,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// Options say how a machine keeps its certificate. Dir and Ask are required.
+// Options configure how a machine gets and keeps its certificate. Dir and Ask are required.
 type Options struct {
-	// Dir is the directory of its files, for the user of this program alone.
+	// Dir is the directory of the files. Only the user of this program can read it.
 	Dir string
-	// TTL is how long a certificate is to be valid; 0 leaves it to the server.
+	// TTL is how long a certificate should be valid; 0 leaves it to the server.
 	TTL time.Duration
-	// Ask sends a request to the server. own is the certificate that proves who asks; nil has
-	// a credential prove it.
+	// Ask sends a request to the server. own is the certificate that proves who sends it; if
+	// it is nil, a credential proves it.
 	Ask func(ctx context.Context, r certificate.Request, own *tls.Certificate) (certificate.Certificate, error)
-	// Replaced is called after the files were replaced; nil for nothing.
+	// Replaced is called after the files were replaced; may be nil.
 	Replaced func(context.Context) error
-	// Now is the clock; nil for that of the system.
+	// Now is the clock; nil means the system's clock.
 	Now func() time.Time
 	// Logger may be nil; nothing is logged then.
 	Logger *slog.Logger
@@ -50,13 +50,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Request gets a first certificate by a credential.
+// Request gets a first certificate for a credential.
 func Request(ctx context.Context, o Options) (certificate.Certificate, error) {
 	return o.withDefaults().replace(ctx, nil)
 }
 
-// Renew gets a certificate by the one that the directory has. Whether that is still valid, the
-// server decides: the clock of this machine may be wrong.
+// Renew gets a new certificate with the one in the directory. The server decides whether that
+// is still valid, since this machine's clock may be wrong.
 func Renew(ctx context.Context, o Options) (certificate.Certificate, error) {
 	o = o.withDefaults()
 	held, err := Read(o.Dir)
@@ -71,12 +71,12 @@ func Renew(ctx context.Context, o Options) (certificate.Certificate, error) {
 	return got, err
 }
 
-// expired is the error about a certificate that proves nothing any more.
+// expired returns the error for an expired certificate.
 func expired(held Held) error {
 	return fmt.Errorf("the certificate expired at %s: get another with a token (portolan certificate request)", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// replace asks for a certificate for a new key, and writes both.
+// replace gets a certificate for a new key, and writes both.
 func (o Options) replace(ctx context.Context, own *tls.Certificate) (got certificate.Certificate, err error) {
 	if err := check(o.Dir); err != nil {
 		return got, err
@@ -111,8 +111,8 @@ func (o Options) replace(ctx context.Context, own *tls.Certificate) (got certifi
 	return got, nil
 }
 
-// checkClock warns where a certificate that was just signed is not valid here: nobody on this
-// machine could use it.
+// checkClock warns if a newly signed certificate is not valid by this machine's clock: then no
+// program here can use it.
 func (o Options) checkClock(leaf *x509.Certificate) {
 	now, off, which := o.Now(), time.Duration(0), ""
 	switch {
@@ -127,7 +127,7 @@ func (o Options) checkClock(leaf *x509.Certificate) {
 		"from", leaf.NotBefore.UTC().Format(time.RFC3339), "until", leaf.NotAfter.UTC().Format(time.RFC3339), "here", now.UTC().Format(time.RFC3339))
 }
 
-// ReplacedError says that the files were replaced, and that what was to follow failed.
+// ReplacedError means that the files were replaced, but Options.Replaced failed.
 type ReplacedError struct{ Err error }
 
 // Error implements error.
@@ -135,29 +135,30 @@ func (e *ReplacedError) Error() string {
 	return "the files are replaced, and what follows failed: " + e.Err.Error()
 }
 
-// Unwrap returns what failed.
+// Unwrap returns the error of Options.Replaced.
 func (e *ReplacedError) Unwrap() error { return e.Err }
 
-// jitter is the part of a certificate's life by which machines spread their renewals.
+// jitter is the fraction of a certificate's life by which machines spread their renewals.
 const jitter = 0.05
 
-// renewAt is when to renew: when two thirds of the life have passed, give or take.
+// renewAt returns when to renew a certificate: at two thirds of its life, give or take the
+// jitter.
 func renewAt(held Held) time.Time {
 	leaf, since := held.Pair.Leaf, held.Since
-	if since.Before(leaf.NotBefore) || since.After(leaf.NotAfter) { // it was written by another clock
+	if since.Before(leaf.NotBefore) || since.After(leaf.NotAfter) { // a different clock was in use then
 		since = leaf.NotBefore
 	}
 	life := leaf.NotAfter.Sub(since)
 	return since.Add(life*2/3 + time.Duration((mathrand.Float64()*2-1)*jitter*float64(life)))
 }
 
-// Watch renews the certificate of the directory at two thirds of each one's life, until ctx
-// ends; it returns nil then. It tries again while renewal fails, and returns an error once the
-// certificate has expired. While the clock of this machine is wrong it goes by the time that
-// passes.
+// Watch renews the certificate in the directory at two thirds of each one's life, until ctx
+// ends; it then returns nil. It retries failed renewals, and returns an error once the
+// certificate has expired. If this machine's clock is wrong, it uses the time that has passed
+// since the last renewal.
 func Watch(ctx context.Context, o Options) error {
 	o = o.withDefaults()
-	var last time.Time // when it was renewed here
+	var last time.Time // when this call last renewed it
 	for {
 		held, err := Read(o.Dir)
 		if err != nil {
@@ -166,7 +167,7 @@ func Watch(ctx context.Context, o Options) error {
 		at, leaf := renewAt(held), held.Pair.Leaf
 		if now := o.Now(); now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
 			if at = now; !last.IsZero() {
-				at = last.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 6) // it was dated back
+				at = last.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 6) // it may be backdated
 			}
 		}
 		o.Logger.Info("the certificate is valid", "until", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339), "renewed", at.UTC().Format(time.RFC3339))
@@ -180,7 +181,8 @@ func Watch(ctx context.Context, o Options) error {
 	}
 }
 
-// renew renews a certificate until that is done, the certificate has expired, or ctx ends.
+// renew tries to renew a certificate until that succeeds, the certificate has expired, or ctx
+// ends.
 func (o Options) renew(ctx context.Context, held Held) error {
 	leaf := held.Pair.Leaf
 	left := leaf.NotAfter.Sub(o.Now())

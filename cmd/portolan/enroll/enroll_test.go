@@ -28,13 +28,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// issuer signs what it is asked for.
+// issuer signs every request.
 type issuer struct {
 	t     *testing.T
 	key   *ecdsa.PrivateKey
 	root  *x509.Certificate
 	life  time.Duration
-	asked chan *tls.Certificate // the certificate of who asked
+	asked chan *tls.Certificate // the certificate that proved each request
 	fails error
 }
 
@@ -131,12 +131,12 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestWatchRenews until nobody does it any more: then it tries until the certificate has
-// expired.
+// TestWatchRenews: Watch renews on time. When renewal begins to fail, it retries until the
+// certificate has expired.
 func TestWatchRenews(t *testing.T) { synctest.Test(t, testWatchRenews) }
 
-// TestAWrongClockIsTold: what was signed a moment ago is not valid here. It is said, and renewed
-// as time passes, not again and again.
+// TestAWrongClockIsTold: a newly signed certificate is not valid by the local clock. Watch
+// warns, and renews as time passes instead of in a loop.
 func TestAWrongClockIsTold(t *testing.T) {
 	for off, want := range map[time.Duration]string{
 		48 * time.Hour:  "is ahead of that of the server by 24h0m0s or more: set the one that is wrong",
@@ -161,7 +161,7 @@ func TestAWrongClockIsTold(t *testing.T) {
 				if err := enroll.Watch(ctx, o); err != nil {
 					t.Error(err)
 				}
-				if n := len(i.asked); n < 3 || n > 5 { // first, at once, and each 8 hours
+				if n := len(i.asked); n < 3 || n > 5 { // the first, one at once, then one each 8 hours
 					t.Errorf("it asks %d times in a day", n)
 				}
 			})

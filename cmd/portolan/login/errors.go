@@ -14,16 +14,16 @@ import (
 )
 
 var (
-	// ErrAway is an error that may pass: the provider does not answer, or not now.
+	// ErrAway means that a retry may succeed: the provider does not answer, or not now.
 	ErrAway = errors.New("try again")
-	// ErrEnded is the error of a login that is over: the user has to log in again.
+	// ErrEnded means that the login is over and the user has to log in again.
 	ErrEnded = errors.New("log in again: portolan login")
-	// errLate is the error of a code that nobody used.
+	// errLate means that nobody used the code in time.
 	errLate = errors.New("the code was not used in time: portolan login shows another")
 )
 
-// fault returns the error of a request in the words of a user, without what a provider
-// said that may be secret.
+// fault returns the error of a request in a user's terms, without any part of the provider's
+// answer that may be secret.
 func (s *session) fault(ctx context.Context, err error, secrets ...string) error {
 	var told *oauth2.RetrieveError
 	var sent *url.Error
@@ -42,7 +42,7 @@ func (s *session) fault(ctx context.Context, err error, secrets ...string) error
 	return s.says("does not answer (%s): %w", printable(sent.Err.Error()), ErrAway)
 }
 
-// refused is what a provider refuses, with what to do.
+// refused returns the error for a provider's refusal, with what to do.
 func (s *session) refused(told *oauth2.RetrieveError, secrets []string) error {
 	what := told.ErrorCode
 	if told.ErrorDescription != "" {
@@ -74,10 +74,10 @@ func (s *session) refused(told *oauth2.RetrieveError, secrets []string) error {
 	return s.says("refuses the request: %s", what)
 }
 
-// maxShown bounds the characters of a text that a provider has chosen.
+// maxShown is how many characters of a provider's text are shown.
 const maxShown = 300
 
-// printable is a text that others have chosen, as a terminal may have it.
+// printable makes a foreign text safe for a terminal.
 func printable(text string) string {
 	out := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// The pauses between two questions whether the user is done, in seconds, and how long a code
-// is good at most.
+// The pauses between two polls for the user's consent, in seconds, and how long a code is
+// valid at most.
 const (
 	usualInterval = 5
 	maxInterval   = 60
@@ -20,18 +20,18 @@ const (
 
 // Device is a login that waits for its user.
 type Device struct {
-	// URL is where the user says so, and Code what is to be entered there, or compared where
-	// Complete is set: the URL has the code then. The texts are printable.
+	// URL is where the user gives consent. Code is to be entered there; if Complete is set,
+	// the URL contains the code, and the user only compares it. Both texts are printable.
 	URL, Code string
 	Complete  bool
-	// Until is when the code ends.
+	// Until is when the code expires.
 	Until time.Time
 
 	session *session
 	auth    oauth2.DeviceAuthResponse
 }
 
-// Start begins a login. Close it.
+// Start begins a login. Close the Device in the end.
 func Start(ctx context.Context, c Client) (*Device, error) {
 	s, err := c.open(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *session) start(ctx context.Context) (*Device, error) {
 	return d, nil
 }
 
-// bound keeps what a provider says within limits.
+// bound limits the values that the provider has sent.
 func (d *Device) bound(now time.Time) {
 	if d.auth.Expiry.IsZero() || d.auth.Expiry.After(now.Add(maxLife)) {
 		d.auth.Expiry = now.Add(maxLife)
@@ -77,11 +77,11 @@ func (d *Device) bound(now time.Time) {
 	}
 }
 
-// Close gives up the connections of the login.
+// Close closes the connections of the login.
 func (d *Device) Close() { d.session.close() }
 
-// Wait waits until the user has said so, and returns the tokens. While the provider does not
-// answer it asks on, and calls away the first time.
+// Wait waits for the user's consent, and returns the tokens. If the provider does not answer,
+// it goes on polling, and calls away the first time.
 func (d *Device) Wait(ctx context.Context, away func(error)) (Tokens, error) {
 	s := d.session
 	for within, told := s.withHTTP(ctx), false; ; {
@@ -97,7 +97,7 @@ func (d *Device) Wait(ctx context.Context, away func(error)) (Tokens, error) {
 		}
 		err = s.fault(ctx, err, d.auth.DeviceCode)
 		switch {
-		case errors.Is(err, ErrEnded): // of a code that the provider does not know any more
+		case errors.Is(err, ErrEnded): // the provider no longer knows the code
 			return Tokens{}, errLate
 		case !errors.Is(err, ErrAway):
 			return Tokens{}, err
@@ -109,8 +109,8 @@ func (d *Device) Wait(ctx context.Context, away func(error)) (Tokens, error) {
 	}
 }
 
-// Refresh earns the next tokens with a refresh token, which may be good this once: keep what it
-// returns. The error is ErrAway if it may succeed later, and ErrEnded if it will not.
+// Refresh gets the next tokens with a refresh token. That may be good only once, so keep the
+// returned one. The error wraps ErrAway if a retry may succeed, and ErrEnded if none will.
 func Refresh(ctx context.Context, c Client, refresh string) (Tokens, error) {
 	s, err := c.open(ctx)
 	if err != nil {
@@ -124,8 +124,8 @@ func Refresh(ctx context.Context, c Client, refresh string) (Tokens, error) {
 	return s.tokens(token)
 }
 
-// Revoke tells the provider that a refresh token is not used any more. It is false if the
-// provider does not take that.
+// Revoke tells the provider that a refresh token is no longer used. It returns false if the
+// provider does not support that.
 func Revoke(ctx context.Context, c Client, refresh string) (bool, error) {
 	s, err := c.open(ctx)
 	if err != nil {

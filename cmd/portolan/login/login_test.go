@@ -20,19 +20,19 @@ import (
 
 const issuer = "https://accounts.example"
 
-// provider answers in the test itself: it has no connections, so that its time is that of the
-// bubble.
+// provider answers within the test's synctest bubble. It has no connections, so it runs on the
+// bubble's clock.
 type provider struct {
 	t       *testing.T
 	signer  *jwkstest.Issuer
-	answers []any // of the token endpoint, one after the other; the last stays
+	answers []any // answers of the token endpoint, in order; the last repeats
 	change  map[string]any
-	asked   []string // the forms of the token endpoint
+	asked   []string // forms sent to the token endpoint
 	at      []time.Time
 	scopes  string
 }
 
-// refusal is an answer of 400 with an error.
+// refusal is an answer with status 400 and this OAuth error.
 type refusal string
 
 // RoundTrip implements http.RoundTripper.
@@ -82,7 +82,7 @@ func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	return out, nil
 }
 
-// tokens is an answer with tokens.
+// tokens returns an answer with tokens.
 func (p *provider) tokens(claims map[string]any) map[string]any {
 	all := map[string]any{"iss": issuer, "aud": "cli", "sub": "ann", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
 	for name, value := range claims {
@@ -97,7 +97,8 @@ func (p *provider) client() login.Client {
 	return login.Client{Issuer: issuer, ID: "cli", Transport: p}
 }
 
-// inBubble runs a test with a provider, whose signer is made outside of the bubble.
+// inBubble runs a test with a provider in a synctest bubble. Its signer is made outside of the
+// bubble.
 func inBubble(t *testing.T, f func(*testing.T, *provider)) {
 	signer := jwkstest.New(t)
 	synctest.Test(t, func(t *testing.T) { f(t, &provider{t: t, signer: signer}) })
@@ -116,7 +117,8 @@ func (p *provider) run(ctx context.Context, away func(error)) (login.Tokens, err
 	return d.Wait(ctx, away)
 }
 
-// TestALogin: it waits as the provider says, also where that is away for some time.
+// TestALogin: the login polls at the provider's interval, and survives a provider that is away
+// for a time.
 func TestALogin(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *provider) {
 		tokens := p.tokens(nil)
@@ -144,14 +146,14 @@ func TestALogin(t *testing.T) {
 	})
 }
 
-// TestLoginsThatFail: each says what is wrong and what to do, and nothing that is secret.
+// TestLoginsThatFail: each error says what is wrong and what to do, and contains no secret.
 func TestLoginsThatFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  map[string]any
 		answer  func(*provider) any
 		want    string
 		is      error
-		refresh string // of Refresh, where that differs
+		refresh string // error of Refresh, if it differs
 	}{
 		"denied":            {answer: func(*provider) any { return refusal("access_denied the user said no\x1b[2J") }, want: "denies the login (access_denied, the user said no [2J)", refresh: "-"},
 		"expired":           {answer: func(*provider) any { return refusal("expired_token") }, want: "the code was not used in time: portolan login shows another", refresh: "-"},
@@ -207,7 +209,7 @@ func TestLoginsThatFail(t *testing.T) {
 func TestRefreshAndRevoke(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *provider) {
 		tokens := p.tokens(nil)
-		delete(tokens, "refresh_token") // the old one stays good
+		delete(tokens, "refresh_token") // then the old one stays valid
 		p.answers = []any{tokens, "", http.StatusServiceUnavailable}
 		got, err := login.Refresh(t.Context(), p.client(), "old")
 		if err != nil || got.ID != tokens["id_token"] || got.Refresh != "old" {
@@ -230,7 +232,7 @@ func TestRefreshAndRevoke(t *testing.T) {
 	})
 }
 
-// TestALoginThatIsGivenUp ends at once, and says so.
+// TestALoginThatIsGivenUp: a cancelled login ends at once, and says so.
 func TestALoginThatIsGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *provider) {
 		p.answers = []any{refusal("authorization_pending")}

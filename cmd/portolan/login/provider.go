@@ -26,24 +26,24 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// Client is how a program is known to a provider.
+// Client is this program as registered with a provider.
 type Client struct {
-	// Issuer is the URL of the provider, and ID the client there, which has no secret.
+	// Issuer is the URL of the provider. ID is the client id there; the client has no secret.
 	Issuer, ID string
-	// CA is the certificates, in PEM, of the authorities that the provider is verified by;
-	// empty stands for those of the system.
+	// CA holds the PEM certificates of the authorities that may sign the provider's
+	// certificate; empty means the system's.
 	CA string
-	// Scopes are those to ask for, beside openid; none stands for what the provider has of
-	// profile, email, groups and offline_access.
+	// Scopes are the scopes to request besides openid. None means those of profile, email,
+	// groups and offline_access that the provider supports.
 	Scopes []string
-	// Transport carries the requests; nil stands for one that verifies by CA.
+	// Transport carries the requests; nil means one that verifies with CA.
 	Transport http.RoundTripper
 }
 
-// usual are the scopes that are asked for where nobody says.
+// usual are the scopes to request if Scopes is empty.
 var usual = []string{"profile", "email", "groups", "offline_access"}
 
-// document is what a provider says of itself.
+// document is the provider's discovery document.
 type document struct {
 	Issuer    string   `json:"issuer"`
 	DeviceURL string   `json:"device_authorization_endpoint"`
@@ -52,7 +52,7 @@ type document struct {
 	Scopes    []string `json:"scopes_supported"`
 }
 
-// session is a Client with what its provider says of itself.
+// session is a Client with its provider's document.
 type session struct {
 	Client
 	http     *http.Client
@@ -73,7 +73,7 @@ func (c Client) open(ctx context.Context) (*session, error) {
 	}
 	s := &session{Client: c, http: &http.Client{
 		Transport: by, Timeout: answerTime,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what is sent is for nobody else
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // requests carry secrets for this URL only
 	}}
 	if err := s.discover(ctx); err != nil {
 		s.close()
@@ -84,7 +84,7 @@ func (c Client) open(ctx context.Context) (*session, error) {
 
 func (s *session) close() { s.http.CloseIdleConnections() }
 
-// discover asks the provider for its document.
+// discover fetches the provider's document.
 func (s *session) discover(ctx context.Context) error {
 	at := strings.TrimSuffix(s.Issuer, "/") + "/.well-known/openid-configuration"
 	if err := jwks.CheckURL(at); err != nil {
@@ -100,7 +100,7 @@ func (s *session) discover(ctx context.Context) error {
 	return s.provider.check(s.Client)
 }
 
-// check says why a document is of no use to a client.
+// check returns why a client cannot use the document, nil if it can.
 func (d *document) check(c Client) error {
 	if d.Issuer != c.Issuer {
 		return c.says("says that it is %s: correct the issuer of the TokenIssuer", printable(d.Issuer))
@@ -119,7 +119,7 @@ func (d *document) check(c Client) error {
 	return nil
 }
 
-// config is the client as package oauth2 knows it.
+// config returns the client in the form of package oauth2.
 func (s *session) config() *oauth2.Config {
 	return &oauth2.Config{
 		ClientID: s.ID, Scopes: s.scopes(),
@@ -127,7 +127,7 @@ func (s *session) config() *oauth2.Config {
 	}
 }
 
-// scopes are those to ask for.
+// scopes returns the scopes to request.
 func (s *session) scopes() []string {
 	out := []string{"openid"}
 	wanted := s.Scopes
@@ -142,7 +142,7 @@ func (s *session) scopes() []string {
 	return out
 }
 
-// withHTTP has package oauth2 use the client's connections.
+// withHTTP makes package oauth2 use the client's connections.
 func (s *session) withHTTP(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oauth2.HTTPClient, s.http)
 }
@@ -157,7 +157,7 @@ func (s *session) post(ctx context.Context, to string, form url.Values, into any
 	return s.do(request, into)
 }
 
-// do sends a request, and reads the answer, which is bounded; nil reads none.
+// do sends a request, and reads the answer up to maxAnswer into into; nil ignores the answer.
 func (s *session) do(request *http.Request, into any) error {
 	request.Header.Set("Accept", "application/json")
 	response, err := s.http.Do(request)
@@ -181,10 +181,11 @@ func (s *session) do(request *http.Request, into any) error {
 	return nil
 }
 
-// errUnreadable is an answer that cannot be read. It may have tokens, so nobody is shown it.
+// errUnreadable stands for an answer that cannot be read. The answer may contain tokens, so it
+// is never shown.
 var errUnreadable = errors.New("what it answers is not what a provider of OpenID Connect does")
 
-// refusalOf is an answer without success.
+// refusalOf returns the error for an answer without success.
 func refusalOf(response *http.Response, text []byte) *oauth2.RetrieveError {
 	out := &oauth2.RetrieveError{Response: response}
 	var told struct {
@@ -197,7 +198,7 @@ func refusalOf(response *http.Response, text []byte) *oauth2.RetrieveError {
 	return out
 }
 
-// says is an error of the provider.
+// says returns an error about the provider.
 func (c Client) says(format string, args ...any) error {
 	return fmt.Errorf("the provider %s %w", printable(c.Issuer), fmt.Errorf(format, args...))
 }

@@ -11,24 +11,24 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Tokens are what a login came to. Both are secret.
+// Tokens is the result of a login. Both are secret.
 type Tokens struct {
 	// ID is the ID token.
 	ID string
-	// Refresh earns the next tokens; empty if the provider gives none.
+	// Refresh gets the next tokens; empty if the provider gives none.
 	Refresh string
 }
 
 // maxToken bounds the bytes of an ID token, as servers do.
 const maxToken = 16 << 10
 
-// algorithms are those that servers verify.
+// algorithms are the signature algorithms that servers verify.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// tokens are those of an answer. Who has given them is known by the certificate of the
-// provider; the server verifies the signature.
+// tokens returns the tokens in an answer. The TLS certificate of the provider shows who sent
+// them; the server verifies the signature.
 func (s *session) tokens(t *oauth2.Token) (Tokens, error) {
 	text, _ := t.Extra("id_token").(string)
 	if text == "" {
@@ -44,8 +44,8 @@ func (s *session) tokens(t *oauth2.Token) (Tokens, error) {
 	return Tokens{ID: text, Refresh: t.RefreshToken}, nil
 }
 
-// claimsOf are the claims of an ID token, whose signature is not verified. The error does not
-// have the token.
+// claimsOf returns the claims of an ID token without verifying its signature. The error does
+// not contain the token.
 func claimsOf(text string) (jwt.Claims, error) {
 	var claims jwt.Claims
 	if len(text) > maxToken {
@@ -61,12 +61,11 @@ func claimsOf(text string) (jwt.Claims, error) {
 	return claims, nil
 }
 
-// ahead is how long before its end an ID token is replaced, at the most a quarter of its
-// life.
+// ahead is how long before its expiry an ID token is replaced, at most a quarter of its life.
 const ahead = 30 * time.Second
 
-// Due returns when an ID token is to be replaced, and when it ends; the zero times for what
-// is no ID token.
+// Due returns when to replace an ID token, and when it expires; zero times if the text is no
+// ID token.
 func Due(id string) (due, until time.Time) {
 	claims, err := claimsOf(id)
 	if err != nil {

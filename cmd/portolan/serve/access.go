@@ -17,8 +17,8 @@ import (
 	rights "github.com/portolan-mesh/portolan/storage/access"
 )
 
-// newKeeper makes what authenticates and authorizes at the config API. It goes by the objects
-// of the store alone: no other source says who may do what.
+// newKeeper returns the authentication and authorization of the config API. It only uses
+// objects of the store: no other source gives rights.
 func (s *server) newKeeper() *access.Keeper {
 	return access.NewKeeper(access.Options{
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
@@ -28,7 +28,7 @@ func (s *server) newKeeper() *access.Keeper {
 	})
 }
 
-// issuedUsers are the users that issuers of tokens vouch for.
+// issuedUsers authenticates users with the tokens of issuers.
 type issuedUsers struct{ issuers *oidc.Verifier }
 
 // Bear implements access.Bearer.
@@ -40,7 +40,8 @@ func (u issuedUsers) Bear(ctx context.Context, token string) (rest.Identity, err
 	return rest.Identity{User: user.Name, Groups: user.Groups, Until: user.Until}, nil
 }
 
-// revoked returns why the certificate of a workload does not prove its identity any more.
+// revoked returns why the certificate of a workload no longer proves its identity, nil if it
+// does.
 func (s *security) revoked(who identity.Identity, certificate *x509.Certificate) error {
 	switch err := s.authority.Revoked(who, authority.IssuedAt(certificate)); {
 	case err == nil || errors.Is(err, authority.ErrRevoked):
@@ -50,8 +51,8 @@ func (s *security) revoked(who identity.Identity, certificate *x509.Certificate)
 	}
 }
 
-// endRevoked ends the streams of clients that have lost what they came in by, whenever that
-// may be, until ctx ends.
+// endRevoked ends the streams of clients whose certificate, token or right is revoked, as that
+// happens, until ctx ends.
 func (s *server) endRevoked(ctx context.Context) error {
 	var rights any
 	at, err := s.mirror.Await(ctx, 0)
@@ -61,14 +62,14 @@ func (s *server) endRevoked(ctx context.Context) error {
 			s.xds.Gate.CheckPeers(ctx)
 		}
 		if at, err = s.mirror.Next(ctx, at); errors.Is(err, storage.ErrCompacted) {
-			at, err = s.mirror.Snapshot(), nil // the store was read anew
+			at, err = s.mirror.Snapshot(), nil // the mirror has read the store anew
 		}
 	}
 	return nil // ctx has ended
 }
 
-// mayExport returns why a workload may not take the objects of the mesh: it needs the right to
-// watch all kinds that other control planes are given, in all namespaces.
+// mayExport returns why a workload may not read the objects of the mesh, nil if it may. It
+// needs the right to watch, in all namespaces, all kinds that are exported to control planes.
 func (s *server) mayExport(_ context.Context, who identity.Identity) error {
 	as, err := s.keeper.Workload(who, time.Time{})
 	if err != nil {

@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// drain is how long requests under way may take when the server stops. Then they
-	// are cancelled.
+	// drain is how long requests under way may take when the server stops. After that they are
+	// cancelled.
 	drain = 2 * time.Second
-	// cancelGrace is how long requests that were cancelled may take to say so. Then
-	// their connections are closed.
+	// cancelGrace is how long cancelled requests may take to return. After that their
+	// connections are closed.
 	cancelGrace = 500 * time.Millisecond
-	// maxHeader bounds the header of a request, its URL included.
+	// maxHeader bounds the bytes of a request's header, including its URL.
 	maxHeader = 64 << 10
 )
 
-// An apiServer is what serveAPI serves.
+// An apiServer is the API that serveAPI serves.
 type apiServer interface {
 	Handler() http.Handler
-	// EndWatches ends the requests that never end by themselves.
+	// EndWatches ends the requests that would otherwise never end.
 	EndWatches()
 }
 
-// serveAPI answers requests on some listeners, nil ones apart, until ctx ends. It
-// returns when none is under way any more, within drain and cancelGrace.
+// serveAPI serves on the listeners that are not nil, until ctx ends. It returns when no
+// request is under way, within drain and cancelGrace.
 func serveAPI(ctx context.Context, api apiServer, excess excess, logger *slog.Logger, listeners ...net.Listener) error {
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -71,7 +71,7 @@ func serveAPI(ctx context.Context, api apiServer, excess excess, logger *slog.Lo
 		}
 		group.Go(func() error {
 			if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				_ = h.Close() // the others end, too
+				_ = h.Close() // ends the other listeners, too
 				return fmt.Errorf("serve the config API: %w", err)
 			}
 			return nil
@@ -84,15 +84,15 @@ func serveAPI(ctx context.Context, api apiServer, excess excess, logger *slog.Lo
 	return err
 }
 
-// unusedConns are the connections on which nothing was asked yet. Clients open some
-// in advance; http.Server would wait up to 5 seconds for a request on each.
+// unusedConns tracks the connections without any request yet. Clients open some in advance;
+// http.Server would wait up to 5 seconds for a request on each.
 type unusedConns struct {
 	mu     sync.Mutex // guards what follows
 	closed bool
 	conns  map[net.Conn]struct{}
 }
 
-// note is the ConnState of a server.
+// note implements http.Server.ConnState.
 func (u *unusedConns) note(c net.Conn, state http.ConnState) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -109,7 +109,7 @@ func (u *unusedConns) note(c net.Conn, state http.ConnState) {
 	}
 }
 
-// close closes them, and those that come.
+// close closes these connections, and refuses later ones.
 func (u *unusedConns) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// asked is an API of which the test does the answering.
+// asked is an API whose handler the test provides.
 type asked struct{ http.HandlerFunc }
 
 func (a asked) Handler() http.Handler { return a }
 func (asked) EndWatches()             {}
 
-// serveAsked serves until stop is called, which returns the log.
+// serveAsked serves until stop is called; stop returns the log.
 func serveAsked(t *testing.T, answer http.HandlerFunc) (address string, stop func() string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,8 +80,8 @@ func TestStopCancelsRequests(t *testing.T) {
 	}
 }
 
-// TestStopLeavesRequests: one that does not mind that it is cancelled does not keep the
-// server.
+// TestStopLeavesRequests: a request that ignores its cancellation does not keep the server
+// running.
 func TestStopLeavesRequests(t *testing.T) {
 	t.Parallel()
 	begun, goOn := make(chan struct{}), make(chan struct{})
@@ -99,7 +99,7 @@ func TestStopLeavesRequests(t *testing.T) {
 	close(goOn)
 }
 
-// TestStopHangsUpOnTheSilent: a connection on which nothing was asked is no request.
+// TestStopHangsUpOnTheSilent: a connection without a request does not delay the stop.
 func TestStopHangsUpOnTheSilent(t *testing.T) {
 	t.Parallel()
 	address, stop := serveAsked(t, func(http.ResponseWriter, *http.Request) {})
@@ -108,7 +108,7 @@ func TestStopHangsUpOnTheSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	fetch(t, address) // what came before it is accepted by then
+	fetch(t, address) // now all earlier connections are accepted
 	if log := stop(); log != "" {
 		t.Errorf("nothing was in the way of the stop:\n%s", log)
 	}
@@ -117,7 +117,7 @@ func TestStopHangsUpOnTheSilent(t *testing.T) {
 	}
 }
 
-// fetch is the body of an answer, or the error instead.
+// fetch returns the body of an answer, or the text of the error.
 func fetch(t *testing.T, address string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address, strings.NewReader("x"))

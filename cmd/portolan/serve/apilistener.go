@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// apiSendBuffer is how much the kernel keeps for a client of the config API that does
-// not read. It may keep megabytes for each otherwise.
+// apiSendBuffer is how many bytes the kernel keeps for a client of the config API that does
+// not read. Without it that may be megabytes for each.
 const apiSendBuffer = 256 << 10
 
-// apiListener accepts the connections of the config API, so many at a time. It closes
-// one too many at once, since a client that waits cannot tell why.
+// apiListener accepts a limited number of connections to the config API. It closes further
+// ones at once, because a client that waits cannot tell why.
 type apiListener struct {
 	net.Listener
 	limit  int64
@@ -34,7 +34,7 @@ func (l *apiListener) Accept() (net.Conn, error) {
 			continue
 		}
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetWriteBuffer(apiSendBuffer) // else it has what the system gives it
+			_ = tcp.SetWriteBuffer(apiSendBuffer) // if this fails, the system's default remains
 		}
 		return &apiConn{Conn: c, closed: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
-// certificates is the certificate authority of the mesh, and who gives out what it signs.
+// certificates holds the certificate authority of the mesh, and the issuer that gives out its
+// certificates.
 type certificates struct {
 	authority *authority.Authority
 	issuer    *issue.Issuer
@@ -49,7 +50,7 @@ func (s *server) addAuthority() (err error) {
 	return nil
 }
 
-// reserved says that the keys of the authority are written by servers alone.
+// reserved refuses writes of the authority's keys, which only servers may write.
 func (s *server) reserved(op storage.Op, stored *config.Config) error {
 	if op.Target().Kind.Kind != schema.Secret.Kind || !isAuthority(op.Config) && !isAuthority(stored) &&
 		op.Target() != (config.Key{Kind: schema.Secret, Namespace: s.o.Mesh.GetRootNamespace(), Name: authority.SecretName}) {

@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/statuses"
 )
 
-// know makes the other servers known to the port.
+// know tells the port which other servers there are.
 func (p *proxyPort) know(r replicas, metrics prometheus.Registerer) error {
 	p.replicas = r
 	return metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -17,13 +17,13 @@ func (p *proxyPort) know(r replicas, metrics prometheus.Registerer) error {
 	}, func() float64 { return float64(1 + len(r.others())) }))
 }
 
-// replicas are the servers of a store, as they report to one another.
+// replicas knows the servers of a store, as they report to one another.
 type replicas struct {
-	id       string // of this one
+	id       string // id of this server
 	statuses *statuses.Cache
 }
 
-// others are how many proxies each of the other servers has.
+// others returns how many proxies each of the other servers has.
 func (r replicas) others() []int {
 	facts, _ := r.statuses.Facts()
 	if facts == nil {
@@ -38,8 +38,8 @@ func (r replicas) others() []int {
 	return out
 }
 
-// balance moves proxies away, a few at a time, while this server has many more
-// than the others have on average.
+// balance disconnects a few proxies at a time while this server has many more than the average
+// of the others, so that they connect there.
 func (p *proxyPort) balance(ctx context.Context) error {
 	if p.balanceInterval == 0 {
 		<-ctx.Done()
@@ -60,9 +60,9 @@ func (p *proxyPort) balance(ctx context.Context) error {
 	}
 }
 
-// surplus returns how many proxies a server moves away at a time: a tenth of its excess
-// over the average of all servers. It is 0 unless the excess is a fifth of the average
-// and more than two.
+// surplus returns how many proxies a server disconnects at a time: a tenth of its excess over
+// the average of all servers. It is 0 unless the excess is more than two, and more than a
+// fifth of the average.
 func surplus(own int, others []int) int {
 	sum, servers := own, 1+len(others)
 	for _, n := range others {

@@ -15,30 +15,30 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// The first and the longest wait before claims are tried again that were not written, and
-// how long hosts wait for which no address was left.
+// The first and the longest wait before failed claims are tried again, and the wait of hosts
+// for which no address was left.
 const (
 	claimRetryMin = 100 * time.Millisecond
 	claimRetryMax = 5 * time.Second
 	withoutRetry  = settleInterval
 )
 
-// A claimer has hosts of objects from other sources than the store get their addresses.
-// Every server claims them for the objects that it has, as it does in the transactions of
-// the objects that it writes: the store gives each host one address, whoever is first. No
-// claimer takes back a claim; the leader does.
+// A claimer claims addresses for hosts of objects from sources other than the store. Every
+// server claims them for its own objects, as transactions do for objects in the store. The
+// store gives each host one address, whoever is first. Only the leader takes claims back,
+// never a claimer.
 type claimer struct {
 	store   *etcd.Store
 	configs configCache
 	logger  *slog.Logger
 
 	last   *cache.Snapshot
-	wanted map[owned]int // how many objects want it
+	wanted map[owned]int // number of objects that want the address
 	due    map[owned]bool
-	failed string // what was logged
+	failed string // the last failure that was logged
 }
 
-// owned is a host's address as a source owns it.
+// owned is the address of a host as owned by a source.
 type owned struct {
 	address.Key
 	source string
@@ -48,7 +48,7 @@ func newClaimer(store *etcd.Store, configs configCache, logger *slog.Logger) *cl
 	return &claimer{store: store, configs: configs, logger: logger, wanted: map[owned]int{}, due: map[owned]bool{}}
 }
 
-// run claims until ctx ends, and then returns nil.
+// run claims addresses until ctx ends, then returns nil.
 func (c *claimer) run(ctx context.Context) error {
 	backoff := retry.New(claimRetryMin, claimRetryMax)
 	for ctx.Err() == nil {
@@ -71,7 +71,7 @@ func (c *claimer) run(ctx context.Context) error {
 		cancel()
 		if err != nil {
 			if next = c.configs.Snapshot(); next == c.last {
-				continue // its time is up
+				continue // the wait is over
 			}
 		}
 		c.follow(next)
@@ -79,7 +79,7 @@ func (c *claimer) run(ctx context.Context) error {
 	return nil
 }
 
-// follow notes what is to be claimed in a newer snapshot.
+// follow updates what to claim after a newer snapshot.
 func (c *claimer) follow(to *cache.Snapshot) {
 	for change := range cache.ChangedBeside(c.last, to) {
 		for _, object := range change.New {
@@ -104,7 +104,7 @@ func (c *claimer) follow(to *cache.Snapshot) {
 	c.last = to
 }
 
-// miss notes the addresses that are gone though they are wanted.
+// miss marks wanted addresses that are gone as due.
 func (c *claimer) miss(to *cache.Snapshot) {
 	gone := map[string]bool{}
 	for change := range pmap.Diff(c.last.Addresses(), to.Addresses()) {
@@ -122,7 +122,7 @@ func (c *claimer) miss(to *cache.Snapshot) {
 	}
 }
 
-// ownedBy are the addresses that an object of another source wants.
+// ownedBy returns the addresses that an object of another source wants.
 func ownedBy(object *config.Config) []owned {
 	var out []owned
 	for _, host := range address.Hosts(object) {
@@ -131,7 +131,7 @@ func ownedBy(object *config.Config) []owned {
 	return out
 }
 
-// claim writes the claims that are due; false where that has failed.
+// claim writes the claims that are due. It returns false if that fails.
 func (c *claimer) claim(ctx context.Context) bool {
 	byHost := map[address.Key]*address.Claim{}
 	for one := range c.due {

@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// formatter tells whether the binary of a server and its store fit together.
+// formatter checks whether the binary of a server fits its store.
 type formatter struct{ server *server }
 
 // StoreFormat implements maintenance.Formatter.

@@ -11,26 +11,26 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// addressHold is how long no server has a host in a source before the source loses its
-// address. An hour is longer than servers take to start again one after another, and than
-// people take to notice that a directory was emptied, or that a server has another one.
-// A leader counts it from when it first saw the host gone.
+// addressHold is how long a source keeps the address of a host that no server has in that
+// source. An hour is longer than a rolling restart of servers takes. It also is enough for
+// people to notice that a directory was emptied, or differs on a server. A leader counts from
+// when it first saw the host gone.
 const addressHold = time.Hour
 
 // A freer finds the addresses that sources other than the store own and do not need. It
 // lasts for one term of a leader.
 type freer struct {
 	hold  time.Duration
-	since map[owned]time.Time // since when it is not needed
+	since map[owned]time.Time // when it first was not needed
 
-	sources  pmap.Map[*status.Sources] // at the last look
+	sources  pmap.Map[*status.Sources] // as of the last look
 	contents pmap.Map[*status.Content] // likewise
 }
 
 func newFreer(hold time.Duration) *freer { return &freer{hold: hold, since: map[owned]time.Time{}} }
 
-// pending says whether a look may find something: what servers have has changed since the
-// last one, or the time of something is up.
+// pending says whether a look may find something: the servers' reports have changed since the
+// last one, or a hold is over.
 func (f *freer) pending(facts *statuses.Facts, now time.Time) bool {
 	if facts == nil {
 		return false
@@ -43,8 +43,8 @@ func (f *freer) pending(facts *statuses.Facts, now time.Time) bool {
 	return facts.Sources != f.sources || facts.Contents != f.contents
 }
 
-// look returns the claims that take back what no server has needed for the whole hold.
-// owners are those of all addresses.
+// look returns the claims to take back: of addresses that no server has needed for the whole
+// hold. owners has the owners of all addresses.
 func (f *freer) look(owners map[address.Key][]string, facts *statuses.Facts, now time.Time) []address.Claim {
 	if facts == nil {
 		return nil
@@ -77,8 +77,8 @@ func (f *freer) look(owners map[address.Key][]string, facts *statuses.Facts, now
 	return claims
 }
 
-// needed says whether a live server has a host in a source, or may have it: one that has
-// not reported its sources, or of which this source was not read as a whole.
+// needed says whether a live server has a host in a source, or may have it. A server may have
+// it if it has not reported its sources, or not read this source completely.
 func needed(facts *statuses.Facts, hosts map[hostAt]bool, one owned) bool {
 	id := status.HostID(one.Namespace, one.Host)
 	for path, replica := range facts.Replicas.All() {
@@ -94,7 +94,7 @@ func needed(facts *statuses.Facts, hosts map[hostAt]bool, one owned) bool {
 	return facts.Replicas.Len() == 0
 }
 
-// hostAt is a host that a source has on a server.
+// hostAt identifies a host in a source on a server.
 type hostAt struct {
 	replica, source string
 	id              uint64

@@ -10,10 +10,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// reported are facts of servers as they report their sources.
+// reported holds facts as servers report them about their sources.
 type reported struct{ statuses.Facts }
 
-// server adds a server that is alive; its sources are reported unless they are nil.
+// server adds a live server. It reports its sources unless states is nil.
 func (r *reported) server(id string, states ...status.SourceState) {
 	r.Replicas = r.Replicas.Set(id, &status.Replica{ID: id})
 	if states != nil {
@@ -28,8 +28,8 @@ func (r *reported) has(id, source, namespace, host string) {
 	})
 }
 
-// TestWhatNoServerNeedsIsFreed: after the hold, and only if every live server says that it
-// has the source as a whole and the host not.
+// TestWhatNoServerNeedsIsFreed: an address is freed after the hold, and only if every live
+// server reports that it has read the whole source and that the host is not in it.
 func TestWhatNoServerNeedsIsFreed(t *testing.T) {
 	t.Parallel()
 	const dir = "/etc/mesh"
@@ -80,7 +80,7 @@ func TestWhatNoServerNeedsIsFreed(t *testing.T) {
 	}
 }
 
-// TestTheHoldBeginsAnew: a host that comes back within it was never gone.
+// TestTheHoldBeginsAnew: a host that comes back during the hold counts as never gone.
 func TestTheHoldBeginsAnew(t *testing.T) {
 	t.Parallel()
 	state := status.SourceState{Name: "dir", Complete: true}

@@ -11,25 +11,24 @@ import (
 )
 
 const (
-	// heapTick is how often the heap is looked at while there is work, and restTicks
-	// how many are between two looks once there was none for as many.
+	// heapTick is how often the heap is checked while there is work. After restTicks checks
+	// without work, it is checked only once in restTicks.
 	heapTick  = 100 * time.Millisecond
 	restTicks = 10
-	// idleBytes is more than a server allocates between two looks at rest.
+	// idleBytes is more than an idle server allocates between two checks.
 	idleBytes = 512 << 10
-	// giveBackAfter is when memory is given back to the system after the last collection,
-	// and giveBackFrom how much the process has to hold for that.
+	// giveBackAfter is how long after the last collection memory is returned to the system.
+	// giveBackFrom is the least memory that the process must hold for that.
 	giveBackAfter = 40 * time.Second
 	giveBackFrom  = 64 << 20
 )
 
-// collectWhenQuiet collects garbage while nothing else happens, until ctx ends. By
-// itself Go collects when the heap is full, which is in the middle of a change, and
-// takes half of the processors. Collecting earlier spares most changes that (after
-// "Idle Time Garbage Collection Scheduling", PLDI 2016). A process that is never quiet
-// collects as Go does.
+// collectWhenQuiet collects garbage while nothing else happens, until ctx ends. Go itself
+// collects when the heap is full, which is in the middle of a change, and takes half of the
+// processors. Collecting earlier spares most changes that (after "Idle Time Garbage Collection
+// Scheduling", PLDI 2016). In a process that is never quiet, only Go collects.
 //
-// After a while without a collection it returns the memory of a burst to the system. Go
+// After a time without a collection it returns the memory of a burst to the system. Go itself
 // would notice the unused memory only after two minutes, and return it slowly.
 func collectWhenQuiet(ctx context.Context, tick, giveBack time.Duration) error {
 	timer := time.NewTimer(tick)
@@ -45,7 +44,7 @@ func collectWhenQuiet(ctx context.Context, tick, giveBack time.Duration) error {
 		now := last.read()
 		if quiet++; now.busy(last) {
 			quiet = 0
-		} else if quiet < restTicks && now.due() { // later the next change may be about to come
+		} else if quiet < restTicks && now.due() { // later than that, the next change may be about to come
 			runtime.GC()
 			now = now.read()
 		}
@@ -64,13 +63,13 @@ func collectWhenQuiet(ctx context.Context, tick, giveBack time.Duration) error {
 	}
 }
 
-// heap is a reading of the heap; all but cycles in bytes.
+// heap is one reading of the heap; all fields but cycles are in bytes.
 type heap struct {
-	allocated uint64 // since the process began
-	collected uint64 // what was allocated when the last collection was seen
-	room      uint64 // what may be allocated from one collection to the next
-	cycles    uint64 // collections
-	held      uint64 // by the process, of the system
+	allocated uint64 // allocated since the process began
+	collected uint64 // value of allocated when the last collection was seen
+	room      uint64 // what may be allocated between two collections
+	cycles    uint64 // number of collections
+	held      uint64 // memory that the process holds of the system's
 }
 
 // read reads the heap again.
@@ -92,9 +91,9 @@ func (h heap) read() heap {
 // due says whether half of the room is used.
 func (h heap) due() bool { return h.room > 0 && h.allocated-h.collected >= h.room/2 }
 
-// busy says whether there was work since last: Go has collected, or so much was
-// allocated between two looks that a hundred looks would fill the room. idleBytes is
-// what an idle server allocates, and no work, however little room there is.
+// busy says whether there was work since last: Go has collected, or so much was allocated
+// between two checks that a hundred checks would fill the room. Up to idleBytes is never work,
+// however little room there is, because an idle server allocates that much.
 func (h heap) busy(last heap) bool {
 	return h.cycles != last.cycles || h.allocated-last.allocated > max(h.room/100, idleBytes)
 }

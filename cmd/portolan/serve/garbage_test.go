@@ -33,10 +33,10 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// TestAQuietProcessCollects makes garbage now and then, much less than Go waits
-// for, and nobody else asks for it to be collected.
+// TestAQuietProcessCollects makes a little garbage from time to time, much less than would
+// start a collection by Go. It is collected all the same.
 func TestAQuietProcessCollects(t *testing.T) {
-	held := make([]byte, 64<<20) // as much as may be allocated until Go collects
+	held := make([]byte, 64<<20) // Go would collect after about as much again
 	runtime.GC()
 	before := forcedCollections()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -61,7 +61,8 @@ func TestAQuietProcessCollects(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-// TestABurstIsGivenBack to the system, though nothing else is allocated.
+// TestABurstIsGivenBack: the memory of a burst is returned to the system even if nothing else
+// is allocated.
 func TestABurstIsGivenBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -90,9 +91,9 @@ func TestABurstIsGivenBack(t *testing.T) {
 	}
 }
 
-var garbage []byte // on the heap
+var garbage []byte // keeps garbage on the heap
 
-// forcedCollections is how often a collection was asked for.
+// forcedCollections returns how many collections the program has forced.
 func forcedCollections() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}}
 	metrics.Read(sample)

@@ -16,13 +16,11 @@ import (
 // electionName names the election whose leader does all jobs.
 const electionName = "server"
 
-// A job is what one of all servers of a store does at a time: its leader. All
-// that it writes goes through the leader, so that nothing of it lands once there
-// is another.
+// A job is what only one of the servers of a store does at a time, the leader. All its writes
+// go through the leader, so that none is done once another server leads.
 type job interface {
-	// run does the job until ctx ends, which is also when the leader is another,
-	// and returns nil then. An error ends the term, and the jobs are begun anew by
-	// whoever leads next.
+	// run does the job until ctx ends, and returns nil then. ctx also ends when another server
+	// leads. An error ends the term; the next leader starts the jobs anew.
 	run(ctx context.Context, leader *election.Leader) error
 }
 
@@ -44,7 +42,7 @@ func newJobs(client *clientv3.Client, metrics prometheus.Registerer, logger *slo
 	return &jobs{Election: e, all: all}, metrics.Register(e)
 }
 
-// run does all jobs whenever this server leads.
+// run runs all jobs while this server leads.
 func (j *jobs) run(ctx context.Context) error {
 	return j.Run(ctx, func(ctx context.Context, leader *election.Leader) error {
 		group, ctx := errgroup.WithContext(ctx)

@@ -29,10 +29,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// DefaultClientPort is the port of the client URL of a member whose flags name none.
+// DefaultClientPort is the port in the client URL of a member whose flags name no URL.
 const DefaultClientPort = "2379"
 
-// joining lets servers join the store by a token.
+// joining lets servers join the store with a token.
 type joining struct {
 	*server
 	limits *identity.Limited
@@ -68,8 +68,8 @@ func storeShape(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: maintenance.APIVersion}
 }
 
-// roots are those of the server's certificate, empty where that is of files. Those of a new
-// mesh are made.
+// roots returns the roots of the server's certificate in PEM, empty if the certificate comes
+// from files. In a new mesh it creates them.
 func (s *server) roots(ctx context.Context) (string, error) {
 	if s.security.own == nil {
 		return "", nil
@@ -105,8 +105,8 @@ func refused(message string) error {
 	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message)
 }
 
-// invite makes a token. Who joins has the keys of all secrets, so only those who may do
-// everything invite.
+// invite makes a token. A server that joins gets the keys of all secrets, so only a user who
+// may do everything may invite one.
 func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	who := rest.IdentityOf(r.Context())
 	if !j.keeper.May(who, access.All, access.All, "", "") {
@@ -150,7 +150,7 @@ func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// placeOf is the member that an invitation is for.
+// placeOf returns the member that an invitation is for.
 func placeOf(in maintenance.Invitation) (access.StoreMember, error) {
 	out := access.StoreMember{Name: in.Name, PeerURL: strings.TrimSuffix(in.PeerURL, "/"), ClientURL: strings.TrimSuffix(in.ClientURL, "/")}
 	if err := errors.Join(cluster.CheckName(out.Name), cluster.CheckURL(out.PeerURL)); err != nil {
@@ -185,7 +185,7 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 	if err := rest.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
-	// All else is checked before the token, which is used up.
+	// The token is used up, so check everything else before.
 	request, err := nameless(in.CSR)
 	if err != nil {
 		return refused(err.Error())
@@ -227,8 +227,8 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// nameless reads a certificate request that asks for no names: a member has those of its
-// token.
+// nameless reads a certificate request, and refuses one with names: a member gets the names in
+// its token.
 func nameless(text string) (*authority.Request, error) {
 	if len(text) <= authority.MaxRequest {
 		if block, _ := pem.Decode([]byte(text)); block != nil {
@@ -241,7 +241,7 @@ func nameless(text string) (*authority.Request, error) {
 	return authority.ParseRequest([]byte(text))
 }
 
-// unadmitted is the answer to a token that is refused.
+// unadmitted returns the API's error for a refused token.
 func unadmitted(err error) error {
 	switch {
 	case errors.Is(err, identity.ErrThrottled):
@@ -254,7 +254,8 @@ func unadmitted(err error) error {
 	return err
 }
 
-// admit makes the place of a member, unless there is one, and what it needs to take it.
+// admit adds a member to the cluster, unless it is there already, and returns what the new
+// server needs to run it.
 func (j *joining) admit(ctx context.Context, member *access.StoreMember, request *authority.Request) (*maintenance.Admission, error) {
 	view, err := j.store.members.Look(ctx)
 	if err != nil {
@@ -264,13 +265,13 @@ func (j *joining) admit(ctx context.Context, member *access.StoreMember, request
 	placed := slices.ContainsFunc(view.Members, func(m cluster.Member) bool {
 		return slices.Contains(m.PeerURLs, member.PeerURL) && (m.Name == "" || m.Name == member.Name)
 	})
-	if placed { // by an attempt whose answer was lost
+	if placed { // added by an earlier attempt, whose answer was lost
 		for _, m := range view.Voters() {
 			voters = append(voters, m.ClientURLs...)
 		}
 	} else {
 		change, err := j.store.members.Add(ctx, member.Name, member.PeerURL)
-		if errors.Is(err, cluster.ErrRefused) { // which passes, or an operator sees to it
+		if errors.Is(err, cluster.ErrRefused) { // the cause may pass, or needs an operator
 			return nil, rest.Refuse(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 		}
 		if err != nil {
@@ -293,7 +294,7 @@ func (j *joining) admit(ctx context.Context, member *access.StoreMember, request
 	}, nil
 }
 
-// urlHosts are the hosts of URLs, each once; secure says that the first is of TLS.
+// urlHosts returns the hosts of URLs, each once. secure is true if the first URL uses TLS.
 func urlHosts(urls ...string) (hosts []string, secure bool) {
 	for i, text := range urls {
 		u, err := url.Parse(text)
@@ -308,7 +309,7 @@ func urlHosts(urls ...string) (hosts []string, secure bool) {
 	return hosts, secure
 }
 
-// keepMember renews the certificate of the member, and gives a member that has joined a vote,
+// keepMember makes a member that has joined a voter, then renews the member's certificate
 // until ctx ends.
 func (s *server) keepMember(ctx context.Context) error {
 	if s.store.papers == nil {
@@ -320,10 +321,10 @@ func (s *server) keepMember(ctx context.Context) error {
 	return s.store.papers.Run(ctx, s.logger)
 }
 
-// promoteWait is how long an attempt to give a member a vote lasts.
+// promoteWait bounds one attempt to make a member a voter.
 const promoteWait = 20 * time.Second
 
-// vote gives the member of this server a vote, once it has caught up.
+// vote makes the member of this server a voter once it has caught up.
 func (s *server) vote(ctx context.Context, name string) {
 	wait, last := retry.New(time.Second, 10*time.Second), ""
 	for {
@@ -341,7 +342,7 @@ func (s *server) vote(ctx context.Context, name string) {
 	}
 }
 
-// promote tries once.
+// promote makes one attempt of vote.
 func (s *server) promote(ctx context.Context, name string) (done bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, promoteWait)
 	defer cancel()

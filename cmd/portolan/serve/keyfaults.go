@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// keyFaults knows why the keys of issuers cannot be fetched.
+// keyFaults finds out why the keys of issuers cannot be fetched.
 type keyFaults struct {
 	root string
 	keys *jwks.Fetcher
@@ -24,8 +24,8 @@ type keyFaults struct {
 	last pmap.Map[string]
 }
 
-// of says of which issuers of a snapshot the keys cannot be fetched, and why, by their paths.
-// It has keys fetched that nobody has asked for yet.
+// of returns the issuers of a snapshot whose keys cannot be fetched, with the reason, by their
+// paths. It also makes the fetcher fetch the keys of issuers that nobody has used yet.
 func (k *keyFaults) of(snapshot *cache.Snapshot) pmap.Map[string] {
 	if snapshot == nil {
 		return pmap.Map[string]{}
@@ -58,8 +58,8 @@ func (k *keyFaults) of(snapshot *cache.Snapshot) pmap.Map[string] {
 	return next
 }
 
-// causeOf is the text of an error on one line, without the port of this machine, which differs
-// each time.
+// causeOf returns the text of an error on one line, without the local port, which differs each
+// time.
 func causeOf(err error) string {
 	if err == nil {
 		return ""

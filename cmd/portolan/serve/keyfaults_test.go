@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestKeyFaults: whose keys cannot be fetched is known without a token of the issuer, and no
-// longer than it is so.
+// TestKeyFaults: a fault of an issuer's keys shows even if no token of the issuer was used,
+// and only while it lasts.
 func TestKeyFaults(t *testing.T) {
 	t.Parallel()
 	good, bad := jwkstest.New(t), jwkstest.New(t)
@@ -62,7 +62,7 @@ func TestKeyFaults(t *testing.T) {
 	}
 }
 
-// TestCauseOf: a cause is the same each time.
+// TestCauseOf: the same cause gives the same text each time.
 func TestCauseOf(t *testing.T) {
 	t.Parallel()
 	from, to := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40001}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443}

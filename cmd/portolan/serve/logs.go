@@ -10,15 +10,15 @@ import (
 const (
 	// logBurst lines of one message are logged at once, and then logRate a second.
 	logBurst, logRate = 100, 10
-	// logMessages bounds the messages that have a limit of their own.
+	// logMessages bounds how many messages have their own limit.
 	logMessages = 1000
 	// logPause is the time after which the log says how many lines were left out.
 	logPause = 10 * time.Second
 )
 
-// limitLogs bounds how often the same message is logged, whatever its attributes: what
-// clients can provoke must not fill the disk. Lines that are left out are counted, and
-// the count is logged. Debug lines all pass.
+// limitLogs bounds how often the same message is logged, whatever its attributes, so that
+// clients cannot fill the disk with lines that they cause. It logs how many lines it has
+// dropped. All debug lines pass.
 func limitLogs(to slog.Handler) slog.Handler {
 	return &limitedLog{to: to, limits: &logLimits{of: map[string]*logLimit{}, out: to}}
 }
@@ -58,18 +58,18 @@ type logLimits struct {
 
 	mu      sync.Mutex // guards the fields below
 	of      map[string]*logLimit
-	telling bool // a timer runs that tells what was left out
+	telling bool // a timer runs that will log the dropped lines
 }
 
 // logLimit is the limit of one message.
 type logLimit struct {
-	room  float64 // for lines
+	room  float64 // how many lines may follow at once
 	last  time.Time
 	level slog.Level
-	left  int // out
+	left  int // lines dropped
 }
 
-// pass says whether a line is to be logged.
+// pass says whether to log a line.
 func (l *logLimits) pass(r slog.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *logLimits) pass(r slog.Record) bool {
 	return false
 }
 
-// tell logs what was left out.
+// tell logs how many lines were dropped.
 func (l *logLimits) tell() {
 	l.mu.Lock()
 	var told []slog.Record
@@ -110,6 +110,6 @@ func (l *logLimits) tell() {
 	l.telling = false
 	l.mu.Unlock()
 	for _, r := range told {
-		_ = l.out.Handle(context.Background(), r) // there is nobody to tell of an error
+		_ = l.out.Handle(context.Background(), r) // nobody could handle the error
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// logText is a log.
+// logText is a log in memory.
 type logText struct {
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -24,15 +24,15 @@ func (l *logText) Write(b []byte) (int, error) {
 	return l.out.Write(b)
 }
 
-// count is how many lines have a text.
+// count returns how many lines contain a text.
 func (l *logText) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.out.String(), text)
 }
 
-// TestAMessageIsLoggedSoOften: lines of one message beyond the limit are left out and
-// counted, whoever logs them, and other messages pass.
+// TestAMessageIsLoggedSoOften: lines of one message beyond the limit are dropped and counted,
+// whoever logs them. Other messages pass.
 func TestAMessageIsLoggedSoOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,8 +62,7 @@ func TestAMessageIsLoggedSoOften(t *testing.T) {
 	})
 }
 
-// TestMessagesThatAreMadeUpAreBounded: a message with an address in it is no memory
-// leak.
+// TestMessagesThatAreMadeUpAreBounded: messages that contain varying text do not leak memory.
 func TestMessagesThatAreMadeUpAreBounded(t *testing.T) {
 	t.Parallel()
 	h := limitLogs(slog.NewTextHandler(&logText{}, nil)).(*limitedLog)

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
-// maintenance returns what operators may do to the store through the API.
+// maintenance returns the operations on the store that the API offers to operators.
 func (s *server) maintenance() maintenance.Options {
 	o := maintenance.Options{
 		Status: &reporter{s}, Snapshots: snapshots{s.store.client},
@@ -28,7 +28,7 @@ func (s *server) maintenance() maintenance.Options {
 	return o
 }
 
-// snapshots takes snapshots of the etcd of a client.
+// snapshots takes snapshots of the etcd that a client is connected to.
 type snapshots struct{ client *clientv3.Client }
 
 // Snapshot implements maintenance.Snapshotter.
@@ -37,13 +37,13 @@ func (s snapshots) Snapshot(ctx context.Context) (maintenance.Snapshot, error) {
 	return maintenance.Snapshot{Body: body, Revision: revision}, err
 }
 
-// caretaker does at once what a Keeper does when it is due.
+// caretaker lets operators run at once what a Keeper would do later.
 type caretaker struct{ keeper *upkeep.Keeper }
 
 // Compact implements maintenance.Compactor.
 func (c caretaker) Compact(ctx context.Context, revision int64) (maintenance.Compaction, error) {
 	if s := c.keeper.Status(); s != nil && revision > s.Revision {
-		// It may be newer than what was looked at last.
+		// The revision may be newer than the keeper's last look.
 		if err := c.keeper.Check(ctx); err != nil {
 			return maintenance.Compaction{}, away(err)
 		}
@@ -72,5 +72,5 @@ func (c caretaker) Defragment(ctx context.Context) (maintenance.Defragmentation,
 	}, nil
 }
 
-// away is an error of a store that may be asked again.
+// away marks an error of the store as one that may pass.
 func away(err error) error { return fmt.Errorf("%w: %w", storage.ErrUnavailable, err) }

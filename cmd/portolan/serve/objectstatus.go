@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// statusWriter writes into the status of objects how far their changes have come.
+// statusWriter writes the progress of changes into the status of objects.
 type statusWriter struct{ progress.Writer }
 
 // run implements job.

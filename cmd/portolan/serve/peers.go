@@ -14,7 +14,7 @@ import (
 // PeerScheme begins the names of other control planes among the sources of configuration.
 const PeerScheme = "xds://"
 
-// peers makes the sources of the other control planes.
+// peers returns the sources for the other control planes.
 func (s *server) peers() ([]aggregate.Source, error) {
 	var out []aggregate.Source
 	for _, o := range s.o.ConfigPeers {
@@ -31,10 +31,10 @@ func (s *server) peers() ([]aggregate.Source, error) {
 	return out, nil
 }
 
-// notInName are the characters that a name of a node does not have.
+// notInName matches characters that a node name must not have.
 var notInName = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// nodeName tells other control planes this server from others.
+// nodeName returns the name by which other control planes distinguish this server.
 func nodeName() string {
 	host, _ := os.Hostname() // empty where the system does not know
 	host = strings.Trim(notInName.ReplaceAllString(strings.ToLower(host), "-"), "-")

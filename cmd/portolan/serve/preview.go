@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 )
 
-// previewer says what operations would change for the proxies of a server, and how many
-// proxies the others have.
+// previewer foresees what operations would change for the proxies of this server, and counts
+// the proxies of the others.
 type previewer struct{ server *server }
 
 // Preview implements rest.Previewer.

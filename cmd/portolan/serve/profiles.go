@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// ProfilesPath is the path of profiles in the config API, as Go's tools expect it.
+// ProfilesPath is the path of profiles in the config API, the path that Go's tools expect.
 const ProfilesPath = "/debug/pprof/"
 
 // serveProfiles adds the profiles of this process to the API.

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// addProgress makes the reporter, which tells the other servers of the store of the
-// proxies of this one. Its id is of this run: a server that is started again is another.
+// addProgress creates the reporter, which tells the other servers about this server's proxies.
+// Its id is of this run: a restarted server counts as a different one.
 func (s *server) addProgress() error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -30,8 +30,8 @@ func (s *server) addProgress() error {
 	return s.proxies.know(replicas{s.reporter.ID, s.statusCache}, s.metrics)
 }
 
-// publishing makes what follows the objects of sources other than the store as they are
-// published. It returns what the server of proxies calls, nil where there are no such
+// publishing creates the follower of objects from sources other than the store. It returns the
+// function that the xDS server calls when it publishes a snapshot, nil if there are no such
 // sources.
 func (s *server) publishing() func(*cache.Snapshot) {
 	s.beside = &beside.Sources{}
@@ -42,7 +42,7 @@ func (s *server) publishing() func(*cache.Snapshot) {
 	return s.beside.Follow
 }
 
-// sourceStates tells the other servers how the sources other than the store are.
+// sourceStates returns the states of the sources other than the store, for the other servers.
 func (s *server) sourceStates() []status.SourceState {
 	var out []status.SourceState
 	for _, state := range s.sources.States() {
@@ -55,13 +55,13 @@ func (s *server) sourceStates() []status.SourceState {
 	return out
 }
 
-// facts are what all servers say, nil as long as this one has not read it.
+// facts returns what all servers report, nil until this server has read it.
 func (s *server) facts() *statuses.Facts {
 	facts, _ := s.statusCache.Facts()
 	return facts
 }
 
-// view is how far changes have come, as this server sees it.
+// view returns how far changes have come, as this server sees it.
 func (s *server) view() *progress.View {
 	return &progress.View{ID: s.reporter.ID, Server: s.xds, Statuses: s.statusCache, Beside: s.beside}
 }

@@ -26,7 +26,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// addProofs makes what earns machines a first certificate, and what knows users.
+// addProofs creates what verifies the credentials of machines without a certificate, and of
+// users.
 func (s *server) addProofs() error {
 	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Held: s.heldToken, Roots: s.roots, May: s.mayMakeToken})
 	s.keys = jwks.New(jwks.Options{Logger: s.logger})
@@ -37,7 +38,7 @@ func (s *server) addProofs() error {
 	return nil
 }
 
-// heldToken is the object of a join token as the cache has it, nil for none.
+// heldToken returns the object of a join token from the cache, nil if it is not there.
 func (s *server) heldToken(key config.Key) *config.Config {
 	snapshot := s.mirror.Snapshot()
 	if snapshot == nil {
@@ -46,7 +47,8 @@ func (s *server) heldToken(key config.Key) *config.Config {
 	return snapshot.Get(key)
 }
 
-// mayMakeToken returns why who sent a request may not make a join token for an identity.
+// mayMakeToken returns why the sender of a request may not make a join token for an identity,
+// nil if the sender may.
 func (s *server) mayMakeToken(ctx context.Context, who identity.Identity) error {
 	if who.Namespace == s.o.Mesh.GetRootNamespace() && who.ServiceAccount == authority.ServerAccount {
 		return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
@@ -55,7 +57,8 @@ func (s *server) mayMakeToken(ctx context.Context, who identity.Identity) error 
 	return s.keeper.MayLend(rest.IdentityOf(ctx), who)
 }
 
-// tokenIssuers are those of the root namespace of the store; false before it is read.
+// tokenIssuers returns the issuers in the root namespace of the store, or false before the
+// store is read.
 func (s *server) tokenIssuers() (out []oidc.Issuer, known bool) {
 	snapshot := s.mirror.Snapshot()
 	if snapshot == nil {
@@ -69,7 +72,7 @@ func (s *server) tokenIssuers() (out []oidc.Issuer, known bool) {
 	return out, true
 }
 
-// issuersDegraded says of which issuers the keys cannot be fetched.
+// issuersDegraded returns which issuers' keys cannot be fetched, nil if all can.
 func (s *server) issuersDegraded() error {
 	all, _ := s.tokenIssuers()
 	for _, one := range all {
@@ -80,15 +83,15 @@ func (s *server) issuersDegraded() error {
 	return nil
 }
 
-// sealers are what seals the kinds that have something for servers alone.
+// sealers returns what seals objects of kinds with content that only servers may set.
 func (s *server) sealers() rest.Sealer {
 	return rest.Sealers{schema.Secret: s.secrets.sealer, schema.JoinToken: s.tokens, schema.User: s.keeper}
 }
 
-// cleanInterval is how often join tokens are removed that ended long ago.
+// cleanInterval is how often old expired join tokens are removed.
 const cleanInterval = 10 * time.Minute
 
-// A tokenCleaner removes join tokens that ended long ago.
+// A tokenCleaner removes join tokens that expired long ago.
 type tokenCleaner struct {
 	store    *etcd.Store
 	snapshot func() *cache.Snapshot

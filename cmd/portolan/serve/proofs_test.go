@@ -24,7 +24,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestCredentialsOfAnotherSort are told what they are and what is wanted, and are never quoted.
+// TestCredentialsOfAnotherSort: the refusal says what sort of credential it is and which is
+// needed, and never quotes it.
 func TestCredentialsOfAnotherSort(t *testing.T) {
 	t.Parallel()
 	const secret = "abcdefgh2345"
@@ -56,8 +57,8 @@ func TestCredentialsOfAnotherSort(t *testing.T) {
 	}
 }
 
-// TestTheFirstTokenHasTheRoots asks a new mesh for a join token as early as its socket answers:
-// the token comes with the roots, or not at all.
+// TestTheFirstTokenHasTheRoots requests a join token as soon as the socket of a new mesh
+// answers. The token comes with the roots, or not at all.
 func TestTheFirstTokenHasTheRoots(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// drainGrace is for the last streams to end.
+	// drainGrace is extra time for the last streams to end.
 	drainGrace = time.Second
-	// ageGrace is how long a connection that is too old may go on, if that is not
-	// more than its age: its client opens the next one meanwhile.
+	// ageGrace is how long a connection that is too old may go on, if that is not more than
+	// its age. Meanwhile its client opens the next one.
 	ageGrace = 10 * time.Second
 	// maxIdle is how long a connection may be open without a stream.
 	maxIdle = time.Minute
 )
 
-// grpcOptions are the options of the gRPC server for proxies, whose clients open streams within
-// bounds.
+// grpcOptions returns the options of the gRPC server for proxies. bounds limits how fast
+// clients open streams.
 func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
 	parameters := keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}
 	if o.MaxConnectionAge > 0 {
@@ -43,9 +43,9 @@ func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
 // proxyPort is the port that proxies connect to.
 type proxyPort struct {
 	xds      *xds.DiscoveryServer
-	conns    secure.Conns // of both ports
+	conns    secure.Conns // the connections of both ports
 	plain    net.Listener
-	secured  net.Listener // with TLS; nil for none
+	secured  net.Listener // the port with TLS; nil for none
 	grpc     *grpc.Server
 	excess   excess
 	replicas replicas
@@ -54,8 +54,8 @@ type proxyPort struct {
 	drainTime, balanceInterval time.Duration
 }
 
-// newProxyPort makes the port on listeners, for a server that is still to be
-// made and hangs up on clients by it.
+// newProxyPort returns the port on these listeners. The xDS server is created later, because
+// it needs the port to close connections.
 func newProxyPort(on listeners, o *Options) *proxyPort {
 	excess := newExcess(o.Logger)
 	p := &proxyPort{
@@ -69,20 +69,20 @@ func newProxyPort(on listeners, o *Options) *proxyPort {
 	return p
 }
 
-// serve serves until ctx ends.
+// serve serves xDS until ctx ends.
 func (p *proxyPort) serve(ctx context.Context) error {
 	p.xds.Register(p.grpc)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() {
 		<-ctx.Done()
-		p.grpc.Stop() // streams never end by themselves
+		p.grpc.Stop() // streams never end on their own
 	})
 	var serving errgroup.Group
 	serve := func(l net.Listener) {
 		serving.Go(func() error {
 			if err := p.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-				p.grpc.Stop() // the other ends, too
+				p.grpc.Stop() // ends the other listener, too
 				return fmt.Errorf("serve xDS: %w", err)
 			}
 			return nil
@@ -95,12 +95,12 @@ func (p *proxyPort) serve(ctx context.Context) error {
 	if err := serving.Wait(); err != nil {
 		return err
 	}
-	<-ctx.Done() // a port that drains has ended before
+	<-ctx.Done() // drain may have stopped the server before
 	return nil
 }
 
-// drain sends the proxies to the other servers, where there are any, and takes
-// no more. It returns when all have gone, the time is over, or ctx ends.
+// drain disconnects the proxies so that they connect to the other servers, if there are any,
+// and accepts no more. It returns when all have gone, the time is over, or ctx ends.
 func (p *proxyPort) drain(ctx context.Context) {
 	if p.drainTime == 0 || len(p.replicas.others()) == 0 {
 		return

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// The history keeps the newest changes of every object, and those of a deleted
-	// object for a time.
+	// The history keeps the newest keptChanges changes of every object, and those of a deleted
+	// object for keptDeleted.
 	keptChanges   = 20
 	keptDeleted   = 30 * 24 * time.Hour
 	pruneInterval = 10 * time.Minute

@@ -8,11 +8,11 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 )
 
-// discardWait is how long the answer to a deletion waits for the cache of this
-// server to show it.
+// discardWait is how long the answer to a deletion waits until the cache of this server has
+// it.
 const discardWait = time.Second
 
-// quarantine lists and removes what the cache of a server cannot serve.
+// quarantine lists and removes objects that a server's cache cannot serve.
 type quarantine struct{ server *server }
 
 // Quarantined implements maintenance.Quarantine.
@@ -35,7 +35,7 @@ func (q quarantine) Discard(ctx context.Context, key string, revision int64) (st
 	if at, err := strconv.ParseInt(deleted, 10, 64); err == nil {
 		wait, cancel := context.WithTimeout(ctx, discardWait)
 		defer cancel()
-		_, _ = q.server.mirror.Await(wait, at) // it is done, shown or not
+		_, _ = q.server.mirror.Await(wait, at) // the deletion is done, even if the cache does not show it yet
 	}
 	return deleted, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
-// requestRefused notes a request to the config API that was turned away.
+// requestRefused records a refused request to the config API.
 func (s *server) requestRefused(r rest.Refusal) {
 	wanted := r.Access.Verb + " " + r.Access.Path
 	if a := r.Access; a.Resource != "" {
@@ -29,7 +29,7 @@ func (s *server) requestRefused(r rest.Refusal) {
 	s.refused.Add(journal.Refusal{Port: "config API", User: r.User, Address: r.Address, Tool: r.Tool, Wanted: wanted, Reason: r.Reason})
 }
 
-// certificateRefused notes a request for a certificate that was refused.
+// certificateRefused records a refused request for a certificate.
 func (s *server) certificateRefused(a issue.Attempt) {
 	r := journal.Refusal{Port: "certificates", User: a.Identity.String(), Tool: a.Tool, Reason: a.Reason}
 	if a.From.IsValid() {
@@ -43,7 +43,7 @@ func (s *server) joinRefused(r *http.Request, reason string) {
 	s.refused.Add(journal.Refusal{Port: "store", Address: r.RemoteAddr, Tool: r.UserAgent(), Wanted: "join the store", Reason: reason})
 }
 
-// proxyRefused notes a client of xDS that was not served.
+// proxyRefused records a client of xDS that was refused.
 func (s *server) proxyRefused(r admission.Refusal) {
 	wanted := r.Node
 	if strings.Contains(r.Reason, wanted) {
@@ -52,7 +52,7 @@ func (s *server) proxyRefused(r admission.Refusal) {
 	s.refused.Add(journal.Refusal{Port: "xDS", User: r.Identity, Address: r.Address, Wanted: wanted, Reason: r.Reason})
 }
 
-// certificateRefused returns what notes a client whose certificate a port does not take.
+// certificateRefused returns a function that records clients whose certificate a port refuses.
 func (s *security) certificateRefused(port string) func(net.Addr, string, error) {
 	return func(client net.Addr, holder string, err error) {
 		s.refused.Add(journal.Refusal{Port: port, Address: client.String(), Wanted: "connect as " + holder, Reason: err.Error()})

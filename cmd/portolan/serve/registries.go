@@ -57,8 +57,8 @@ func (s *server) addEndpoints(o filesd.Options) error {
 	return s.addRegistry(r, func() any { return r.Status() })
 }
 
-// addRegistry adds a registry, and its readiness if it reports one. It serves its status
-// at StatusPath, unless status is nil.
+// addRegistry adds a registry, and its readiness if it reports one. It serves the result of
+// status at StatusPath, unless status is nil.
 func (s *server) addRegistry(r discovery.Instance, status func() any) error {
 	if c, ok := r.(interface {
 		Ready() error
@@ -72,12 +72,12 @@ func (s *server) addRegistry(r discovery.Instance, status func() any) error {
 	return s.registry.Add(r)
 }
 
-// StatusPath is the path, in the config API, of the status of a provider's registry.
+// StatusPath returns the path, in the config API, of the status of a provider's registry.
 func StatusPath(p discovery.Provider) string {
 	return "/apis/portolan.io/v1/" + strings.ToLower(string(p))
 }
 
-// serveStatus answers how a registry is doing.
+// serveStatus returns a handler that answers with a status as JSON.
 func serveStatus(status func() any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if request.Method != http.MethodGet && request.Method != http.MethodHead {
@@ -86,6 +86,6 @@ func serveStatus(status func() any) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(status()) // the client is gone
+		_ = json.NewEncoder(w).Encode(status()) // fails only if the client is gone
 	})
 }

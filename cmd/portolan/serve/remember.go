@@ -15,12 +15,12 @@ import (
 const (
 	// rememberPause is the pause after a failure.
 	rememberPause = 10 * time.Second
-	// lastSave is how long a server that stops may take to save what registries know.
+	// lastSave is how long a stopping server may take to save the content of registries.
 	lastSave = 2 * time.Second
 )
 
-// A rememberer saves what registries know, for servers that start while the sources
-// of these are away.
+// A rememberer saves the content of registries, for servers that start while the sources of
+// these are away.
 type rememberer struct {
 	store  *etcd.Store
 	saver  *lastknown.Saver
@@ -51,7 +51,7 @@ func (r *rememberer) run(ctx context.Context, leader *election.Leader) error {
 	}
 }
 
-// flush saves what registries know now, within lastSave, where this server leads.
+// flush saves the current content of registries, within lastSave, if this server leads.
 func (r *rememberer) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastSave)
 	defer cancel()

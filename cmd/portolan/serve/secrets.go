@@ -22,10 +22,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
-// SealingFile is the file of the sealing keys in the directory of an embedded store.
+// SealingFile is the name of the file of sealing keys in the directory of an embedded store.
 const SealingFile = "sealing.key"
 
-// sealingKeys is the file of the server's sealing keys, empty for none.
+// sealingKeys returns the file of the server's sealing keys, empty for none.
 func (o *Options) sealingKeys() string {
 	if o.SealingKey == "" && o.Embedded != nil {
 		return filepath.Join(o.Embedded.DataDir, SealingFile)
@@ -33,11 +33,11 @@ func (o *Options) sealingKeys() string {
 	return o.SealingKey
 }
 
-// secrets looks after the secrets of the store. It is a prometheus.Collector.
+// secrets manages the sealing of the store's secrets. It is a prometheus.Collector.
 type secrets struct {
 	sealer *sealing.Sealer
 	store  *etcd.Store
-	// snapshot is that of the store's objects, nil before it is read.
+	// snapshot returns the snapshot of the store's objects, nil before it is read.
 	snapshot func() *cache.Snapshot
 }
 
@@ -53,7 +53,7 @@ func (s secrets) Degraded() error {
 	return fmt.Errorf("%d secrets cannot be opened, and are not served: %s", len(unopened), shortList(unopened))
 }
 
-// shortList names the first of some things, and how many more there are.
+// shortList lists the first few names, and how many more there are.
 func shortList(all []string) string {
 	const most = 3
 	text := strings.Join(all[:min(len(all), most)], "; ")
@@ -63,7 +63,7 @@ func shortList(all []string) string {
 	return text
 }
 
-// all are the secrets of the store, in order.
+// all returns the secrets of the store, in order.
 func (s secrets) all() []*config.Config {
 	snapshot := s.snapshot()
 	if snapshot == nil {
@@ -72,7 +72,7 @@ func (s secrets) all() []*config.Config {
 	return slices.Collect(snapshot.List(schema.Secret, ""))
 }
 
-// unopened are the secrets whose sealing key this server does not have.
+// unopened returns the secrets whose sealing key this server does not have.
 func (s secrets) unopened() (out []string) {
 	ring := s.sealer.Ring()
 	for _, object := range s.all() {
@@ -121,8 +121,8 @@ func (s secrets) AddSealingKeys(text string) ([]string, error) {
 	return []string{id}, err
 }
 
-// Reseal implements maintenance.Sealing. A secret that somebody writes meanwhile is sealed
-// by that write.
+// Reseal implements maintenance.Sealing. A secret that somebody writes in the meantime is
+// sealed by that write.
 func (s secrets) Reseal(ctx context.Context, key string, lost bool) (out maintenance.Resealing, err error) {
 	ids := s.sealer.Ring().IDs()
 	if key == "" && len(ids) > 0 {
@@ -173,7 +173,8 @@ func (s secrets) SecretData(namespace, name string) (map[string][]byte, error) {
 	return data, nil
 }
 
-// expiry is when each certificate of a secret ends: the first of those in an entry.
+// expiry is the metric of when the certificates in each entry of a secret expire; the first of
+// them counts.
 var expiry = prometheus.NewDesc("portolan_certificate_expiry_seconds",
 	"Seconds until the first certificate in an entry of a secret ends; negative once it has.", []string{"namespace", "name", "entry"}, nil)
 

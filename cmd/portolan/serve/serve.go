@@ -14,16 +14,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Run runs a server until ctx ends, and returns nil then. It logs one line, "ready",
-// when the server answers, with the addresses of its ports. An error says why the
-// server could not start or had to end.
+// Run runs a server until ctx ends, then returns nil. When the server answers, it logs one
+// line, "ready", with the addresses of its ports. An error says why the server could not start
+// or had to stop.
 func Run(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
 		return err
 	}
 	o.Logger = slog.New(limitLogs(o.Logger.Handler()))
-	// Open the ports first: if one is taken nothing must change.
+	// Open the ports first: if one is in use, nothing must have changed.
 	api, err := listen("--api-address", o.APIAddress)
 	if err != nil {
 		return err
@@ -86,9 +86,9 @@ func runOn(ctx context.Context, store *openedStore, on listeners, o Options) (er
 	return s.run(ctx, on.api, private)
 }
 
-// listenPrivately opens the socket of the config API, and notes its whole path. The
-// data directory belongs to this server by now. If it cannot have a socket, and no
-// option names one, it does without.
+// listenPrivately opens the socket of the config API, and sets APISocket to its absolute path.
+// The data directory belongs to this server by now. If the directory cannot have a socket and
+// no option names one, the server runs without.
 func (o *Options) listenPrivately() (net.Listener, error) {
 	asked := o.APISocket != ""
 	if !asked && o.Embedded == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
-// lines are a log; its writes may be waited for.
+// lines is a log whose writes a test can await.
 type lines struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -46,7 +46,7 @@ func (l *lines) String() string {
 
 var readyLine = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)`)
 
-// TestRun has a server of zero options run, with a store in this process.
+// TestRun runs a server with zero options, and a store in this process.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	log := &lines{written: make(chan struct{}, 1)}
@@ -85,9 +85,9 @@ func TestRun(t *testing.T) {
 	}
 	for _, view := range access.Views() {
 		switch view {
-		case "consul", "file": // which this server lacks
+		case "consul", "file": // this server does not have them
 			continue
-		case "metrics", "namespaces", "paths", "profiles", "store": // at other paths
+		case "metrics", "namespaces", "paths", "profiles", "store": // they have other paths
 			continue
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodDelete, ready[1]+StatusPath(discovery.Provider(view)), nil)
@@ -118,8 +118,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestOptions: zero values stand for what their comments say, and a server has exactly
-// one store.
+// TestOptions: zero values mean what their comments say, and a server has exactly one store.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	o, err := Options{Etcd: &Etcd{}}.withDefaults()

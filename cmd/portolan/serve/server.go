@@ -51,14 +51,14 @@ type server struct {
 	tokens       *join.Tokens
 	keys         *jwks.Fetcher
 	issuers      *oidc.Verifier
-	proof        identity.Proof // of who asks for a first certificate
+	proof        identity.Proof // verifies the credential for a first certificate
 	keeper       *access.Keeper
-	certificates certificates // by which workloads prove who they are
+	certificates certificates // issues the certificates of workloads
 	refused      *journal.Refusals
 	worker       *cache.Worker
 	mirror       *mirror.Cache
-	source       configCache    // what everything is served from
-	sources      *sources.Cache // likewise, where there are directories; else nil
+	source       configCache    // the cache from which everything is served
+	sources      *sources.Cache // the same if there are other sources; else nil
 	statusCache  *statuses.Cache
 	registry     *aggregate.Registry
 	xds          *xds.DiscoveryServer
@@ -71,7 +71,7 @@ type server struct {
 	jobs         *jobs
 	api          *rest.Server
 
-	// What registries contribute: their readiness, their statuses.
+	// The readiness and statuses that registries report.
 	checks   []rest.Check
 	statuses map[discovery.Provider]func() any
 }
@@ -91,7 +91,7 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 	return s, nil
 }
 
-// addStorage makes a ConfigStore of the etcd.
+// addStorage creates the ConfigStore on etcd.
 func (s *server) addStorage() (err error) {
 	if s.store.metrics != nil {
 		s.metrics.MustRegister(s.store.metrics)
@@ -126,8 +126,8 @@ func (s *server) addCache() error {
 	return nil
 }
 
-// addXDS makes the server of proxies. It takes the rows of the registries, which are
-// made after it.
+// addXDS creates the xDS server. It receives the rows of the registries, which are created
+// after it.
 func (s *server) addXDS() error {
 	s.xds = xds.New(xds.Options{
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
@@ -141,13 +141,13 @@ func (s *server) addXDS() error {
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
 		LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
 	})
-	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
+	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // the task ends with a commit
 	s.proxies.xds = s.xds
 	s.verdicts = index.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker, &keyFaults{root: s.o.Mesh.GetRootNamespace(), keys: s.keys}})
 	return s.metrics.Register(s.verdicts)
 }
 
-// addJobs makes the jobs of the leader.
+// addJobs creates the leader's jobs.
 func (s *server) addJobs() error {
 	settles, err := newSettler(s.configs, s.mirror, s.facts, s.metrics, s.logger)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *server) addAPI() (err error) {
 	return nil
 }
 
-// synced says whether everything that is served was read.
+// synced says whether the configuration and all registries were read.
 func (s *server) synced() bool { return s.source.HasSynced() && s.registry.HasSynced() }
 
 func (s *server) cacheReady() error {
@@ -228,9 +228,9 @@ func (s *server) cacheReady() error {
 	return nil
 }
 
-// run serves until asked ends or a part fails. It then moves its proxies to other
-// servers, if there are any, stops taking requests, saves what registries know, waits
-// for the requests under way, stops the parts that they need, and the store last.
+// run serves until asked ends or a part fails. Then it disconnects its proxies, if there are
+// other servers, and accepts no more requests. It saves the content of registries and waits
+// for the requests under way. It stops the other parts, and the store last.
 func (s *server) run(asked context.Context, api, private net.Listener) error {
 	storeContext, stopStore := context.WithCancel(context.WithoutCancel(asked))
 	defer stopStore()
@@ -243,7 +243,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
-	answered := make(chan struct{}) // closed when no request is under way any more
+	answered := make(chan struct{}) // closed when the last request has ended
 	group.Go(func() error { return s.worker.Run(ctx) })
 	group.Go(func() error { return s.source.Run(ctx) })
 	group.Go(func() error { return s.statusCache.Run(ctx) })
@@ -280,7 +280,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 		case <-asked.Done():
 			s.proxies.drain(ctx)
 			stopTaking()
-			s.remember.flush(ctx) // while requests end
+			s.remember.flush(ctx) // meanwhile requests end
 			<-answered
 			stop(nil)
 		case <-ctx.Done():
@@ -295,7 +295,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	return err
 }
 
-// runStore keeps the store alive; should it fail for good, the server ends.
+// runStore runs the store. If the store fails for good, the server stops.
 func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) error {
 	if s.store.run == nil {
 		return nil
@@ -321,7 +321,7 @@ func (s *server) announce(ctx context.Context, api net.Listener) error {
 		s.logger.Warn("the server does without some secrets", "err", err)
 	}
 	s.security.begin()
-	store := "etcd" // of somebody else
+	store := "etcd" // an external etcd
 	if s.o.Embedded != nil {
 		store = s.o.Embedded.DataDir
 	}

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// settleInterval is how often it is looked whether a host lacks an address, and
-	// settleAll how often who owns addresses is read to find what else is amiss.
+	// settleInterval is how often the settler looks for hosts without an address. settleAll is
+	// how often it reads the owners of all addresses to find other faults.
 	settleInterval = 30 * time.Second
 	settleAll      = 10 * time.Minute
 )
 
-// A settler allocates addresses for hosts that got none in the transaction of their
-// write: an older server wrote them, or no address was left. It frees addresses without
-// an owner, and those of hosts that no source has any more.
+// A settler allocates addresses for hosts that got none when they were written, because an
+// older server wrote them or no address was left. It frees addresses without an owner, and
+// those of hosts that no source has any more.
 type settler struct {
 	store   *etcd.Store
 	configs *mirror.Cache
@@ -53,7 +53,7 @@ func (s *settler) run(ctx context.Context, leader *election.Leader) error {
 		return nil // ctx ended
 	}
 	free := newFreer(addressHold)
-	var all time.Time // when who owns addresses was last read
+	var all time.Time // when the owners of all addresses were last read
 	for {
 		if time.Since(all) >= settleAll || s.lacking() || free.pending(s.facts(), time.Now()) {
 			begun := time.Now()
@@ -75,7 +75,7 @@ func (s *settler) run(ctx context.Context, leader *election.Leader) error {
 	}
 }
 
-// lacking says whether a host is to have an address and has none.
+// lacking says whether a host should have an address and has none.
 func (s *settler) lacking() bool {
 	snapshot := s.configs.Snapshot()
 	for object := range snapshot.List(schema.ServiceEntry, "") {
@@ -88,9 +88,9 @@ func (s *settler) lacking() bool {
 	return false
 }
 
-// settle compares all objects with who owns addresses, and ends the doubts.
+// settle compares all objects with the owners of addresses, and corrects the differences.
 func (s *settler) settle(ctx context.Context, store *etcd.Store, free *freer) error {
-	facts := s.facts() // before who owns what they tell of
+	facts := s.facts() // read before the owners, to be no newer
 	owners, err := store.AddressOwners(ctx)
 	if err != nil {
 		return err

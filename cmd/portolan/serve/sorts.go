@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 )
 
-// sortOf says what a credential is, by how it begins; empty for what has no known beginning.
-// That is in the open: it says nothing about whether the credential is genuine.
+// sortOf returns the sort of a credential by its prefix, empty if the prefix is unknown. The
+// prefix is no secret: it does not show whether the credential is genuine.
 func sortOf(credential string) string {
 	switch {
 	case strings.HasPrefix(credential, access.TokenPrefix):
@@ -28,8 +28,8 @@ func sortOf(credential string) string {
 	return ""
 }
 
-// wrongSorts is the last identity.Proof of a list. It tells who sends a credential of another
-// sort what it is, and what is wanted.
+// wrongSorts is the last identity.Proof of a list. It tells the sender of a credential of the
+// wrong sort which sort it is, and which is needed.
 type wrongSorts struct{}
 
 // Prove implements identity.Proof. It proves nothing.

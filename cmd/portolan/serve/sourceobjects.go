@@ -19,8 +19,8 @@ import (
 // configuration (the parameter name).
 const SourceObjectsPath = SourcesPath + "/objects"
 
-// SourceObjects is what SourceObjectsPath answers: the objects by kind, namespace and
-// name. Documents of which nothing is served are among the Faults of a SourceStatus alone.
+// SourceObjects is the answer of SourceObjectsPath: the objects by kind, namespace and name. A
+// document of which nothing is served appears only in the Faults of a SourceStatus.
 type SourceObjects struct {
 	Items []SourceObject `json:"items"`
 }
@@ -30,17 +30,17 @@ type SourceObject struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Place is where it stands in the source.
+	// Place is where the object is in the source.
 	Place string `json:"place,omitempty"`
 	// ShadowedBy is the source whose object of this key is used instead.
 	ShadowedBy string `json:"shadowedBy,omitempty"`
-	// Faults say what of it is not served as it stands in the source.
+	// Faults say what is not served in the form that the source has.
 	Faults []string `json:"faults,omitempty"`
-	// Issues are the codes of what is odd about it beside other objects, where it is used.
+	// Issues are the codes of findings about the object, if it is used.
 	Issues []string `json:"issues,omitempty"`
 }
 
-// endpointsKind is the kind of the sources that are files of endpoints.
+// endpointsKind is the Kind of endpoint files among the sources.
 const endpointsKind = "endpoints file"
 
 // serveSourceObjects answers SourceObjectsPath.
@@ -76,8 +76,8 @@ func (s *server) serveSourceObjects(w http.ResponseWriter, r *http.Request) erro
 	return nil
 }
 
-// objectsOf returns the objects of a source of configuration; false for an unknown one. A
-// file of endpoints is one that has none.
+// objectsOf returns the objects of a source of configuration, or false if there is no such
+// source. An endpoint file is a source without objects.
 func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool) {
 	if s.sources != nil {
 		if objects, known = s.sources.Objects(name); known {
@@ -114,8 +114,8 @@ func (s *server) problemsOf(name string) map[string][]cache.Problem {
 	return out
 }
 
-// keptFor says why an object of a source is served as it was before, and not as it stands
-// there.
+// keptFor returns why the server still serves an earlier form of an object than its source
+// has.
 func (s *server) keptFor(object *config.Config) (out []string) {
 	for _, p := range s.problemsOf(object.Source)[object.Key().String()] {
 		if isKept(p) {
@@ -125,7 +125,7 @@ func (s *server) keptFor(object *config.Config) (out []string) {
 	return out
 }
 
-// endpointFiles tells how the files of endpoints are, as sources of services.
+// endpointFiles returns the statuses of the endpoint files.
 func (s *server) endpointFiles() (out []SourceStatus) {
 	for _, registry := range s.registry.Registries() {
 		files, ok := registry.(*filesd.Registry)
@@ -152,7 +152,8 @@ func (s *server) endpointFiles() (out []SourceStatus) {
 	return out
 }
 
-// placesOf tells where services stand that no object declares.
+// placesOf returns where endpoint files list a service, none for a service of another
+// registry.
 func (s *server) placesOf(service *discovery.Service) (out []string) {
 	if service.Attributes.Provider != discovery.File {
 		return nil
@@ -165,7 +166,7 @@ func (s *server) placesOf(service *discovery.Service) (out []string) {
 	return out
 }
 
-// absolute is a path that does not depend on where the server was started.
+// absolute returns a path that does not depend on the working directory.
 func absolute(path string) string {
 	if whole, err := filepath.Abs(path); err == nil {
 		return whole

@@ -24,42 +24,42 @@ const storeSource = "etcd"
 // SourcesPath is the path, in the config API, of the sources of configuration.
 const SourcesPath = "/apis/portolan.io/v1/sources"
 
-// SourceList is what SourcesPath answers: the sources in the order of their priority, and
-// then the files of endpoints.
+// SourceList is the answer of SourcesPath: the sources in the order of their priority, then
+// the endpoint files.
 type SourceList struct {
 	Items []SourceStatus `json:"items"`
 }
 
-// SourceStatus tells how a source of configuration is.
+// SourceStatus describes the state of a source of configuration.
 type SourceStatus struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Where is the path of the directory or file, the address of another control plane, and
-	// what of an etcd tells people which it is.
+	// Where is the path of the directory or file, the address of another control plane, or a
+	// text by which people recognize an etcd.
 	Where string `json:"where"`
-	// Writable says that the source takes the writes of the config API.
+	// Writable is true if the config API writes to this source.
 	Writable bool `json:"writable"`
-	// Objects counts the objects by kind. Shadowed is how many of them have no effect,
-	// since a source before this one has their keys.
+	// Objects counts the objects by kind. Shadowed counts those without effect, because a
+	// source with higher priority has their keys.
 	Objects  map[string]int `json:"objects"`
 	Shadowed int            `json:"shadowed"`
-	// Endpoints is set of a file of endpoints, which has services and no objects.
+	// Endpoints is only set for an endpoint file, which has services and no objects.
 	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
-	// Changed is when the objects changed last, as far as this server has seen it.
+	// Changed is when this server last saw the objects change.
 	Changed *time.Time `json:"changed,omitempty"`
-	// LagSeconds is how old what is served may be, where that is known.
+	// LagSeconds is how old the served content may be, if that is known.
 	LagSeconds *float64 `json:"lagSeconds,omitempty"`
-	// Problem says what is wrong with the source as a whole, and Faults what of it is not
-	// served as it stands there.
+	// Problem says what is wrong with the whole source. Faults says what is not served in the
+	// form that the source has.
 	Problem string   `json:"problem,omitempty"`
 	Faults  []string `json:"faults,omitempty"`
-	// Differs says which servers of the store have other objects in it. Absent says that
-	// this server has no such source, and another has.
+	// Differs lists servers of the store whose source has other objects. Absent is true if
+	// another server has this source, but this one does not.
 	Differs []string `json:"differs,omitempty"`
 	Absent  bool     `json:"absent,omitempty"`
 }
 
-// EndpointsStatus is what a file of endpoints has.
+// EndpointsStatus counts the content of an endpoint file.
 type EndpointsStatus struct {
 	Services int `json:"services"`
 	Targets  int `json:"targets"`
@@ -71,7 +71,8 @@ type configCache interface {
 	statuses.Base
 }
 
-// problemsIn returns what is wrong with what a source holds, nil for one that does not tell.
+// problemsIn returns the problems of the objects in a source, nil for a source that reports
+// none.
 func problemsIn(source aggregate.Status) []cache.Problem {
 	if of, ok := source.Cache.(interface{ Problems() []cache.Problem }); ok {
 		return of.Problems()
@@ -79,7 +80,7 @@ func problemsIn(source aggregate.Status) []cache.Problem {
 	return nil
 }
 
-// isKept says that what an object held before is served, and not what is there now.
+// isKept says whether an earlier form of an object is served instead of the present one.
 func isKept(p cache.Problem) bool { return p.Serving && !p.Warning }
 
 // addConfigs makes the cache of all configuration: the mirror of the store, or an
@@ -117,7 +118,7 @@ func (s *server) addConfigs() error {
 	return s.metrics.Register(all)
 }
 
-// storePlace tells people which etcd the store is.
+// storePlace returns a text by which people recognize the store.
 func (s *server) storePlace() string {
 	if s.o.Embedded != nil {
 		return s.o.Embedded.DataDir
@@ -125,7 +126,7 @@ func (s *server) storePlace() string {
 	return strings.Join(s.store.client.Endpoints(), ",")
 }
 
-// sourcesDegraded says what is wrong with the sources, and with what they hold.
+// sourcesDegraded returns what is wrong with the sources and their objects, nil if nothing is.
 func (s *server) sourcesDegraded() error {
 	out := []error{s.sources.Degraded()}
 	for _, of := range s.sources.Statuses() {
@@ -137,7 +138,7 @@ func (s *server) sourcesDegraded() error {
 	return errors.Join(out...)
 }
 
-// sourceStatuses tells how the sources are.
+// sourceStatuses returns the states of all sources.
 func (s *server) sourceStatuses() any {
 	var all []aggregate.Status
 	if s.sources != nil {
@@ -158,7 +159,7 @@ func (s *server) sourceStatuses() any {
 	return out
 }
 
-// differ adds what other servers have otherwise.
+// differ adds the differences from other servers' sources.
 func (l *SourceList) differ(all []beside.Difference) {
 	for _, d := range all {
 		at := slices.IndexFunc(l.Items, func(s SourceStatus) bool { return s.Name == d.Source && s.Absent == d.Lacking })
@@ -195,8 +196,8 @@ func (s *server) sourceStatus(of *aggregate.Status) SourceStatus {
 	return out
 }
 
-// besideStore says what the config API may not write, and where that stands. Without
-// other sources than the store both are nil.
+// besideStore returns the functions that refuse writes of objects from other sources, and say
+// where those objects are. Both are nil if the store is the only source.
 func (s *server) besideStore() (permit func(storage.Op) error, place func(config.Key) string) {
 	if s.sources == nil {
 		return nil, nil
@@ -204,7 +205,7 @@ func (s *server) besideStore() (permit func(storage.Op) error, place func(config
 	return s.sources.Permit, s.sources.Place
 }
 
-// directories makes the sources of the directories. Each is named as its path.
+// directories returns the sources for the directories, each named by its path.
 func (s *server) directories() []aggregate.Source {
 	var out []aggregate.Source
 	for _, dir := range s.o.ConfigDirs {

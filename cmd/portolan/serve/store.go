@@ -14,31 +14,32 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
-// openedStore is the etcd that the server uses, however it is run.
+// openedStore is the etcd that the server uses, embedded or external.
 type openedStore struct {
 	client *clientv3.Client
 	limits etcd.Options // MaxTxnOps and MaxRequestBytes
-	// run keeps it alive until its context ends; nil where nothing is to be run.
+	// run runs the store until its context ends; nil if there is nothing to run.
 	run func(context.Context) error
-	// healthy says why it cannot be used at present.
+	// healthy returns why the store cannot be used now, nil if it can.
 	healthy func() error
-	// metrics are the metrics of the embedded store; nil for another's.
+	// metrics are the metrics of the embedded store, nil for an external one.
 	metrics prometheus.Collector
-	// keeper is the keeper of the embedded store; nil for another's.
+	// keeper is the keeper of the embedded store, nil for an external one.
 	keeper *upkeep.Keeper
-	// backups are made of it by schedule; nil where none are.
+	// backups makes scheduled backups, nil if there are none.
 	backups *backup.Scheduler
-	// members are the members of the embedded store; nil in process, and for another's.
+	// members knows the members of the embedded store; nil for a store in this process and for
+	// an external one.
 	members *cluster.Roster
-	// papers keeps the certificate of the embedded member, and place is how it has joined the
-	// store; each is nil for none.
+	// papers keeps the certificate of the embedded member. place is its place in the store
+	// that it has joined. Each may be nil.
 	papers *peercert.Keeper
 	place  *peercert.Place
-	// certificate is the files of the member's certificate, those of papers or others; nil for
-	// a member without TLS.
+	// certificate names the files of the member's certificate, those of papers or others; nil
+	// for a member without TLS.
 	certificate *peercert.Files
-	// hangUp ends what the client still has under way, before run is to end: etcd waits
-	// for its clients. It may be called more than once.
+	// hangUp ends the client's requests under way. Call it before the context of run ends,
+	// since etcd waits for its clients. It may be called more than once.
 	hangUp func()
 	close  func() error
 }
@@ -51,7 +52,7 @@ func openStore(ctx context.Context, o *Options) (*openedStore, error) {
 	return o.Embedded.open(ctx, o.Logger)
 }
 
-// certified is why the certificate of the member needs care; nil where it does not.
+// certified returns why the certificate of the member needs attention, nil if it does not.
 func (s *openedStore) certified() error {
 	if s.papers != nil {
 		return s.papers.Degraded()
@@ -59,7 +60,8 @@ func (s *openedStore) certified() error {
 	return s.certificate.Degraded()
 }
 
-// whole says what is missing of a store that can be used all the same.
+// whole combines two checks of the store: if it is healthy, complete says what is missing all
+// the same.
 func whole(healthy, complete func() error) func() error {
 	return func() error {
 		if err := healthy(); err != nil {
@@ -69,7 +71,7 @@ func whole(healthy, complete func() error) func() error {
 	}
 }
 
-// degraded says what a store that is away means for the server.
+// degraded adds to the error of a check what a store that is away means for the server.
 func degraded(ready func() error) func() error {
 	return func() error {
 		if err := ready(); err != nil {

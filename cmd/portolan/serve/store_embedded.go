@@ -74,8 +74,8 @@ func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedS
 	}, nil
 }
 
-// certified is the cluster with the certificate that this server keeps itself, where URLs are
-// of TLS and no files are named. Otherwise papers is nil.
+// certified returns the cluster with the certificate that this server keeps itself, if the
+// URLs use TLS and no flag names certificate files. Otherwise papers is nil.
 func (o *Embedded) certified() (c *member.Cluster, papers *peercert.Keeper, err error) {
 	if o.Cluster == nil || o.Cluster.TLS != nil {
 		return o.Cluster, nil, nil
@@ -92,5 +92,5 @@ func (o *Embedded) certified() (c *member.Cluster, papers *peercert.Keeper, err 
 	return &with, papers, nil
 }
 
-// upkeep is how the embedded store is to be kept.
+// upkeep returns the policy for the upkeep of the embedded store.
 func (o *Embedded) upkeep() upkeep.Policy { return upkeep.Policy{Retention: o.Retention} }

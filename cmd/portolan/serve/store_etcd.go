@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/external"
 )
 
-// open connects to the cluster. The server waits for a cluster that is away; an error
-// is a fault that waiting does not mend.
+// open connects to the cluster. If the cluster is away the server waits for it; an error is a
+// fault that does not pass.
 func (o *Etcd) open(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
 	d := o.Dial
 	d.Logger = logger
@@ -24,7 +24,7 @@ func (o *Etcd) open(ctx context.Context, logger *slog.Logger) (*openedStore, err
 	}
 	return &openedStore{
 		client: cluster.Client(), run: cluster.Run, close: cluster.Close,
-		hangUp:  func() {}, // nothing of ours waits for it
+		hangUp:  func() {}, // nothing here waits for the client
 		limits:  etcd.Options{MaxTxnOps: o.MaxTxnOps, MaxRequestBytes: o.MaxRequestBytes},
 		healthy: degraded(cluster.Ready), metrics: cluster,
 	}, nil

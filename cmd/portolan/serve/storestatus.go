@@ -19,7 +19,7 @@ import (
 // reportTimeout bounds how long a report waits for the store.
 const reportTimeout = 5 * time.Second
 
-// reporter tells how the store of a server is.
+// reporter reports the state of a server's store.
 type reporter struct{ server *server }
 
 // StoreStatus implements maintenance.Reporter.
@@ -47,7 +47,7 @@ func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 	return status
 }
 
-// certificates says when the certificates of the member end, as far as they can be read.
+// certificates returns when the certificates of the member expire, as far as they can be read.
 func (r *reporter) certificates() *maintenance.CertificatesStatus {
 	if r.server.store.certificate == nil {
 		return nil
@@ -93,7 +93,7 @@ func (r *reporter) cache() maintenance.CacheStatus {
 	return s
 }
 
-// registryStatuses tells of every registry how fresh what it serves is.
+// registryStatuses returns how fresh the served content of each registry is.
 func registryStatuses(registries []discovery.Instance) []maintenance.RegistryStatus {
 	var out []maintenance.RegistryStatus
 	for _, registry := range registries {
@@ -121,7 +121,7 @@ func registryStatuses(registries []discovery.Instance) []maintenance.RegistrySta
 	return out
 }
 
-// store asks the store, as far as it answers.
+// store queries the store, as far as it answers.
 func (r *reporter) store(ctx context.Context) (*maintenance.StoreStatus, error) {
 	identity, err := etcd.ReadInstance(ctx, r.server.store.client)
 	if err != nil {
@@ -164,7 +164,7 @@ func memberStatus(m *cluster.Member) maintenance.StoreMember {
 	return s
 }
 
-// jobs are the elections, and who leads them: nobody for a moment between two.
+// jobs returns the elections with their leaders. There may be no leader for a moment.
 func (r *reporter) jobs(ctx context.Context) []maintenance.JobStatus {
 	leader, err := r.server.jobs.Leader(ctx)
 	if err != nil && !errors.Is(err, election.ErrNoLeader) {

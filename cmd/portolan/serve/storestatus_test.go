@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// TestProblems are told by what a status says.
+// TestProblems: each fault in a status is a problem.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	status := maintenance.Status{
@@ -45,7 +45,7 @@ func (followed) Provider() discovery.Provider { return discovery.Consul }
 
 func (f followed) SourceStatuses() []discovery.SourceStatus { return f.sources }
 
-// own is a registry of what the server has itself.
+// own is a registry without external sources.
 type own struct {
 	discovery.Instance
 	synced bool
@@ -57,7 +57,7 @@ func (o own) HasSynced() bool { return o.synced }
 
 func (own) Services() []*discovery.Service { return make([]*discovery.Service, 3) }
 
-// TestRegistryStatuses: every source of every registry is told apart.
+// TestRegistryStatuses: every source of every registry has its own status.
 func TestRegistryStatuses(t *testing.T) {
 	t.Parallel()
 	then := time.Unix(1e9, 0).UTC()

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// On a connection that may have n streams at one time, and 100 at least, a client of xDS may
-	// open streamBurst times n at once, and n / streamShare a second from then on.
+	// An xDS connection that may have n streams at one time, with n at least 100, may open
+	// streamBurst times n streams at once, then n / streamShare a second.
 	streamBurst, streamShare = 5, 5
-	// A client of the config API may give up resetBurst requests of a connection at once, and
-	// resetRate a second from then on.
+	// A client of the config API may cancel resetBurst requests of a connection at once, then
+	// resetRate a second.
 	resetBurst, resetRate = 500, 20
 )
 
-// The ports of the metric.
+// The values of the metric's label port.
 const portXDS, portAPI = "xDS", "config API"
 
-// excess counts connections that end because their clients open streams, or reset them, too
-// fast.
+// excess counts the connections that were closed because their clients open or reset streams
+// too fast.
 type excess struct {
 	*prometheus.CounterVec
 	logger *slog.Logger
@@ -41,7 +41,7 @@ func newExcess(logger *slog.Logger) excess {
 	return e
 }
 
-// bounds are those of a connection of xDS that may have so many streams at one time.
+// bounds returns the bounds for an xDS connection that may have most streams at one time.
 func (e excess) bounds(most uint32) secure.Streams {
 	n := max(int(most), DefaultMaxStreamsPerConnection)
 	return secure.Streams{Burst: streamBurst * n, Rate: float64(n) / streamShare, OnExcess: func(client net.Addr) {
@@ -50,32 +50,32 @@ func (e excess) bounds(most uint32) secure.Streams {
 	}}
 }
 
-// resets are the requests of one connection that its client gave up.
+// resets counts the requests of one connection that its client has cancelled.
 type resets struct {
 	conn  net.Conn
 	left  *rate.Limiter
 	close sync.Once
 }
 
-// resetsKey finds the resets in the context of a connection.
+// resetsKey is the context key of a connection's resets.
 type resetsKey struct{}
 
-// withResets has handlers of countResets find the connection.
+// withResets stores a connection in its context, where countResets finds it.
 func withResets(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, resetsKey{}, &resets{conn: c, left: rate.NewLimiter(resetRate, resetBurst)})
 }
 
-// countResets ends connections of HTTP/2 whose clients ask and give up too fast: net/http alone
-// bounds how many of such requests run at one time. A client of HTTP/1 can give up no request
-// but with its connection.
+// countResets closes HTTP/2 connections whose clients send and cancel requests too fast:
+// net/http only bounds how many of them run at one time. A client of HTTP/1 can only cancel a
+// request by closing the connection.
 func (e excess) countResets(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer e.count(r) // also where it panics
+		defer e.count(r) // even if the handler panics
 		next.ServeHTTP(w, r)
 	})
 }
 
-// count counts a request that was handled, if its client gave it up.
+// count counts a handled request if its client has cancelled it.
 func (e excess) count(r *http.Request) {
 	of, ok := r.Context().Value(resetsKey{}).(*resets)
 	if !ok || r.ProtoMajor != 2 || r.Context().Err() == nil || of.left.Allow() {
@@ -84,6 +84,6 @@ func (e excess) count(r *http.Request) {
 	of.close.Do(func() {
 		e.WithLabelValues(portAPI).Inc()
 		e.logger.Warn("closing a connection of the config API, as its client gives up requests too fast", "client", of.conn.RemoteAddr().String())
-		_ = of.conn.Close() // its reader learns of it
+		_ = of.conn.Close() // the reader of the connection gets an error
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 )
 
-// TestRapidResets: the port of xDS ends a connection that opens and resets streams faster than
-// any client of xDS does, and no other.
+// TestRapidResets: the xDS port closes a connection that opens and resets streams faster than
+// any real client of xDS. It closes no other.
 func TestRapidResets(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,7 +57,7 @@ func TestRapidResets(t *testing.T) {
 	}
 }
 
-// TestRequestsThatAreGivenUp: the config API ends a connection of HTTP/2 that goes on giving up
+// TestRequestsThatAreGivenUp: the config API closes an HTTP/2 connection that keeps cancelling
 // its requests.
 func TestRequestsThatAreGivenUp(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,8 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 	}
 }
 
-// expectExcess fails where not one connection is counted, of a port.
+// expectExcess fails the test unless one connection is counted for the port, and none for the
+// other.
 func expectExcess(t *testing.T, e excess, port string) {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
@@ -126,8 +127,8 @@ func expectExcess(t *testing.T, e excess, port string) {
 	}
 }
 
-// resetStreams opens and resets streams of a connection, and returns why the server ended it.
-// It resets each once that has begun, where that is told.
+// resetStreams opens and resets streams on a connection, and returns why the server closed it.
+// If begun is not nil, it resets each stream only after its request has begun.
 func resetStreams(t *testing.T, c net.Conn, streams int, begun <-chan struct{}) error {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
@@ -136,7 +137,7 @@ func resetStreams(t *testing.T, c net.Conn, streams int, begun <-chan struct{}) 
 	var headers, out bytes.Buffer
 	fields := hpack.NewEncoder(&headers)
 	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", "/any.Service/Method"}, {":authority", "x"}, {"content-type", "application/grpc"}} {
-		_ = fields.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}) // a buffer takes everything
+		_ = fields.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}) // writing to a buffer never fails
 	}
 	sent, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -159,8 +160,8 @@ func resetStreams(t *testing.T, c net.Conn, streams int, begun <-chan struct{}) 
 			}
 			_ = frames.WriteRSTStream(id, http2.ErrCodeCancel)
 		}
-		_ = frames.WritePing(false, [8]byte{1}) // which is answered when all has been read
-		_, _ = io.Copy(c, &out)                 // fails when the server ends the connection
+		_ = frames.WritePing(false, [8]byte{1}) // the server answers after it has read everything
+		_, _ = io.Copy(c, &out)                 // fails when the server closes the connection
 	}()
 	defer func() {
 		close(ended)

@@ -35,47 +35,47 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
-// TLS says how the server shows who it is, and whom it trusts. The zero TLS serves this
-// machine alone.
+// TLS configures how the server proves its identity, and which clients it trusts. The zero TLS
+// serves only this machine.
 type TLS struct {
-	// Cert and Key are the files of the server's certificate, with its chain, and of its key.
-	// They may be replaced at any time. Without them the authority of the mesh makes the
+	// Cert and Key are the files of the server's certificate, with its chain, and its key.
+	// They may be replaced at any time. Without them the mesh's authority makes the
 	// certificate.
 	Cert, Key string
-	// ClientCA is the file of authorities that sign the certificates of clients, beside that of
-	// the mesh; empty for none. It may be replaced at any time.
+	// ClientCA is the file of authorities that may sign client certificates, besides the
+	// mesh's authority; empty for none. It may be replaced at any time.
 	ClientCA string
 	// SecureXDSAddress is HOST:PORT of xDS with TLS; empty for none.
 	SecureXDSAddress string
-	// Names are names and addresses by which clients call the server, beside those in the files
-	// of the certificate.
+	// Names are further names and addresses by which clients call the server, besides those in
+	// the certificate files.
 	Names []string
 }
 
-// security is the TLS of the ports.
+// security manages the TLS of the ports.
 type security struct {
 	tls    TLS
 	logger *slog.Logger
 	pair   *secure.Pair  // nil for none
 	roots  *secure.Roots // nil for none
-	// authority is that of the mesh. Where the server has no pair, and other machines reach it,
-	// own is its certificate, for ownNames.
+	// authority is the mesh's authority. If the server has no pair and other machines can
+	// reach it, own returns its certificate, which is for ownNames.
 	authority *authority.Authority
 	own       func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	ownNames  []string
 	// apiAddress is HOST:PORT of the config API.
 	apiAddress string
-	// bearers are the clients of xDS that have a token and no certificate.
+	// bearers identifies clients of xDS that have a token and no certificate.
 	bearers bearers
 
-	// refused takes the certificates that are turned away.
+	// refused records the certificates that were refused.
 	refused *journal.Refusals
 
-	// exposed says that --xds-address is plaintext that other machines reach.
+	// exposed is true if other machines can reach --xds-address, which is plaintext.
 	exposed bool
 
 	mu     sync.Mutex // guards the fields below
-	bundle []byte     // what pool was made of
+	bundle []byte     // the PEM that pool was made from
 	pool   *x509.CertPool
 }
 
@@ -100,7 +100,7 @@ func newSecurity(o *Options) (*security, error) {
 	return s, nil
 }
 
-// loopback says whether an address is of this machine alone.
+// loopback says whether only this machine can reach an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -110,8 +110,8 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// use has the authority of the mesh sign for the server, if other machines reach that and it
-// has no pair, and verify clients.
+// use makes the mesh's authority verify clients, and sign the server's certificate if other
+// machines can reach the server and it has no pair.
 func (s *security) use(a *authority.Authority) {
 	s.authority = a
 	if s.pair != nil || s.tls.SecureXDSAddress == "" && loopback(s.apiAddress) {
@@ -121,7 +121,8 @@ func (s *security) use(a *authority.Authority) {
 	s.own = a.ServerCertificate(s.ownNames...)
 }
 
-// begin makes the certificate that the authority signs, before the first client comes.
+// begin makes the certificate that the authority signs, so that the first client need not
+// wait.
 func (s *security) begin() {
 	if s.own == nil {
 		return
@@ -131,7 +132,7 @@ func (s *security) begin() {
 	}
 }
 
-// hostOf is the host of HOST:PORT, empty for that of any address.
+// hostOf returns the host of HOST:PORT, empty for the unspecified address.
 func hostOf(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
@@ -140,13 +141,13 @@ func hostOf(address string) string {
 	return host
 }
 
-// ownNames are some names and addresses, those of this machine, and localhost.
+// ownNames returns the given names, localhost, and the names and addresses of this machine.
 func ownNames(more []string) []string {
 	out := append(more, "localhost", "127.0.0.1", "::1")
 	if name, err := os.Hostname(); err == nil {
 		out = append(out, strings.ToLower(name))
 	}
-	addresses, _ := net.InterfaceAddrs() // without them, names and --api-name remain
+	addresses, _ := net.InterfaceAddrs() // if this fails, names and --api-name remain
 	for _, a := range addresses {
 		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().IsGlobalUnicast() {
 			out = append(out, prefix.Addr().String())
@@ -165,13 +166,13 @@ func (s *security) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	return s.pair.Certificate(hello)
 }
 
-// certifies says whether the certificate of the server is for a name or address.
+// certifies says whether the server's certificate is valid for a name or address.
 func (s *security) certifies(host string) bool {
 	return s.pair != nil && s.pair.Leaf().VerifyHostname(host) == nil || slices.Contains(s.ownNames, host)
 }
 
-// clientRoots returns the authorities that sign the certificates of clients, nil for none:
-// that of the mesh, once there is one, and those of --client-ca.
+// clientRoots returns the authorities that may sign client certificates, nil for none: the
+// mesh's, once it exists, and those of --client-ca.
 func (s *security) clientRoots() *x509.CertPool {
 	bundle, _ := s.authority.Bundle()
 	if s.roots != nil {
@@ -186,13 +187,14 @@ func (s *security) clientRoots() *x509.CertPool {
 	return s.pool
 }
 
-// api makes the listener of the config API: with TLS, or without to clients of this machine.
-// A server that no other machine reaches, and that has no certificate, serves without TLS.
+// api returns the listener of the config API: with TLS, or without for clients on this
+// machine. If no other machine can reach the server and it has no certificate, it serves
+// without TLS.
 func (s *security) api(l net.Listener) net.Listener {
 	if s.pair == nil && s.own == nil {
 		return secure.Plain(l, "--api-address", s.logger)
 	}
-	refusal, _ := json.Marshal(metav1.Status{ // which always encodes
+	refusal, _ := json.Marshal(metav1.Status{ // encoding it cannot fail
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
 		Message: "this port serves other machines over TLS alone: use https://",
 	})
@@ -202,7 +204,7 @@ func (s *security) api(l net.Listener) net.Listener {
 	})
 }
 
-// withinThisMachine says whether a connection came by a loopback address, at both ends.
+// withinThisMachine says whether both ends of a connection are loopback addresses.
 func withinThisMachine(c net.Conn) bool {
 	return isLoopback(c.RemoteAddr()) && isLoopback(c.LocalAddr())
 }
@@ -220,10 +222,10 @@ func (s *security) xds(l net.Listener) net.Listener {
 	})
 }
 
-// errNobody ends the stream of a client that shows nothing.
+// errNobody ends the stream of a client without credentials.
 var errNobody = status.Error(codes.Unauthenticated, "this port serves clients that show who they are: have the proxy connect with a certificate of the mesh (portolan bootstrap --tls), or with a bearer token of an issuer that the mesh trusts")
 
-// peerOf returns who the client of a stream is. One that came without TLS has proved nothing.
+// peerOf returns the identity of a stream's client. A client without TLS has proved none.
 func (s *security) peerOf(ctx context.Context) (admission.Peer, error) {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -245,8 +247,8 @@ func (s *security) peerOf(ctx context.Context) (admission.Peer, error) {
 	return admission.Peer{Identity: who, Until: certificate.NotAfter, Still: still}, still(ctx)
 }
 
-// standing returns why an identity that was proved at a time, the zero one for now, is not
-// served: it is revoked.
+// standing returns the status for an identity that was proved at a time and is revoked since,
+// nil if it is not; the zero time means now. It is Unavailable if the server cannot tell.
 func (s *security) standing(who identity.Identity, proved time.Time) error {
 	switch err := s.authority.Revoked(who, proved); {
 	case errors.Is(err, authority.ErrRevoked):
@@ -257,10 +259,10 @@ func (s *security) standing(who identity.Identity, proved time.Time) error {
 	return nil
 }
 
-// bearer begins the value of the header that has a token.
+// bearer starts the value of a header with a token.
 const bearer = "Bearer "
 
-// prove returns who a client without a certificate is, by its token.
+// prove returns the identity of a client without a certificate, by its token.
 func (s *security) prove(ctx context.Context, from net.Addr) (admission.Peer, error) {
 	given := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(given) != 1 || len(given[0]) <= len(bearer) || !strings.EqualFold(given[0][:len(bearer)], bearer) {
@@ -288,7 +290,7 @@ func (s *security) prove(ctx context.Context, from net.Addr) (admission.Peer, er
 	return admission.Peer{Identity: who, Until: until, Still: still}, s.standing(who, time.Time{})
 }
 
-// unproved is the status of a client whose token proves nothing.
+// unproved returns the gRPC status for a client whose token proves nothing.
 func unproved(err error) error {
 	switch {
 	case errors.Is(err, identity.ErrThrottled):
@@ -311,7 +313,7 @@ func (s *security) run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// checks are what /readyz says of the ports.
+// checks returns the checks of the ports for /readyz.
 func (s *security) checks() (out []rest.Check) {
 	if s.pair != nil {
 		out = append(out, rest.Check{Name: "certificate", Degraded: func() error {
@@ -338,7 +340,7 @@ func (s *security) checks() (out []rest.Check) {
 // Describe implements prometheus.Collector.
 func (s *security) Describe(to chan<- *prometheus.Desc) { to <- notAfter }
 
-// notAfter is when the certificate of the server ends.
+// notAfter is the metric of when the server's certificate expires.
 var notAfter = prometheus.NewDesc("portolan_server_certificate_expiry_timestamp_seconds", "When the certificate of the server expires, in Unix time.", nil, nil)
 
 // Collect implements prometheus.Collector.

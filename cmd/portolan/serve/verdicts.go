@@ -11,8 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// verdictSource has the facts of verdicts: the world of the server of proxies, and the
-// reports of all servers: which proxies they have met, and what they could not build.
+// verdictSource provides the facts for verdicts: the world of the xDS server, and the reports
+// of all servers on the proxies that they have met and the resources that they could not
+// build.
 type verdictSource struct {
 	xds    *xds.DiscoveryServer
 	side   *statuses.Cache
@@ -43,8 +44,7 @@ func (s verdictSource) with(w xds.World) verdict.Facts {
 	return out
 }
 
-// Handled implements index.Source: it returns when the worker has done all tasks that
-// waited.
+// Handled implements index.Source. It waits until the worker has done all tasks posted before.
 func (s verdictSource) Handled(ctx context.Context) error {
 	done := make(chan struct{})
 	s.worker.Post(done, func() { close(done) })

@@ -19,11 +19,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
-// SecretName is the name of the Secret of the authority, in the root namespace of the mesh.
+// SecretName is the name of the authority's Secret, in the root namespace of the mesh.
 const SecretName = "portolan-ca"
 
-// The lives of certificates: Istio's default and its longest, and the shortest that is of
-// use.
+// The lifetimes of certificates: Istio's default and maximum, and the shortest that is useful.
 const (
 	DefaultLife    = 24 * time.Hour
 	DefaultMaxLife = 90 * 24 * time.Hour
@@ -35,14 +34,15 @@ type Options struct {
 	// TrustDomain is part of all identities, and RootNamespace is the namespace of the
 	// Secret.
 	TrustDomain, RootNamespace string
-	// Files are the operator's; nil for the Secret of the store.
+	// Files are the operator's files; nil means that the authority keeps its keys in the
+	// Secret.
 	Files *Files
 	// Store and Sealer keep the Secret.
 	Store  storage.ConfigStore
 	Sealer *sealing.Sealer
 	// Snapshot returns the snapshot of the store, nil before it is read.
 	Snapshot func() *cache.Snapshot
-	// MaxLife bounds the lives of certificates; 0 stands for DefaultMaxLife.
+	// MaxLife bounds the lifetimes of certificates; 0 means DefaultMaxLife.
 	MaxLife time.Duration
 	// Now is the clock; nil means the system's clock.
 	Now func() time.Time
@@ -50,31 +50,33 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Authority signs certificates. It may be used by several goroutines.
+// Authority signs certificates. It is safe for concurrent use.
 type Authority struct {
 	o Options
 
 	mu sync.Mutex
-	// written is what this server wrote, until the snapshot shows it or something newer.
+	// written is the Secret as this server last wrote it, until the snapshot has it or a newer
+	// one.
 	written *config.Config
-	// read is what was read last.
+	// read caches what the last Secret was opened to.
 	read reading
-	// files are the contents of the operator's files, which were read last.
+	// files holds the last contents of the operator's files, fromFiles the material parsed
+	// from them.
 	files     map[string][]byte
 	fromFiles *material
 	fileFault error
 }
 
-// reading is what was made of a Secret by a ring of sealing keys.
+// reading is the result of opening a Secret with a ring of sealing keys.
 type reading struct {
 	object   *config.Config
-	ring     any // a pointer that differs whenever the ring does
+	ring     any // a pointer; another ring has another pointer
 	material *material
 	err      error
 }
 
-// New returns an authority. The operator's files must be in order; the Secret is made when
-// it is needed first.
+// New returns an authority. It fails if the operator's files are faulty. The Secret is created
+// at its first use.
 func New(o Options) (*Authority, error) {
 	if o.MaxLife == 0 {
 		o.MaxLife = DefaultMaxLife
@@ -99,13 +101,13 @@ func (a *Authority) key() config.Key {
 	return config.Key{Kind: schema.Secret, Namespace: a.o.RootNamespace, Name: SecretName}
 }
 
-// errNone says that the Secret is not made yet.
+// errNone means that the Secret does not exist yet.
 var errNone = fmt.Errorf("%w: there is no certificate authority yet: the first certificate makes one, or portolan ca init", storage.ErrNotFound)
 
-// errUnread says that the server cannot know yet.
+// errUnread means that the server has not read the store yet.
 var errUnread = fmt.Errorf("%w: the configuration is not read yet", storage.ErrUnavailable)
 
-// current returns what signs now.
+// current returns the material that signs now.
 func (a *Authority) current() (*material, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +133,7 @@ func (a *Authority) current() (*material, error) {
 	return a.read.material, a.read.err
 }
 
-// versionOf is the revision at which an object was written.
+// versionOf returns the revision at which an object was written, 0 if it has none.
 func versionOf(object *config.Config) int64 {
 	n, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
 	if err != nil {
@@ -140,7 +142,7 @@ func versionOf(object *config.Config) int64 {
 	return n
 }
 
-// open reads the Secret.
+// open unseals and parses the Secret.
 func (a *Authority) open(object *config.Config) (*material, error) {
 	spec, ok := object.Spec.(*secret.Spec)
 	if !ok || spec.Type != secret.CertificateAuthority {
@@ -157,8 +159,8 @@ func (a *Authority) open(object *config.Config) (*material, error) {
 	return m, nil
 }
 
-// Ensure makes the Secret unless there is one. If several servers do it at once one wins,
-// and all have its keys.
+// Ensure creates the Secret if there is none. If several servers do that at once, one wins and
+// all use its keys.
 func (a *Authority) Ensure(ctx context.Context) error {
 	_, err := a.ensured(ctx)
 	return err
@@ -200,7 +202,7 @@ func (a *Authority) Ready() error {
 	return nil
 }
 
-// sealed is the Secret of some material, in place of a stored one.
+// sealed returns the Secret with this material, to replace the stored one.
 func (a *Authority) sealed(ctx context.Context, m *material, stored *config.Config) (*config.Config, error) {
 	entries, err := m.entries()
 	if err != nil {
@@ -214,7 +216,7 @@ func (a *Authority) sealed(ctx context.Context, m *material, stored *config.Conf
 	return a.o.Sealer.Seal(ctx, object, stored, false)
 }
 
-// wrote notes what the snapshot may not show yet.
+// wrote remembers a Secret that the snapshot may not have yet.
 func (a *Authority) wrote(object *config.Config) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -223,7 +225,8 @@ func (a *Authority) wrote(object *config.Config) {
 	}
 }
 
-// asAuthority says in the history who changes the Secret, unless somebody asked for it.
+// asAuthority makes the authority the author of the change in the history, unless a user
+// requested it.
 func asAuthority(ctx context.Context, why string) context.Context {
 	if storage.OriginOf(ctx).User != "" {
 		return ctx
@@ -231,10 +234,10 @@ func asAuthority(ctx context.Context, why string) context.Context {
 	return storage.WithOrigin(ctx, storage.Origin{User: "portolan", Tool: "certificate authority", Message: why})
 }
 
-// attempts bounds how often a change is tried while others make theirs.
+// attempts is how often a change of the Secret is tried while others change it.
 const attempts = 5
 
-// change replaces the material by what f makes of it; nil for no change.
+// change replaces the material by the result of f; a nil result means no change.
 func (a *Authority) change(ctx context.Context, why string, f func(*material) (*material, error)) error {
 	for attempt := 1; ; attempt++ {
 		stored, err := a.o.Store.Get(ctx, schema.Secret, SecretName, a.o.RootNamespace)
@@ -273,7 +276,7 @@ func (a *Authority) change(ctx context.Context, why string, f func(*material) (*
 	}
 }
 
-// Roots are the roots that everybody trusts. The pool is shared, and must not be changed.
+// Roots returns the roots that everybody trusts. The pool is shared and must not be modified.
 func (a *Authority) Roots() (*x509.CertPool, error) {
 	m, err := a.current()
 	if err != nil {
@@ -282,7 +285,7 @@ func (a *Authority) Roots() (*x509.CertPool, error) {
 	return m.pool, nil
 }
 
-// Bundle is Roots in PEM.
+// Bundle returns the certificates of Roots in PEM.
 func (a *Authority) Bundle() ([]byte, error) {
 	m, err := a.current()
 	if err != nil {
@@ -296,10 +299,10 @@ func (a *Authority) Identity(namespace, serviceAccount string) (identity.Identit
 	return identity.New(a.o.TrustDomain, namespace, serviceAccount)
 }
 
-// soon is how long before the authority ends it is told.
+// soon is how long before the authority expires Degraded begins to warn.
 const soon = 30 * 24 * time.Hour
 
-// Degraded says why the authority cannot sign, or will end soon; nil if neither.
+// Degraded returns why the authority cannot sign, or that it expires soon; nil if neither.
 func (a *Authority) Degraded() error {
 	m, err := a.current()
 	switch {
@@ -323,7 +326,7 @@ func (a *Authority) Degraded() error {
 	return fault
 }
 
-// remedy says what to do about an authority that ends.
+// remedy says what to do about an authority that expires.
 func (a *Authority) remedy() string {
 	if a.o.Files != nil {
 		return "renew the files of --ca-cert and --ca-root"

@@ -41,7 +41,7 @@ func bundle(t *testing.T, a *authority.Authority) []byte {
 	return text
 }
 
-// TestServersThatStartAtOnceHaveOneRoot, and one that starts later has it too.
+// TestServersThatStartAtOnceHaveOneRoot: and a server that starts later has the same root.
 func TestServersThatStartAtOnceHaveOneRoot(t *testing.T) {
 	t.Parallel()
 	mesh := authoritytest.Start(t)
@@ -124,7 +124,7 @@ func TestACertificateHasTheIdentityAndNothingElse(t *testing.T) {
 	}
 }
 
-// verifies says whether a chain is accepted by somebody who trusts some roots.
+// verifies returns an error unless a client that trusts these roots accepts the chain.
 func verifies(pair tls.Certificate, roots []byte, now time.Time) error {
 	trusted, between := x509.NewCertPool(), x509.NewCertPool()
 	trusted.AppendCertsFromPEM(roots)
@@ -139,8 +139,8 @@ func verifies(pair tls.Certificate, roots []byte, now time.Time) error {
 	return err
 }
 
-// TestARotation: at each step everybody who trusts what was handed out accepts everybody, and
-// once the former root has gone it counts for nothing.
+// TestARotation: at each step, everybody who trusts the current bundle accepts everybody. Once
+// the former root is gone, its certificates count for nothing.
 func TestARotation(t *testing.T) {
 	t.Parallel()
 	mesh := authoritytest.Start(t)
@@ -184,7 +184,7 @@ func TestARotation(t *testing.T) {
 	}
 	check("before", map[string]tls.Certificate{"old": before}, map[string][]byte{"old roots": old})
 
-	// It begins, is aborted, and begins anew.
+	// The rotation starts, is aborted, and starts anew.
 	if err := rotate(maintenance.RotateStart, false); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,8 @@ func TestARotation(t *testing.T) {
 	}
 }
 
-// TestALongLifeDelaysTheEndOfARotation: the root is kept for as long as what it has signed.
+// TestALongLifeDelaysTheEndOfARotation: the root is kept as long as a certificate that it
+// signed may be valid.
 func TestALongLifeDelaysTheEndOfARotation(t *testing.T) {
 	t.Parallel()
 	a := authoritytest.Start(t).Server(t)
@@ -289,7 +290,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// selfSigned is a certificate of nobody with the name of a workload.
+// selfSigned returns a self-signed certificate with the name of a workload.
 func selfSigned(t *testing.T) *x509.Certificate {
 	t.Helper()
 	key := authoritytest.Key(t)
@@ -339,7 +340,8 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestWithoutTheSealingKey the authority signs nothing and says so; with the key it does.
+// TestWithoutTheSealingKey: the authority signs nothing without the sealing key, and says so.
+// With the key it signs.
 func TestWithoutTheSealingKey(t *testing.T) {
 	t.Parallel()
 	mesh := authoritytest.Start(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 )
 
-// describe is what may be told of a certificate.
+// describe returns the public facts of a certificate.
 func describe(c *x509.Certificate) maintenance.AuthorityCertificate {
 	sum := sha256.Sum256(c.Raw)
 	return maintenance.AuthorityCertificate{
@@ -20,8 +20,8 @@ func describe(c *x509.Certificate) maintenance.AuthorityCertificate {
 	}
 }
 
-// ends is when the certificates of the authority end: the first of the roots, and the one
-// that signs.
+// ends is the metric of when the authority expires: its first root, and the certificate that
+// signs.
 var ends = prometheus.NewDesc("portolan_authority_expiry_seconds",
 	"Seconds until the certificate authority ends: its first root, and the certificate that signs; negative once it has.", []string{"certificate"}, nil)
 

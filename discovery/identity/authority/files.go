@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Files are the files of an operator's authority, in PEM. Istio's plug-in certificates have
-// the same.
+// Files are the paths of an operator's authority, in PEM, the same files as Istio's plug-in
+// certificates.
 type Files struct {
-	// Cert signs, a root or an intermediate certificate, and Key is its private key.
+	// Cert is the signing certificate, a root or an intermediate. Key is its private key.
 	Cert, Key string
-	// Root has the roots that everybody trusts.
+	// Root contains the roots that everybody trusts.
 	Root string
-	// Chain leads from Cert to a root; empty where Cert is a root or signed by one.
+	// Chain leads from Cert to a root. It is empty if Cert is a root or signed by one.
 	Chain string
 }
 
@@ -40,13 +40,13 @@ func (a *Authority) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			_ = a.readFiles() // noted, and told by Degraded
+			_ = a.readFiles() // kept in fileFault, which Degraded returns
 		}
 	}
 }
 
-// readFiles reads the files. If they do not fit each other, as while they are replaced one
-// by one, it keeps what it read before.
+// readFiles reads the files. While an operator replaces them one by one they may not match; it
+// then keeps what it read before.
 func (a *Authority) readFiles() error {
 	read, err := a.o.Files.read()
 	a.mu.Lock()
@@ -74,7 +74,7 @@ func (a *Authority) readFiles() error {
 	return nil
 }
 
-// read reads the files as entries.
+// read reads the files as entries of a Secret.
 func (f *Files) read() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for entry, path := range map[string]string{caCert: f.Cert, caKey: f.Key, rootCert: f.Root, certChain: f.Chain} {

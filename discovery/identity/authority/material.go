@@ -26,32 +26,32 @@ const (
 	stateEntry                         = "state.json"
 )
 
-// rootLife is how long a root that is made here is valid.
+// rootLife is the lifetime of a root that Portolan makes.
 const rootLife = 10 * 365 * 24 * time.Hour
 
-// backdate is how long before it is signed a certificate is valid, for clocks that are
+// backdate is how long before its signature a certificate becomes valid, for clocks that are
 // behind.
 const backdate = 2 * time.Minute
 
-// material is what an authority signs with. It is never changed.
+// material is the keys and certificates of an authority. It is never modified.
 type material struct {
 	key  crypto.Signer
 	cert *x509.Certificate
-	// chain follows a certificate that was signed: what leads from cert to a root, and
-	// cert itself unless it is a root.
+	// chain is sent after a signed certificate: the certificates from cert to a root, and cert
+	// itself unless it is a root.
 	chain []*x509.Certificate
 	roots []*x509.Certificate
 	pool  *x509.CertPool
 
-	// former is the root that a rotation replaces, nil without one.
+	// former is the root that a rotation replaces, nil if no rotation is under way.
 	former    *x509.Certificate
 	formerKey crypto.Signer
 	state     state
 }
 
-// state is what else the authority remembers.
+// state holds the Secret's data besides keys and certificates.
 type state struct {
-	// Longest is the longest life of a certificate that was signed.
+	// Longest is the longest lifetime of any certificate signed so far.
 	Longest time.Duration `json:"longest"`
 	// Started is when the rotation began.
 	Started time.Time `json:"started,omitzero"`
@@ -78,7 +78,7 @@ func newRoot(trustDomain string, now time.Time) (*x509.Certificate, crypto.Signe
 	return cert, key, err
 }
 
-// crossSigned is a root as another root vouches for it.
+// crossSigned returns a root signed by another root.
 func crossSigned(root, by *x509.Certificate, key crypto.Signer) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(), RawSubject: root.RawSubject, SubjectKeyId: root.SubjectKeyId,
@@ -99,7 +99,7 @@ func create(template, parent *x509.Certificate, public crypto.PublicKey, key cry
 	return x509.ParseCertificate(der)
 }
 
-// serial is a random number of 127 bits.
+// serial returns a random number of 127 bits.
 func serial() *big.Int {
 	var raw [16]byte
 	_, _ = rand.Read(raw[:]) // it never fails
@@ -107,7 +107,7 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(raw[:])
 }
 
-// begun is the material of a new authority.
+// begun returns the material of a new authority.
 func begun(trustDomain string, life time.Duration, now time.Time) (*material, error) {
 	cert, key, err := newRoot(trustDomain, now)
 	if err != nil {
@@ -116,7 +116,7 @@ func begun(trustDomain string, life time.Duration, now time.Time) (*material, er
 	return &material{key: key, cert: cert, roots: []*x509.Certificate{cert}, state: state{Longest: life}}, nil
 }
 
-// started is the material at the start of a rotation.
+// started returns the material at the start of a rotation.
 func (m *material) started(trustDomain string, now time.Time) (*material, error) {
 	cert, key, err := newRoot(trustDomain, now)
 	if err != nil {
@@ -132,18 +132,18 @@ func (m *material) started(trustDomain string, now time.Time) (*material, error)
 	}, nil
 }
 
-// finished is the material without the former root.
+// finished returns the material without the former root.
 func (m *material) finished() *material {
 	return &material{key: m.key, cert: m.cert, roots: []*x509.Certificate{m.cert}, state: state{Longest: m.state.Longest}}
 }
 
-// aborted returns the material without the new root. Certificates that the new one signed
-// stay valid by their chain.
+// aborted returns the material without the new root. Certificates that the new root signed
+// stay valid through the cross-signed root in their chain.
 func (m *material) aborted() *material {
 	return &material{key: m.formerKey, cert: m.former, roots: []*x509.Certificate{m.former}, state: state{Longest: m.state.Longest}}
 }
 
-// entries are the data of the Secret.
+// entries returns the data of the Secret.
 func (m *material) entries() (map[string][]byte, error) {
 	key, err := x509.MarshalPKCS8PrivateKey(m.key)
 	if err != nil {
@@ -167,7 +167,7 @@ func (m *material) entries() (map[string][]byte, error) {
 func inPEM(certs ...*x509.Certificate) []byte {
 	var out bytes.Buffer
 	for _, c := range certs {
-		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}) // a Buffer takes all
+		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}) // writing to a Buffer never fails
 	}
 	return out.Bytes()
 }
@@ -176,7 +176,7 @@ func keyInPEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// parse reads entries, and checks that they fit each other at a time.
+// parse reads entries, and checks that they fit each other at a given time.
 func parse(entries map[string][]byte, now time.Time) (*material, error) {
 	m := &material{pool: x509.NewCertPool()}
 	pair, err := tls.X509KeyPair(entries[caCert], entries[caKey])
@@ -200,7 +200,7 @@ func parse(entries map[string][]byte, now time.Time) (*material, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s has no certificates: %w", certChain, err)
 	}
-	// A chain may begin with the certificate that signs, and have the root.
+	// The chain may begin with the signing certificate and include the root.
 	isRoot := selfSigned(m.cert)
 	if !isRoot {
 		m.chain = append(m.chain, m.cert)
@@ -214,7 +214,7 @@ func parse(entries map[string][]byte, now time.Time) (*material, error) {
 	for _, c := range m.chain {
 		between.AddCert(c)
 	}
-	at := now // that it has ended, or not begun, is told elsewhere
+	at := now // here an expired or future certificate passes; Degraded reports it
 	switch {
 	case at.After(m.cert.NotAfter):
 		at = m.cert.NotAfter
@@ -239,7 +239,7 @@ func parse(entries map[string][]byte, now time.Time) (*material, error) {
 	return m, nil
 }
 
-// plainly is an error of crypto/tls without its package.
+// plainly returns an error of crypto/tls without the package's prefix.
 func plainly(err error) error {
 	text, _ := bytes.CutPrefix([]byte(err.Error()), []byte("tls: "))
 	return errors.New(string(text))

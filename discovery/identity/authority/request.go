@@ -18,20 +18,19 @@ import (
 // MaxRequest bounds the bytes of a certificate signing request in PEM.
 const MaxRequest = 64 << 10
 
-// The sizes of RSA keys that are signed: fewer bits are weak, and more are an attack.
+// The sizes of RSA keys that the authority signs: fewer bits are weak, and more are an attack.
 const leastBits, mostBits = 2048, 8192
 
-// A Request is a certificate signing request that has passed all checks that need no
-// knowledge of who sent it.
+// A Request is a certificate signing request that has passed all checks that do not depend on
+// its sender.
 type Request struct {
 	key crypto.PublicKey
-	// uri is the identity that it asks for, empty for none.
+	// uri is the identity that the request names, empty if it names none.
 	uri string
 }
 
-// ParseRequest reads a certificate signing request in PEM, and refuses one that is not for
-// a workload: with a weak key, with names other than one URI, or for an authority. The
-// holder of the key has signed it.
+// ParseRequest reads a certificate signing request in PEM and verifies its signature. It
+// refuses a request with a weak key, with names other than one URI, or for an authority.
 func ParseRequest(text []byte) (*Request, error) {
 	if len(text) > MaxRequest {
 		return nil, fmt.Errorf("the certificate request has %d bytes, and may have %d", len(text), MaxRequest)
@@ -47,7 +46,7 @@ func ParseRequest(text []byte) (*Request, error) {
 	if err != nil {
 		return nil, errors.New("the certificate request cannot be read")
 	}
-	if why := weak(csr.PublicKey); why != "" { // before work is done with the key
+	if why := weak(csr.PublicKey); why != "" { // before any work with the key
 		return nil, fmt.Errorf("the certificate request %s", why)
 	}
 	if err := csr.CheckSignature(); err != nil {
@@ -92,7 +91,7 @@ type constraints struct {
 	MaxPathLen int  `asn1:"optional,default:-1"`
 }
 
-// onlyURI reads alternative names: none, or one URI.
+// onlyURI parses alternative names, and refuses all but one URI or none.
 func onlyURI(der []byte) (string, error) {
 	var names []asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &names); err != nil || len(rest) > 0 {
@@ -110,10 +109,10 @@ func onlyURI(der []byte) (string, error) {
 	return string(names[0].Bytes), nil
 }
 
-// Key is the public key of the request.
+// Key returns the public key of the request.
 func (r *Request) Key() crypto.PublicKey { return r.key }
 
-// For returns an error unless the request asks for no identity or for the given one.
+// For returns nil if the request names no identity or this one, else an error.
 func (r *Request) For(who identity.Identity) error {
 	if r.uri != "" && r.uri != who.String() {
 		return fmt.Errorf("the certificate request is for %.200q, and its sender is %s", r.uri, who)
@@ -121,10 +120,10 @@ func (r *Request) For(who identity.Identity) error {
 	return nil
 }
 
-// Names says whether the request asks for an identity by its name.
+// Names says whether the request names this identity.
 func (r *Request) Names(who identity.Identity) bool { return r.uri == who.String() }
 
-// weak says why no certificate of a key is signed; empty if it is.
+// weak returns why the authority signs no certificate for a key, empty if it does.
 func weak(key crypto.PublicKey) string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

@@ -21,7 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
 )
 
-// extension is an extension that a request asks for.
+// extension returns an extension for a request.
 func extension(t testing.TB, id int, value any) pkix.Extension {
 	t.Helper()
 	der, err := asn1.Marshal(value)
@@ -35,7 +35,7 @@ func uriName(text string) asn1.RawValue {
 	return asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 6, Bytes: []byte(text)}
 }
 
-// TestParseRequest: what is no request of a workload is refused, whoever sends it.
+// TestParseRequest: a request that is not for a workload is refused, whoever sends it.
 func TestParseRequest(t *testing.T) {
 	t.Parallel()
 	key := authoritytest.Key(t)
@@ -106,7 +106,7 @@ func TestParseRequest(t *testing.T) {
 		if err == nil {
 			err = r.For(web)
 		}
-		if name == "names twice" { // of which Go refuses the second itself
+		if name == "names twice" { // Go itself refuses the second
 			if err == nil {
 				t.Errorf("%s: taken", name)
 			}
@@ -118,7 +118,7 @@ func TestParseRequest(t *testing.T) {
 	}
 }
 
-// FuzzParseRequest: no request makes a certificate of another name or an authority.
+// FuzzParseRequest: no request leads to a certificate with another name, or for an authority.
 func FuzzParseRequest(f *testing.F) {
 	key := authoritytest.Key(f)
 	for _, seed := range [][]byte{authoritytest.CSR(f, key), authoritytest.CSR(f, key, web.String()), authoritytest.Request(f, key, &x509.CertificateRequest{DNSNames: []string{"a"}})} {

@@ -10,14 +10,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// margin is how long after a root is replaced a server may still sign with it: it is behind,
-// or its clock is.
+// margin is how long after the replacement of a root a server may still sign with it, because
+// its cache or its clock is behind.
 const margin = 10 * time.Minute
 
-// Rotate does a step of a rotation of the root: maintenance.RotateStart, RotateFinish or
-// RotateAbort. Each may be the last for as long as one likes. A finish is refused while
-// certificates that the former root has signed may be valid, unless force is set. It
-// implements maintenance.Authority.
+// Rotate does one step of a rotation of the root: maintenance.RotateStart, RotateFinish or
+// RotateAbort. There is no deadline for the next step. It refuses to finish while certificates
+// that the former root signed may be valid, unless force is set. It implements
+// maintenance.Authority.
 func (a *Authority) Rotate(ctx context.Context, step string, force bool) error {
 	if a.o.Files != nil {
 		return fmt.Errorf("%w: the certificate authority is of files: replace these, the roots in --ca-root first", storage.ErrInvalid)
@@ -45,7 +45,7 @@ func (a *Authority) start(m *material) (*material, error) {
 	return m.started(a.o.TrustDomain, a.o.Now())
 }
 
-// errStill says that there is no rotation.
+// errStill means that no rotation is under way.
 var errStill = fmt.Errorf("%w: no rotation is under way: portolan ca rotate start begins one", storage.ErrNotFound)
 
 func (a *Authority) finish(m *material, force bool) (*material, error) {
@@ -66,7 +66,7 @@ func (a *Authority) abort(m *material) (*material, error) {
 	return m.aborted(), nil
 }
 
-// mayFinish is when no certificate of the former root can be valid any more.
+// mayFinish returns when all certificates of the former root have expired.
 func (m *material) mayFinish() time.Time { return m.state.Started.Add(m.state.Longest + margin) }
 
 // AuthorityStatus implements maintenance.Authority.
@@ -84,7 +84,7 @@ func (a *Authority) AuthorityStatus(context.Context) (maintenance.AuthorityStatu
 		return out, nil
 	case errors.Is(err, errUnread):
 		return out, err
-	case err != nil: // Problem says so
+	case err != nil: // out.Problem has it
 		return out, nil
 	}
 	out.Signs, out.Bundle = describe(m.cert), string(inPEM(m.roots...))

@@ -16,31 +16,31 @@ import (
 // ServerAccount is the service account of servers, in the root namespace of the mesh.
 const ServerAccount = "portolan"
 
-// ServerCertificate returns what a server shows to its clients, as the GetCertificate of a
-// tls.Config: a certificate for some DNS names and addresses, and for the identity of
-// servers. It is made when the first client comes, and anew at two thirds of its life and
-// when the authority changes. While that fails, the one before is shown as long as it is
+// ServerCertificate returns a GetCertificate function for a server's tls.Config. The
+// certificate is for these DNS names and addresses, and the identity of servers. It is made
+// for the first client, and renewed after two thirds of its life and when the authority
+// changes. If the renewal fails, the function returns the previous certificate while it is
 // valid.
 func (a *Authority) ServerCertificate(names ...string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s := &shown{authority: a, names: slices.Clone(names)}
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		ctx := hello.Context()
-		if ctx == nil { // it is of no handshake
+		if ctx == nil { // called outside a handshake
 			ctx = context.Background()
 		}
 		return s.get(ctx)
 	}
 }
 
-// shown is a certificate of a server.
+// shown is the current certificate of a server.
 type shown struct {
 	authority *Authority
 	names     []string
 
 	mu   sync.Mutex
 	pair *tls.Certificate
-	by   *material // what signed it
-	anew time.Time // when it is time for the next
+	by   *material // the material that signed it
+	anew time.Time // when to renew it
 }
 
 func (s *shown) get(ctx context.Context) (*tls.Certificate, error) {
@@ -48,7 +48,8 @@ func (s *shown) get(ctx context.Context) (*tls.Certificate, error) {
 	defer s.mu.Unlock()
 	now := s.authority.o.Now()
 	m, err := s.authority.current()
-	// A Secret that is sealed anew, or whose state alone has changed, signs as before.
+	// A Secret that is sealed anew, or whose state alone has changed, still signs with the
+	// same certificate.
 	same := err == nil && s.by != nil && s.by.cert.Equal(m.cert) && bytes.Equal(inPEM(s.by.chain...), inPEM(m.chain...))
 	if s.pair != nil && now.Before(s.anew) && (same || err != nil) {
 		return s.pair, nil

@@ -13,20 +13,19 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// Certificate is one that was signed.
+// Certificate is a signed certificate.
 type Certificate struct {
 	Leaf *x509.Certificate
-	// Chain is the leaf, and what leads from it to the roots, in PEM.
+	// Chain is the leaf and the certificates that lead from it to a root, in PEM.
 	Chain [][]byte
-	// Roots are what to trust, in PEM.
+	// Roots are the roots to trust, in PEM.
 	Roots []byte
 
 	by *material
 }
 
-// Sign signs a certificate for a workload, valid for a time from now on; 0 stands for
-// DefaultLife. It has one name, the identity, whatever the request asks for. The error is of
-// package storage.
+// Sign signs a certificate for a workload, valid from now for life; 0 means DefaultLife. Its
+// only name is the identity, whatever the request names. The error is of package storage.
 func (a *Authority) Sign(ctx context.Context, r *Request, who identity.Identity, life time.Duration) (*Certificate, error) {
 	life, err := a.life(life)
 	if err != nil {
@@ -44,14 +43,14 @@ func (a *Authority) Sign(ctx context.Context, r *Request, who identity.Identity,
 	return a.sign(ctx, r.key, &x509.Certificate{URIs: []*url.URL{who.URL()}}, life)
 }
 
-// CheckLife returns why no certificate is signed for a time; nil if one is. The error is of
-// package storage.
+// CheckLife returns why the authority signs no certificate with this lifetime, nil if it does.
+// The error is of package storage.
 func (a *Authority) CheckLife(asked time.Duration) error {
 	_, err := a.life(asked)
 	return err
 }
 
-// life is how long a certificate is valid for which a time was asked.
+// life returns the lifetime of a certificate for which a caller asked this long.
 func (a *Authority) life(asked time.Duration) (time.Duration, error) {
 	switch {
 	case asked == 0:
@@ -71,7 +70,7 @@ func (a *Authority) sign(ctx context.Context, public crypto.PublicKey, template 
 		return nil, err
 	}
 	if a.o.Files == nil && life > m.state.Longest {
-		// First of all it is noted how long the root must be kept.
+		// Before signing, the store must know how long the root must be kept.
 		longer := func(m *material) (*material, error) {
 			if life <= m.state.Longest {
 				return nil, nil
@@ -110,7 +109,7 @@ func (a *Authority) sign(ctx context.Context, public crypto.PublicKey, template 
 	return out, nil
 }
 
-// named is a template with names of a server: DNS names and addresses.
+// named returns a template for a server, with its identity, DNS names and addresses.
 func named(who identity.Identity, names []string) *x509.Certificate {
 	out := &x509.Certificate{URIs: []*url.URL{who.URL()}}
 	for _, name := range names {

@@ -11,9 +11,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Verify returns the identity that a certificate of this authority gives to its holder.
-// certs are what the holder has sent, the leaf first; TLS has proven that the key is theirs.
-// An error may be shown to the holder. It does not ask whether the identity is revoked.
+// Verify returns the identity that a certificate of this authority gives to its holder. certs
+// is the chain that the holder sent, the leaf first; TLS must have verified that the holder
+// has the leaf's key. The error may be shown to the holder. Verify does not check whether the
+// identity is revoked.
 func (a *Authority) Verify(certs []*x509.Certificate) (identity.Identity, error) {
 	if len(certs) == 0 {
 		return identity.Identity{}, errors.New("there is no certificate")
@@ -28,7 +29,7 @@ func (a *Authority) Verify(certs []*x509.Certificate) (identity.Identity, error)
 		between.AddCert(c)
 	}
 	at := now
-	switch { // else the chain is judged first, so that strangers are told nothing of time
+	switch { // judge the chain as if the leaf were valid, so that strangers learn nothing about its dates
 	case now.Before(leaf.NotBefore):
 		at = leaf.NotBefore
 	case now.After(leaf.NotAfter):
@@ -55,14 +56,15 @@ func (a *Authority) Verify(certs []*x509.Certificate) (identity.Identity, error)
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// IssuedAt is when a certificate of this authority was signed.
+// IssuedAt returns when a certificate of this authority was signed.
 func IssuedAt(leaf *x509.Certificate) time.Time { return leaf.NotBefore.Add(backdate) }
 
-// ErrRevoked is in the errors of Revoked.
+// ErrRevoked is wrapped by the errors of Revoked about a revoked identity.
 var ErrRevoked = errors.New("is revoked")
 
-// Revoked returns why an identity may have no certificate that was issued at a time, the zero
-// one for now; nil if it may. The error is an ErrRevoked, and may be shown to the holder.
+// Revoked returns why a certificate that was issued to an identity at a time is revoked, nil
+// if it is not. The zero time means now. The error may be shown to the holder. It wraps
+// ErrRevoked, unless the store is not read yet.
 func (a *Authority) Revoked(who identity.Identity, issued time.Time) error {
 	if issued.IsZero() {
 		issued = a.o.Now()

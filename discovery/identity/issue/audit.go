@@ -16,15 +16,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// mostInRecord bounds the certificates of a record, and mostWaiting those that wait for a
-// store that is away.
+// mostInRecord bounds the certificates in one record, mostWaiting those that wait while the
+// store is away.
 const mostInRecord, mostWaiting = 100, 10_000
 
-// auditPatience is how long a certificate waits until the history has it: longer than a store
-// takes that is there. Known workloads get certificates also while it is away.
+// auditPatience is how long an issued certificate waits until it is in the history. A healthy
+// store is faster. When it is over, the workload gets its certificate without a record.
 const auditPatience = 2 * time.Second
 
-// note is one certificate that was issued.
+// note is an issued certificate.
 type note struct {
 	at         time.Time
 	who        identity.Identity
@@ -35,8 +35,8 @@ type note struct {
 	written    chan struct{} // closed when the history has it
 }
 
-// audit gathers what was issued for the history: a record for each certificate would make the
-// store the bound of a mesh that joins at once. The log has each certificate as well.
+// audit gathers issued certificates for the history. One record holds several: with one for
+// each, the store would limit how fast a mesh joins. The log has each certificate as well.
 type audit struct {
 	lost prometheus.Counter
 	wake chan struct{} // has a value when something waits
@@ -53,8 +53,8 @@ func newAudit() *audit {
 	}
 }
 
-// add has the history get a certificate. It returns what is closed when the history has it,
-// and nil where that will not be.
+// add queues a certificate for the history. It returns a channel that is closed when the
+// history has it, nil if the queue is full.
 func (a *audit) add(n note) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,13 +66,13 @@ func (a *audit) add(n note) <-chan struct{} {
 	a.waiting = append(a.waiting, n)
 	select {
 	case a.wake <- struct{}{}:
-	default: // it has one
+	default: // already awake
 	}
 	return n.written
 }
 
-// await waits a bounded time for the history to have a certificate. It returns false if the
-// history does not have it by then, and the error of ctx if that ends first.
+// await waits until the history has a certificate, at most auditPatience. It returns false if
+// that time is over, and the error of ctx if ctx ends first.
 func (a *audit) await(ctx context.Context, written <-chan struct{}) (bool, error) {
 	if written == nil {
 		return false, nil
@@ -89,14 +89,15 @@ func (a *audit) await(ctx context.Context, written <-chan struct{}) (bool, error
 	}
 }
 
-// Issued is what was issued and is not in the history yet: have a journal write it, for which
-// the issuer waits with each certificate. It keeps a bounded number of them.
+// Issued returns the source of issued certificates that are not in the history yet. A journal
+// must write them, since Issue waits for that. The source keeps a bounded number.
 func (i *Issuer) Issued() journal.Source { return i.audit }
 
 // Wake implements journal.Source.
 func (a *audit) Wake() <-chan struct{} { return a.wake }
 
-// Next implements journal.Source: what was issued since the last time is one record.
+// Next implements journal.Source. A record holds all certificates since the last call, up to
+// mostInRecord.
 func (a *audit) Next(time.Time, bool) (journal.Record, bool) {
 	a.mu.Lock()
 	batch := a.waiting[:min(len(a.waiting), mostInRecord)]
@@ -113,7 +114,7 @@ func (a *audit) Next(time.Time, bool) (journal.Record, bool) {
 	}}, true
 }
 
-// recordOf is the record of some certificates.
+// recordOf returns the record of a batch of certificates.
 func recordOf(batch []note) (origin storage.Origin, made []config.Key) {
 	var texts []string
 	seen := map[config.Key]bool{}

@@ -1,7 +1,7 @@
 // Package issue decides which workload gets a certificate of the mesh. It answers requests
 // over the config API (package cache/rest/certificate) and Istio's IstioCertificateService.
 //
-// A workload earns its first certificate by a credential that an identity.Proof takes, and
-// each further one by the certificate before, while that is valid. No user's rights earn
-// one. The store's history records every certificate issued.
+// A workload gets its first certificate for a credential that an identity.Proof accepts. It
+// gets each further one for its current certificate, while that is valid. No right of a user
+// earns a certificate. The store's history records every issued certificate.
 package issue

@@ -14,8 +14,8 @@ import (
 	istio "istio.io/api/security/v1alpha1"
 )
 
-// Register adds Istio's IstioCertificateService to a gRPC server. It answers over TLS and to
-// this machine alone.
+// Register adds Istio's IstioCertificateService to a gRPC server. The service answers only
+// over TLS and to this machine.
 func (i *Issuer) Register(g grpc.ServiceRegistrar) {
 	istio.RegisterIstioCertificateServiceServer(g, service{issuer: i})
 }
@@ -72,7 +72,7 @@ var statusCodes = map[Reason]codes.Code{
 	Throttled: codes.ResourceExhausted, Unavailable: codes.Unavailable,
 }
 
-// asStatus is the answer to a request that is refused.
+// asStatus returns the gRPC status for a refused request.
 func asStatus(err error) error {
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {

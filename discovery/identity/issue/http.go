@@ -59,7 +59,7 @@ func (i *Issuer) post(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// asHTTP is the answer to a request that is refused.
+// asHTTP returns the HTTP error for a refused request.
 func asHTTP(err error) error {
 	refusal, ok := err.(*Refusal)
 	if !ok {
@@ -78,7 +78,7 @@ func asHTTP(err error) error {
 	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, refusal.Error())
 }
 
-// bearer is the credential of a request, empty if it has none.
+// bearer returns the bearer token of a request, empty if it has none.
 func bearer(headers []string) (string, error) {
 	if len(headers) == 0 {
 		return "", nil
@@ -90,7 +90,7 @@ func bearer(headers []string) (string, error) {
 	return strings.TrimSpace(credential), nil
 }
 
-// addressOf is the address of a peer, the zero one where it has none.
+// addressOf returns the address of a peer, the zero Addr if it cannot be read.
 func addressOf(text string) netip.Addr {
 	at, err := netip.ParseAddrPort(text)
 	if err != nil {

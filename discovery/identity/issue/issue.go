@@ -19,19 +19,19 @@ import (
 // Options configure an Issuer. Authority is required.
 type Options struct {
 	Authority *authority.Authority
-	// Proofs take the credentials of first certificates.
+	// Proofs verify the credentials of workloads that have no certificate yet.
 	Proofs identity.Proofs
-	// OnRefusal is told of each request that was refused for who sent it or what it asks for;
-	// nil tells nobody. It must not block.
+	// OnRefusal is called for each request that is refused for its sender or its content; nil
+	// means that nobody is told. It must not block.
 	OnRefusal func(Attempt)
-	// Registerer takes the metrics; nil for none.
+	// Registerer registers the metrics; nil means no metrics.
 	Registerer prometheus.Registerer
 	// Logger may be nil; nothing is logged then.
 	Logger *slog.Logger
 }
 
-// Issuer gives certificates to workloads that prove their identity. Several goroutines may
-// use it.
+// Issuer gives certificates to workloads that prove their identity. It is safe for concurrent
+// use.
 type Issuer struct {
 	authority *authority.Authority
 	proofs    identity.Proofs
@@ -70,7 +70,7 @@ func New(o Options) (*Issuer, error) {
 	return i, nil
 }
 
-// Both earn a certificate.
+// The proofs that earn a certificate, as labels of the metrics.
 const byCredential, byCertificate = "credential", "certificate"
 
 // Reason says why a request is refused.
@@ -101,23 +101,24 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // Request asks for a certificate.
 type Request struct {
-	// CSR is a certificate signing request in PEM, and Life how long the certificate is to
-	// be valid, 0 for the default.
+	// CSR is a certificate signing request in PEM. Life is how long the certificate should be
+	// valid; 0 means the default.
 	CSR  []byte
 	Life time.Duration
-	// Credential is what a Proof takes; empty for none. It goes before Certificates, unless
-	// they renew what the CSR names: agents send both, long after the credential has ended.
+	// Credential is a credential for a Proof, empty for none. It goes before Certificates,
+	// unless they renew the identity that the CSR names: agents send both, even long after the
+	// credential has expired.
 	Credential string
-	// Certificates are those that the sender has shown in the TLS handshake, the leaf first.
+	// Certificates is the chain from the sender's TLS handshake, the leaf first.
 	Certificates []*x509.Certificate
-	// From is the sender's address, the zero one if that is not known, and Tool its program.
+	// From is the sender's address, the zero Addr if unknown. Tool is the sender's program.
 	From netip.Addr
 	Tool string
 }
 
 // Attempt is a request that was refused.
 type Attempt struct {
-	// Identity is who sent it, the zero one if that was not proved.
+	// Identity is the sender, the zero Identity if unproved.
 	Identity identity.Identity
 	// From and Tool are the fields of the Request.
 	From netip.Addr
@@ -127,8 +128,8 @@ type Attempt struct {
 	Why    Reason
 }
 
-// Issue answers a request once the history has the certificate, or once the store has not
-// taken it for a while. It returns a *Refusal, or the error of ctx.
+// Issue issues a certificate, and returns it once the history has it or the store did not take
+// the record in time. The error is a *Refusal, or the error of ctx.
 func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, identity.Identity, error) {
 	signed, who, proof, err := i.issue(ctx, r)
 	if err != nil {
@@ -157,7 +158,7 @@ func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, 
 }
 
 func (i *Issuer) issue(ctx context.Context, r Request) (signed *authority.Certificate, who identity.Identity, proof string, err error) {
-	// All else is checked before a credential that may be used up.
+	// A credential may be good for one use, so check everything else before.
 	request, err := authority.ParseRequest(r.CSR)
 	if err != nil {
 		return nil, who, "", &Refusal{Invalid, err}
@@ -197,8 +198,8 @@ func (i *Issuer) issue(ctx context.Context, r Request) (signed *authority.Certif
 	return signed, who, proof, err
 }
 
-// renews says whether certificates are good for another one of the identity that a request
-// names.
+// renews says whether the shown certificates entitle their holder to another one for the
+// identity that the request names.
 func (i *Issuer) renews(request *authority.Request, shown []*x509.Certificate) bool {
 	if len(shown) == 0 {
 		return false
@@ -207,7 +208,8 @@ func (i *Issuer) renews(request *authority.Request, shown []*x509.Certificate) b
 	return err == nil && request.Names(who) && i.authority.Revoked(who, authority.IssuedAt(shown[0])) == nil
 }
 
-// unproven is the refusal of a certificate, unless the server cannot judge it.
+// unproven returns a Refusal for an unverified certificate, or err itself if the server cannot
+// judge it now.
 func unproven(err error) error {
 	if errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrNotFound) {
 		return err
@@ -215,7 +217,7 @@ func unproven(err error) error {
 	return &Refusal{Unproven, err}
 }
 
-// asRefusal finds the reason of an error.
+// asRefusal returns the Refusal for an error.
 func asRefusal(err error) *Refusal {
 	var refusal *Refusal
 	switch {
@@ -227,7 +229,7 @@ func asRefusal(err error) *Refusal {
 		return &Refusal{Unavailable, err}
 	case errors.Is(err, identity.ErrUnproven):
 		return &Refusal{Unproven, err}
-	case errors.Is(err, identity.ErrForeign): // as ErrUnproven, lest a guesser learns the sort
+	case errors.Is(err, identity.ErrForeign): // reported as ErrUnproven, lest a guesser learns the sort of credential
 		return &Refusal{Unproven, identity.ErrUnproven}
 	case errors.Is(err, storage.ErrInvalid):
 		return &Refusal{Invalid, err}

@@ -68,7 +68,7 @@ func (p *tokens) Prove(_ context.Context, credential string, _ netip.Addr) (iden
 	return identity.Identity{}, &identity.RefusedError{Err: identity.ErrUnproven, Detail: "the token is of yesterday"}
 }
 
-// notes keeps records in memory; while down it takes none.
+// notes keeps records in memory; while down is set it refuses them.
 type notes struct {
 	mu   sync.Mutex
 	down bool
@@ -91,7 +91,7 @@ func (n *notes) set(down bool) {
 	n.down = down
 }
 
-// text is the records, each on a line.
+// text returns the records, one a line.
 func (n *notes) text() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,7 +127,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// TestWhoGetsACertificate: the attacks, and the reason by which each fails.
+// TestWhoGetsACertificate: each attack is refused for the expected reason.
 func TestWhoGetsACertificate(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -230,8 +230,8 @@ func TestTheAudit(t *testing.T) {
 	}
 }
 
-// TestTheAuditWithoutAStore: certificates are given out after a while, and are in the history
-// when the store is back. Whoever does not wait for one is not held up.
+// TestTheAuditWithoutAStore: while the store is away, certificates are handed out after a
+// wait; they are in the history when the store is back. Nothing else waits.
 func TestTheAuditWithoutAStore(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -255,8 +255,8 @@ func TestTheAuditWithoutAStore(t *testing.T) {
 	}
 }
 
-// api is a config API with the issuer, over TLS and not; bare answers as if it were called
-// from another machine without TLS.
+// api serves a config API with the issuer: secure over TLS, bare without TLS and as if called
+// from another machine.
 func (w *world) api(t *testing.T) (secure, bare *httptest.Server) {
 	t.Helper()
 	api, err := rest.New(rest.Options{Store: w.Store, Cache: w.Cache, Authenticator: nobody{}, Hosts: []string{"portolan.example"}})
@@ -279,7 +279,7 @@ func (w *world) api(t *testing.T) (secure, bare *httptest.Server) {
 	return secure, bare
 }
 
-// nobody is an Authenticator that knows no user: the path does not ask it.
+// nobody is an Authenticator that knows no user; the certificate path must not call it.
 type nobody struct{}
 
 func (nobody) Authenticate(*http.Request) (rest.Identity, error) {
@@ -367,7 +367,7 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// TestIstiosService: a client of the shape of Istio's agent.
+// TestIstiosService: a client like Istio's agent gets certificates.
 func TestIstiosService(t *testing.T) {
 	t.Parallel()
 	w := start(t)

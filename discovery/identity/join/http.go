@@ -22,32 +22,32 @@ const (
 	apiVersion  = "portolan.io/v1"
 )
 
-// Path is where a token of a namespace is asked for: it takes a POST of an Order.
+// Path returns the path at which a POST of an Order makes a token for a namespace.
 func Path(namespace string) string {
 	return strings.Replace(pathPattern, "{namespace}", url.PathEscape(namespace), 1)
 }
 
-// An Order is a Request in JSON. It is also the answer, with the token.
+// An Order is a Request in JSON, and also the answer, with the token.
 type Order struct {
 	metav1.TypeMeta `json:",inline"`
 	ServiceAccount  string `json:"serviceAccount"`
-	// TTL is a duration such as 1h, of the request.
+	// TTL is a duration such as 1h, only in the request.
 	TTL     string   `json:"ttl,omitempty"`
 	Uses    int      `json:"uses,omitempty"`
 	Sources []string `json:"sources,omitempty"`
 
-	// The following are of the answer. Token is shown this once.
+	// The following fields are only in the answer. Token is never shown again.
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name,omitempty"`
 	Token     string    `json:"token,omitempty"`
 	Expires   time.Time `json:"expires,omitzero"`
-	// Roots are the authorities of the server's certificate, in PEM; empty where others know
-	// it by files.
+	// Roots holds the authorities of the server's certificate, in PEM. It is empty if clients
+	// know the server's roots from files.
 	Roots string `json:"roots,omitempty"`
 }
 
-// Register has a config API that does not serve yet make tokens. Callers need the right to
-// create JoinTokens in the namespace, and what Options.May asks for.
+// Register adds the creation of tokens to a config API that does not serve yet. Callers need
+// the right to create JoinTokens in the namespace, and the consent of Options.May.
 func (t *Tokens) Register(api *rest.Server) {
 	api.EndpointFor(schema.JoinToken, "create", "POST "+pathPattern, func(w http.ResponseWriter, r *http.Request) error {
 		return t.order(api, w, r)
@@ -70,7 +70,7 @@ func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request)
 		}
 		ask.TTL = ttl
 	}
-	if who, err := identity.New(t.o.TrustDomain, ask.Namespace, ask.ServiceAccount); err == nil { // else Create says it
+	if who, err := identity.New(t.o.TrustDomain, ask.Namespace, ask.ServiceAccount); err == nil { // if it fails, Create returns the error
 		if err := t.o.May(r.Context(), who); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request)
 }
 
 // Seal implements rest.Sealer. It refuses every object: only the server that makes a token
-// knows its hash, and what was used up or revoked does not come back.
+// knows its hash, and a used or revoked token must not come back.
 func (t *Tokens) Seal(_ context.Context, object, _ *config.Config, _ bool) (*config.Config, error) {
 	return nil, fmt.Errorf("%w: a join token is made by portolan token create, and neither written nor brought back: make another, and revoke %s if it is there",
 		storage.ErrInvalid, object.Name)

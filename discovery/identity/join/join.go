@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// DefaultTTL is for how long a token can be used that says nothing else.
+	// DefaultTTL is how long a token can be used if the request does not say.
 	DefaultTTL = time.Hour
-	// MaxTTL and MaxUses bound what a token may ask for.
+	// MaxTTL and MaxUses bound the TTL and Uses of a Request.
 	MaxTTL  = 366 * 24 * time.Hour
 	MaxUses = 100_000
-	// maxSources bounds the ranges of addresses of one token.
+	// maxSources is how many ranges of addresses a token may have.
 	maxSources = 64
-	// Kept is for how long a token that has expired is still listed.
+	// Kept is how long an expired token is still listed.
 	Kept = 24 * time.Hour
 )
 
-// A Store keeps the objects of tokens. Its Get must show every write that was acknowledged.
+// A Store keeps the objects of tokens. Get must show every acknowledged write.
 type Store interface {
 	Get(ctx context.Context, kind config.GroupVersionKind, name, namespace string) (*config.Config, error)
 	Create(ctx context.Context, object *config.Config) (revision string, err error)
@@ -36,25 +36,24 @@ type Store interface {
 	Delete(ctx context.Context, kind config.GroupVersionKind, name, namespace, resourceVersion string) (revision string, err error)
 }
 
-// Options say where tokens are kept and which mesh they belong to. Store and TrustDomain
-// are required.
+// Options configure Tokens. Store and TrustDomain are required.
 type Options struct {
 	Store       Store
 	TrustDomain string
-	// May says why the sender of a config API request may not make a token for an identity.
-	// nil means that every user who may make tokens may make them for all identities.
+	// May returns why the sender of a config API request may not make a token for an identity,
+	// nil if the sender may. A nil May allows every identity to everybody who may make tokens.
 	May func(context.Context, identity.Identity) error
-	// Held returns the object of a token as memory has it, nil for none; where Held is nil, no
-	// token is known from memory.
+	// Held returns the object of a token from the server's memory, nil if it is not there. A
+	// nil Held means that memory knows no token.
 	Held func(config.Key) *config.Config
-	// Roots returns the authorities of the server's certificate, in PEM, for who gets a
-	// token; nil for none. With its error no token is made.
+	// Roots returns the authorities of the server's certificate, in PEM, to go with a token;
+	// nil means none. If it fails, no token is made.
 	Roots func(context.Context) (string, error)
 	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
 }
 
-// Tokens makes join tokens, and is the identity.Proof of them.
+// Tokens makes join tokens, and verifies them as an identity.Proof.
 type Tokens struct{ o Options }
 
 // New returns the tokens of a store.
@@ -75,20 +74,20 @@ func (t *Tokens) roots(ctx context.Context) (string, error) {
 	return t.o.Roots(ctx)
 }
 
-// A Request says what a token is to be.
+// A Request describes the token to make.
 type Request struct {
-	// Namespace and ServiceAccount are who its holder may be.
+	// Namespace and ServiceAccount are the identity of the token's holder.
 	Namespace, ServiceAccount string
-	// TTL is for how long it can be used; 0 stands for DefaultTTL.
+	// TTL is how long the token can be used; 0 means DefaultTTL.
 	TTL time.Duration
-	// Uses is how often; 0 stands for once.
+	// Uses is how often the token can be used; 0 means once.
 	Uses int
-	// Sources are the ranges of addresses from which it can be used, or single
-	// addresses; none stands for all.
+	// Sources are the addresses, or ranges of addresses, from which the token can be used;
+	// none means all.
 	Sources []string
 }
 
-// Made is a token that was made. It alone has the text.
+// Made is a newly made token. Only here is its text.
 type Made struct {
 	Token, Namespace, Name string
 	Spec                   *access.JoinToken
@@ -96,8 +95,8 @@ type Made struct {
 	Revision string
 }
 
-// Create makes a token and does not check the caller's rights. It returns errors of package
-// storage, and ErrInvalid for a request that it cannot meet.
+// Create makes a token. It does not check the caller's rights. It returns errors of package
+// storage, and ErrInvalid for a faulty request.
 func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
 	spec, err := t.spec(r)
 	if err != nil {
@@ -113,7 +112,7 @@ func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
 	return &Made{Token: token, Namespace: r.Namespace, Name: name, Spec: spec, Revision: revision}, nil
 }
 
-// spec is what a request asks for, but for the hash.
+// spec returns the spec of a requested token, without the hash.
 func (t *Tokens) spec(r Request) (*access.JoinToken, error) {
 	if _, err := identity.New(t.o.TrustDomain, r.Namespace, r.ServiceAccount); err != nil {
 		return nil, err
@@ -154,8 +153,8 @@ func parseSource(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// Clean deletes those of some JoinToken objects that expired longer than Kept ago, in store.
-// It returns how many.
+// Clean deletes from the store those JoinToken objects that expired longer than Kept ago, and
+// returns how many it deleted.
 func Clean(ctx context.Context, store Store, objects []*config.Config, now time.Time) (removed int, err error) {
 	for _, object := range objects {
 		spec, ok := object.Spec.(*access.JoinToken)
@@ -173,7 +172,8 @@ func Clean(ctx context.Context, store Store, objects []*config.Config, now time.
 	return removed, nil
 }
 
-// fits says whether an address is in one of some ranges; any is where there are none.
+// fits says whether an address is in one of the ranges. Every address is if there are no
+// ranges.
 func fits(sources []string, from netip.Addr) bool {
 	return len(sources) == 0 || slices.ContainsFunc(sources, func(text string) bool {
 		prefix, err := netip.ParsePrefix(text)

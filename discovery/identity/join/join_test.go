@@ -101,10 +101,8 @@ func TestATokenIsGoodForItsUses(t *testing.T) {
 	}
 }
 
-// TestTokensThatProveNothing has the exact refusals. Who has no genuine token is told the
-// same whatever is wrong with it.
-// TestWhatIsKnown: a token is known from memory as long as it proves something, and is not used
-// up by that.
+// TestWhatIsKnown: memory knows a token as long as it proves something, and asking does not
+// use it up.
 func TestWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -141,6 +139,8 @@ func TestWhatIsKnown(t *testing.T) {
 	}
 }
 
+// TestTokensThatProveNothing checks the exact refusals. A caller without a genuine token gets
+// the same answer whatever is wrong with it.
 func TestTokensThatProveNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -233,7 +233,7 @@ func TestRequestsThatCannotBeMet(t *testing.T) {
 	}
 }
 
-// faulty is a store whose updates end as it says.
+// faulty is a store whose updates return err; land says whether they are written all the same.
 type faulty struct {
 	*memory.Store
 	land bool
@@ -249,8 +249,8 @@ func (f faulty) Update(ctx context.Context, object *config.Config) (string, erro
 	return "", f.err
 }
 
-// TestAUseThatMayNotBeWrittenIsNone: nobody gets in by a use whose outcome is unknown,
-// whether it landed or not.
+// TestAUseThatMayNotBeWrittenIsNone: a use whose outcome is unknown lets nobody in, whether it
+// was written or not.
 func TestAUseThatMayNotBeWrittenIsNone(t *testing.T) {
 	t.Parallel()
 	for _, land := range []bool{false, true} {
@@ -288,8 +288,8 @@ func TestCleanRemovesWhatExpiredADayAgo(t *testing.T) {
 	b.object(t, long)
 }
 
-// TestOneWinnerOfARace: fifty clients use one token at two servers of an etcd. As many get in
-// as the token has uses.
+// TestOneWinnerOfARace: fifty clients use one token at two servers that share an etcd. As many
+// get in as the token has uses.
 func TestOneWinnerOfARace(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
@@ -326,7 +326,7 @@ func TestOneWinnerOfARace(t *testing.T) {
 	}
 }
 
-// FuzzProve: no text but the token gets in, and none breaks anything.
+// FuzzProve: only the token itself gets in, and no text breaks anything.
 func FuzzProve(f *testing.F) {
 	b := newBench()
 	made, err := b.Create(f.Context(), join.Request{Namespace: "shop", ServiceAccount: "web", Uses: 10})

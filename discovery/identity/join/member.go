@@ -23,13 +23,13 @@ import (
 // MemberPrefix begins every token by which a server joins the store.
 const MemberPrefix = "pst_"
 
-// MaxMemberTTL bounds for how long such a token can be used: who has it gets the store.
+// MaxMemberTTL bounds how long such a token can be used: whoever has it gets the whole store.
 const MaxMemberTTL = 24 * time.Hour
 
-// ErrNoMember is the refusal of a token of a member that is of no object.
+// ErrNoMember is the refusal of a member token that belongs to no object.
 var ErrNoMember = fmt.Errorf("%w: no such token: it is mistyped, was revoked, or expired long ago: make one with portolan store member invite", identity.ErrUnproven)
 
-// An Invitation says which member is to come.
+// An Invitation describes the member that may join.
 type Invitation struct {
 	// Namespace is the namespace of the token's object: the root namespace of the mesh.
 	Namespace string
@@ -40,7 +40,7 @@ type Invitation struct {
 }
 
 // Invite makes a token that is good once, for one machine. It returns errors of package
-// storage, ErrInvalid for what cannot be met.
+// storage, and ErrInvalid for a faulty invitation.
 func (t *Tokens) Invite(ctx context.Context, i Invitation) (*Made, error) {
 	if ttl := cmp.Or(i.TTL, DefaultTTL); ttl > MaxMemberTTL {
 		return nil, fmt.Errorf("%w: ttl %s: a token of a member lasts up to %s", storage.ErrInvalid, ttl, MaxMemberTTL)
@@ -62,9 +62,9 @@ func (t *Tokens) Invite(ctx context.Context, i Invitation) (*Made, error) {
 	return &Made{Token: token, Namespace: i.Namespace, Name: name, Spec: spec, Revision: revision}, nil
 }
 
-// Admit uses a token of a member up, for the machine that has a public key, and returns the
-// member. The same machine may use it again until it expires, as an answer may have been
-// lost; no other machine may. key is the SHA-256 of the key.
+// Admit uses up a member token for one machine and returns the member. key is the SHA-256 of
+// the machine's public key. The same machine may use the token again until it expires, in case
+// an answer was lost; no other machine may.
 func (t *Tokens) Admit(ctx context.Context, token string, key []byte, from netip.Addr) (*access.StoreMember, error) {
 	token, _ = Unpin(token)
 	rest, ok := strings.CutPrefix(token, MemberPrefix)
@@ -95,7 +95,7 @@ func (t *Tokens) Admit(ctx context.Context, token string, key []byte, from netip
 	}
 }
 
-// KnowsMember is Knows, of a token of a member and a machine.
+// KnowsMember is like Knows, for a member token and the machine with this key.
 func (t *Tokens) KnowsMember(token string, key []byte, from netip.Addr) bool {
 	token, _ = Unpin(token)
 	rest, ok := strings.CutPrefix(token, MemberPrefix)
@@ -110,7 +110,7 @@ func (t *Tokens) KnowsMember(token string, key []byte, from netip.Addr) bool {
 	return err == nil
 }
 
-// noMember is the refusal where the object of a token could not be read.
+// noMember returns the refusal when the object of a token could not be read.
 func noMember(namespace, name string, err error) error {
 	if errors.Is(err, storage.ErrNotFound) {
 		return &identity.RefusedError{Err: ErrNoMember, Detail: fmt.Sprintf("there is no jointoken/%s/%s", namespace, name)}
@@ -118,8 +118,8 @@ func noMember(namespace, name string, err error) error {
 	return &identity.RefusedError{Err: fmt.Errorf("%w: the store cannot be read: try again", identity.ErrUnavailable), Detail: err.Error()}
 }
 
-// checkMember returns the token of a member, by its object, and whether the machine uses it
-// again.
+// checkMember checks a member token against its object. again is true if the same machine has
+// used it before.
 func (t *Tokens) checkMember(object *config.Config, sum, key []byte, from netip.Addr) (spec *access.JoinToken, again bool, err error) {
 	spec, ok := object.Spec.(*access.JoinToken)
 	if !ok || spec.Member == nil || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
@@ -141,7 +141,7 @@ func (t *Tokens) checkMember(object *config.Config, sum, key []byte, from netip.
 	return spec, again, nil
 }
 
-// admit checks a token against its object and notes who uses it. The error is a
+// admit checks a token against its object and writes who uses it. The error is a
 // storage.ErrConflict if the object has changed since.
 func (t *Tokens) admit(ctx context.Context, object *config.Config, sum, key []byte, from netip.Addr) (*access.StoreMember, error) {
 	spec, again, err := t.checkMember(object, sum, key, from)
@@ -165,7 +165,7 @@ func (t *Tokens) admit(ctx context.Context, object *config.Config, sum, key []by
 		return nil, err
 	case errors.Is(err, storage.ErrNotFound):
 		return nil, noMember(object.Namespace, object.Name, err)
-	default: // a lost answer does no harm: the same machine may try again
+	default: // if the answer was lost, the same machine may try again
 		return nil, &identity.RefusedError{Detail: err.Error(), Err: fmt.Errorf("%w: the store cannot count the use: try again", identity.ErrUnavailable)}
 	}
 }

@@ -30,7 +30,7 @@ func (b *bench) invite(t *testing.T, sources ...string) *join.Made {
 	return made
 }
 
-// machine is the hash of the key of a machine.
+// machine returns the hash of a machine's key.
 func machine(n byte) []byte { return bytes.Repeat([]byte{n}, 32) }
 
 func TestATokenOfAMemberIsGoodForOneMachine(t *testing.T) {
@@ -83,7 +83,7 @@ func TestWhatLetsNoMemberIn(t *testing.T) {
 	if _, err := b.Admit(t.Context(), made.Token, machine(1), there); !errors.Is(err, identity.ErrUnproven) || !strings.Contains(err.Error(), "may not be used from 192.0.2.1: it is for 10.0.0.0/8") {
 		t.Errorf("from elsewhere: %v", err)
 	}
-	// Nor does it earn a certificate of a workload.
+	// It does not earn a certificate for a workload either.
 	for _, token := range []string{made.Token, strings.Replace(made.Token, join.MemberPrefix, join.Prefix, 1)} {
 		if who, err := b.Prove(t.Context(), token, here); err == nil {
 			t.Errorf("it proves %v", who)
@@ -121,8 +121,8 @@ func TestMachinesRaceForOneToken(t *testing.T) {
 	}
 }
 
-// TestATokenMayHaveAPin: who uses a token knows the server by its pin, and servers take it
-// with and without.
+// TestATokenMayHaveAPin: the holder of a token recognizes the server by the pin; servers
+// accept the token with and without it.
 func TestATokenMayHaveAPin(t *testing.T) {
 	t.Parallel()
 	b := newBench()

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// pinMark goes between a token and its pin, which says what the roots of the server are.
+// pinMark separates a token from its pin, the hash of the server's roots.
 const pinMark = "_roots-"
 
-// Pinned is a token with the pin of roots, certificates in PEM; without roots the token alone.
-// Whoever uses the token knows the server by it.
+// Pinned returns a token with the pin of the roots, which are certificates in PEM. Without
+// roots it returns the token alone. Whoever uses the token recognizes the server by the pin.
 func Pinned(token, roots string) string {
 	if roots == "" {
 		return token
@@ -18,13 +18,13 @@ func Pinned(token, roots string) string {
 	return token + pinMark + Pin(roots)
 }
 
-// Unpin takes a token apart; it has no pin if that is empty.
+// Unpin splits a text into token and pin; the pin is empty if there is none.
 func Unpin(text string) (token, pin string) {
 	token, pin, _ = strings.Cut(text, pinMark)
 	return token, pin
 }
 
-// Pin is the hash of certificates in PEM, however they are written.
+// Pin returns the hash of certificates in PEM, independent of how the PEM is written.
 func Pin(roots string) string {
 	sum := sha256.New()
 	for block, rest := pem.Decode([]byte(roots)); block != nil; block, rest = pem.Decode(rest) {

@@ -17,20 +17,20 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// firstWait and longestWait are between the attempts of clients that use one token at the
-// same time.
+// firstWait and longestWait bound the pause between attempts while several clients use one
+// token.
 const (
 	firstWait   = 5 * time.Millisecond
 	longestWait = 200 * time.Millisecond
 )
 
-// ErrUnknown is the refusal of a token that is of no object: nobody learns whether there was
-// one.
+// ErrUnknown is the refusal of a token that belongs to no object. It does not reveal whether
+// there was one.
 var ErrUnknown = fmt.Errorf("%w: no such join token: it is mistyped, was revoked, or expired long ago: make one with portolan token create", identity.ErrUnproven)
 
-// Prove implements identity.Proof. It uses the token up, or one of its uses, before it
-// returns the identity. Where it does not learn whether that was written, it refuses, and
-// the use may be gone.
+// Prove implements identity.Proof. It counts one use of the token before it returns the
+// identity. If it does not learn whether the count was written, it refuses, and the use may be
+// lost.
 func (t *Tokens) Prove(ctx context.Context, credential string, from netip.Addr) (identity.Identity, error) {
 	if !Is(credential) {
 		return identity.Identity{}, identity.ErrForeign
@@ -57,7 +57,7 @@ func (t *Tokens) Prove(ctx context.Context, credential string, from netip.Addr) 
 	}
 }
 
-// unread is the refusal where the object of a token could not be read.
+// unread returns the refusal when the object of a token could not be read.
 func unread(namespace, name string, err error) error {
 	if errors.Is(err, storage.ErrNotFound) {
 		return &identity.RefusedError{Err: ErrUnknown, Detail: fmt.Sprintf("there is no jointoken/%s/%s", namespace, name)}
@@ -76,8 +76,8 @@ func (t *Tokens) Knows(credential string, from netip.Addr) bool {
 	return err == nil
 }
 
-// held returns the object of a join token from memory, or the object of an invitation in
-// the form of a join token; nil if there is none.
+// held returns the object of a join token from memory, nil if it is not there. An invitation
+// must be given with the prefix of a join token.
 func (t *Tokens) held(token string) *config.Config {
 	namespace, name, ok := Parse(token)
 	if !ok || t.o.Held == nil {
@@ -86,7 +86,7 @@ func (t *Tokens) held(token string) *config.Config {
 	return t.o.Held(config.Key{Kind: schema.JoinToken, Namespace: namespace, Name: name})
 }
 
-// check returns whom a token makes its holder, by its object.
+// check checks a token against its object, and returns the identity of the token's holder.
 func (t *Tokens) check(object *config.Config, sum []byte, from netip.Addr) (spec *access.JoinToken, who identity.Identity, err error) {
 	spec, ok := object.Spec.(*access.JoinToken)
 	if !ok || spec.Member != nil || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
@@ -130,7 +130,7 @@ func (t *Tokens) use(ctx context.Context, object *config.Config, sum []byte, fro
 	}
 }
 
-// refusal is why the holder of a token may not use it now; nil if it may.
+// refusal returns why the token may not be used now, nil if it may.
 func (t *Tokens) refusal(object *config.Config, spec *access.JoinToken, from netip.Addr) error {
 	why := ""
 	switch {
@@ -146,7 +146,7 @@ func (t *Tokens) refusal(object *config.Config, spec *access.JoinToken, from net
 	return fmt.Errorf("%w: %s %s: make another with portolan token create", identity.ErrUnproven, object.Key(), why)
 }
 
-// address is an address as people read it.
+// address formats an address for people.
 func address(from netip.Addr) string {
 	if !from.IsValid() {
 		return "an unknown address"

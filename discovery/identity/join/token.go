@@ -25,7 +25,7 @@ var (
 	maxToken     = len(Prefix) + validation.DNS1123LabelMaxLength + 1 + nameLength + 1 + secretLength
 )
 
-// newToken makes a token of a namespace: its text, and the name of its object.
+// newToken returns the text of a new token, and the name of its object.
 func newToken(prefix, namespace string) (token, name string) {
 	random := make([]byte, nameBytes+secretBytes)
 	_, _ = rand.Read(random) // never fails
@@ -33,17 +33,17 @@ func newToken(prefix, namespace string) (token, name string) {
 	return prefix + namespace + "_" + name + "_" + encoding.EncodeToString(random[nameBytes:]), name
 }
 
-// hash is what is stored of a token.
+// hash returns the form in which a token is stored.
 func hash(token string) []byte {
 	sum := sha256.Sum256([]byte(token))
 	return sum[:]
 }
 
-// Is says whether a text is meant as a join token.
+// Is says whether a text has the prefix of a join token.
 func Is(text string) bool { return strings.HasPrefix(text, Prefix) }
 
-// Parse returns the namespace and the name of the object of a token, which may have a pin. It
-// is false for what cannot be a token.
+// Parse returns the namespace and name of a token's object. The token may have a pin. ok is
+// false if the text cannot be a token.
 func Parse(token string) (namespace, name string, ok bool) {
 	token, _ = Unpin(token)
 	rest, ok := strings.CutPrefix(token, Prefix)
@@ -57,7 +57,7 @@ func Parse(token string) (namespace, name string, ok bool) {
 	return parts[0], parts[1], true
 }
 
-// encodes says whether a text encodes so many bytes.
+// encodes says whether a text encodes exactly size bytes.
 func encodes(text string, size int) bool {
 	decoded, err := encoding.DecodeString(text)
 	return err == nil && len(decoded) == size && encoding.EncodeToString(decoded) == text

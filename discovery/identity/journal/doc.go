@@ -1,4 +1,4 @@
-// Package journal writes events into the history that change no object: issued certificates
-// and refused attempts. One record carries many events, each caller waits for its own, and
-// the events of a store that is away take bounded memory.
+// Package journal writes events that change no object into the history: issued certificates
+// and refused attempts. One record holds many events, and each caller waits only for its own.
+// While the store is away, events take bounded memory.
 package journal

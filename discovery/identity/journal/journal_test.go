@@ -56,7 +56,7 @@ func (s *store) text() string {
 	return out.String()
 }
 
-// within runs a journal of refusals in a world with a clock of its own.
+// within runs a journal of refusals in a synctest bubble.
 func within(t *testing.T, test func(t *testing.T, s *store, r *journal.Refusals)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,17 +74,17 @@ func within(t *testing.T, test func(t *testing.T, s *store, r *journal.Refusals)
 
 // after lets some time pass.
 func after(d time.Duration) {
-	time.Sleep(d) // of the clock of synctest, which waits for nobody
+	time.Sleep(d) // in the bubble's clock, so nobody waits
 	synctest.Wait()
 }
 
 var anna = journal.Refusal{Port: "config API", User: "anna", Address: "10.0.0.7:4711", Tool: "curl", Wanted: "list secrets in shop", Reason: "no role permits it"}
 
-// TestRefusals: what was refused is in the history at once, with the number of equal attempts.
+// TestRefusals: a refusal is in the history at once, with the number of equal attempts.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	within(t, func(t *testing.T, s *store, r *journal.Refusals) {
-		after(time.Millisecond) // the ticker stands
+		after(time.Millisecond) // lets the journal create its ticker
 		r.Add(anna)
 		for port := range 3 {
 			guess := journal.Refusal{Port: "config API", Address: fmt.Sprint("[2001:db8::", port+1, "]:", port+1), Reason: "the token is not valid"}
@@ -107,8 +107,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestAFlood costs a bounded number of records of a bounded size, and says how much was left
-// out. The number in them is that of all attempts.
+// TestAFlood: a flood of attempts makes few records of bounded size, which say how many
+// attempts they leave out. The numbers in the records add up to all attempts.
 func TestAFlood(t *testing.T) {
 	t.Parallel()
 	within(t, func(t *testing.T, s *store, r *journal.Refusals) {
@@ -138,7 +138,8 @@ func TestAFlood(t *testing.T) {
 	})
 }
 
-// TestAStoreThatIsAway holds up nobody, and gets what was refused meanwhile.
+// TestAStoreThatIsAway: a store that is away delays nobody, and gets the refusals when it is
+// back.
 func TestAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	within(t, func(t *testing.T, s *store, r *journal.Refusals) {
@@ -158,7 +159,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// TestTheLastOnes are written when the server stops, whatever their number was.
+// TestTheLastOnes: when the server stops, all remaining refusals are written.
 func TestTheLastOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +180,7 @@ func TestTheLastOnes(t *testing.T) {
 	})
 }
 
-// TestNoCredentials are in the history, wherever a client puts them.
+// TestNoCredentials: credentials never reach the history, wherever a client puts them.
 func TestNoCredentials(t *testing.T) {
 	t.Parallel()
 	within(t, func(t *testing.T, s *store, r *journal.Refusals) {

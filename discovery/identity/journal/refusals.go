@@ -21,46 +21,46 @@ import (
 )
 
 const (
-	// Of refusals, recordBurst records are written as they come, and one more each
-	// recordInterval: a flood of attempts is so few writes.
+	// The first recordBurst records are written at once, then one each recordInterval: a flood
+	// of attempts costs few writes.
 	recordBurst    = 20
 	recordInterval = 5 * time.Minute
-	// maxKinds bounds the refusals that are told apart between two records, and maxTold those
-	// that one record tells apart. Others are counted.
+	// maxKinds bounds the kinds of refusals that are counted separately between two records,
+	// and maxTold those that one record lists. The rest adds to a common count.
 	maxKinds, maxTold = 64, 20
-	// maxReason and maxWord bound what is kept of the words of a client.
+	// maxReason and maxWord bound, in bytes, how much of a client's text is kept.
 	maxReason, maxWord = 400, 160
 )
 
 // Refusal is an attempt that was refused.
 type Refusal struct {
-	// Port is what was asked, such as config API.
+	// Port is the service that the client called, such as config API.
 	Port string
-	// User is who was refused, empty if that was not proved. Address is HOST or HOST:PORT of
-	// the client, and Tool what it calls itself.
+	// User is who was refused, empty if unproved. Address is the client's HOST or HOST:PORT.
+	// Tool is the name that the client gives its program.
 	User, Address, Tool string
-	// Wanted is what was asked for, and Reason why that was refused.
+	// Wanted is the requested action, and Reason why it was refused.
 	Wanted, Reason string
 }
 
-// Refusals gathers attempts that were refused. It is a Source, and a prometheus.Collector.
-// Attempts of one source and user for one reason are one line, with their number.
+// Refusals collects refused attempts. It is a Source and a prometheus.Collector. Attempts with
+// the same source, user and reason share one line, with their number.
 type Refusals struct {
 	limit   *rate.Limiter
 	refused *prometheus.CounterVec
 
 	mu     sync.Mutex // guards what follows
-	lines  []*line    // the first seen first
+	lines  []*line    // in the order in which they appeared
 	of     map[kind]*line
 	others int       // attempts that have no line
-	since  time.Time // of the first of them
+	since  time.Time // time of the first of them
 }
 
-// kind is what the attempts of a line have in common. The reason is without numbers, which
-// are times as a rule.
+// kind is what all attempts in a line have in common. Its reason has no digits, because most
+// numbers in reasons are times.
 type kind struct{ port, user, source, reason string }
 
-// withoutNumbers is a text without its digits.
+// withoutNumbers returns a text without its digits.
 func withoutNumbers(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
@@ -70,9 +70,9 @@ func withoutNumbers(text string) string {
 	}, text)
 }
 
-// line is some attempts of one kind.
+// line counts the attempts of one kind.
 type line struct {
-	Refusal     // the latest
+	Refusal     // the latest attempt
 	kind        kind
 	times       int
 	first, last time.Time
@@ -93,13 +93,14 @@ func (r *Refusals) Describe(to chan<- *prometheus.Desc) { r.refused.Describe(to)
 // Collect implements prometheus.Collector.
 func (r *Refusals) Collect(to chan<- prometheus.Metric) { r.refused.Collect(to) }
 
-// credential is what looks like a token, by one of prefixes: clients put them in wrong places.
+// credential matches what looks like a token, by one of prefixes: clients put tokens in wrong
+// places.
 var (
 	credential = regexp.MustCompile(`\b(put_|pjt_|pst_|eyJ)[A-Za-z0-9_.=-]{8,}`)
 	prefixes   = []string{"put_", "pjt_", "pst_", "eyJ"}
 )
 
-// clean is the words of a client on one line, so many bytes at most, without credentials.
+// clean returns a client's text on one line, without credentials, cut to about most bytes.
 func clean(text string, most int) string {
 	if len(text) > 4*most {
 		text = text[:4*most]
@@ -120,7 +121,8 @@ func clean(text string, most int) string {
 	return text
 }
 
-// sourceOf is what a client has one of: an address of IPv4, a /64 of IPv6.
+// sourceOf returns the network that one client typically has: an IPv4 address, or a /64 of
+// IPv6.
 func sourceOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -164,7 +166,8 @@ func (r *Refusals) Add(a Refusal) {
 // Wake implements Source: nobody waits.
 func (r *Refusals) Wake() <-chan struct{} { return nil }
 
-// Next implements Source. Each line is a record as long as few are written; else all are one.
+// Next implements Source. While the rate allows it, each line is a record; else one record
+// holds all lines.
 func (r *Refusals) Next(now time.Time, last bool) (Record, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +190,7 @@ func (r *Refusals) Next(now time.Time, last bool) (Record, bool) {
 	return out, true
 }
 
-// together returns one record of all lines, ordered by attempts, most first.
+// together returns one record of all lines, those with most attempts first.
 func (r *Refusals) together() Record {
 	at := r.lines[0].last
 	for _, l := range r.lines {
@@ -229,8 +232,8 @@ func (l *line) text() string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// recordOf is a record. It is about a thing of its own, so that none takes the place of
-// another in the history: their number is bounded by the time for which it keeps them.
+// recordOf returns a record under a random name, so that no record replaces another in the
+// history. The history's retention time bounds their number.
 func recordOf(at time.Time, origin storage.Origin) Record {
 	about := config.Key{Kind: config.GroupVersionKind{Group: "portolan.io", Version: "v1", Kind: record.RefusalKind}, Name: uuid.NewString()}
 	return Record{At: at, Origin: origin, About: []config.Key{about}}

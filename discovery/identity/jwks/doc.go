@@ -1,8 +1,8 @@
 // Package jwks fetches the keys of issuers of JWTs, and keeps them.
 //
-// Keys returns the keys of a source at once if it has some. Run fetches: one fetch at a
-// time for each source, bounded in size and time, repeated after a while, and for an
-// unknown key id at most once a minute. The last good keys of a source stay valid while the
+// Keys returns the keys of a source at once if it has some. Run fetches them: one fetch at a
+// time for each source, bounded in size and time. It repeats the fetch after a while, and for
+// an unknown key id at most once a minute. The last good keys of a source stay valid while the
 // source is away or answers nonsense.
 //
 //	fetcher := jwks.New(jwks.Options{})

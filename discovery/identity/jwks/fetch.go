@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// fetchTime bounds a fetch, with the discovery before it and all redirects.
+	// fetchTime bounds a fetch, including discovery and all redirects.
 	fetchTime = 10 * time.Second
 	// maxBytes bounds each document.
 	maxBytes = 512 << 10
-	// maxRedirects bounds how often a source may send elsewhere.
+	// maxRedirects is how many redirects of a source are followed.
 	maxRedirects = 3
-	// discoveryPath is where an issuer says where its keys are.
+	// discoveryPath is where an issuer publishes the address of its keys.
 	discoveryPath = "/.well-known/openid-configuration"
 )
 
-// Source is where keys are. It is comparable.
+// Source says where to fetch keys. It is comparable.
 type Source struct {
-	// URL is the address of the keys or, with Discover, of the issuer, whose document names
-	// the address of the keys.
+	// URL is the address of the keys. If Discover is set, it is the issuer, whose document
+	// names the address of the keys.
 	URL      string
 	Discover bool
 	// CA holds the PEM certificates of the authorities that may sign the source's
@@ -36,7 +36,7 @@ type Source struct {
 	CA string
 }
 
-// fetch gets the keys of a source once.
+// fetch fetches the keys of a source once.
 func fetch(ctx context.Context, source Source) (*Keys, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -85,14 +85,14 @@ func discover(ctx context.Context, client *http.Client, issuer string) (string, 
 	return document.Keys, nil
 }
 
-// elsewhere says whether a source that is not on this machine names a URL that is.
+// elsewhere says whether a source on another machine points to a URL on this one.
 func elsewhere(from, to string) bool {
 	a, errA := url.Parse(from)
 	b, errB := url.Parse(to)
 	return errA != nil || errB != nil || isLoopback(b.Hostname()) && !isLoopback(a.Hostname())
 }
 
-// get gets a document, which is bounded.
+// get fetches a document of at most maxBytes.
 func get(ctx context.Context, client *http.Client, from string) ([]byte, error) {
 	if err := CheckURL(from); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func get(ctx context.Context, client *http.Client, from string) ([]byte, error) 
 	return text, nil
 }
 
-// newClient returns a client that goes where CheckURL lets it.
+// newClient returns a client that only follows URLs that pass CheckURL.
 func newClient(authorities string) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if authorities != "" {

@@ -18,19 +18,18 @@ const (
 	DefaultPause = time.Minute
 	// emptyPause is the time between fetches of a source that has never given keys.
 	emptyPause = 5 * time.Second
-	// maxSources bounds the sources that are remembered, and maxFetches the fetches under
-	// way.
+	// maxSources bounds the remembered sources, maxFetches the concurrent fetches.
 	maxSources = 256
 	maxFetches = 8
 )
 
-// ErrNoKeys: a source has never given keys, and does not now.
+// ErrNoKeys means that a source has never given keys, and does not now.
 var ErrNoKeys = errors.New("its keys cannot be fetched")
 
 // Options configure a Fetcher. The zero value is valid.
 type Options struct {
-	// Refresh is the age at which keys are fetched again, and Pause the least time between
-	// two fetches of a source; 0 stands for the defaults.
+	// Refresh is the age at which keys are fetched again. Pause is the least time between two
+	// fetches of a source. 0 means the defaults.
 	Refresh, Pause time.Duration
 	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
@@ -38,7 +37,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Fetcher has the keys of sources. Run must run.
+// Fetcher keeps the keys of sources. It fetches only while Run runs.
 type Fetcher struct {
 	o    Options
 	asks chan *entry
@@ -47,13 +46,14 @@ type Fetcher struct {
 	sources map[Source]*entry
 }
 
-// entry is what is known of a source. The mutex of the Fetcher guards it, but for source.
+// entry is what is known of a source. All fields but source are guarded by the Fetcher's
+// mutex.
 type entry struct {
 	source Source
 	keys   *Keys     // the last good ones, nil for none
-	err    error     // of the last fetch
+	err    error     // error of the last fetch
 	begun  time.Time // when the last fetch began
-	good   time.Time // when keys were fetched
+	good   time.Time // when keys were last fetched
 	asked  time.Time // when somebody last asked for it
 	under  chan struct{}
 }
@@ -70,7 +70,7 @@ func New(o Options) *Fetcher {
 	return &Fetcher{o: o, asks: make(chan *entry, maxSources), sources: map[Source]*entry{}}
 }
 
-// Run fetches what is asked for until ctx ends.
+// Run does the requested fetches until ctx ends.
 func (f *Fetcher) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxFetches)
@@ -107,7 +107,7 @@ func (f *Fetcher) Keys(ctx context.Context, source Source, id string) (*Keys, er
 	return f.known(e)
 }
 
-// known is what a source last gave.
+// known returns the last good keys of a source.
 func (f *Fetcher) known(e *entry) (*Keys, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,8 +117,8 @@ func (f *Fetcher) known(e *entry) (*Keys, error) {
 	return e.keys, nil
 }
 
-// ask has keys fetched if they are due. It returns what to wait for, if the caller needs
-// what comes.
+// ask requests a fetch if one is due. It returns a channel that is closed after the fetch if
+// the caller needs its result, else nil.
 func (f *Fetcher) ask(source Source, id string) (*entry, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +148,8 @@ func (f *Fetcher) ask(source Source, id string) (*entry, <-chan struct{}) {
 	return e, nil
 }
 
-// forget makes room for a source: the one goes that nobody has asked for for longest.
+// forget makes room for a source: it removes the one that nobody has used for the longest
+// time.
 func (f *Fetcher) forget() {
 	if len(f.sources) < maxSources {
 		return
@@ -164,7 +165,7 @@ func (f *Fetcher) forget() {
 	}
 }
 
-// fetched keeps what came of a fetch. Good keys stay where it failed.
+// fetched stores the result of a fetch. If the fetch failed, the last good keys stay.
 func (f *Fetcher) fetched(e *entry, keys *Keys, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,8 +178,8 @@ func (f *Fetcher) fetched(e *entry, keys *Keys, err error) {
 	e.under = nil
 }
 
-// Follow has the keys of a source fetched, and kept, whether or not somebody asks for them. It
-// never waits. Call it again and again; a source is fetched once in Options.Pause at most.
+// Follow keeps the keys of a source fetched even if nobody calls Keys. It never waits. Call it
+// repeatedly; it fetches at most once in Options.Pause.
 func (f *Fetcher) Follow(source Source) {
 	f.mu.Lock()
 	e := f.sources[source]
@@ -189,7 +190,8 @@ func (f *Fetcher) Follow(source Source) {
 	}
 }
 
-// Problem is why the last fetch of a source failed; nil if it did not, or there was none.
+// Problem returns why the last fetch of a source failed, nil if it succeeded or there was
+// none.
 func (f *Fetcher) Problem(source Source) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

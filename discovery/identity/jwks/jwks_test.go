@@ -22,7 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
 )
 
-// clock is a time that tests move.
+// clock is a clock that tests set.
 type clock struct{ seconds atomic.Int64 }
 
 func (c *clock) now() time.Time        { return time.Unix(1_800_000_000+c.seconds.Load(), 0) }
@@ -50,7 +50,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// until asks for keys until they are as they are to be.
+// until calls Keys until the result satisfies is.
 func until(t *testing.T, f *jwks.Fetcher, source jwks.Source, is func(*jwks.Keys, error) bool) {
 	t.Helper()
 	ctx := within(t)
@@ -88,10 +88,8 @@ func TestKeysAreFetchedOnceAndKept(t *testing.T) {
 	}
 }
 
-// TestAnUnknownKeyIsAskedForOnceAMinute: a rotated key is found, and who invents key ids
-// makes no load.
-// TestASourceIsFollowed: nobody has asked for its keys, and what is wrong with them is known; it
-// is asked once a minute.
+// TestASourceIsFollowed: without a call of Keys, the problem of a source is known. It is
+// fetched once a minute.
 func TestASourceIsFollowed(t *testing.T) {
 	t.Parallel()
 	issuer := jwkstest.New(t)
@@ -123,6 +121,8 @@ func TestASourceIsFollowed(t *testing.T) {
 	}
 }
 
+// TestAnUnknownKeyIsAskedForOnceAMinute: a rotated key is found, and a caller who invents key
+// ids causes no load.
 func TestAnUnknownKeyIsAskedForOnceAMinute(t *testing.T) {
 	t.Parallel()
 	issuer := jwkstest.New(t)
@@ -146,7 +146,8 @@ func TestAnUnknownKeyIsAskedForOnceAMinute(t *testing.T) {
 	}
 }
 
-// TestTheLastGoodKeysStay while the source is away, huge or answers nonsense.
+// TestTheLastGoodKeysStay: the last good keys stay while the source is away, huge or answers
+// nonsense.
 func TestTheLastGoodKeysStay(t *testing.T) {
 	t.Parallel()
 	issuer := jwkstest.New(t)
@@ -186,7 +187,8 @@ func TestTheLastGoodKeysStay(t *testing.T) {
 	until(t, f, source, func(keys *jwks.Keys, _ error) bool { return len(keys.Find("second", "ES256")) == 1 })
 }
 
-// TestASlowSourceDelaysNobodyWhoHasKeys, and who has none waits as long as it likes.
+// TestASlowSourceDelaysNobodyWhoHasKeys: a slow source delays only callers for whom there are
+// no keys yet.
 func TestASlowSourceDelaysNobodyWhoHasKeys(t *testing.T) {
 	t.Parallel()
 	issuer := jwkstest.New(t)
@@ -228,12 +230,12 @@ func TestASourceThatWasNeverThere(t *testing.T) {
 	issuer := jwkstest.New(t)
 	f, c := start(t)
 	for _, source := range []jwks.Source{
-		{URL: issuer.URL + "/keys"}, // of an authority that nobody knows
+		{URL: issuer.URL + "/keys"}, // its certificate is of an unknown authority
 		{URL: issuer.URL + "/keys", CA: "nonsense"},
 		{URL: "http://accounts.example/keys"},
 		{URL: "https://user:password@127.0.0.1/keys"},
 		{URL: "file:///etc/passwd"},
-		{URL: issuer.URL + "/", Discover: true, CA: issuer.CA}, // says that it is another
+		{URL: issuer.URL + "/", Discover: true, CA: issuer.CA}, // its document names another issuer
 	} {
 		if keys, err := f.Keys(within(t), source, "a"); keys != nil || !errors.Is(err, jwks.ErrNoKeys) {
 			t.Errorf("%+v: %v, %v", source, keys, err)
@@ -285,7 +287,7 @@ func TestKeysThatVerifyNothingAreLeftOut(t *testing.T) {
 	}
 }
 
-// FuzzParse: no document breaks the parser, and what it keeps is public.
+// FuzzParse: no document breaks the parser, and it keeps only public keys.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"oct","k":"AQ"}]}`))

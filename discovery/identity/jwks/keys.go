@@ -21,8 +21,7 @@ const (
 	minRSA = 2048
 )
 
-// Keys are the public keys of a source that signatures are verified with. They are never
-// modified.
+// Keys holds the public keys of a source, which verify signatures. It is never modified.
 type Keys struct{ keys []jose.JSONWebKey }
 
 // Find returns the keys that may have signed a token: the key with the given id or, without
@@ -47,15 +46,15 @@ func (k *Keys) has(id string) bool {
 	return false
 }
 
-// Algorithms returns the signature algorithms whose keys are public: none that needs a
-// secret shared with the verifier.
+// Algorithms returns the signature algorithms with public keys: none that needs a secret
+// shared with the verifier.
 func Algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 	}
 }
 
-// signs says whether a key is one of an algorithm.
+// signs says whether a key fits an algorithm.
 func signs(key any, algorithm string) bool {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -69,7 +68,7 @@ func signs(key any, algorithm string) bool {
 }
 
 // Parse reads a JSON Web Key Set. It leaves out keys that verify no signature: those for
-// encryption, shared and private ones, and weak ones. There must be one that does.
+// encryption, shared and private ones, and weak ones. It fails if no key is left.
 func Parse(text []byte) (*Keys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -97,8 +96,8 @@ func Parse(text []byte) (*Keys, error) {
 	return out, nil
 }
 
-// CheckURL says why nothing is fetched from a URL: it is neither https, nor http on this
-// machine.
+// CheckURL returns why keys may not be fetched from a URL, nil if they may: it must be https,
+// or http on this machine.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {

@@ -9,17 +9,17 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 )
 
-// LoginPath answers a GET with the Logins, over TLS and to this machine. Nobody has to prove
-// anything for that.
+// LoginPath answers a GET with the Logins, only over TLS and to this machine. It needs no
+// credential.
 const LoginPath = "/apis/" + access.Group + "/v1/login"
 
-// Logins says with whom users can log in.
+// Logins lists the providers with which users can log in.
 type Logins struct {
 	metav1.TypeMeta `json:",inline"`
 	Providers       []Provider `json:"providers"`
 }
 
-// A Provider is an issuer with which users can log in. Its ID tokens are what the server takes.
+// A Provider is an issuer with which users can log in. The server accepts its ID tokens.
 type Provider struct {
 	// Name is the name of the TokenIssuer.
 	Name   string `json:"name"`
@@ -28,11 +28,11 @@ type Provider struct {
 	// certificate; empty means the system's.
 	CA       string `json:"ca,omitempty"`
 	ClientID string `json:"clientId"`
-	// Scopes are those to ask for, beside openid; none leaves it to the client.
+	// Scopes are the scopes to request besides openid; none leaves the choice to the client.
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// Register has a config API that does not serve yet say how users log in.
+// Register adds LoginPath to a config API that does not serve yet.
 func (v *Verifier) Register(api *rest.Server) { api.Open("GET "+LoginPath, v.logins) }
 
 func (v *Verifier) logins(w http.ResponseWriter, _ *http.Request) error {

@@ -25,7 +25,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 )
 
-// direct fetches nothing: it has the keys of issuers.
+// direct has the keys of issuers without fetching.
 type direct struct{ of map[string]*jwkstest.Issuer }
 
 func (d direct) Keys(_ context.Context, source jwks.Source, _ string) (*jwks.Keys, error) {
@@ -63,7 +63,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// claims are those of a good token, with some changed; nil takes one away.
+// claims returns the claims of a good token with some changed; nil removes one.
 func (b *bench) claims(change map[string]any) map[string]any {
 	out := map[string]any{
 		"iss": b.issuer.URL, "aud": "portolan", "sub": "repo:shop/web:main", "env": "prod", "email": "ann@example.com", "groups": []string{"dev", "ops"},
@@ -103,7 +103,7 @@ func TestAWorkloadIsWhatTheFirstRuleSays(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnown: a token is known by keys that were fetched, and no others are waited for.
+// TestWhatIsKnown: Knows uses only the keys that were fetched, and waits for no others.
 func TestWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -121,7 +121,7 @@ func TestWhatIsKnown(t *testing.T) {
 			t.Errorf("%s: it is known", name)
 		}
 	}
-	// A fetcher that does not run would be waited for.
+	// This fetcher does not run, so waiting for it would never end.
 	fetching := oidc.New(oidc.Options{Issuers: func() ([]oidc.Issuer, bool) { return b.all, true }, Keys: jwks.New(jwks.Options{}), TrustDomain: "cluster.local", Now: func() time.Time { return b.now }})
 	if fetching.Knows(good, netip.Addr{}) {
 		t.Error("a token is known by keys that were not fetched")
@@ -150,7 +150,7 @@ func TestAUserIsOfItsIssuer(t *testing.T) {
 	}
 }
 
-// TestTokensThatAreNotGenuine: who forges is told the same whatever is wrong.
+// TestTokensThatAreNotGenuine: a forger gets the same answer whatever is wrong.
 func TestTokensThatAreNotGenuine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -219,7 +219,7 @@ func TestTokensThatAreNotGenuine(t *testing.T) {
 	}
 }
 
-// TestGenuineTokensThatCannotBeUsed: the holder is told what is wrong.
+// TestGenuineTokensThatCannotBeUsed: the holder learns what is wrong.
 func TestGenuineTokensThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -244,7 +244,7 @@ func TestGenuineTokensThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%v: %v, want %q", c.change, err, c.want)
 		}
 	}
-	// Of two TokenIssuers of one issuer that counts whose audience it is.
+	// If two TokenIssuers have the same issuer, the one with the token's audience counts.
 	second := *b.all[0].Spec
 	second.Audiences = []string{"other"}
 	b.all = append(b.all, oidc.Issuer{Name: "second", Spec: &second})
@@ -258,8 +258,8 @@ func TestGenuineTokensThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnIssuerThatIsGone: known keys stay good, and without keys the server says that
-// it cannot tell.
+// TestKeysOfAnIssuerThatIsGone: known keys stay good. Without keys the server says that it
+// cannot check the token.
 func TestKeysOfAnIssuerThatIsGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -288,7 +288,7 @@ func TestKeysOfAnIssuerThatIsGone(t *testing.T) {
 	}
 }
 
-// FuzzVerify: no text but tokens of the issuer proves anything.
+// FuzzVerify: only tokens of the issuer prove anything.
 func FuzzVerify(f *testing.F) {
 	b := newBench(f)
 	good := b.issuer.Sign(f, b.claims(nil))

@@ -21,7 +21,7 @@ const (
 	maxToken = 16 << 10
 	// Skew is how far clocks may differ.
 	Skew = time.Minute
-	// maxTries bounds the keys that a token without a key id is tried with.
+	// maxTries is how many keys are tried on a token.
 	maxTries = 10
 )
 
@@ -31,14 +31,15 @@ type Issuer struct {
 	Spec *access.TokenIssuer
 }
 
-// Keys has the keys of issuers. A jwks.Fetcher is one.
+// Keys returns the keys of issuers. A jwks.Fetcher is one.
 type Keys interface {
 	Keys(ctx context.Context, source jwks.Source, id string) (*jwks.Keys, error)
 }
 
 // Options configure a Verifier. Issuers, Keys and TrustDomain are required.
 type Options struct {
-	// Issuers are those trusted now, in a fixed order; false where that is not known yet.
+	// Issuers returns the issuers trusted now, in a fixed order, or false if they are not
+	// known yet.
 	Issuers func() ([]Issuer, bool)
 	Keys    Keys
 	// TrustDomain is the trust domain of the workloads.
@@ -58,23 +59,23 @@ func New(o Options) *Verifier {
 	return &Verifier{o}
 }
 
-// Is says whether a text is meant as a JWT.
+// Is says whether a text looks like a JWT.
 func Is(text string) bool { return strings.HasPrefix(text, "eyJ") && strings.Count(text, ".") == 2 }
 
-// ErrUntrusted is the refusal of a token whose signature is none of a trusted issuer. It is
-// the same for all that may be wrong with one.
+// ErrUntrusted is the refusal of a token that no trusted issuer has signed. It is the same
+// whatever is wrong with the token.
 var ErrUntrusted = fmt.Errorf("%w: the token is not of an issuer that this mesh trusts, or its signature is not of a key of that issuer", identity.ErrUnproven)
 
-// Verified is what a token says that was verified.
+// Verified is the verified content of a token.
 type Verified struct {
-	// Issuers are the trusted ones whose token it is, of its audience.
+	// Issuers are the trusted issuers that signed the token for one of their audiences.
 	Issuers []Issuer
 	Claims  map[string]any
-	// Expires is when the token does.
+	// Expires is when the token expires.
 	Expires time.Time
 }
 
-// Verify verifies a token. It is identity.ErrForeign for what is no JWT.
+// Verify verifies a token. It returns identity.ErrForeign for a text that is no JWT.
 func (v *Verifier) Verify(ctx context.Context, token string) (*Verified, error) {
 	if !Is(token) {
 		return nil, identity.ErrForeign
@@ -108,7 +109,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Verified, error) 
 	return v.verify(ctx, parsed, candidates)
 }
 
-// SourceOf is where the keys of an issuer are.
+// SourceOf returns where to fetch the keys of an issuer.
 func SourceOf(issuer *access.TokenIssuer) jwks.Source {
 	if issuer.JWKSURI != "" {
 		return jwks.Source{URL: issuer.JWKSURI, CA: issuer.CA}
@@ -116,8 +117,8 @@ func SourceOf(issuer *access.TokenIssuer) jwks.Source {
 	return jwks.Source{URL: issuer.Issuer, Discover: true, CA: issuer.CA}
 }
 
-// verify verifies a token that says that it is of some issuers: several TokenIssuers may be
-// of one.
+// verify verifies a token that names the issuer of these candidates: several TokenIssuers may
+// have the same issuer.
 func (v *Verifier) verify(ctx context.Context, token *jwt.JSONWebToken, candidates []Issuer) (*Verified, error) {
 	var refusals []error
 	out := &Verified{}
@@ -132,7 +133,7 @@ func (v *Verifier) verify(ctx context.Context, token *jwt.JSONWebToken, candidat
 	if len(out.Issuers) > 0 {
 		return out, nil
 	}
-	for _, err := range refusals { // the one that says most
+	for _, err := range refusals { // prefer the refusal that says most
 		if errors.Is(err, identity.ErrUnproven) && !errors.Is(err, ErrUntrusted) {
 			return nil, err
 		}
@@ -159,7 +160,7 @@ func (v *Verifier) claims(ctx context.Context, token *jwt.JSONWebToken, issuer *
 	return all, standard.Expiry.Time(), nil
 }
 
-// signed says whether a key has signed a token, and reads its claims.
+// signed says whether one of the keys has signed a token, and reads the claims into into.
 func signed(token *jwt.JSONWebToken, keys []jose.JSONWebKey, into ...any) bool {
 	for _, key := range keys[:min(len(keys), maxTries)] {
 		if token.Claims(key, into...) == nil {
@@ -169,7 +170,7 @@ func signed(token *jwt.JSONWebToken, keys []jose.JSONWebKey, into ...any) bool {
 	return false
 }
 
-// refusal is why a genuine token cannot be used; empty if it can.
+// refusal returns why a genuine token cannot be used, empty if it can.
 func (v *Verifier) refusal(claims *jwt.Claims, issuer *access.TokenIssuer) string {
 	now := v.o.Now()
 	at := func(d *jwt.NumericDate) string { return d.Time().UTC().Format(time.RFC3339) }

@@ -17,16 +17,16 @@ import (
 // maxName bounds the bytes of the name of a user or a group.
 const maxName = 256
 
-// Prove implements identity.Proof: the workload that the holder of a token is.
+// Prove implements identity.Proof. It returns the workload that holds the token.
 func (v *Verifier) Prove(ctx context.Context, credential string, _ netip.Addr) (identity.Identity, error) {
 	who, _, err := v.Workload(ctx, credential)
 	return who, err
 }
 
-// Knows implements identity.Knower, by the keys of issuers that were fetched.
+// Knows implements identity.Knower. It uses only keys that were fetched already.
 func (v *Verifier) Knows(credential string, _ netip.Addr) bool {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // so that nothing is waited for
+	cancel() // so that Workload waits for nothing
 	_, _, err := v.Workload(ctx, credential)
 	return err == nil
 }
@@ -106,8 +106,8 @@ func names(issuers []Issuer) string {
 	return strings.Join(out, ", ")
 }
 
-// workload is the namespace and service account that a rule gives to claims; false if it is
-// not for them.
+// workload returns the namespace and service account that a rule derives from claims, or false
+// if the claims do not match the rule.
 func workload(rule access.WorkloadRule, claims map[string]any) (namespace, account string, ok bool) {
 	for _, match := range rule.Match {
 		if !slices.ContainsFunc(texts(at(claims, match.Claim)), func(text string) bool { return matches(match.Values, text) }) {
@@ -130,7 +130,7 @@ func workload(rule access.WorkloadRule, claims map[string]any) (namespace, accou
 	return namespace, account, true
 }
 
-// at is the claim of a path, nil where there is none.
+// at returns the claim at a path, nil if there is none.
 func at(claims map[string]any, path []string) any {
 	var value any = claims
 	for _, name := range path {
@@ -143,7 +143,7 @@ func at(claims map[string]any, path []string) any {
 	return value
 }
 
-// texts are a claim that is a text, or a list of such.
+// texts returns a claim that is a string or a list of strings.
 func texts(claim any) []string {
 	switch claim := claim.(type) {
 	case string:

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Conns finds open connections of one or more listeners by the address of the client. The zero
+// Conns finds open connections of one or more listeners by the client's address. The zero
 // Conns has none.
 type Conns struct {
 	mu   sync.Mutex // guards open
 	open map[string]*trackedConn
 }
 
-// Track returns a listener whose connections are found.
+// Track returns a listener whose connections Conns finds.
 func (l *Conns) Track(inner net.Listener) net.Listener { return tracking{inner, l} }
 
 type tracking struct {
@@ -54,9 +54,8 @@ func (l *Conns) find(remote net.Addr) *trackedConn {
 	return l.open[remote.String()]
 }
 
-// LastActivity returns when the server last read something from a client, and when the
-// connection last took something that the server wrote; both zero if the connection is
-// not open.
+// LastActivity returns when the server last read from a client, and when a write to the client
+// last succeeded or failed; both are zero if the connection is not open.
 func (l *Conns) LastActivity(remote net.Addr) (read, written time.Time) {
 	c := l.find(remote)
 	if c == nil {
@@ -65,7 +64,7 @@ func (l *Conns) LastActivity(remote net.Addr) (read, written time.Time) {
 	return time.Unix(0, c.lastRead.Load()), time.Unix(0, c.lastWrite.Load())
 }
 
-// trackedConn is a connection that Conns knows.
+// trackedConn is a connection that Conns finds.
 type trackedConn struct {
 	net.Conn
 	conns               *Conns

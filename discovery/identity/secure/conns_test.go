@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 )
 
-// TestConnsHangUp closes the connection of one client, and of that one only.
+// TestConnsHangUp: HangUp closes the connection of one client only.
 func TestConnsHangUp(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +30,7 @@ func TestConnsHangUp(t *testing.T) {
 		defer accepted[i].Close()
 	}
 	conns.HangUp(clients[0].LocalAddr())
-	conns.HangUp(clients[0].LocalAddr()) // is nothing any more
+	conns.HangUp(clients[0].LocalAddr()) // a second call does nothing
 	if _, err := clients[0].Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the client that was hung up on reads %v", err)
 	}
@@ -42,8 +42,8 @@ func TestConnsHangUp(t *testing.T) {
 	}
 }
 
-// TestConnsTellWhenAClientMoved: when it was heard, and when it took something, each
-// by itself; and nothing of one that is not there.
+// TestConnsTellWhenAClientMoved: reads and writes are reported separately, and nothing for a
+// client that is not there.
 func TestConnsTellWhenAClientMoved(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

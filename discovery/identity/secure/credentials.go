@@ -10,17 +10,17 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Protocol is what clients of gRPC offer by ALPN.
+// Protocol is the ALPN name that gRPC clients offer.
 const Protocol = "h2"
 
 // Credentials returns the credentials of a gRPC server for the connections of a Listener, and
-// of listeners without TLS beside it. The AuthInfo of a connection with TLS is a
-// credentials.TLSInfo. Connections end whose clients exceed the bounds.
+// of listeners without TLS beside it. The AuthInfo of a TLS connection is a
+// credentials.TLSInfo. A connection ends when its client exceeds the bounds.
 func Credentials(bounds Streams) credentials.TransportCredentials {
 	return transport{insecure.NewCredentials(), bounds}
 }
 
-// transport takes the handshakes that a Listener has completed.
+// transport uses the handshakes that a Listener has completed.
 type transport struct {
 	plain  credentials.TransportCredentials
 	bounds Streams

@@ -1,15 +1,16 @@
-// Package secure has the listeners that serve TLS beyond this machine: their certificate, whom
+// Package secure has the TLS listeners for other machines: their certificates, which clients
 // they trust, and what an attacker may cost them.
 //
 //	pair, err := secure.LoadPair(certFile, keyFile)  // follows the files in pair.Run
 //	l := secure.Listen(tcp, secure.Options{Certificate: pair.Certificate, Roots: trust.Roots, ...})
 //
-// A connection comes out of Accept when its handshake is complete, as a *tls.Conn. Handshakes
-// run at the same time, each within HandshakeTimeout, and at most Options.HalfOpen of them:
-// beyond that the source with the most of them loses its oldest. So clients that begin and
-// do not go on keep out themselves and nobody else.
+// Accept returns a connection when its handshake is complete, as a *tls.Conn. Handshakes run
+// concurrently, each within HandshakeTimeout, and at most Options.HalfOpen of them. Beyond
+// that, the source with the most handshakes loses its oldest. So clients that stall lock out
+// themselves and nobody else.
 //
-// A client may show a certificate. One that does not verify ends the handshake; Options.Logger
-// is told why, and the client gets the alert of TLS. Peer returns the verified certificate.
-// Sessions are never resumed: each connection is verified by the roots of its time.
+// A client may show a certificate. One that does not verify ends the handshake: the client
+// gets a TLS alert, and the reason goes to Options.Logger. Peer returns the verified
+// certificate. Sessions are never resumed, so each connection is verified by the roots of its
+// time.
 package secure

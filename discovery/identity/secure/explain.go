@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// explain returns an error that says what is wrong with the certificate of a client; other
-// errors of handshakes as they are.
+// explain returns an error that says what is wrong with a client's certificate, and any other
+// handshake error unchanged.
 func explain(err error, now time.Time) error {
 	leaf := presented(err)
 	if leaf == nil {
 		return err
 	}
 	var verification *tls.CertificateVerificationError
-	errors.As(err, &verification) // as presented has found
+	errors.As(err, &verification) // presented has checked that this succeeds
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
 	switch {
@@ -35,8 +35,8 @@ func explain(err error, now time.Time) error {
 	return fmt.Errorf("the certificate of %s: %w", nameOf(leaf), verification.Err)
 }
 
-// presented is the certificate of a client for which its handshake failed, nil if it failed
-// for something else.
+// presented returns the client certificate that made a handshake fail, nil if something else
+// did.
 func presented(err error) *x509.Certificate {
 	var verification *tls.CertificateVerificationError
 	if !errors.As(err, &verification) || len(verification.UnverifiedCertificates) == 0 {
@@ -45,8 +45,8 @@ func presented(err error) *x509.Certificate {
 	return verification.UnverifiedCertificates[0]
 }
 
-// validity says how a certificate is out of its time. A clock that is off is told apart by
-// the two times.
+// validity describes a certificate that is not valid now. It gives both times, so that a
+// reader can recognize a wrong clock.
 func validity(which string, c *x509.Certificate, now time.Time) error {
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	if now.Before(c.NotBefore) {
@@ -57,7 +57,7 @@ func validity(which string, c *x509.Certificate, now time.Time) error {
 		which, stamp(c.NotAfter), now.Sub(c.NotAfter).Round(time.Second), stamp(now))
 }
 
-// nameOf is whom a certificate is for.
+// nameOf returns the name that a certificate is for.
 func nameOf(c *x509.Certificate) string {
 	if len(c.URIs) > 0 {
 		return c.URIs[0].String()

@@ -16,7 +16,7 @@ import (
 // lookAgain is how often a Pair and Roots read their files.
 const lookAgain = time.Second
 
-// A Pair is a certificate with its key, in two files of PEM that may be replaced at any time.
+// A Pair is a certificate with its key, in two PEM files that may be replaced at any time.
 type Pair struct{ *followed[tls.Certificate] }
 
 // LoadPair reads a pair. Its error names the file that cannot be used.
@@ -34,22 +34,22 @@ func LoadPair(cert, key string) (*Pair, error) {
 	return &Pair{f}, nil
 }
 
-// Certificate returns the pair as it is now. It is the Certificate of Options.
+// Certificate returns the current pair, for Options.Certificate.
 func (p *Pair) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.value.Load(), nil
 }
 
-// Leaf returns the certificate as it is now.
+// Leaf returns the current certificate.
 func (p *Pair) Leaf() *x509.Certificate { return p.value.Load().Leaf }
 
-// Degraded returns why an operator should look at the pair: its files are unusable and an
-// older pair serves, or it has expired or will soon; nil if all is well.
+// Degraded returns why an operator should look at the pair, nil if all is well: its files are
+// unusable and an older pair is in use, or it has expired or will soon.
 func (p *Pair) Degraded() error {
 	return errors.Join(p.followed.Degraded(), Expiring(p.Leaf(), time.Now()))
 }
 
-// Expiring returns an error about a certificate that has expired, or has less than a fifth of
-// its time and less than a week left.
+// Expiring returns an error if a certificate has expired, or has less than a fifth of its
+// lifetime and less than a week left.
 func Expiring(c *x509.Certificate, now time.Time) error {
 	left, soon := c.NotAfter.Sub(now), min(7*24*time.Hour, c.NotAfter.Sub(c.NotBefore)/5)
 	switch {
@@ -63,10 +63,10 @@ func Expiring(c *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// Roots are authorities, in a file of PEM that may be replaced at any time.
+// Roots are certificate authorities in a PEM file that may be replaced at any time.
 type Roots struct{ *followed[x509.CertPool] }
 
-// LoadRoots reads authorities.
+// LoadRoots reads certificate authorities.
 func LoadRoots(file string) (*Roots, error) {
 	f, err := load(func(content [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
@@ -81,19 +81,19 @@ func LoadRoots(file string) (*Roots, error) {
 	return &Roots{f}, nil
 }
 
-// Pool returns the authorities as they are now.
+// Pool returns the current authorities.
 func (r *Roots) Pool() *x509.CertPool { return r.value.Load() }
 
-// PEM returns the authorities as they are now, in PEM.
+// PEM returns the current authorities in PEM.
 func (r *Roots) PEM() []byte { return *r.last.Load() }
 
-// followed is a value made of files, which Run follows. Run reports files it cannot use and
-// keeps the value: an operator replaces files one after the other.
+// followed is a value parsed from files that Run follows. If the files are unusable, Run
+// reports that and keeps the value: an operator replaces files one after the other.
 type followed[T any] struct {
 	files []string
 	parse func([][]byte) (*T, error)
 	value atomic.Pointer[T]
-	last  atomic.Pointer[[]byte] // what the value was made of
+	last  atomic.Pointer[[]byte] // the file contents that the value was parsed from
 	fault atomic.Pointer[error]
 }
 
@@ -103,7 +103,7 @@ func load[T any](parse func([][]byte) (*T, error), files ...string) (*followed[T
 	return f, err
 }
 
-// look reads the files, and says whether the value is another since.
+// look reads the files, and says whether the value has changed.
 func (f *followed[T]) look() (changed bool, err error) {
 	content := make([][]byte, len(f.files))
 	for i, file := range f.files {
@@ -144,7 +144,7 @@ func (f *followed[T]) Run(ctx context.Context, logger *slog.Logger) error {
 			}
 			continue
 		}
-		// Once may be between two files that are being replaced.
+		// A first fault may just fall between the replacements of two files.
 		if faults++; faults < 3 {
 			continue
 		}
@@ -156,8 +156,8 @@ func (f *followed[T]) Run(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// Degraded returns why the files cannot be used, so that what they had before is; nil if
-// they can.
+// Degraded returns why the files cannot be used, nil if they can. Meanwhile the last usable
+// content is in use.
 func (f *followed[T]) Degraded() error {
 	if fault := f.fault.Load(); fault != nil {
 		return *fault

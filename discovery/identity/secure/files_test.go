@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 )
 
-// TestPairFollowsItsFiles: what replaces a pair is used, and what cannot be used is told and
-// changes nothing.
+// TestPairFollowsItsFiles: a new pair is used; an unusable one is reported and changes
+// nothing.
 func TestPairFollowsItsFiles(t *testing.T) {
 	t.Parallel()
 	authority, dir := securetest.New(t, "root"), t.TempDir()

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// halfOpen bounds the connections whose handshake is under way. Beyond the limit the source
-// with the most of them loses its oldest: a client that goes on needs milliseconds, so it is
-// not the oldest of a source that stalls, and other sources are not touched.
+// halfOpen bounds the handshakes under way. Beyond the limit, the source with the most of them
+// loses its oldest. An honest client needs milliseconds, so it is not the oldest of a source
+// that stalls; other sources are not touched.
 type halfOpen struct {
 	limit int
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
-	open    map[net.Conn]*list.Element // of the list of its source
+	open    map[net.Conn]*list.Element // element in the list of its source
 	sources map[netip.Prefix]*list.List
 }
 
-// half is one connection.
+// half is a connection whose handshake is under way.
 type half struct {
 	conn   net.Conn
 	source netip.Prefix
@@ -29,7 +29,7 @@ func newHalfOpen(limit int) *halfOpen {
 	return &halfOpen{limit: limit, open: map[net.Conn]*list.Element{}, sources: map[netip.Prefix]*list.List{}}
 }
 
-// enter notes a connection; false if the listener is closed.
+// enter adds a connection; it returns false if the listener is closed.
 func (h *halfOpen) enter(c net.Conn) bool {
 	source := sourceOf(c.RemoteAddr())
 	h.mu.Lock()
@@ -62,7 +62,7 @@ func (h *halfOpen) evict() {
 	_ = oldest.conn.Close()
 }
 
-// leave forgets a connection. It says whether the connection was evicted.
+// leave removes a connection, and says whether it was evicted.
 func (h *halfOpen) leave(c net.Conn) (evicted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +94,8 @@ func (h *halfOpen) closeAll() {
 	}
 }
 
-// sourceOf is what an attacker has one of: an address of IPv4, a /64 of IPv6.
+// sourceOf returns the network that one attacker typically has: an IPv4 address, or a /64 of
+// IPv6.
 func sourceOf(remote net.Addr) netip.Prefix {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -105,6 +106,6 @@ func sourceOf(remote net.Addr) netip.Prefix {
 	if ip.Is6() {
 		bits = 64
 	}
-	source, _ := ip.Prefix(bits) // fails for too many bits only
+	source, _ := ip.Prefix(bits) // fails only for too many bits
 	return source
 }

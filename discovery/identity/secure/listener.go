@@ -20,38 +20,38 @@ const (
 	HandshakeTimeout = 10 * time.Second
 	// DefaultHalfOpen is the default of Options.HalfOpen: some tens of megabytes.
 	DefaultHalfOpen = 1024
-	// farewell is how long a client that does not speak TLS may take to read why it is
-	// turned away.
+	// farewell is the time for a client that does not speak TLS to read why it is refused.
 	farewell = time.Second
 	// farewellBytes bounds what is read of such a client.
 	farewellBytes = 64 << 10
 )
 
-// Options say how a Listener serves. Certificate is required.
+// Options configure a Listener. Certificate is required.
 type Options struct {
-	// Name is the port in the log, such as --secure-xds-address.
+	// Name is the port's name in the log, such as --secure-xds-address.
 	Name string
 	// Certificate returns the certificate of the server, for each handshake.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Roots returns the authorities that sign the certificates of clients, for each handshake.
-	// Where it is nil, or returns nil, clients are asked for none.
+	// Roots returns the authorities that sign client certificates, for each handshake. If
+	// Roots is nil or returns nil, clients are not asked for a certificate.
 	Roots func() *x509.CertPool
-	// Protocols are offered by ALPN, the preferred ones first.
+	// Protocols are the ALPN protocols to offer, preferred ones first.
 	Protocols []string
-	// HalfOpen bounds the handshakes that run at one time; 0 stands for DefaultHalfOpen.
+	// HalfOpen bounds the concurrent handshakes; 0 means DefaultHalfOpen.
 	HalfOpen int
-	// Plain says whether a client may speak without TLS; nil allows none. Such a connection
-	// comes out of Accept as it is, when it has sent its first byte.
+	// Plain says whether a client may speak without TLS; nil allows none. Accept returns such
+	// a connection unchanged, once it has sent its first byte.
 	Plain func(net.Conn) bool
-	// Farewell answers a client that speaks without TLS and may not; nil answers nothing.
+	// Farewell answers a client that speaks without TLS and may not; nil closes without an
+	// answer.
 	Farewell Farewell
-	// OnRefusal is told of each client that was turned away for its certificate, and whose
-	// that says it is; nil tells nobody. It must not block.
+	// OnRefusal is called for each client that is refused for its certificate; holder is the
+	// name in the certificate. May be nil. It must not block.
 	OnRefusal func(client net.Addr, holder string, err error)
-	// Logger is told of handshakes that failed; nil discards that. Limit what it writes: clients
-	// can bring it about as often as they like.
+	// Logger logs failed handshakes; nil discards them. Limit its rate: clients can cause
+	// entries as often as they like.
 	Logger *slog.Logger
-	// Now is the time by which certificates are valid; nil stands for time.Now.
+	// Now is the clock that decides whether certificates are valid; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -66,11 +66,11 @@ type Listener struct {
 	begin  sync.Once
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	all    sync.WaitGroup // what accepts and the handshakes
+	all    sync.WaitGroup // accept, and all handshakes
 }
 
-// Listen serves TLS on the connections of a listener. Nothing is accepted before the first
-// call of Accept. Close the Listener in the end; that closes inner and every handshake.
+// Listen serves TLS on the connections of inner. It accepts nothing before the first call of
+// Accept. Close the Listener in the end; that also closes inner and all handshakes.
 func Listen(inner net.Listener, o Options) *Listener {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -82,13 +82,13 @@ func Listen(inner net.Listener, o Options) *Listener {
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.config = &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: o.Protocols, GetCertificate: o.Certificate, Time: o.Now,
-		SessionTicketsDisabled: true, // a session that goes on would escape roots that have gone
+		SessionTicketsDisabled: true, // a resumed session would survive the removal of its root
 	}
 	l.config.GetConfigForClient = l.configFor
 	return l
 }
 
-// configFor is the configuration of one handshake, with the roots of now.
+// configFor returns the configuration for one handshake, with the current roots.
 func (l *Listener) configFor(*tls.ClientHelloInfo) (*tls.Config, error) {
 	if l.o.Roots == nil {
 		return nil, nil
@@ -106,7 +106,7 @@ func (l *Listener) configFor(*tls.ClientHelloInfo) (*tls.Config, error) {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
 
-// Close implements net.Listener. It returns when no handshake is under way any more.
+// Close implements net.Listener. It waits until all handshakes have ended.
 func (l *Listener) Close() error {
 	l.cancel(net.ErrClosed)
 	err := l.inner.Close()
@@ -132,7 +132,7 @@ func (l *Listener) accept() {
 		c, err := l.inner.Accept()
 		if err != nil {
 			var t interface{ Temporary() bool }
-			if errors.As(err, &t) && t.Temporary() && l.pause() { // there are too many open files
+			if errors.As(err, &t) && t.Temporary() && l.pause() { // as with too many open files
 				continue
 			}
 			l.cancel(err)
@@ -146,7 +146,8 @@ func (l *Listener) accept() {
 	}
 }
 
-// pause waits before the next attempt to accept; false if the listener is closed meanwhile.
+// pause waits before the next Accept; it returns false if the listener is closed in the
+// meantime.
 func (l *Listener) pause() bool {
 	t := time.NewTimer(50 * time.Millisecond)
 	defer t.Stop()
@@ -158,7 +159,7 @@ func (l *Listener) pause() bool {
 	}
 }
 
-// welcome shakes hands on one connection, and hands it over.
+// welcome completes the handshake of a connection and passes the connection to Accept.
 func (l *Listener) welcome(c net.Conn) {
 	ready, err := l.shake(c)
 	evicted := l.handshake.leave(c)
@@ -172,7 +173,7 @@ func (l *Listener) welcome(c net.Conn) {
 	case l.ctx.Err() != nil:
 	case evicted:
 		l.o.Logger.Warn("closing a connection whose TLS handshake takes too long, as too many do", "port", l.o.Name, "client", c.RemoteAddr().String())
-	case errors.Is(err, io.EOF): // it came to see whether somebody listens
+	case errors.Is(err, io.EOF): // a port check
 	default:
 		explained := explain(err, l.o.Now())
 		l.o.Logger.Warn("refusing a connection", "port", l.o.Name, "client", c.RemoteAddr().String(), "err", explained)
@@ -183,13 +184,13 @@ func (l *Listener) welcome(c net.Conn) {
 	_ = c.Close()
 }
 
-// errPlain is what a client without TLS has got wrong.
+// errPlain is the error for a client without TLS.
 var errPlain = errors.New("the client speaks without TLS, and this port serves TLS alone")
 
-// recordHandshake is the first byte of a connection with TLS.
+// recordHandshake is the first byte of a TLS connection.
 const recordHandshake = 0x16
 
-// shake reads what the client begins with, and completes its handshake.
+// shake reads the first byte of a connection, and completes its handshake.
 func (l *Listener) shake(c net.Conn) (net.Conn, error) {
 	if err := c.SetDeadline(time.Now().Add(HandshakeTimeout)); err != nil {
 		return nil, err
@@ -219,18 +220,19 @@ func (l *Listener) shake(c net.Conn) (net.Conn, error) {
 	return secured, c.SetDeadline(time.Time{})
 }
 
-// errSilent is the fault of a client that does not go on.
+// errSilent is the error for a client that stalls.
 var errSilent = errors.New("the client did not complete the handshake within " + HandshakeTimeout.String())
 
-// bidFarewell tells a client without TLS what this port serves. It reads a little of what the
-// client sends: a connection that is closed with bytes unread is reset, and the words are lost.
+// bidFarewell tells a client without TLS what this port serves. It first reads some of the
+// client's data: closing a connection with unread data resets it, and the answer would be
+// lost.
 func (l *Listener) bidFarewell(c net.Conn, first []byte) {
 	begun := time.Now()
 	if l.o.Farewell == nil || c.SetReadDeadline(begun.Add(farewell/2)) != nil || c.SetWriteDeadline(begun.Add(farewell)) != nil {
 		return
 	}
 	began := make([]byte, 4<<10)
-	n, _ := c.Read(began) // there may be nothing more
+	n, _ := c.Read(began) // there may be no more data
 	l.o.Farewell(c, append(first, began[:n]...))
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()

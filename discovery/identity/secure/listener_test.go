@@ -47,7 +47,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// port is a Listener that greets who comes in with the name in its certificate.
+// port is a Listener that greets each client by the name in its certificate.
 type port struct {
 	address   string
 	listener  *secure.Listener
@@ -90,7 +90,7 @@ func newPort(t *testing.T, change func(*secure.Options)) *port {
 	return p
 }
 
-// greet says who the client is, and ends the connection when the client does.
+// greet writes who the client is, and closes when the client closes.
 func greet(c net.Conn) {
 	defer c.Close()
 	name := "nobody"
@@ -103,7 +103,7 @@ func greet(c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// greeting connects with a certificate, nil for none, and returns what the server says.
+// greeting connects with a certificate, nil for none, and returns the server's greeting.
 func (p *port) greeting(client *secrettest.Pair, change func(*tls.Config)) (string, error) {
 	config := &tls.Config{RootCAs: p.authority.Pool(), ServerName: "server"}
 	if client != nil {
@@ -138,7 +138,7 @@ func eventually(t *testing.T, what string, condition func() bool, is func() stri
 
 const web = "spiffe://cluster.local/ns/shop/sa/web"
 
-// TestWhoComesIn: with a certificate that verifies, and without any.
+// TestWhoComesIn: clients get in with a certificate that verifies, and without any.
 func TestWhoComesIn(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, nil)
@@ -154,7 +154,8 @@ func TestWhoComesIn(t *testing.T) {
 	}
 }
 
-// TestClientCertificatesThatDoNotVerify end the handshake, with the reason in the log.
+// TestClientCertificatesThatDoNotVerify: such a certificate ends the handshake, and the log
+// has the reason.
 func TestClientCertificatesThatDoNotVerify(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -173,7 +174,7 @@ func TestClientCertificatesThatDoNotVerify(t *testing.T) {
 			p := newPort(t, nil)
 			by := p.authority
 			if c.foreign {
-				by = securetest.New(t, "root") // of the same name
+				by = securetest.New(t, "root") // another root with the same name
 			}
 			c.leaf.Identity = web
 			own := by.Issue(t, c.leaf)
@@ -188,8 +189,8 @@ func TestClientCertificatesThatDoNotVerify(t *testing.T) {
 	}
 }
 
-// TestRootsAreThoseOfNow: a root that is gone verifies no later connection, also none that
-// would go on with its session.
+// TestRootsAreThoseOfNow: a removed root verifies no later connection, not even one that tries
+// to resume a session.
 func TestRootsAreThoseOfNow(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -222,7 +223,7 @@ func TestRootsAreThoseOfNow(t *testing.T) {
 	}
 }
 
-// TestOldVersions of TLS are refused.
+// TestOldVersions: old versions of TLS are refused.
 func TestOldVersions(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, nil)
@@ -234,7 +235,8 @@ func TestOldVersions(t *testing.T) {
 	}
 }
 
-// TestRenegotiation is refused, which a client of TLS 1.2 may ask for at any time.
+// TestRenegotiation: renegotiation, which a TLS 1.2 client may request at any time, is
+// refused.
 func TestRenegotiation(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, nil)
@@ -244,8 +246,8 @@ func TestRenegotiation(t *testing.T) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	// A record of a handshake within the connection, in the clear: it does not decrypt, and the
-	// server takes no handshake after the first in any case.
+	// This is a handshake record within the connection, unencrypted. It does not decrypt, and
+	// the server accepts no second handshake anyway.
 	if _, err := c.NetConn().Write([]byte{0x16, 3, 3, 0, 4, 1, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +256,7 @@ func TestRenegotiation(t *testing.T) {
 	}
 }
 
-// TestPlainClients are told what the port serves, in the words of their protocol.
+// TestPlainClients: clients without TLS learn what the port serves, in their own protocol.
 func TestPlainClients(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, func(o *secure.Options) { o.Farewell = secure.GRPCFarewell("use https") })
@@ -291,7 +293,7 @@ func TestPlainClients(t *testing.T) {
 	}
 }
 
-// TestPlainWhereAllowed: one port serves those who may with and without TLS.
+// TestPlainWhereAllowed: where Plain allows it, one port serves clients with and without TLS.
 func TestPlainWhereAllowed(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, func(o *secure.Options) { o.Plain = func(net.Conn) bool { return true } })
@@ -311,8 +313,8 @@ func TestPlainWhereAllowed(t *testing.T) {
 	}
 }
 
-// TestHalfOpenHandshakes: clients that begin and do not go on are bounded, the oldest go, and
-// those who do go on come in.
+// TestHalfOpenHandshakes: stalling clients are bounded, the oldest of them go, and honest
+// clients get in.
 func TestHalfOpenHandshakes(t *testing.T) {
 	t.Parallel()
 	const limit, stalling = 8, 100
@@ -325,7 +327,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 		}
 		defer c.Close()
 		if i%2 == 0 {
-			_, _ = c.Write([]byte{recordOfHandshake, 3, 1}) // the rest does not come
+			_, _ = c.Write([]byte{recordOfHandshake, 3, 1}) // the rest never comes
 		}
 		conns = append(conns, c)
 	}
@@ -348,7 +350,8 @@ func TestHalfOpenHandshakes(t *testing.T) {
 
 const recordOfHandshake = 0x16
 
-// TestCloseEndsHandshakes that are under way, without waiting for their time.
+// TestCloseEndsHandshakes: Close ends the handshakes under way without waiting for their
+// timeout.
 func TestCloseEndsHandshakes(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, nil)
@@ -371,7 +374,7 @@ func TestCloseEndsHandshakes(t *testing.T) {
 	}
 }
 
-// TestClientsOfTLSAtAPlainPort are logged.
+// TestClientsOfTLSAtAPlainPort: TLS clients at a port without TLS are logged.
 func TestClientsOfTLSAtAPlainPort(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Plain wraps a listener without TLS: clients that speak TLS are logged, with the name of the
-// port. The server on the port turns them away, in the words of its protocol.
+// Plain wraps a listener without TLS. It logs clients that speak TLS, with the name of the
+// port. The server on the port refuses them in its own protocol.
 func Plain(inner net.Listener, name string, logger *slog.Logger) net.Listener {
 	return &plainListener{Listener: inner, name: name, logger: logger}
 }
@@ -35,14 +35,14 @@ func (l *plainListener) Accept() (net.Conn, error) {
 	return &plainConn{Conn: c, listener: l}, nil
 }
 
-// plainConn looks at the first byte that it reads.
+// plainConn checks the first byte that it reads.
 type plainConn struct {
 	net.Conn
 	listener *plainListener
-	heard    bool // one goroutine reads
+	heard    bool // no lock: only one goroutine reads
 }
 
-// errSpeaksTLS is what a client with TLS has got wrong.
+// errSpeaksTLS is the error for a client that speaks TLS.
 var errSpeaksTLS = errors.New("the client speaks TLS, and this port serves without it")
 
 // Read implements net.Conn.
@@ -59,20 +59,20 @@ func (c *plainConn) Read(b []byte) (int, error) {
 }
 
 // A Farewell answers a client that speaks without TLS and may not. It reads from the client
-// and writes to it, for a second at most. began holds the bytes that the client has sent by
-// then.
+// and writes to it, for at most a second. began holds the bytes that the client has sent so
+// far.
 type Farewell func(c io.ReadWriter, began []byte)
 
-// HTTPFarewell answers in HTTP/1.1: 400, with a body of a content type.
+// HTTPFarewell answers in HTTP/1.1 with status 400 and this body.
 func HTTPFarewell(contentType, body string) Farewell {
 	return func(c io.ReadWriter, _ []byte) {
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n", contentType, len(body)+1, body)
 	}
 }
 
-// GRPCFarewell answers in HTTP/2: the first call ends with Unauthenticated and the words, and
-// the connection for INADEQUATE_SECURITY. A connection that ends before a call would have
-// libraries of gRPC connect again at once, for ever. Clients of HTTP/1 get HTTPFarewell.
+// GRPCFarewell answers in HTTP/2: it ends the first call with Unauthenticated and these words,
+// then the connection with INADEQUATE_SECURITY. If the connection ended before a call, gRPC
+// libraries would reconnect at once, for ever. Clients of HTTP/1 get HTTPFarewell.
 func GRPCFarewell(words string) Farewell {
 	return func(c io.ReadWriter, began []byte) {
 		if !bytes.HasPrefix(began, []byte("PRI ")) {
@@ -92,7 +92,7 @@ func GRPCFarewell(words string) Farewell {
 				{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
 				{Name: "grpc-status", Value: strconv.Itoa(int(codes.Unauthenticated))}, {Name: "grpc-message", Value: words},
 			} {
-				_ = fields.WriteField(f) // a buffer takes everything
+				_ = fields.WriteField(f) // writing to a buffer never fails
 			}
 			if frames.WriteHeaders(http2.HeadersFrameParam{StreamID: call, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}) != nil {
 				return
@@ -102,7 +102,8 @@ func GRPCFarewell(words string) Farewell {
 	}
 }
 
-// firstCall reads frames until one begins a stream, and returns its number; 0 if none does.
+// firstCall reads frames until one opens a stream, and returns the stream's number; 0 if none
+// does.
 func firstCall(frames *http2.Framer) uint32 {
 	for {
 		switch f, err := frames.ReadFrame(); f := f.(type) {

@@ -9,18 +9,19 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Streams bounds how fast a client opens streams of HTTP/2 on one connection. The zero Streams
+// Streams bounds how fast a client may open HTTP/2 streams on one connection. The zero Streams
 // bounds nothing.
 type Streams struct {
-	// Burst streams may be opened at once, and then Rate a second; a Burst of 0 is no bound.
+	// Burst is how many streams may be opened at once, Rate how many a second after that. A
+	// Burst of 0 means no bound.
 	Burst int
 	Rate  float64
-	// OnExcess is told of each client whose connection ends for it; nil tells nobody. It must
+	// OnExcess is called for each client whose connection ends for that; may be nil. It must
 	// not block.
 	OnExcess func(client net.Addr)
 }
 
-// errStreams is why a connection ends.
+// errStreams is the error of a connection whose client exceeds the bounds.
 var errStreams = errors.New("the client opens streams too fast")
 
 // of returns a connection that ends when its client exceeds the bounds.
@@ -31,13 +32,13 @@ func (s Streams) of(c net.Conn) net.Conn {
 	return &streamsConn{Conn: c, bounds: s, left: rate.NewLimiter(rate.Limit(s.Rate), s.Burst), frames: frames{skip: len(http2.ClientPreface)}}
 }
 
-// streamsConn counts the streams in what it reads. A stream counts when it is opened, whatever
-// becomes of it: one that is reset at once, or that the server has no place for, costs as much.
+// streamsConn counts the streams in what it reads. A stream counts when it is opened: even one
+// that is reset at once, or that the server rejects, costs as much.
 type streamsConn struct {
 	net.Conn
 	bounds Streams
 	left   *rate.Limiter
-	frames frames // one goroutine reads
+	frames frames // no lock: only one goroutine reads
 	ended  bool
 }
 
@@ -55,19 +56,19 @@ func (c *streamsConn) Read(b []byte) (int, error) {
 	if c.bounds.OnExcess != nil {
 		c.bounds.OnExcess(c.RemoteAddr())
 	}
-	_ = c.Close() // the reader learns of it by the error
+	_ = c.Close() // the reader gets errStreams
 	return 0, errStreams
 }
 
-// frames follows the frames of an HTTP/2 client; it sees some bytes at a time.
+// frames parses the frames of an HTTP/2 client from a stream of bytes.
 type frames struct {
-	skip int // bytes until the next frame begins
+	skip int // bytes to skip until the next frame
 	head [9]byte
-	have int // bytes of head
+	have int // bytes of head read so far
 }
 
-// headers returns how many frames with headers begin in the next bytes: a client sends one for
-// each stream.
+// headers returns how many HEADERS frames begin in the next bytes. A client sends one for each
+// stream.
 func (f *frames) headers(b []byte) (n int) {
 	for len(b) > 0 {
 		if f.skip > 0 {

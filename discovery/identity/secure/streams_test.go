@@ -11,9 +11,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// readerConn is a connection whose client has sent what a reader has.
+// readerConn is a connection that reads from a reader.
 type readerConn struct {
-	net.Conn // none
+	net.Conn // always nil
 	io.Reader
 	closed bool
 }
@@ -22,14 +22,14 @@ func (c *readerConn) Read(b []byte) (int, error) { return c.Reader.Read(b) }
 func (c *readerConn) Close() error               { c.closed = true; return nil }
 func (c *readerConn) RemoteAddr() net.Addr       { return &net.TCPAddr{Port: 7} }
 
-// sent is what a client sends that opens some streams among other frames. Their contents look
-// like frames.
+// sent returns what a client sends that opens this many streams among other frames, whose
+// contents look like frames.
 func sent(streams int) []byte {
 	var out bytes.Buffer
 	out.WriteString(http2.ClientPreface)
 	frames := http2.NewFramer(&out, nil)
 	tricky := bytes.Repeat([]byte{0, 0, 1, byte(http2.FrameHeaders)}, 10)
-	_ = frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}) // a buffer takes everything
+	_ = frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}) // writing to a buffer never fails
 	for i := range streams {
 		id := uint32(2*i + 1)
 		_ = frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: tricky, EndHeaders: true})
@@ -41,7 +41,8 @@ func sent(streams int) []byte {
 	return out.Bytes()
 }
 
-// TestStreamsAreCounted however the bytes come, and no stream more is read than may be opened.
+// TestStreamsAreCounted: streams are counted however the bytes are split, and no more are read
+// than may be opened.
 func TestStreamsAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]func(io.Reader) io.Reader{

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// console writes for a person. Below the text, on a terminal, it keeps one line
-// that is alive.
+// console writes for a person. On a terminal it keeps one line below the text up to date.
 type console struct {
 	out      io.Writer
 	terminal bool
@@ -27,7 +26,7 @@ func newConsole(out *os.File) *console {
 
 const clearLine = "\r\x1b[K"
 
-// write puts lines above the one that is alive.
+// write prints lines above the live line.
 func (c *console) write(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +44,7 @@ func (c *console) refresh() {
 	}
 }
 
-// follow shows a line, anew twice a second, until what it returns is called.
+// follow shows a live line, updated twice a second, until end is called.
 func (c *console) follow(line func() string) (end func()) {
 	c.mu.Lock()
 	c.live = line
@@ -87,7 +86,7 @@ func (c *console) say(format string, args ...any) {
 	c.write("    " + fmt.Sprintf(format, args...) + "\n")
 }
 
-// typed writes a command as a user would type it.
+// typed prints a command in the form that a user would type.
 func (c *console) typed(command string) { c.write("    $ " + command + "\n") }
 
 // quote writes the output of a command.

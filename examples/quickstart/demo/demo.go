@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What is where, seen from the root of the repository.
+// Paths from the root of the repository.
 const (
 	portolanBinary = "bin/portolan"
 	envoyBinary    = ".tools/envoy"
@@ -24,19 +24,19 @@ const (
 // demo is a run of the demonstration.
 type demo struct {
 	console *console
-	dir     string // of everything that it writes
+	dir     string // directory of all files that it writes
 	ports   ports
 	http    *http.Client
 
 	portolan  *process
 	instances []*process // v1, v2, v2
 	proxies   []*proxy   // the gateway, the sidecar
-	traffic   []*counter // through them
+	traffic   []*counter // traffic through each proxy
 	endCount  func()     // ends traffic
 	broken    []string   // claims that did not hold
 }
 
-// ports are all of 127.0.0.1.
+// ports holds ports of 127.0.0.1.
 type ports struct {
 	api, xds         int
 	gateway, service int
@@ -67,8 +67,8 @@ func newDemo(c *console) (*demo, error) {
 	return d, d.copyExamples()
 }
 
-// copyExamples puts the YAML files of the quickstart into the demo's directory,
-// with free ports for those that they name.
+// copyExamples copies the YAML files of the quickstart into the demo's directory, and replaces
+// their ports by free ones.
 func (d *demo) copyExamples() error {
 	toFree := strings.NewReplacer(
 		"8080", strconv.Itoa(d.ports.gateway), "9080", strconv.Itoa(d.ports.service),
@@ -112,7 +112,7 @@ func (d *demo) play(ctx context.Context) error {
 	return nil
 }
 
-// claim writes what the demo says, and remembers it where it does not hold.
+// claim prints a claim of the demo, and remembers it if it does not hold.
 func (d *demo) claim(holds bool, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if holds {
@@ -159,7 +159,7 @@ func (d *demo) count(ctx context.Context) {
 	})
 }
 
-// trafficLine is the line that lives at the bottom of a terminal.
+// trafficLine returns the live line at the bottom of a terminal.
 func (d *demo) trafficLine() string {
 	var parts []string
 	for _, c := range d.traffic {
@@ -169,11 +169,11 @@ func (d *demo) trafficLine() string {
 	return "[" + strings.Join(parts, " | ") + "]"
 }
 
-// showTraffic waits for some more requests through each proxy and shows how they
-// were split; v1 should have had its share, in percent.
+// showTraffic waits for some more requests through each proxy, and shows how they were split.
+// v1 is the share, in percent, that version v1 should have.
 func (d *demo) showTraffic(ctx context.Context, v1 float64) error {
 	const sample = 500
-	tolerance := 5 * math.Sqrt(v1*(100-v1)/sample) // chance does not reach that
+	tolerance := 5 * math.Sqrt(v1*(100-v1)/sample) // five standard deviations
 	var before []tally
 	for _, c := range d.traffic {
 		sum, _ := c.sum()

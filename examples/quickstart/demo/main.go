@@ -3,10 +3,9 @@
 //
 //	make demo
 //
-// It runs the real binary, stock Envoys and small services on free ports of
-// 127.0.0.1, does with them what a user would type, and checks what it claims.
-// Then it waits for Ctrl-C and cleans up. With ONCE=1 it ends by itself, with a
-// status that says whether every claim held.
+// It runs the real binary, stock Envoys and small services on free ports of 127.0.0.1. It does
+// what a user would do, and checks what it claims. Then it waits for Ctrl-C and cleans up.
+// With ONCE=1 it exits after the last step, with a status that says whether every claim held.
 package main
 
 import (

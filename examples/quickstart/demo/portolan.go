@@ -21,7 +21,7 @@ func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 func (d *demo) server() string { return "http://" + local(d.ports.api) }
 
-// serve runs the control plane until it is killed or the demo ends, and waits
+// serve starts the control plane, which runs until it is killed or the demo ends, and waits
 // until it is ready.
 func (d *demo) serve(ctx context.Context) error {
 	args := []string{"serve", "--data-dir", d.path("data"), "--api-address", local(d.ports.api), "--xds-address", local(d.ports.xds)}
@@ -45,7 +45,7 @@ func (d *demo) serve(ctx context.Context) error {
 	return err
 }
 
-// shown is a command as a user would type it.
+// shown returns a command in the form that a user would type.
 func (d *demo) shown(args []string) string {
 	return "bin/portolan " + strings.ReplaceAll(strings.Join(args, " "), d.dir, "$DEMO")
 }
@@ -60,16 +60,16 @@ func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// show runs a command before the user's eyes and returns its exit code.
+// show runs a command visibly and returns its exit code.
 func (d *demo) show(ctx context.Context, args ...string) int {
 	d.console.typed(d.shown(args))
 	c := d.command(ctx, args...)
-	out, _ := c.CombinedOutput() // the exit code tells
+	out, _ := c.CombinedOutput() // the exit code shows failures
 	d.console.quote(strings.ReplaceAll(string(out), d.dir, "$DEMO"))
 	return c.ProcessState.ExitCode()
 }
 
-// output is what a command prints that has to succeed.
+// output runs a command that must succeed, and returns its output.
 func (d *demo) output(ctx context.Context, args ...string) (string, error) {
 	out, err := d.command(ctx, args...).Output()
 	var exit *exec.ExitError
@@ -84,8 +84,7 @@ func (d *demo) output(ctx context.Context, args ...string) (string, error) {
 
 var revisionOf = regexp.MustCompile(`\brev (\d+)`)
 
-// apply applies a file of the demo's directory and returns the revision that it
-// became.
+// apply applies a file from the demo's directory and returns its revision.
 func (d *demo) apply(ctx context.Context, file string) (int, error) {
 	args := []string{"apply", "-f", "$DEMO/" + file}
 	d.console.typed(d.shown(args))
@@ -105,8 +104,7 @@ func (d *demo) apply(ctx context.Context, file string) (int, error) {
 	return revision, nil
 }
 
-// applyAndAck applies a file and tells how long it took until both proxies had
-// acknowledged it.
+// applyAndAck applies a file and prints how long both proxies took to acknowledge it.
 func (d *demo) applyAndAck(ctx context.Context, file string) error {
 	seconds, count, err := d.ackTimes(ctx)
 	if err != nil {
@@ -133,7 +131,7 @@ func (d *demo) applyAndAck(ctx context.Context, file string) error {
 	return nil
 }
 
-// proxyStatus is as much of `proxy status -o json` as the demo reads.
+// proxyStatus is the part of `proxy status -o json` that the demo reads.
 type proxyStatus struct {
 	Items []struct {
 		Name     string
@@ -142,8 +140,8 @@ type proxyStatus struct {
 	}
 }
 
-// awaitAck waits until both proxies are in step at a revision, by asking as a
-// user would.
+// awaitAck waits until both proxies have acknowledged a revision. It polls with the command
+// that a user would use.
 func (d *demo) awaitAck(ctx context.Context, revision int) error {
 	return d.await(ctx, fmt.Sprintf("both proxies acknowledge revision %d", revision), func() error {
 		out, err := d.output(ctx, "proxy", "status", "-o", "json")
@@ -163,7 +161,7 @@ func (d *demo) awaitAck(ctx context.Context, revision int) error {
 			}
 			for _, t := range p.Types {
 				if t.Name == "SDS" && t.State == "NOT SENT" {
-					continue // nothing of the proxy needs a secret
+					continue // the proxy needs no secret
 				}
 				if t.State != "SYNCED" {
 					return fmt.Errorf("%s: %s is %s %s", p.Name, t.Name, t.State, t.Message)
@@ -174,7 +172,7 @@ func (d *demo) awaitAck(ctx context.Context, revision int) error {
 	})
 }
 
-// counts are numbers by type of resource.
+// counts holds numbers by type of resource.
 type counts map[string]int
 
 func (c counts) minus(earlier counts) counts {
@@ -187,10 +185,10 @@ func (c counts) minus(earlier counts) counts {
 	return out
 }
 
-// only says whether there is something of a type and of no other.
+// only says whether there are resources of this type and of no other.
 func (c counts) only(name string) bool { return len(c) == 1 && c[name] > 0 }
 
-// String is "EDS 2, RDS 1".
+// String formats counts, as in "EDS 2, RDS 1".
 func (c counts) String() string {
 	var parts []string
 	for name, n := range c {
@@ -203,12 +201,12 @@ func (c counts) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// responses are those that the server has sent, and resources what was in them.
+// responses returns how many responses the server has sent since it started, by type.
 func (d *demo) responses(ctx context.Context) (counts, error) {
 	return d.byType(ctx, "portolan_xds_responses_total")
 }
 
-// resources are those that the server has sent since it started.
+// resources returns how many resources the server has sent since it started, by type.
 func (d *demo) resources(ctx context.Context) (counts, error) {
 	return d.byType(ctx, "portolan_xds_resources_sent_total")
 }
@@ -231,7 +229,7 @@ func (d *demo) byType(ctx context.Context, metric string) (counts, error) {
 	return out, err
 }
 
-// ackTimes are the sum and the number of the times from commit to ACK.
+// ackTimes returns the sum and the number of the times from commit to ACK.
 func (d *demo) ackTimes(ctx context.Context) (seconds, count float64, err error) {
 	const name = "portolan_apply_to_ack_seconds_"
 	err = d.metric(ctx, name, func(line string) error {
@@ -247,7 +245,7 @@ func (d *demo) ackTimes(ctx context.Context) (seconds, count float64, err error)
 	return seconds, count, err
 }
 
-// metric calls f with every line of the server's metrics that begins so.
+// metric calls f with every line of the server's metrics that has the prefix.
 func (d *demo) metric(ctx context.Context, prefix string, f func(line string) error) error {
 	text, err := d.get(ctx, d.server()+"/metrics")
 	if err != nil {
@@ -265,7 +263,7 @@ func (d *demo) metric(ctx context.Context, prefix string, f func(line string) er
 	return lines.Err()
 }
 
-// get reads a URL that has to answer 200.
+// get reads a URL that must answer 200.
 func (d *demo) get(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -20,8 +20,8 @@ type process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// launch starts a program. Its output goes to a file of its own, and a Ctrl-C in
-// the terminal does not reach it: the demo ends it.
+// launch starts a program. Its output goes to its own file. A Ctrl-C in the terminal does not
+// reach it: the demo stops it.
 func launch(dir, name, path string, args ...string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -36,7 +36,7 @@ func launch(dir, name, path string, args ...string) (*process, error) {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // how it ended is in its log
+		_ = p.cmd.Wait() // its log says how it ended
 		_ = log.Close()
 	}()
 	return p, nil
@@ -46,7 +46,7 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 
 // kill ends the process as kill -9 does.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails where it has ended, which is as well
+	_ = p.cmd.Process.Kill() // fails if it has ended already, which is fine
 	<-p.done
 }
 
@@ -60,7 +60,7 @@ func (p *process) stop() {
 	}
 }
 
-// ended says why a process that should run does not.
+// ended returns an error if a process that should run has ended.
 func (p *process) ended() error {
 	select {
 	case <-p.done:
@@ -72,8 +72,8 @@ func (p *process) ended() error {
 	return fmt.Errorf("%s has ended: %s", p.name, lines[len(lines)-1])
 }
 
-// freePorts are ports of 127.0.0.1 that nothing listens on. They lie below those
-// that the kernel gives to whoever connects, so that they stay free.
+// freePorts returns ports of 127.0.0.1 that nothing listens on. They are below the kernel's
+// ephemeral ports, so that they stay free.
 func freePorts(n int) ([]int, error) {
 	const first, number = 20000, 12000
 	var out []int
@@ -81,7 +81,7 @@ func freePorts(n int) ([]int, error) {
 		port := first + (os.Getpid()*97+i)%number
 		l, err := net.Listen("tcp", local(port))
 		if err != nil {
-			continue // taken
+			continue // in use
 		}
 		if err := l.Close(); err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func freePorts(n int) ([]int, error) {
 	return nil, fmt.Errorf("%d free ports are needed from %d on, and %d are there", n, first, len(out))
 }
 
-// needFiles says what is missing, and how to get it.
+// needFiles returns an error that says which files are missing, and how to get them.
 func needFiles(paths ...string) error {
 	for _, path := range paths {
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

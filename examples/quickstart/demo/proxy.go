@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// identity is who a proxy is.
+// identity describes a proxy to the control plane.
 type identity struct{ name, kind, ip, labels string }
 
-// proxy is an Envoy.
+// proxy is a running Envoy.
 type proxy struct {
 	*process
 	name  string
@@ -50,11 +50,11 @@ func (d *demo) startProxy(ctx context.Context, who identity, adminPort int) (*pr
 	})
 }
 
-// resource is one that an Envoy took from the control plane: which version, and
+// resource is the version of a resource that an Envoy has from the control plane, and since
 // when.
 type resource struct{ version, since string }
 
-// held are the resources of each proxy, in Envoy's own words.
+// held returns the resources of each proxy, read from Envoy itself.
 func (d *demo) held(ctx context.Context) ([]map[string]resource, error) {
 	var out []map[string]resource
 	for _, p := range d.proxies {

@@ -178,7 +178,7 @@ func (d *demo) restartControlPlane(ctx context.Context) error {
 	return d.showTraffic(ctx, 20)
 }
 
-// total ends the show with the sum of the counters.
+// total shows the sums of the counters at the end.
 func (d *demo) total(context.Context) error {
 	d.console.step("In all")
 	for _, c := range d.traffic {
@@ -188,7 +188,7 @@ func (d *demo) total(context.Context) error {
 	return nil
 }
 
-// whatNext says what a user may do while everything runs.
+// whatNext prints what a user may try while everything runs.
 func (d *demo) whatNext() {
 	d.console.step("What to try next, in another terminal (with the two exports from the top)")
 	for _, command := range []string{

@@ -15,16 +15,16 @@ import (
 // pace is the time between two requests of a counter.
 const pace = 4 * time.Millisecond
 
-// counter sends requests to the service through one proxy, one after the other,
-// and counts by whom they are answered.
+// counter sends requests to the service through one proxy, one after the other, and counts
+// which version answers them.
 type counter struct {
-	name   string // of the proxy
+	name   string // name of the proxy
 	url    string
 	client *http.Client
 
 	mu     sync.Mutex // guards what follows
 	total  tally
-	reason string // of the first failure
+	reason string // reason of the first failure
 }
 
 // tally counts answers by version.
@@ -66,7 +66,7 @@ func (c *counter) run(ctx context.Context) {
 	}
 }
 
-// request returns the version that answers a request.
+// request sends a request and returns the version that answered.
 func (c *counter) request(ctx context.Context) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
 	if err != nil {
@@ -89,14 +89,14 @@ func (c *counter) request(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// sum is the tally since the counter started, and why the first failure failed.
+// sum returns the tally since the counter started, and the reason of the first failure.
 func (c *counter) sum() (tally, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return tally{versions: maps.Clone(c.total.versions), failed: c.total.failed}, c.reason
 }
 
-// since is what came after an earlier tally.
+// since returns the difference from an earlier tally.
 func (t tally) since(earlier tally) tally {
 	out := tally{versions: map[string]int{}, failed: t.failed - earlier.failed}
 	for version, n := range t.versions {
@@ -115,12 +115,12 @@ func (t tally) answered() int {
 	return n
 }
 
-// share of a version, in percent.
+// share returns the share of a version, in percent.
 func (t tally) share(version string) float64 {
 	return 100 * float64(t.versions[version]) / float64(max(t.answered(), 1))
 }
 
-// String is "1523 requests  v1 90.3 %  v2 9.7 %  0 failed".
+// String formats a tally, as in "1523 requests  v1 90.3 %  v2 9.7 %  0 failed".
 func (t tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%5d requests", t.answered()+t.failed)

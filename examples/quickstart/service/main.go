@@ -1,6 +1,5 @@
-// Command service is the reviews service of the quickstart: an instance answers every
-// request with its version. Without flags the program is the three instances of
-// shop.yaml.
+// Command service is the reviews service of the quickstart: an instance answers every request
+// with its version. Without flags the program runs the three instances in shop.yaml.
 package main
 
 import (
@@ -37,7 +36,7 @@ func main() {
 	}
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve answers requests until ctx ends, then finishes those under way.
 func serve(ctx context.Context, address, version string) error {
 	server := &http.Server{
 		Addr:              address,

@@ -1,5 +1,5 @@
-// Command backends is every service of services.yaml on this machine. Over HTTP an
-// instance answers its name; a path makes it do more:
+// Command backends runs every service of services.yaml on this machine. Over HTTP an instance
+// answers with its name; some paths do more:
 //
 //	/delay/SECONDS  it answers after that time
 //	/status/CODE    it answers with that status
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// serveHTTP serves an instance until ctx ends.
+// serveHTTP serves an HTTP instance until ctx ends.
 func serveHTTP(ctx context.Context, address, name string) error {
 	var calls, broken atomic.Int64
 	mux := http.NewServeMux()
@@ -92,7 +92,7 @@ func serveHTTP(ctx context.Context, address, name string) error {
 	return server.ListenAndServe()
 }
 
-// serveTCP serves an instance until ctx ends.
+// serveTCP serves a TCP instance until ctx ends.
 func serveTCP(ctx context.Context, address, name string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

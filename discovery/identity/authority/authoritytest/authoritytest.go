@@ -61,8 +61,8 @@ func (m *Mesh) Options() authority.Options {
 	}
 }
 
-// Server is the authority of a further server, which knows all that is stored; configure may
-// change its options.
+// Server returns the authority of one more server, which knows all that is stored; configure
+// may change its options.
 func (m *Mesh) Server(t testing.TB, configure ...func(*authority.Options)) *authority.Authority {
 	t.Helper()
 	m.Await(t)
@@ -98,7 +98,7 @@ func (m *Mesh) Await(t testing.TB) {
 	}
 }
 
-// Key is a new private key.
+// Key returns a new private key.
 func Key(t testing.TB) crypto.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -108,7 +108,7 @@ func Key(t testing.TB) crypto.Signer {
 	return key
 }
 
-// CSR is a certificate request in PEM that is signed by a key, with some URIs as its names.
+// CSR returns a certificate request in PEM, signed with the key, with these URIs as its names.
 func CSR(t testing.TB, key crypto.Signer, uris ...string) []byte {
 	t.Helper()
 	template := &x509.CertificateRequest{}
@@ -122,7 +122,7 @@ func CSR(t testing.TB, key crypto.Signer, uris ...string) []byte {
 	return Request(t, key, template)
 }
 
-// Request is a certificate request in PEM of a template.
+// Request returns a certificate request in PEM, made from a template.
 func Request(t testing.TB, key crypto.Signer, template *x509.CertificateRequest) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
@@ -132,12 +132,12 @@ func Request(t testing.TB, key crypto.Signer, template *x509.CertificateRequest)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Workload is the identity of a service account of the mesh.
+// Workload returns the identity of a service account of the mesh.
 func Workload(namespace, serviceAccount string) identity.Identity {
 	return identity.Identity{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: serviceAccount}
 }
 
-// Issue is a certificate of an authority with its key, valid for a time.
+// Issue returns a certificate of an authority with its key, valid for life.
 func Issue(t testing.TB, by *authority.Authority, who identity.Identity, life time.Duration) (tls.Certificate, *authority.Certificate) {
 	t.Helper()
 	key := Key(t)

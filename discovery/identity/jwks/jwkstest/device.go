@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// Device is the device flow of an issuer (RFC 8628), as providers have it: a refresh token is
-// good once, and using it again ends the login.
+// Device is an issuer's device flow (RFC 8628), like that of real providers: a refresh token
+// is good once, and using it again ends the login.
 type Device struct {
-	// Client is whom it is for.
+	// Client is the id of the client that may log in.
 	Client string
 
 	t      testing.TB
 	issuer *Issuer
 	mu     sync.Mutex // guards what follows
-	answer string     // an error to answer with in place of tokens; empty for none
+	answer string     // OAuth error to answer instead of tokens; empty means none
 	claims map[string]any
 	life   time.Duration
-	codes  []string // that the user has not used yet
-	valid  string   // the refresh token that is good now
-	given  []string // all that is secret
+	codes  []string // device codes that were not exchanged for tokens yet
+	valid  string   // the refresh token that is valid now
+	given  []string // all secrets given out
 	count  int
 }
 
-// Device adds the device flow for a client. The ID tokens have some claims, and live for some
-// time. Users are done at once unless Answer says otherwise.
+// Device adds the device flow for a client. Its ID tokens have these claims and this lifetime.
+// Users confirm at once unless Answer says otherwise.
 func (i *Issuer) Device(t testing.TB, client string, life time.Duration, claims map[string]any) *Device {
 	d := &Device{Client: client, t: t, issuer: i, claims: claims, life: life}
 	i.mu.Lock()
@@ -39,35 +39,36 @@ func (i *Issuer) Device(t testing.TB, client string, life time.Duration, claims 
 	return d
 }
 
-// Answer has the issuer answer with an error of OAuth in place of tokens; empty for none.
+// Answer makes the issuer answer with an OAuth error instead of tokens; empty means tokens
+// again.
 func (d *Device) Answer(code string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answer = code
 }
 
-// Live sets how long the next ID tokens live.
+// Live sets the lifetime of the next ID tokens.
 func (d *Device) Live(life time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.life = life
 }
 
-// Refreshes is how often a refresh token was used.
+// Refreshes returns how often a refresh token was used.
 func (d *Device) Refreshes() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.count
 }
 
-// LoggedIn says whether a login goes on.
+// LoggedIn says whether the login is still valid.
 func (d *Device) LoggedIn() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.valid != ""
 }
 
-// Secrets are the codes and tokens that were given to the client.
+// Secrets returns the codes and tokens that the client was given.
 func (d *Device) Secrets() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -77,7 +77,7 @@ func (i *Issuer) flow() *Device {
 	return i.device
 }
 
-// Answer has the keys answered by a handler; nil has them served again.
+// Answer makes a handler answer the requests for keys; nil serves the keys again.
 func (i *Issuer) Answer(answer http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -96,21 +96,21 @@ func (i *Issuer) Rotate(t testing.TB, id string) {
 	i.key, i.id = key, id
 }
 
-// Public is the key that is served.
+// Public returns the key that the issuer serves.
 func (i *Issuer) Public() (key crypto.PublicKey, id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.key.Public(), i.id
 }
 
-// Set is the document that the issuer serves.
+// Set returns the JWKS document that the issuer serves.
 func (i *Issuer) Set() []byte {
 	key, id := i.Public()
 	text, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key, KeyID: id, Algorithm: "ES256", Use: "sig"}}})
 	return text
 }
 
-// Sign makes a token of some claims.
+// Sign makes a token with these claims.
 func (i *Issuer) Sign(t testing.TB, claims any) string {
 	t.Helper()
 	i.mu.Lock()
@@ -118,7 +118,7 @@ func (i *Issuer) Sign(t testing.TB, claims any) string {
 	return SignWith(t, jose.ES256, i.key, i.id, claims)
 }
 
-// SignWith makes a token that a key signs, under an id that may not be its own.
+// SignWith makes a token signed with key, under a key id that may be another's.
 func SignWith(t testing.TB, algorithm jose.SignatureAlgorithm, key any, id string, claims any) string {
 	t.Helper()
 	options := (&jose.SignerOptions{}).WithType("JWT")

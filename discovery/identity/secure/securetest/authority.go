@@ -1,5 +1,5 @@
-// Package securetest makes authorities, and certificates of servers, workloads and people, for
-// tests.
+// Package securetest makes certificate authorities, and certificates of servers, workloads and
+// people, for tests.
 package securetest
 
 import (
@@ -30,15 +30,15 @@ func New(tb testing.TB, name string) *Authority {
 	return &Authority{secrettest.New(tb, 24*time.Hour, name)}
 }
 
-// Pool returns the authority as what a client or a server trusts.
+// Pool returns a pool with this authority only.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.Parsed)
 	return pool
 }
 
-// Leaf says what a certificate is to be. The zero Leaf is one for clients and servers, valid
-// from an hour ago for a day, for nobody.
+// Leaf describes a certificate to issue. The zero Leaf is for clients and servers, names
+// nobody, and is valid for a day from an hour ago.
 type Leaf struct {
 	Identity string // a URI
 	Names    []string
@@ -101,16 +101,16 @@ func (a *Authority) Issue(tb testing.TB, l Leaf) secrettest.Pair {
 	}
 }
 
-// TLS returns a pair as crypto/tls has it.
+// TLS converts a pair for crypto/tls.
 func TLS(p secrettest.Pair) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{p.Parsed.Raw}, PrivateKey: p.Private, Leaf: p.Parsed}
 }
 
-// Files are a certificate, its key and the authorities it goes with, in a directory.
+// Files holds the paths of a certificate, its key and its authority, and their directory.
 type Files struct{ Dir, Cert, Key, CA string }
 
-// Write puts a pair and the authority into the files of a directory, or replaces them as a
-// program does that renews certificates: each file at once.
+// Write writes a pair and the authority to files in a directory. It replaces each file
+// atomically, as programs that renew certificates do.
 func (a *Authority) Write(tb testing.TB, dir string, p secrettest.Pair) Files {
 	tb.Helper()
 	f := Files{dir, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")}
