@@ -13,26 +13,26 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// ProxiesPath is the path of the ProxyList. Its parameter namespace narrows it to the proxies
-// of one.
+// ProxiesPath is the path of the ProxyList. Its parameter namespace selects the proxies of one
+// namespace.
 const ProxiesPath = "/apis/portolan.io/v1/proxies"
 
-// ProxyList is the proxies that are connected to a server, by node id. Its JSON
-// form is an API.
+// ProxyList lists the proxies that are connected to a server, by node id. Its JSON form is an
+// API.
 type ProxyList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Server is the id of the server, and Elsewhere how many proxies others have.
+	// Server is the id of the server. Elsewhere counts the proxies of other servers, by server.
 	Server    string                 `json:"server,omitempty"`
 	Elsewhere map[string]int         `json:"elsewhere,omitempty"`
 	Items     []progress.ProxyStatus `json:"items"`
-	// Refused are clients that were not served within the last hour for who they are, or say
-	// that they are: the latest first.
+	// Refused lists the clients that were refused within the last hour because of their
+	// identity, or of the one that they claim; the latest first.
 	Refused []admission.Refusal `json:"refused,omitempty"`
-	// Gone are proxies that are known and connected to no server.
+	// Gone lists known proxies that are connected to no server.
 	Gone []progress.Place `json:"gone,omitempty"`
 }
 
-// narrow keeps the proxies of one namespace. Places are the places of the known proxies.
+// narrow keeps the proxies of one namespace. places has the known proxies.
 func (l *ProxyList) narrow(namespace string, places []progress.Place) {
 	l.Items = slices.DeleteFunc(l.Items, func(p progress.ProxyStatus) bool { return p.Namespace != namespace })
 	l.Refused = slices.DeleteFunc(l.Refused, func(r admission.Refusal) bool { return namespaceOf("", r.Node) != namespace })
@@ -48,8 +48,8 @@ func (l *ProxyList) narrow(namespace string, places []progress.Place) {
 // namespaceOf returns the namespace of a proxy: the known one, else the one in its node id.
 func namespaceOf(known, node string) string { return cmp.Or(known, proxyOf(node).Namespace) }
 
-// Proxies serves the status of the proxies that are connected to a server. The view adds
-// how many other servers have, and which are offline; it may be nil.
+// Proxies serves the status of the proxies that are connected to a server. view adds the
+// proxies of other servers, and the offline ones; it may be nil.
 func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

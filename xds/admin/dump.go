@@ -18,23 +18,24 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Dump is what an Envoy took from its servers, as /config_dump?include_eds of its admin
-// interface tells: of each resource the newest form that it took, in use or warming.
+// Dump has the resources that an Envoy accepted from its servers, as /config_dump?include_eds
+// of its admin interface lists them. Of each resource it has the newest accepted version,
+// active or warming.
 type Dump struct {
 	// Node is the node id of the Envoy, empty if the dump has no bootstrap.
 	Node string
-	// Resources are by type URL and name. Virtual hosts that came by delta are apart from
-	// their route configurations. A type is absent if the dump does not list it.
+	// Resources are by type URL and name. Virtual hosts received over VHDS are apart from their
+	// route configurations. A type is absent if the dump does not list it.
 	Resources map[string]map[string]proto.Message
-	// Static is how many resources are left out because the bootstrap or a listener
-	// contains them, and Draining how many listeners because the Envoy gives them up.
+	// Static counts the resources that are left out because the bootstrap or a listener
+	// contains them. Draining counts the listeners that are left out because Envoy drains them.
 	Static, Draining int
 
 	routesInUse map[string]bool // the route configurations that listeners name
 }
 
-// Drains says whether nothing but a draining listener uses a route configuration or a
-// virtual host. A server may have forgotten it.
+// Drains reports whether at most a draining listener uses a route configuration or a virtual
+// host. The server may no longer know such a resource.
 func (d *Dump) Drains(typeURL, name string) bool {
 	switch typeURL {
 	case resource.RouteType:
@@ -46,7 +47,7 @@ func (d *Dump) Drains(typeURL, name string) bool {
 	return d.Resources[resource.ListenerType] != nil && !d.routesInUse[name]
 }
 
-// dumpSection is a part of a config dump: the fields of all its kinds.
+// dumpSection is a section of a config dump. It has the fields of all kinds of sections.
 type dumpSection struct {
 	Type      string `json:"@type"`
 	Bootstrap struct {
@@ -72,7 +73,7 @@ type dumpSection struct {
 	Endpoints       []dumpedResource `json:"dynamic_endpoint_configs"`
 }
 
-// dumpedResource is a resource in a config dump, of whichever type.
+// dumpedResource is a resource of any type in a config dump.
 type dumpedResource struct {
 	Cluster   json.RawMessage `json:"cluster"`
 	Listener  json.RawMessage `json:"listener"`
@@ -101,7 +102,7 @@ func ReadDump(in io.Reader) (*Dump, error) {
 	return d, nil
 }
 
-// read takes over a section.
+// read adds the resources of a section.
 func (d *Dump) read(s dumpSection) error {
 	d.Static += len(s.StaticClusters) + len(s.StaticListeners) + len(s.StaticRoutes) + len(s.StaticEndpoints)
 	switch kind := s.Type[strings.LastIndexByte(s.Type, '.')+1:]; kind {
@@ -120,7 +121,7 @@ func (d *Dump) read(s dumpSection) error {
 			if l.Active == nil && l.Warming == nil {
 				d.Draining++
 			}
-			for _, state := range []*dumpedResource{l.Active, l.Warming} { // warming is the newer
+			for _, state := range []*dumpedResource{l.Active, l.Warming} { // warming is the newer one
 				if state == nil {
 					continue
 				}
@@ -147,14 +148,14 @@ func (d *Dump) read(s dumpSection) error {
 				return fmt.Errorf("endpoints: %w", err)
 			}
 		}
-		if of[names.LocalCluster] != nil { // Envoy lists it by its cluster, which is static
+		if of[names.LocalCluster] != nil { // Envoy lists it as static, since its cluster is
 			d.Static--
 		}
 	}
 	return nil
 }
 
-// typed returns the resources of a type, which the dump lists.
+// typed returns the resources of a type, and notes that the dump lists the type.
 func (d *Dump) typed(typeURL string) map[string]proto.Message {
 	if d.Resources[typeURL] == nil {
 		d.Resources[typeURL] = map[string]proto.Message{}
@@ -162,7 +163,7 @@ func (d *Dump) typed(typeURL string) map[string]proto.Message {
 	return d.Resources[typeURL]
 }
 
-// add reads a message and puts it under its name.
+// add parses a message and puts it under its name.
 func add(into map[string]proto.Message, text json.RawMessage) error {
 	m, err := messageOf(text)
 	if err != nil || m == nil {
@@ -179,8 +180,8 @@ func add(into map[string]proto.Message, text json.RawMessage) error {
 	return nil
 }
 
-// addRoutes adds a route configuration, and apart from it the virtual hosts that came by
-// delta: these have its name before their own.
+// addRoutes adds a route configuration, and separately the virtual hosts received over VHDS.
+// The name of such a virtual host begins with that of the route configuration.
 func (d *Dump) addRoutes(text json.RawMessage) error {
 	routes := d.typed(resource.RouteType)
 	one := map[string]proto.Message{}
@@ -210,7 +211,7 @@ func (d *Dump) addRoutes(text json.RawMessage) error {
 	return nil
 }
 
-// routesOf notes the names of the route configurations that a listener asks for.
+// routesOf notes the names of the route configurations that a listener requests.
 func routesOf(listener json.RawMessage, into map[string]bool) error {
 	var value any
 	if err := json.Unmarshal(listener, &value); err != nil {
@@ -238,8 +239,8 @@ func routesOf(listener json.RawMessage, into map[string]bool) error {
 	return nil
 }
 
-// dropForeignEndpoints leaves out the endpoints that no server sent: Envoy lists those of
-// every cluster, resolved host names too.
+// dropForeignEndpoints removes the endpoints that no server sent: Envoy lists the endpoints of
+// every cluster, also resolved host names.
 func (d *Dump) dropForeignEndpoints() {
 	sent := map[string]bool{names.LocalCluster: true}
 	for name, m := range d.Resources[resource.ClusterType] {
@@ -253,24 +254,25 @@ func (d *Dump) dropForeignEndpoints() {
 	maps.DeleteFunc(d.Resources[resource.EndpointType], func(name string, _ proto.Message) bool { return !sent[name] })
 }
 
-// Difference is a resource that an Envoy has otherwise than it should; nil for nothing.
+// Difference is a resource that differs between an Envoy and what it should have. Has and
+// Should are nil if the resource is missing there.
 type Difference struct {
 	Type, Name  string
 	Has, Should proto.Message
 }
 
-// Comparison is what came of comparing a dump with what a server says.
+// Comparison is the result of comparing a dump with the answer of a server.
 type Comparison struct {
 	Differences []Difference
 	// Absent are the names of the types that the dump does not list.
 	Absent []string
-	// Compared is how many resources were compared. Draining is how many were left out
-	// because the Envoy gives them up.
+	// Compared counts the resources that were compared. Draining counts those that were left
+	// out because Envoy drains them.
 	Compared, Draining int
 }
 
-// Differences compares what the Envoy has with what a server says that it should have, in
-// the order of the types and names.
+// Differences compares what the Envoy has with what it should have according to a server. The
+// result is in the order of types and names.
 func (d *Dump) Differences(c *ProxyConfig) (*Comparison, error) {
 	out := &Comparison{Draining: d.Draining}
 	for i := range c.Types {
@@ -309,9 +311,9 @@ func (d *Dump) Differences(c *ProxyConfig) (*Comparison, error) {
 	return out, nil
 }
 
-// Comparable returns two messages in a form in which they are equal if an Envoy that was
-// sent the second one dumps the first one. Either may be nil. Envoy keeps resources as
-// they were sent, except endpoints: of these it dumps the hosts that it made of them.
+// Comparable normalizes two messages: the results are equal if an Envoy that got sent would
+// dump dumped. Either may be nil. Envoy dumps resources as they were sent, except endpoints:
+// there it dumps the hosts that it derived.
 func Comparable(dumped, sent proto.Message) (proto.Message, proto.Message) {
 	d, _ := dumped.(*endpointv3.ClusterLoadAssignment)
 	s, _ := sent.(*endpointv3.ClusterLoadAssignment)

@@ -68,7 +68,7 @@ func TestReadDump(t *testing.T) {
 	}
 }
 
-// TestReadDumpOfLocalCluster: a server sends the endpoints of a local cluster, though Envoy
+// TestReadDumpOfLocalCluster: the endpoints of a local cluster come from a server, though Envoy
 // lists them as static.
 func TestReadDumpOfLocalCluster(t *testing.T) {
 	t.Parallel()
@@ -83,8 +83,8 @@ func TestReadDumpOfLocalCluster(t *testing.T) {
 	}
 }
 
-// intended says that an Envoy has and should have all of a dump, of which endpoints are as
-// a server sends them.
+// intended returns the ProxyConfig of an Envoy that has all that it should: the content of a
+// dump, with endpoints as a server sends them.
 func intended(t *testing.T, d *admin.Dump) *admin.ProxyConfig {
 	t.Helper()
 	c := &admin.ProxyConfig{}
@@ -142,7 +142,7 @@ func TestDumpDifferences(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*admin.ProxyConfig, *admin.Dump)
-		want   string // the differences, and the types that are absent
+		want   string // the differences, and the absent types
 	}{
 		"none": {func(*admin.ProxyConfig, *admin.Dump) {}, ""},
 		"a cluster that the Envoy lacks": {func(c *admin.ProxyConfig, _ *admin.Dump) {

@@ -22,7 +22,7 @@ func comparableEndpoints(dumped, sent *endpointv3.ClusterLoadAssignment) (has, s
 		weighted = weighted || l.GetLoadBalancingWeight() != nil
 	}
 	for _, l := range should.GetEndpoints() {
-		if !weighted { // a cluster that does not weigh localities forgets their weights
+		if !weighted { // a cluster without locality weighting forgets the weights
 			l.LoadBalancingWeight = nil
 		}
 		for _, e := range l.GetLbEndpoints() {
@@ -31,7 +31,7 @@ func comparableEndpoints(dumped, sent *endpointv3.ClusterLoadAssignment) (has, s
 	}
 	for _, l := range has.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
-			if healthy[addressOf(e)] { // if not here, then because Envoy itself finds it so
+			if healthy[addressOf(e)] { // if unhealthy in the dump, then because of Envoy's own checks
 				e.HealthStatus = corev3.HealthStatus_HEALTHY
 			}
 		}
@@ -42,7 +42,7 @@ func comparableEndpoints(dumped, sent *endpointv3.ClusterLoadAssignment) (has, s
 // defaultOverprovisioning is Envoy's default of Policy.overprovisioning_factor.
 const defaultOverprovisioning = 140
 
-// normalEndpoints returns endpoints with defaults filled in, as Envoy dumps them, in one
+// normalEndpoints returns endpoints with defaults filled in, as Envoy dumps them, in a fixed
 // order.
 func normalEndpoints(in *endpointv3.ClusterLoadAssignment) *endpointv3.ClusterLoadAssignment {
 	out := proto.CloneOf(in)

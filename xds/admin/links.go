@@ -17,20 +17,20 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// link is a field of an object that names others: an object of a kind, a host, a
-// subset of one, or workloads by their labels.
+// link is a field of an object that refers to others: to an object of a kind, a host, a subset
+// of a host, or workloads by their labels.
 type link struct {
 	field string
-	free  bool // it may lead to nothing, as the host of a gateway does
+	free  bool // it may refer to nothing, as the host of a gateway may
 
-	kind            config.GroupVersionKind // of the objects it leads to; of a host the ServiceEntry
+	kind            config.GroupVersionKind // of the objects that it refers to; for a host the ServiceEntry
 	namespace, name string
 	host            host.Name // completed, in lower case; may be a pattern
 	subset          string
 	selector        labels.Instance
 }
 
-// linksOf are the links of an object, in the order of its fields.
+// linksOf returns the links of an object, in the order of its fields.
 func linksOf(object *config.Config) []link {
 	switch spec := object.Spec.(type) {
 	case *networking.VirtualService:
@@ -109,14 +109,14 @@ func hostLink(object *config.Config, field, name string) link {
 	return link{field: field, kind: schema.ServiceEntry, host: host.Name(strings.ToLower(string(full)))}
 }
 
-// names says whether the host of a link names another: it is the same, or one is a
-// pattern that the other falls under.
+// names reports whether the host of a link and another are equal, or one is a pattern that
+// covers the other.
 func (l link) names(other host.Name) bool {
 	other = host.Name(strings.ToLower(string(other)))
 	return l.host.SubsetOf(other) || other.SubsetOf(l.host)
 }
 
-// leadsTo says whether a link of one object leads to another.
+// leadsTo reports whether a link of the object from refers to object.
 func (l link) leadsTo(object, from *config.Config) bool {
 	switch spec := object.Spec.(type) {
 	case *networking.ServiceEntry:

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// TestProxiesOfANamespace: a list that is narrowed has what is of the namespace, by what a
-// server has met, or else by node ids.
+// TestProxiesOfANamespace: a narrowed list has only proxies of the namespace. The namespace is
+// the one that a server recorded, else the one in the node id.
 func TestProxiesOfANamespace(t *testing.T) {
 	t.Parallel()
 	const shop, bank = "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local", "sidecar~10.0.0.2~vault.bank~bank.svc.cluster.local"

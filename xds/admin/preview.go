@@ -16,9 +16,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Preview says what operations on the configuration would change for the connected
-// proxies, which are served some types. It is false as WouldBe is. The cost follows what
-// differs, and the number of proxies.
+// Preview says what operations on the configuration would change for the connected proxies.
+// types are the served types. It returns false if server.Foresee does. Its cost follows the
+// differences, and the number of proxies.
 func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
 	foreseen, known := server.Foresee(ops)
 	if !known {
@@ -34,11 +34,11 @@ func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []s
 	return e.result(), true
 }
 
-// effect gathers the differences of proxies.
+// effect collects the differences of proxies.
 type effect struct {
 	order     map[string]int // of the types
 	what      batch.Preview
-	proxies   map[string]bool // by node id: whether it is concerned
+	proxies   map[string]bool // by node id: whether anything changes for it
 	resources map[twoVersions]*changedResource
 }
 
@@ -50,7 +50,7 @@ type changedResource struct {
 	nodes map[string]struct{}
 }
 
-// add adds what differs on a stream of a proxy, which may have a stream for each type.
+// add adds the differences on one stream of a proxy. A proxy may have several streams.
 func (e *effect) add(node string, differences []desired.Difference) {
 	e.proxies[node] = e.proxies[node] || len(differences) > 0
 	if e.what == batch.PreviewProxies {
@@ -114,8 +114,8 @@ func (e *effect) change(r *changedResource) batch.ResourceChange {
 	return out
 }
 
-// jsonOf is the message of a resource as JSON; nothing for nil, or for a message of a
-// type that is not linked in.
+// jsonOf returns the message of a resource as JSON. It returns nil for nil, and for a message
+// of a type that is not linked in.
 func jsonOf(r *resource.Resource) json.RawMessage {
 	if r == nil {
 		return nil

@@ -15,18 +15,19 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// PropagationPath is the path of a Propagation. It is about everything up to a revision
-// (the parameter revision), about one change (change, its revision), or about the last
-// change of an object (group, kind, namespace and name).
+// PropagationPath is the path of a Propagation. It asks about all changes up to a revision (the
+// parameter revision), about one change (change, its revision), or about the last change of an
+// object (group, kind, namespace and name).
 const PropagationPath = "/apis/portolan.io/v1/propagation"
 
-// Propagation is how far something has come among the proxies of all servers. Its
-// JSON form is an API.
+// Propagation says how far a change has come among the proxies of all servers. Its JSON form is
+// an API.
 type Propagation struct {
 	metav1.TypeMeta       `json:",inline"`
 	progress.Distribution `json:",inline"`
-	// Faults say which parts of an object are not served as they stand in its source, which
-	// is not the store: the proxies get the former content of the source instead.
+	// Faults lists the parts of an object that are not served as its source has them. Proxies
+	// keep the source's former content of these. It is for objects of other sources than the
+	// store.
 	Faults []string `json:"faults,omitempty"`
 }
 
@@ -36,7 +37,7 @@ type Objects interface {
 	StoreRevision(ctx context.Context) (int64, error)
 }
 
-// ServePropagation serves what a view sees. faults returns the Faults of an object of
+// ServePropagation serves Propagations from a view. faults returns the Faults of an object of
 // another source than the store.
 func ServePropagation(view *progress.View, objects Objects, faults func(*config.Config) []string) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -59,8 +60,8 @@ func ServePropagation(view *progress.View, objects Objects, faults func(*config.
 	}
 }
 
-// askedFor is the revision that a request is about, and whether it is about everything up
-// to it; or the object, where that is of another source than the store.
+// askedFor returns the revision that a request is about, and whether it asks about all changes
+// up to it. For an object of another source than the store it returns the object.
 func askedFor(r *http.Request, objects Objects) (revision int64, all bool, other *config.Config, err error) {
 	query := r.URL.Query()
 	text := query.Get("change")
@@ -87,7 +88,7 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, other
 		return 0, false, nil, rest.BadRequest(fmt.Sprintf("%q is no revision: name one by revision or change, or an object by group, kind, namespace and name", text))
 	}
 	if snapshot := objects.Snapshot(); snapshot == nil || snapshot.Revision() < revision {
-		// A store that does not answer is no reason to refuse.
+		// If the store does not answer, the revision is not checked.
 		if now, err := objects.StoreRevision(r.Context()); err == nil && now < revision {
 			return 0, false, nil, rest.BadRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))
 		}

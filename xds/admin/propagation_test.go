@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// one has one object, of a file.
+// one has one object, from a file.
 type one struct{ object *config.Config }
 
 func (o one) Snapshot() *cache.Snapshot {
@@ -28,7 +28,7 @@ func (o one) Snapshot() *cache.Snapshot {
 
 func (one) StoreRevision(context.Context) (int64, error) { return 7, nil }
 
-// pushed is a server that has made two pushes, and has three proxies.
+// pushed is a server with two pushes and three proxies.
 type pushed struct{}
 
 func (pushed) Progress() *progress.Snapshot {
@@ -45,8 +45,8 @@ func (pushed) UsedObjects() (none [status.UseParts][]uint64) { return none }
 
 func (pushed) ChangeCount() int64 { return 0 }
 
-// TestHowFarAnObjectOfAFileHasCome: proxies that have got to the newest push and have all
-// that it makes count, once the server has published the object as it is.
+// TestHowFarAnObjectOfAFileHasCome: once the server has published the object's current content,
+// proxies with all of the newest push count as Accepted.
 func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 	t.Parallel()
 	of := one{&config.Config{Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "pay", Source: "conf", ResourceVersion: "f1"}}}

@@ -26,10 +26,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// ProxyConfigPath is the path of a ProxyConfig. Its parameters are node, a node id or a
-// part of one that names one proxy; type, such as CDS, several times or never for all
-// types; namespace, to look only at the proxies of one; differing=true for only what the proxy has otherwise than it should; and server,
-// the id of the server that is meant to answer.
+// ProxyConfigPath is the path of a ProxyConfig. Its parameters are node (a node id, or a part
+// that identifies one proxy), type (such as CDS, may be repeated; all types without it),
+// namespace (consider only its proxies), differing=true (return only what differs from what the
+// proxy should have) and server (the id of the server that is meant to answer).
 const ProxyConfigPath = "/apis/portolan.io/v1/proxyconfig"
 
 // ProxyConfig is what a proxy should have and has. Its JSON form is an API.
@@ -37,10 +37,10 @@ type ProxyConfig struct {
 	metav1.TypeMeta `json:",inline"`
 	// Server is the id of the server to which the proxy is connected.
 	Server string `json:"server,omitempty"`
-	// Revision of the store from which the resources follow that the proxy should have.
+	// Revision is the store's revision that the intended resources derive from.
 	Revision int64          `json:"revision"`
 	Proxy    ConnectedProxy `json:"proxy"`
-	Types    []ProxyType    `json:"types"` // last: they are written one by one
+	Types    []ProxyType    `json:"types"` // last, since they are written one by one
 }
 
 // ConnectedProxy is a proxy that is connected to a server.
@@ -53,48 +53,48 @@ type ConnectedProxy struct {
 	Envoy     string `json:"envoy,omitempty"`
 }
 
-// ProxyType is the resources of one type.
+// ProxyType has the resources of one type.
 type ProxyType struct {
 	Name    string `json:"name"`
 	TypeURL string `json:"typeURL"`
-	// Requested says that the proxy has requested the type.
+	// Requested means that the proxy has requested the type.
 	Requested bool `json:"requested"`
-	// Total is how many resources the proxy should have of what it requested.
+	// Total counts the resources that the proxy should have among those that it requested.
 	Total     int             `json:"total"`
-	Resources []ProxyResource `json:"resources"` // last: they are written one by one
+	Resources []ProxyResource `json:"resources"` // last, since they are written one by one
 }
 
 // ProxyResource is one resource of a proxy.
 type ProxyResource struct {
 	Name string `json:"name"`
-	// State is SYNCED where the proxy has what it should have, REJECTED where it refused
-	// that, and STALE otherwise.
+	// State is SYNCED if the proxy has what it should have, REJECTED if it rejected that, and
+	// STALE otherwise.
 	State protocol.State `json:"state"`
-	// Version and Config are what the proxy has acknowledged, absent for nothing. Config
+	// Version and Config are what the proxy has acknowledged, absent if it has nothing. Config
 	// is the message, with its type in "@type".
 	Version string          `json:"version,omitempty"`
 	Config  json.RawMessage `json:"config,omitempty"`
-	// IntendedVersion and Intended are what the proxy should have, where that differs;
-	// absent for nothing.
+	// IntendedVersion and Intended are what the proxy should have, if that differs; absent if
+	// it should have nothing.
 	IntendedVersion string          `json:"intendedVersion,omitempty"`
 	Intended        json.RawMessage `json:"intended,omitempty"`
-	// Unknown says that the proxy may have something else than Config. InFlight says that
-	// it has yet to answer a response with this resource.
+	// Unknown means that the proxy may have something else than Config. InFlight means that it
+	// has not answered a response with this resource yet.
 	Unknown  bool `json:"unknown,omitempty"`
 	InFlight bool `json:"inFlight,omitempty"`
-	// RejectedRevision and Message are the proxy's rejection of Intended.
+	// RejectedRevision and Message are from the proxy's rejection of Intended.
 	RejectedRevision int64  `json:"rejectedRevision,omitempty"`
 	Message          string `json:"message,omitempty"`
-	// Secret is what the proxy has acknowledged of a secret, in place of Config.
+	// Secret replaces Config for a secret.
 	Secret *ProxySecret `json:"secret,omitempty"`
-	// Objects are the objects from which the resource was made.
+	// Objects are the objects that the resource was built from.
 	Objects []string `json:"objects,omitempty"`
 }
 
-// Has returns the message that the proxy has acknowledged, nil for none.
+// Has returns the message that the proxy has acknowledged, nil if none.
 func (r *ProxyResource) Has() (proto.Message, error) { return messageOf(r.Config) }
 
-// Should returns the message that the proxy should have, nil for none.
+// Should returns the message that the proxy should have, nil if none.
 func (r *ProxyResource) Should() (proto.Message, error) {
 	if r.State == protocol.Synced {
 		return messageOf(r.Config)
@@ -113,19 +113,19 @@ func messageOf(config json.RawMessage) (proto.Message, error) {
 	return body.UnmarshalNew()
 }
 
-// Holder knows what connected proxies and control planes have; an *xds.DiscoveryServer
-// does.
+// Holder knows what connected proxies and control planes have. An *xds.DiscoveryServer
+// implements it.
 type Holder interface {
 	Clients() []*discovery.Proxy
 	Holdings(ctx context.Context, node string, types func(name string) bool) (*xds.Holdings, error)
 }
 
-// Others knows the other servers; a *progress.View does.
+// Others knows the proxies of other servers; a *progress.View implements it.
 type Others interface{ Elsewhere() []progress.Place }
 
-// ServeProxyConfig says what a proxy should have and has. For a proxy that is connected
-// to another server it answers 421 and names that server, see ConnectedElsewhere. id is
-// the id of this server. The work follows the size of what the proxy has.
+// ServeProxyConfig serves what a proxy should have and has. If the proxy is connected to
+// another server, it answers 421 and names that server, see ConnectedElsewhere. id is the id of
+// this server. The work follows the size of what the proxy has.
 func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -193,8 +193,8 @@ func writeProxyConfig(w io.Writer, h *xds.Holdings, id string, differing bool) e
 	})
 }
 
-// writeList writes a value whose JSON ends with an empty list, and elements into that
-// list.
+// writeList writes a value as JSON, which must end with an empty list, and writes elements into
+// that list.
 func writeList[E any](w io.Writer, value any, elements []E, write func(E) error) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -218,7 +218,7 @@ func writeList[E any](w io.Writer, value any, elements []E, write func(E) error)
 	return err
 }
 
-// secretTypes are the types whose messages are not shown.
+// secretTypes are the types whose messages must not be shown.
 var secretTypes = []string{resource.SecretType}
 
 func proxyResource(typeURL string, h xds.Holding) ProxyResource {
@@ -232,7 +232,7 @@ func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 		out.State = protocol.Synced
 	}
 	if slices.Contains(secretTypes, typeURL) {
-		out.Message = "" // it may quote the secret
+		out.Message = "" // the message may quote the secret
 		out.Secret = proxySecret(h.Acked)
 		return out
 	}
@@ -243,22 +243,21 @@ func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 	return out
 }
 
-// shown returns the version of a resource, and its message as JSON with Envoy's names of
-// fields.
+// shown returns the version of a resource, and its message as JSON with Envoy's field names.
 func shown(r *resource.Resource) (string, json.RawMessage) {
 	if r == nil {
 		return "", nil
 	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(r.Body)
-	if err != nil { // it names a type that this binary does not have
+	if err != nil { // this binary does not have a type in it
 		text, _ = json.Marshal(map[string]any{"@type": r.Body.GetTypeUrl(), "error": err.Error()})
 	}
 	return r.Version, text
 }
 
-// findNode returns the node id of the proxy of this server that a text names: by its
-// whole node id, else by its name, namespace/name or address, else by a part of its node
-// id. Only those of a namespace count, unless that is empty.
+// findNode returns the node id of the proxy of this server that a text names: by its whole node
+// id, else by its name, namespace/name or address, else by a part of its node id. With a
+// namespace it considers only proxies of that.
 func findNode(text, namespace string, here []*discovery.Proxy, elsewhere []progress.Place) (string, error) {
 	where := ""
 	if namespace != "" {
@@ -282,9 +281,8 @@ func findNode(text, namespace string, here []*discovery.Proxy, elsewhere []progr
 	return found[0].Node, nil
 }
 
-// candidates returns the connected proxies that a text names in the most exact way in
-// which it names any, and those that are connected to no server. The Server of a proxy of
-// this server is empty.
+// candidates returns the proxies that a text names: exact matches if there are any, else less
+// exact ones. found are connected, gone are not. The Server of a proxy of this server is empty.
 func candidates(text string, here []*discovery.Proxy, elsewhere []progress.Place) (found, gone []progress.Place) {
 	connected := map[string]bool{}
 	for _, p := range here {
@@ -316,7 +314,7 @@ func candidates(text string, here []*discovery.Proxy, elsewhere []progress.Place
 	return found, gone
 }
 
-// proxyOf describes a proxy by its node id alone.
+// proxyOf describes a proxy from its node id alone.
 func proxyOf(node string) *discovery.Proxy {
 	p := &discovery.Proxy{ID: node, Name: node}
 	if parts := strings.Split(node, "~"); len(parts) == 4 {
@@ -332,7 +330,7 @@ const (
 	causeAPI    metav1.CauseType = "ServerAPI"
 )
 
-// elsewhereError says to which server a proxy is connected, and what to do.
+// elsewhereError says which server a proxy is connected to, and what to do.
 func elsewhereError(at progress.Place) error {
 	machine, _, _ := strings.Cut(at.Server, ":")
 	message := fmt.Sprintf("proxy %s is connected to another server, %s: ", at.Node, at.Server)
@@ -348,9 +346,9 @@ func elsewhereError(at progress.Place) error {
 	return refusal
 }
 
-// ConnectedElsewhere says whether an error of the API names another server that has the
-// proxy. It returns ProxyConfigPath with the parameters of a query for that server, and
-// the URL of its API, which may be of the loopback of its machine.
+// ConnectedElsewhere reports whether an error of the API names another server that has the
+// proxy. It returns ProxyConfigPath with a query for that server, and the URL of the server's
+// API. That URL may be a loopback address of the server's machine.
 func ConnectedElsewhere(err error, query url.Values) (path, server string, ok bool) {
 	var status interface{ Status() metav1.Status }
 	if !errors.As(err, &status) || status.Status().Code != http.StatusMisdirectedRequest || status.Status().Details == nil {

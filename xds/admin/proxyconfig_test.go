@@ -34,7 +34,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// holder is a server with two proxies, of which the first has something.
+// holder is a server with two proxies, of which the first has resources.
 type holder struct {
 	nodes []*discovery.Proxy
 	types []xds.TypeHoldings
@@ -107,7 +107,7 @@ func TestProxyConfig(t *testing.T) {
 	h := someHolder(t)
 	for name, c := range map[string]struct {
 		parameters url.Values
-		want       string // of each type its resources and their states
+		want       string // the resources of each type, and their states
 	}{
 		"all":       {url.Values{}, "CDS 3: a SYNCED, b REJECTED, c STALE, d STALE; EDS 0: ; SDS 1: kubernetes://key SYNCED"},
 		"one type":  {url.Values{"type": {"EDS"}}, "EDS 0: "},
@@ -181,12 +181,12 @@ func TestProxyConfigShowsBothForms(t *testing.T) {
 	}
 }
 
-// TestProxyConfigShowsCertificates: of a secret that the proxy has there are its certificates
-// or their file, and neither a key nor the message.
+// TestProxyConfigShowsCertificates: of a secret it shows the certificates or their file, but
+// neither key nor message.
 func TestProxyConfigShowsCertificates(t *testing.T) {
 	t.Parallel()
 	pair := secrettest.New(t, time.Hour, "www.shop.example")
-	both := append(slices.Clone(pair.Key), pair.Cert...) // some keep both in one entry
+	both := append(slices.Clone(pair.Key), pair.Cert...) // some users keep both in one entry
 	h := someHolder(t)
 	var resources []xds.Holding
 	for _, m := range []*tlsv3.Secret{
@@ -228,7 +228,7 @@ func TestProxyConfigShowsCertificates(t *testing.T) {
 	}
 }
 
-// TestProxyConfigKeepsSecrets: of a secret without a certificate there are name and state.
+// TestProxyConfigKeepsSecrets: of a secret without a certificate it shows only name and state.
 func TestProxyConfigKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	h := someHolder(t)
@@ -251,7 +251,7 @@ func TestProxyConfigFindsTheProxy(t *testing.T) {
 		{Node: "sidecar~10.2.0.9~vm-9.shop~shop.svc.cluster.local", Seen: seen},
 	}
 	h := someHolder(t)
-	elsewhere = append(elsewhere, progress.Place{Node: h.nodes[0].ID, Server: "cp-2:8/b"}) // it has just come from there
+	elsewhere = append(elsewhere, progress.Place{Node: h.nodes[0].ID, Server: "cp-2:8/b"}) // it has just moved here from that server
 	for node, want := range map[string]string{                                             // "" for the proxy that is there, else the code and words
 		h.nodes[0].ID: "", "10.1.0.8": "", "~10.1.0.8~": "", h.nodes[0].Name: "",
 		"":              "400 say of which proxy",
@@ -284,7 +284,7 @@ func TestProxyConfigFindsTheProxy(t *testing.T) {
 	}
 }
 
-// TestProxyConfigOfANamespace: only the proxies of the namespace count, wherever they are.
+// TestProxyConfigOfANamespace: only the proxies of the namespace count, on any server.
 func TestProxyConfigOfANamespace(t *testing.T) {
 	t.Parallel()
 	h := someHolder(t)
@@ -292,7 +292,7 @@ func TestProxyConfigOfANamespace(t *testing.T) {
 	for _, c := range []struct{ node, namespace, want string }{
 		{"10.1.0.8", "shop", ""},
 		{"10.1.0.8", "edge", "no proxy in namespace edge is called 10.1.0.8"},
-		{"10.1.0", "shop", ""}, // which that of edge has, too
+		{"10.1.0", "shop", ""}, // edge has one that begins so, too
 		{"edge-1", "shop", "no proxy in namespace shop is called edge-1"},
 		{"vm-2", "edge", "is connected to another server"},
 		{"vm-2", "shop", "no proxy in namespace shop is called vm-2"},
@@ -304,8 +304,8 @@ func TestProxyConfigOfANamespace(t *testing.T) {
 	}
 }
 
-// TestProxyConfigOfAnotherServer: an error that names another server leads to a query
-// that only that server answers.
+// TestProxyConfigOfAnotherServer: an error that names another server gives a query that only
+// that server answers.
 func TestProxyConfigOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	h := someHolder(t)

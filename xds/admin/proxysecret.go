@@ -13,19 +13,19 @@ const (
 	KindAuthorities = "authorities"
 )
 
-// ProxySecret is what is shown of a secret that a proxy has acknowledged: certificates, which
-// every peer of the proxy sees, and never a key.
+// ProxySecret is what may be shown of a secret that a proxy has acknowledged: certificates,
+// which every peer of the proxy sees, but never a key.
 type ProxySecret struct {
-	// Kind is KindCertificate, which comes with a key, or KindAuthorities.
+	// Kind is KindCertificate if there is a key with it, or KindAuthorities.
 	Kind string `json:"kind"`
-	// Certificates are the chain, its own certificate first, or the authorities. Entry is
-	// empty in them.
+	// Certificates are the chain, the leaf first, or the authorities. Their Entry is empty.
 	Certificates []secret.Certificate `json:"certificates,omitempty"`
-	// File has them instead, on the machine of the proxy: the server does not know them.
+	// File is the path on the proxy's machine, if the proxy reads them there. Then the server
+	// does not know them.
 	File string `json:"file,omitempty"`
 }
 
-// proxySecret describes a secret, nil for what is none.
+// proxySecret describes a secret, nil for another resource.
 func proxySecret(r *resource.Resource) *ProxySecret {
 	if r == nil || r.Body.GetTypeUrl() != resource.SecretType {
 		return nil

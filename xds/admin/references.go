@@ -22,12 +22,11 @@ import (
 const ReferencesPath = "/apis/portolan.io/v1/references"
 
 // References lists the objects that an object names, and those that name it, among
-// VirtualServices, DestinationRules, Gateways, ServiceEntries, WorkloadEntries and the
-// services of all registries. Names alone count: whether an object is exported to
-// another does not matter. Their JSON form is an API.
+// VirtualServices, DestinationRules, Gateways, ServiceEntries, WorkloadEntries and the services
+// of all registries. Only names count; exportTo is ignored. The JSON form is an API.
 type References struct {
 	metav1.TypeMeta `json:",inline"`
-	// Revision of the store that they are as of.
+	// Revision is the store's revision that they are derived from.
 	Revision int64 `json:"revision"`
 	// To lists the objects that the object names, in the order of its fields. From lists
 	// the objects that name it, by kind, namespace and name.
@@ -35,13 +34,12 @@ type References struct {
 	From []Reference `json:"from"`
 }
 
-// Reference is an object that is named, or that names another, and the fields that
-// do so.
+// Reference is an object that is named, or that names the other, and the fields that do so.
 type Reference struct {
-	// Object is "kind/namespace/name", "service HOST", or what is missing.
+	// Object is "kind/namespace/name", "service HOST", or the missing name.
 	Object string   `json:"object"`
 	Fields []string `json:"fields"`
-	// Missing says that there is nothing of that name.
+	// Missing means that nothing has that name.
 	Missing bool `json:"missing,omitempty"`
 }
 
@@ -91,7 +89,7 @@ func referencesTo(p *mesh.PushContext, object *config.Config) []Reference {
 	return out
 }
 
-// referencesFrom are the objects that name one.
+// referencesFrom returns the objects that name an object.
 func referencesFrom(p *mesh.PushContext, object *config.Config) []Reference {
 	out := []Reference{}
 	for _, kind := range []config.GroupVersionKind{schema.DestinationRule, schema.ServiceEntry, schema.VirtualService} {
@@ -107,7 +105,7 @@ func referencesFrom(p *mesh.PushContext, object *config.Config) []Reference {
 	return out
 }
 
-// refer adds a field to the reference to an object, which is added at its first.
+// refer adds a field to the reference to an object. It adds the reference if there is none yet.
 func refer(list []Reference, object, field string, missing bool) []Reference {
 	i := slices.IndexFunc(list, func(r Reference) bool { return r.Object == object && r.Missing == missing })
 	if i < 0 {
@@ -117,8 +115,8 @@ func refer(list []Reference, object, field string, missing bool) []Reference {
 	return list
 }
 
-// targets returns the objects that a link of an object leads to, as References names
-// them.
+// targets returns the objects that a link of an object refers to, in the form of
+// Reference.Object.
 func (l link) targets(p *mesh.PushContext, from *config.Config) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if l.host != "" && l.subset == "" {
@@ -137,7 +135,7 @@ func (l link) targets(p *mesh.PushContext, from *config.Config) iter.Seq[string]
 	}
 }
 
-// String says what a link names.
+// String returns what a link names.
 func (l link) String() string {
 	switch {
 	case l.subset != "":

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// named is a mesh in which objects name each other in every way there is.
+// named is a mesh with every kind of reference among objects.
 func named(t *testing.T) *xdstest.World {
 	return xdstest.NewWorld(t,
 		xdstest.Object("ServiceEntry", "shop/reviews", "{hosts: [reviews.shop.test], resolution: STATIC, location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: reviews}}}"),
@@ -33,7 +33,7 @@ func named(t *testing.T) *xdstest.World {
 	)
 }
 
-// references asks for those of an object and writes them as lines.
+// references requests the references of an object and returns them as lines.
 func references(t *testing.T, w admin.Source, kind, namespace, name string) (to, from []string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()

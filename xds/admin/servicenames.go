@@ -12,25 +12,25 @@ import (
 // ServiceNames lists all services, by host and namespace. Its JSON form is an API.
 type ServiceNames struct {
 	metav1.TypeMeta `json:",inline"`
-	// Revision of the store that they are as of.
+	// Revision is the store's revision that they are derived from.
 	Revision int64         `json:"revision"`
 	Items    []ServiceName `json:"items"`
 }
 
-// ServiceName is a host in one namespace, in short.
+// ServiceName is a summary of a host in one namespace.
 type ServiceName struct {
 	Hostname  string `json:"hostname"`
 	Namespace string `json:"namespace"`
-	// Registries are those that have the service, each once; the first answers for it.
+	// Registries are those that have the service, each once; the first one's definition counts.
 	Registries []string `json:"registries"`
 	Ports      []Port   `json:"ports"`
-	// Endpoints counts the endpoints of all registries, and Healthy those that get
-	// requests. An endpoint with several ports counts once.
+	// Endpoints counts the endpoints of all registries, and Healthy the healthy ones. An
+	// endpoint with several ports counts once.
 	Endpoints int `json:"endpoints"`
 	Healthy   int `json:"healthy"`
 }
 
-// namesOf lists the services of a namespace, empty for all. Its cost follows the mesh.
+// namesOf lists the services of a namespace, or all if it is empty. Its cost follows the mesh.
 func namesOf(p *mesh.PushContext, namespace string) ServiceNames {
 	out := ServiceNames{
 		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ServiceNames"},
@@ -59,7 +59,7 @@ func namesOf(p *mesh.PushContext, namespace string) ServiceNames {
 	return out
 }
 
-// locate notes where the services of a host stand.
+// locate fills in the Places of the services of a host.
 func (l *ServiceList) locate(row *mesh.HostRow, places func(*discovery.Service) []string) {
 	for i := range l.Items {
 		for _, s := range row.Services {

@@ -21,28 +21,27 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// ServicesPath is the path of a ServiceList: the services of one host (the parameter host),
-// in one namespace or in all. Without a host it is the path of a ServiceNames.
+// ServicesPath is the path of a ServiceList: the services of one host (the parameter host), in
+// one namespace or in all. Without a host, the answer is a ServiceNames.
 const ServicesPath = "/apis/portolan.io/v1/services"
 
 // ServiceList describes services as proxies get them, the oldest first. Its JSON form
 // is an API.
 type ServiceList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Revision of the store that they are as of.
+	// Revision is the store's revision that they are derived from.
 	Revision int64     `json:"revision"`
 	Items    []Service `json:"items"`
-	// Similar are some hosts whose names are like the one asked for, where there
-	// is none of that.
+	// Similar lists hosts with a similar name if the requested host does not exist.
 	Similar []string `json:"similar,omitempty"`
 }
 
-// Service is all that the registries know of a host in one namespace.
+// Service has all that the registries know of a host in one namespace.
 type Service struct {
 	Hostname  string `json:"hostname"`
 	Namespace string `json:"namespace"`
-	// Definitions are the services of that name, one for each address; the first
-	// answers for the host.
+	// Definitions are the services of that name, one for each address; the first one counts for
+	// the host.
 	Definitions []Definition `json:"definitions"`
 	// Endpoints are in the order of registries.
 	Endpoints []Endpoint `json:"endpoints"`
@@ -60,7 +59,7 @@ type Definition struct {
 	Ports        []Port   `json:"ports"`
 	ExportTo     []string `json:"exportTo"`
 	MeshExternal bool     `json:"meshExternal,omitempty"`
-	// Places are where it stands, of a service that no object declares.
+	// Places are where the service is defined, if not by an object.
 	Places []string `json:"places,omitempty"`
 }
 
@@ -76,12 +75,12 @@ const (
 	Healthy   = "HEALTHY"
 	Unhealthy = "UNHEALTHY"
 	Draining  = "DRAINING"
-	// LeftOut is a workload that a service selects and whose health checks did not
-	// succeed, so that it is no endpoint.
+	// LeftOut is a workload that a service selects, but that is no endpoint because its health
+	// checks did not succeed.
 	LeftOut = "LEFT OUT"
 )
 
-// Endpoint is an address of a service, with the port for each port of the service.
+// Endpoint is an address of a service, with its port for each port of the service.
 type Endpoint struct {
 	Registry string `json:"registry"`
 	Cluster  string `json:"cluster,omitempty"`
@@ -93,7 +92,7 @@ type Endpoint struct {
 	// Reason is why a workload is left out.
 	Reason string `json:"reason,omitempty"`
 	Weight uint32 `json:"weight,omitempty"`
-	// Workload is "namespace/name" of the object that it comes from.
+	// Workload is "namespace/name" of the object that defines it.
 	Workload       string            `json:"workload,omitempty"`
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
@@ -107,23 +106,22 @@ type SubsetRef struct {
 	Rule string `json:"rule"`
 }
 
-// Subset is a subset, and how many endpoints it selects.
+// Subset is a subset, and the number of endpoints that it selects.
 type Subset struct {
 	SubsetRef `json:",inline"`
-	// Host is the name or pattern that the rule is for.
+	// Host is the name or pattern in the rule.
 	Host      string            `json:"host"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Endpoints int               `json:"endpoints"`
 	Healthy   int               `json:"healthy"`
 }
 
-// Source has the context of the newest push, nil before the first; an
-// *xds.DiscoveryServer is one.
+// Source has the context of the newest push, nil before the first. An *xds.DiscoveryServer
+// implements it.
 type Source interface{ Context() *mesh.PushContext }
 
-// Services serves what a server has of the services of a host: the rows that its
-// newest push was made from. places tells where a service stands that no object declares;
-// it may be nil.
+// Services serves what a server knows of a host's services: the rows of its newest push. places
+// returns where a service is defined, if not by an object; it may be nil.
 func Services(server Source, places func(*discovery.Service) []string) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -169,11 +167,10 @@ func describe(p *mesh.PushContext, name host.Name, namespace string) ServiceList
 	return list
 }
 
-// maxSimilar bounds the similar names that answer an unknown one.
+// maxSimilar limits the similar names in the answer for an unknown host.
 const maxSimilar = 3
 
-// similar are some hosts that contain a name, or are contained in it, by their
-// first label.
+// similar returns some hosts whose first label contains that of a name, or is a prefix of it.
 func similar(p *mesh.PushContext, name string) (out []string) {
 	first, _, _ := strings.Cut(name, ".")
 	for row := range p.HostRows() {
@@ -187,8 +184,8 @@ func similar(p *mesh.PushContext, name string) (out []string) {
 	return out
 }
 
-// leftOut returns the WorkloadEntries that a service selects, but whose endpoints are
-// missing because they were not reported healthy.
+// leftOut returns the WorkloadEntries that a service selects, but that are no endpoints because
+// nobody reported them healthy.
 func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (out []Endpoint) {
 	configs := p.Inputs().Configs
 	for object := range configs.List(schema.WorkloadEntry, row.Namespace) {
@@ -201,7 +198,7 @@ func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (o
 		reason := "no report"
 		if r := configs.Health().Value(health.Path(object.Namespace, object.Name)); r.Of(object.UID) && !r.Unknown {
 			if r.Healthy {
-				continue // it has no place here for another reason
+				continue // it is no endpoint for another reason
 			}
 			reason = r.Message
 		}
@@ -213,7 +210,7 @@ func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (o
 	return out
 }
 
-// selects says whether a service selects a WorkloadEntry of its namespace.
+// selects reports whether a service selects a WorkloadEntry of its namespace.
 func selects(row *mesh.ServiceRow, object *config.Config) bool {
 	return slices.ContainsFunc(row.Services, func(s *discovery.Service) bool {
 		return s.Attributes.Provider == discovery.External && s.Attributes.LabelSelectors != nil &&
@@ -264,8 +261,7 @@ func definition(s *discovery.Service) Definition {
 	return out
 }
 
-// grouped makes one of the endpoints of several ports that differ in nothing
-// else.
+// grouped merges the endpoints that differ only in their ports.
 func grouped(row *mesh.EndpointRow) []Endpoint {
 	out := []Endpoint{}
 	var last *discovery.Endpoint
@@ -283,7 +279,7 @@ func grouped(row *mesh.EndpointRow) []Endpoint {
 	return out
 }
 
-// samePlace says whether two endpoints differ in their ports at most.
+// samePlace reports whether two endpoints differ at most in their ports.
 func samePlace(a, b *discovery.Endpoint) bool {
 	other := *b
 	other.Port, other.ServicePortName = a.Port, a.ServicePortName
@@ -312,7 +308,7 @@ func healthOf(h discovery.Health) string {
 	return Unhealthy
 }
 
-// subsets returns the subsets of some rules, each with its object.
+// subsets returns the subsets of some rules, each with the object that defines it.
 func subsets(rules []*destination.Rule) []Subset {
 	out := []Subset{}
 	for _, r := range rules {
@@ -326,7 +322,7 @@ func subsets(rules []*destination.Rule) []Subset {
 	return out
 }
 
-// ruleOf is the DestinationRule among those merged that a subset is of.
+// ruleOf returns the DestinationRule that a subset of a merged rule comes from.
 func ruleOf(r *destination.Rule, s *networking.Subset) string {
 	i := slices.IndexFunc(r.Configs, func(c *config.Config) bool {
 		return slices.Contains(c.Spec.(*networking.DestinationRule).GetSubsets(), s)

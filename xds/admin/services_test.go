@@ -22,7 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// world is a server that has published a context, or none yet.
+// world is a server that has published a context, or none if it is nil.
 type world struct{ context *mesh.PushContext }
 
 func (w world) Context() *mesh.PushContext { return w.context }
@@ -65,8 +65,8 @@ func shop(t *testing.T) world {
 	})}
 }
 
-// objects are two rules for the host, of which one is for a pattern, and
-// workloads that are left out.
+// objects are two rules for the host, one of them by a pattern, and workloads that are left
+// out.
 func objects(t *testing.T) *cache.Snapshot {
 	t.Helper()
 	entry := func(name, labels string) *config.Config {
@@ -155,8 +155,8 @@ func TestWhatCannotBeDescribed(t *testing.T) {
 	}
 }
 
-// TestServicesAreListed: without a host all are there, each with its registries and how
-// many endpoints it has.
+// TestServicesAreListed: without a host all services are listed, with registries and numbers of
+// endpoints.
 func TestServicesAreListed(t *testing.T) {
 	t.Parallel()
 	ask := func(query string) (list admin.ServiceNames) {
@@ -181,7 +181,7 @@ func TestServicesAreListed(t *testing.T) {
 	}
 }
 
-// TestPlacesOfServices are told of the definitions that have some.
+// TestPlacesOfServices: definitions show their places if they have some.
 func TestPlacesOfServices(t *testing.T) {
 	t.Parallel()
 	places := func(s *discovery.Service) []string {

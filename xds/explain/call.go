@@ -13,11 +13,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// The fields of an object that a gRPC client does not take, as docs/operations/grpc.md
-// lists them. A verdict tells of fields that no proxy gets.
+// This file finds the fields of an object that a gRPC client ignores, as
+// docs/operations/grpc.md lists them. Verdicts report fields that no proxy supports.
 
-// notTakenOfRoute are the fields of an HTTP route, at a path, that the action of a client
-// lacks.
+// notTakenOfRoute returns the fields of the HTTP route at a path that a gRPC client ignores.
+// action is the route's action as the client gets it.
 func notTakenOfRoute(http *networking.HTTPRoute, at string, action *routev3.RouteAction) []string {
 	out := verdict.NotForGRPC(http, at)
 	taken := strings.Split(action.GetRetryPolicy().GetRetryOn(), ",")
@@ -29,7 +29,7 @@ func notTakenOfRoute(http *networking.HTTPRoute, at string, action *routev3.Rout
 	return out
 }
 
-// notTakenOfRule are the fields of the traffic policy of a cluster that a client lacks.
+// notTakenOfRule returns the fields of a cluster's traffic policy that a gRPC client ignores.
 func notTakenOfRule(v *mesh.View, name string) []string {
 	o, ok := cluster.Find(v, name)
 	if !ok {

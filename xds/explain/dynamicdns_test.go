@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestExplainDynamicDNS: the endpoint of what goes to a service with resolution DYNAMIC_DNS
-// is the host that the client names.
+// TestExplainDynamicDNS: the endpoint of a service with resolution DYNAMIC_DNS is the host that
+// the client names.
 func TestExplainDynamicDNS(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,
@@ -51,8 +51,8 @@ func TestExplainDynamicDNS(t *testing.T) {
 	}
 }
 
-// TestExplainDynamicDNSOfRewrittenHosts: a proxy looks up the host that a route, or one of its
-// destinations, writes over the client's.
+// TestExplainDynamicDNSOfRewrittenHosts: if a route or destination rewrites the host, the proxy
+// looks up the new one.
 func TestExplainDynamicDNSOfRewrittenHosts(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,
@@ -78,7 +78,7 @@ func TestExplainDynamicDNSOfRewrittenHosts(t *testing.T) {
 	}
 }
 
-// TestExplainVia: what comes to a sidecar through a socket, and as an HTTP proxy.
+// TestExplainVia: requests that reach a sidecar through a socket, or as an HTTP proxy.
 func TestExplainVia(t *testing.T) {
 	t.Parallel()
 	service := func(name, protocol, port string) string {

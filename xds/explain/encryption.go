@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// encryption says how the connections of a cluster are encrypted, empty where they are not,
-// and what is missing for that, empty where nothing is.
+// encryption says how the connections of a cluster are encrypted, and what is missing for that.
+// Each is empty if there is nothing to say.
 func (e *explainer) encryption(name string) (how, missing string) {
 	o, ok := cluster.Find(e.view(), name)
 	if !ok || !o.Encrypted() {
@@ -28,7 +28,7 @@ func (e *explainer) encryption(name string) (how, missing string) {
 	return how, missing
 }
 
-// sent is a request as it leaves through a cluster, which may encrypt it.
+// sent returns a request as it leaves through a cluster, which may encrypt it.
 func (e *explainer) sent(cluster string, r simulate.Request) simulate.Request {
 	how, _ := e.encryption(cluster)
 	switch {
@@ -41,7 +41,7 @@ func (e *explainer) sent(cluster string, r simulate.Request) simulate.Request {
 	return r
 }
 
-// asked is the name that a server is asked for.
+// asked returns the server name (SNI) that connections of a cluster send.
 func asked(o cluster.Outbound, tls *networking.ClientTLSSettings) string {
 	switch {
 	case tls.GetSni() != "":

@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestExplainEncryption: it is told how connections are encrypted, and what they lack for it.
+// TestExplainEncryption: an explanation says how connections are encrypted, and what they lack.
 func TestExplainEncryption(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,

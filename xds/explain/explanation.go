@@ -17,15 +17,15 @@ const (
 	Unknown     = "Unknown"     // the simulation does not know what the proxy has
 )
 
-// Explanation says what a proxy does with a request, and because of which objects. Its JSON
-// form is an API.
+// Explanation says what a proxy does with a request, and which objects cause it. Its JSON form
+// is an API.
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
-	// Revision of the store that it is as of.
+	// Revision is the store's revision that the explanation is for.
 	Revision int64   `json:"revision"`
 	Proxy    Proxy   `json:"proxy"`
 	Request  Request `json:"request"`
-	// Listener and FilterChain are the names of what takes the connection, and Objects the
+	// Listener and FilterChain are the names of what accepts the connection. Objects are the
 	// Gateways, Sidecars and ServiceEntries behind it.
 	Listener    string   `json:"listener,omitempty"`
 	FilterChain string   `json:"filterChain,omitempty"`
@@ -35,12 +35,12 @@ type Explanation struct {
 	// routes.
 	Route        *Route        `json:"route,omitempty"`
 	Destinations []Destination `json:"destinations"`
-	// Outcome is one of the constants above. Status is the status of an answer of the proxy
-	// itself; 0 for a closed connection. Location is the target of a redirect.
+	// Outcome is one of the constants above. Status is the status of an answer by the proxy
+	// itself, 0 for a closed connection. Location is the target of a redirect.
 	Outcome  string `json:"outcome"`
 	Status   int    `json:"status,omitempty"`
 	Location string `json:"location,omitempty"`
-	// Reason says why a request fails, or what else there is to know.
+	// Reason says why a request fails, or adds a hint.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type Proxy struct {
 	Type      string `json:"type"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Connected is false for a proxy as it would be.
+	// Connected is false for a hypothetical proxy.
 	Connected    bool   `json:"connected"`
 	Interception string `json:"interception,omitempty"`
 }
@@ -59,26 +59,26 @@ type Proxy struct {
 type Request struct {
 	Protocol string `json:"protocol"`
 	Host     string `json:"host"`
-	// Address is where the client connects to, with the Port unless it is a socket; empty
-	// where only DNS knows, and for gRPC clients.
+	// Address is where the client connects to, with the Port unless it is a socket. It is empty
+	// if only DNS knows it, and for gRPC clients.
 	Address string `json:"address,omitempty"`
 	Port    int    `json:"port"`
 	Method  string `json:"method,omitempty"`
 	Path    string `json:"path,omitempty"`
 }
 
-// Route is a route, and the place in the VirtualService that it comes from; these
-// are empty for a route that no VirtualService has.
+// Route is a route, and its place in a VirtualService. The place is empty for a route that
+// comes from no VirtualService.
 type Route struct {
 	Name   string `json:"name"`
 	Object string `json:"object,omitempty"`
 	Field  string `json:"field,omitempty"`
-	// Root is the VirtualService that delegates to the object, and RootField where; empty for
-	// a route of no delegate.
+	// Root is the VirtualService that delegates to the object, and RootField the route in it;
+	// empty if the route is not of a delegate.
 	Root      string `json:"root,omitempty"`
 	RootField string `json:"rootField,omitempty"`
 	Timeout   string `json:"timeout,omitempty"`
-	// Retries is how often a request is tried again, and RetryOn when.
+	// Retries is how often the proxy retries a request, and RetryOn the conditions.
 	Retries       uint32 `json:"retries,omitempty"`
 	RetryOn       string `json:"retryOn,omitempty"`
 	PerTryTimeout string `json:"perTryTimeout,omitempty"`
@@ -86,13 +86,13 @@ type Route struct {
 	// Mirrors are the clusters that get copies of requests, with their shares, such as "10%
 	// to outbound|80||reviews.example.com".
 	Mirrors []string `json:"mirrors,omitempty"`
-	// MirrorsLost says which copies reach nobody, and why.
+	// MirrorsLost says which mirrored requests reach no endpoint, and why.
 	MirrorsLost []string `json:"mirrorsLost,omitempty"`
-	// HostRewritten and PathRewritten are as the destination sees them, where they differ.
+	// HostRewritten and PathRewritten are what the destination sees, if it differs.
 	HostRewritten string `json:"hostRewritten,omitempty"`
 	PathRewritten string `json:"pathRewritten,omitempty"`
-	// NotTaken lists the fields that a gRPC client does not take: the fields of Root first,
-	// then the object's.
+	// NotTaken lists the fields that a gRPC client ignores: first those of Root, then those of
+	// Object.
 	NotTaken []string `json:"notTaken,omitempty"`
 }
 
@@ -102,32 +102,32 @@ type Destination struct {
 	Host    string `json:"host,omitempty"`
 	Port    int    `json:"port,omitempty"`
 	Subset  string `json:"subset,omitempty"`
-	// Percent is its share of the requests.
+	// Percent is the destination's share of the requests.
 	Percent float64 `json:"percent"`
-	// Services and Rules are the ServiceEntries and the DestinationRules that it is made of.
+	// Services and Rules are the ServiceEntries and the DestinationRules behind the cluster.
 	Services     []string `json:"services,omitempty"`
 	Rules        []string `json:"rules,omitempty"`
 	LoadBalancer string   `json:"loadBalancer,omitempty"`
 	// TLS says how connections to it are encrypted; empty for plaintext.
 	TLS string `json:"tls,omitempty"`
-	// NotTaken are the fields of the rules that a gRPC client does not take.
+	// NotTaken lists the fields of the rules that a gRPC client ignores.
 	NotTaken []string `json:"notTaken,omitempty"`
 	// Endpoints are the addresses that get requests, and Localities how many there are.
 	Endpoints  []string   `json:"endpoints,omitempty"`
 	Localities []Locality `json:"localities,omitempty"`
-	// Preference says which localities the proxy prefers, and in which order; empty where
+	// Preference says which localities the proxy prefers, and in which order; empty if
 	// localities make no difference.
 	Preference string `json:"preference,omitempty"`
-	// LeftOut are the workloads that are no endpoint because of their health, and why.
+	// LeftOut lists the workloads that are no endpoint because of their health, and why.
 	LeftOut []string `json:"leftOut,omitempty"`
-	// Inbound says what the sidecars beside the endpoints do, as far as they are connected
-	// to the server.
+	// Inbound says what the sidecars of the endpoints do, as far as they are connected to this
+	// server.
 	Inbound []Inbound `json:"inbound,omitempty"`
-	// Fails says why requests to it fail; empty where they do not.
+	// Fails says why requests to it fail; empty if they do not.
 	Fails string `json:"fails,omitempty"`
 }
 
-// Inbound is what sidecars do with a request that comes to their workloads.
+// Inbound says what sidecars do with a request to their workloads.
 type Inbound struct {
 	Endpoints []string `json:"endpoints"`
 	// Proxies are the node ids of the sidecars, one for each of the Endpoints.
@@ -136,17 +136,17 @@ type Inbound struct {
 	FilterChain string   `json:"filterChain,omitempty"`
 	VirtualHost string   `json:"virtualHost,omitempty"`
 	Cluster     string   `json:"cluster,omitempty"`
-	// Objects are the Sidecar, or the ServiceEntries, that the port is of.
+	// Objects are the Sidecar, or the ServiceEntries, that define the port.
 	Objects []string `json:"objects,omitempty"`
 	// Application is the address of the application; empty if it is the endpoint's address.
 	Application string `json:"application,omitempty"`
-	// Outcome is Forwarded, Passed (by nothing that the mesh knows of), Fails or Unknown.
+	// Outcome is Forwarded, Passed (no object defines the port), Fails or Unknown.
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Locality counts the endpoints of a locality, of one priority: 0 comes first. Weight is
-// its share of its priority, if the proxy uses weights.
+// Locality counts the endpoints of one locality and priority; priority 0 is used first. Weight
+// is the locality's share within its priority, if the proxy uses weights.
 type Locality struct {
 	Locality string `json:"locality,omitempty"`
 	Healthy  int    `json:"healthy"`

@@ -16,10 +16,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// proxyFrom finds the proxy that a text names: a connected one by its node id, name,
-// namespace/name or address; else a sidecar as it would be beside a WorkloadEntry,
-// namespace/name, or at an address; or a router as a Gateway would select it,
-// gateway/namespace/name.
+// proxyFrom finds the proxy that a text names. A connected proxy goes first: by its node id,
+// name, namespace/name or address. Otherwise it makes a hypothetical one: the sidecar of a
+// WorkloadEntry (namespace/name) or at an address, or the router of a Gateway
+// (gateway/namespace/name).
 func proxyFrom(p *mesh.PushContext, nodes []*discovery.Proxy, from string) (proxy *discovery.Proxy, connected bool, err error) {
 	if name, ok := strings.CutPrefix(from, "gateway/"); ok {
 		g := objectNamed(p, schema.Gateway, name)
@@ -52,12 +52,12 @@ func proxyFrom(p *mesh.PushContext, nodes []*discovery.Proxy, from string) (prox
 		return nil, false, fmt.Errorf("%d proxies are called %s, such as %s and %s: name one by its node id", len(found), from, found[0].ID, found[1].ID)
 	}
 	whole := *found[0]
-	whole.RouteDelta = false // it gets the same virtual hosts in another way
+	whole.RouteDelta = false // RouteDelta changes only how it gets its virtual hosts
 	return &whole, connected, nil
 }
 
-// objectNamed are the objects of a kind that a text names: namespace/name or, in
-// whatever namespace, name.
+// objectNamed returns the objects of a kind that a text names: namespace/name, or a name in any
+// namespace.
 func objectNamed(p *mesh.PushContext, kind config.GroupVersionKind, text string) (out []*config.Config) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok {
@@ -71,7 +71,7 @@ func objectNamed(p *mesh.PushContext, kind config.GroupVersionKind, text string)
 	return out
 }
 
-// newProxy describes a proxy as it would be.
+// newProxy describes a hypothetical proxy.
 func newProxy(kind discovery.ProxyType, ip, name, namespace string) *discovery.Proxy {
 	domain := namespace + ".svc.cluster.local"
 	return &discovery.Proxy{
@@ -80,8 +80,8 @@ func newProxy(kind discovery.ProxyType, ip, name, namespace string) *discovery.P
 	}
 }
 
-// noAddress stands for the address of a proxy that has none yet. No endpoint counts as
-// being there.
+// noAddress stands for the address of a hypothetical proxy that has none. No endpoint counts as
+// running there.
 const noAddress = "127.0.0.1"
 
 func routerOf(gateway *config.Config) *discovery.Proxy {
@@ -101,8 +101,8 @@ func sidecarOf(workload *config.Config) *discovery.Proxy {
 	return out
 }
 
-// sidecarsAt returns the sidecars that an address would have: the sidecars of its
-// WorkloadEntries, else one for each namespace whose services have an endpoint there.
+// sidecarsAt returns hypothetical sidecars at an address: one for each WorkloadEntry with the
+// address, else one for each namespace whose services have an endpoint there.
 func sidecarsAt(p *mesh.PushContext, ip string) (out []*discovery.Proxy) {
 	for object := range p.Inputs().Configs.List(schema.WorkloadEntry, "") {
 		if object.Spec.(*networking.WorkloadEntry).GetAddress() == ip {

@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// inbound says what the connected sidecars beside endpoints do with a request that comes
-// in. Sidecars that do the same share an entry.
+// inbound says what the connected sidecars of some endpoints do with an incoming request.
+// Sidecars that do the same share an entry.
 func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulate.Result) []Inbound {
 	if r.Protocol == simulate.GRPC {
 		r.Protocol = simulate.HTTP2
@@ -33,7 +33,7 @@ func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulat
 		name, port, ok := cutPort(endpoint)
 		ip, err := netip.ParseAddr(name)
 		if !ok || err != nil {
-			continue // of another sort, such as a Unix domain socket
+			continue // not an IP address, such as a Unix domain socket
 		}
 		for _, proxy := range e.sidecarsBeside(ip) {
 			r.Address, r.Port = addressText(ip), port
@@ -52,7 +52,7 @@ func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulat
 	return out
 }
 
-// sidecarsBeside are the connected sidecars of an address.
+// sidecarsBeside returns the connected sidecars at an address.
 func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
 	if e.sidecars == nil {
 		e.sidecars = map[string][]*discovery.Proxy{}
@@ -76,7 +76,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Inboun
 		}
 	}
 	b := generate.NewBuilder(e.context, proxy, own)
-	listeners, _ := b.All(resource.ListenerType) // proxies do not get what cannot be built either
+	listeners, _ := b.All(resource.ListenerType) // resources that cannot be built are missing at the proxy, too
 	clusters, _ := b.All(resource.ClusterType)
 	p, err := simulated(slices.Concat(listeners, clusters))
 	if err != nil {
@@ -84,7 +84,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Inboun
 	}
 	r.Inbound = proxy.ID != e.proxy.ID
 	result := p.Run(r)
-	if passesInbound(result) { // which may lead to a listener of the proxy that is not captured
+	if passesInbound(result) { // it may lead to another listener of the proxy, which is not captured
 		r.Inbound = false
 		if bound := p.Run(r); !errors.Is(bound.Err, simulate.ErrNoListener) {
 			result = bound
@@ -107,8 +107,8 @@ func passesInbound(result simulate.Result) bool {
 	return len(result.Destinations) == 1 && result.Destinations[0].Cluster == names.InboundPassthroughCluster
 }
 
-// concludeInbound says what becomes of a request that comes in. own is that the proxy
-// sends it to its own machine.
+// concludeInbound fills in the outcome of an incoming request. own means that the proxy sends
+// it to its own machine.
 func concludeInbound(out *Inbound, own bool, r simulate.Request, result simulate.Result) {
 	switch {
 	case errors.Is(result.Err, simulate.ErrNoListener) && own:

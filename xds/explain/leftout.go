@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// leftOut are the workloads that a destination selects, and that are no endpoint of it
-// because of their health, with what is known of that.
+// leftOut lists the workloads that a destination selects, but that are no endpoint of it
+// because of their health. Each comes with what is known of its health.
 func (e *explainer) leftOut(d Destination) []string {
 	service := e.view().Service(host.Name(d.Host))
 	if service == nil {
@@ -64,7 +64,7 @@ func endpointsOf(v *mesh.View, s *mesh.ServiceRow) []*discovery.Endpoint {
 	return v.Endpoints(s).All()
 }
 
-// healthOf says what is known of the health of a workload that is checked.
+// healthOf says what is known of the health of a workload with health checks.
 func healthOf(w *config.Config, r *health.Report) string {
 	if r == nil || r.Unknown || r.UID != "" && r.UID != w.UID {
 		return "it asks for health checks (" + health.ChecksAnnotation + "), and nobody has reported its health yet"

@@ -34,8 +34,7 @@ func (e *explainer) preference(name string, localities []Locality) string {
 	return who + ": " + ordered(localities, byWeight)
 }
 
-// ordered says in which order a proxy uses localities, with their shares where it goes by
-// weight.
+// ordered says in which order a proxy uses localities. With byWeight it adds their shares.
 func ordered(all []Locality, byWeight bool) string {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Locality) int { return int(a.Priority) - int(b.Priority) })
@@ -55,7 +54,7 @@ func ordered(all []Locality, byWeight bool) string {
 	return out
 }
 
-// together are localities of one priority.
+// together lists the localities of one priority.
 func together(all []Locality, byWeight bool) string {
 	var sum uint64
 	for _, l := range all {

@@ -85,8 +85,8 @@ func TestExplainWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestExplainPortsThatAreNotCaptured: without capture all connections on a port are the
-// oldest service's.
+// TestExplainPortsThatAreNotCaptured: without traffic capture, the oldest service with a port
+// gets all connections on it.
 func TestExplainPortsThatAreNotCaptured(t *testing.T) {
 	t.Parallel()
 	entry := func(name, address string) string {

@@ -7,7 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestExplainLostMirrors: copies that reach nobody are told, with the reason.
+// TestExplainLostMirrors: an explanation lists mirrored requests that reach no endpoint, and
+// why.
 func TestExplainLostMirrors(t *testing.T) {
 	t.Parallel()
 	m := connected{xdstest.NewWorld(t,
@@ -32,8 +33,8 @@ func TestExplainLostMirrors(t *testing.T) {
 	}
 }
 
-// TestExplainWithoutEgressListener: a service that no egress listener carries on its port has
-// endpoints, and the Sidecar is to blame.
+// TestExplainWithoutEgressListener: if no egress listener carries a service on its port, the
+// explanation blames the Sidecar, although the service has endpoints.
 func TestExplainWithoutEgressListener(t *testing.T) {
 	t.Parallel()
 	service := func(name, port string) string {

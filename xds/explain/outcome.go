@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// conclude says what becomes of the request.
+// conclude fills in the outcome of the request.
 func (e *explainer) conclude(out *Explanation, request simulate.Request, result simulate.Result) {
 	noHost := errors.Is(result.Err, simulate.ErrNoVirtualHost) || errors.Is(result.Err, simulate.ErrNoRouteConfig)
 	noRoute := errors.Is(result.Err, simulate.ErrNoRoute)
@@ -44,7 +44,7 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 	case result.Fault.AbortsAll():
 		out.Outcome, out.Reason = Answered, "the fault of the route answers every request"
 		if request.Protocol != simulate.GRPC {
-			out.Status, _ = strconv.Atoi(result.Fault.Abort) // a gRPC status is in the words of the fault
+			out.Status, _ = strconv.Atoi(result.Fault.Abort) // the text of the fault has a gRPC status
 		}
 	case result.Status != 0:
 		out.Outcome, out.Status, out.Location = Answered, result.Status, result.Location
@@ -90,8 +90,8 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 	}
 }
 
-// anotherGets names the ServiceEntry that gets the connections which are meant for the
-// host, from a proxy that captures nothing; empty where the host gets them.
+// anotherGets names the ServiceEntry that gets the connections meant for the host, if the proxy
+// captures no traffic. It returns "" if the host gets them.
 func (e *explainer) anotherGets(out *Explanation, request simulate.Request) string {
 	if request.Protocol != simulate.TCP || e.via != "" || e.proxy.Type != discovery.Sidecar || e.view().Shape().Captures() {
 		return ""
@@ -118,7 +118,7 @@ func (e *explainer) anotherGets(out *Explanation, request simulate.Request) stri
 	return strings.Join(others, ", ")
 }
 
-// destinationName is a destination in a few words: "reviews.shop:9080 subset v1".
+// destinationName returns a destination as text: "reviews.shop:9080 subset v1".
 func destinationName(d Destination) string {
 	if d.Host == "" {
 		return d.Cluster
@@ -130,7 +130,7 @@ func destinationName(d Destination) string {
 	return name
 }
 
-// unheard is the outcome of a connection that no listener takes.
+// unheard returns the outcome of a connection that no listener accepts.
 func (e *explainer) unheard() (outcome, reason string) {
 	ip, err := netip.ParseAddr(e.host)
 	switch {
@@ -179,8 +179,8 @@ func (e *explainer) whyNoListener() string {
 	}
 }
 
-// notCarried is the Sidecar whose egress listeners leave the host's service out on the port,
-// though the proxy sees it; empty for none.
+// notCarried returns the Sidecar whose egress listeners do not carry the host's service on the
+// port, though the proxy sees it; empty for none.
 func (e *explainer) notCarried() string {
 	view := e.view()
 	service := view.Service(host.Name(e.host))
@@ -206,7 +206,7 @@ func (e *explainer) whyNoRoute(request simulate.Request, result simulate.Result)
 	return fmt.Sprintf("no route of the VirtualServices for %s matches %s %s", request.Host, cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/"))
 }
 
-// namesOf are the objects of some kinds among keys.
+// namesOf returns the names of those objects among keys that are of some kinds.
 func namesOf(keys []config.Key, kinds ...config.GroupVersionKind) []string {
 	var out []string
 	for _, key := range keys {

@@ -63,8 +63,8 @@ func (e *explainer) route(p *simulate.Proxy, result simulate.Result) *Route {
 	return out
 }
 
-// writtenAt adds where a route of a VirtualService was written: in itself, or in a delegate
-// of it.
+// writtenAt adds where a route of a VirtualService comes from: the VirtualService or a
+// delegate.
 func (e *explainer) writtenAt(out *Route, vs *routing.VirtualService, place virtualhost.Place, route *routev3.Route) {
 	origin, match := vs.Origin(place.Block), routing.MatchOrigin{Of: -1, Root: -1}
 	if place.Match >= 0 {
@@ -94,7 +94,7 @@ func durationText(d time.Duration) string {
 	return d.String()
 }
 
-// virtualService is the one that a route names as its origin, nil for none.
+// virtualService returns the VirtualService that a route came from, nil for none.
 func (e *explainer) virtualService(route *routev3.Route) *routing.VirtualService {
 	key, ok := generate.KeyOfPath(envoy.ConfigOf(route.GetMetadata()))
 	if !ok || key.Kind != schema.VirtualService {
@@ -130,7 +130,7 @@ func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (v
 	return virtualhost.Place{}, false
 }
 
-// rendered are the routes that a client of the kind gets for a description.
+// rendered returns the routes that a client of the proxy's type gets for some options.
 func (e *explainer) rendered(o envoy.RouteOptions) []*routev3.Route {
 	if e.proxy.Type == discovery.Proxyless {
 		return envoy.GRPCRoutes(o, e.host, uint32(e.port))
@@ -225,7 +225,7 @@ func localities(assignment *endpointv3.ClusterLoadAssignment) []Locality {
 	return out
 }
 
-// nowhere says why a request goes to the cluster without endpoints.
+// nowhere says why a request has no destination, or one without endpoints.
 func (e *explainer) nowhere(result simulate.Result) string {
 	switch {
 	case result.FilterChain == names.VirtualOutboundBlackHole || result.FilterChain == names.VirtualInboundBlackHole:

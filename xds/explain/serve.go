@@ -23,15 +23,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// Nodes knows the connected proxies too; an *xds.DiscoveryServer does.
+// Nodes has the mesh and the connected proxies; an *xds.DiscoveryServer implements it.
 type Nodes interface {
 	// Context returns the context of the newest push, nil before the first.
 	Context() *mesh.PushContext
 	Nodes() []*discovery.Proxy
 }
 
-// Serve says what a proxy does with a request: it builds what a server sends the proxy,
-// and simulates an Envoy, or a gRPC client, that has it. The work grows with the number of
+// Serve answers what a proxy does with a request. It builds what a server sends the proxy, and
+// simulates an Envoy or a gRPC client with these resources. The work grows with the number of
 // services that the proxy sees.
 func Serve(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -75,7 +75,7 @@ func Serve(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
 	}
 }
 
-// question is what was asked.
+// question has the parameters of a request to the API.
 type question struct {
 	from, host, path, method, sni string
 	via                           string // the port of an HTTP proxy, or a socket; empty for neither
@@ -126,7 +126,7 @@ func readQuestion(r *http.Request) (question, error) {
 	return q, nil
 }
 
-// secured takes https://HOST:PORT/PATH apart. Without a port it is 443.
+// secured splits https://HOST:PORT/PATH. The default port is 443.
 func secured(to string) (hostPort, path string, tls bool) {
 	rest, tls := strings.CutPrefix(to, "https://")
 	if !tls {
@@ -142,7 +142,7 @@ func secured(to string) (hostPort, path string, tls bool) {
 	return hostPort, path, true
 }
 
-// checkCall refuses what a call of a gRPC client cannot be.
+// checkCall refuses parameters that no call of a gRPC client can have.
 func (q question) checkCall() error {
 	if q.method != "" && q.method != http.MethodPost || q.sni != "" || q.tls || q.authority != "" {
 		return fmt.Errorf("%s is a gRPC client: its calls are POST requests for their target, without TLS, so leave out method, sni and the header host", q.from)
@@ -150,8 +150,8 @@ func (q question) checkCall() error {
 	return nil
 }
 
-// exampleOf is a host and a port that a malformed question likely means: a URL names them
-// too.
+// exampleOf returns the host and port that the user of a malformed question probably means. It
+// also finds them in a URL.
 func exampleOf(to string) string {
 	_, rest, isURL := strings.Cut(to, "://")
 	if !isURL {
@@ -181,9 +181,9 @@ type explainer struct {
 	proxy   *discovery.Proxy
 	types   []generate.ResourceType
 	builder *generate.Builder
-	built   []generate.Built // so far, for the simulation
+	built   []generate.Built // what is built so far, for the simulation
 	dialed  string           // the address and port that the client connects to, empty if not known
-	// sidecars are the connected ones by address, nil until they are asked for.
+	// sidecars are the connected sidecars by address, nil until first needed.
 	sidecars map[string][]*discovery.Proxy
 }
 
@@ -242,8 +242,8 @@ func (e *explainer) explain() (*Explanation, error) {
 	return out, nil
 }
 
-// buildRoutes builds the listeners and routes of the proxy. A gRPC client has only the
-// listener and routes of its target.
+// buildRoutes builds the listeners and routes of the proxy. For a gRPC client it builds only
+// those of the target.
 func (e *explainer) buildRoutes() {
 	if e.proxy.Type == discovery.Proxyless {
 		for need := range e.build(resource.ListenerType, e.target()) {
@@ -252,12 +252,12 @@ func (e *explainer) buildRoutes() {
 		return
 	}
 	for _, typeURL := range []string{resource.ListenerType, resource.RouteType} {
-		all, _ := e.builder.All(typeURL) // proxies do not get what cannot be built either
+		all, _ := e.builder.All(typeURL) // resources that cannot be built are missing at the proxy, too
 		e.built = append(e.built, all...)
 	}
 }
 
-// buildCluster builds a cluster and its endpoints, if there are any.
+// buildCluster builds a cluster and its endpoints, if they exist.
 func (e *explainer) buildCluster(name string) {
 	for need := range e.build(resource.ClusterType, name) {
 		if need.TypeURL == resource.EndpointType {
@@ -266,7 +266,7 @@ func (e *explainer) buildCluster(name string) {
 	}
 }
 
-// build builds a resource, if there is one of the name, and returns its needs.
+// build builds a resource, if it exists, and returns its needs.
 func (e *explainer) build(typeURL, name string) func(func(resource.Need) bool) {
 	built, err := e.builder.One(typeURL, name)
 	if err != nil || built.Resource == nil {
@@ -276,7 +276,7 @@ func (e *explainer) build(typeURL, name string) func(func(resource.Need) bool) {
 	return built.EachNeed
 }
 
-// simulated is a proxy that has some resources.
+// simulated returns a simulated proxy with some resources.
 func simulated(built []generate.Built) (*simulate.Proxy, error) {
 	resources := make([]*resource.Resource, 0, len(built))
 	for _, b := range built {
@@ -285,12 +285,12 @@ func simulated(built []generate.Built) (*simulate.Proxy, error) {
 	return simulate.New(resources)
 }
 
-// objects are the objects of some kinds that a listener or cluster was built from.
+// objects returns the objects of some kinds that a listener or cluster was built from.
 func (e *explainer) objects(typeURL, name string, kinds ...config.GroupVersionKind) []string {
 	return originsOf(e.built, typeURL, name, kinds...)
 }
 
-// originsOf are the objects of some kinds that one of the built resources was made of.
+// originsOf returns the objects of some kinds that one of the built resources was built from.
 func originsOf(built []generate.Built, typeURL, name string, kinds ...config.GroupVersionKind) []string {
 	for _, b := range built {
 		if b.Name == name && b.Body.GetTypeUrl() == typeURL {

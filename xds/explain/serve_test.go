@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// connected is a world to which proxies are connected.
+// connected is a world with connected proxies.
 type connected struct {
 	*xdstest.World
 	nodes []*discovery.Proxy
@@ -25,8 +25,8 @@ type connected struct {
 
 func (c connected) Nodes() []*discovery.Proxy { return c.nodes }
 
-// routed is a mesh with a route of every kind, a proxy that captures traffic, two that
-// serve, and a gRPC client.
+// routed is a mesh with a route of every kind, a proxy that captures traffic, two proxies of
+// endpoints, and a gRPC client.
 func routed(t *testing.T) connected {
 	service := func(name, host, spec string) string {
 		return xdstest.Object("ServiceEntry", "shop/"+name, "{hosts: ["+host+"], location: MESH_INTERNAL, resolution: STATIC, "+spec+"}")
@@ -69,7 +69,7 @@ func routed(t *testing.T) connected {
 	return connected{w, nodes}
 }
 
-// explained asks with the parameters "k=v&...".
+// explained requests an explanation with the parameters "k=v&...".
 func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explanation, error) {
 	t.Helper()
 	values, err := url.ParseQuery(parameters)
@@ -88,7 +88,7 @@ func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explan
 	return out, nil
 }
 
-// line is what an explanation comes to.
+// line returns an explanation as one line.
 func line(e explain.Explanation) string {
 	out := []string{e.Outcome}
 	if r := e.Route; r != nil && r.Object != "" {
@@ -146,7 +146,7 @@ func TestExplainRequest(t *testing.T) {
 	}
 }
 
-// A connection that is captured goes where its address leads.
+// A captured connection goes to the service of its address.
 func TestExplainCapturedConnections(t *testing.T) {
 	t.Parallel()
 	m := routed(t)
@@ -182,7 +182,7 @@ func TestExplainCapturedConnections(t *testing.T) {
 	}
 }
 
-// Without a service that takes it, a captured connection ends where the policy says so.
+// If no service has its address, outboundTrafficPolicy decides about a captured connection.
 func TestExplainCapturedConnectionsThatMayNotPass(t *testing.T) {
 	t.Parallel()
 	m := routed(t)
@@ -200,7 +200,7 @@ func TestExplainCapturedConnectionsThatMayNotPass(t *testing.T) {
 	}
 }
 
-// The sidecars beside the endpoints say what becomes of the request at its end.
+// The sidecars of the endpoints say what happens to the request there.
 func TestExplainInbound(t *testing.T) {
 	t.Parallel()
 	m := routed(t)
@@ -264,7 +264,7 @@ func TestExplainShortNames(t *testing.T) {
 	}
 }
 
-// A gRPC client has the routes of its target alone, and of these what its library knows.
+// A gRPC client has only the routes of its target, and only the features of its library.
 func TestExplainCalls(t *testing.T) {
 	t.Parallel()
 	m := routed(t)
@@ -307,8 +307,7 @@ func TestExplainCalls(t *testing.T) {
 	}
 }
 
-// A route of a delegate is told with its place there, and with that of the route that
-// delegates to it.
+// A delegate's route comes with its place there, and with that of the delegating route.
 func TestExplainDelegates(t *testing.T) {
 	t.Parallel()
 	m := routed(t)

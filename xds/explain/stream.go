@@ -13,13 +13,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// isStream says whether the proxy passes bytes on, and sees no requests.
+// isStream reports whether the proxy forwards bytes and sees no HTTP requests.
 func isStream(r simulate.Request) bool {
 	return r.Protocol == simulate.TCP || r.Protocol == simulate.TLS
 }
 
-// streamRoute describes the tcp or tls route of a connection, nil where no VirtualService
-// has one.
+// streamRoute describes the tcp or tls route of a connection, nil if no VirtualService has one.
 func (e *explainer) streamRoute(request simulate.Request, result simulate.Result) *Route {
 	key, ok := generate.KeyOfPath(result.Config())
 	if !ok || key.Kind != schema.VirtualService {
@@ -42,15 +41,15 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 	return out
 }
 
-// asked are the listeners of a gateway's port or socket.
+// asked returns the listeners of the gateway's port or socket that the request names.
 func (e *explainer) asked() []*routing.Listener {
 	return slices.DeleteFunc(route.GatewayListenersAt(e.view(), e.serverPort()), func(l *routing.Listener) bool {
 		return e.via != "" && l.Bind != e.via
 	})
 }
 
-// passesTLS says whether a gateway passes TLS to the host on, or what is in it, as bytes: the
-// server of the port with the most specific host that covers it does.
+// passesTLS reports whether a gateway forwards connections for the host as bytes, with or
+// without terminating TLS. The server with the most specific host on the port decides.
 func (e *explainer) passesTLS() bool {
 	var best *routing.Server
 	var most host.Name
@@ -66,8 +65,8 @@ func (e *explainer) passesTLS() bool {
 	return best != nil && !best.Kind().RoutesHTTP()
 }
 
-// passesBytes says whether a gateway passes the connections to a port or a socket on as
-// bytes: a server for TCP has it, and none of HTTP.
+// passesBytes reports whether a gateway forwards the connections to a port or socket as bytes:
+// there is a server for TCP, and none for HTTP.
 func (e *explainer) passesBytes() bool {
 	listeners := e.asked()
 	return len(listeners) > 0 && !slices.ContainsFunc(listeners, func(l *routing.Listener) bool {

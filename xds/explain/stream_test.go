@@ -52,8 +52,8 @@ func TestExplainStreams(t *testing.T) {
 	}
 }
 
-// TestExplainGatewayTLS: which server of a port takes a client that calls a host over TLS, and
-// for which name there is none.
+// TestExplainGatewayTLS: which server of a port accepts a TLS client for a host, and for which
+// names none does.
 func TestExplainGatewayTLS(t *testing.T) {
 	t.Parallel()
 	server := func(name, protocol, tls string) string {

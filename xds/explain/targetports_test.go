@@ -7,8 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestExplainTargetPorts: a request to a gateway names the port of a server, or that on which
-// the gateway listens for it.
+// TestExplainTargetPorts: a request to a gateway names the port of a server, or the port on
+// which the gateway listens for that server.
 func TestExplainTargetPorts(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// endsTLS says whether a gateway takes nothing but HTTPS on the port.
+// endsTLS reports whether all listeners of a gateway's port are for HTTPS.
 func (e *explainer) endsTLS() bool {
 	listeners := route.GatewayListenersAt(e.view(), e.port)
 	return len(listeners) > 0 && !slices.ContainsFunc(listeners, func(l *routing.Listener) bool {
@@ -20,8 +20,8 @@ func (e *explainer) endsTLS() bool {
 	})
 }
 
-// lacking says what the servers of a gateway on the port lack, so that they take no
-// connections; empty for nothing.
+// lacking says what the servers of a gateway on the port lack to accept connections; empty if
+// they lack nothing.
 func (e *explainer) lacking() string {
 	if e.proxy.Type != discovery.Router {
 		return ""
@@ -40,7 +40,7 @@ func (e *explainer) lacking() string {
 	return strings.Join(out, "; ")
 }
 
-// whyNoChain says why no filter chain has a connection.
+// whyNoChain says why no filter chain matches a connection.
 func (e *explainer) whyNoChain(r simulate.Request) string {
 	encrypted := r.Protocol == simulate.TLS || r.Protocol == simulate.HTTPS
 	switch lacking := e.lacking(); {

@@ -12,15 +12,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// anywhere are addresses of no machine, of IPv4 and of IPv6 (RFC 5737, RFC 3849). They
-// stand for what DNS answers.
+// anywhere are documentation addresses of IPv4 and IPv6 (RFC 5737, RFC 3849), which no machine
+// has. They stand for DNS answers.
 var anywhere = map[bool]string{true: "192.0.2.1", false: "2001:db8::1"}
 
 // target is what a gRPC client calls.
 func (e *explainer) target() string { return names.HostPort(e.host, uint32(e.port)) }
 
-// request describes the client's request, and says whether its address is known. A
-// client of a proxy that captures nothing connects to a listener of the proxy.
+// request describes the client's request, and says whether its address is known. If the proxy
+// captures no traffic, clients connect to one of its listeners.
 func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) {
 	if e.proxy.Type == discovery.Proxyless {
 		return simulate.Request{
@@ -39,7 +39,7 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	if e.authority == "" && !(e.port == 80 || e.port == 443 && e.tls) {
 		r.Host = names.HostPort(e.host, uint32(e.port))
 	}
-	name := cmp.Or(e.sni, e.host) // which a client of TLS asks for
+	name := cmp.Or(e.sni, e.host) // the SNI of a TLS client
 	if e.sni == "" && ip.IsValid() {
 		name = ""
 	}
@@ -52,7 +52,7 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 		r.Protocol, r.SNI = simulate.TLS, cmp.Or(e.sni, e.host)
 	case e.sni != "":
 		r.Protocol, r.SNI = simulate.TLS, e.sni
-	case byBytes && !ip.IsValid() && isTLS(service, e.port): // clients ask for the name that they call
+	case byBytes && !ip.IsValid() && isTLS(service, e.port): // the SNI is the name that clients call
 		r.Protocol, r.SNI = simulate.TLS, e.host
 	case !e.http && e.proxy.Type == discovery.Router && e.passesTLS():
 		r.Protocol, r.SNI = simulate.TLS, name
@@ -84,8 +84,8 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	return r, true
 }
 
-// service is the one that the request is for, by one of its names or a pattern or, if that
-// is an address, by one of its addresses; nil for none.
+// service returns the service that the request is for, nil for none: by one of its names or a
+// pattern or, if the host is an address, by one of its addresses.
 func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	if !ip.IsValid() {
 		for _, h := range e.view().Meant(e.host) {
@@ -105,9 +105,9 @@ func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	return nil
 }
 
-// called is the address at which clients of a proxy call a service, if its name resolves
-// to what the mesh knows: the first of a family that the proxy has, or the first of a
-// range; empty for none.
+// called returns the address at which clients of a proxy call a service, if its name resolves
+// to what the mesh knows. That is the first address of a family that the proxy has, or the
+// first of a range; empty for none.
 func called(shape mesh.Shape, service *mesh.ServiceRow) string {
 	if service == nil {
 		return ""
@@ -124,7 +124,7 @@ func called(shape mesh.Shape, service *mesh.ServiceRow) string {
 	return ""
 }
 
-// isTCP says whether a service declares that a port is not for HTTP.
+// isTCP reports whether a service declares a protocol other than HTTP on a port.
 func isTCP(service *mesh.ServiceRow, port int) bool {
 	if service == nil {
 		return false
@@ -133,7 +133,7 @@ func isTCP(service *mesh.ServiceRow, port int) bool {
 	return ok && p.Protocol != discovery.Unsupported && !p.Protocol.IsHTTP()
 }
 
-// isTLS says whether a service declares TLS on a port.
+// isTLS reports whether a service declares TLS on a port.
 func isTLS(service *mesh.ServiceRow, port int) bool {
 	if service == nil {
 		return false

@@ -10,14 +10,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// isVia says whether a text is a way on which applications call a proxy without the
-// address of a service: the port of an HTTP proxy, a Unix domain socket, or empty for none.
+// isVia reports whether a text names a listener that applications call without the address of a
+// service: the port of an HTTP proxy, or a Unix domain socket. Empty is allowed and names none.
 func isVia(text string) bool {
 	port, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || names.IsUnix(text) || err == nil && port > 0
 }
 
-// through returns the request as such a listener gets it: in the form for an HTTP proxy,
+// through returns the request as the listener of via gets it: in the form for an HTTP proxy,
 // unless the listener is a socket for bytes.
 func (e *explainer) through(p *simulate.Proxy, r simulate.Request) simulate.Request {
 	if port, err := strconv.Atoi(e.via); err == nil {
@@ -40,7 +40,7 @@ func (e *explainer) through(p *simulate.Proxy, r simulate.Request) simulate.Requ
 	return r
 }
 
-// serverPort is the port of the server of a gateway that has the request: 0 where that
+// serverPort returns the port of the gateway's server that gets the request, 0 if the request
 // comes through a socket.
 func (e *explainer) serverPort() int {
 	if e.via != "" && e.proxy.Type == discovery.Router {
@@ -58,8 +58,8 @@ func (e *explainer) listeningPort() int {
 	return e.port
 }
 
-// socket is the egress listener of the socket through which the request comes; false where
-// it does not.
+// socket returns the egress listener of the socket that the request comes through; false if it
+// comes through none.
 func (e *explainer) socket() (mesh.EgressListener, bool) {
 	for _, l := range e.view().Egress() {
 		if l.Socket != "" && l.Socket == e.via {
@@ -77,7 +77,7 @@ func dialedText(r simulate.Request) string {
 	return names.HostPort(r.Address, uint32(r.Port))
 }
 
-// covering is the service of the most specific pattern that covers the host of the request
+// covering returns the service of the most specific pattern that covers the host of the request
 // and has its port, nil for none.
 func (e *explainer) covering() *mesh.ServiceRow {
 	for pattern := range host.Name(e.host).Covers() {

@@ -1,8 +1,8 @@
-// Package export makes resources of the objects of the mesh, for other control planes that
-// take them over xDS (Istio: MCP over xDS, the generator "api"). One object is one resource
-// of the type that its kind is.
+// Package export serves the objects of the mesh as resources, for other control planes that
+// subscribe over xDS (Istio: MCP over xDS, the generator "api"). One object is one resource;
+// its kind is the type.
 //
-// An Export holds the resources of all kinds in one context, for all clients. The first
-// client that needs a context takes it there, at the cost of the objects that differ.
-// Nothing is held while there is no client.
+// An Export holds the resources of all kinds for one context, shared by all clients. The first
+// client that needs a newer context updates them, at the cost of the objects that differ. An
+// Export without clients holds nothing.
 package export

@@ -19,12 +19,11 @@ import (
 
 // Options configure an Export.
 type Options struct {
-	// Schemas are the kinds of the mesh. Internal ones are not exported, nor are those
-	// whose specs are no messages.
+	// Schemas are the kinds of the mesh. Internal kinds are not exported, nor are kinds whose
+	// specs are not protobuf messages.
 	Schemas schema.Set
-	// AllSources exports the objects of all sources, as far as they count. Otherwise only
-	// the objects of the store are exported, so that two meshes which take each other's
-	// objects do not send back what they took.
+	// AllSources exports the effective objects of all sources. Otherwise only objects of the
+	// store are exported. So two meshes that import each other's objects do not send them back.
 	AllSources bool
 	Logger     *slog.Logger
 }
@@ -46,7 +45,7 @@ type Export struct {
 	kinds   []config.GroupVersionKind
 	types   []Type
 	byPath  map[string]int // the index of a kind by its KindPath
-	byURL   map[string]int // and by each of its types
+	byURL   map[string]int // the same by each of its types
 
 	newest atomic.Pointer[snapshot] // nil before the first, and while there is no member
 
@@ -60,7 +59,7 @@ type snapshot struct {
 	sets    []resource.Set
 }
 
-// New returns an Export of the kinds that other control planes may have.
+// New returns an Export of the kinds in the options that other control planes may see.
 func New(o Options) *Export {
 	e := &Export{options: o, byPath: map[string]int{}, byURL: map[string]int{}}
 	for _, s := range o.Schemas.All() {
@@ -78,16 +77,16 @@ func New(o Options) *Export {
 	return e
 }
 
-// TypeURL is the type of the resources that are objects of a kind, as Istio names it.
+// TypeURL returns the type URL of a kind's resources, as Istio names it.
 func TypeURL(group, version, kind string) string {
 	return cmp.Or(group, "core") + "/" + version + "/" + kind
 }
 
-// Types are the exported types: each kind in each of its versions, the canonical one first.
-// The caller must not modify it.
+// Types returns the exported types: each kind in each of its versions, the canonical version
+// first. The caller must not modify it.
 func (e *Export) Types() []Type { return e.types }
 
-// advance brings the resources to the newest context, and returns them.
+// advance updates the resources to the newest context, and returns them.
 func (e *Export) advance(newest func() *mesh.PushContext) *snapshot {
 	if s := e.newest.Load(); s != nil && s.context == newest() {
 		return s
@@ -108,12 +107,12 @@ func (e *Export) advance(newest func() *mesh.PushContext) *snapshot {
 	return next
 }
 
-// all makes the resources of a snapshot of the configuration from nothing.
+// all builds the resources of a snapshot from nothing.
 func (e *Export) all(configs *cache.Snapshot) []resource.Set {
 	sets := make([]resource.Set, len(e.kinds))
 	for i, kind := range e.kinds {
 		sets[i] = resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
-			for object := range configs.List(kind, "") { // in the order of the names of resources
+			for object := range configs.List(kind, "") { // in the order of resource names
 				exported := e.exported(configs, object)
 				if exported == nil {
 					continue
@@ -127,7 +126,8 @@ func (e *Export) all(configs *cache.Snapshot) []resource.Set {
 	return sets
 }
 
-// follow takes the resources of an earlier snapshot on, by the objects that differ.
+// follow returns the resources of a snapshot, derived from an earlier one by the objects that
+// differ.
 func (e *Export) follow(from *snapshot, to *cache.Snapshot) []resource.Set {
 	before := from.context.Inputs().Configs
 	if before.Configs() == to.Configs() && before.Shadows() == to.Shadows() {
@@ -137,7 +137,7 @@ func (e *Export) follow(from *snapshot, to *cache.Snapshot) []resource.Set {
 	for c := range pmap.Diff(before.Configs(), to.Configs()) {
 		e.put(sets, to, cmp.Or(c.New, c.Old))
 	}
-	if !e.options.AllSources { // an object of the store may change behind another source's
+	if !e.options.AllSources { // a change in the store may be hidden behind another source's object
 		for c := range pmap.Diff(before.Shadows(), to.Shadows()) {
 			e.put(sets, to, cmp.Or(c.New, c.Old).Objects[0])
 		}
@@ -145,7 +145,7 @@ func (e *Export) follow(from *snapshot, to *cache.Snapshot) []resource.Set {
 	return sets
 }
 
-// put brings the resource of one key in line with a snapshot. of is an object of the key.
+// put updates the resource of one key to a snapshot. of is an object of the key.
 func (e *Export) put(sets []resource.Set, configs *cache.Snapshot, of *config.Config) {
 	kind, exported := e.byPath[config.KindPath(of.GroupVersionKind)]
 	if !exported {
@@ -162,8 +162,8 @@ func (e *Export) put(sets []resource.Set, configs *cache.Snapshot, of *config.Co
 	}
 }
 
-// exported returns the object of a key that is exported, nil for none. object is the one
-// that counts.
+// exported returns the object of a key that is exported, nil for none. object is the one that
+// is in effect.
 func (e *Export) exported(configs *cache.Snapshot, object *config.Config) *config.Config {
 	if e.options.AllSources || object.Source == "" {
 		return object
@@ -171,8 +171,8 @@ func (e *Export) exported(configs *cache.Snapshot, object *config.Config) *confi
 	return configs.Stored(object.Key())
 }
 
-// build makes the resource of an object. If that cannot be encoded clients keep its last
-// form.
+// build makes the resource of an object. If it cannot be encoded, clients keep the last good
+// one.
 func (e *Export) build(object *config.Config) *resource.Resource {
 	r, err := Resource(object)
 	if err != nil {
@@ -182,7 +182,7 @@ func (e *Export) build(object *config.Config) *resource.Resource {
 	return r
 }
 
-// join counts a member in, leave one out. Without members nothing is held.
+// join adds a member, leave removes one. Without members the Export holds nothing.
 func (e *Export) join() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

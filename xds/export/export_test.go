@@ -1,4 +1,4 @@
 package export
 
-// Held says whether resources are held.
+// Held reports whether the Export holds resources.
 func (e *Export) Held() bool { return e.newest.Load() != nil }

@@ -8,22 +8,23 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Member is what one client should have. One goroutine at a time uses it.
+// Member is the set of resources that one client should have. Only one goroutine at a time may
+// use it.
 type Member struct {
 	export *Export
 	at     *snapshot // nil before the first Advance
 }
 
-// Join makes the member of a client.
+// Join adds a client, and returns its Member. The caller must Close it.
 func (e *Export) Join() *Member {
 	e.join()
 	return &Member{export: e}
 }
 
-// Advance brings what the client should have to the newest context.
+// Advance updates the member to the newest context.
 func (m *Member) Advance(newest func() *mesh.PushContext) { m.at = m.export.advance(newest) }
 
-// Context is the context that the resources are of; nil before the first Advance.
+// Context returns the context of the resources; nil before the first Advance.
 func (m *Member) Context() *mesh.PushContext {
 	if m.at == nil {
 		return nil
@@ -31,7 +32,7 @@ func (m *Member) Context() *mesh.PushContext {
 	return m.at.context
 }
 
-// Resources returns what the client should have of a type; nothing for a type that is not
+// Resources returns what the client should have of a type, an empty set if the type is not
 // exported.
 func (m *Member) Resources(typeURL string) resource.Set {
 	kind, exported := m.export.byURL[typeURL]
@@ -41,11 +42,11 @@ func (m *Member) Resources(typeURL string) resource.Set {
 	return m.at.sets[kind]
 }
 
-// Origins returns the object that a resource is. typ is the index of its type.
+// Origins returns the object behind a resource. typ is the index of its type.
 func (m *Member) Origins(typ int, name string) []config.Key {
 	namespace, name, _ := strings.Cut(name, "/")
 	return []config.Key{{Kind: m.export.kinds[m.export.types[typ].kind], Namespace: namespace, Name: name}}
 }
 
-// Close gives up what the member holds.
+// Close removes the client. The last one to close frees the resources.
 func (m *Member) Close() { m.export.leave() }

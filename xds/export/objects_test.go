@@ -29,13 +29,13 @@ func newExport(all bool) *export.Export {
 	return export.New(export.Options{Schemas: schema.Pilot(), AllSources: all, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// at returns a way to the context of a snapshot.
+// at returns a function that returns the context of a snapshot.
 func at(configs *cache.Snapshot) func() *mesh.PushContext {
 	context := mesh.New(mesh.Inputs{Configs: configs})
 	return func() *mesh.PushContext { return context }
 }
 
-// entry is a ServiceEntry as a store or another source has it.
+// entry is a ServiceEntry of the store or of another source.
 func entry(name, source, version string) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{
@@ -46,7 +46,7 @@ func entry(name, source, version string) *config.Config {
 	}
 }
 
-// names are those of the resources of a type, with the versions of their objects.
+// names returns the names of a type's resources, with the versions of their objects.
 func names(t interface{ Fatal(...any) }, m *export.Member, typeURL string) (out []string) {
 	for name, r := range m.Resources(typeURL).All() {
 		message := &mcp.Resource{}
@@ -58,8 +58,8 @@ func names(t interface{ Fatal(...any) }, m *export.Member, typeURL string) (out 
 	return out
 }
 
-// TestAnObjectIsAResource with the metadata of Istio's protocol; equal objects have equal
-// bytes.
+// TestAnObjectIsAResource: a resource has the metadata of Istio's protocol, and equal objects
+// have equal bytes.
 func TestAnObjectIsAResource(t *testing.T) {
 	t.Parallel()
 	object := entry("a", "", "7")
@@ -91,8 +91,8 @@ func TestAnObjectIsAResource(t *testing.T) {
 	}
 }
 
-// TestWhatIsExported: all kinds of Istio in all their versions, no internal kind, and none
-// whose specs are no messages.
+// TestWhatIsExported: all kinds of Istio in all their versions; no internal kinds, and none
+// whose specs are not protobuf messages.
 func TestWhatIsExported(t *testing.T) {
 	t.Parallel()
 	secret := &schema.Schema{
@@ -128,8 +128,8 @@ func TestWhatIsExported(t *testing.T) {
 	}
 }
 
-// TestWhichSourcesAreExported: the store's objects alone, also behind those of another
-// source, or what counts of all sources.
+// TestWhichSourcesAreExported: either the store's objects, even if another source shadows them,
+// or the effective objects of all sources.
 func TestWhichSourcesAreExported(t *testing.T) {
 	t.Parallel()
 	var content cache.Content
@@ -158,8 +158,8 @@ func TestWhichSourcesAreExported(t *testing.T) {
 	}
 }
 
-// TestChangesEqualAWholeWalk: resources that follow a random history of several sources are
-// those that are made from nothing.
+// TestChangesEqualAWholeWalk: after a random history of several sources, incremental resources
+// equal those built from nothing.
 func TestChangesEqualAWholeWalk(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -199,7 +199,7 @@ func TestChangesEqualAWholeWalk(t *testing.T) {
 	})
 }
 
-// TestNothingIsHeldWithoutAClient, and clients share what is.
+// TestNothingIsHeldWithoutAClient: clients share resources, and the last one frees them.
 func TestNothingIsHeldWithoutAClient(t *testing.T) {
 	t.Parallel()
 	e, newest := newExport(false), at(cache.NewSnapshot(1, objects(1)))
@@ -216,7 +216,7 @@ func TestNothingIsHeldWithoutAClient(t *testing.T) {
 	}
 }
 
-// objects are n objects, by the paths of their keys.
+// objects returns n objects, by path.
 func objects(n int) pmap.Map[*config.Config] {
 	var all []*config.Config
 	for i := range n {
@@ -231,8 +231,8 @@ func objects(n int) pmap.Map[*config.Config] {
 	})
 }
 
-// TestOneObjectCostsTheSameInAnyMesh: what one change allocates among 100 objects, and
-// among many.
+// TestOneObjectCostsTheSameInAnyMesh: one change allocates as much among many objects as among
+// 100.
 func TestOneObjectCostsTheSameInAnyMesh(t *testing.T) {
 	many := longtest.Histories(2_000, 10_000)
 	cost := func(n int) float64 {

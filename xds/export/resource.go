@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Resource makes the resource of an object whose spec is a message. Its name is
-// namespace/name, and the version in its metadata that of the object. Equal objects have
-// equal bytes.
+// Resource returns the resource of an object whose spec is a protobuf message. Its name is
+// namespace/name, and its metadata has the version of the object. Equal objects have equal
+// bytes.
 func Resource(object *config.Config) (*resource.Resource, error) {
 	spec, ok := object.Spec.(proto.Message)
 	if !ok {

@@ -8,23 +8,23 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// Code names a kind of verdict for ever: PTL and four digits.
+// Code names a kind of verdict: PTL and four digits. It never changes its meaning.
 type Code string
 
-// Severity says how bad it is. The worst comes first.
+// Severity is how bad a verdict is. Lower values are worse.
 type Severity int
 
 // The severities.
 const (
 	// Error: something that the object asks for does not happen.
 	Error Severity = iota
-	// Warning: it happens, and likely not as meant.
+	// Warning: it happens, but probably not as the user meant.
 	Warning
-	// Info: it has no effect now, and may have one as soon as others come.
+	// Info: it has no effect now, and may have one when other objects are added.
 	Info
 )
 
-// String is the severity as users write it.
+// String returns the severity as users write it.
 func (s Severity) String() string { return finding.Severities[s] }
 
 // The codes. A code is never used again for anything else.
@@ -101,19 +101,19 @@ const (
 	IssuerKeys         Code = "PTL0424"
 )
 
-// Kind is what there is to know of a Code.
+// Kind describes a Code.
 type Kind struct {
 	Code Code
-	// Istio is the code of Istio's analysis of equal meaning, empty for none.
+	// Istio is the code of Istio's analysis with the same meaning, empty if there is none.
 	Istio    string
 	Severity Severity
-	// Condition is the type of the condition that tells of it.
+	// Condition is the type of the condition that reports the verdict in the object's status.
 	Condition string
-	// Title says what is odd, and Effect what comes of it.
+	// Title says what is odd, and Effect what follows from it.
 	Title, Effect string
 }
 
-// kinds is the table of all codes, in their order.
+// kinds is the table of all codes, in order.
 var kinds = []Kind{
 	{HostUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a host that no service has", "requests that take the route are answered with 503"},
 	{SubsetUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a subset that no DestinationRule has", "requests that take the route are answered with 503"},
@@ -187,14 +187,14 @@ var kinds = []Kind{
 	{IssuerKeys, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys of a TokenIssuer", "its tokens prove nothing, but those that are signed with keys which were fetched before"},
 }
 
-// Follows says whether what a verdict misses comes after the object as a rule, so that nobody
-// is warned of it who writes the object.
+// Follows reports whether users normally write the missing object after this one, as the
+// binding after its Role. Then a write is not warned about it.
 func (c Code) Follows() bool { return c == UserUnproved || c == RoleUnbound }
 
-// Kinds iterates over the table of all codes, in their order.
+// Kinds iterates over the table of all codes, in order.
 func Kinds() iter.Seq[Kind] { return slices.Values(kinds) }
 
-// Kind looks a code up, the zero Kind for one that is not there.
+// Kind looks a code up. It returns the zero Kind for an unknown code.
 func (c Code) Kind() Kind {
 	for _, k := range kinds {
 		if k.Code == c {
@@ -204,10 +204,10 @@ func (c Code) Kind() Kind {
 	return Kind{}
 }
 
-// Severity is that of the code.
+// Severity returns the severity of the code.
 func (c Code) Severity() Severity { return c.Kind().Severity }
 
-// Names is the code and those of Istio of equal meaning.
+// Names returns the code, followed by Istio's code of the same meaning if there is one.
 func (c Code) Names() string {
 	if istio := c.Kind().Istio; istio != "" {
 		return string(c) + ", " + istio

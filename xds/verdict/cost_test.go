@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// large is a mesh of services with a rule and routes each, and a Gateway and a Sidecar for
-// ten of them: its index, and the facts with one object changed.
+// large returns the index of a mesh, and its facts after one object has changed. Each service
+// has a rule and routes; every tenth has a Gateway and a Sidecar.
 func large(tb testing.TB, services int, change string) (*index.Index, verdict.Facts) {
 	var documents []string
 	for i := range services {
@@ -33,8 +33,8 @@ func large(tb testing.TB, services int, change string) (*index.Index, verdict.Fa
 	return x, verdict.Facts{Mesh: w.Context()}
 }
 
-// TestOneObjectCostsTheSameInALargeMesh: the verdicts after a change of one object
-// allocate at most twice what they do among 100 services.
+// TestOneObjectCostsTheSameInALargeMesh: judging a change of one object allocates at most twice
+// as much as among 100 services.
 func TestOneObjectCostsTheSameInALargeMesh(t *testing.T) {
 	services := longtest.Histories(500, 10_000)
 	for name, change := range map[string]string{

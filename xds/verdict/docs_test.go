@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// TestDocumentsHaveTheTableOfCodes holds the page about warnings against the codes.
+// TestDocumentsHaveTheTableOfCodes compares the page about warnings with the codes.
 func TestDocumentsHaveTheTableOfCodes(t *testing.T) {
 	t.Parallel()
 	const page, begin, end = "../../docs/operations/warnings.md", "-update` -->\n", "<!-- end of codes -->"

@@ -15,12 +15,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// encrypted is a rule of the host of entry.
+// encrypted returns a rule with TLS settings for the host of entry.
 func encrypted(tls, more string) string {
 	return rule("r", "{host: web.example.com, trafficPolicy: {tls: {"+tls+"}}"+more+"}")
 }
 
-// TestEncryption: what TLS lacks is told of the rule, as long as it does.
+// TestEncryption: a rule has a verdict as long as its TLS settings lack something.
 func TestEncryption(t *testing.T) {
 	t.Parallel()
 	edge, web := proxies(router(nil)), proxies(atAddress("w", "10.0.0.1", "r"))

@@ -14,31 +14,30 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// Facts is what verdicts are derived from, as of one moment. The zero Facts is an
+// Facts are the inputs that verdicts are derived from, at one moment. The zero Facts is an
 // empty mesh.
 type Facts struct {
 	// Mesh has the configuration and the services.
 	Mesh *mesh.PushContext
-	// Registries are the forks that the services came from, nil for none.
+	// Registries are the forks of the registries that the services came from, nil for none.
 	Registries discovery.Fork
-	// Proxies are those that servers have met, by node.
+	// Proxies are the proxies that have connected to a server, by node.
 	Proxies pmap.Map[*status.Proxy]
-	// Replicas are the reports of the servers, by id: what each could not build.
+	// Replicas are the reports of the servers, by id. They name what a server could not build.
 	Replicas pmap.Map[*status.Replica]
-	// KeyFaults say why the keys of a TokenIssuer cannot be fetched, by its path.
+	// KeyFaults are the reasons why the keys of a TokenIssuer cannot be fetched, by its path.
 	KeyFaults pmap.Map[string]
-	// Minute is the time, in minutes since 1970; 0 where it is not known, and nothing ends.
+	// Minute is the time, in minutes since 1970. If it is unknown (0), nothing expires.
 	Minute int64
 }
 
-// Configs are the objects of the facts, by path.
+// Configs returns the objects, by path.
 func (f Facts) Configs() pmap.Map[*config.Config] { return f.Mesh.Inputs().Configs.Configs() }
 
-// Shadows are the keys that several sources have, by path.
+// Shadows returns the objects whose key several sources have, by path.
 func (f Facts) Shadows() pmap.Map[*cache.Shadow] { return f.Mesh.Inputs().Configs.Shadows() }
 
-// A row is something that a judgement may depend on: the letter of its table, and a
-// key.
+// A Row is something that a judgement may depend on: the letter of its table, and a key.
 type Row string
 
 // The tables that only verdicts need.
@@ -54,11 +53,11 @@ const (
 	ClientsRow  Row = "c" // the gRPC clients without a proxy; no key
 	ZonesRow    Row = "z" // the proxies that know the endpoints of their own service; no key
 
-	BystandersRow Row = "u" // the sidecars that stand for no address; no key
-	PlacedRow     Row = "l" // the proxies that may have said where they run, of a namespace, or of all
+	BystandersRow Row = "u" // the sidecars that capture neither traffic nor DNS; no key
+	PlacedRow     Row = "l" // the proxies that have a locality, or may have one, of a namespace, or of all
 	UnplacedRow   Row = "m" // the other proxies, of a namespace, or of all
 
-	SecretRow Row = "t" // whether a secret can be opened, and in which stage its certificates are, by its path
+	SecretRow Row = "t" // whether a secret can be opened, and the stages of its certificates, by its path
 
 	UserRow    Row = "k" // whether a token of a user is valid, by the user's path
 	BindersRow Row = "b" // the RoleBindings of a role, by its name
@@ -67,11 +66,11 @@ const (
 	DelegatorsRow Row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
-// rowOf names a row of package mesh. Its tables have the letters before those in lower case.
+// rowOf returns the Row of a row of package mesh. Those tables have upper-case letters.
 func rowOf(key mesh.RowKey) Row { return Row(string(rune('A'+key.Table)) + key.Key) }
 
-// ChangedRows iterates over the rows in which facts differ, some maybe twice. The mesh
-// configuration must be the same in both.
+// ChangedRows iterates over the rows that differ between two facts. It may yield a row twice.
+// The mesh configuration must be the same in both.
 func ChangedRows(from, to Facts) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield)
@@ -133,7 +132,8 @@ func changedProxies(from, to Facts, yield func(Row) bool) bool {
 				continue
 			}
 			for _, key := range proxyRows(p) {
-				// Whether a client is connected makes no difference, nor where a proxy is.
+				// Readers of ClientsRow and ZonesRow look only at what stays compares. Readers
+				// of rows ofNature do not look at whether a proxy is connected.
 				if (key != ClientsRow && key != ZonesRow || !stays) && (!same || !key.ofNature()) && !yield(key) {
 					return false
 				}
@@ -143,13 +143,13 @@ func changedProxies(from, to Facts, yield func(Row) bool) bool {
 	return true
 }
 
-// ofNature says whether a row has proxies by what they say of themselves.
+// ofNature reports whether judges read only what the proxies of a row say of themselves.
 func (r Row) ofNature() bool {
 	table := r[:1]
 	return table == BystandersRow || table == PlacedRow || table == UnplacedRow
 }
 
-// proxyRows are the rows that a proxy is in.
+// proxyRows returns the rows that a proxy is in.
 func proxyRows(p *status.Proxy) []Row {
 	proxy := ProxyOf(p)
 	if proxy == nil {
@@ -179,8 +179,8 @@ func proxyRows(p *status.Proxy) []Row {
 	return out
 }
 
-// ProxyOf is a known proxy as a discovery.Proxy, nil where a server of an older version
-// met it, which did not tell.
+// ProxyOf returns a known proxy as a discovery.Proxy. It returns nil if a server of an older
+// version recorded the proxy, without its type.
 func ProxyOf(p *status.Proxy) *discovery.Proxy {
 	if p.Type == "" {
 		return nil
@@ -191,10 +191,10 @@ func ProxyOf(p *status.Proxy) *discovery.Proxy {
 	}
 }
 
-// proxies are the known proxies by the rows that they are in.
+// proxies are the known proxies, by row and node.
 type proxies = pmap.Map[pmap.Map[*status.Proxy]]
 
-// followProxies derives the proxies by row from those of earlier facts.
+// followProxies updates the proxies by row after a change of facts.
 func followProxies(all proxies, from, to Facts) proxies {
 	for c := range pmap.Diff(from.Proxies, to.Proxies) {
 		if c.HasOld {

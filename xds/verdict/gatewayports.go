@@ -17,7 +17,7 @@ func (j *Judge) GatewaysAt(port uint32) iter.Seq[*config.Config] {
 	return j.of.ports.Value(key).Values()
 }
 
-// followPorts derives the Gateways by port from those of earlier facts.
+// followPorts updates the Gateways by port after a change of facts.
 func followPorts(all pmap.Map[pmap.Map[*config.Config]], from, to Facts) pmap.Map[pmap.Map[*config.Config]] {
 	for c := range pmap.Diff(from.Configs(), to.Configs()) {
 		for port := range serverPorts(c.Old) {
@@ -30,8 +30,8 @@ func followPorts(all pmap.Map[pmap.Map[*config.Config]], from, to Facts) pmap.Ma
 	return all
 }
 
-// serverPorts iterates over the ports of the servers of a Gateway, each once; none of
-// another object.
+// serverPorts iterates over the ports of a Gateway's servers, each once. It yields none for an
+// object of another kind.
 func serverPorts(object *config.Config) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if object == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestServersOfTLS: what is said of servers that lack a certificate, or lose their hosts or
-// their port, goes when the secret comes.
+// TestServersOfTLS: servers that lack a certificate, or lose their hosts or port, have verdicts
+// until the secret comes.
 func TestServersOfTLS(t *testing.T) {
 	t.Parallel()
 	server := func(name, hosts, tls string) string {
@@ -66,7 +66,8 @@ func TestServersOfTLS(t *testing.T) {
 				w.PutSecret(name, entries...)
 			}
 			x = judged(x)
-			// What is said of the secret itself, and of the names in it, has tests of its own.
+			// The verdicts on the secret itself, and on the names in it, have tests of their
+			// own.
 			got := slices.DeleteFunc(said(x), func(v string) bool {
 				return strings.HasPrefix(v, "door ") || strings.Contains(v, string(verdict.HostUncertified))
 			})

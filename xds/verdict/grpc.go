@@ -13,8 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// NotForGRPC returns the fields of an HTTP route at a path that gRPC clients without a
-// proxy do not take.
+// NotForGRPC returns the fields of the HTTP route at path that proxyless gRPC clients ignore.
 func NotForGRPC(http *networking.HTTPRoute, path string) []string {
 	var out []string
 	add := func(m proto.Message, path string, names ...string) {
@@ -28,8 +27,7 @@ func NotForGRPC(http *networking.HTTPRoute, path string) []string {
 	return out
 }
 
-// RuleNotForGRPC returns the fields of a DestinationRule that gRPC clients without a proxy do
-// not take.
+// RuleNotForGRPC returns the fields of a DestinationRule that proxyless gRPC clients ignore.
 func RuleNotForGRPC(spec *networking.DestinationRule) []string {
 	var out []string
 	add := func(m proto.Message, path string, names ...string) {
@@ -68,8 +66,8 @@ type trafficPolicy interface {
 	GetTls() *networking.ClientTLSSettings
 }
 
-// SidecarNotForGRPC returns the fields of a Sidecar that gRPC clients without a proxy do
-// not take. They listen nowhere.
+// SidecarNotForGRPC returns the fields of a Sidecar that proxyless gRPC clients ignore. Such
+// clients have no listeners.
 func SidecarNotForGRPC(spec *networking.Sidecar) []string {
 	out := SetFields(spec, "spec", "ingress", "inboundConnectionPool", "outboundTrafficPolicy")
 	for i, l := range spec.GetEgress() {
@@ -82,7 +80,7 @@ func SidecarNotForGRPC(spec *networking.Sidecar) []string {
 	return out
 }
 
-// NotTaken is the verdict on a field that gRPC clients of a namespace do not take.
+// NotTaken returns the verdict on a field that the gRPC clients of a namespace ignore.
 func NotTaken(field, namespace string) Verdict {
 	return Verdict{
 		Code: NotForClients, Field: field,
@@ -91,8 +89,8 @@ func NotTaken(field, namespace string) Verdict {
 	}
 }
 
-// SetFields returns the paths of the fields that a message has, in order, where the message
-// stands at a path: of those that are named, or of all.
+// SetFields returns the paths of the fields that are set in the message at path, in order. With
+// names, it returns only those.
 func SetFields(m proto.Message, path string, names ...string) []string {
 	var out []string
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// Judge is how those who judge one object look at the others, and say what they find. It
-// records the rows that are read, absent ones too.
+// Judge gives the functions that judge one object access to the facts, and collects their
+// verdicts. It records the rows that they read, absent ones too.
 type Judge struct {
 	of    *World
 	rows  map[Row]struct{}
@@ -23,12 +23,12 @@ type Judge struct {
 	found []Verdict
 }
 
-// NewJudge returns a Judge of an object of which some verdicts are found already.
+// NewJudge returns a Judge of an object that already has the verdicts found.
 func NewJudge(of *World, found []Verdict) *Judge {
 	return &Judge{of: of, rows: map[Row]struct{}{}, views: map[mesh.Class]*mesh.View{}, found: slices.Clone(found)}
 }
 
-// Outcome returns the verdicts, and the rows that they depend on, in order.
+// Outcome returns, in order, the rows that the verdicts depend on, and the verdicts.
 func (j *Judge) Outcome() ([]Row, []Verdict) {
 	for _, v := range j.views {
 		for _, d := range v.Dependencies() {
@@ -39,25 +39,25 @@ func (j *Judge) Outcome() ([]Row, []Verdict) {
 	return slices.Sorted(maps.Keys(j.rows)), slices.Compact(j.found)
 }
 
-// Facts are those that the object is judged by.
+// Facts returns the facts that the object is judged by. Reading them records no row.
 func (j *Judge) Facts() Facts { return j.of.Facts }
 
-// Add says what is odd about the object.
+// Add adds a verdict on the object.
 func (j *Judge) Add(v Verdict) { j.found = append(j.found, v) }
 
-// Read records a row of a table.
+// Read records that the judgement depends on a row of a table.
 func (j *Judge) Read(table Row, key string) { j.rows[table+Row(key)] = struct{}{} }
 
-// ReadMesh records a row of package mesh.
+// ReadMesh records that the judgement depends on a row of package mesh.
 func (j *Judge) ReadMesh(key mesh.RowKey) { j.rows[rowOf(key)] = struct{}{} }
 
-// Mesh is the mesh of the facts.
+// Mesh returns the mesh of the facts. Reading it records no row.
 func (j *Judge) Mesh() *mesh.PushContext { return j.of.Mesh }
 
-// View is the mesh as the proxies of a namespace see it that no Sidecar restricts.
+// View returns the mesh as proxies of a namespace see it if no Sidecar restricts them.
 func (j *Judge) View(namespace string) *mesh.View { return j.ViewOf(mesh.Class{Namespace: namespace}) }
 
-// ViewOf is the mesh as proxies of a class see it.
+// ViewOf returns the mesh as proxies of a class see it.
 func (j *Judge) ViewOf(class mesh.Class) *mesh.View {
 	v := j.views[class]
 	if v == nil {
@@ -67,7 +67,7 @@ func (j *Judge) ViewOf(class mesh.Class) *mesh.View {
 	return v
 }
 
-// Object is the object of a key, nil where there is none.
+// Object returns the object of a key, nil if there is none.
 func (j *Judge) Object(key config.Key) *config.Config {
 	path := key.Path()
 	j.Read(ObjectRow, path)
@@ -80,7 +80,7 @@ func (j *Judge) Objects(kind config.GroupVersionKind, namespace string) iter.Seq
 	return j.Mesh().Inputs().Configs.List(kind, namespace)
 }
 
-// Services iterates over the services of the hosts that a name or a pattern covers.
+// Services iterates over the services of all hosts that a name or a pattern covers.
 func (j *Judge) Services(pattern host.Name) iter.Seq[*mesh.ServiceRow] {
 	j.Read(HostsRow, string(pattern))
 	return func(yield func(*mesh.ServiceRow) bool) {
@@ -94,12 +94,12 @@ func (j *Judge) Services(pattern host.Name) iter.Seq[*mesh.ServiceRow] {
 	}
 }
 
-// ServiceOf is the service of a host as proxies of a namespace see it, nil for none.
+// ServiceOf returns the service of a host as proxies of a namespace see it, nil for none.
 func (j *Judge) ServiceOf(h host.Name, namespace string) *mesh.ServiceRow {
 	return j.View(namespace).Service(h)
 }
 
-// Endpoints are those of a service.
+// Endpoints returns the endpoints of a service.
 func (j *Judge) Endpoints(s *mesh.ServiceRow) []*discovery.Endpoint {
 	if s.Service().Resolution.IsDNS() {
 		return s.DNSEndpoints
@@ -107,13 +107,13 @@ func (j *Judge) Endpoints(s *mesh.ServiceRow) []*discovery.Endpoint {
 	return j.View(s.Namespace).Endpoints(s).All()
 }
 
-// Known are the proxies of a row.
+// Known returns the proxies of a row, by node.
 func (j *Judge) Known(table Row, key string) pmap.Map[*status.Proxy] {
 	j.Read(table, key)
 	return j.of.proxies.Value(string(table) + key)
 }
 
-// Selects says whether labels select a known proxy.
+// Selects reports whether a selector selects one of some known proxies.
 func (j *Judge) Selects(selector map[string]string, some pmap.Map[*status.Proxy]) bool {
 	for p := range some.Values() {
 		proxy := ProxyOf(p)
@@ -127,5 +127,5 @@ func (j *Judge) Selects(selector map[string]string, some pmap.Map[*status.Proxy]
 	return false
 }
 
-// At is the path of an element of a list.
+// At returns the path of an element of the list at path.
 func At(path string, index int) string { return fmt.Sprintf("%s[%d]", path, index) }

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// deletions has the facts of a world before and after deletions.
+// deletions is a Source with the facts before and after deletions.
 type deletions struct{ is, would verdict.Facts }
 
 func (d deletions) Facts() (verdict.Facts, bool) { return d.is, true }
@@ -24,14 +24,14 @@ func (d deletions) WouldBe([]storage.Op) (is, would verdict.Facts, known bool) {
 
 func (deletions) Handled(ctx context.Context) error { return ctx.Err() }
 
-// TestDanglingAdvice: a deletion leaves those dangling that refer to what it deletes, if
-// that has an effect and they stay.
+// TestDanglingAdvice: a deletion warns of objects that still refer to what it deletes, if that
+// has an effect and the same batch does not delete them.
 func TestDanglingAdvice(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		documents []string
 		delete    []string
-		says      []string // of each deletion; empty for nothing
+		says      []string // the advice of each deletion; empty for none
 		dangling  bool
 	}{
 		"a rule whose subset a route takes": {

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestBindingsWithoutARole are told so, until the role is there, in the binding's namespace or
-// in that of the mesh.
+// TestBindingsWithoutARole: a binding has a verdict until its role exists, in the binding's
+// namespace or in the root namespace.
 func TestBindingsWithoutARole(t *testing.T) {
 	t.Parallel()
 	binding := func(namespace, name, role string) string {

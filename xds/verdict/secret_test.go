@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// sealed is a secret with a certificate for some names that is valid for two times, and
-// its key.
+// sealed returns a secret with a certificate for some names, valid between from and to, and its
+// key.
 func sealed(name, names string, from, to time.Time) string {
 	namespace, short, ok := strings.Cut(name, "/")
 	if !ok {
@@ -30,8 +30,8 @@ func sealed(name, names string, from, to time.Time) string {
 		short, namespace, short, names, from.Format(time.RFC3339), to.Format(time.RFC3339), from.Add(-1000*24*time.Hour).Format(time.RFC3339), to.Add(1000*24*time.Hour).Format(time.RFC3339))
 }
 
-// TestCertificatesEnd: what is said of a certificate follows the clock, and is the same by
-// increments.
+// TestCertificatesEnd: the verdicts on a certificate follow the clock, and an incremental index
+// equals one from nothing.
 func TestCertificatesEnd(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -74,7 +74,7 @@ func TestCertificatesEnd(t *testing.T) {
 	}
 }
 
-// TestSecretsThatCannotBeOpened say so until the server has their key.
+// TestSecretsThatCannotBeOpened: a secret has a verdict until the server has its key.
 func TestSecretsThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, sealed("door", "a.example.com", time.Now(), time.Now()))
@@ -113,8 +113,8 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// TestHostsThatCertificatesAreNotFor: the certificates are those of the namespaces of the
-// proxies that the Gateway selects.
+// TestHostsThatCertificatesAreNotFor: the certificates come from the namespaces of the proxies
+// that the Gateway selects.
 func TestHostsThatCertificatesAreNotFor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -9,13 +9,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
-// soon is how long before its end a certificate is warned of.
+// soon is how long before its end a certificate gets a warning.
 const soon = 30 * 24 * time.Hour
 
-// Stage is where in its time a certificate is.
+// Stage says whether a certificate is valid.
 type Stage byte
 
-// The stages. Early is before its time, and Ending at most 30 days before its end.
+// The stages. An Early certificate is not valid yet. An Ending one has less than 30 days left.
 const (
 	Valid Stage = iota
 	Early
@@ -23,8 +23,8 @@ const (
 	Ended
 )
 
-// StageOf is that at a minute since 1970; a certificate is valid where the minute is not
-// known.
+// StageOf returns the stage at a minute since 1970. If the minute is 0, the certificate is
+// Valid.
 func StageOf(c secret.Certificate, minute int64) Stage {
 	now := time.Unix(minute*60, 0)
 	switch left := c.NotAfter.Sub(now); {
@@ -40,14 +40,14 @@ func StageOf(c secret.Certificate, minute int64) Stage {
 	return Valid
 }
 
-// Unopened says whether the server lacks the key of a secret.
+// Unopened reports whether the server lacks the sealing key of a secret.
 func Unopened(spec *secret.Spec, f Facts) bool {
 	ring := f.Mesh.Inputs().SealingKeys
 	return spec.Sealed.Box != nil && ring != nil && !sealing.Opens(*ring, spec)
 }
 
-// changedSecrets iterates over the rows of secrets that can be opened as of one of two facts
-// alone, or have a certificate that got to another stage.
+// changedSecrets iterates over the rows of secrets that can be opened in only one of two facts,
+// or that have a certificate in another stage.
 func changedSecrets(from, to Facts, yield func(Row) bool) bool {
 	if from.Minute == to.Minute && from.Mesh.Inputs().SealingKeys == to.Mesh.Inputs().SealingKeys {
 		return true

@@ -14,19 +14,19 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// MaxLooked bounds what is looked at for one field that covers many.
+// MaxLooked limits how many objects are looked at for one field that covers many.
 const MaxLooked = 100
 
-// IsDynamic says whether proxies resolve the host that clients of a service name.
+// IsDynamic reports whether proxies look up the host that clients of a service name.
 func IsDynamic(s *mesh.ServiceRow) bool { return s.Service().Resolution == discovery.DynamicDNS }
 
-// SpeaksGRPC says whether a service has a port for gRPC.
+// SpeaksGRPC reports whether a service has a port for gRPC.
 func SpeaksGRPC(s *mesh.ServiceRow) bool {
 	return slices.ContainsFunc(s.Ports(), func(p discovery.Port) bool { return p.Protocol == discovery.GRPC })
 }
 
-// PortAndSubset judges the port and the subset of a destination that is a service. effect is
-// what comes of one that is not there.
+// PortAndSubset judges the port and the subset of a destination whose service is s. effect is
+// what happens if one of them is missing.
 func (j *Judge) PortAndSubset(s *mesh.ServiceRow, d *networking.Destination, namespace, field, effect string) {
 	if number := int(d.GetPort().GetNumber()); number != 0 {
 		if _, has := s.Port(number); !has {
@@ -62,14 +62,14 @@ func (j *Judge) PortAndSubset(s *mesh.ServiceRow, d *networking.Destination, nam
 	j.Add(v)
 }
 
-// someHave says whether a rule for some proxies of a namespace has a subset.
+// someHave reports whether a rule with a workloadSelector in a namespace has a subset.
 func (j *Judge) someHave(h host.Name, subset, namespace string) bool {
 	return slices.ContainsFunc(j.Mesh().RulesOf(h), func(r *destination.Rule) bool {
 		return r.Namespace == namespace && r.Selector != nil && r.Subset(subset) != nil
 	})
 }
 
-// Named is a host as it was written, and what it stands for.
+// Named returns a host as it was written, and what it stands for, as text for users.
 func Named(written string, h host.Name) string {
 	if strings.EqualFold(written, string(h)) {
 		return fmt.Sprintf("%q", written)

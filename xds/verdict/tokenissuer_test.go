@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestIssuersOutsideTheRootNamespace have no effect, and are told so.
+// TestIssuersOutsideTheRootNamespace: they have no effect, and so have a verdict.
 func TestIssuersOutsideTheRootNamespace(t *testing.T) {
 	t.Parallel()
 	issuer := func(namespace string) string {

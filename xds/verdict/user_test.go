@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// told are the verdicts of a code, "namespace/name message", by an increment; they must be
-// those of an index from nothing.
+// told returns the next index, and its verdicts of a code as "namespace/name message". It fails
+// the test if an index from nothing has others.
 func told(t *testing.T, x *index.Index, facts verdict.Facts, code verdict.Code) (*index.Index, []string) {
 	t.Helper()
 	next := x.Next(facts)
@@ -41,7 +41,7 @@ func told(t *testing.T, x *index.Index, facts verdict.Facts, code verdict.Code) 
 	return next, got
 }
 
-// TestUsersWhoNobodyCanBe are told so, from when their last token ends.
+// TestUsersWhoNobodyCanBe: a user has a verdict from when the last token expires.
 func TestUsersWhoNobodyCanBe(t *testing.T) {
 	t.Parallel()
 	end := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -77,7 +77,7 @@ func TestUsersWhoNobodyCanBe(t *testing.T) {
 	}
 }
 
-// TestRolesThatNobodyHas are told so, until a binding gives them.
+// TestRolesThatNobodyHas: a Role has a verdict until a binding gives it.
 func TestRolesThatNobodyHas(t *testing.T) {
 	t.Parallel()
 	role := func(namespace string) string {
@@ -96,7 +96,7 @@ func TestRolesThatNobodyHas(t *testing.T) {
 		{[]string{role("shop"), binding("bank", "releaser")}, []string{shop}},
 		{[]string{role("shop"), binding("shop", "viewer")}, []string{shop}},
 		{[]string{role("shop"), binding("shop", "releaser")}, nil},
-		{[]string{role("shop"), role("istio-system"), binding("shop", "releaser")}, []string{shop}}, // that of the mesh goes before
+		{[]string{role("shop"), role("istio-system"), binding("shop", "releaser")}, []string{shop}}, // the Role of the root namespace goes before
 		{[]string{role("istio-system"), binding("bank", "releaser")}, nil},
 		{[]string{role("istio-system")}, []string{all}},
 		{[]string{role("shop"), role("istio-system")}, []string{all, shop}},
@@ -109,7 +109,8 @@ func TestRolesThatNobodyHas(t *testing.T) {
 	}
 }
 
-// TestIssuersWithoutKeys are told why, for as long as it is so.
+// TestIssuersWithoutKeys: an issuer has a verdict with the cause as long as its keys cannot be
+// fetched.
 func TestIssuersWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, "{apiVersion: portolan.io/v1, kind: TokenIssuer, metadata: {name: ci, namespace: istio-system}, spec: {issuer: 'https://ci.example', audiences: [a], users: {}}}")
@@ -136,8 +137,8 @@ func TestIssuersWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWarnedOfWhatFollows: whoever writes a Role or a User makes the binding or the
-// token after it, and is not warned that it is missing.
+// TestNobodyIsWarnedOfWhatFollows: users write a Role or a User before its binding or token, so
+// they are not warned that these are missing.
 func TestNobodyIsWarnedOfWhatFollows(t *testing.T) {
 	t.Parallel()
 	before, after := xdstest.NewWorld(t), xdstest.NewWorld(t,

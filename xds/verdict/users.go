@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Lives says whether a token of a user is valid at a minute since 1970; all are where the
-// minute is not known.
+// Lives reports whether a token of a user is valid at a minute since 1970. If the minute is 0,
+// all tokens are.
 func Lives(u *access.User, minute int64) bool {
 	now := time.Unix(minute*60, 0)
 	for _, t := range u.Tokens {
@@ -21,8 +21,7 @@ func Lives(u *access.User, minute int64) bool {
 	return false
 }
 
-// changedUsers iterates over the rows of users of whom a token is valid as of one of two facts
-// alone.
+// changedUsers iterates over the rows of users with a valid token in only one of two facts.
 func changedUsers(from, to Facts, yield func(Row) bool) bool {
 	if from.Minute == to.Minute {
 		return true
@@ -35,8 +34,8 @@ func changedUsers(from, to Facts, yield func(Row) bool) bool {
 	return true
 }
 
-// changedKeys iterates over the rows of issuers whose keys can be fetched as of one of two
-// facts alone, or for another cause not.
+// changedKeys iterates over the rows of issuers for which the reason why keys cannot be fetched
+// differs between two facts.
 func changedKeys(from, to Facts, yield func(Row) bool) bool {
 	for c := range pmap.Diff(from.KeyFaults, to.KeyFaults) {
 		if !yield(IssuerRow + Row(c.Key)) {
@@ -46,7 +45,7 @@ func changedKeys(from, to Facts, yield func(Row) bool) bool {
 	return true
 }
 
-// BoundBy is the role of a RoleBinding, empty for another object.
+// BoundBy returns the role of a RoleBinding, empty for another object.
 func BoundBy(object *config.Config) string {
 	if object == nil {
 		return ""

@@ -9,22 +9,23 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Verdict is one thing that is odd about an object beside others.
+// Verdict is one thing that is odd about an object together with others.
 type Verdict struct {
 	Code Code
-	// Field is the path of the field, such as "spec.http[0].route[1].destination.host";
-	// empty where the object as a whole is meant.
+	// Field is the path of the field, such as "spec.http[0].route[1].destination.host"; empty
+	// for the object as a whole.
 	Field string
-	// Message says what is so and what comes of it, Remedy what to do.
+	// Message says what is wrong and what follows from it, Remedy what to do.
 	Message, Remedy string
 	// Other is the other object concerned, the zero Key for none.
 	Other config.Key
 
-	// Alone says that the object's schema warns of it, which looks at nothing else.
+	// Alone means that the verdict is a warning of the object's schema, which looks at no other
+	// object.
 	Alone bool
 }
 
-// String is the verdict in one line, with its codes.
+// String returns the verdict in one line, with its codes.
 func (v Verdict) String() string {
 	return finding.Finding{Field: v.Field, Message: v.Message, Remedy: v.Remedy}.Text() + " (" + v.Code.Names() + ")"
 }
@@ -45,7 +46,7 @@ func naturally(a, b string) int {
 	})
 }
 
-// digits are those that a part of a path begins with.
+// digits returns the digits at the beginning of s.
 func digits(s string) string {
 	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
 }

@@ -57,7 +57,7 @@ spec:
 `
 )
 
-// streamEntry is a service of one port.
+// streamEntry is a service with one port.
 func streamEntry(name, protocol string) string {
 	return xdstest.Object("ServiceEntry", name, fmt.Sprintf("{hosts: [%s.example.com], ports: [{number: 80, name: p, protocol: %s}], resolution: STATIC, addresses: [10.9.0.%d], endpoints: [{address: 10.0.0.9}]}", name, protocol, len(name)))
 }
@@ -73,7 +73,7 @@ func sidecar(name, spec string) string { return xdstest.Object("Sidecar", name, 
 // toIt is a route to the service of entry.
 const toIt = "{route: [{destination: {host: web.example.com}}]}"
 
-// root is the VirtualService v of its host with some routes, and part one without hosts.
+// root is the VirtualService v with some routes, and part one without hosts.
 func root(http string) string { return routes("v", "{hosts: [web.example.com], http: ["+http+"]}") }
 
 func part(name, http string) string { return routes(name, "{http: ["+http+"]}") }
@@ -84,7 +84,7 @@ const (
 	viaWeb = `{hosts: [web.example.com], gateways: [edge], http: [{route: [{destination: {host: web.example.com}}]}]}`
 )
 
-// proxies are known proxies, connected unless they are named gone.
+// proxies returns known proxies by node.
 func proxies(all ...*status.Proxy) pmap.Map[*status.Proxy] {
 	var out pmap.Map[*status.Proxy]
 	for _, p := range all {
@@ -101,14 +101,14 @@ func atAddress(node, address, replica string) *status.Proxy {
 	return &status.Proxy{Node: node, Type: "sidecar", Namespace: "default", Addresses: []string{address}, Labels: map[string]string{"app": "web"}, Replica: replica}
 }
 
-// placed is a sidecar that captures traffic and says where it runs.
+// placed is a sidecar that captures traffic and has a locality.
 func placed(node, address, locality string) *status.Proxy {
 	p := atAddress(node, address, "r")
 	p.Interception, p.Locality = "REDIRECT", locality
 	return p
 }
 
-// bystander is a sidecar that captures nothing.
+// bystander is a sidecar that captures no traffic.
 func bystander(namespace string) *status.Proxy {
 	p := placed("by", "10.0.0.9", "eu")
 	p.Namespace, p.Interception = namespace, "NONE"
@@ -122,18 +122,18 @@ func near(setting string) string {
 
 const nearField = "spec.trafficPolicy.loadBalancer.localityLbSetting"
 
-// client is a gRPC client without a proxy.
+// client is a proxyless gRPC client.
 func client(namespace string) *status.Proxy {
 	return &status.Proxy{Node: "client", Type: "grpc", Namespace: namespace, Addresses: []string{"10.1.0.9"}, Replica: "r"}
 }
 
-// odd has fields that such clients do not take.
+// odd has fields that proxyless gRPC clients ignore.
 var odd = routes("v", `{hosts: [web.example.com], http: [
 	{match: [{uri: {exact: /a}}], route: [{destination: {host: web.example.com}, headers: {request: {remove: [x]}}}], rewrite: {uri: /b}, timeout: 1s,
 	 retries: {attempts: 2, perTryTimeout: 1s}, mirror: {host: web.example.com}, corsPolicy: {allowOrigins: [{exact: "*"}]}},
 	{redirect: {uri: /x}}]}`)
 
-// said are the verdicts of an index, each behind the name of its object.
+// said returns the verdicts of an index, each after the name of its object.
 func said(x *index.Index) []string {
 	out := []string{}
 	for l := range x.Lists() {
@@ -639,7 +639,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestACauseThatGoesTakesItsVerdictsAlong mends and breaks things one after another.
+// TestACauseThatGoesTakesItsVerdictsAlong adds and removes causes one after another.
 func TestACauseThatGoesTakesItsVerdictsAlong(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)
@@ -672,7 +672,7 @@ func TestACauseThatGoesTakesItsVerdictsAlong(t *testing.T) {
 	expect("edge PTL0116 spec.selector")
 	now = proxies(router(map[string]string{"app": "edge"}))
 	expect()
-	// An endpoint at the gateway's address tells the labels of a gateway that has proved nothing.
+	// For a gateway without an identity, the labels of an endpoint at its address count.
 	w.Apply(`
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -695,8 +695,8 @@ spec:
 	expect()
 }
 
-// TestWhatSeveralSourcesHave: an object that goes before one of another source has a
-// verdict that names both, as long as there are two.
+// TestWhatSeveralSourcesHave: an object has a verdict that names both sources as long as
+// another source has the same key.
 func TestWhatSeveralSourcesHave(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, entry, routes("v", toWeb))
@@ -743,8 +743,8 @@ func TestWhatSeveralSourcesHave(t *testing.T) {
 	}
 }
 
-// TestWhatServersCannotBuild: the objects behind a resource that a server could not
-// build have a verdict, until no server says so; the proxies' rejections are none.
+// TestWhatServersCannotBuild: the objects behind a resource that a server could not build have
+// a verdict as long as a server reports it. Rejections by proxies do not count.
 func TestWhatServersCannotBuild(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, entry, routes("v", toWeb))
@@ -773,8 +773,8 @@ func TestWhatServersCannotBuild(t *testing.T) {
 	}
 }
 
-// TestAnObjectIsValidatedOnce: where only what an object names has changed, what its
-// schema warned of stays, and is not made again.
+// TestAnObjectIsValidatedOnce: if only the objects that an object names have changed, the
+// warnings of its schema are kept, without validating it again.
 func TestAnObjectIsValidatedOnce(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.Object("Gateway", "edge", "{servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"),
@@ -800,7 +800,7 @@ func TestAnObjectIsValidatedOnce(t *testing.T) {
 	}
 }
 
-// TestSchemasNameTheCodesOfTheTable: a warning of a schema reads as the verdict does.
+// TestSchemasNameTheCodesOfTheTable: a warning of a schema has the same text as its verdict.
 func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}

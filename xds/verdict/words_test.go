@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestWordsOfVerdicts: what users read, where it depends on what there is.
+// TestWordsOfVerdicts: texts for users that depend on other objects.
 func TestWordsOfVerdicts(t *testing.T) {
 	t.Parallel()
 	bytes := gateway("bytes", `{selector: {app: edge}, servers: [{port: {number: 9000, name: a, protocol: TCP}, hosts: ["*"]}]}`)
@@ -19,7 +19,7 @@ func TestWordsOfVerdicts(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		objects []string
-		want    []string // "code field message: remedy" of the VirtualService v
+		want    []string // verdicts on the VirtualService v, as "code field message: remedy"
 	}{
 		{
 			name:    "http routes for bytes",

@@ -5,8 +5,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// World is facts with what judges look up in them. It is never modified; the next one
-// shares with it all that did not change.
+// World is facts with the indexes that judges look things up in. It is never modified; the next
+// one shares with it all that did not change.
 type World struct {
 	Facts
 	proxies proxies

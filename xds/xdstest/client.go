@@ -22,96 +22,94 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// The types that a proxy asks for.
+// The types that a proxy requests.
 const (
 	ClusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	EndpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	ListenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	RouteType    = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-	// VirtualHostType is for clients that take routes by delta.
+	// VirtualHostType is for clients that use VHDS.
 	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 )
 
-// maxResponse is what a client takes in one message.
+// maxResponse is the largest message that a client accepts, in bytes.
 const maxResponse = 256 << 20
 
-// ClientOptions say who a Client is and how it behaves.
+// ClientOptions describe a Client and how it behaves.
 type ClientOptions struct {
 	// Node is sent with the first request; NewNode makes one.
 	Node    *corev3.Node
 	Variant protocol.Variant
 	// Credentials secure the connection; nil connects without TLS.
 	Credentials credentials.TransportCredentials
-	// Secrets opens a stream of the service of secrets, instead of the aggregated one.
+	// Secrets opens a stream of the secret discovery service (SDS), instead of ADS.
 	Secrets bool
-	// Manual leaves every answer to Ack and Nack of the test. Otherwise a client
-	// acknowledges what it receives.
+	// Manual leaves it to the test to answer with Ack and Nack. Otherwise the client
+	// acknowledges each response itself.
 	Manual bool
-	// Follow makes a client ask, as Envoy does, for the endpoints of the clusters
-	// and the routes of the listeners that it holds.
+	// Follow makes the client subscribe, as Envoy does, to the endpoints of its clusters and
+	// the routes of its listeners.
 	Follow bool
-	// Initial are the versions that a delta client states when it first asks for
-	// a type: what it has from an earlier stream.
+	// Initial are the versions that a delta client sends with the first request for a type
+	// (initial_resource_versions): what it has from an earlier stream.
 	Initial map[string]map[string]string
-	// Refuse returns the message with which the client refuses an answer; it then takes
-	// nothing of it. Empty takes the answer. Refuse must not call the client. A Manual
-	// client does not call it.
+	// Refuse returns the message with which the client rejects an answer as a whole. If it is
+	// empty, the client accepts the answer. Refuse must not call the client. A Manual client
+	// does not call it.
 	Refuse func(*Answer) string
-	// OnAnswer is called with every answer once it is part of what the client
-	// holds and before it is acknowledged. It must not call the client.
+	// OnAnswer is called with every answer after the client holds its resources and before it
+	// acknowledges. It must not call the client.
 	OnAnswer func(*Answer)
-	// Resume is an earlier client of the same options, closed, whose proxy
-	// connects again: the new one holds what that held, states it, and asks for
-	// the same.
+	// Resume is an earlier, closed client of the same options. The new one is the same proxy
+	// after a reconnect: it holds the same, states the versions, and requests the same.
 	Resume *Client
 }
 
-// Held is a resource as a Client has it.
+// Held is a resource that a Client has.
 type Held struct {
 	// Version is the version of the resource in delta, and empty in state of the world.
 	Version string
 	Body    *anypb.Any
 }
 
-// Answer is one response of the server as it came.
+// Answer is one response of the server.
 type Answer struct {
 	TypeURL string
 	Nonce   string
-	// Version is version_info, and system_version_info in delta.
+	// Version is version_info; in delta it is system_version_info.
 	Version   string
 	Resources map[string]Held
-	// Removed are the names that a delta response takes away.
+	// Removed are the names that a delta response removes.
 	Removed []string
 }
 
 // Names returns the names of the answer's resources, in order.
 func (a *Answer) Names() []string { return slices.Sorted(maps.Keys(a.Resources)) }
 
-// Client is a client of ADS, in either variant, that records what it is sent
-// and holds what a proxy would hold. Its methods may be called by several
-// goroutines. It ends with the test.
+// Client is an ADS client of either variant. It records all responses, and holds what a proxy
+// would hold. Its methods may be called by several goroutines. It ends with the test.
 type Client struct {
 	tb   testing.TB
 	o    ClientOptions
 	wire clientWire
-	// close ends the stream and waits for it; it may be called again.
+	// close ends the stream and waits for it. It may be called repeatedly.
 	close func()
 	done  chan struct{} // closed when the stream has ended
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed chan struct{}
 	err     error
 	answers []*Answer
 	types   map[string]*clientType
-	named   bool // the node was sent
+	named   bool // whether the node was sent
 }
 
-// clientType is what a client holds and asked for of a type.
+// clientType has what a client holds and requests of a type.
 type clientType struct {
 	held       map[string]Held
 	subscribed map[string]bool
 	wildcard   bool
-	version    string // the last that was acknowledged
+	version    string // the last acknowledged version
 	nonce      string // of the last response
 }
 
@@ -126,14 +124,14 @@ type clientRequest struct {
 	rejection              *statuspb.Status
 }
 
-// clientWire speaks one of the variants. send and receive may be called at the
-// same time, but send by one goroutine only.
+// clientWire speaks one of the variants. send and receive may run at the same time, but only
+// one goroutine may send.
 type clientWire interface {
 	send(clientRequest) error
 	receive() (*Answer, error)
 }
 
-// Dial opens a stream to a server at host:port, or at what gRPC calls a target.
+// Dial opens a stream to a server at host:port, or at a gRPC target.
 func Dial(tb testing.TB, target string, o ClientOptions) *Client {
 	tb.Helper()
 	c, err := Open(tb, target, o)
@@ -143,8 +141,7 @@ func Dial(tb testing.TB, target string, o ClientOptions) *Client {
 	return c
 }
 
-// Open is Dial for a server that may be away: the error says why there is no
-// stream.
+// Open is like Dial, but returns an error if it gets no stream, as from a server that is down.
 func Open(tb testing.TB, target string, o ClientOptions) (*Client, error) {
 	tb.Helper()
 	if o.Credentials == nil {
@@ -205,7 +202,7 @@ func openWire(ctx context.Context, connection *grpc.ClientConn, o ClientOptions)
 	return worldClient{s}, err
 }
 
-// Subscribe asks for names of a type, or without names for all of it.
+// Subscribe subscribes to names of a type, or without names to the whole type.
 func (c *Client) Subscribe(typeURL string, names ...string) {
 	c.tb.Helper()
 	c.mu.Lock()
@@ -213,7 +210,7 @@ func (c *Client) Subscribe(typeURL string, names ...string) {
 	c.subscribe(typeURL, names, nil)
 }
 
-// Unsubscribe gives names of a type up.
+// Unsubscribe unsubscribes from names of a type.
 func (c *Client) Unsubscribe(typeURL string, names ...string) {
 	c.tb.Helper()
 	c.mu.Lock()
@@ -221,7 +218,7 @@ func (c *Client) Unsubscribe(typeURL string, names ...string) {
 	c.subscribe(typeURL, nil, names)
 }
 
-// Ack takes an answer of a Manual client.
+// Ack acknowledges an answer of a Manual client.
 func (c *Client) Ack(a *Answer) {
 	c.tb.Helper()
 	c.mu.Lock()
@@ -229,7 +226,7 @@ func (c *Client) Ack(a *Answer) {
 	c.acknowledge(a)
 }
 
-// Nack refuses an answer of a Manual client.
+// Nack rejects an answer of a Manual client.
 func (c *Client) Nack(a *Answer, message string) {
 	c.tb.Helper()
 	c.mu.Lock()
@@ -245,15 +242,15 @@ func (c *Client) refuse(a *Answer, message string) {
 	})
 }
 
-// Held is what the client has of a type. The map is the caller's.
+// Held returns what the client has of a type. The caller owns the map.
 func (c *Client) Held(typeURL string) map[string]Held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.typ(typeURL).held)
 }
 
-// Answers are the responses of a type so far, or of all types where it is
-// empty, in the order in which they came.
+// Answers returns the responses of a type so far, in the order of arrival. An empty type means
+// all types.
 func (c *Client) Answers(typeURL string) []*Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,8 +267,8 @@ func (c *Client) of(typeURL string) []*Answer {
 	return out
 }
 
-// Await waits until a condition holds, and checks it after every answer; what names it in
-// the failure. The condition must not call the client: held returns what it holds of a
+// Await waits until a condition holds, and checks it after every answer. what describes it in
+// the failure. The condition must not call the client; held returns what the client holds of a
 // type.
 func (c *Client) Await(what string, condition func(held func(typeURL string) map[string]Held) bool) {
 	c.tb.Helper()
@@ -280,7 +277,7 @@ func (c *Client) Await(what string, condition func(held func(typeURL string) map
 	})
 }
 
-// AwaitAnswer waits for the answer of a type with an index, counted from 0.
+// AwaitAnswer waits for the answer of a type with an index, which counts from 0.
 func (c *Client) AwaitAnswer(typeURL string, index int) *Answer {
 	c.tb.Helper()
 	var out *Answer
@@ -314,7 +311,7 @@ func (c *Client) AwaitEnd() error {
 	}
 }
 
-// awaitLimit is how long a condition may take to come true.
+// awaitLimit is how long a test waits for a condition.
 const awaitLimit = 20 * time.Second
 
 func (c *Client) await(what string, condition func() bool) {
@@ -338,7 +335,7 @@ func (c *Client) await(what string, condition func() bool) {
 	}
 }
 
-// run takes what the server sends until the stream ends.
+// run receives responses until the stream ends.
 func (c *Client) run() {
 	defer close(c.done)
 	for {
@@ -358,7 +355,7 @@ func (c *Client) run() {
 	}
 }
 
-// take makes an answer part of what the client holds.
+// take adds an answer to what the client holds.
 func (c *Client) take(a *Answer) {
 	c.answers = append(c.answers, a)
 	t := c.typ(a.TypeURL)
@@ -374,7 +371,7 @@ func (c *Client) take(a *Answer) {
 		t.held = map[string]Held{}
 	}
 	for name, h := range a.Resources {
-		if t.wildcard || t.subscribed["*"] || t.subscribed[name] { // else it was given up meanwhile
+		if t.wildcard || t.subscribed["*"] || t.subscribed[name] { // else the client has unsubscribed meanwhile
 			t.held[name] = h
 		}
 	}
@@ -398,8 +395,8 @@ func (c *Client) acknowledge(a *Answer) {
 	c.send(clientRequest{typeURL: a.TypeURL, names: t.names(), version: a.Version, nonce: a.Nonce})
 }
 
-// follow asks for the children of what the client holds of a type, and gives up
-// those which nothing names any more.
+// follow subscribes to what the client's resources of a type refer to, and unsubscribes from
+// what none refers to any more.
 func (c *Client) follow(typeURL string, t *clientType) {
 	var childType string
 	wanted := map[string]bool{}
@@ -440,7 +437,7 @@ func (c *Client) follow(typeURL string, t *clientType) {
 	}
 }
 
-// subscribe changes what the client asks for and says so.
+// subscribe changes the subscriptions of a type and sends the request.
 func (c *Client) subscribe(typeURL string, more, fewer []string) {
 	_, known := c.types[typeURL]
 	t := c.typ(typeURL)
@@ -477,7 +474,7 @@ func (t *clientType) names() []string {
 	return slices.Sorted(maps.Keys(t.subscribed))
 }
 
-// send is called with mu held. A stream that has ended shows in receive.
+// send must be called with mu held. If the stream has ended, receive returns the error.
 func (c *Client) send(q clientRequest) {
 	if !c.named {
 		q.node, c.named = c.o.Node, true

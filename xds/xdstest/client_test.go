@@ -28,8 +28,7 @@ func both(t *testing.T, f func(t *testing.T, v protocol.Variant)) {
 	t.Run("world", func(t *testing.T) { f(t, protocol.StateOfTheWorld) })
 }
 
-// TestClientFollows: a client that follows holds what a proxy would, and loses
-// what is deleted.
+// TestClientFollows: a client with Follow holds what a proxy would, and loses what is deleted.
 func TestClientFollows(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
 		server := xdstest.NewServer(t, catalogue.Types())
@@ -52,7 +51,7 @@ func TestClientFollows(t *testing.T) {
 	})
 }
 
-// TestClientAnswersByHand: what a manual client says is what the server knows.
+// TestClientAnswersByHand: the server sees exactly the answers of a manual client.
 func TestClientAnswersByHand(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
 		server := xdstest.NewServer(t, catalogue.Types())
@@ -65,7 +64,7 @@ func TestClientAnswersByHand(t *testing.T) {
 		refused := client.AwaitAnswer(xdstest.ClusterType, 1)
 		client.Nack(refused, "no such thing here")
 		server.Delete(book)
-		// The refusal was read: a new answer comes only after it.
+		// The server has read the rejection: it sends a new answer only after it.
 		client.Ack(client.AwaitAnswer(xdstest.ClusterType, 2))
 		if len(client.Answers("")) != 3 {
 			t.Errorf("%d answers, want 3", len(client.Answers("")))

@@ -16,7 +16,7 @@ import (
 	mcp "istio.io/api/mcp/v1alpha1"
 )
 
-// worldClient speaks ADS in state of the world.
+// worldClient speaks state-of-the-world ADS.
 type worldClient struct {
 	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 }
@@ -44,8 +44,8 @@ func (w worldClient) receive() (*Answer, error) {
 	return a, nil
 }
 
-// deltaClient speaks ADS in delta. Names are not repeated in it, so that an
-// acknowledgement is nonce and nothing else.
+// deltaClient speaks delta ADS. Requests do not repeat names, so an acknowledgement is just a
+// nonce.
 type deltaClient struct {
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 }
@@ -53,7 +53,7 @@ type deltaClient struct {
 func (w deltaClient) send(q clientRequest) error {
 	nonce := q.nonce
 	if len(q.subscribe)+len(q.unsubscribe) > 0 {
-		nonce = "" // a change of subscriptions answers nothing
+		nonce = "" // a change of subscriptions acknowledges nothing
 	}
 	return w.stream.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: q.node, TypeUrl: q.typeURL, ResourceNamesSubscribe: q.subscribe, ResourceNamesUnsubscribe: q.unsubscribe,
@@ -95,7 +95,7 @@ func nameOf(body *anypb.Any) (string, error) {
 	return named.GetName(), nil
 }
 
-// childrenOf names what a proxy asks for once it has a cluster or a listener.
+// childrenOf returns the names that a proxy requests because of a cluster or a listener.
 func childrenOf(body *anypb.Any) ([]string, error) {
 	message, err := body.UnmarshalNew()
 	if err != nil {
@@ -141,11 +141,11 @@ func routesOf(l *listenerv3.Listener) ([]string, error) {
 	return out, nil
 }
 
-// isKind says whether a type is a kind of objects, which other control planes take.
+// isKind reports whether a type URL is a kind of objects, as other control planes request it.
 func isKind(typeURL string) bool { return !strings.HasPrefix(typeURL, "type.googleapis.com/") }
 
-// NewConfigNode makes the node of a control plane that takes the objects of the mesh. Like
-// that of Istio it calls itself a sidecar.
+// NewConfigNode makes the node of a control plane that imports the objects of the mesh. Like
+// Istio's, it identifies itself as a sidecar.
 func NewConfigNode(name, namespace string) *corev3.Node {
 	return &corev3.Node{
 		Id:       "sidecar~~" + name + "." + namespace + "~" + namespace + ".svc.cluster.local",

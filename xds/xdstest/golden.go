@@ -33,9 +33,9 @@ func Golden(tb testing.TB, file string, messages ...proto.Message) {
 	golden.Assert(tb, strings.Join(documents, "---\n"), file)
 }
 
-// GoldenMeshes runs a subtest for each mesh in testdata, *.in.yaml, by its name. A line
-// "# mesh: ..." of the file is the mesh configuration. Lines "# labels: ..." and
-// "# locality: ..." are of the node.
+// GoldenMeshes runs a subtest for each mesh in testdata, *.in.yaml, by its name. Comment lines
+// of the file set more: "mesh: ..." is the mesh configuration, "labels: ..." and "locality:
+// ..." describe the node.
 func GoldenMeshes(t *testing.T, run func(t *testing.T, name string, w *World, n Node)) {
 	t.Helper()
 	inputs, err := filepath.Glob(filepath.Join("testdata", "*.in.yaml"))
@@ -69,8 +69,8 @@ func GoldenMeshes(t *testing.T, run func(t *testing.T, name string, w *World, n 
 	}
 }
 
-// Golden compares the resources of a node that generators make and whose names begin so
-// with a file of testdata.
+// Golden builds the resources of a node whose names begin with prefix, and compares them with a
+// file of testdata.
 func (w *World) Golden(tb testing.TB, file, prefix string, n Node, generators ...generate.Generator) {
 	tb.Helper()
 	var out []proto.Message

@@ -15,22 +15,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Groups are what proxies should have of some types, as newest says.
+// Groups has what proxies should have of some types, in the newest context.
 type Groups struct {
 	*desired.Groups
 	types  []generate.ResourceType
 	newest func() *mesh.PushContext
 }
 
-// NewGroups makes groups that follow what newest returns.
+// NewGroups makes groups that follow the context returned by newest.
 func NewGroups(types []generate.ResourceType, newest func() *mesh.PushContext) Groups {
 	return Groups{desired.New(types, slog.New(slog.DiscardHandler), func() {}), types, newest}
 }
 
-// Join makes the member of a proxy.
+// Join returns the member of a proxy.
 func (g Groups) Join(proxy *discovery.Proxy) Member { return Member{g.Groups.Join(proxy), g, proxy} }
 
-// Member is what a proxy should have.
+// Member has the resources that a proxy should have.
 type Member struct {
 	*desired.Member
 	groups Groups
@@ -40,10 +40,10 @@ type Member struct {
 // Proxy is the proxy of the member.
 func (m Member) Proxy() *discovery.Proxy { return m.proxy }
 
-// Follow brings the member to the newest context.
+// Follow updates the member to the newest context.
 func (m Member) Follow() { m.Advance(m.groups.newest) }
 
-// Set is the resources of a type by its short name.
+// Set returns the resources of a type by its short name.
 func (m Member) Set(name string) resource.Set {
 	for _, t := range m.groups.types {
 		if t.Name == name {
@@ -53,7 +53,7 @@ func (m Member) Set(name string) resource.Set {
 	return resource.Set{}
 }
 
-// Versions are the versions of the resources by type and name.
+// Versions returns the versions of the resources by type and name.
 func (m Member) Versions() map[string]string {
 	out := map[string]string{}
 	for _, t := range m.groups.types {
@@ -64,8 +64,8 @@ func (m Member) Versions() map[string]string {
 	return out
 }
 
-// Walked are the versions of the resources that a full walk makes, without memo, delta
-// or neighbours: what Versions must equal at any time.
+// Walked returns the versions of the resources that a full build makes, without memo, delta or
+// other proxies. Versions must always equal it.
 func (m Member) Walked() (map[string]string, error) {
 	context := m.Context()
 	w := walker{
@@ -141,8 +141,8 @@ func (w walker) all(t generate.ResourceType) (map[string]*resource.Resource, err
 	return built, nil
 }
 
-// cover gives the resources of a type versions that cover those of the resources which
-// need them so: first of the same name, then of others, by type and name.
+// cover sets the versions of resources that others need as resource.Covered. The new version
+// joins those of the others: first of the same name, then by type and name.
 func (w walker) cover(url string, built map[string]*resource.Resource) {
 	for name, r := range built {
 		covered := resource.Need{TypeURL: url, Name: name, Kind: resource.Covered}
@@ -185,7 +185,7 @@ func (w walker) compose(c generate.Composer, own map[string]*resource.Resource) 
 	return own, nil
 }
 
-// walk builds some resources of a generator anew.
+// walk builds some resources of a generator from nothing.
 func walk(g generate.Generator, view *mesh.View, names iter.Seq[string]) (map[string]*resource.Resource, error) {
 	out := map[string]*resource.Resource{}
 	for name := range names {

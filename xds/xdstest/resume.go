@@ -2,9 +2,9 @@ package xdstest
 
 import "maps"
 
-// resume makes a client that has said nothing yet what another was when its
-// stream ended: it holds the same, and asks for it as a proxy does that connects
-// again, with the versions it has, the types in any order.
+// resume puts a new client into the state of an earlier one at the end of its stream. It holds
+// the same and subscribes as a reconnecting proxy does, with its versions, the types in any
+// order.
 func (c *Client) resume(earlier *Client) {
 	earlier.mu.Lock()
 	types := maps.Clone(earlier.types)

@@ -19,8 +19,8 @@ func newSealer(tb testing.TB, records sealing.Records) *sealing.Sealer {
 	return sealing.New(filepath.Join(tb.TempDir(), "sealing.key"), records)
 }
 
-// sealed is an object as it is stored: a secret without its data in the clear. One that has
-// none stays as it is.
+// sealed returns an object as it is stored: a secret has its data sealed. An object without
+// data in the clear stays as it is.
 func sealed(tb testing.TB, sealer *sealing.Sealer, object, stored *config.Config) *config.Config {
 	tb.Helper()
 	if spec, ok := object.Spec.(*secret.Spec); !ok || !spec.InClear() {
@@ -33,7 +33,8 @@ func sealed(tb testing.TB, sealer *sealing.Sealer, object, stored *config.Config
 	return out
 }
 
-// Secret writes a Secret: "namespace/name" (the namespace may be left out), and its data.
+// Secret writes the YAML of a Secret: "namespace/name" (the namespace may be left out), and its
+// data.
 func Secret(name string, data map[string][]byte) string {
 	namespace, short, ok := strings.Cut(name, "/")
 	if !ok {
@@ -47,9 +48,9 @@ func Secret(name string, data map[string][]byte) string {
 	return b.String()
 }
 
-// PutSecret stores a secret, named as in "shop/web", with entries such as secret.TLSCert.
-// It says what it has, and has no content: it is for generators that ask whether a secret is
-// there. Without entries it goes.
+// PutSecret stores a secret, named as in "shop/web", with entries such as secret.TLSCert. It
+// lists its entries but has no content, so it is for generators that only check that a secret
+// exists. Without entries it deletes the secret.
 func (w *World) PutSecret(name string, entries ...string) {
 	w.tb.Helper()
 	w.revision++

@@ -26,14 +26,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 )
 
-// Server is a whole control plane in the test's process, from a store in memory
-// to gRPC on loopback, wired as in the product.
+// Server is a whole control plane in the test's process, from a store in memory to gRPC on
+// loopback, wired as in the product.
 type Server struct {
 	tb      testing.TB
 	worker  *cache.Worker
 	entries *serviceentry.Store
 	Store   *memory.Store
-	// Sealer seals secrets, and its keys open them.
+	// Sealer seals secrets. The server has its keys.
 	Sealer *sealing.Sealer
 	XDS    *xds.DiscoveryServer
 
@@ -41,14 +41,14 @@ type Server struct {
 	Address string
 }
 
-// NewServer runs a server of the given types. Options may change how the xDS
-// server is made. It ends with the test.
+// NewServer runs a server for some types. options change the options of the xDS server. It ends
+// with the test.
 func NewServer(tb testing.TB, types []generate.ResourceType, options ...func(*xds.Options)) *Server {
 	tb.Helper()
 	return NewServerOn(tb, memory.New(schema.Pilot(), memory.Options{Domain: "cluster.local"}), types, options...)
 }
 
-// NewServerOn runs a server on a store, which several may share.
+// NewServerOn runs a server on a store. Several servers may share one.
 func NewServerOn(tb testing.TB, store *memory.Store, types []generate.ResourceType, options ...func(*xds.Options)) *Server {
 	tb.Helper()
 	worker := cache.NewWorker()
@@ -83,7 +83,7 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []generate.ResourceTy
 	run(s.XDS.Run)
 	run(func(context.Context) error {
 		err := g.Serve(listener)
-		if errors.Is(err, grpc.ErrServerStopped) { // a short test ended before Serve began
+		if errors.Is(err, grpc.ErrServerStopped) { // the test ended before Serve began
 			err = nil
 		}
 		return err
@@ -106,7 +106,7 @@ func (s *Server) SetHealth(namespace, name string, healthy bool) {
 	s.worker.Post(namespace+"/"+name, func() { s.entries.SetHealth(namespace, name, healthy) })
 }
 
-// Objects decodes documents, which have to be valid.
+// Objects decodes documents. They must be valid.
 func Objects(tb testing.TB, documents ...string) []*config.Config {
 	tb.Helper()
 	var out []*config.Config
@@ -142,7 +142,7 @@ func (s *Server) Delete(documents ...string) int64 {
 	return s.Batch(Removals(s.tb, documents...))
 }
 
-// Ops are the operations that create or replace the objects in documents.
+// Ops returns the operations that create or replace the objects in documents.
 func Ops(tb testing.TB, documents ...string) []storage.Op {
 	tb.Helper()
 	var ops []storage.Op
@@ -152,7 +152,7 @@ func Ops(tb testing.TB, documents ...string) []storage.Op {
 	return ops
 }
 
-// Removals are the operations that remove the objects in documents.
+// Removals returns the operations that remove the objects in documents.
 func Removals(tb testing.TB, documents ...string) []storage.Op {
 	tb.Helper()
 	var ops []storage.Op
@@ -162,7 +162,7 @@ func Removals(tb testing.TB, documents ...string) []storage.Op {
 	return ops
 }
 
-// Batch does operations as one revision, and returns it.
+// Batch applies operations as one revision, and returns it.
 func (s *Server) Batch(ops []storage.Op) int64 {
 	s.tb.Helper()
 	ops = slices.Clone(ops)
@@ -186,7 +186,7 @@ func (s *Server) Batch(ops []storage.Op) int64 {
 	return n
 }
 
-// Eventually waits until a condition holds; what names it in the failure.
+// Eventually waits until a condition holds; what describes it in the failure.
 func Eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	deadline := time.After(awaitLimit)

@@ -14,8 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Stamped returns types with a patch that marks every message, in a field that no API
-// has.
+// Stamped returns types with a patch that marks every message, in a field that no API uses.
 func Stamped(types []generate.ResourceType) []generate.ResourceType {
 	out := slices.Clone(types)
 	for i, t := range out {
@@ -24,10 +23,10 @@ func Stamped(types []generate.ResourceType) []generate.ResourceType {
 	return out
 }
 
-// Stamps counts the marks in a resource and in its parts.
+// Stamps counts the marks in a resource, including nested messages.
 func Stamps(body *anypb.Any) int { return bytes.Count(body.GetValue(), mark) }
 
-// mark is an encoded field of a number that no message uses.
+// mark is an encoded field with a number that no message uses.
 var mark = protowire.AppendString(protowire.AppendTag(nil, 1<<20, protowire.BytesType), "stamped")
 
 // stamp is a patch that adds the mark to every message.

@@ -54,7 +54,7 @@ type World struct {
 	context   *mesh.PushContext
 }
 
-// still is a cache whose snapshots are published by hand.
+// still is a cache without a source: tests publish its snapshots.
 type still struct{ *cache.Feed }
 
 // Run implements cache.ConfigStoreCache.
@@ -63,7 +63,7 @@ func (still) Run(ctx context.Context) error {
 	return nil
 }
 
-// NewWorld makes a world of the objects in documents. It ends with the test.
+// NewWorld makes a world with the objects in documents. It ends with the test.
 func NewWorld(tb testing.TB, documents ...string) *World {
 	tb.Helper()
 	w := &World{tb: tb, worker: cache.NewWorker(), recorder: &discoverytest.Recorder{}, sealer: newSealer(tb, memory.New(schema.Pilot(), memory.Options{}))}
@@ -84,9 +84,9 @@ func NewWorld(tb testing.TB, documents ...string) *World {
 	return w
 }
 
-// Apply creates or replaces the objects in documents, as one revision. An object
-// is a second younger than the one before it; replacing it does not change its
-// age. Objects without a namespace are of "default".
+// Apply creates or replaces the objects in documents, as one revision. Each object is a second
+// younger than the one before it; replacing it keeps its age. The default namespace is
+// "default".
 func (w *World) Apply(documents ...string) {
 	w.tb.Helper()
 	var objects []*config.Config
@@ -102,7 +102,7 @@ func (w *World) Apply(documents ...string) {
 	w.Put(objects...)
 }
 
-// Put is Apply of objects, which the world takes over.
+// Put is Apply of decoded objects. The world takes ownership of them.
 func (w *World) Put(objects ...*config.Config) {
 	w.tb.Helper()
 	w.revision++
@@ -150,8 +150,8 @@ func (w *World) Delete(name string) {
 	w.tb.Fatalf("delete %s: there is no such object", name)
 }
 
-// Assign gives a host of ServiceEntries that have no address one, which must be an
-// IPv4 address; that of IPv6 follows from it.
+// Assign assigns an IPv4 address to a host of ServiceEntries without addresses. The IPv6
+// address is derived from it.
 func (w *World) Assign(namespace, hostname, ipv4 string) {
 	w.tb.Helper()
 	w.revision++
@@ -174,7 +174,7 @@ func (w *World) SetMesh(document string) {
 	w.commit()
 }
 
-// SetHTTP3 says whether gateways take HTTP/3.
+// SetHTTP3 sets whether gateways accept HTTP/3.
 func (w *World) SetHTTP3(on bool) {
 	to := meshconfig.Default()
 	if w.inputs.Mesh != nil {
@@ -217,40 +217,41 @@ func (w *World) commit() {
 	w.context = w.context.Next(w.inputs)
 }
 
-// Context is the mesh as it is now.
+// Context returns the current mesh.
 func (w *World) Context() *mesh.PushContext { return w.context }
 
-// Node is a proxy of tests.
+// Node describes a proxy. The comments of the fields give the defaults.
 type Node struct {
 	Type      discovery.ProxyType // Sidecar
 	IP        string              // 10.0.0.1
 	Namespace string              // default
 	Domain    string              // its DNS domain, that of its namespace in the cluster
 	Labels    map[string]string
-	Identity  string // that the proxy proved; none
-	// DNSCapture: applications beside it connect to addresses that were assigned.
+	Identity  string // that the proxy has proved; none
+	// DNSCapture means that applications beside it connect to assigned addresses.
 	DNSCapture bool
-	// SelfDiscovery: it knows the endpoints of its own service.
+	// SelfDiscovery means that it knows the endpoints of its own service.
 	SelfDiscovery bool
-	// HTTPProxyPort is the port on which it is an HTTP proxy by its own metadata; none.
+	// HTTPProxyPort is the port on which it is an HTTP proxy according to its own metadata;
+	// none.
 	HTTPProxyPort string
-	// RouteDelta: it takes virtual hosts one by one.
+	// RouteDelta means that it uses VHDS.
 	RouteDelta bool
-	// Interception is how traffic gets to it: NONE, of itself.
+	// Interception is how it captures traffic; NONE.
 	Interception discovery.InterceptionMode
 	// MoreIPs are further addresses.
 	MoreIPs []string
-	// Locality is where it runs by its own words: region/zone/subzone.
+	// Locality is where it says that it runs: region/zone/subzone.
 	Locality string
-	// Certified: it has a certificate of its own, in files.
+	// Certified means that it has a certificate of its own, in files.
 	Certified bool
-	// SystemRoots is the file of the authorities that its machine trusts; not said.
+	// SystemRoots is the file of the authorities that its machine trusts; unknown.
 	SystemRoots string
-	// Remote: it connects from another machine than the server's.
+	// Remote means that it connects from another machine than the server's.
 	Remote bool
 }
 
-// Proxy makes the node a proxy, as one that connects would be.
+// Proxy returns the proxy that the server would make of a connection from the node.
 func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	tb.Helper()
 	if n.Type == "" {
@@ -267,7 +268,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 		labels.Fields[k] = structpb.NewStringValue(v)
 	}
 	kind, generator := n.Type, ""
-	if kind == discovery.Proxyless { // as its metadata say, not its id
+	if kind == discovery.Proxyless { // the type is in the metadata, not in the id
 		kind, generator = discovery.Sidecar, string(kind)
 	}
 	chain, key, roots := "", "", ""
@@ -300,17 +301,17 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	return proxy
 }
 
-// View is the world as a node sees it, with what is the workload's own.
+// View returns the world as a node sees it, including the rows of its own workload.
 func (w *World) View(n Node) *mesh.View {
 	proxy := n.Proxy(w.tb)
 	return mesh.NewView(w.context, w.context.ClassOf(proxy)).Of(proxy)
 }
 
-// Class is the class of a node.
+// Class returns the class of a node.
 func (w *World) Class(n Node) mesh.Class { return w.context.ClassOf(n.Proxy(w.tb)) }
 
-// Build makes all resources of a node that the generators have, type by type. A composed
-// resource has parts that another of the generators makes.
+// Build builds all resources of a node, type by type. For a composed resource, the generators
+// must include that of its parts.
 func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
 	w.tb.Helper()
 	builder := generate.NewBuilder(w.context, n.Proxy(w.tb), generators)
@@ -333,12 +334,12 @@ func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Reso
 }
 
 // Generators returns the generators of the types that a simulation reads, in the order of
-// sending.
+// delivery.
 func Generators() []generate.Generator {
 	return []generate.Generator{cluster.Generator{}, endpoint.Generator{}, listener.Generator{}, route.Generator{}, virtualhost.Generator{}}
 }
 
-// Inbound are the generators of what is a workload's own.
+// Inbound returns the generators of a workload's own resources.
 func Inbound() []generate.Generator {
 	return []generate.Generator{cluster.Inbound{}, endpoint.Local{}, listener.Inbound{}}
 }

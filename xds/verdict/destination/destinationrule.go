@@ -19,8 +19,8 @@ import (
 // DestinationRule judges a DestinationRule.
 func DestinationRule(j *verdict.Judge, object *config.Config) { (&judge{j}).destinationRule(object) }
 
-// destinationRule judges the host and the subsets of a DestinationRule, also beside
-// those that it is merged with.
+// destinationRule judges the host and the subsets of a DestinationRule, also together with the
+// rules that it is merged with.
 func (j *judge) destinationRule(object *config.Config) {
 	spec := object.Spec.(*networking.DestinationRule)
 	h := destination.HostOf(object)
@@ -52,7 +52,7 @@ func (j *judge) destinationRule(object *config.Config) {
 	}
 }
 
-// clients judges whether a selector of client proxies selects one that is known.
+// clients warns of a workloadSelector that selects no known proxy.
 func (j *judge) clients(namespace string, spec *networking.DestinationRule) {
 	selector := labels.Instance(spec.GetWorkloadSelector().GetMatchLabels())
 	if len(selector) == 0 || j.Selects(selector, j.Known(verdict.SidecarsRow, namespace)) {
@@ -70,8 +70,8 @@ func (j *judge) clients(namespace string, spec *networking.DestinationRule) {
 	})
 }
 
-// tunnels judges whether connections of bytes may go to the services, since tunnels take
-// nothing else.
+// tunnels warns of a tunnel if the services have HTTP ports alone: tunnels carry only TCP and
+// TLS connections.
 func (j *judge) tunnels(spec *networking.DestinationRule, services []*mesh.ServiceRow) {
 	for _, s := range services {
 		if slices.ContainsFunc(s.Ports(), func(p discovery.Port) bool { return !p.Protocol.IsHTTP() }) {
@@ -91,7 +91,7 @@ func (j *judge) tunnels(spec *networking.DestinationRule, services []*mesh.Servi
 	}
 }
 
-// emptySubset judges whether a subset selects an endpoint of one of the services.
+// emptySubset warns of a subset that selects no endpoint of the services.
 func (j *judge) emptySubset(field string, subset *networking.Subset, services []*mesh.ServiceRow) {
 	selector, some := labels.Instance(subset.GetLabels()), false
 	for _, s := range services {
@@ -102,7 +102,7 @@ func (j *judge) emptySubset(field string, subset *networking.Subset, services []
 		}
 	}
 	if !some || len(selector) == 0 {
-		return // the services have no endpoint at all
+		return // without endpoints there is nothing to select; without labels it selects all
 	}
 	j.Add(verdict.Verdict{
 		Code: verdict.SubsetEmpty, Field: field,
@@ -111,8 +111,8 @@ func (j *judge) emptySubset(field string, subset *networking.Subset, services []
 	})
 }
 
-// merged judges what of a rule has no effect beside older rules of the same host,
-// namespace and exportTo.
+// merged warns of the parts of a rule that have no effect because of older rules of the same
+// host, namespace and exportTo.
 func (j *judge) merged(object *config.Config, spec *networking.DestinationRule) {
 	h := destination.HostOf(object)
 	j.Read(verdict.RulesRow, string(h))

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// dynamicRule judges what of a rule has no effect on services each of whose endpoints is a
-// host that clients name: there is nothing to choose from.
+// dynamicRule warns of settings that have no effect on services with resolution DYNAMIC_DNS.
+// The host that a client names is their one endpoint, so there is nothing to choose from.
 func (j *judge) dynamicRule(spec *networking.DestinationRule, services []*mesh.ServiceRow) {
 	if len(services) == 0 || slices.ContainsFunc(services, func(s *mesh.ServiceRow) bool { return !verdict.IsDynamic(s) }) {
 		return
@@ -39,7 +39,7 @@ func (j *judge) dynamicRule(spec *networking.DestinationRule, services []*mesh.S
 	}
 }
 
-// balanced has what TrafficPolicy and PortTrafficPolicy say of choosing an endpoint.
+// balanced has the settings of TrafficPolicy and PortTrafficPolicy that choose an endpoint.
 type balanced interface {
 	GetLoadBalancer() *networking.LoadBalancerSettings
 	GetOutlierDetection() *networking.OutlierDetection

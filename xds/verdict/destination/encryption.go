@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// encryption judges the TLS settings of a rule: what proxies lack for it, and whether they
-// know whom they talk to.
+// encryption judges the TLS settings of a rule: which secrets and certificates the proxies
+// lack, and whether they verify the name of the server.
 func (j *judge) encryption(object *config.Config, spec *networking.DestinationRule, services []*mesh.ServiceRow) {
 	for set, tls := range tlsOf(spec) {
 		field := set.field
@@ -36,7 +36,7 @@ func (j *judge) encryption(object *config.Config, spec *networking.DestinationRu
 	}
 }
 
-// placed is where a rule has TLS settings, and the port that they are for, 0 for all.
+// placed is the path of TLS settings in a rule, and the port that they are for, 0 for all.
 type placed struct {
 	field string
 	port  uint32
@@ -58,8 +58,8 @@ func tlsOf(spec *networking.DestinationRule) iter.Seq2[placed, *networking.Clien
 	}
 }
 
-// unverified judges whether a certificate of any name will do. Requests of HTTP say which
-// host is meant, unless the settings have a name to ask for.
+// unverified warns if proxies accept a certificate of any name. On HTTP ports the request names
+// the host, unless the settings have an SNI of their own.
 func (j *judge) unverified(set placed, tls *networking.ClientTLSSettings, services []*mesh.ServiceRow) {
 	if tls.GetInsecureSkipVerify().GetValue() || len(tls.GetSubjectAltNames()) > 0 {
 		return
@@ -87,8 +87,8 @@ func (j *judge) unverified(set placed, tls *networking.ClientTLSSettings, servic
 	}
 }
 
-// lacking judges whether the known proxies that use the rule have its credential, the
-// proxies of each namespace alike.
+// lacking warns if known proxies that use the rule lack its credential. It reports once for
+// each namespace, since proxies of a namespace have the same secrets.
 func (j *judge) lacking(object *config.Config, spec *networking.DestinationRule, field string, tls *networking.ClientTLSSettings) {
 	if tls.GetCredentialName() == "" {
 		return

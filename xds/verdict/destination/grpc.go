@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// ruleOfClients tells of fields that gRPC clients do not take, if one of the services speaks
-// gRPC and the rule is for clients that are known.
+// ruleOfClients warns of fields that proxyless gRPC clients ignore, if one of the services
+// speaks gRPC and the rule is for known clients.
 func (j *judge) ruleOfClients(object *config.Config, spec *networking.DestinationRule, services []*mesh.ServiceRow) {
 	fields := verdict.RuleNotForGRPC(spec)
 	if len(fields) == 0 || !slices.ContainsFunc(services, verdict.SpeaksGRPC) {

@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// reach is the namespaces of the proxies that use a rule: all that it is exported to
-// where it is in the namespace of a service or in the root namespace, else its own alone.
+// reach returns the namespaces of the proxies that use a rule: those of its exportTo if the
+// rule is in the namespace of a service or in the root namespace, else its own alone.
 func (j *judge) reach(object *config.Config, services []*mesh.ServiceRow) discovery.Visibility {
 	j.Read(verdict.RulesRow, string(destination.HostOf(object)))
 	exportTo := discovery.Visibility{"~"}
@@ -36,13 +36,14 @@ func (j *judge) reach(object *config.Config, services []*mesh.ServiceRow) discov
 	return discovery.Visibility{"~"}
 }
 
-// isCommon says whether rules of a namespace are for proxies of others, too.
+// isCommon reports whether proxies of other namespaces use the rules of a namespace, too.
 func (j *judge) isCommon(namespace string, services []*mesh.ServiceRow) bool {
 	return namespace == j.Mesh().Inputs().Mesh.GetRootNamespace() ||
 		slices.ContainsFunc(services, func(s *mesh.ServiceRow) bool { return s.Namespace == namespace })
 }
 
-// reached iterates over the known proxies of a row, by their namespace, that use a rule.
+// reached iterates over the known proxies of a table (PlacedRow, UnplacedRow) in the namespaces
+// of a reach.
 func (j *judge) reached(of discovery.Visibility, table verdict.Row) iter.Seq[*status.Proxy] {
 	namespaces := []string{""}
 	if !of.Public() {
@@ -59,7 +60,7 @@ func (j *judge) reached(of discovery.Visibility, table verdict.Row) iter.Seq[*st
 	}
 }
 
-// ruleOfNobody judges whether a rule in a namespace of its own is used by any proxy.
+// ruleOfNobody warns of a rule that no known proxy uses because of its namespace or exportTo.
 func (j *judge) ruleOfNobody(object *config.Config, spec *networking.DestinationRule, services []*mesh.ServiceRow) {
 	if len(services) == 0 || len(spec.GetWorkloadSelector().GetMatchLabels()) > 0 {
 		return
@@ -88,8 +89,8 @@ func (j *judge) ruleOfNobody(object *config.Config, spec *networking.Destination
 	j.Add(v)
 }
 
-// localities judges whether anything says where endpoints and proxies run, for a rule that
-// prefers localities.
+// localities warns of a rule that prefers localities if no endpoint, or no proxy that uses the
+// rule, has a locality.
 func (j *judge) localities(object *config.Config, spec *networking.DestinationRule, services []*mesh.ServiceRow) {
 	var settings []string
 	for path, policy := range verdict.PoliciesOf(spec) {
@@ -118,14 +119,14 @@ func (j *judge) localities(object *config.Config, spec *networking.DestinationRu
 	}
 }
 
-// prefers says whether a balancer asks for localities by itself. The labels of
-// failoverPriority may be others than those of localities.
+// prefers reports whether a load balancer goes by localities. failoverPriority does not count:
+// its labels need not be those of localities.
 func prefers(b *networking.LoadBalancerSettings) bool {
 	s := b.GetLocalityLbSetting()
 	return s != nil && !destination.Off(s) && len(s.GetDistribute())+len(s.GetFailover()) > 0
 }
 
-// placeless says whether services have endpoints, and none of these a locality.
+// placeless reports whether the services have endpoints, but none with a locality.
 func (j *judge) placeless(services []*mesh.ServiceRow) bool {
 	some := false
 	for _, s := range services {
@@ -138,8 +139,8 @@ func (j *judge) placeless(services []*mesh.ServiceRow) bool {
 	return some
 }
 
-// unplacedClient is one of the known proxies of some namespaces if none of them has a
-// locality; nil for none. It looks at the workloads of the first alone.
+// unplacedClient returns the first known proxy of some namespaces if none of them has a
+// locality, else nil. It looks up the workloads of at most MaxLooked proxies.
 func (j *judge) unplacedClient(of discovery.Visibility) *status.Proxy {
 	for range j.reached(of, verdict.PlacedRow) {
 		return nil

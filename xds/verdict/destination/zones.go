@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// zones judges whether a proxy that a rule is for can share load among zones.
+// zones warns of zone-aware load balancing if no known proxy that uses the rule can do it.
 func (j *judge) zones(object *config.Config, spec *networking.DestinationRule) {
 	var fields []string
 	note := func(path string, l *networking.LoadBalancerSettings) {
@@ -38,7 +38,7 @@ func (j *judge) zones(object *config.Config, spec *networking.DestinationRule) {
 	}
 }
 
-// someZoned says whether a rule is for a known proxy that can share load among zones.
+// someZoned reports whether a known proxy that uses the rule can balance by zone.
 func (j *judge) someZoned(object *config.Config) bool {
 	rules := j.Mesh().RulesNamed(destination.HostOf(object))
 	i := slices.IndexFunc(rules, func(r *destination.Rule) bool { return slices.Contains(r.Configs, object) })

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// advisedAnew iterates over the objects of which the registries may say something else
-// than they did in earlier facts.
+// advisedAnew iterates over the objects about which the advice of the registries may differ
+// between two facts.
 func advisedAnew(from, to verdict.Facts) iter.Seq[config.Key] {
 	advisor, ok := to.Registries.(discovery.Advisor)
 	if !ok {
@@ -19,7 +19,7 @@ func advisedAnew(from, to verdict.Facts) iter.Seq[config.Key] {
 	return advisor.AdvisedAnew(from.Registries)
 }
 
-// served returns what the schema of an object warns of: fields that have no effect.
+// served returns the warnings of an object's schema: fields that have no effect.
 func served(object *config.Config) []verdict.Verdict {
 	k := schema.Pilot().Kind(object.GroupVersionKind)
 	if k == nil {
@@ -33,7 +33,7 @@ func served(object *config.Config) []verdict.Verdict {
 	return out
 }
 
-// advised adds what the registries say of the object.
+// advised adds the registries' advice about the object.
 func advised(j *verdict.Judge, object *config.Config) {
 	advisor, ok := j.Facts().Registries.(discovery.Advisor)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package index has the verdicts of all objects, as of some facts, and keeps the newest.
+// Package index has the verdicts of all objects for given facts, and keeps the newest.
 package index
 
 import (
@@ -11,17 +11,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// List is the verdicts of one object, the worst first. It is never modified and has at
-// least one.
+// List has the verdicts of one object, the worst first. It is never modified and never empty.
 type List struct {
 	// Of is the object.
 	Of       *config.Config
 	Verdicts []verdict.Verdict
 }
 
-// Index has the verdicts of all objects as of some facts. It is never modified; the
-// next one shares with it all that did not change. The nil Index is that of the empty
-// mesh.
+// Index has the verdicts of all objects for given facts. It is never modified; the next one
+// shares with it all that did not change. The nil Index is that of the empty mesh.
 type Index struct {
 	world   verdict.World
 	reads   pmap.Map[*reads]         // by the path of the object that was judged
@@ -31,11 +29,11 @@ type Index struct {
 	unbuilt unbuilt
 }
 
-// reads are the rows that a judgement has read.
+// reads are the rows that a judgement read.
 type reads struct{ rows []verdict.Row }
 
-// Next derives the index of other facts, later ones or such as would be. It equals what
-// it derives from nothing; the cost follows what differs.
+// Next derives the index of other facts, later or hypothetical ones. The result equals an index
+// derived from nothing. The cost follows the difference between the facts.
 func (x *Index) Next(to verdict.Facts) *Index {
 	next := &Index{}
 	if x != nil && x.world.Mesh != nil && x.world.Mesh.Inputs().Mesh == to.Mesh.Inputs().Mesh {
@@ -71,8 +69,8 @@ func (x *Index) Next(to verdict.Facts) *Index {
 	return next
 }
 
-// replace judges one object anew; was is the object as it was judged before, nil where
-// it was not.
+// replace judges one object again. was is the object at its last judgement, nil if it has not
+// been judged.
 func (x *Index) replace(path string, was *config.Config) {
 	object, old := x.world.Configs().Value(path), x.found.Value(path)
 	var alone []verdict.Verdict
@@ -107,7 +105,7 @@ func (x *Index) count(code verdict.Code, by int) {
 	}
 }
 
-// record replaces the rows that the judgement of an object has read, in order.
+// record replaces the rows that the judgement of an object read. They must be in order.
 func (x *Index) record(path string, rows []verdict.Row) {
 	old := x.reads.Value(path)
 	if old != nil && slices.Equal(old.rows, rows) {
@@ -128,7 +126,7 @@ func (x *Index) record(path string, rows []verdict.Row) {
 	x.reads = x.reads.Set(path, &reads{rows})
 }
 
-// Of are the verdicts of an object, none where nothing is odd about it.
+// Of returns the verdicts of an object, nil if it has none.
 func (x *Index) Of(key config.Key) []verdict.Verdict {
 	if x == nil {
 		return nil
@@ -144,8 +142,8 @@ func (x *Index) Lists() iter.Seq[*List] {
 	return x.found.Values()
 }
 
-// Changed iterates over the objects whose verdicts differ between two indexes, by path.
-// An object that was replaced is one of them if it has verdicts.
+// Changed iterates over the objects whose verdicts differ between two indexes, by path. An
+// object with verdicts that was itself replaced is included.
 func Changed(from, to *Index) iter.Seq[pmap.Change[*List]] {
 	return pmap.Diff(from.lists(), to.lists())
 }
@@ -157,7 +155,7 @@ func (x *Index) lists() pmap.Map[*List] {
 	return x.found
 }
 
-// Count is the number of verdicts of a code.
+// Count returns the number of verdicts of a code.
 func (x *Index) Count(code verdict.Code) int {
 	if x == nil {
 		return 0

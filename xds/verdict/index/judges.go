@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/workload"
 )
 
-// judges has the function that judges the objects of a kind, by the kind.
+// judges are the functions that judge an object, by its kind.
 var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.VirtualService.Kind:  routing.VirtualService,
 	schema.DestinationRule.Kind: destination.DestinationRule,
@@ -25,8 +25,8 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.User.Kind:            security.User,
 }
 
-// judgeObject returns the verdicts of an object, and the rows that they depend on, in
-// order; nothing for nil. alone are the verdicts of its schema.
+// judgeObject returns the verdicts of an object, and in order the rows that they depend on. It
+// returns none for nil. alone are the verdicts of the object's schema.
 func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]verdict.Row, []verdict.Verdict) {
 	if object == nil {
 		return nil, nil

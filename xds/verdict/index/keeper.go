@@ -14,15 +14,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// Source has the facts of now, and those of what would be.
+// Source has the current facts, and those after operations that are not applied.
 type Source interface {
-	// Facts are those of the last commit; false before the first.
+	// Facts returns the facts of the last commit; false before the first commit.
 	Facts() (verdict.Facts, bool)
-	// WouldBe returns the facts of the last commit, and those that it would have made
-	// after some operations; false before the first commit.
+	// WouldBe returns the facts of the last commit, and the facts after some operations on it;
+	// false before the first commit.
 	WouldBe(ops []storage.Op) (is, would verdict.Facts, known bool)
-	// Handled returns when all that the source was told before has been handled, or with
-	// the error of ctx.
+	// Handled returns when the source has handled all events that it received before the call,
+	// or with the error of ctx.
 	Handled(ctx context.Context) error
 }
 
@@ -38,8 +38,8 @@ type Keeper struct {
 // NewKeeper returns a Keeper that has derived nothing yet.
 func NewKeeper(source Source) *Keeper { return &Keeper{source: source} }
 
-// Index has the verdicts of now; nil before the first commit. Its cost follows what has
-// changed since it was last asked.
+// Index returns the current verdicts; nil before the first commit. Its cost follows what has
+// changed since the last call.
 func (k *Keeper) Index() *Index {
 	facts, known := k.source.Facts()
 	if !known {
@@ -60,7 +60,7 @@ func (k *Keeper) Await(ctx context.Context, revision int64) error {
 	}
 }
 
-// at derives the index of facts from the newest, which it becomes.
+// at derives the index of facts from the newest one, and keeps it as the newest.
 func (k *Keeper) at(facts verdict.Facts) *Index {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,8 +70,8 @@ func (k *Keeper) at(facts verdict.Facts) *Index {
 	return k.newest
 }
 
-// WouldBe has the verdicts of now, and those after some operations, applied as one; nil
-// before the first commit.
+// WouldBe returns the current verdicts, and those after some operations that are applied as
+// one; nil before the first commit.
 func (k *Keeper) WouldBe(ops []storage.Op) (is, would *Index) {
 	from, to, known := k.source.WouldBe(ops)
 	if !known {
@@ -81,11 +81,11 @@ func (k *Keeper) WouldBe(ops []storage.Op) (is, would *Index) {
 	return is, is.Next(withoutReports(to))
 }
 
-// maxAdvised bounds the warnings about other objects that one batch brings about.
+// maxAdvised limits the warnings about other objects that one batch gets.
 const maxAdvised = 20
 
-// Advise returns the warnings of each operation of a batch: what will be odd about its
-// object beside others, and what it makes odd about others that was not before.
+// Advise returns the warnings of each operation of a batch: the verdicts on its object, and the
+// new verdicts that it causes on other objects.
 func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 	out := make([][]rest.Advice, len(ops))
 	is, would := k.WouldBe(ops)
@@ -135,7 +135,8 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 	return out
 }
 
-// Findings implements rest.Advisor: the verdicts after some operations, none for now.
+// Findings implements rest.Advisor: the verdicts after some operations, the current ones if
+// there are no operations.
 func (k *Keeper) Findings(ops []storage.Op) (finding.List, bool) {
 	is := k.Index()
 	if is == nil {
@@ -171,8 +172,8 @@ func objectOf(key config.Key) finding.Object {
 	return finding.Object{APIVersion: key.Kind.APIVersion(), Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name}
 }
 
-// cause is the operation that brings a verdict about another object about: the one on
-// the object that the verdict names, else the first deletion, else the first.
+// cause returns the operation that causes a verdict on another object: the one on the object
+// that the verdict names, else the first deletion, else the first operation.
 func cause(ops []storage.Op, own map[config.Key]int, v verdict.Verdict) int {
 	if i, named := own[v.Other]; named {
 		return i
@@ -180,13 +181,13 @@ func cause(ops []storage.Op, own map[config.Key]int, v verdict.Verdict) int {
 	return max(0, slices.IndexFunc(ops, func(op storage.Op) bool { return op.Config == nil }))
 }
 
-// dangles says whether the verdict is that something is not there which the object refers
-// to, and that its going has an effect. A service that selects no workload is usual before
-// the first one comes, and no service any more after the last one went.
+// dangles reports whether the verdict says that the object refers to something missing, and
+// that this has an effect. SelectorEmpty counts, although it is an Info: a deletion that takes
+// the last workload leaves a service without endpoints.
 func dangles(v verdict.Verdict) bool {
 	kind := v.Code.Kind()
 	return kind.Condition == status.ResolvedRefs && (kind.Severity <= verdict.Warning || v.Code == verdict.SelectorEmpty)
 }
 
-// same says whether two verdicts on one object are about the same.
+// same reports whether two verdicts on one object say the same about the same field.
 func same(a, b verdict.Verdict) bool { return a.Code == b.Code && a.Field == b.Field }

@@ -14,7 +14,7 @@ var countOf = prometheus.NewDesc("portolan_verdicts",
 // Describe implements prometheus.Collector.
 func (k *Keeper) Describe(ch chan<- *prometheus.Desc) { ch <- countOf }
 
-// Collect implements prometheus.Collector. Before the first commit there is nothing.
+// Collect implements prometheus.Collector. It sends nothing before the first commit.
 func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	x := k.Index()
 	if x == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// shadowing tells of the objects of the same key that other sources have. They are rows
-// of the object itself: Index.Next judges it anew where they differ.
+// shadowing adds a verdict if other sources have an object of the same key. Shadows need no
+// row: Index.Next judges the object again when they differ.
 func shadowing(j *verdict.Judge, object *config.Config) {
 	s := j.Facts().Shadows().Value(object.Key().Path())
 	if s == nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// unbuilt has what servers could not build, as their messages, by the path of an object
-// behind it. It is never modified.
+// unbuilt has the messages of what servers could not build, by the path of an object behind it.
+// It is never modified.
 type unbuilt map[string][]string
 
-// followUnbuilt derives what could not be built from the reports of the servers. Reports
-// name few resources, and few servers make them.
+// followUnbuilt derives unbuilt from the reports of the servers. It reads all reports, since
+// servers are few and a report names few resources.
 func followUnbuilt(was unbuilt, from, to verdict.Facts) unbuilt {
 	if from.Replicas == to.Replicas {
 		return was
@@ -40,10 +40,10 @@ func followUnbuilt(was unbuilt, from, to verdict.Facts) unbuilt {
 	return now
 }
 
-// isUnbuilt says whether a problem is a resource that a server could not build.
+// isUnbuilt reports whether a problem is a resource that a server could not build.
 func isUnbuilt(p status.Problem) bool { return p.Node == "" && p.Rejected }
 
-// builtAnew iterates over the objects of which servers say something else.
+// builtAnew iterates over the objects whose messages differ.
 func builtAnew(from, to unbuilt) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for path, texts := range to {
@@ -59,7 +59,7 @@ func builtAnew(from, to unbuilt) iter.Seq[string] {
 	}
 }
 
-// tell adds what servers could not build of the object.
+// tell adds a verdict for each message about the object.
 func (u unbuilt) tell(j *verdict.Judge, object *config.Config) {
 	for _, text := range u[object.Key().Path()] {
 		j.Add(verdict.Verdict{
@@ -69,7 +69,7 @@ func (u unbuilt) tell(j *verdict.Judge, object *config.Config) {
 	}
 }
 
-// withoutReports are facts of what would be: nobody has built it.
+// withoutReports returns the facts without reports: nobody has built hypothetical ones.
 func withoutReports(f verdict.Facts) verdict.Facts {
 	f.Replicas = pmap.Map[*status.Replica]{}
 	return f

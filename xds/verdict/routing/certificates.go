@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// uncovered judges whether the certificates of a server are for its hosts, in each namespace
-// where proxies run the Gateway. A client that verifies names refuses any other.
+// uncovered warns of hosts of a server that its certificates do not name, in each namespace
+// where proxies run the Gateway. Clients that verify names refuse such a certificate.
 func (j *judge) uncovered(object *config.Config, index int, s *routing.Server) {
 	field := verdict.At("spec.servers", index)
 	for _, namespace := range j.gatewayNamespaces(object) {
@@ -41,8 +41,8 @@ func (j *judge) uncovered(object *config.Config, index int, s *routing.Server) {
 	}
 }
 
-// gatewayNamespaces are those of the known proxies that a Gateway selects, in order; its own
-// where there is none yet.
+// gatewayNamespaces returns the namespaces of the known proxies that a Gateway selects, in
+// order. If there are none yet, it returns the Gateway's own.
 func (j *judge) gatewayNamespaces(object *config.Config) []string {
 	selector := object.Spec.(*networking.Gateway).GetSelector()
 	found := map[string]pmap.Map[*status.Proxy]{}
@@ -61,8 +61,8 @@ func (j *judge) gatewayNamespaces(object *config.Config) []string {
 	return out
 }
 
-// serverCertificates are the certificates that a server has of secrets of a namespace, and
-// the first of the secrets; none where one of them is not there.
+// serverCertificates returns the certificates that a server presents from secrets of a
+// namespace, and the first of these secrets. It returns none if one of them is missing.
 func (j *judge) serverCertificates(tls *networking.ServerTLSSettings, namespace string) (leaves []secret.Certificate, first *config.Config) {
 	switch tls.GetMode() {
 	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
@@ -90,7 +90,7 @@ func (j *judge) serverCertificates(tls *networking.ServerTLSSettings, namespace 
 	return leaves, first
 }
 
-// leafOf is the certificate that proxies present of a secret; false where it has none.
+// leafOf returns the certificate that proxies present from a secret; false if it has none.
 func leafOf(object *config.Config) (secret.Certificate, bool) {
 	spec, ok := object.Spec.(*secret.Spec)
 	if !ok {
@@ -108,8 +108,8 @@ func leafOf(object *config.Config) (secret.Certificate, bool) {
 	return secret.Certificate{}, false
 }
 
-// certified says whether one of some certificates is for a host, or for some host that a
-// pattern covers.
+// certified reports whether one of the certificates names a host, or one that the pattern h
+// covers.
 func certified(leaves []secret.Certificate, h host.Name) bool {
 	for _, c := range leaves {
 		for _, text := range c.Names {
@@ -128,7 +128,7 @@ func certified(leaves []secret.Certificate, h host.Name) bool {
 	return false
 }
 
-// namesOf are the names of some certificates, for users.
+// namesOf returns the names of some certificates as text for users.
 func namesOf(leaves []secret.Certificate) string {
 	const most = 5
 	var all []string

@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// delegates judges the VirtualService that a route delegates to, if it delegates to one.
+// delegates judges the VirtualService that a route delegates to, if any.
 func (j *judge) delegates(vs *routing.VirtualService, http *networking.HTTPRoute, index int) {
 	key, delegates := routing.DelegateOf(vs.Config, http)
 	if !delegates {
@@ -38,8 +38,8 @@ func (j *judge) delegates(vs *routing.VirtualService, http *networking.HTTPRoute
 	}
 }
 
-// behindDelegates judges which route no request reaches, since a delegate's route that comes
-// first takes all.
+// behindDelegates warns of the first route that gets no requests, because a delegate's route
+// before it takes all.
 func (j *judge) behindDelegates(vs *routing.VirtualService) {
 	first, behind := unreachable(vs)
 	next := slices.IndexFunc(behind, func(o routing.Origin) bool { return o.Root != first.Root })
@@ -54,8 +54,8 @@ func (j *judge) behindDelegates(vs *routing.VirtualService) {
 	})
 }
 
-// unreachable finds the first route of a VirtualService that takes every request, and those
-// behind it; none where there is no such route.
+// unreachable returns the first route of a VirtualService that takes every request, and the
+// routes after it; none if there is no such route.
 func unreachable(vs *routing.VirtualService) (first routing.Origin, behind []routing.Origin) {
 	all := vs.Spec.GetHttp()
 	i := slices.IndexFunc(all, schema.TakesAll)
@@ -68,11 +68,12 @@ func unreachable(vs *routing.VirtualService) (first routing.Origin, behind []rou
 	return vs.Origin(i), behind
 }
 
-// delegate judges a VirtualService without hosts, from each that delegates to it.
+// delegate judges a VirtualService without hosts as part of each VirtualService that delegates
+// to it.
 func (j *judge) delegate(d *routing.VirtualService, written *networking.VirtualService) {
 	path := d.Config.Key().Path()
 	j.Read(verdict.DelegatorsRow, path)
-	some, told := false, map[string]bool{} // told by field, of the first root concerned
+	some, told := false, map[string]bool{} // told is by field: only the first root concerned is reported
 	tell := func(v verdict.Verdict) {
 		if !told[v.Field] {
 			told[v.Field] = true
@@ -86,7 +87,7 @@ func (j *judge) delegate(d *routing.VirtualService, written *networking.VirtualS
 			j.Read(verdict.ObjectRow, path)
 		}
 		if !slices.Contains(root.Delegates, d) {
-			continue // it may not delegate to it
+			continue // the delegate does not admit this root
 		}
 		for i := range root.Spec.GetHttp() {
 			if o := root.Origin(i); o.Of == d {
@@ -110,7 +111,7 @@ func (j *judge) delegate(d *routing.VirtualService, written *networking.VirtualS
 	}
 }
 
-// conflict tells of a route of a delegate that a root goes without.
+// conflict returns the verdict on a delegate's route that a root leaves out.
 func conflict(root *routing.VirtualService, c routing.Conflict) verdict.Verdict {
 	key := root.Config.Key()
 	return verdict.Verdict{
@@ -120,8 +121,8 @@ func conflict(root *routing.VirtualService, c routing.Conflict) verdict.Verdict 
 	}
 }
 
-// behindOwn tells of a route of a delegate that no request reaches, since one of its own that
-// comes first takes all.
+// behindOwn warns of a delegate's route that gets no requests, because an earlier one of the
+// same delegate takes all.
 func (j *judge) behindOwn(root, d *routing.VirtualService) {
 	first, behind := unreachable(root)
 	if len(behind) == 0 || first.Of != d || behind[0].Root != first.Root {
@@ -134,7 +135,7 @@ func (j *judge) behindOwn(root, d *routing.VirtualService) {
 	})
 }
 
-// elsewhere tells of matches of a delegate that are for no gateway of a root.
+// elsewhere warns of a delegate's matches that name only gateways that a root does not have.
 func elsewhere(root, d *routing.VirtualService, tell func(verdict.Verdict)) {
 	for i := range root.Spec.GetHttp() {
 		o := root.Origin(i)

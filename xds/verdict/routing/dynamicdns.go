@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// dynamicDestination is the service of a route of one of its gateways, if it is dynamic;
-// else nil.
+// dynamicDestination returns the service of a destination as one of the gateways sees it, if it
+// has resolution DYNAMIC_DNS, else nil.
 func (j *judge) dynamicDestination(vs *routing.VirtualService, gateway string, d *networking.Destination) *mesh.ServiceRow {
 	s := j.ServiceOf(host.Name(d.GetHost()), viewpoints(vs, gateway))
 	if s == nil || !verdict.IsDynamic(s) {
@@ -22,8 +22,7 @@ func (j *judge) dynamicDestination(vs *routing.VirtualService, gateway string, d
 	return s
 }
 
-// unnamed judges whether connections of a tcp route go to a dynamic service: they name no
-// host.
+// unnamed warns of a tcp route to a dynamic service: its connections name no host to look up.
 func (j *judge) unnamed(vs *routing.VirtualService, d *networking.Destination, field string) {
 	for _, gateway := range vs.Gateways {
 		if s := j.dynamicDestination(vs, gateway, d); s != nil {
@@ -37,8 +36,8 @@ func (j *judge) unnamed(vs *routing.VirtualService, d *networking.Destination, f
 	}
 }
 
-// unresolved judges whether requests of an HTTP route that leads to a dynamic service come
-// in on a port on which proxies do not look hosts up: that of no such service.
+// unresolved warns of an HTTP route to a dynamic service if its requests come in on a port that
+// no dynamic service has. Proxies look up no hosts there.
 func (j *judge) unresolved(vs *routing.VirtualService, http *networking.HTTPRoute, d *networking.Destination, field string) {
 	if !slices.Contains(vs.Gateways, mesh.MeshGateway) {
 		return
@@ -60,7 +59,7 @@ func (j *judge) unresolved(vs *routing.VirtualService, http *networking.HTTPRout
 	}
 }
 
-// portsFor are the ports of HTTP of the hosts of a VirtualService on which a route of it
+// portsFor returns the HTTP ports of a VirtualService's hosts on which one of its routes
 // applies to sidecars, in order.
 func (j *judge) portsFor(vs *routing.VirtualService, http *networking.HTTPRoute) []int {
 	var out []int
@@ -81,7 +80,7 @@ func (j *judge) portsFor(vs *routing.VirtualService, http *networking.HTTPRoute)
 	return slices.Compact(out)
 }
 
-// appliesOn says whether a route is for requests of sidecars on a port.
+// appliesOn reports whether a route is for requests of sidecars on a port.
 func appliesOn(http *networking.HTTPRoute, port int) bool {
 	return len(http.GetMatch()) == 0 || slices.ContainsFunc(http.GetMatch(), func(m *networking.HTTPMatchRequest) bool {
 		return (m.GetPort() == 0 || int(m.GetPort()) == port) && (len(m.GetGateways()) == 0 || slices.Contains(m.GetGateways(), mesh.MeshGateway))

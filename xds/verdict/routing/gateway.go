@@ -18,8 +18,8 @@ import (
 // Gateway judges a Gateway.
 func Gateway(j *verdict.Judge, object *config.Config) { (&judge{j}).gateway(object) }
 
-// gateway judges whom a Gateway selects, and its servers beside those of others that
-// one proxy may run.
+// gateway judges whom a Gateway selects, and its servers together with those of other Gateways
+// that the same proxy may run.
 func (j *judge) gateway(object *config.Config) {
 	spec := object.Spec.(*networking.Gateway)
 	if routers := j.Known(verdict.RoutersRow, ""); !j.Selects(spec.GetSelector(), routers) {
@@ -52,7 +52,7 @@ func (j *judge) gateway(object *config.Config) {
 	j.targetPorts(object, g, losers)
 }
 
-// serverConflict is that a server of a Gateway has no listener.
+// serverConflict returns the verdict that a server of a Gateway has no listener.
 func serverConflict(object *config.Config, i int, lost *routing.Lost) verdict.Verdict {
 	of, port := lost.To.Gateway.Config, placeOf(lost.Server)
 	v := verdict.Verdict{
@@ -74,7 +74,7 @@ func serverConflict(object *config.Config, i int, lost *routing.Lost) verdict.Ve
 	return v
 }
 
-// placeOf is where a server listens, in words.
+// placeOf returns where a server listens, as text for users.
 func placeOf(s *routing.Server) string {
 	if names.IsUnix(s.Spec.GetBind()) {
 		return s.Spec.GetBind()
@@ -82,9 +82,9 @@ func placeOf(s *routing.Server) string {
 	return fmt.Sprintf("port %d", s.Port())
 }
 
-// uncertified judges whether the proxies of a Gateway have what a server needs to end TLS.
-// Proxies have the secrets of their own namespace. Where no proxy is known, the namespace of
-// the Gateway stands for theirs. Whether they have a certificate of the mesh is not known.
+// uncertified warns if the proxies of a Gateway lack a secret that a server needs to terminate
+// TLS. Proxies have the secrets of their own namespace; if no proxy is known, the Gateway's is
+// assumed. It assumes that proxies have a certificate of the mesh.
 func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
 	o := transport.ServerOptions{Bytes: s.Kind() == routing.TLSBytes}
 	for _, namespace := range j.gatewayNamespaces(object) {
@@ -103,7 +103,7 @@ func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
 	}
 }
 
-// unrouted judges whether a tcp or tls route is for a server that passes connections on.
+// unrouted warns if no tcp or tls route is for a server that passes connections on.
 func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
 	kind, effect := "tcp", "no proxy listens there"
 	if s.PassesTLS() {
@@ -124,8 +124,8 @@ func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
 	})
 }
 
-// lost says why servers of a Gateway have no listener beside those of Gateways that come
-// before it. A proxy may run all of them.
+// lost returns the servers that get no listener because of Gateways that come before this one.
+// It assumes that one proxy runs all of them.
 func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Server]*routing.Lost {
 	out, seen := map[*routing.Server]*routing.Lost{}, map[uint32]bool{}
 	for _, s := range g.Servers {
@@ -143,8 +143,8 @@ func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Ser
 	return out
 }
 
-// before are the Gateways with a server at a port that come before one and that proxies may
-// run beside it.
+// before returns the Gateways with a server at a port that come before object, and that one
+// proxy may run together with it.
 func (j *judge) before(object *config.Config, port uint32) (out []*routing.Gateway) {
 	selector := labels.Instance(object.Spec.(*networking.Gateway).GetSelector())
 	looked := 0

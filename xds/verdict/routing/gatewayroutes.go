@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// gatewayRoutes judges which routes of a VirtualService none of its gateways has, since no
-// server is of their kind, or another route is before them.
+// gatewayRoutes warns of routes that none of a VirtualService's gateways has, because no server
+// is of their kind or an earlier route takes their traffic.
 func (j *judge) gatewayRoutes(vs *routing.VirtualService) {
 	var all []bound
 	for i, name := range vs.Gateways {
@@ -26,7 +26,7 @@ func (j *judge) gatewayRoutes(vs *routing.VirtualService) {
 		}
 		g, known := j.servedBy(vs, i, name)
 		if !known {
-			return // another verdict tells
+			return // another verdict reports it
 		}
 		all = append(all, g)
 	}
@@ -73,19 +73,19 @@ func (j *judge) gatewayRoutes(vs *routing.VirtualService) {
 	}
 }
 
-// bound is what of a VirtualService a Gateway serves.
+// bound has the parts of a VirtualService that a Gateway serves.
 type bound struct {
 	key     config.Key
-	index   int // in the gateways of the VirtualService
+	index   int // index in the gateways of the VirtualService
 	servers []*routing.Server
 	http    bool   // the http routes
 	tcp     []bool // each tcp route
 	tls     []bool // each tls route
 }
 
-// servedBy finds what of a VirtualService one of its gateways serves. It is false where
-// that is not known: there is no such Gateway, it has no server for the hosts, or one of a
-// protocol that is not served yet.
+// servedBy returns which parts of a VirtualService one of its gateways serves. It returns false
+// if that is unknown: the Gateway is missing, has no server for the hosts, or has one of an
+// unsupported protocol.
 func (j *judge) servedBy(vs *routing.VirtualService, index int, name string) (bound, bool) {
 	namespace, short, _ := strings.Cut(name, "/")
 	g := bound{key: config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}, index: index}
@@ -113,8 +113,8 @@ func (j *judge) servedBy(vs *routing.VirtualService, index int, name string) (bo
 	return g, known
 }
 
-// unservedRoutes is that no server of some Gateways is for routes; reason has a place for
-// their names.
+// unservedRoutes returns the verdict that no server of some Gateways is for the routes at
+// field. reason is a format with one verb, for the names of the Gateways.
 func unservedRoutes(field, reason string, of []bound) verdict.Verdict {
 	var names []string
 	for _, g := range of {
@@ -127,15 +127,14 @@ func unservedRoutes(field, reason string, of []bound) verdict.Verdict {
 	}
 }
 
-// forSidecars says whether one of the matches of a tcp or tls route is for sidecars.
+// forSidecars reports whether one of the matches of a tcp or tls route is for sidecars.
 func forSidecars[M routing.StreamMatch](matches []M) bool {
 	return len(matches) == 0 || slices.ContainsFunc(matches, func(m M) bool {
 		return len(m.GetGateways()) == 0 || slices.Contains(m.GetGateways(), mesh.MeshGateway)
 	})
 }
 
-// tcpBefore judges whether a tcp route has the connections of one of the servers that it
-// is for, or another route has those of all.
+// tcpBefore warns of a tcp route if other routes take the connections of all its servers.
 func (j *judge) tcpBefore(vs *routing.VirtualService, i int, all []bound) {
 	var before *routing.VirtualService
 	route := 0
@@ -162,13 +161,12 @@ func (j *judge) tcpBefore(vs *routing.VirtualService, i int, all []bound) {
 		v.Other = before.Config.Key()
 		v.Message = fmt.Sprintf("%s of %s takes all connections of the servers that it is for: gateways use one tcp route for each", field, v.Other)
 	case len(vs.Spec.GetTcp()[route].GetMatch()) == 0:
-		return // its schema tells
+		return // its schema reports it
 	}
 	j.Add(v)
 }
 
-// ignoredOnGateways judges the conditions of a tcp or tls route that do not count on
-// gateways.
+// ignoredOnGateways warns of conditions of a tcp or tls route that gateways ignore.
 func ignoredOnGateways[M interface {
 	routing.StreamMatch
 	proto.Message
@@ -187,8 +185,8 @@ func ignoredOnGateways[M interface {
 	}
 }
 
-// namesOnGateways judges which names of a tls route no server has that it is for, or another
-// route, or another server of the port, has before it.
+// namesOnGateways warns of names of a tls route that none of its servers has, or that another
+// route or another server of the port takes first.
 func (j *judge) namesOnGateways(vs *routing.VirtualService, i int, all []bound) {
 	for k, m := range vs.Spec.GetTls()[i].GetMatch() {
 		if !routing.ForGateways(vs, []*networking.TLSMatchAttributes{m}) {
@@ -228,8 +226,8 @@ func (j *judge) namesOnGateways(vs *routing.VirtualService, i int, all []bound) 
 	}
 }
 
-// nameBefore says who has some names of a match of a tls route on a server before it, as the
-// end of a message and what to do; no message where one of the names is free.
+// nameBefore looks for what takes the names in common of a match of a tls route before it, on
+// one server. It returns the end of a message, and a remedy; no message if a name is free.
 func (j *judge) nameBefore(vs *routing.VirtualService, i, k int, s *routing.Server, common []string, g bound) (v verdict.Verdict) {
 	looked := 0
 	has := map[string]verdict.Verdict{}

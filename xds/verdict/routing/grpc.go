@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// grpcClients tells of the fields of routes that gRPC clients do not take. It does so if
+// grpcClients warns of fields of routes that proxyless gRPC clients ignore. It does so if known
 // clients see the VirtualService and may call a service of one of its hosts.
 func (j *judge) grpcClients(vs *routing.VirtualService, routes []*networking.HTTPRoute) {
 	var fields []string
@@ -32,7 +32,7 @@ func (j *judge) grpcClients(vs *routing.VirtualService, routes []*networking.HTT
 	}
 }
 
-// callable says whether a host of a VirtualService is of a service that speaks gRPC.
+// callable reports whether a service of one of a VirtualService's hosts speaks gRPC.
 func (j *judge) callable(vs *routing.VirtualService) bool {
 	for _, h := range vs.Hosts {
 		for s := range j.Services(h) {

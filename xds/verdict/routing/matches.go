@@ -14,13 +14,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// A match is what the matches of all routes say of where they apply.
+// A match has the conditions that matches of all routes share.
 type match interface {
 	GetPort() uint32
 	GetGateways() []string
 }
 
-// matches judges which matches of a VirtualService are for no gateway of it, or for no port.
+// matches warns of matches whose gateway is none of the VirtualService's, or whose port no
+// service of its hosts has.
 func (j *judge) matches(vs *routing.VirtualService, written *networking.VirtualService) {
 	var asWritten []match
 	for _, m := range matchesOf(written) {
@@ -77,12 +78,12 @@ func matchesOf(spec *networking.VirtualService) iter.Seq2[string, match] {
 	}
 }
 
-// matchPorts judges ports beside those of the services of a VirtualService's hosts.
+// matchPorts compares ports of matches with those of the services of a VirtualService's hosts.
 type matchPorts struct {
 	*judge
 	vs     *routing.VirtualService
 	looked bool
-	ports  []int // of the services; nil where they are not all known
+	ports  []int // of the services; nil if they are not all known
 }
 
 func (p *matchPorts) judgePort(field string, port int) {
@@ -90,7 +91,7 @@ func (p *matchPorts) judgePort(field string, port int) {
 		p.looked, p.ports = true, p.portsOfHosts(p.vs)
 	}
 	if len(p.ports) == 0 || slices.Contains(p.ports, port) {
-		return // without services, sidecarHosts tells
+		return // without services, sidecarHosts reports it
 	}
 	p.Add(verdict.Verdict{
 		Code: verdict.MatchPort, Field: field,
@@ -99,8 +100,8 @@ func (p *matchPorts) judgePort(field string, port int) {
 	})
 }
 
-// portsOfHosts are the ports of all services that a host of a VirtualService covers or is
-// covered by, in order; nil where it covers none, or too many to look at.
+// portsOfHosts returns the ports of all services that a host of a VirtualService covers or that
+// cover it, in order. It returns nil if the hosts cover no service, or too many to look at.
 func (j *judge) portsOfHosts(vs *routing.VirtualService) []int {
 	var out []int
 	some := false
@@ -131,7 +132,8 @@ func (j *judge) portsOfHosts(vs *routing.VirtualService) []int {
 	return slices.Compact(out)
 }
 
-// coveringService is the service of a pattern as the sidecars with a VirtualService see it.
+// coveringService returns the service of a pattern as the sidecars with a VirtualService see
+// it.
 func (j *judge) coveringService(pattern host.Name, vs *routing.VirtualService) *mesh.ServiceRow {
 	return j.ServiceOf(pattern, viewpoints(vs, mesh.MeshGateway))
 }

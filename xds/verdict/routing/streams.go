@@ -36,8 +36,8 @@ func (j *judge) streamDestinations(vs *routing.VirtualService, field string, rou
 	}
 }
 
-// streamPorts judges whether the services of the hosts have a port whose connections the
-// routes are for. Without any service, sidecarHosts tells.
+// streamPorts warns of tcp or tls routes if no service of the hosts has a port for them. If
+// there is no service, sidecarHosts reports it.
 func (j *judge) streamPorts(vs *routing.VirtualService) {
 	tcp, tls, some := false, false, false
 	for _, h := range vs.Hosts {
@@ -69,8 +69,8 @@ func (j *judge) streamPorts(vs *routing.VirtualService) {
 	}
 }
 
-// streamsBefore judges what of the routes stands behind those of another VirtualService,
-// or of its own. It tells of one service for each host.
+// streamsBefore warns of tcp and tls routes that come after those of another VirtualService, or
+// after others of this one. It reports at most one service for each host.
 func (j *judge) streamsBefore(vs *routing.VirtualService) {
 	view := j.View(viewpoints(vs, mesh.MeshGateway))
 	told := map[string]bool{}
@@ -99,7 +99,7 @@ func (j *judge) streamsBefore(vs *routing.VirtualService) {
 	}
 }
 
-// takesAllStreams says whether a tcp route of a VirtualService takes every connection of
+// takesAllStreams reports whether a tcp route of a VirtualService takes every connection of
 // every sidecar.
 func takesAllStreams(vs *routing.VirtualService) bool {
 	return slices.ContainsFunc(vs.Spec.GetTcp(), func(r *networking.TCPRoute) bool {
@@ -109,7 +109,7 @@ func takesAllStreams(vs *routing.VirtualService) bool {
 	})
 }
 
-// everySidecar says whether a match is for all sidecars.
+// everySidecar reports whether a match is for all sidecars.
 func everySidecar(m interface {
 	GetGateways() []string
 	GetSourceLabels() map[string]string
@@ -118,9 +118,9 @@ func everySidecar(m interface {
 	return len(m.GetSourceLabels()) == 0 && m.GetSourceNamespace() == "" && (len(m.GetGateways()) == 0 || slices.Contains(m.GetGateways(), mesh.MeshGateway))
 }
 
-// sniTwice judges which names of the tls routes an earlier match has, for the same
-// addresses and for all sidecars, in another VirtualService that comes first or in this
-// one. It tells of a name once.
+// sniTwice warns of names of the tls routes that an earlier match has for the same addresses
+// and for all sidecars. That match is in other, which comes first or is vs itself. It reports a
+// name once.
 func (j *judge) sniTwice(vs, other *routing.VirtualService, told map[string]bool) {
 	for i, r := range vs.Spec.GetTls() {
 		for k, m := range r.GetMatch() {
@@ -147,7 +147,8 @@ func (j *judge) sniTwice(vs, other *routing.VirtualService, told map[string]bool
 	}
 }
 
-// sniBefore finds a match of a VirtualService that has a name, of those that count.
+// sniBefore returns the first match of a VirtualService that takes a name from m, among those
+// for which counts is true.
 func sniBefore(vs *routing.VirtualService, m *networking.TLSMatchAttributes, name string, counts func(block, match int) bool) (field string, found bool) {
 	for i, r := range vs.Spec.GetTls() {
 		for k, o := range r.GetMatch() {

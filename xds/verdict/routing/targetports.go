@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// targetPorts judges the servers of a Gateway where a known gateway listens on another port
-// than theirs, since its service leads clients there: servers of several ports may meet.
+// targetPorts judges servers on the known gateways whose service leads clients to another port
+// than the server's. Servers of several ports may then meet on one.
 func (j *judge) targetPorts(object *config.Config, g *routing.Gateway, losers map[*routing.Server]*routing.Lost) {
 	looked, told := 0, map[*routing.Server]bool{}
 	for p := range j.Known(verdict.RoutersRow, "").Values() {
@@ -46,8 +46,8 @@ func (j *judge) targetPorts(object *config.Config, g *routing.Gateway, losers ma
 	}
 }
 
-// meeting says why a server has no listener on a proxy beside servers of other ports, nil
-// where it has one. Gateways that come before it and that the proxy runs count.
+// meeting returns why a server has no listener on a proxy because of servers of other ports,
+// nil if it has one. It considers the Gateways that come before it and that the proxy runs.
 func (j *judge) meeting(object *config.Config, g *routing.Gateway, s *routing.Server, proxy *discovery.Proxy, ports routing.TargetPorts) *routing.Lost {
 	others := ports.Meeting(s.Port())
 	if len(others) == 0 {
@@ -75,7 +75,7 @@ func (j *judge) meeting(object *config.Config, g *routing.Gateway, s *routing.Se
 	return nil
 }
 
-// portsMeet is that a server of a Gateway has no listener on a proxy.
+// portsMeet returns the verdict that a server of a Gateway has no listener on a proxy.
 func portsMeet(object *config.Config, i int, lost *routing.Lost, p *status.Proxy, ports routing.TargetPorts) verdict.Verdict {
 	of, to := lost.To.Gateway.Config, lost.To.Port()
 	v := verdict.Verdict{

@@ -47,8 +47,8 @@ func (j *judge) virtualService(object *config.Config) {
 	j.grpcClients(vs, vs.Written.GetHttp())
 }
 
-// httpRoute judges where a route at a path leads, which VirtualService has it, or its
-// delegate.
+// httpRoute judges the destinations of a route of a VirtualService or of its delegate. path is
+// that of the route.
 func (j *judge) httpRoute(vs *routing.VirtualService, http, written *networking.HTTPRoute, path string) {
 	weights := 0
 	for k, d := range http.GetRoute() {
@@ -66,7 +66,7 @@ func (j *judge) httpRoute(vs *routing.VirtualService, http, written *networking.
 	}
 }
 
-// sidecarHosts judges the hosts of a VirtualService of the mesh gateway.
+// sidecarHosts judges the hosts of a VirtualService for sidecars.
 func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.VirtualService) {
 	namespace := viewpoints(vs, mesh.MeshGateway)
 	for i, h := range vs.Hosts {
@@ -92,7 +92,7 @@ func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.Vir
 	}
 }
 
-// gatewayHosts judges the reference to a Gateway, and which of the hosts it serves.
+// gatewayHosts judges the reference to a Gateway, and warns of hosts that it does not serve.
 func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.VirtualService, index int, name string) {
 	namespace, short, _ := strings.Cut(name, "/")
 	key := config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}
@@ -117,7 +117,7 @@ func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.Vir
 	}
 }
 
-// hostsOf are the first hosts of some servers, in words.
+// hostsOf returns the first hosts of some servers as text for users.
 func hostsOf(servers []*routing.Server) string {
 	const most = 5
 	var out []string
@@ -130,14 +130,14 @@ func hostsOf(servers []*routing.Server) string {
 	return "it serves " + strings.Join(out, ", ")
 }
 
-// What comes of a destination that is not there.
+// The effects of a missing destination.
 const (
 	fails      = "requests that take the route are answered with 503"
 	copiesLost = "the copies of requests are lost"
 	closed     = "connections that take the route are closed"
 )
 
-// mirrors judges where copies of the requests of a route go.
+// mirrors judges the destinations of mirrored requests.
 func (j *judge) mirrors(vs *routing.VirtualService, http, written *networking.HTTPRoute, at string) {
 	if len(http.GetRoute()) == 0 && http.GetDelegate() == nil {
 		return
@@ -151,8 +151,8 @@ func (j *judge) mirrors(vs *routing.VirtualService, http, written *networking.HT
 	}
 }
 
-// destination judges where a route leads, from the namespaces of all proxies that
-// have the route. effect is what comes of one that is not there.
+// destination judges the destination of a route, from the namespaces of all proxies that have
+// the route. effect is what happens if it is missing.
 func (j *judge) destination(vs *routing.VirtualService, d *networking.Destination, written, field, effect string) {
 	h := host.Name(d.GetHost())
 	for _, gateway := range vs.Gateways {
@@ -175,12 +175,12 @@ func (j *judge) destination(vs *routing.VirtualService, d *networking.Destinatio
 			j.PortAndSubset(s, d, namespace, field, effect)
 			continue
 		}
-		return // of the other namespaces as well
+		return // one report covers the other namespaces
 	}
 }
 
-// remedyFor is what to do about a destination that is no host of a service: a wildcard that
-// covers it can be the destination.
+// remedyFor returns what to do about a destination without a service. If a wildcard service
+// covers the host, it can be the destination.
 func (j *judge) remedyFor(h host.Name, namespace string) string {
 	for pattern := range h.Covers() {
 		if pattern != h && j.ServiceOf(pattern, namespace) != nil {
@@ -190,8 +190,8 @@ func (j *judge) remedyFor(h host.Name, namespace string) string {
 	return "add a ServiceEntry with the host, or mend the name"
 }
 
-// viewpoints is the namespace of the proxies that have the routes of a VirtualService
-// for one of its gateways: that of the Gateway, and for sidecars that of the
+// viewpoints returns the namespace of the proxies that have a VirtualService's routes because
+// of one of its gateways. For a Gateway it is the Gateway's. For sidecars it is that of the
 // VirtualService, or the first that it is exported to.
 func viewpoints(vs *routing.VirtualService, gateway string) string {
 	if gateway != mesh.MeshGateway {

@@ -1,4 +1,4 @@
-// Package security judges secrets, and the objects that say who may come in.
+// Package security judges secrets, and the objects that say who may use the config API.
 package security
 
 import "github.com/portolan-mesh/portolan/xds/verdict"

@@ -10,13 +10,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// builtIn are the roles that are there without an object.
+// builtIn are the roles that exist without an object.
 var builtIn = []string{access.Viewer, access.Editor, access.Admin, access.SecretReader, access.Issuer}
 
 // RoleBinding judges a RoleBinding.
 func RoleBinding(j *verdict.Judge, object *config.Config) { (&judge{j}).roleBinding(object) }
 
-// roleBinding judges whether the role of a RoleBinding is there.
+// roleBinding warns if the role of a RoleBinding does not exist.
 func (j *judge) roleBinding(object *config.Config) {
 	spec, ok := object.Spec.(*access.RoleBinding)
 	if !ok || slices.Contains(builtIn, spec.Role) {
@@ -43,8 +43,8 @@ func (j *judge) roleBinding(object *config.Config) {
 // Role judges a Role.
 func Role(j *verdict.Judge, object *config.Config) { (&judge{j}).role(object) }
 
-// role judges whether a binding gives a Role to somebody: one of its namespace, or of any for
-// a Role of the whole mesh, which goes before those of its name in namespaces.
+// role warns if no binding gives a Role to anybody. A binding of the Role's namespace can; for
+// a Role of the root namespace one of any, since it goes before Roles of its name elsewhere.
 func (j *judge) role(object *config.Config) {
 	root := j.Mesh().Inputs().Mesh.GetRootNamespace()
 	ofAll := object.Namespace == root

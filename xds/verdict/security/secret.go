@@ -12,8 +12,8 @@ import (
 // Secret judges a secret.
 func Secret(j *verdict.Judge, object *config.Config) { (&judge{j}).secret(object) }
 
-// secret judges whether the server can open a secret, and whether its certificates are
-// valid. That nobody names it is no fault.
+// secret judges whether the server can open a secret, and whether its certificates are valid. A
+// secret that no object names is fine.
 func (j *judge) secret(object *config.Config) {
 	spec, ok := object.Spec.(*secret.Spec)
 	if !ok || spec.Sealed == nil {

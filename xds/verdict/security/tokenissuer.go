@@ -10,8 +10,8 @@ import (
 // TokenIssuer judges a TokenIssuer.
 func TokenIssuer(j *verdict.Judge, object *config.Config) { (&judge{j}).tokenIssuer(object) }
 
-// tokenIssuer judges whether a TokenIssuer is where servers look for one, and whether its keys
-// can be fetched.
+// tokenIssuer warns of a TokenIssuer outside the root namespace, where servers do not look for
+// it, and of keys that cannot be fetched.
 func (j *judge) tokenIssuer(object *config.Config) {
 	if root := j.Mesh().Inputs().Mesh.GetRootNamespace(); object.Namespace != root {
 		j.Add(verdict.Verdict{

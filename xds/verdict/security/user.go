@@ -11,8 +11,8 @@ import (
 // User judges a User.
 func User(j *verdict.Judge, object *config.Config) { (&judge{j}).user(object) }
 
-// user judges whether somebody can prove to be a user by a token. A client certificate of the
-// user's name may be anywhere, so it is no fault if nobody can. A disabled user is meant so.
+// user warns if a user has no valid token. That is only a hint, since a client certificate of
+// the user's name may exist anywhere. A disabled user gets no verdict.
 func (j *judge) user(object *config.Config) {
 	spec, ok := object.Spec.(*access.User)
 	if !ok || spec.Disabled {

@@ -31,8 +31,8 @@ func (j *judge) workloadEntry(object *config.Config) {
 	j.offline("spec.address", object.Spec.(*networking.WorkloadEntry).GetAddress())
 }
 
-// offline judges whether the sidecars at the address of an endpoint are all gone. Gateways
-// at the address stand beside no endpoint.
+// offline warns if the sidecars at the address of an endpoint are all disconnected. Gateways at
+// the address are ignored: they do not run beside an endpoint.
 func (j *judge) offline(field, address string) {
 	gone := ""
 	for p := range j.Known(verdict.AddressRow, address).Values() {

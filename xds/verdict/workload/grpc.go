@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// dynamicOfClients tells that gRPC clients cannot call an entry with resolution DYNAMIC_DNS,
-// if it has a port for gRPC and some that are known see it.
+// dynamicOfClients warns that gRPC clients cannot call an entry with resolution DYNAMIC_DNS, if
+// it has a port for gRPC and known clients see it.
 func (j *judge) dynamicOfClients(namespace string, spec *networking.ServiceEntry) {
 	if spec.GetResolution() != networking.ServiceEntry_DYNAMIC_DNS {
 		return
@@ -32,8 +32,8 @@ func (j *judge) dynamicOfClients(namespace string, spec *networking.ServiceEntry
 	}
 }
 
-// sidecarOfClients tells of fields that gRPC clients do not take, if the Sidecar is for
-// some that are known in its namespace.
+// sidecarOfClients warns of fields that gRPC clients ignore, if the Sidecar is for known
+// clients in its namespace.
 func (j *judge) sidecarOfClients(object *config.Config, spec *networking.Sidecar) {
 	fields := verdict.SidecarNotForGRPC(spec)
 	if len(fields) == 0 {

@@ -21,8 +21,8 @@ import (
 // Sidecar judges a Sidecar.
 func Sidecar(j *verdict.Judge, object *config.Config) { (&judge{j}).sidecar(object) }
 
-// sidecar judges whom a Sidecar selects, alone and beside others, and what its egress
-// listeners import.
+// sidecar judges whom a Sidecar selects, alone and together with other Sidecars, and what its
+// egress listeners import.
 func (j *judge) sidecar(object *config.Config) {
 	spec := object.Spec.(*networking.Sidecar)
 	selector := labels.Instance(spec.GetWorkloadSelector().GetLabels())
@@ -53,7 +53,7 @@ func (j *judge) sidecar(object *config.Config) {
 	j.sidecarOfClients(object, spec)
 }
 
-// egressProxy judges where traffic to unknown hosts goes.
+// egressProxy judges the destination of traffic to unknown hosts.
 func (j *judge) egressProxy(object *config.Config) {
 	own := j.ViewOf(classOf(object))
 	p := own.EgressProxy()
@@ -81,14 +81,13 @@ func (j *judge) egressProxy(object *config.Config) {
 	}
 }
 
-// classOf is a class of proxies that a Sidecar is for.
+// classOf returns a class of proxies that a Sidecar is for.
 func classOf(object *config.Config) mesh.Class {
 	return mesh.Class{Namespace: object.Namespace, Sidecar: object.Key().Path()}
 }
 
-// egressListeners judges whether each egress listener carries a service, and whether it
-// keeps the proxies from one that has its port. It tells of one service for each
-// listener.
+// egressListeners warns of an egress listener that carries no service, or that blocks a service
+// on its port. It reports one blocked service for each listener.
 func (j *judge) egressListeners(object *config.Config) {
 	all, own := j.View(object.Namespace), j.ViewOf(classOf(object))
 	for _, l := range own.Egress() {
@@ -105,8 +104,8 @@ func (j *judge) egressListeners(object *config.Config) {
 	}
 }
 
-// unusedListener judges whether an egress listener with a port or a socket carries a
-// service. HTTP of all ports is carried without any.
+// unusedListener warns of an egress listener with a port or a socket that carries no service. A
+// listener for HTTP of all ports needs none.
 func (j *judge) unusedListener(own *mesh.View, l mesh.EgressListener) {
 	whole := l.IsHTTPProxy() || l.Socket != "" && l.TakesHTTP()
 	switch {
@@ -141,8 +140,8 @@ func onPort(v *mesh.View, port int) iter.Seq2[*mesh.ServiceRow, service.PortUse]
 	}
 }
 
-// takenPort says whether proxies see a service and cannot call it on the port of an
-// egress listener.
+// takenPort warns if proxies see a service but cannot call it, because an egress listener has
+// its port. It reports whether it warned.
 func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, use service.PortUse) bool {
 	verdict := verdict.Verdict{Code: verdict.ListenerTaken, Field: verdict.At("spec.egress", l.Index) + ".port", Other: entryOf(s)}
 	switch {
@@ -164,7 +163,7 @@ func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRo
 	return true
 }
 
-// entryOf is the ServiceEntry of a service, the zero Key for one of another registry.
+// entryOf returns the ServiceEntry of a service, the zero Key if it is of another registry.
 func entryOf(s *mesh.ServiceRow) config.Key {
 	a := s.Service().Attributes
 	if a.Provider != discovery.External {
@@ -173,8 +172,8 @@ func entryOf(s *mesh.ServiceRow) config.Key {
 	return config.Key{Kind: schema.ServiceEntry, Namespace: a.Namespace, Name: a.Name}
 }
 
-// overlap says whether a selector and that of another Sidecar are for one workload.
-// One without a selector comes after those that have one, and is no rival to them.
+// overlap reports whether a selector and that of another Sidecar select a common workload. A
+// Sidecar without a selector is only the default, and overlaps only with another default.
 func (j *judge) overlap(namespace string, selector labels.Instance, other *config.Config) bool {
 	theirs := labels.Instance(other.Spec.(*networking.Sidecar).GetWorkloadSelector().GetLabels())
 	if len(selector) == 0 || len(theirs) == 0 {
@@ -190,8 +189,8 @@ func (j *judge) overlap(namespace string, selector labels.Instance, other *confi
 	return j.selectsWorkload(namespace, both)
 }
 
-// selectsWorkload says whether labels select a sidecar that is known in a namespace, or
-// a WorkloadEntry.
+// selectsWorkload reports whether a selector selects a known sidecar in a namespace, or a
+// WorkloadEntry.
 func (j *judge) selectsWorkload(namespace string, selector labels.Instance) bool {
 	if j.Selects(selector, j.Known(verdict.SidecarsRow, namespace)) {
 		return true
@@ -204,8 +203,8 @@ func (j *judge) selectsWorkload(namespace string, selector labels.Instance) bool
 	return false
 }
 
-// imports judges whether an entry of an egress listener imports a service. Entries for
-// all hosts of the own namespace, or of all, are meant for what may come.
+// imports warns if an entry of an egress listener imports no service. It accepts entries for
+// all hosts of the own namespace, or of all namespaces: users write them for services to come.
 func (j *judge) imports(own, field, entry string) {
 	namespace, name, _ := strings.Cut(strings.ToLower(entry), "/")
 	if strings.HasPrefix(namespace, "~") || name == "*" && (namespace == "." || namespace == "*" || namespace == own) {

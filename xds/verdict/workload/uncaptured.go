@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// uncaptured judges what sidecars that capture no traffic cannot tell of a ServiceEntry:
-// which service a connection is for, and where the client was going.
+// uncaptured warns of a ServiceEntry that sidecars without traffic capture cannot serve: they
+// cannot tell which service a connection is for, or which address the client meant.
 func (j *judge) uncaptured(object *config.Config, spec *networking.ServiceEntry) {
 	for i, h := range spec.GetHosts() {
 		s := j.serviceIn(host.Name(strings.ToLower(h)), object.Namespace)
@@ -34,7 +34,7 @@ func (j *judge) uncaptured(object *config.Config, spec *networking.ServiceEntry)
 	}
 }
 
-// serviceIn is the service of a host in a namespace, nil for none.
+// serviceIn returns the service of a host in a namespace, nil for none.
 func (j *judge) serviceIn(h host.Name, namespace string) *mesh.ServiceRow {
 	j.Read(verdict.HostsRow, string(h))
 	if row := j.Mesh().Host(h); row != nil {
@@ -47,8 +47,8 @@ func (j *judge) serviceIn(h host.Name, namespace string) *mesh.ServiceRow {
 	return nil
 }
 
-// unreached tells that a sidecar that captures nothing sees a service which is wherever
-// the client was going, if one does.
+// unreached warns, and returns true, if a sidecar that captures no traffic sees a service with
+// resolution NONE.
 func (j *judge) unreached(s *mesh.ServiceRow) bool {
 	for namespace, v := range j.bystanders() {
 		if v.Service(s.Hostname) != s {
@@ -64,8 +64,8 @@ func (j *judge) unreached(s *mesh.ServiceRow) bool {
 	return false
 }
 
-// uncapturedPorts tells of the first port on which connections to a service go to an older
-// one, from a sidecar that captures nothing.
+// uncapturedPorts warns of the first port on which a sidecar that captures no traffic sends the
+// connections to a service to an older one.
 func (j *judge) uncapturedPorts(field string, s *mesh.ServiceRow) {
 	ports := slices.DeleteFunc(slices.Clone(s.Ports()), func(p discovery.Port) bool { return p.Protocol.IsHTTP() || !p.Protocol.IsServed() })
 	if len(ports) == 0 {
@@ -90,9 +90,9 @@ func (j *judge) uncapturedPorts(field string, s *mesh.ServiceRow) {
 	}
 }
 
-// holder is the service that gets the connections on a port of another one at each
-// listener that carries this; nil where it gets them itself at one, or none carries it.
-// Where both speak TLS, the name that clients ask for tells them apart.
+// holder returns the service that gets the connections to s on a port, on every listener that
+// carries s. It returns nil if s gets its own on one of them, or none carries s. If both speak
+// TLS, the SNI tells them apart.
 func holder(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) *mesh.ServiceRow {
 	var found *mesh.ServiceRow
 	for _, l := range v.Egress() {
@@ -114,9 +114,9 @@ func holder(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) *mesh.ServiceRow
 	return found
 }
 
-// bystanders iterates over the mesh as those known sidecars see it whose listeners stand
-// for no address: they capture nothing, and listen at no address that services were given.
-// It yields one view for each namespace and Sidecar.
+// bystanders iterates over the views of known sidecars whose listeners are bound to no service
+// address: they capture no traffic, and do not listen on the addresses of services. It yields
+// one view for each class of namespace, Sidecar and shape.
 func (j *judge) bystanders() iter.Seq2[string, *mesh.View] {
 	return func(yield func(string, *mesh.View) bool) {
 		seen := map[mesh.Class]bool{}

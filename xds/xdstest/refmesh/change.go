@@ -19,26 +19,26 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
-// Change is objects to write, or to delete, and how to see that it arrived.
+// Change is a write or deletion of objects, and how to recognise its arrival.
 type Change struct {
 	Objects []*config.Config
 	Delete  bool
-	// Mark are bytes that resources which carry the change have, and no others.
-	// Where objects are deleted it is what the removed names have.
+	// Mark are bytes that only resources with the change contain. For a deletion, the removed
+	// names contain it.
 	Mark []byte
 }
 
-// ChangeEndpoint gives the last endpoint of a service another address, for each n
-// another one. No proxy has that address.
+// ChangeEndpoint gives the last endpoint of a service a new address, different for each n. No
+// proxy has that address.
 func (m Mesh) ChangeEndpoint(i, n int) Change {
 	object := m.ServiceEntry(i)
-	moved := address(224, n) // beyond what the proxies have
+	moved := address(224, n) // outside the addresses of proxies
 	object.Spec.(*networking.ServiceEntry).Endpoints[Endpoints-1].Address = moved
 	return Change{Objects: []*config.Config{object}, Mark: text(moved)}
 }
 
-// ChangeRoutes changes a header that a VirtualService matches, or its delegate, for each
-// n to another value.
+// ChangeRoutes changes a header that a VirtualService, or its delegate, matches: another value
+// for each n.
 func (m Mesh) ChangeRoutes(i, n int) Change {
 	mark := fmt.Sprintf("tenant-of-change-%d", n)
 	if m.Delegated {
@@ -47,21 +47,20 @@ func (m Mesh) ChangeRoutes(i, n int) Change {
 	return Change{Objects: []*config.Config{m.VirtualService(i, mark)}, Mark: text(mark)}
 }
 
-// ChangePattern changes the pattern of a service, for each n to another one.
+// ChangePattern changes the pattern of a service: another one for each n.
 func (m Mesh) ChangePattern(i, n int) Change {
 	mark := fmt.Sprintf("of-change-%d", n)
 	return Change{Objects: []*config.Config{m.Pattern(i, mark)}, Mark: []byte(mark)}
 }
 
-// ChangeRule changes how many connections a DestinationRule allows, for each n to
-// another number.
+// ChangeRule changes how many connections a DestinationRule allows: another number for each n.
 func (m Mesh) ChangeRule(i, n int) Change {
-	const large = 1 << 28 // five bytes on the wire, as no other number of the mesh
+	const large = 1 << 28 // takes five bytes on the wire, unlike any other number of the mesh
 	value := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), large+uint64(n))
 	return Change{Objects: []*config.Config{m.DestinationRule(i, large+n)}, Mark: value}
 }
 
-// ChangeGateway changes the host of a Gateway, for each n to another one.
+// ChangeGateway changes the host of a Gateway: another one for each n.
 func (m Mesh) ChangeGateway(n int) Change {
 	mark := fmt.Sprintf("www-%d.mesh.test", n)
 	object := &config.Config{Meta: meta(schema.Gateway, RootNamespace, "edge"), Spec: &networking.Gateway{
@@ -71,8 +70,8 @@ func (m Mesh) ChangeGateway(n int) Change {
 	return Change{Objects: []*config.Config{object}}
 }
 
-// ChangeSidecar changes which services the first namespace imports: for each n other ones
-// beside Target.
+// ChangeSidecar changes which services the first namespace imports besides Target: others for
+// each n.
 func (m Mesh) ChangeSidecar(n int) Change {
 	const imports = 10
 	hosts := []string{"*/" + Host(Target)}
@@ -82,7 +81,7 @@ func (m Mesh) ChangeSidecar(n int) Change {
 	return Change{Objects: []*config.Config{sidecar(Namespace(0), hosts)}}
 }
 
-// ChangeSecret changes the authorities of the secret Credential, for each n to others.
+// ChangeSecret changes the authorities in the secret Credential: others for each n.
 func (m Mesh) ChangeSecret(n int) Change {
 	roots, mark := authority(n)
 	return Change{Mark: mark, Objects: []*config.Config{{
@@ -91,19 +90,19 @@ func (m Mesh) ChangeSecret(n int) Change {
 	}}}
 }
 
-// ChangeGatewayServer gives the server of a Gateway a second host, for each n another one.
+// ChangeGatewayServer gives the server of a Gateway a second host: another one for each n.
 func (m Mesh) ChangeGatewayServer(i, n int) Change {
 	mark := fmt.Sprintf("of-change-%d.edge.test", n)
 	return Change{Objects: []*config.Config{m.Gateway(i, mark)}, Mark: text(mark)}
 }
 
-// ChangeGatewayRoutes changes the routes of a Gateway, for each n to others.
+// ChangeGatewayRoutes changes the routes of a Gateway: others for each n.
 func (m Mesh) ChangeGatewayRoutes(i, n int) Change {
 	mark := fmt.Sprintf("of-change-%d", n)
 	return Change{Objects: []*config.Config{m.GatewayRoutes(i, mark)}, Mark: text(mark)}
 }
 
-// ChangeDoor replaces the certificate Door and its key, for each n by others.
+// ChangeDoor replaces the certificate Door and its key: another pair for each n.
 func (m Mesh) ChangeDoor(n int) Change {
 	cert, key, mark := certificate(n)
 	return Change{Mark: mark, Objects: []*config.Config{{
@@ -112,14 +111,15 @@ func (m Mesh) ChangeDoor(n int) Change {
 	}}}
 }
 
-// authority makes the certificate of an authority, in PEM, and a part that no other has.
+// authority makes the certificate of an authority, in PEM, and returns a unique part of it as
+// mark.
 func authority(n int) (roots, mark []byte) {
 	roots, _, mark = certificate(n)
 	return roots, mark
 }
 
-// certificate makes a certificate that signs itself and its key, in PEM, and a part of the
-// certificate that no other has.
+// certificate makes a self-signed certificate and its key, in PEM. mark is a unique part of the
+// certificate.
 func certificate(n int) (cert, private, mark []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -139,24 +139,24 @@ func certificate(n int) (cert, private, mark []byte) {
 		panic(err)
 	}
 	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	const line = 65 // the last whole line is of the signature
+	const line = 65 // the last full line is part of the signature
 	last := (len(cert) - len("-----END CERTIFICATE-----\n")) / line * line
 	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), cert[last-2*line : last-line]
 }
 
-// NewService adds a service that the mesh does not have, for each n another one.
+// NewService adds a service to the mesh: another one for each n.
 func (m Mesh) NewService(n int) Change {
 	i := m.Services + n
 	return Change{Objects: []*config.Config{m.ServiceEntry(i)}, Mark: []byte(Host(i))}
 }
 
-// DeleteService takes away what NewService added.
+// DeleteService deletes the service of NewService.
 func (m Mesh) DeleteService(n int) Change {
 	out := m.NewService(n)
 	out.Delete = true
 	return out
 }
 
-// text is how a string is on the wire: its length is before it, so that 10.0.0.1
-// is not found in 10.0.0.10.
+// text returns a string as encoded on the wire, with its length before it. So 10.0.0.1 does not
+// match 10.0.0.10.
 func text(s string) []byte { return protowire.AppendString(nil, s) }

@@ -1,11 +1,11 @@
-// Package refmesh builds the reference mesh, by which the cost of a push is
-// measured and compared: services with a virtual address, an HTTP and a TCP port
-// and five endpoints each, half of them with a VirtualService of ten routes, half
-// with a DestinationRule of two subsets, spread over twenty namespaces.
+// Package refmesh builds the reference mesh for measurements of the cost of a push. Its
+// services have a virtual address, an HTTP and a TCP port and five endpoints each. Half of them
+// have a VirtualService of ten routes, half a DestinationRule of two subsets. They are spread
+// over twenty namespaces.
 //
-// A Mesh says how large it is and what its Sidecars import; Objects is all of it,
-// and Proxy who its sidecars are. A Change is one object written anew, with a mark
-// by which it is recognised in whatever a proxy is sent because of it:
+// A Mesh says how large it is and what its Sidecars import. Objects returns all of it, and
+// Proxies describes its sidecars. A Change rewrites one object, with a mark by which a test
+// recognises the change in responses:
 //
 //	mesh := refmesh.Mesh{Services: 1000}
 //	change := mesh.ChangeEndpoint(refmesh.Target, 1)

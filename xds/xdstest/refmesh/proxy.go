@@ -9,20 +9,20 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Proxies say who the sidecars of a mesh are: each is beside an endpoint.
+// Proxies describes the sidecars of a mesh: each runs beside an endpoint.
 type Proxies struct {
 	Mesh Mesh
-	// Spread takes them from all namespaces; otherwise all are of the first, as
+	// Spread takes the proxies from all namespaces. Otherwise they are from the first one, as
 	// long as it has endpoints for them.
 	Spread bool
-	// Gateways has them be gateways, each at the address of an endpoint.
+	// Gateways makes them gateways, each at the address of an endpoint.
 	Gateways bool
 	// Interception is the node metadata INTERCEPTION_MODE.
 	Interception string
 }
 
-// Node is what a proxy says of itself: an Envoy 1.40. No proxy is beside the last
-// endpoint of a service.
+// Node returns the node of a proxy, an Envoy 1.40. No proxy runs beside the last endpoint of a
+// service.
 func (p Proxies) Node(n int) *corev3.Node {
 	i, e := p.place(n)
 	ip, namespace := EndpointAddress(i, e), Namespace(i)
@@ -52,7 +52,7 @@ func (p Proxies) Node(n int) *corev3.Node {
 	}
 }
 
-// place is the service and the endpoint that a proxy is beside.
+// place returns the service and the endpoint that a proxy runs beside.
 func (p Proxies) place(n int) (service, endpoint int) {
 	own := p.Mesh.Services
 	if !p.Spread {

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// Namespaces is how many the services are spread over.
+	// Namespaces is the number of namespaces.
 	Namespaces = 20
-	// Endpoints is how many a service has, and Routes a VirtualService.
+	// Endpoints is the number of endpoints of a service, and Routes that of routes of a
+	// VirtualService.
 	Endpoints, Routes = 5, 10
 	// HTTPPort and TCPPort are the ports of every service.
 	HTTPPort, TCPPort = 8080, 9000
-	// Target is a service that has both a VirtualService and a DestinationRule,
-	// and that all Sidecars import: the one to change.
+	// Target is the service that tests change: it has both a VirtualService and a
+	// DestinationRule, and all Sidecars import it.
 	Target = 8
 	// RootNamespace is the namespace of a Sidecar for the whole mesh.
 	RootNamespace = "istio-system"
@@ -34,37 +35,35 @@ const (
 	Authorities = "/etc/mesh/authorities.pem"
 )
 
-// Mesh says what a reference mesh has. The zero options make every service
-// visible to every proxy.
+// Mesh says what a reference mesh has. Without Sidecars, every proxy sees every service.
 type Mesh struct {
-	// Services is how many there are.
+	// Services is the number of services.
 	Services int
-	// MeshWide has one Sidecar of the root namespace import so many services.
+	// MeshWide adds one Sidecar in the root namespace, which imports this many services.
 	MeshWide int
-	// PerNamespace has a Sidecar in each namespace import so many services: the
-	// first half of them is the same everywhere.
+	// PerNamespace adds a Sidecar in each namespace, which imports this many services. The
+	// first half of these is the same everywhere.
 	PerNamespace int
-	// Localities and LabelSets are how many of each the endpoints are spread over;
-	// 0 stands for one.
+	// Localities and LabelSets are how many of each the endpoints have; 0 means one.
 	Localities, LabelSets int
-	// Delegated has each VirtualService hand its last route to a delegate.
+	// Delegated moves the last route of each VirtualService to a delegate.
 	Delegated bool
-	// Credentials has the services that have a DestinationRule take TLS alone, which proxies
-	// of gateways originate with the secret Credential.
+	// Credentials makes services with a DestinationRule accept only TLS. Gateways originate it
+	// with the secret Credential.
 	Credentials bool
-	// Originate has the same services take TLS alone, which proxies verify by the authorities
-	// in the file Authorities of their machine.
+	// Originate makes the same services accept only TLS. Proxies verify them by the authorities
+	// in the file Authorities on their machine.
 	Originate bool
-	// Gateways is how many Gateways of the first namespace take HTTPS, each for a host of its
-	// own with routes to a service. The routers with the label app=edge run all of them on one
-	// port, with the certificate Door.
+	// Gateways is the number of Gateways in the first namespace. Each accepts HTTPS for a host
+	// of its own, with routes to a service. The routers with the label app=edge run all of them
+	// on one port, with the certificate Door.
 	Gateways int
-	// Patterns is how many further services have a pattern for a host, whose names proxies
-	// resolve.
+	// Patterns is the number of additional services with a wildcard host. Proxies look up the
+	// names.
 	Patterns int
 }
 
-// Objects is the mesh whole: ServiceEntries first, then what refers to them.
+// Objects returns the whole mesh: ServiceEntries first, then what refers to them.
 func (m Mesh) Objects() []*config.Config {
 	var out []*config.Config
 	for i := range m.Services {
@@ -96,11 +95,11 @@ func (m Mesh) Objects() []*config.Config {
 	return append(out, m.sidecars()...)
 }
 
-// HasRoutes says whether a service has a VirtualService: every other does.
+// HasRoutes reports whether a service has a VirtualService: every other does.
 func HasRoutes(i int) bool { return i%2 == 0 }
 
-// HasRule says whether a service has a DestinationRule: half of those with a
-// VirtualService do, and half of those without.
+// HasRule reports whether a service has a DestinationRule: half of those with a VirtualService
+// do, and half of those without.
 func HasRule(i int) bool { return i%4 < 2 }
 
 // Namespace returns the namespace of a service.
@@ -118,7 +117,7 @@ func Address(i int) string { return fmt.Sprintf("10.%d.%d.%d", 64+i/62500, i/250
 // EndpointAddress is the address of the endpoint e of a service.
 func EndpointAddress(i, e int) string { return address(128, i*Endpoints+e) }
 
-// address is one of a large range that begins at 10.<first>.0.1.
+// address returns the n-th address of a range that begins at 10.<first>.0.1.
 func address(first, n int) string {
 	return fmt.Sprintf("10.%d.%d.%d", first+n/62500, n/250%250, n%250+1)
 }
@@ -163,9 +162,9 @@ func (m Mesh) Locality(i, e int) string {
 	return fmt.Sprintf("region-1/zone-%d/a", (i/Namespaces+e)%max(m.Localities, 1))
 }
 
-// VirtualService returns the VirtualService of a service: ten routes by header and path,
-// each to two subsets or services by weight. A mark, if any, is matched in place of the
-// last header. If the service is Delegated, a Delegate has its last route.
+// VirtualService returns the VirtualService of a service: ten routes by header and path, each
+// to two subsets or services by weight. A mark replaces the value of the last header match. If
+// the mesh is Delegated, a Delegate has the last route.
 func (m Mesh) VirtualService(i int, mark string) *config.Config {
 	spec := &networking.VirtualService{Hosts: []string{Host(i)}}
 	for r := range Routes {
@@ -195,8 +194,8 @@ func (m Mesh) VirtualService(i int, mark string) *config.Config {
 	return &config.Config{Meta: meta(schema.VirtualService, Namespace(i), Name(i)), Spec: spec}
 }
 
-// Delegate has the last route of a service's VirtualService: one by a header, to two
-// subsets or services. A mark is matched in its place.
+// Delegate returns the delegate with the last route of a service's VirtualService: a route by a
+// header, to two subsets or services. A mark replaces the header's value.
 func (m Mesh) Delegate(i int, mark string) *config.Config {
 	match := &networking.StringMatch{MatchType: &networking.StringMatch_Exact{Exact: cmp.Or(mark, "tenant-of-team")}}
 	return &config.Config{Meta: meta(schema.VirtualService, Namespace(i), Name(i)+"-team"), Spec: &networking.VirtualService{
@@ -207,7 +206,7 @@ func (m Mesh) Delegate(i int, mark string) *config.Config {
 	}}
 }
 
-// Pattern is a service of a pattern for a host: "*.p00001.mark.outside.test".
+// Pattern returns a service with a wildcard host: "*.p00001.mark.outside.test".
 func (m Mesh) Pattern(i int, mark string) *config.Config {
 	name := fmt.Sprintf("p%05d", i)
 	return &config.Config{Meta: meta(schema.ServiceEntry, Namespace(i), name), Spec: &networking.ServiceEntry{
@@ -220,7 +219,7 @@ func (m Mesh) Pattern(i int, mark string) *config.Config {
 // GatewayHost is the host of a Gateway.
 func GatewayHost(i int) string { return fmt.Sprintf("g%05d.edge.test", i) }
 
-// Gateway takes HTTPS for a host, and for more.
+// Gateway returns a Gateway that accepts HTTPS for its host, and for more.
 func (m Mesh) Gateway(i int, more ...string) *config.Config {
 	name := fmt.Sprintf("g%05d", i)
 	return &config.Config{Meta: meta(schema.Gateway, Namespace(0), name), Spec: &networking.Gateway{
@@ -233,7 +232,8 @@ func (m Mesh) Gateway(i int, more ...string) *config.Config {
 	}}
 }
 
-// GatewayRoutes has the host of a Gateway lead to a service. A mark names the route.
+// GatewayRoutes returns a VirtualService that routes the host of a Gateway to a service. A mark
+// names the route.
 func (m Mesh) GatewayRoutes(i int, mark string) *config.Config {
 	name := fmt.Sprintf("g%05d", i)
 	return &config.Config{Meta: meta(schema.VirtualService, Namespace(0), name), Spec: &networking.VirtualService{
@@ -244,8 +244,8 @@ func (m Mesh) GatewayRoutes(i int, mark string) *config.Config {
 	}}
 }
 
-// weighted are two destinations: the subsets of a service that has some, else
-// the service and its neighbour.
+// weighted returns two destinations: the subsets of a service, if it has some, else the service
+// and its neighbour.
 func (m Mesh) weighted(i int, weight int32) []*networking.HTTPRouteDestination {
 	port := &networking.PortSelector{Number: HTTPPort}
 	one := &networking.Destination{Host: Host(i), Port: port}
@@ -259,7 +259,7 @@ func (m Mesh) weighted(i int, weight int32) []*networking.HTTPRouteDestination {
 	}
 }
 
-// DefaultConnections is how many a DestinationRule allows at first.
+// DefaultConnections is how many connections a DestinationRule allows at first.
 const DefaultConnections = 1024
 
 // DestinationRule returns the DestinationRule of a service: two subsets, outlier detection,
@@ -291,7 +291,7 @@ func (m Mesh) DestinationRule(i, connections int) *config.Config {
 	return &config.Config{Meta: meta(schema.DestinationRule, Namespace(i), Name(i)), Spec: spec}
 }
 
-// sidecars are those that the options ask for.
+// sidecars returns the Sidecars that the options want.
 func (m Mesh) sidecars() []*config.Config {
 	var out []*config.Config
 	if m.MeshWide > 0 {
@@ -305,8 +305,8 @@ func (m Mesh) sidecars() []*config.Config {
 	return out
 }
 
-// imports names so many services for namespace n: half of them the first ones of
-// the mesh, Target among them, and half others for each namespace.
+// imports returns count services that namespace n imports. Half of them are the first ones of
+// the mesh, Target among them. The other half differs for each namespace.
 func (m Mesh) imports(n, count int) []string {
 	var out []string
 	same := max(count/2, Target+1)

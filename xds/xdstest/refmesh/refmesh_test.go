@@ -9,9 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// TestTheMeshIsValid: all objects, and what they become by every change, are what
-// the API takes without a warning
-// but of what is not served yet.
+// TestTheMeshIsValid: the API accepts all objects, before and after every change, with no other
+// warnings than of fields that are not supported yet.
 func TestTheMeshIsValid(t *testing.T) {
 	t.Parallel()
 	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10, Patterns: 3, Gateways: 3}
@@ -37,7 +36,7 @@ func TestTheMeshIsValid(t *testing.T) {
 	}
 }
 
-// TestTheMeshIsWhatIsSaidOfIt counts.
+// TestTheMeshIsWhatIsSaidOfIt counts objects and namespaces.
 func TestTheMeshIsWhatIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	kinds, namespaces, keys := map[string]int{}, map[string]bool{}, map[config.Key]bool{}
@@ -60,7 +59,7 @@ func TestTheMeshIsWhatIsSaidOfIt(t *testing.T) {
 	}
 }
 
-// TestProxiesAreOfTheMesh: they differ, and are of one namespace or of all.
+// TestProxiesAreOfTheMesh: proxies differ, and are in one namespace or in all.
 func TestProxiesAreOfTheMesh(t *testing.T) {
 	t.Parallel()
 	for _, spread := range []bool{false, true} {
