@@ -25,8 +25,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestEnvoyTakesFinds: Envoys take every set of objects in testdata/accepted, each of
-// which an Envoy has refused, or been harmed by, once.
+// TestEnvoyTakesFinds: Envoys accept every set of objects in testdata/accepted. Each was once
+// rejected by an Envoy, or did it harm.
 func TestEnvoyTakesFinds(t *testing.T) {
 	files, err := filepath.Glob("testdata/accepted/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -46,10 +46,9 @@ func TestEnvoyTakesFinds(t *testing.T) {
 	}
 }
 
-// TestSoakEnvoyTakesWhatIsAccepted: real Envoys, gateways and sidecars in both
-// variants, take whatever validation accepts, promptly. What they do not take is
-// printed, as few objects as possible and as simple: mend it and put it into
-// testdata/accepted.
+// TestSoakEnvoyTakesWhatIsAccepted: real Envoys, gateways and sidecars in both variants,
+// promptly accept whatever validation accepts. What they reject is printed, reduced to few and
+// simple objects: fix it and put it into testdata/accepted.
 func TestSoakEnvoyTakesWhatIsAccepted(t *testing.T) {
 	seed, long := uint64(1), os.Getenv("PORTOLAN_SOAK")
 	end := time.Now().Add(5 * time.Second)
@@ -89,18 +88,18 @@ func TestSoakEnvoyTakesWhatIsAccepted(t *testing.T) {
 }
 
 const (
-	// batchSize is how many objects are applied at once.
+	// batchSize is the number of objects that are applied at once.
 	batchSize = 150
-	// maxQuoted is how much is told of either end of a refusal, which may quote all of a
+	// maxQuoted is how much is printed of either end of a rejection, which may quote a whole
 	// resource.
 	maxQuoted = 300
-	// maxFinds ends a run: there is enough to mend.
+	// maxFinds is the number of finds that ends a run.
 	maxFinds = 12
-	// tooLong is how long Envoys may take for a batch, or for what is reduced.
+	// tooLong is how long Envoys may take for a batch, and tooLongReduced for a reduced one.
 	tooLong, tooLongReduced = 45 * time.Second, 10 * time.Second
 )
 
-// kindOf is what a refusal says, without names and numbers.
+// kindOf returns the text of a rejection without names and numbers.
 func kindOf(words string) string {
 	if _, reason, ok := strings.Cut(words, " err="); ok {
 		words = reason
@@ -124,8 +123,8 @@ func documents(objects []*config.Config) string {
 	return strings.Join(out, "---\n")
 }
 
-// jury is a control plane in the test's process, and Envoys that judge what it makes
-// of objects.
+// jury is a control plane in the test's process, with Envoys that judge the resources that it
+// builds from objects.
 type jury struct {
 	t        *testing.T
 	control  *xdstest.Server
@@ -163,8 +162,7 @@ func (j *jury) summon() {
 	}
 }
 
-// judge has the Envoys take objects instead of those there were, and says what they
-// say against them, nothing where they take them.
+// judge replaces all objects, and returns why the Envoys reject them, "" if they accept them.
 func (j *jury) judge(objects []*config.Config) string {
 	j.clear()
 	ops := make([]storage.Op, len(objects))
@@ -178,8 +176,8 @@ func (j *jury) judge(objects []*config.Config) string {
 	return words
 }
 
-// clear removes the objects there are. Envoys that do not go on then, or did not
-// before, are started again.
+// clear removes all objects. It restarts Envoys that do not accept that, or did not answer
+// before.
 func (j *jury) clear() {
 	if len(j.there) > 0 {
 		ops := make([]storage.Op, len(j.there))
@@ -200,7 +198,7 @@ func (j *jury) clear() {
 	j.refusals.take()
 }
 
-// await waits until the Envoys have taken a revision. It says why they do not.
+// await waits until the Envoys have acknowledged a revision. It returns why they have not.
 func (j *jury) await(revision int64) string {
 	deadline := time.Now().Add(j.limit)
 	for {
@@ -225,7 +223,7 @@ func (j *jury) await(revision int64) string {
 	}
 }
 
-// missing says what the Envoys are yet to answer.
+// missing returns what the Envoys have not answered yet.
 func (j *jury) missing(revision int64) string {
 	proxies := j.control.XDS.Proxies()
 	if len(proxies) < len(j.envoys) {
@@ -244,7 +242,7 @@ func (j *jury) missing(revision int64) string {
 	return ""
 }
 
-// busy names the Envoys that do not answer otherwise either.
+// busy names the Envoys whose admin interface does not answer either.
 func (j *jury) busy() string {
 	var names []string
 	for _, e := range j.envoys {
@@ -263,8 +261,8 @@ func (j *jury) busy() string {
 	return fmt.Sprintf("busy: %v", names)
 }
 
-// reduce finds, of objects that are refused in some words, few and simple ones that
-// are in words of the kind.
+// reduce finds few and simple objects among some that are rejected, for a rejection of the same
+// kind. It returns them with the text of the rejection.
 func (j *jury) reduce(objects []*config.Config, words string) ([]*config.Config, string) {
 	kind := kindOf(words)
 	j.limit = tooLongReduced
@@ -307,13 +305,13 @@ func (j *jury) reduce(objects []*config.Config, words string) ([]*config.Config,
 	return objects, words
 }
 
-// refusalLog is what a server logs of refusals.
+// refusalLog collects what a server logs of rejections.
 type refusalLog struct {
 	mu    sync.Mutex
 	lines []string // guarded by mu
 }
 
-// take returns what was logged since the last time.
+// take returns what was logged since the last call.
 func (l *refusalLog) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -337,8 +335,8 @@ func (l *refusalLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup implements slog.Handler.
 func (l *refusalLog) WithGroup(string) slog.Handler { return l }
 
-// isOwnFile says whether a proxy refuses a file of its own machine, of which validation knows
-// nothing but the path.
+// isOwnFile reports whether a proxy rejects a file of its own machine. Validation knows only
+// the path of such a file.
 func isOwnFile(r slog.Record) (is bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		is = is || a.Key == "resource" && (strings.HasPrefix(a.Value.String(), names.FileCertPrefix) || strings.HasPrefix(a.Value.String(), names.FileRootPrefix))
@@ -381,8 +379,8 @@ func (l *refusalLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// withoutBinds leaves out the listeners that were refused as the test's machine lacks
-// the address, or its port is taken.
+// withoutBinds removes the listeners that were rejected because the test's machine lacks the
+// address, or its port is in use.
 func withoutBinds(words string) string {
 	var lines []string
 	for line := range strings.Lines(words) {

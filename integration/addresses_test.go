@@ -30,8 +30,8 @@ spec:
   endpoints: [{address: 127.0.0.1, ports: {tcp: $target}}]
 `
 
-// givenTo is the IPv4 address that the host of an addressed service was given, by
-// its status, empty for none.
+// givenTo returns the IPv4 address that was assigned to the host of an addressed service, from
+// the object's status; empty for none.
 func (s *server) givenTo(name string) string {
 	s.t.Helper()
 	var object struct {
@@ -50,9 +50,9 @@ func (s *server) givenTo(name string) string {
 	return ""
 }
 
-// TestAddressesOfTwoServers: what one server gives is what the other shows; it
-// outlives both, also where they come back with another range, and goes and comes
-// with the label and the object.
+// TestAddressesOfTwoServers: both servers show the addresses that one assigned. Addresses
+// survive restarts of both, even with another range. They come and go with the label and the
+// object.
 func TestAddressesOfTwoServers(t *testing.T) {
 	at := startEtcd(t)
 	one, two := startServer(t, serverOptions{etcd: at}), startServer(t, serverOptions{etcd: at})
@@ -91,8 +91,8 @@ func TestAddressesOfTwoServers(t *testing.T) {
 	}
 }
 
-// TestObjectsOfAnOlderServerGetAddresses: the leader gives addresses to hosts that
-// were written before there were any.
+// TestObjectsOfAnOlderServerGetAddresses: the leader assigns addresses to hosts that were
+// written before servers assigned any.
 func TestObjectsOfAnOlderServerGetAddresses(t *testing.T) {
 	at := startEtcd(t)
 	store, err := etcd.New(etcdtest.Dial(t, at), etcd.Options{Schemas: schema.Pilot()})
@@ -117,9 +117,8 @@ func TestObjectsOfAnOlderServerGetAddresses(t *testing.T) {
 	})
 }
 
-// TestEnvoyReachesEachServiceAtItsAddress: two TCP services of one port, each
-// reached at the address that it was given. The range is one of addresses that
-// are local everywhere.
+// TestEnvoyReachesEachServiceAtItsAddress: two TCP services with the same port, each reached at
+// its assigned address. The range has loopback addresses, which are local on every machine.
 func TestEnvoyReachesEachServiceAtItsAddress(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{args: []string{"--auto-address-ipv4", "127.240.0.0/16"}})
@@ -129,7 +128,7 @@ func TestEnvoyReachesEachServiceAtItsAddress(t *testing.T) {
 			fill(addressed, "$name", "blue", "$port", port, "$target", startTCPUpstream(t, "blue")),
 		)
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v, dnsCapture: true})
-		awaitGreeting(t, port, "blue") // the loopback address is that of the first
+		awaitGreeting(t, port, "blue") // a connection to loopback reaches the first service
 		for _, name := range []string{"red", "blue"} {
 			awaitGreetingAt(t, net.JoinHostPort(s.givenTo(name), fmt.Sprint(port)), name)
 		}
@@ -141,8 +140,7 @@ func TestEnvoyReachesEachServiceAtItsAddress(t *testing.T) {
 	})
 }
 
-// awaitGreetingAt waits until a connection to an address is greeted by an
-// upstream.
+// awaitGreetingAt waits until a connection to an address gets the greeting of an upstream.
 func awaitGreetingAt(t testing.TB, address, want string) {
 	t.Helper()
 	eventually(t, address+" leads to "+want, func() error {

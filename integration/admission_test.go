@@ -17,14 +17,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// crowd are streams of proxies that ask for clusters and say nothing more: as many
-// as are brought up, and as may wait.
+// crowd has idle streams of proxies that request clusters: as many as the server brings up at
+// one time, and as may wait.
 type crowd struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// gather has a crowd of n wait at a server.
+// gather connects a crowd of n to a server.
 func gather(t *testing.T, s *server, n int) *crowd {
 	t.Helper()
 	connection, err := grpc.NewClient(s.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -50,14 +50,14 @@ func gather(t *testing.T, s *server, n int) *crowd {
 	return c
 }
 
-// disperse ends them.
+// disperse ends the streams.
 func (c *crowd) disperse() {
 	c.cancel()
 	c.running.Wait()
 }
 
-// TestEnvoyIsRefused: an Envoy that loses its server, and comes back where there is
-// no room to wait, is refused. It serves on, comes back by itself, and takes changes.
+// TestEnvoyIsRefused: an Envoy loses its server, reconnects when no more proxies may wait, and
+// is refused. It continues to serve, reconnects by itself, and receives changes.
 func TestEnvoyIsRefused(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{args: []string{"--max-first-syncs", "1", "--max-streams-per-connection", "200"}}), newShop(t)
@@ -79,8 +79,8 @@ func TestEnvoyIsRefused(t *testing.T) {
 	})
 }
 
-// refusedAmong has the Envoy behind a link come back among a crowd, and says whether
-// it was refused. Those who wait have their turns in time, so it may not be.
+// refusedAmong reconnects the Envoy behind a link among a crowd, and reports whether it was
+// refused. It may get in, since those who wait get their turns in time.
 func refusedAmong(t *testing.T, s *server, link *processtest.Link) bool {
 	t.Helper()
 	const turns, room = 1, 100

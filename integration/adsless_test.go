@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestEnvoyWithoutADS is told what is wrong: an Envoy that asks for each type on a
-// stream of its own.
+// TestEnvoyWithoutADS: an Envoy with a stream for each type, instead of ADS, gets a clear
+// error.
 func TestEnvoyWithoutADS(t *testing.T) {
 	t.Parallel()
 	path := needEnvoy(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// private is what a path comes to that only the server's own user may ask.
+// private returns the answer for a path that only the server's own user may read.
 func (s *server) private(client *http.Client, path string) (code int, body string) {
 	s.t.Helper()
 	answer, err := client.Get(s.url(path))
@@ -31,8 +31,8 @@ func (s *server) private(client *http.Client, path string) (code int, body strin
 	return answer.StatusCode, string(text)
 }
 
-// TestTheSocketOfAServer: whoever reaches the port gets no snapshot, the user of the
-// server does, by the command line as it is, also after a kill and at a long path.
+// TestTheSocketOfAServer: clients of the port get no snapshot. The user of the server gets it
+// with the command line's defaults, also after a kill and with a long path.
 func TestTheSocketOfAServer(t *testing.T) {
 	t.Parallel()
 	dirs := map[string]string{"short": filepath.Join(t.TempDir(), "data")}
@@ -56,14 +56,14 @@ func TestTheSocketOfAServer(t *testing.T) {
 			s.must("", "store", "snapshot", "save", file)
 			s.must("", "store", "compact")
 			s.must("", "store", "member", "list")
-			// One that was killed leaves a socket on which nobody listens.
+			// A killed server leaves a stale socket.
 			s.kill()
 			if _, err := os.Lstat(path); err != nil {
 				t.Errorf("%s: after a kill: %v", name, err)
 			}
 			s.start()
 		}
-		// A second server on the directory takes nothing from the first.
+		// A second server on the directory leaves the first one's socket alone.
 		second := command(t, "", "serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", dir)
 		if second.code != 1 || !strings.Contains(second.stderr, "in use") {
 			t.Errorf("%s: a second server: exit code %d: %s", name, second.code, second.stderr)
@@ -78,7 +78,7 @@ func TestTheSocketOfAServer(t *testing.T) {
 	}
 }
 
-// TestTheSocketBesideAnotherEtcd: there is one where it is asked for.
+// TestTheSocketBesideAnotherEtcd: with an external etcd there is a socket if a flag names one.
 func TestTheSocketBesideAnotherEtcd(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)

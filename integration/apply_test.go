@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
-// bulk is a ServiceEntry with so many endpoints.
+// bulk is a ServiceEntry with a number of endpoints.
 func bulk(i, endpoints int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `apiVersion: networking.istio.io/v1
@@ -37,7 +37,7 @@ spec:
 	return b.String()
 }
 
-// bulkDirectory has n objects in files of a hundred, and says how much text it is.
+// bulkDirectory writes n objects into files of a hundred, and returns the size of the text.
 func bulkDirectory(t *testing.T, n, endpoints int) (dir string, size int) {
 	t.Helper()
 	dir = t.TempDir()
@@ -55,8 +55,8 @@ func bulkDirectory(t *testing.T, n, endpoints int) (dir string, size int) {
 	return dir, size
 }
 
-// TestApplyTenThousand: a directory of 10,000 objects and 12 MiB is one revision
-// of the embedded store, and one of more than it takes is refused whole.
+// TestApplyTenThousand: a directory of 10,000 objects and 12 MiB is one revision of the
+// embedded store. A directory that is too large for one revision is refused as a whole.
 func TestApplyTenThousand(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	dir, size := bulkDirectory(t, 10_000, 13)
@@ -73,7 +73,7 @@ func TestApplyTenThousand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := fmt.Sprintf("created  rev %d", revision) // one for all
+	end := fmt.Sprintf("created  rev %d", revision) // one revision for all
 	for _, line := range lines {
 		if !strings.HasSuffix(line, end) {
 			t.Fatalf("%q does not end in %q", line, end)
@@ -92,8 +92,8 @@ func TestApplyTenThousand(t *testing.T) {
 	expectEqual(t, "the newest record after the refused apply", records[0], revision)
 }
 
-// TestSoakApplyInParts: a directory is applied in parts where that is asked for; the long
-// form has more than one part may have.
+// TestSoakApplyInParts: a directory is applied in parts if the command asks for it. The long
+// form has more objects than one part may have.
 func TestSoakApplyInParts(t *testing.T) {
 	all, part := 1_001, 600
 	if longtest.Soak(t) > 0 {

@@ -15,8 +15,8 @@ spec:
   servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*"]}]
 `
 
-// TestBadInput: each mistake gives one clear error and an exit code of its kind,
-// and changes nothing, good objects in the same file included.
+// TestBadInput: each mistake gives one clear error and the exit code of its kind. It changes
+// nothing, not even good objects in the same file.
 func TestBadInput(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
@@ -36,7 +36,7 @@ func TestBadInput(t *testing.T) {
 		document string
 		args     []string
 		code     int
-		words    []string // of the error
+		words    []string // the error has to contain
 	}{
 		{"broken YAML", second("\nspec: [unclosed\n"), nil, 65, []string{"stdin", "document 2"}},
 		{"unknown kind", second(entry("ServiceEntry", "ServiceEntries")), nil, 65, []string{"document 2", "ServiceEntries"}},
@@ -80,8 +80,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// expectRefusal checks the error of a command: its code, its words, and that it
-// has nothing but them.
+// expectRefusal checks that a command failed with an exit code, that it printed one error and
+// nothing else, and that the error contains words.
 func expectRefusal(t *testing.T, out outcome, code int, words ...string) {
 	t.Helper()
 	if out.code != code {
@@ -106,8 +106,8 @@ func expectRefusal(t *testing.T, out outcome, code int, words ...string) {
 	t.Logf("exit code %d: %s", out.code, strings.TrimSpace(out.stderr))
 }
 
-// TestServeRefuses: a server that cannot run says why and leaves alone who is in
-// its way.
+// TestServeRefuses: a server that cannot run says why, and does no harm to whoever is in its
+// way.
 func TestServeRefuses(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))

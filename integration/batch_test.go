@@ -34,8 +34,8 @@ spec:
 	return out
 }
 
-// TestBatchIsOneRevision changes two objects together, again and again. Neither
-// a proxy nor a watcher nor a reader ever sees one changed without the other.
+// TestBatchIsOneRevision changes two objects together, again and again. No proxy, watcher or
+// reader ever sees one changed without the other.
 func TestBatchIsOneRevision(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		const generations = 25
@@ -78,7 +78,7 @@ func outbound(clusters map[string]xdstest.Held) int {
 	return n
 }
 
-// pairs looks at the clusters of every answer: the ports that the twins have.
+// pairs records the ports of the twins' clusters in every answer.
 type pairs struct {
 	t       *testing.T
 	world   bool
@@ -88,7 +88,7 @@ type pairs struct {
 
 var clusterOfTwin = regexp.MustCompile(`^outbound\|(\d+)\|\|(left|right)\.shop\.test$`)
 
-// take is called by the client's goroutine, one answer at a time.
+// take is called by the client's goroutine, for one answer at a time.
 func (p *pairs) take(a *xdstest.Answer) {
 	if a.TypeURL != xdstest.ClusterType {
 		return
@@ -116,7 +116,7 @@ func (p *pairs) take(a *xdstest.Answer) {
 	}
 }
 
-// object is as much of a ServiceEntry as the scenario reads.
+// object has the fields of a ServiceEntry that the scenario reads.
 type object struct {
 	Metadata struct {
 		Name            string            `json:"name"`
@@ -130,11 +130,11 @@ func (o object) generation() int {
 	return n
 }
 
-// watched is what a watch delivers, checked as it comes: the events of one
-// revision are of both twins and follow each other.
+// watched checks the events of a watch as they come: each revision has events of both twins,
+// one after the other.
 type watched struct {
 	t  *testing.T
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	at map[string]int
 }
 
@@ -205,7 +205,7 @@ func (w *watched) awaitGeneration(generation int) {
 	})
 }
 
-// readTwins lists the twins all the time, until what it returns is called.
+// readTwins lists the twins again and again, until the caller calls end.
 func (s *server) readTwins(t *testing.T) (end func()) {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
@@ -233,8 +233,8 @@ func (s *server) readTwins(t *testing.T) (end func()) {
 	return end
 }
 
-// TestStaleVersionStopsBatch has the third document of a batch carry a version
-// that is not the stored one any more: nothing of the batch is done.
+// TestStaleVersionStopsBatch: if the third document of a batch has a stale resource version,
+// nothing of the batch is written.
 func TestStaleVersionStopsBatch(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
@@ -261,7 +261,7 @@ func TestStaleVersionStopsBatch(t *testing.T) {
 	if rule := s.must("", "get", "dr", "reviews", "-n", "shop", "-o", "yaml"); strings.Contains(rule, "ROUND_ROBIN") {
 		t.Errorf("the second document was applied:\n%s", rule)
 	}
-	// A later change comes alone.
+	// A later change does not bring the failed batch along.
 	s.awaitSynced(s.apply(x.routes(30, 70)), "edge")
 	if n := len(client.Answers("")) - answers; n != 1 {
 		t.Errorf("%d answers since the refused batch, want the one of the change after it", n)

@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestXDSByTheTokenOfAnIssuer: a client of the port with TLS that has no certificate is who
-// its JWT says, by the rules of a TokenIssuer, and no other.
+// TestXDSByTheTokenOfAnIssuer: on the TLS port, a client without a certificate has the identity
+// that a TokenIssuer derives from its JWT, and no other.
 func TestXDSByTheTokenOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{})
@@ -30,7 +30,7 @@ func TestXDSByTheTokenOfAnIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	// ask asks for clusters, and returns what the stream ends with, or OK.
+	// ask requests clusters, and returns the error that ends the stream, or OK.
 	ask := func(namespace, token string) error {
 		ctx := t.Context()
 		if token != "" {

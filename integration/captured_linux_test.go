@@ -12,11 +12,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// captureMark is on the packets of the clients whose connections are captured.
+// captureMark is the packet mark of clients whose connections are captured.
 const captureMark = 77
 
-// capture is what a machine does for its sidecar: what its clients open goes to
-// virtualOutbound, and what comes in to virtualInbound.
+// capture redirects a machine's traffic to its sidecar: outgoing connections of clients go to
+// virtualOutbound, and incoming ones to virtualInbound.
 const capture = `
 table ip portolan {
 	chain output {
@@ -30,9 +30,9 @@ table ip portolan {
 }
 `
 
-// TestEnvoyCapturesTraffic: in networks of their own, a workload's connections go
-// where they are meant to though nobody told its clients of a proxy, and what
-// comes to the workload passes its proxy.
+// TestEnvoyCapturesTraffic: in separate networks, a workload's connections reach their
+// destinations though no client is configured for a proxy. Incoming traffic passes the
+// workload's proxy.
 func TestEnvoyCapturesTraffic(t *testing.T) {
 	needEnvoy(t)
 	needNamespaces(t)
@@ -112,7 +112,7 @@ spec:
 
 	awaitServed(t, "HTTP that comes in", in, "http://10.0.0.1:8080/", "", "app-http")
 	awaitGreetingFrom(t, peer, 0, "10.0.0.1:5432", "app-tcp")
-	// Nobody declared this port: the proxy waits for what the client says first.
+	// No service declares this port: the proxy waits for the client's first bytes.
 	awaitEcho(t, peer, "10.0.0.1:7777", "app-unknown")
 	for _, c := range []struct{ from, to, host, want string }{
 		{"client", "10.1.1.1:80", "web.shop.test", "Forwarded 10.0.0.2:9080"},
@@ -144,9 +144,9 @@ spec:
 	client.expectNothingRejected()
 }
 
-// TestEnvoyCapturesTrafficForAnEgressProxy: what captured connections want of hosts and
-// addresses that no service has goes to the egress proxy of the Sidecar, TCP too, and
-// passes through once there is none.
+// TestEnvoyCapturesTrafficForAnEgressProxy: captured connections to hosts and addresses of no
+// service go to the egress proxy of the Sidecar, also TCP. Without an egress proxy they pass
+// through.
 func TestEnvoyCapturesTrafficForAnEgressProxy(t *testing.T) {
 	needEnvoy(t)
 	needNamespaces(t)
@@ -181,7 +181,7 @@ spec:
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", interception: "REDIRECT", variant: v, in: workload, xds: startSocketRelay(t, s.xds)})
 		client.awaitWarm()
 		awaitGreetingFrom(t, workload, captureMark, "10.0.0.2:9433", "egress")
-		awaitGreetingFrom(t, workload, captureMark, "10.7.7.7:4444", "egress") // that is nowhere
+		awaitGreetingFrom(t, workload, captureMark, "10.7.7.7:4444", "egress") // an address of no machine
 		awaitGreetingFrom(t, workload, captureMark, "10.9.0.1:5432", "ledger")
 
 		s.awaitSynced(s.apply(to("egress-http")), "client")
@@ -195,8 +195,8 @@ spec:
 	})
 }
 
-// cable connects two networks: 10.0.0.1 in the workload's, 10.0.0.2, to which all else goes,
-// in the other.
+// cable connects two networks. The workload has 10.0.0.1. The peer has 10.0.0.2, the default
+// gateway.
 func cable(workload, peer *namespace) {
 	workload.ip("link", "add", "w", "type", "veth", "peer", "name", "p", "netns", peer.name)
 	for n, address := range map[*namespace]string{workload: "10.0.0.1/24", peer: "10.0.0.2/24"} {
@@ -207,8 +207,8 @@ func cable(workload, peer *namespace) {
 	workload.ip("route", "add", "default", "via", "10.0.0.2")
 }
 
-// awaitServed waits until an upstream answers a request to a URL, of a host where
-// that is not empty.
+// awaitServed waits until an upstream answers a request to a URL. If host is not empty, it is
+// the request's host.
 func awaitServed(t testing.TB, what string, client *http.Client, url, host, want string) {
 	t.Helper()
 	eventually(t, what, func() error {
@@ -227,14 +227,14 @@ func awaitServed(t testing.TB, what string, client *http.Client, url, host, want
 	})
 }
 
-// awaitGreetingFrom waits until a connection from a namespace is greeted by an
-// upstream, which speaks first.
+// awaitGreetingFrom waits until a connection from a namespace gets the greeting of an upstream,
+// which speaks first.
 func awaitGreetingFrom(t testing.TB, n *namespace, mark int, address, want string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s is %s", address, want), func() error { return greets(n, mark, address, "", want) })
 }
 
-// awaitEcho is awaitGreetingFrom of a client that speaks first.
+// awaitEcho is awaitGreetingFrom for a client that speaks first.
 func awaitEcho(t testing.TB, n *namespace, address, want string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s is %s", address, want), func() error { return greets(n, 0, address, "\x01hello\n", want) })
@@ -259,8 +259,7 @@ func greets(n *namespace, mark int, address, first, want string) error {
 	return err
 }
 
-// expectPassed fails where one of the counters is 0: the traffic did not pass the
-// proxy.
+// expectPassed fails if one of the counters is 0, so that the traffic did not pass the proxy.
 func (e *envoy) expectPassed(counters ...string) {
 	e.t.Helper()
 	all, err := e.stats("")

@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// capturedServices are services of every sort that makes a listener of captured
-// traffic, and some that the workload at 10.0.0.1 serves.
+// capturedServices are services of every kind that gets a listener with traffic capture, and
+// some of the workload at 10.0.0.1.
 const capturedServices = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -62,8 +62,8 @@ spec:
   endpoints: [{address: 10.0.0.1}]
 `
 
-// TestEnvoyAcceptsCapture: the real Envoy takes everything that a sidecar gets which
-// captures traffic, and a route is no business of its listeners.
+// TestEnvoyAcceptsCapture: the real Envoy accepts everything that a sidecar with traffic
+// capture gets. A change of a route does not change its listeners.
 func TestEnvoyAcceptsCapture(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		out, in := freePort(t), freePort(t)
@@ -104,8 +104,8 @@ spec: {hosts: [web.shop.test], http: [{directResponse: {status: 418}}]}
 	})
 }
 
-// TestEnvoyAcceptsTransparency: with TPROXY the virtual listeners are transparent,
-// which only a privileged Envoy may be.
+// TestEnvoyAcceptsTransparency: with TPROXY the virtual listeners are transparent, which
+// requires a privileged Envoy.
 func TestEnvoyAcceptsTransparency(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED, AND NOTHING WAS TESTED: a transparent listener needs privileges")
@@ -121,7 +121,7 @@ func TestEnvoyAcceptsTransparency(t *testing.T) {
 	client.expectNothingRejected()
 }
 
-// listenersOf are the listeners among what an Envoy holds.
+// listenersOf returns the listeners among an Envoy's resources.
 func listenersOf(all map[string]held) map[string]held {
 	out := map[string]held{}
 	for name, h := range all {
@@ -132,8 +132,8 @@ func listenersOf(all map[string]held) map[string]held {
 	return out
 }
 
-// awaitListeners waits until the names of the listeners that an Envoy has from its
-// server are right. Those that it drains are still among what it shows.
+// awaitListeners waits until right accepts the names of the listeners that an Envoy has from
+// its server. Draining listeners do not count.
 func (e *envoy) awaitListeners(what string, right func(have []string) bool) {
 	e.t.Helper()
 	eventually(e.t, e.name+" has "+what, func() error {
@@ -142,7 +142,7 @@ func (e *envoy) awaitListeners(what string, right func(have []string) bool) {
 			return err
 		}
 		have := listenersOf(all)
-		maps.DeleteFunc(have, func(_ string, h held) bool { return h.Version == "" }) // drained
+		maps.DeleteFunc(have, func(_ string, h held) bool { return h.Version == "" }) // it drains
 		if names := slices.Sorted(maps.Keys(have)); !right(names) {
 			return fmt.Errorf("it has %v", names)
 		}
@@ -150,8 +150,8 @@ func (e *envoy) awaitListeners(what string, right func(have []string) bool) {
 	})
 }
 
-// awaitClosedAtOnce waits until a port takes connections and ends them: what is
-// meant for the port of a virtual listener itself goes nowhere.
+// awaitClosedAtOnce waits until a port accepts connections and closes them. A virtual listener
+// does so with connections to its own port.
 func awaitClosedAtOnce(t testing.TB, port int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("port %d takes connections and ends them", port), func() error {

@@ -13,11 +13,10 @@ import (
 // sidecarUser is the user of the sidecar in docs/operations/capture.md.
 const sidecarUser = 1337
 
-// capturePage says how to capture traffic.
+// capturePage is the page about traffic capture.
 const capturePage = "../docs/operations/capture.md"
 
-// documented returns the code blocks of capturePage that begin with a word, one after
-// the other.
+// documented returns the code blocks of capturePage that begin with a word, concatenated.
 func documented(t testing.TB, word string) string {
 	t.Helper()
 	text, err := os.ReadFile(capturePage)
@@ -38,10 +37,10 @@ func documented(t testing.TB, word string) string {
 	return out.String()
 }
 
-// TestEnvoyCapturesByTheDocumentedRules: with the rules of the documentation in force
-// before anything else, a sidecar gets its configuration by a tunnel to the control
-// plane, and traffic of both families passes it both ways. The control plane and the
-// workload have the addresses that the documentation gives them.
+// TestEnvoyCapturesByTheDocumentedRules: with the rules of the documentation in force from the
+// start, a sidecar gets its configuration through a tunnel to the control plane. Traffic of
+// both families passes it in both directions. Control plane and workload have the addresses of
+// the documentation.
 func TestEnvoyCapturesByTheDocumentedRules(t *testing.T) {
 	needEnvoy(t)
 	needNamespaces(t)
@@ -99,8 +98,8 @@ spec:
   ports: [{number: 8080, name: http, protocol: HTTP}, {number: 5432, name: tcp, protocol: TCP}]
   endpoints: [{address: 10.0.0.1}, {address: 'fd00::1'}]
 `)
-	// ssh -NL 15010:127.0.0.1:15010 cp-1, of docs/tasks/workloads.md: a user other than the sidecar's
-	// opens the tunnel, and port 22 of the control plane is its other end.
+	// It stands for ssh -NL 15010:127.0.0.1:15010 cp-1 of docs/tasks/workloads.md: a user other
+	// than the sidecar's opens the tunnel, and port 22 of the control plane is the other end.
 	passOn(t, peer.listen("192.0.2.10:22"), func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", s.xds) })
 	passOn(t, workload.listen("127.0.0.1:15010"), func(ctx context.Context) (net.Conn, error) { return workload.dial(ctx, "192.0.2.10:22", 0) })
 	serveTCPUpstream(t, "control-plane", peer.listen("[2001:db8::10]:22"))
@@ -125,7 +124,7 @@ spec:
 	client.expectPassed("http.inbound_0.0.0.0_8080;.downstream_rq_total", "cluster.inbound|5432||;.upstream_cx_total",
 		"cluster.outbound|5432||web.shop.test;.upstream_cx_total", "cluster.PassthroughCluster;.upstream_cx_total")
 
-	// What must not depend on the sidecar goes on without it.
+	// Traffic that must not depend on the sidecar continues without it.
 	client.process.kill()
 	awaitGreetingFrom(t, workload, 0, "[2001:db8::10]:22", "control-plane")
 	awaitGreetingFrom(t, peer, 0, "10.0.0.1:22", "app-ssh")

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// lineage is a certificate as certbot keeps it: the files of all its versions in archive, and
-// links to those of the newest in live.
+// lineage is a certificate as certbot keeps it: archive has the files of all versions, live has
+// links to the newest ones.
 type lineage struct {
 	t             testing.TB
 	live, archive string
@@ -33,8 +33,8 @@ func newLineage(t testing.TB, name string) *lineage {
 	return l
 }
 
-// renew does to the files what certbot does: it writes those of a new version, and then
-// removes each link and makes it anew.
+// renew does what certbot does: it writes the files of a new version, and then replaces each
+// link.
 func (l *lineage) renew(pair secrettest.Pair) {
 	l.t.Helper()
 	l.version++
@@ -59,7 +59,7 @@ func (l *lineage) renew(pair secrettest.Pair) {
 	}
 }
 
-// scriptsOf are the scripts of a document, in its order.
+// scriptsOf returns the scripts in a document, in order.
 func scriptsOf(t testing.TB, document string) []string {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -81,8 +81,8 @@ func scriptsOf(t testing.TB, document string) []string {
 	return out
 }
 
-// TestEnvoyFollowsCertbot: the hooks of the page on HTTPS bring what certbot renewed to
-// gateways, one as a secret and one as files, while requests go on.
+// TestEnvoyFollowsCertbot: the hooks of the page on HTTPS bring renewed certificates to
+// gateways, to one as a secret and to one as files, while requests run.
 func TestEnvoyFollowsCertbot(t *testing.T) {
 	needTools(t, "sh", "install", "mv")
 	scripts := scriptsOf(t, "../docs/tasks/serve-https.md")
@@ -96,7 +96,7 @@ func TestEnvoyFollowsCertbot(t *testing.T) {
 		hooks := map[string]string{}
 		for name, script := range map[string]string{
 			"stored": scripts[0],
-			"files":  strings.NewReplacer("/etc/edge/", etc+"/", " -o envoy", "").Replace(scripts[1]), // there is no such user
+			"files":  strings.NewReplacer("/etc/edge/", etc+"/", " -o envoy", "").Replace(scripts[1]), // there is no such user here
 		} {
 			hooks[name] = filepath.Join(bin, name)
 			if err := os.WriteFile(hooks[name], []byte(script), 0o700); err != nil {
@@ -142,8 +142,8 @@ func TestEnvoyFollowsCertbot(t *testing.T) {
 	})
 }
 
-// TestWarningsOfASecret: storing a secret warns of what is odd about it and its users
-// afterwards, and of nothing else; a dry run does the same.
+// TestWarningsOfASecret: a write of a secret warns of what will be odd about it and its users,
+// and of nothing else. A dry run does the same.
 func TestWarningsOfASecret(t *testing.T) {
 	const missing, soon, other, year = "PTL0311", "PTL0352", "PTL0353", 365 * 24 * time.Hour
 	s, of := startServer(t, serverOptions{}), &authority{t, secrettest.New(t, year, "authority")}
@@ -154,7 +154,7 @@ func TestWarningsOfASecret(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		document string
-		want     string // the one code that is told
+		want     string // the only code in the warnings
 	}{
 		{"the first", keyPair("door", of.issue(year, "door.shop.test"), authority), ""},
 		{"another", keyPair("door", of.issue(year, "door.shop.test"), authority), ""},

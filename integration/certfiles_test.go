@@ -32,7 +32,7 @@ func newCertificateFiles(t testing.TB, pair secrettest.Pair, trusted *authority)
 	return f
 }
 
-// replace renames a key and its certificate into place, one after the other.
+// replace renames a new key and its certificate into place, one after the other.
 func (f *certificateFiles) replace(t testing.TB, pair secrettest.Pair) {
 	t.Helper()
 	for _, file := range []struct {
@@ -49,8 +49,8 @@ func (f *certificateFiles) replace(t testing.TB, pair secrettest.Pair) {
 	}
 }
 
-// TestEnvoyGatewayCertificateFiles: files that are renamed into place are shown to new
-// connections, while the requests of open ones go on, and the server sends nothing for it.
+// TestEnvoyGatewayCertificateFiles: new connections get the certificate of files that were
+// renamed into place. Open connections continue, and the server sends nothing for it.
 func TestEnvoyGatewayCertificateFiles(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port, of := startServer(t, serverOptions{}), freePort(t), newAuthority(t, "authority")
@@ -79,9 +79,9 @@ func TestEnvoyGatewayCertificateFiles(t *testing.T) {
 	})
 }
 
-// TestEnvoyCertificateFilesComeLater: a server whose files are missing is closed, and the
-// proxy refuses the secret. Moved into their directory, they open it: the proxy looks by
-// itself. Where the directory came later too, another path to it does.
+// TestEnvoyCertificateFilesComeLater: a server whose files are missing is closed, and the proxy
+// rejects the secret. When the files are moved into their directory, the proxy notices and
+// opens the server. If the directory was missing too, a new path in the configuration does it.
 func TestEnvoyCertificateFilesComeLater(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port, of := startServer(t, serverOptions{}), freePort(t), newAuthority(t, "authority")
@@ -118,8 +118,7 @@ func TestEnvoyCertificateFilesComeLater(t *testing.T) {
 	})
 }
 
-// innerEntry is a service of the mesh behind a Gateway that its clients reach with their own
-// certificate.
+// innerEntry is a service behind a Gateway. Clients reach it with their own certificates.
 func innerEntry(service, port int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -134,7 +133,7 @@ spec:
 `, "$service", service, "$port", port)
 }
 
-// throughGateway is a route from some hosts of a Gateway to the shop.
+// throughGateway routes some hosts of a Gateway to the shop.
 func throughGateway(gateway, hosts string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -147,10 +146,9 @@ spec:
 `, "$hosts", hosts, "$gateway", gateway, "$host", shopHost)
 }
 
-// TestEnvoyOwnCertificates: proxies with a certificate of their own, given by their
-// bootstraps, know each other by it with ISTIO_MUTUAL. One without opens no connection, and
-// one with a certificate of another authority is refused. A renewed file is shown from then
-// on.
+// TestEnvoyOwnCertificates: with ISTIO_MUTUAL, proxies authenticate each other by the
+// certificates of their bootstraps. A proxy without one opens no connection, and one of another
+// authority is refused. New connections use a renewed file.
 func TestEnvoyOwnCertificates(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x, port, inner := startServer(t, serverOptions{}), newShop(t), freePort(t), freePort(t)
@@ -162,7 +160,7 @@ func TestEnvoyOwnCertificates(t *testing.T) {
 			kind: "router", name: "edge", labels: "app=edge", variant: v, certificate: newCertificateFiles(t, of.issue(time.Hour, "edge"), of),
 		})
 		q := request{port: inner, host: "inner.shop.test"}
-		// The sidecars run one after the other: each has the same listeners.
+		// The sidecars run one after the other, since they have the same listeners.
 		sidecar := func(name string, files *certificateFiles) *envoy {
 			return s.startEnvoy(envoyOptions{kind: "sidecar", name: name, ip: "10.0.0.2", variant: v, certificate: files})
 		}
@@ -217,7 +215,7 @@ func TestEnvoyOwnCertificates(t *testing.T) {
 }
 
 // TestEnvoyGatewayTellsClientCertificates: a service behind a Gateway that verifies clients
-// sees the certificate of a client, and never what the client claims of itself.
+// learns a client's certificate, but never what the client itself claims.
 func TestEnvoyGatewayTellsClientCertificates(t *testing.T) {
 	const claim = "Hash=00;Subject=\"CN=mallory\""
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
@@ -228,7 +226,7 @@ func TestEnvoyGatewayTellsClientCertificates(t *testing.T) {
 			tlsGateway("door", httpsServer(port, "mutual", "mode: MUTUAL, credentialName: door"), httpsServer(port, "optional", "mode: OPTIONAL_MUTUAL, credentialName: door")),
 			throughGateway("door", "mutual.shop.test, optional.shop.test"))
 		edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v})
-		// seen is what the service sees of a client that claims to be another.
+		// seen returns what the service learns of a client that claims another identity.
 		seen := func(host string, client *secrettest.Pair) string {
 			t.Helper()
 			through := clientOverTLS(t, port, tlsCall{name: host, of: of, client: client}.config())

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 )
 
-// authority is one that makes certificates.
+// authority issues certificates.
 type authority struct {
 	t    testing.TB
 	pair secrettest.Pair
@@ -30,8 +30,8 @@ func newAuthority(t testing.TB, name string) *authority {
 	return &authority{t, secrettest.New(t, 24*time.Hour, name)}
 }
 
-// issue makes a certificate for some DNS names, of a server or a client. It ends after a
-// time, which may have passed.
+// issue returns a certificate for some DNS names, for servers and clients. It is valid for a
+// time, which may be negative.
 func (a *authority) issue(valid time.Duration, names ...string) secrettest.Pair {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,7 +65,7 @@ func (a *authority) issue(valid time.Duration, names ...string) secrettest.Pair 
 	}
 }
 
-// revokes is a list of revoked certificates, in PEM.
+// revokes returns a list of revoked certificates, in PEM.
 func (a *authority) revokes(all ...secrettest.Pair) []byte {
 	a.t.Helper()
 	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour)}
@@ -81,15 +81,15 @@ func (a *authority) revokes(all ...secrettest.Pair) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
-// tlsCall is a request within TLS to a port of 127.0.0.1.
+// tlsCall is a request over TLS to a port of 127.0.0.1.
 type tlsCall struct {
 	port int
-	name string // that the client asks for, and the host of the request; none is asked for where it is empty
-	// of made the certificate of the server; nil for one that is not verified.
+	name string // the SNI, and the host of the request; empty sends no SNI
+	// of issued the server's certificate; nil does not verify it.
 	of *authority
 	// client is the certificate of the client, nil for none.
 	client   *secrettest.Pair
-	min, max uint16 // versions
+	min, max uint16 // TLS versions
 	http1    bool   // the client speaks no HTTP/2
 }
 
@@ -108,7 +108,7 @@ func (c tlsCall) config() *tls.Config {
 	return out
 }
 
-// tlsReply is what came back, and what was agreed on.
+// tlsReply is the response, and what the handshake negotiated.
 type tlsReply struct {
 	body, proto string
 	status      int
@@ -125,7 +125,7 @@ func (c tlsCall) get(ctx context.Context) (tlsReply, error) {
 	}
 	host := c.name
 	if host == "" {
-		host = "127.0.0.1" // clients do not ask for addresses
+		host = "127.0.0.1" // clients send no address as SNI
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -145,8 +145,8 @@ func (c tlsCall) get(ctx context.Context) (tlsReply, error) {
 	}, err
 }
 
-// refusal shakes hands and waits for what the server says to that: nothing is sent that
-// could cross it. It is nil where the server waits for a request.
+// refusal does a handshake and returns the server's alert, nil if the server waits for a
+// request. It sends nothing that could cross the alert.
 func (c tlsCall) refusal(ctx context.Context) error {
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", local(c.port))
 	if err != nil {
@@ -169,7 +169,7 @@ func (c tlsCall) refusal(ctx context.Context) error {
 	return err
 }
 
-// awaitTLSReply waits until a request within TLS is answered with a text.
+// awaitTLSReply waits until the answer to a request over TLS is a text.
 func awaitTLSReply(t testing.TB, c tlsCall, want string) tlsReply {
 	t.Helper()
 	var out tlsReply

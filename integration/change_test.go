@@ -32,8 +32,8 @@ func TestEnvoyWeightChangeUnderLoad(t *testing.T) {
 	})
 }
 
-// TestEnvoyEndpointChangeUnderLoad swaps the endpoints of a service, one after
-// the other, while requests run. No cluster and no listener is touched by it.
+// TestEnvoyEndpointChangeUnderLoad replaces the endpoints of a service, one after the other,
+// while requests run. No cluster and no listener changes.
 func TestEnvoyEndpointChangeUnderLoad(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -73,7 +73,7 @@ func expectBoth(t *testing.T, name string, sample map[string]int, one, two strin
 	}
 }
 
-// awaitOnly waits until an upstream answers all requests of the loads.
+// awaitOnly waits until one upstream answers all requests of the loads.
 func awaitOnly(t *testing.T, loads []*load, name string) {
 	t.Helper()
 	for _, l := range loads {
@@ -86,7 +86,7 @@ func awaitOnly(t *testing.T, loads []*load, name string) {
 	}
 }
 
-// configOf is what Envoy holds, endpoints left out.
+// configOf returns an Envoy's resources without endpoints.
 func configOf(all map[string]held) map[string]held {
 	out := map[string]held{}
 	for name, h := range all {
@@ -97,8 +97,8 @@ func configOf(all map[string]held) map[string]held {
 	return out
 }
 
-// TestEnvoyDeletesWithdraw deletes the objects one after the other; what they
-// made goes from the proxies, and what is left serves on.
+// TestEnvoyDeletesWithdraw deletes the objects one after the other. The proxies lose what was
+// built from them, and continue to serve the rest.
 func TestEnvoyDeletesWithdraw(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

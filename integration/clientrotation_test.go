@@ -15,20 +15,20 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// rotatingClient is a sidecar's certificate that is replaced again and again: as a secret, or
-// in files.
+// rotatingClient is a sidecar's certificate that the test replaces repeatedly: a secret, or
+// files.
 type rotatingClient struct {
 	name     string
 	settings string
-	// replace stores a certificate, and returns when the sidecar was told of it.
+	// replace stores a certificate, and returns when the sidecar has it.
 	replace func(secrettest.Pair)
-	// sends is how many secrets the server sends for it.
+	// sends is how many secrets the server sends for one replacement.
 	sends int
 }
 
-// TestSoakClientCertificatesRotate: the certificate that a sidecar shows to a service is
-// replaced again and again under requests on kept and on new connections. No request fails,
-// new connections show the new certificate, and nothing but the secret is sent.
+// TestSoakClientCertificatesRotate replaces a sidecar's client certificate repeatedly, under
+// requests on kept and on new connections. No request fails, new connections use the new
+// certificate, and the server sends nothing but the secret.
 func TestSoakClientCertificatesRotate(t *testing.T) {
 	long := longtest.Soak(t)
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
@@ -68,8 +68,8 @@ func TestSoakClientCertificatesRotate(t *testing.T) {
 	})
 }
 
-// rotate replaces the certificate under 500 requests a second for a time, and a few times at
-// least.
+// rotate replaces the certificate for a time, and at least a few times, under 500 requests a
+// second.
 func (c rotatingClient) rotate(t *testing.T, s *server, of *authority, port int, long time.Duration, opened *atomic.Int64) {
 	const rounds = 3
 	at := func(kind string) request { return request{port: port, host: c.name + "-" + kind + ".shop.test"} }
@@ -103,20 +103,20 @@ func (c rotatingClient) rotate(t *testing.T, s *server, of *authority, port int,
 		for _, n := range seen {
 			total += n
 		}
-		if old := total - seen[name]; old > loadWorkers { // those that were under way
+		if old := total - seen[name]; old > loadWorkers { // those in flight
 			t.Errorf("%s: %s: once it was shown, the service saw %v", c.name, name, seen)
 		}
 	}
 	kept.expectUnharmed()
 	fresh.expectUnharmed()
-	// A connection for each worker of the load; the one of awaitReply may be among them.
+	// One connection for each worker of the load; awaitReply's may be among them.
 	if n := opened.Load() - before; n > loadWorkers {
 		t.Errorf("%s: %d connections were opened for %d that are kept", c.name, n, loadWorkers)
 	}
 }
 
-// verifying makes the TLS settings of a server that knows its clients by the certificates of
-// an authority, and counts their connections.
+// verifying returns the TLS settings of a server that verifies clients by an authority, and
+// counts their connections.
 func verifying(t testing.TB, of *authority, name string, opened *atomic.Int64) *tls.Config {
 	t.Helper()
 	out := serverOf(t, of.issue(24*time.Hour, name))

@@ -15,22 +15,21 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// fleet is servers that form their own store, with TLS between its members.
+// fleet is a group of servers that form their own store, with TLS between the members.
 type fleet struct {
 	t         testing.TB
 	authority *etcdtest.Authority
 	servers   []*server
 }
 
-// memberAt is where a member of a store is.
+// memberAt is the name and the addresses of a member.
 type memberAt struct{ name, peer, client string }
 
 func newMemberAt(t testing.TB, name string) memberAt {
 	return memberAt{name: name, peer: "https://" + local(freePort(t)), client: "https://" + local(freePort(t))}
 }
 
-// newFleet has servers that are not started, each with its member of a new
-// store of all of them.
+// newFleet prepares servers without starting them. Each has its member of a new, common store.
 func newFleet(t testing.TB, names ...string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, authority: etcdtest.NewAuthority(t)}
@@ -46,7 +45,7 @@ func newFleet(t testing.TB, names ...string) *fleet {
 	return f
 }
 
-// add has another server, with a certificate of an authority.
+// add prepares another server, with a certificate of an authority.
 func (f *fleet) add(m memberAt, a *etcdtest.Authority, args ...string) *server {
 	f.t.Helper()
 	s := &server{
@@ -57,7 +56,7 @@ func (f *fleet) add(m memberAt, a *etcdtest.Authority, args ...string) *server {
 	return s
 }
 
-// identity are the flags of a member.
+// identity returns the flags of a member.
 func (f *fleet) identity(m memberAt, a *etcdtest.Authority) []string {
 	f.t.Helper()
 	pair := a.Issue(f.t, m.name, "127.0.0.1")
@@ -83,7 +82,7 @@ func startFleet(t testing.TB, names ...string) *fleet {
 	return f
 }
 
-// members are those of the store, as a server sees them, by name.
+// members returns the members of the store, as a server reports them, by name.
 func (s *server) members() (map[string]maintenance.Member, error) {
 	var list maintenance.MemberList
 	answer := s.try("", "store", "member", "list", "-o", "json")
@@ -100,7 +99,7 @@ func (s *server) members() (map[string]maintenance.Member, error) {
 	return out, nil
 }
 
-// awaitMembers waits until a server sees members in the given states.
+// awaitMembers waits until a server reports members with the given states.
 func (s *server) awaitMembers(want map[string]cluster.Status) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("the members are %v", want), func() error {
@@ -124,7 +123,7 @@ func (s *server) awaitMembers(want map[string]cluster.Status) {
 	})
 }
 
-// leader is the server whose member leads, and the others.
+// leader returns the server whose member is the leader, and the others.
 func (f *fleet) leader() (leader *server, others []*server) {
 	f.t.Helper()
 	eventually(f.t, "there is a leader", func() error {
@@ -148,10 +147,10 @@ func (f *fleet) leader() (leader *server, others []*server) {
 	return leader, others
 }
 
-// kill ends a server and its store process as the loss of a machine does.
+// kill ends a server and its store process at once, as the loss of a machine does.
 func (f *fleet) kill(s *server) {
 	f.t.Helper()
-	// The store process first: at the end of its parent it would say goodbye.
+	// The store process goes first: it would leave the cluster cleanly when its parent ends.
 	if err := syscall.Kill(storeOf(f.t, s.o.dataDir), syscall.SIGKILL); err != nil {
 		f.t.Fatal(err)
 	}
@@ -172,8 +171,7 @@ spec:
 `, "$name", name, "$port", port)
 }
 
-// nextWrite writes through a server until a write succeeds, and returns after
-// what time one did.
+// nextWrite writes through a server until a write succeeds, and returns how long that took.
 func (s *server) nextWrite(name string) time.Duration {
 	s.t.Helper()
 	begun := time.Now()
@@ -186,7 +184,7 @@ func (s *server) nextWrite(name string) time.Duration {
 	return time.Since(begun).Round(time.Millisecond)
 }
 
-// has checks that a server shows objects, as of all that was acknowledged.
+// has checks that a server shows objects, in a read that includes all acknowledged writes.
 func (s *server) has(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -196,9 +194,8 @@ func (s *server) has(names ...string) {
 	}
 }
 
-// TestClusterOutlivesOneMember has three servers form a store, and kills one
-// after another. Writes go on through each that lives, also through one whose
-// own member is dead.
+// TestClusterOutlivesOneMember kills one after another of three servers that form a store.
+// Writes continue through each live server, also if its own member is dead.
 func TestClusterOutlivesOneMember(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
@@ -220,7 +217,7 @@ func TestClusterOutlivesOneMember(t *testing.T) {
 	leader.awaitWhole()
 	leader.has("after-0", "after-1")
 
-	// The store process alone: its server goes on through the others' members.
+	// Only the store process: its server continues through the other members.
 	leader, others = f.leader()
 	for name, s := range map[string]*server{"own-leader": leader, "own-voter": others[0]} {
 		store := storeOf(t, s.o.dataDir)
@@ -240,7 +237,7 @@ func TestClusterOutlivesOneMember(t *testing.T) {
 	}
 }
 
-// expectReports waits until readiness has some words, and is ready.
+// expectReports waits until the server is ready and its readiness report has some words.
 func (s *server) expectReports(words ...string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("readiness reports %q", words), func() error {
@@ -254,8 +251,8 @@ func (s *server) expectReports(words ...string) {
 	})
 }
 
-// TestClusterWithoutQuorum kills two of three: writes fail soon and say why,
-// reads and proxies are served. With one back all is well again.
+// TestClusterWithoutQuorum kills two of three servers: writes soon fail and say why, reads and
+// proxies are still served. With one of them back, all works again.
 func TestClusterWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	f, x := startFleet(t, "cp-1", "cp-2", "cp-3"), newShop(t)
@@ -276,7 +273,7 @@ func TestClusterWithoutQuorum(t *testing.T) {
 	if out.code != 0 || strings.Count(out.stdout, "unreachable") != 4 || !strings.Contains(out.stdout, "waiting") {
 		t.Errorf("the list without a quorum: exit code %d\n%s%s", out.code, out.stdout, out.stderr)
 	}
-	<-time.After(max(0, 17*time.Second-time.Since(begun))) // longer than a hung one lives
+	<-time.After(max(0, 17*time.Second-time.Since(begun))) // longer than a hung store process may live
 	expectEqual(t, "the store process, which is well and waits", storeOf(t, s.o.dataDir), store)
 
 	begun = time.Now()
@@ -295,12 +292,11 @@ func TestClusterWithoutQuorum(t *testing.T) {
 	}
 }
 
-// clusterRounds is how often TestClusterLosesNothing kills all.
+// clusterRounds is how often TestClusterLosesNothing kills all servers.
 const clusterRounds = 10
 
-// TestClusterLosesNothing kills all servers and their store processes at once,
-// while writers write through one of them. What was acknowledged is there
-// afterwards, at every server.
+// TestClusterLosesNothing kills all servers and their store processes at once, while writers
+// write through one server. Afterwards every server has all acknowledged writes.
 func TestClusterLosesNothing(t *testing.T) {
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	rounds := clusterRounds

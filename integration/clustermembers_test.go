@@ -20,11 +20,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// printed is the command that `store member add` prints.
+// printed matches the command that `store member add` prints.
 var printed = regexp.MustCompile(`(?s)\n  portolan (serve .*?)\n\n`)
 
-// join runs the command that `store member add` printed, for a member that is
-// to be somewhere, and waits until it is a learner.
+// join runs the command that `store member add` printed, for a member at given addresses, and
+// waits until the member is a learner.
 func (f *fleet) join(m memberAt, out string) *server {
 	f.t.Helper()
 	match := printed.FindStringSubmatch(out)
@@ -41,13 +41,13 @@ func (f *fleet) join(m memberAt, out string) *server {
 	if want := []string{"serve", "--store-name", m.name, "--store-peer-url", m.peer}; strings.Join(flags[:5], " ") != strings.Join(want, " ") {
 		f.t.Errorf("the command is %q, want it to begin with %q", flags, want)
 	}
-	// What is left are the files, and a port that is not the default one here.
+	// The rest of the command names files, and a port that is not the default one here.
 	s := f.add(m, f.authority, "--store-join", join)
 	s.launch()
 	return s
 }
 
-// addMember takes a new member in through a server, up to its vote.
+// addMember adds a member through a server, and waits until it votes.
 func (f *fleet) addMember(through *server, m memberAt) *server {
 	f.t.Helper()
 	s := f.join(m, through.must("", "store", "member", "add", m.name, "--peer-url", m.peer))
@@ -59,8 +59,8 @@ func (f *fleet) addMember(through *server, m memberAt) *server {
 	return s
 }
 
-// TestClusterGrowsFromOne makes a store of one one of three, with all that is in
-// it, and takes the first server away.
+// TestClusterGrowsFromOne grows a store from one member to three, with its data, and removes
+// the first server.
 func TestClusterGrowsFromOne(t *testing.T) {
 	t.Parallel()
 	f := &fleet{t: t, authority: etcdtest.NewAuthority(t)}
@@ -71,7 +71,7 @@ func TestClusterGrowsFromOne(t *testing.T) {
 		documents = append(documents, entry(fmt.Sprintf("old-%d", i), 80))
 	}
 	one.apply(documents...)
-	for i := range 700 { // so that its log does not reach back to the beginning
+	for i := range 700 { // so that the raft log no longer has the first entries
 		if i%100 == 0 {
 			one.nextWrite(fmt.Sprintf("later-%d", i))
 		}
@@ -81,7 +81,7 @@ func TestClusterGrowsFromOne(t *testing.T) {
 		t.Errorf("a store without an address: exit code %d: %s", out.code, out.stderr)
 	}
 
-	// With an address it is one that others can join.
+	// With a peer address others can join it.
 	if err := one.process.terminate(t); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestClusterGrowsFromOne(t *testing.T) {
 	one.awaitWhole()
 	one.has("new")
 
-	// Without its flags the first would be a stranger to the others.
+	// Without its flags the others would not recognise the first one.
 	if err := one.process.terminate(t); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestClusterGrowsFromOne(t *testing.T) {
 	}
 }
 
-// put writes one small object by the API.
+// put writes one small object through the API.
 func (s *server) put(t *testing.T, value int) {
 	t.Helper()
 	c, err := client.New(s.url(""), client.Options{HTTP: s.client})
@@ -123,8 +123,8 @@ func (s *server) put(t *testing.T, value int) {
 	}
 }
 
-// TestClusterReplacesAMember loses the data of a member. It is refused as it is,
-// and comes back as another.
+// TestClusterReplacesAMember deletes the data of a member. It cannot start as the same member,
+// and rejoins as a new one.
 func TestClusterReplacesAMember(t *testing.T) {
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	one, lost := f.servers[0], f.servers[2]
@@ -156,14 +156,14 @@ func TestClusterReplacesAMember(t *testing.T) {
 	t.Logf("the new member counts: without the first a write succeeds after %s", again.nextWrite("after"))
 }
 
-// run runs a server to its end, which comes soon.
+// run runs a server that soon ends, and returns its outcome.
 func (f *fleet) run(s *server) outcome {
 	f.t.Helper()
 	return command(f.t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", s.o.dataDir}, s.o.args...)...)
 }
 
-// TestClusterRemovesALivingMember removes the one that leads. Its server goes on
-// through the others, says what has happened, and does not start again.
+// TestClusterRemovesALivingMember removes the leader. Its server continues through the other
+// members, says what happened, and does not start again.
 func TestClusterRemovesALivingMember(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
@@ -190,14 +190,14 @@ func TestClusterRemovesALivingMember(t *testing.T) {
 		}
 	}
 
-	// Two cannot do without one of them.
+	// Two members need both for a quorum.
 	f.kill(others[1])
 	if out := others[0].try("", "store", "member", "remove", others[1].o.args[1]); out.code != 69 || !strings.Contains(out.stderr, "the store has no quorum: 1 of its 2 voters") {
 		t.Errorf("removing one of two that is away: exit code %d: %s", out.code, out.stderr)
 	}
 }
 
-// TestClusterRemovesAnAbsentMember removes a member while its server is away.
+// TestClusterRemovesAnAbsentMember removes a member while its server is down.
 func TestClusterRemovesAnAbsentMember(t *testing.T) {
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	away := f.servers[2]
@@ -209,8 +209,8 @@ func TestClusterRemovesAnAbsentMember(t *testing.T) {
 	f.servers[0].nextWrite("after")
 }
 
-// TestClusterStartsSlowly starts members one after another: a member that waits
-// says for whom, ends when it is told to, and goes on when the others come.
+// TestClusterStartsSlowly starts members one after another. A member that waits says for whom,
+// stops when told to, and becomes ready when the others come.
 func TestClusterStartsSlowly(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "cp-1", "cp-2", "cp-3")
@@ -255,8 +255,7 @@ func TestClusterStartsSlowly(t *testing.T) {
 	}
 }
 
-// TestClusterRefusesStrangers has a member with the certificate of another
-// authority come.
+// TestClusterRefusesStrangers starts a member with a certificate of another authority.
 func TestClusterRefusesStrangers(t *testing.T) {
 	f := newFleet(t, "cp-1", "cp-2", "cp-3")
 	stranger := f.servers[2]
@@ -280,8 +279,8 @@ func TestClusterRefusesStrangers(t *testing.T) {
 	}
 }
 
-// TestClusterHangs stops the store process of one member: it is killed, and its
-// server writes through the others meanwhile.
+// TestClusterHangs stops the store process of one member. Its server kills the process, and
+// writes through the others meanwhile.
 func TestClusterHangs(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
@@ -306,7 +305,7 @@ func TestClusterHangs(t *testing.T) {
 	leader.awaitWhole()
 }
 
-// TestClusterFlags gives flags that cannot be: all faults are told at once.
+// TestClusterFlags gives invalid combinations of flags: the error lists all faults at once.
 func TestClusterFlags(t *testing.T) {
 	a, b := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
 	pair, other := a.Issue(t, "cp-1", "10.0.0.1"), b.Issue(t, "cp-1", "10.0.0.1")
@@ -360,9 +359,9 @@ func TestClusterFlags(t *testing.T) {
 	}
 }
 
-// TestClusterFindsDamage changes one value in the database of a member, which
-// etcd alone does not see. The member does not serve it: it says that it differs
-// from the others, and what to do.
+// TestClusterFindsDamage changes one value in the database of a member, which etcd does not
+// detect. The member does not serve it: it says that it differs from the others, and what to
+// do.
 func TestClusterFindsDamage(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
@@ -382,8 +381,7 @@ func TestClusterFindsDamage(t *testing.T) {
 	f.servers[0].nextWrite("after")
 }
 
-// changeValue changes one byte of a text in the first value of a database that
-// has it.
+// changeValue changes one byte of a text, in the first value of a database that contains it.
 func changeValue(t *testing.T, file, text string) {
 	t.Helper()
 	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: time.Second})
@@ -408,7 +406,7 @@ func changeValue(t *testing.T, file, text string) {
 	}
 }
 
-// TestClusterJoin tries what joining needs, in the wrong order.
+// TestClusterJoin does the steps of joining in the wrong order.
 func TestClusterJoin(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, "cp-1")
@@ -432,7 +430,7 @@ func TestClusterJoin(t *testing.T) {
 		t.Errorf("a place that is gone: exit code %d: %s", out.code, out.stderr)
 	}
 
-	// Nobody to ask is waited for.
+	// A joining server waits as long as it reaches no member.
 	begun := time.Now()
 	if err := one.process.terminate(t); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func newConfigDir(t testing.TB, documents map[string]string) *configDir {
 	return d
 }
 
-// write replaces a file as editors do: another file is renamed to it.
+// write replaces a file as editors do: it renames another file to it.
 func (d *configDir) write(name, text string) {
 	d.t.Helper()
 	file := filepath.Join(d.path, name)
@@ -44,8 +44,8 @@ func (d *configDir) write(name, text string) {
 	}
 }
 
-// TestConfigDirectory serves a mesh from files: a changed file reaches the proxies, an
-// object of the store goes before one of a file, and comes off again.
+// TestConfigDirectory serves a mesh from files. A changed file reaches the proxies. An object
+// of the store takes precedence over one of a file, until it is deleted.
 func TestConfigDirectory(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
@@ -114,13 +114,14 @@ func TestConfigDirectory(t *testing.T) {
 	})
 }
 
-// TestAFileIsServedAsTheStoreIs: one mesh makes the same bytes, from the store, from files
-// and from another control plane, and so does a part from each.
+// TestAFileIsServedAsTheStoreIs: the same mesh results in the same bytes from the store, from
+// files, from another control plane, and from a mix of them.
 func TestAFileIsServedAsTheStoreIs(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
 		x.v1, x.v2 = &upstream{name: "v1", port: 9001}, &upstream{name: "v2", port: 9002}
-		// With an address of its own: a host in a file gets one a moment later.
+		// The entry has an address of its own: a host in a file would be assigned one only a
+		// moment later.
 		entry := strings.Replace(x.entry(x.v1, x.v2), "location:", "addresses: [10.9.0.1]\n  location:", 1)
 		routes := []string{x.rule(), x.routes(90, 10), x.door()}
 		whole := newConfigDir(t, map[string]string{"all.yaml": strings.Join(append([]string{entry}, routes...), "\n---\n")})
@@ -154,8 +155,8 @@ func TestAFileIsServedAsTheStoreIs(t *testing.T) {
 	})
 }
 
-// TestFilesAreFollowedWithoutTheStore: etcd dies, and a changed file reaches a proxy. The
-// directory goes, and its objects stay.
+// TestFilesAreFollowedWithoutTheStore: a changed file reaches a proxy although etcd is down. If
+// the directory goes, its objects stay.
 func TestFilesAreFollowedWithoutTheStore(t *testing.T) {
 	x := newShop(t)
 	dir := newConfigDir(t, map[string]string{
@@ -188,8 +189,9 @@ func TestFilesAreFollowedWithoutTheStore(t *testing.T) {
 	awaitReply(t, x.atSidecar("/"), "v2")
 }
 
-// TestTheStoreIsFollowedWithoutFiles: the directory goes, and a change of the store reaches
-// a proxy, while the objects of files stay. The directory comes back, and so do its changes.
+// TestTheStoreIsFollowedWithoutFiles: while the directory is missing, a change of the store
+// reaches a proxy, and the objects of files stay. When the directory is back, so are its
+// changes.
 func TestTheStoreIsFollowedWithoutFiles(t *testing.T) {
 	x := newShop(t)
 	files := map[string]string{"shop.yaml": strings.Join([]string{x.entry(x.v1, x.v2), x.rule()}, "\n---\n")}

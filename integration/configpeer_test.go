@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// fedBy are the arguments of a server that follows another one.
+// fedBy returns the arguments of a server that follows another one.
 func fedBy(hub *server, v protocol.Variant) []string {
 	variant := "delta"
 	if v == protocol.StateOfTheWorld {
@@ -24,7 +24,7 @@ func fedBy(hub *server, v protocol.Variant) []string {
 	return []string{"--config-source", "xds://" + hub.xds + "?variant=" + variant}
 }
 
-// peerOf is the state of the source that is another server.
+// peerOf returns the state of the source that is the other server.
 func (s *server) peerOf(hub *server) (serve.SourceStatus, error) {
 	var sources serve.SourceList
 	if _, err := s.get(serve.SourcesPath, &sources); err != nil {
@@ -37,7 +37,7 @@ func (s *server) peerOf(hub *server) (serve.SourceStatus, error) {
 	return sources.Items[i], nil
 }
 
-// awaitFed waits until a server has a number of objects of another, and all is well.
+// awaitFed waits until a server has a number of objects of another, without a problem.
 func (s *server) awaitFed(hub *server, objects int) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("the other control plane has given %d objects", objects), func() error {
@@ -56,8 +56,8 @@ func (s *server) awaitFed(hub *server, objects int) {
 	})
 }
 
-// TestConfigOfAnotherControlPlane serves a mesh whose objects another server has: a change
-// there reaches the proxies here, and nothing goes while that server is away.
+// TestConfigOfAnotherControlPlane serves the objects of another server. A change there reaches
+// the proxies here, and nothing is lost while that server is down.
 func TestConfigOfAnotherControlPlane(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
@@ -107,8 +107,7 @@ func TestConfigOfAnotherControlPlane(t *testing.T) {
 	})
 }
 
-// TestTwoMeshesFeedEachOther, and an object that is deleted where it came from is gone from
-// both.
+// TestTwoMeshesFeedEachOther: an object that is deleted at its origin is gone from both.
 func TestTwoMeshesFeedEachOther(t *testing.T) {
 	x := newShop(t)
 	one := startServer(t, serverOptions{})
@@ -126,8 +125,8 @@ func TestTwoMeshesFeedEachOther(t *testing.T) {
 	one.awaitFed(two, 0)
 }
 
-// TestAnObjectThatIsRefusedHere: what the other server takes and this one does not is set
-// aside and named, until it is gone there.
+// TestAnObjectThatIsRefusedHere: an object that the other server accepts and this one does not
+// is set aside and named, until it is deleted there.
 func TestAnObjectThatIsRefusedHere(t *testing.T) {
 	const policy = "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: deny, namespace: shop}\nspec: {}"
 	x := newShop(t)
@@ -148,9 +147,8 @@ func TestAnObjectThatIsRefusedHere(t *testing.T) {
 	s.awaitFed(hub, 1)
 }
 
-// TestSoakNoDeleteIsLostBetweenControlPlanes kills the server that gives objects and the one
-// that takes them, in any order, while objects come, change and go. In the end both have the
-// same.
+// TestSoakNoDeleteIsLostBetweenControlPlanes kills the server that exports objects and the one
+// that imports them, in random order, while objects change. In the end both have the same.
 func TestSoakNoDeleteIsLostBetweenControlPlanes(t *testing.T) {
 	kills := 4
 	if longtest.Soak(t) > 0 {
@@ -183,7 +181,7 @@ func TestSoakNoDeleteIsLostBetweenControlPlanes(t *testing.T) {
 				hub.start()
 			} else {
 				s.kill()
-				if name := slices.Sorted(maps.Keys(there)); len(name) > 0 { // while nobody is there to see it
+				if name := slices.Sorted(maps.Keys(there)); len(name) > 0 { // while the other server is down
 					hub.remove(object(name[0], round))
 					delete(there, name[0])
 				}
@@ -208,7 +206,7 @@ func TestSoakNoDeleteIsLostBetweenControlPlanes(t *testing.T) {
 	})
 }
 
-// entryRounds are the labels round of all service entries, by name.
+// entryRounds returns the label round of all ServiceEntries, by name.
 func (s *server) entryRounds() (map[string]string, error) {
 	text, err := s.get("/apis/networking.istio.io/v1/serviceentries", nil)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
 )
 
-// peerIdentity is that of a server that takes the objects of another.
+// peerIdentity is the identity of a server that imports the objects of another.
 const peerIdentity = "spiffe://cluster.local/ns/istio-system/sa/peer"
 
-// awaitSource waits until a source of a server has a problem with some words, or, without any,
-// none, and a number of objects.
+// awaitSource waits until a source of a server has a number of objects, and a problem with some
+// words. If problem is empty, there must be none.
 func (s *server) awaitSource(name, problem string, objects int) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("the source %s has %d objects, and the problem %q", name, objects, problem), func() error {
@@ -39,9 +39,9 @@ func (s *server) awaitSource(name, problem string, objects int) {
 	})
 }
 
-// TestConfigOfAnotherControlPlaneOverTLS: servers take the objects of another over TLS, one by
-// its certificate and one by a token, once a role lets them, and no longer than it does. What
-// is refused at one end is said at the other.
+// TestConfigOfAnotherControlPlaneOverTLS: servers import the objects of another over TLS, one
+// with its certificate and one with a token, exactly as long as a role lets them. Both ends
+// report a refusal.
 func TestConfigOfAnotherControlPlaneOverTLS(t *testing.T) {
 	t.Parallel()
 	hub := startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", "127.0.0.1:0"}})
@@ -76,7 +76,7 @@ func TestConfigOfAnotherControlPlaneOverTLS(t *testing.T) {
 		source(secure, "ca="+ca, "token="+jwt, "variant=sotw"),
 		source(local),
 	))
-	byCertificate.awaitReady() // servers wait some seconds for their peers: both at one time
+	byCertificate.awaitReady() // servers wait some seconds for their peers: both at the same time
 	byToken.awaitReady()
 	name, other := "xds://"+secure, "xds://"+local
 	const mayNot = "PermissionDenied: " + peerIdentity + ` may not read the objects of the mesh (GENERATOR: api): user "` + peerIdentity + `" may not list `

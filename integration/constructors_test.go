@@ -23,12 +23,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/names"
 
-	// The name envoy is taken by the process.
+	// The name envoy is the test's type for a process.
 	messages "github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// TestSmokeEnvoyAcceptsBootstraps has the real Envoy judge every form of a
-// bootstrap.
+// TestSmokeEnvoyAcceptsBootstraps: the real Envoy accepts every form of a bootstrap.
 func TestSmokeEnvoyAcceptsBootstraps(t *testing.T) {
 	t.Parallel()
 	sidecar := bootstrap.Options{Type: discovery.Sidecar, IPs: []string{"10.0.0.1"}, Name: "web-1", Namespace: "shop"}
@@ -54,8 +53,8 @@ func TestSmokeEnvoyAcceptsBootstraps(t *testing.T) {
 	}
 }
 
-// TestSmokeEnvoyAcceptsConstructors has the real Envoy judge everything that
-// xds/envoy makes, with every option used.
+// TestSmokeEnvoyAcceptsConstructors: the real Envoy accepts all that xds/envoy makes, with
+// every option.
 func TestSmokeEnvoyAcceptsConstructors(t *testing.T) {
 	t.Parallel()
 	b, err := bootstrap.Build(bootstrap.Options{
@@ -69,8 +68,8 @@ func TestSmokeEnvoyAcceptsConstructors(t *testing.T) {
 	validate(t, b)
 }
 
-// validate has Envoy check a configuration, which must be free of warnings:
-// among other things they name deprecated fields.
+// validate checks a configuration with Envoy. Warnings are errors, since they name deprecated
+// fields, among other things.
 func validate(t *testing.T, b *bootstrapv3.Bootstrap) {
 	t.Helper()
 	path := needEnvoy(t)

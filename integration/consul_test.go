@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// consulHost is the service of the scenarios with Consul.
+// consulHost is the host of the service in the scenarios with Consul.
 const consulHost = "shop.service.consul"
 
 // consulScene is a server that follows a Consul, and a sidecar.
@@ -41,8 +41,7 @@ func startConsulScene(t testing.TB, o consulOptions, args ...string) *consulScen
 
 func (c *consulScene) request() request { return request{port: c.port, host: consulHost} }
 
-// answered waits until requests are answered by exactly these upstreams, and
-// notes how long that took.
+// answered waits until exactly these upstreams answer requests, and notes how long that took.
 func (c *consulScene) answered(what string, names ...string) {
 	c.t.Helper()
 	slices.Sort(names)
@@ -65,8 +64,8 @@ func (c *consulScene) answered(what string, names ...string) {
 	c.t.Logf("%s: %s", what, c.took[len(c.took)-1].Round(time.Millisecond))
 }
 
-// expectSoon fails where traffic does not follow within a second, as a rule: a
-// machine that is busy may be late once.
+// expectSoon fails if traffic took more than a second to follow, by the median: the machine may
+// be busy once.
 func (c *consulScene) expectSoon() {
 	c.t.Helper()
 	slices.Sort(c.took)
@@ -75,7 +74,7 @@ func (c *consulScene) expectSoon() {
 	}
 }
 
-// consulStatus is how the registry says that it is doing.
+// consulStatus returns the status that the registry reports.
 func (c *consulScene) consulStatus() consul.DatacenterStatus {
 	c.t.Helper()
 	var s consul.Status
@@ -85,8 +84,8 @@ func (c *consulScene) consulStatus() consul.DatacenterStatus {
 	return s.Datacenters[0]
 }
 
-// awaitDegraded waits until the registry says what is wrong, in /readyz too;
-// no words are for nothing.
+// awaitDegraded waits until the registry reports a problem with some words, in /readyz too.
+// Empty words mean no problem.
 func (c *consulScene) awaitDegraded(words string) {
 	c.t.Helper()
 	eventually(c.t, "the status has "+words, func() error {
@@ -102,8 +101,8 @@ func (c *consulScene) awaitDegraded(words string) {
 	})
 }
 
-// TestConsulTraffic changes a service in Consul in every way while requests run:
-// traffic follows, and none fails that a healthy instance could serve.
+// TestConsulTraffic changes a service in Consul in every way while requests run. Traffic
+// follows, and no request fails that a healthy instance could serve.
 func TestConsulTraffic(t *testing.T) {
 	c := startConsulScene(t, consulOptions{})
 	var up []*upstream
@@ -153,8 +152,8 @@ func TestConsulTraffic(t *testing.T) {
 	}
 }
 
-// TestConsulLosesEverything has a Consul come back empty: what it had is served
-// on, and what is registered again goes by what Consul says.
+// TestConsulLosesEverything: Consul comes back empty. What it had is still served. For what is
+// registered again, Consul counts.
 func TestConsulLosesEverything(t *testing.T) {
 	t.Parallel()
 	for name, node := range map[string]string{"another server": "", "a server of the same id": "7d0f2a54-6bb5-4d0b-9a53-1c1f2f3a4b5c"} {
@@ -182,7 +181,7 @@ func losesEverything(t *testing.T, o consulOptions) {
 	c.awaitDegraded("")
 }
 
-// dataOf is the data directory of a Consul.
+// dataOf returns the data directory of a Consul.
 func dataOf(t testing.TB, c *consulAgent) string {
 	t.Helper()
 	content, err := os.ReadFile(c.config)
@@ -198,7 +197,7 @@ func dataOf(t testing.TB, c *consulAgent) string {
 	return config.DataDir
 }
 
-// TestConsulToken has Consul ask for a token, revoke it, and take another.
+// TestConsulToken: Consul requires a token, revokes it, and accepts another.
 func TestConsulToken(t *testing.T) {
 	const root = "2f0ac5b1-8f2a-4f0e-9f43-8f7b0e1f4a10"
 	file := filepath.Join(t.TempDir(), "token")
@@ -228,13 +227,13 @@ func TestConsulToken(t *testing.T) {
 
 	_, err = c.agent.ACL().TokenDelete(first.AccessorID, nil)
 	must(err)
-	c.agent.register("shop", "two", two, c.port) // answers the queries that wait
+	c.agent.register("shop", "two", two, c.port) // ends the blocking queries
 	c.awaitDegraded("the token is refused")
 	second := newToken()
 	c.awaitDegraded("")
 	c.answered("with another token", "one", "two")
 
-	// A token that may read nothing any more hides everything, and takes nothing.
+	// With a token that may no longer read, Consul shows nothing. The registry removes nothing.
 	_, err = c.agent.ACL().PolicyDelete(policy.ID, nil)
 	must(err)
 	c.agent.deregister("two")
@@ -249,8 +248,8 @@ func TestConsulToken(t *testing.T) {
 	c.expectNothingRejected()
 }
 
-// TestConsulAndServiceEntry has one host in both: the ServiceEntry says what the
-// service is, the endpoints are those of both, and each goes without the other.
+// TestConsulAndServiceEntry has one host in both. The ServiceEntry defines the service, the
+// endpoints of both count, and each can go without the other.
 func TestConsulAndServiceEntry(t *testing.T) {
 	c := startConsulScene(t, consulOptions{})
 	one, two := startUpstream(t, "one"), startUpstream(t, "two")
@@ -279,18 +278,17 @@ spec:
 	c.expectNothingRejected()
 }
 
-// TestConsulRequestsPerChange counts what one changed instance costs, by
-// Consul's own counter: with few services, or over TLS with hundreds, the query of
-// the service and now and then that of the list; with 5,000 on dozens of nodes the
-// query of the node, the service, the list, and two of checks, which Consul answers
-// too while none is in the state asked for. Any way it is one response with
-// endpoints.
+// TestConsulRequestsPerChange counts the requests for one changed instance, by Consul's own
+// counter. With few services, or over TLS with hundreds, they are the query of the service and
+// sometimes that of the list. With 5,000 services on dozens of nodes they are the queries of
+// the node, the service, the list, and two of checks. Consul answers the latter even if no
+// check is in the requested state. In all cases the server sends one response with endpoints.
 func TestConsulRequestsPerChange(t *testing.T) {
 	for name, scale := range map[string]struct {
 		by              string
 		services, nodes int
 		secure          bool
-		most            int // requests for a change
+		most            int // requests for one change
 	}{
 		"few": {"service", 50, 5, false, 2}, "many": {"node", 5000, 40, false, 5}, "over TLS": {"service", 300, 200, true, 2},
 	} {
@@ -327,7 +325,7 @@ func TestConsulRequestsPerChange(t *testing.T) {
 			}
 			spent := agent.settled() - queries
 			requests = less(s.counters("portolan_consul_requests_total", "query"), requests)
-			total, own := 0, 6+requests["probe"] // queries of the agent itself, which compares its state with the servers' now and then
+			total, own := 0, 6+requests["probe"] // queries of the agent itself, which sometimes compares its state with the servers'
 			for _, n := range requests {
 				total += n
 			}
@@ -340,7 +338,7 @@ func TestConsulRequestsPerChange(t *testing.T) {
 	}
 }
 
-// settled is the count of queries once it stands still.
+// settled returns the count of queries once it no longer grows.
 func (c *consulAgent) settled() int {
 	c.t.Helper()
 	last, since := c.queries(), time.Now()

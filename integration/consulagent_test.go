@@ -39,27 +39,27 @@ func needConsul(t testing.TB) string {
 	return ""
 }
 
-// consulAgent is a Consul of one server, with its default limits.
+// consulAgent is a Consul with one server and default limits.
 type consulAgent struct {
 	*api.Client
 	t      testing.TB
 	url    string
 	config string // the file
-	// secureURL is by https, and ca the file with the authority of its certificate.
+	// secureURL is the HTTPS URL, and ca the file with the authority of its certificate.
 	secureURL, ca string
 	process       *process
 }
 
-// consulOptions are those of a Consul.
+// consulOptions are the options of a Consul.
 type consulOptions struct {
-	// root is the token that may do everything; empty has ACLs off.
+	// root is the token with all rights; empty disables ACLs.
 	root string
-	// secure has it answer by https too; secureURL and ca are set then.
+	// secure makes it serve HTTPS too, and sets secureURL and ca.
 	secure bool
-	// node is the id of the server, which is then the same without its data; empty
-	// for one that it makes up.
+	// node is the id of the server, which stays the same even without its data; empty for a
+	// random one.
 	node string
-	// connections is how many Consul takes from one address, 0 for its default.
+	// connections is how many connections Consul accepts from one address, 0 for its default.
 	connections int
 }
 
@@ -110,8 +110,8 @@ func startConsul(t testing.TB, o consulOptions) *consulAgent {
 	return c
 }
 
-// secureConsul adds https to a configuration, and returns the file with the
-// authority that signed its certificate.
+// secureConsul adds HTTPS to a configuration, and returns the file with the authority of the
+// certificate.
 func secureConsul(t testing.TB, config map[string]any, address string) (ca string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,8 +134,8 @@ func secureConsul(t testing.TB, config map[string]any, address string) (ca strin
 	return ca
 }
 
-// start runs the agent, again with the data it had before, and waits until it
-// has a leader and itself in the catalogue.
+// start runs the agent, with the data of an earlier run, and waits until it has a leader and is
+// itself in the catalogue.
 func (c *consulAgent) start() {
 	c.t.Helper()
 	c.process = start(c.t, "consul", needConsul(c.t), "agent", "-config-file", c.config)
@@ -148,8 +148,8 @@ func (c *consulAgent) start() {
 	})
 }
 
-// register registers an instance at an upstream with the agent, with a check
-// that passes until fail is called.
+// register registers an instance at an upstream with the agent. Its check passes until the test
+// calls fail.
 func (c *consulAgent) register(service, id string, u *upstream, port int, tags ...string) {
 	c.t.Helper()
 	c.must(c.Agent().ServiceRegister(&api.AgentServiceRegistration{
@@ -157,7 +157,7 @@ func (c *consulAgent) register(service, id string, u *upstream, port int, tags .
 		Meta:  map[string]string{"protocol": "http", "portolan-port": fmt.Sprint(port)},
 		Check: &api.AgentServiceCheck{CheckID: "check-" + id, TTL: "10m", Status: api.HealthPassing},
 	}))
-	// What an agent is told of a check it still knows after a restart.
+	// After a restart the agent still knows the result of a check.
 	c.must(c.Agent().UpdateTTL("check-"+id, "", api.HealthPassing))
 }
 
@@ -167,7 +167,7 @@ func (c *consulAgent) fail(id string) {
 	c.must(c.Agent().UpdateTTL("check-"+id, "it is told to fail", api.HealthCritical))
 }
 
-// deregister takes an instance back.
+// deregister removes an instance.
 func (c *consulAgent) deregister(id string) {
 	c.t.Helper()
 	c.must(c.Agent().ServiceDeregister(id))
@@ -180,8 +180,7 @@ func (c *consulAgent) must(err error) {
 	}
 }
 
-// queries counts the queries that Consul has answered or holds, by its own
-// counter.
+// queries returns the number of queries that Consul has answered or holds, by its own counter.
 func (c *consulAgent) queries() int {
 	c.t.Helper()
 	response, err := http.Get(c.url + "/v1/agent/metrics?format=prometheus")
@@ -200,11 +199,11 @@ func (c *consulAgent) queries() int {
 	return int(total)
 }
 
-// catalogue fills the catalogue with services of one instance each, in
-// transactions, spread over nodes.
+// catalogue registers services with one instance each in the catalogue, spread over nodes, in
+// transactions.
 func (c *consulAgent) catalogue(services, nodes int) {
 	c.t.Helper()
-	const most = 64 // operations that Consul takes in one transaction
+	const most = 64 // the most operations that Consul accepts in one transaction
 	var ops api.TxnOps
 	flush := func(least int) {
 		if len(ops) < least || len(ops) == 0 {
@@ -221,8 +220,8 @@ func (c *consulAgent) catalogue(services, nodes int) {
 		node := fmt.Sprintf("n%d", i)
 		_, err := c.Catalog().Register(&api.CatalogRegistration{
 			Node: node, Address: fmt.Sprintf("10.1.0.%d", i+1), NodeMeta: map[string]string{"zone": fmt.Sprint(i % 3)},
-			// As every node with an agent has one, but not under its name, serfHealth:
-			// Consul takes a node away that has that and no agent.
+			// Nodes with an agent have such a check, named serfHealth. This one needs another
+			// name: Consul removes nodes that have serfHealth and no agent.
 			Check: &api.AgentCheck{Node: node, CheckID: "alive", Name: "alive", Status: api.HealthPassing},
 		}, nil)
 		c.must(err)
@@ -236,8 +235,7 @@ func (c *consulAgent) catalogue(services, nodes int) {
 	flush(1)
 }
 
-// weigh gives the instance of a service of catalogue another weight, and its
-// check another note.
+// weigh gives the instance of a service another weight, and its check another note.
 func (c *consulAgent) weigh(service, nodes, weight int) {
 	c.t.Helper()
 	id := fmt.Sprintf("s%d", service)

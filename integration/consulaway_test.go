@@ -14,12 +14,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// awayScene is a Consul with two instances of a service, which was saved by a
-// server, and a ServiceEntry.
+// awayScene is a Consul with two instances of a service, which a server has saved, and a
+// ServiceEntry.
 type awayScene struct {
 	*consulScene
 	one, two, three *upstream
-	entry           request // that the ServiceEntry serves
+	entry           request // answered by the ServiceEntry's endpoint
 }
 
 func startAwayScene(t *testing.T, args ...string) *awayScene {
@@ -46,7 +46,7 @@ spec:
 	return a
 }
 
-// awaitSaved waits until the server has saved what Consul has.
+// awaitSaved waits until the server has saved the content of Consul.
 func (a *awayScene) awaitSaved() {
 	a.t.Helper()
 	eventually(a.t, "what Consul has is saved", func() error {
@@ -57,7 +57,8 @@ func (a *awayScene) awaitSaved() {
 	})
 }
 
-// restart starts the server anew, and returns how long it takes to be ready.
+// restart ends the server, calls harm, starts it again, and returns how long it takes to be
+// ready.
 func (a *awayScene) restart(harm func()) time.Duration {
 	a.t.Helper()
 	if err := a.process.terminate(a.t); err != nil {
@@ -71,8 +72,7 @@ func (a *awayScene) restart(harm func()) time.Duration {
 	return took
 }
 
-// everything waits until a proxy that was never there before has both what Consul
-// had and the ServiceEntry.
+// everything waits until a new proxy has both Consul's service and the ServiceEntry.
 func (a *awayScene) everything(name string) {
 	a.t.Helper()
 	e := a.startEnvoy(envoyOptions{kind: "sidecar", name: name, variant: protocol.Delta, ip: "10.0.0.9"})
@@ -82,8 +82,8 @@ func (a *awayScene) everything(name string) {
 	e.process.kill()
 }
 
-// TestConsulAwayAtStart: a server that starts while Consul is down, or hangs, serves
-// new proxies what was last known of it, and goes on with it where it comes back.
+// TestConsulAwayAtStart: a server that starts while Consul is down, or hangs, serves new
+// proxies what it last knew of Consul. When Consul is back, it continues from there.
 func TestConsulAwayAtStart(t *testing.T) {
 	t.Parallel()
 	a := startAwayScene(t)
@@ -111,8 +111,8 @@ func TestConsulAwayAtStart(t *testing.T) {
 	e.expectNothingRejected()
 }
 
-// TestConsulIsSavedAtTheStop: a server that is told to end saves what Consul had last,
-// however soon after the save before, and the next one serves that and says so.
+// TestConsulIsSavedAtTheStop: a server that is told to stop saves the last content of Consul,
+// however soon after the previous save. The next server serves that and says so.
 func TestConsulIsSavedAtTheStop(t *testing.T) {
 	t.Parallel()
 	a := startAwayScene(t)
@@ -136,8 +136,8 @@ func TestConsulIsSavedAtTheStop(t *testing.T) {
 	}
 }
 
-// TestConsulHangs: a Consul that accepts requests and answers none is known to
-// within ten seconds, and takes nothing away.
+// TestConsulHangs: the server detects within ten seconds that Consul accepts requests and
+// answers none. It removes nothing.
 func TestConsulHangs(t *testing.T) {
 	t.Parallel()
 	a := startAwayScene(t)
@@ -160,8 +160,8 @@ func TestConsulHangs(t *testing.T) {
 	a.answered("it goes on", "one")
 }
 
-// TestConsulEmptyAtStart: a server that starts on a Consul which has lost its data
-// serves what was last known for a time, and then believes Consul.
+// TestConsulEmptyAtStart: a server that starts on a Consul which lost its data serves what it
+// last knew for a time, and then believes Consul.
 func TestConsulEmptyAtStart(t *testing.T) {
 	t.Parallel()
 	a := startAwayScene(t, "--consul-reset-hold", "10s")
@@ -180,8 +180,8 @@ func TestConsulEmptyAtStart(t *testing.T) {
 	e.expectNothingRejected()
 }
 
-// TestConsulSnapshotRestored restores a snapshot of Consul, which breaks no connection: what
-// was registered after the snapshot is kept, though Consul lists it no more.
+// TestConsulSnapshotRestored restores a snapshot of Consul, which breaks no connection.
+// Instances registered after the snapshot are kept, though Consul no longer lists them.
 func TestConsulSnapshotRestored(t *testing.T) {
 	t.Parallel()
 	for plan, limit := range map[string]int{"service": 0, "node": 12} {

@@ -49,8 +49,7 @@ func followBigConsul(t *testing.T, services, nodes int) *bigConsul {
 	return b
 }
 
-// follow runs a registry with a limit on queries until stop is called or the test
-// ends.
+// follow runs a registry with a limit on queries until the caller calls stop or the test ends.
 func (c *consulAgent) follow(limit int) (r *consul.Registry, xds *discoverytest.Recorder, stop func()) {
 	c.t.Helper()
 	worker := cache.NewWorker()
@@ -69,10 +68,10 @@ func (c *consulAgent) follow(limit int) (r *consul.Registry, xds *discoverytest.
 	return r, xds, stop
 }
 
-// checks registers a check that passes for every service of catalogue.
+// checks registers a passing check for every service of the catalogue.
 func (c *consulAgent) checks(services, nodes int) {
 	c.t.Helper()
-	type document = map[string]any // the type of the API has fields that Consul 1.12 refuses
+	type document = map[string]any // the API's type has fields that Consul 1.12 rejects
 	var ops []document
 	for i := range services {
 		id := fmt.Sprintf("s%d", i)
@@ -87,7 +86,7 @@ func (c *consulAgent) checks(services, nodes int) {
 	}
 }
 
-// endpoint is the only endpoint of a service, nil where it has none or several.
+// endpoint returns the only endpoint of a service, nil if it has none or several.
 func (b *bigConsul) endpoint(service int) *discovery.Endpoint {
 	s := b.registry.GetService(host.Name(fmt.Sprintf("s%d.service.consul", service)))
 	if s == nil {
@@ -99,7 +98,7 @@ func (b *bigConsul) endpoint(service int) *discovery.Endpoint {
 	return nil
 }
 
-// mark sets the check of a service, and returns how long it takes to be seen.
+// mark sets the check of a service, and returns how long it takes until the registry sees it.
 func (b *bigConsul) mark(service int, status string) time.Duration {
 	b.t.Helper()
 	id, node := fmt.Sprintf("s%d", service), fmt.Sprintf("n%d", service%b.nodes)
@@ -114,9 +113,8 @@ func (b *bigConsul) mark(service int, status string) time.Duration {
 	return b.seen(id+" is "+status, func() bool { e := b.endpoint(service); return e != nil && e.Health == want })
 }
 
-// reweigh registers a service anew with another weight, and returns how long it
-// takes to be seen. What it costs is found out from nothing but that something in
-// the catalogue has changed.
+// reweigh registers a service again with another weight, and returns how long it takes until
+// the registry sees it. Consul only tells the registry that something in the catalogue changed.
 func (b *bigConsul) reweigh(service int) time.Duration {
 	b.t.Helper()
 	b.weights++
@@ -142,10 +140,10 @@ func (b *bigConsul) seen(what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// cpu is what the process of Consul has used.
+// cpu returns the processor time that Consul's process has used.
 func (c *consulAgent) cpu() time.Duration { return cpuOf(fmt.Sprint(c.process.pid())) }
 
-// cpuOf is what a process has used, 0 where this system does not tell.
+// cpuOf returns the processor time that a process has used, 0 if the system does not report it.
 func cpuOf(process string) time.Duration {
 	text, err := os.ReadFile("/proc/" + process + "/stat")
 	if err != nil {
@@ -157,11 +155,11 @@ func cpuOf(process string) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// cost is what happened between two moments.
+// cost is the work counted between two moments.
 type cost struct {
 	at      time.Time
 	cpu     time.Duration
-	own     time.Duration // of this process, the test's looking included
+	own     time.Duration // of this process, including the test's own checks
 	queries int
 	bytes   uint64
 }
@@ -172,7 +170,7 @@ func (b *bigConsul) cost() cost {
 	return cost{time.Now(), b.cpu(), cpuOf("self"), b.queries(), m.TotalAlloc}
 }
 
-// since says what was spent since a moment.
+// since describes the cost since an earlier one.
 func (b *bigConsul) since(c cost, changes int) string {
 	now := b.cost()
 	took := now.at.Sub(c.at)
@@ -192,9 +190,9 @@ func quantiles(times []time.Duration) (median time.Duration, text string) {
 	return at(0.5), fmt.Sprintf("p50 %s, p99 %s, at most %s", at(0.5), at(0.99), at(1))
 }
 
-// TestSoakConsulAtSize has 5,000 services on 200 nodes followed with the default
-// limits: a check that turns critical, and a registration, are seen in under a
-// second, and cost a stated number of requests.
+// TestSoakConsulAtSize follows 5,000 services on 200 nodes with the default limits. The
+// registry sees a critical check, and a registration, in under a second, and each costs a
+// stated number of requests.
 func TestSoakConsulAtSize(t *testing.T) {
 	const services, nodes = 5000, 200
 	b := followBigConsul(t, services, nodes)
@@ -244,9 +242,8 @@ func TestSoakConsulAtSize(t *testing.T) {
 	}
 }
 
-// TestSoakConsulNode has all instances on one node, 9,500 in its long form, which
-// Consul takes over a minute to register. One check flaps: what that costs does not
-// grow with the node.
+// TestSoakConsulNode has all instances on one node: 9,500 in its long form, which Consul needs
+// over a minute to register. One check flaps; the cost does not grow with the node.
 func TestSoakConsulNode(t *testing.T) {
 	instances, changes := 1000, 20
 	if longtest.Soak(t) > 0 {
@@ -269,8 +266,8 @@ func TestSoakConsulNode(t *testing.T) {
 	}
 }
 
-// TestSoakConsulConverges changes everything in Consul at random: whatever happens,
-// the registry ends with what one knows that begins then, by each plan.
+// TestSoakConsulConverges changes everything in Consul at random. In the end the registry has
+// the same as a new one, with each plan.
 func TestSoakConsulConverges(t *testing.T) {
 	const services, nodes = 60, 20
 	agent := startConsul(t, consulOptions{connections: 1000})
@@ -309,7 +306,7 @@ func TestSoakConsulConverges(t *testing.T) {
 	t.Logf("%d changes", changes)
 }
 
-// disturb changes something of catalogue and checks.
+// disturb makes a random change to the services and checks.
 func (c *consulAgent) disturb(random *rand.Rand, services, nodes int) {
 	c.t.Helper()
 	i := random.IntN(services)

@@ -19,11 +19,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// crashRounds is how often TestAcknowledgedWritesSurviveKill kills.
+// crashRounds is how often TestAcknowledgedWritesSurviveKill kills the server.
 const crashRounds = 100
 
-// TestAcknowledgedWritesSurviveKill kills the server, its store process, or
-// both, while writers write. What was acknowledged is there afterwards.
+// TestAcknowledgedWritesSurviveKill kills the server, its store process, or both, while writers
+// write. All acknowledged writes are there afterwards.
 func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	t.Parallel()
 	rounds := crashRounds
@@ -41,7 +41,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 				s.kill()
 			}
 			if child {
-				_ = syscall.Kill(store, syscall.SIGKILL) // after its parent's death it may have ended
+				_ = syscall.Kill(store, syscall.SIGKILL) // it may have ended with its parent
 			}
 		})
 		if parent {
@@ -55,9 +55,9 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	t.Logf("%d rounds in %s, acknowledged writes by writer: %v", rounds, time.Since(began).Round(time.Second), acknowledged)
 }
 
-// writeUntil has every writer raise its own object, write after write, while
-// kill is called at a random moment; they end at their first write that fails
-// after it. It updates the last value of each that was acknowledged.
+// writeUntil has every writer increase the value of its own object until kill is called, at a
+// random moment, and a write fails after it. It updates the last acknowledged value of each
+// writer.
 func (s *server) writeUntil(t *testing.T, acknowledged *[4]int, kill func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,14 +79,14 @@ func (s *server) writeUntil(t *testing.T, acknowledged *[4]int, kill func()) {
 	}
 	<-time.After(time.Duration(30+rand.IntN(120)) * time.Millisecond)
 	kill()
-	// Where the server lives, its store comes back and the writers with it.
+	// If the server survives, its store process comes back, and the writers would never fail.
 	after := time.AfterFunc(20*time.Millisecond, cancel)
 	defer after.Stop()
 	writers.Wait()
 }
 
-// counter is the operation that gives a writer's object a value, where its
-// version is that one or any ("").
+// counter returns the operation that sets the value of a writer's object, if the object has a
+// resource version; "" is any.
 func counter(i, value int, resourceVersion string) batch.Operation {
 	document := fill(`
 apiVersion: networking.istio.io/v1
@@ -110,8 +110,8 @@ spec:
 	return operation
 }
 
-// verify waits until the server answers, and compares what it has with what it
-// acknowledged. A last write without an answer may be there or not.
+// verify waits until the server answers, and compares its content with the acknowledged writes.
+// A last write without an answer may be there or not.
 func (s *server) verify(t *testing.T, round int, acknowledged *[4]int) {
 	t.Helper()
 	var found map[string]object
@@ -143,8 +143,8 @@ func (o object) value() int {
 	return n
 }
 
-// agrees asks the store itself, by writing what the cache has where that is
-// still the store's version, which changes nothing.
+// agrees compares the cache with the store: it writes the cache's objects with their resource
+// versions, which changes nothing.
 func (s *server) agrees(t *testing.T, found map[string]object, writers int) error {
 	c, err := client.New(s.url(""), client.Options{HTTP: s.client})
 	if err != nil {
@@ -167,8 +167,7 @@ func (s *server) agrees(t *testing.T, found map[string]object, writers int) erro
 	return nil
 }
 
-// TestLongDataDir runs on a data directory whose path has more bytes than that
-// of a Unix socket may have.
+// TestLongDataDir: the path of a data directory may be longer than that of a Unix socket.
 func TestLongDataDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a data directory", strings.Repeat("long", 40))
 	dir += strings.Repeat("x", max(0, 200-len(dir)))

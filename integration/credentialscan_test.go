@@ -34,13 +34,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// keyFiles are the files of a data directory that have keys.
+// keyFiles are the files of a data directory that contain keys.
 var keyFiles = map[string]string{"sealing.key": "the sealing key", "peers/ca-key.pem": "the key of the store's authority", "peers/key.pem": "the key of the store's member"}
 
-// TestCredentialsAreNowhereInTheClear uses a credential of each sort on each port that takes
-// it, and some that are refused. None of them, and no key of the server, is then in the store,
-// a snapshot, an export, the log, the metrics or an answer. The files that have keys are known,
-// and for the user of the server alone.
+// TestCredentialsAreNowhereInTheClear uses a credential of each kind on each port that accepts
+// it, and some that are refused. Afterwards neither a credential nor a key of the server is in
+// the store, a snapshot, an export, the log, the metrics or an answer. Only the known key files
+// have keys, and only the server's user can read them.
 func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 	t.Parallel()
 	s := startFounder(t, newMemberAt(t, "cp-1"), "--log-level", "debug", "--anonymous-loopback")
@@ -105,12 +105,12 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 		t.Errorf("login: %v: %s", err, out)
 	}
 	for i, secret := range device.Secrets() {
-		if secret = secretOf(secret); len(secret) >= 12 { // what a person types is shown
+		if secret = secretOf(secret); len(secret) >= 12 { // short ones are what a person types, which is shown
 			secrets.addText(fmt.Sprintf("token %d of the login", i), secret)
 		}
 	}
 
-	// Machines, by the config API.
+	// Machines, through the config API.
 	machine := func(what, token string, code int) {
 		dir := filepath.Join(t.TempDir(), "machine")
 		expectCode(what, command(t, "", "certificate", "request", "--out", dir, "--server", "https://"+s.api, "--ca", roots, "--token-file", write(t, "token", token)), code)
@@ -125,7 +125,7 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 	machine("a join token that was used up", used, 77)
 	machine("the JWT of a machine", signed(ci, "the JWT of a machine", "web"), 0)
 
-	// Machines, by gRPC: certificates as Istio's agents ask for them, and xDS.
+	// Machines, through gRPC: certificates as Istio's agents request them, and xDS.
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(s.must("", "ca", "root")))
 	conn, err := grpc.NewClient(announcedSecure.FindStringSubmatch(s.process.output())[1], grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "localhost"})))
@@ -216,7 +216,7 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 		}
 	}
 
-	// What can be seen of all this.
+	// All places where these could show up.
 	var word scanner
 	word.addText("the word", "a-word-to-be-found")
 	eventually(t, "the proxy has its configuration", func() error {
@@ -277,7 +277,7 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 		t.Errorf("the contexts: %v, %v", info, err)
 	}
 
-	// What is there is found, in the files of keys and in what was seen.
+	// The scan itself works: it finds the keys in their files, and credentials in what it saw.
 	for file := range keyFiles {
 		if !found[file] {
 			t.Errorf("the key in %s is not found", file)
@@ -295,7 +295,7 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 	}
 }
 
-// secretOf is what nobody may know of a token: what follows its id, or the signature of a JWT.
+// secretOf returns the secret part of a token: what follows its id, or the signature of a JWT.
 func secretOf(token string) string {
 	if strings.Count(token, ".") == 2 {
 		return token[strings.LastIndex(token, ".")+1:]
@@ -309,7 +309,7 @@ func secretOf(token string) string {
 	return longest
 }
 
-// pairOf is a private key in PEM as a scanner takes it.
+// pairOf returns a private key in PEM in the form that a scanner takes.
 func pairOf(t *testing.T, text string) secrettest.Pair {
 	t.Helper()
 	block, _ := pem.Decode([]byte(text))

@@ -20,9 +20,9 @@ spec: {$spec}
 `, "$name", name, "$spec", strings.ReplaceAll(spec, "$host", shopHost))
 }
 
-// TestEnvoyDelegates has a gateway and a sidecar route by the delegates of a VirtualService:
-// what a delegate matches counts beside what its root does, and a route is left out that
-// conflicts with the root, or whose delegate is not there or hides.
+// TestEnvoyDelegates: a gateway and a sidecar use the delegates of a VirtualService. The
+// matches of delegate and root both apply. A route is left out if it conflicts with the root,
+// or if its delegate is missing or not visible.
 func TestEnvoyDelegates(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -48,7 +48,7 @@ func TestEnvoyDelegates(t *testing.T) {
 				path   string
 				header map[string]string
 				want   string
-				route  string // what the response says
+				route  string // in a header of the response
 			}{
 				{path: "/api/new/1", want: "v2", route: "new"},
 				{path: "/api/1", want: "v1", route: "api"},
@@ -88,8 +88,8 @@ func TestEnvoyDelegates(t *testing.T) {
 	})
 }
 
-// TestEnvoyDelegateUnderLoad edits a delegate, and gives its root another one, while requests
-// run: to another subset, to shares, to a service that comes with the edit, and back.
+// TestEnvoyDelegateUnderLoad edits a delegate, and replaces the delegate of its root, while
+// requests run: to another subset, to shares, to a service that comes with the edit, and back.
 func TestEnvoyDelegateUnderLoad(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

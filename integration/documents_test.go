@@ -25,8 +25,8 @@ func markdown(t *testing.T) map[string]string {
 	return out
 }
 
-// eachFile calls f with the path of each file of the repository that ends so, but for
-// test data and what git does not have.
+// eachFile calls f with the path of each file of the repository with a suffix. It skips test
+// data, and what git ignores.
 func eachFile(t *testing.T, suffix string, f func(path string) error) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -58,7 +58,7 @@ var (
 	testFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)[A-Z]\w*)\(`)
 )
 
-// anchors are what the headings of a document are linked by.
+// anchors returns the anchors of the headings of a document.
 func anchors(text string) []string {
 	var out []string
 	for _, m := range heading.FindAllStringSubmatch(fencedCode.ReplaceAllString(text, ""), -1) {
@@ -68,8 +68,8 @@ func anchors(text string) []string {
 	return out
 }
 
-// TestLayersDocumentsLinkToWhatIsThere: the relative links of all documents resolve,
-// sections included, and every page of docs is linked from another document.
+// TestLayersDocumentsLinkToWhatIsThere: the relative links in all documents resolve, including
+// sections. Another document links to every page of docs.
 func TestLayersDocumentsLinkToWhatIsThere(t *testing.T) {
 	t.Parallel()
 	all := markdown(t)
@@ -102,8 +102,8 @@ func TestLayersDocumentsLinkToWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestLayersDocumentsNameWhatIsThere: the paths and the tests that documents name in
-// code quotes are in the repository.
+// TestLayersDocumentsNameWhatIsThere: the paths and the tests that documents name in code
+// quotes exist.
 func TestLayersDocumentsNameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{}
@@ -122,7 +122,7 @@ func TestLayersDocumentsNameWhatIsThere(t *testing.T) {
 	}
 	for path, text := range markdown(t) {
 		for _, m := range codePath.FindAllStringSubmatch(text, -1) {
-			named, _, _ := strings.Cut(m[1], ".Test") // a test, after its package
+			named, _, _ := strings.Cut(m[1], ".Test") // a test has its package before it
 			if _, err := os.Stat(filepath.Join("..", named)); err != nil {
 				t.Errorf("%s names %s, which is not there", path, named)
 			}
@@ -135,7 +135,7 @@ func TestLayersDocumentsNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// guides are the documents that explain the code by its names.
+// guides are the documents that explain the code by names of the source.
 var guides = []string{"docs/architecture.md", "docs/one-resource-on-a-stream.md", "docs/adding.md"}
 
 // notOurs are names in the guides that the source does not declare.
@@ -150,11 +150,11 @@ var notOurs = map[string]string{
 	"trafficPolicy.proxyProtocol": "a field of DestinationRule",
 }
 
-// declared are the names that the source declares: top-level names, fields and methods
-// alone, and after a dot those of a package or of a type.
+// declared has the names that the source declares: top-level names, fields and methods. It has
+// each alone, and after its package or type and a dot.
 type declared map[string]bool
 
-// addFile adds what a file declares.
+// addFile adds the declarations of a file.
 func (d declared) addFile(file *ast.File) {
 	pkg := file.Name.Name
 	add := func(owner, name string) {
@@ -222,7 +222,7 @@ func members(e ast.Expr) []string {
 	return out
 }
 
-// source returns what the Go files of the repository declare, tests aside.
+// source returns the declarations of the Go files of the repository without tests.
 func source(t *testing.T) declared {
 	t.Helper()
 	all := declared{}
@@ -239,8 +239,8 @@ func source(t *testing.T) declared {
 	return all
 }
 
-// goNames returns the Go names that a document has in code quotes: `owner.name`, and
-// names of mixed case alone, which are no words of another language.
+// goNames returns the Go names that a document has in code quotes: `owner.name`, and names of
+// mixed case without an owner, since no other language has such.
 func goNames(text string) []string {
 	var out []string
 	for _, m := range goName.FindAllStringSubmatch(fencedCode.ReplaceAllString(text, ""), -1) {
@@ -256,8 +256,8 @@ func goNames(text string) []string {
 	return out
 }
 
-// TestLayersGuidesNameWhatIsDeclared: the source declares the Go names that the guides
-// have in code quotes.
+// TestLayersGuidesNameWhatIsDeclared: the source declares the Go names in the code quotes of
+// the guides.
 func TestLayersGuidesNameWhatIsDeclared(t *testing.T) {
 	t.Parallel()
 	all, used := source(t), map[string]bool{}

@@ -17,14 +17,14 @@ import (
 	"github.com/portolan-mesh/portolan/integration/processtest"
 )
 
-// shell runs the commands of documents as a user types them: the programs of `make
-// build tools` are on its path, and all ports of its network are free.
+// shell runs the commands of documents as a user types them. The programs of `make build tools`
+// are on its PATH, and all ports of its network are free.
 type shell struct {
 	t   *testing.T
 	n   *namespace
 	tmp string   // stands for /tmp
 	dir string   // where commands run
-	env []string // what commands see, with the variables that were set before
+	env []string // the environment of commands, with the variables that earlier ones set
 }
 
 func newShell(t *testing.T) *shell {
@@ -40,21 +40,21 @@ func newShell(t *testing.T) *shell {
 	return s
 }
 
-// end kills what runs in the network, such as the program that `go run` has started.
+// end kills what runs in the network, such as the program that `go run` started.
 func (s *shell) end() {
 	out, err := exec.Command("ip", "netns", "pids", s.n.name).Output()
 	if err != nil {
 		s.t.Errorf("list the processes of %s: %v", s.n.name, err)
 	}
 	for _, field := range strings.Fields(string(out)) {
-		// The test is there itself, where its first thread has opened a socket in the network.
+		// The test itself is listed if its first thread opened a socket in the network.
 		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }
 
-// commands returns the commands of a block: a line, with those that a backslash or a
+// commands returns the commands of a block: each line, with the lines that a backslash or a
 // here-document joins to it.
 func commands(t *testing.T, block string) []string {
 	t.Helper()
@@ -87,9 +87,9 @@ var (
 	assignment   = regexp.MustCompile(`^([a-z_]+)=(?:\$\(.*\)|\S*)$`)
 )
 
-// run runs the commands of a document one after the other. A command that fails is
-// tried again for some time, as what it needs may still be starting. The last output of
-// each command is returned, by the command.
+// run runs the commands of a document one after the other. It retries a failed command for some
+// time, since what the command needs may still be starting. It returns the last output of each
+// command, by the command.
 func (s *shell) run(blocks ...string) map[string]string {
 	s.t.Helper()
 	out := map[string]string{}
@@ -129,7 +129,7 @@ func (s *shell) command(command string) string {
 	return out
 }
 
-// try runs a command once. That `portolan diff` finds differences is no failure.
+// try runs a command once. It is no failure if `portolan diff` finds differences.
 func (s *shell) try(command string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
@@ -159,7 +159,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// ownServer is what a page says whose commands start a server on the usual ports.
+// ownServer is the sentence on pages whose commands start a server on the usual ports.
 const ownServer = "this page starts its own"
 
 // TestTaskPages runs the commands of each page of docs/tasks in an empty directory,
@@ -195,8 +195,8 @@ func TestTaskPages(t *testing.T) {
 	}
 }
 
-// standIns puts the programs first on the path that stand for others on a page, such as
-// kubectl with a cluster, if there are any.
+// standIns puts programs first on the PATH that replace others on a page, such as kubectl with
+// a cluster, if there are any.
 func (s *shell) standIns(t *testing.T, page string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("testdata", page, "bin"))
@@ -208,8 +208,8 @@ func (s *shell) standIns(t *testing.T, page string) {
 	}
 }
 
-// TestTrafficExamples runs the commands of examples/traffic, section by section, and looks
-// at what they print.
+// TestTrafficExamples runs the commands of examples/traffic, section by section, and checks
+// their output.
 func TestTrafficExamples(t *testing.T) {
 	text, err := os.ReadFile("../examples/traffic/README.md")
 	if err != nil {
@@ -252,7 +252,7 @@ func TestTrafficExamples(t *testing.T) {
 	}
 }
 
-// share is a regular expression for the numbers from least to most.
+// share returns a regular expression for the numbers from least to most.
 func share(least, most int) string {
 	var all []string
 	for n := least; n <= most; n++ {

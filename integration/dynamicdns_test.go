@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyDynamicDNS has a sidecar and a gateway go where the host of each request leads.
-// Resolvers take all names below localhost for the machine itself, without a DNS server.
+// TestEnvoyDynamicDNS: a sidecar and a gateway look up the host of each request. Resolvers map
+// all names below localhost to the machine itself, without a DNS server.
 func TestEnvoyDynamicDNS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -62,9 +62,9 @@ spec:
 	})
 }
 
-// TestEnvoyDynamicDNSOverTLS has a sidecar go where the names lead that TLS clients ask for,
-// and nowhere for other names. The names lead to the machine itself, so the sidecar listens
-// at another of its addresses.
+// TestEnvoyDynamicDNSOverTLS: a sidecar looks up the SNI of TLS clients, and refuses names that
+// no service covers. The names resolve to the machine itself, so the sidecar listens on another
+// of its addresses.
 func TestEnvoyDynamicDNSOverTLS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -107,9 +107,9 @@ spec:
 	})
 }
 
-// TestEnvoyAllowAnyDynamicDNS has a sidecar that captures nothing go where unknown hosts
-// lead, on the port of a service and as an HTTP proxy, but for the hosts that it knows and
-// where its Sidecar says otherwise.
+// TestEnvoyAllowAnyDynamicDNS: a sidecar without traffic capture looks up unknown hosts, on the
+// port of a service and as an HTTP proxy. It does not for hosts that it knows, or if its
+// Sidecar forbids it.
 func TestEnvoyAllowAnyDynamicDNS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		port, proxy := freePort(t), freePort(t)
@@ -134,8 +134,8 @@ func TestEnvoyAllowAnyDynamicDNS(t *testing.T) {
 	})
 }
 
-// TestEnvoyAllowAnyDynamicDNSWithTLS has a sidecar encrypt what goes to unknown hosts, and
-// send nothing where the certificate is for another.
+// TestEnvoyAllowAnyDynamicDNSWithTLS: a sidecar encrypts requests to unknown hosts, and sends
+// nothing if the certificate is for another host.
 func TestEnvoyAllowAnyDynamicDNSWithTLS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		of, port := newAuthority(t, "authority"), freePort(t)

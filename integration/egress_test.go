@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// httpEntry is a service of one HTTP port with one endpoint, an address or a socket.
+// httpEntry is a service with one HTTP port and one endpoint, an address or a socket.
 func httpEntry(name string, port int, endpoint string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -32,7 +32,7 @@ func (u *upstream) endpoint() string {
 	return fmt.Sprintf("{address: 127.0.0.1, ports: {http: %d}, labels: {version: %s}}", u.port, u.name)
 }
 
-// sidecarOf is the Sidecar of the namespace shop.
+// sidecarOf returns the Sidecar of the namespace shop.
 func sidecarOf(spec string) string {
 	return "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default, namespace: shop}\nspec: " + spec + "\n"
 }
@@ -53,7 +53,7 @@ func awaitAnswer(t testing.TB, client *http.Client, to, want string) {
 	})
 }
 
-// socketDir is a directory for sockets, whose paths are short.
+// socketDir returns a directory with a short path, for sockets.
 func socketDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mesh")
@@ -73,7 +73,7 @@ func listenUnix(t testing.TB, path string) net.Listener {
 	return l
 }
 
-// clientVia makes an HTTP client that connects to a socket, whatever it requests.
+// clientVia returns an HTTP client that connects to a socket for every request.
 func clientVia(t testing.TB, socket string) *http.Client {
 	t.Helper()
 	client := clientOf(t)
@@ -83,7 +83,7 @@ func clientVia(t testing.TB, socket string) *http.Client {
 	return client
 }
 
-// clientOfProxy makes an HTTP client that has a port as its HTTP proxy.
+// clientOfProxy returns an HTTP client that uses a port as its HTTP proxy.
 func clientOfProxy(t testing.TB, port int) *http.Client {
 	t.Helper()
 	client := clientOf(t)
@@ -91,8 +91,8 @@ func clientOfProxy(t testing.TB, port int) *http.Client {
 	return client
 }
 
-// TestEnvoySockets calls a sidecar through Unix domain sockets, for HTTP of all ports
-// and for TCP, and has it call an application and an endpoint through such.
+// TestEnvoySockets: applications call a sidecar through Unix domain sockets, for HTTP of all
+// ports and for TCP. The sidecar calls an application and an endpoint through sockets.
 func TestEnvoySockets(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, dir := startServer(t, serverOptions{}), socketDir(t)
@@ -152,8 +152,8 @@ spec: {hosts: [two.shop.test], http: [{route: [{destination: {host: one.shop.tes
 	})
 }
 
-// TestEnvoyHTTPProxy has clients name the host and the port that they want: to the HTTP
-// proxy of the mesh, and to an egress listener that is one.
+// TestEnvoyHTTPProxy: clients name the host and port that they want to the HTTP proxy of the
+// mesh, and to an egress listener of protocol HTTP_PROXY.
 func TestEnvoyHTTPProxy(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		port, own := freePort(t), freePort(t)
@@ -186,8 +186,8 @@ spec: {hosts: [one.shop.test], http: [{route: [{destination: {host: two.shop.tes
 	})
 }
 
-// TestEnvoyEgress has a Sidecar bind an address for the ports of all services, open a
-// port as soon as a service has it, import by a route, and send the rest to a proxy.
+// TestEnvoyEgress: a Sidecar binds an address for the ports of all services, opens a port as
+// soon as a service has it, imports hosts, and sends the rest to an egress proxy.
 func TestEnvoyEgress(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -231,7 +231,7 @@ spec: {hosts: [front.shop.test], http: [{match: [{uri: {prefix: /back}}], route:
 		to("front.shop.test", "/")("front")
 		to("front.shop.test", "/back")("back")
 		to("unknown.test", "/")("forward")
-		to("back.shop.test", "/")("forward") // a route leads there, and no listener carries it
+		to("back.shop.test", "/")("forward") // no listener carries it, but a route leads there
 		client.awaitCluster(fmt.Sprintf("outbound|%d||back.shop.test", backPort), true)
 		for _, closed := range []string{local(port), local(backPort), fmt.Sprintf("127.0.0.2:%d", backPort), local(latePort)} {
 			if listening(closed) {
@@ -243,7 +243,7 @@ spec: {hosts: [front.shop.test], http: [{match: [{uri: {prefix: /back}}], route:
 		s.awaitSynced(s.remove(httpEntry("late", latePort, late.endpoint())), "client")
 		awaitClosed(t, latePort)
 
-		// Nothing tells where a request that was not captured was meant to go.
+		// Without capture, the destination of other requests is unknown.
 		s.awaitSynced(s.apply(sidecarOf(`{egress: [{bind: 127.0.0.2, hosts: ["shop/front.shop.test"]}], outboundTrafficPolicy: {mode: ALLOW_ANY}}`)), "client")
 		to("unknown.test", "/")("503")
 		s.expectNothingRejected()

@@ -32,25 +32,25 @@ func sealingKeys(t testing.TB) string {
 	return file
 }
 
-// doors is one server of several, and what knows it from outside.
+// doors is one server of several, with what its clients know of it.
 type doors struct {
 	*server
-	roots string // file of the roots that a machine begins with
+	roots string // file of the initial roots of a machine
 }
 
-// in is the server as a subtest has it.
+// in returns the server for use in a subtest.
 func (d doors) in(t testing.TB) doors {
 	own := *d.server
 	own.t = t
 	return doors{&own, d.roots}
 }
 
-// secureXDS is where the server takes proxies over TLS.
+// secureXDS returns the address for proxies over TLS.
 func (d doors) secureXDS() string {
 	return announcedSecure.FindStringSubmatch(d.process.output())[1]
 }
 
-// machine runs a command for the certificate in a directory.
+// machine runs a command for a machine with its certificate in a directory.
 func (d doors) machine(dir, what string, args ...string) outcome {
 	d.t.Helper()
 	return command(d.t, "", append([]string{"certificate", what, "--out", dir, "--server", "https://" + d.api, "--ca", d.roots}, args...)...)
@@ -62,7 +62,7 @@ func (d doors) as(token string, args ...string) outcome {
 	return command(d.t, "", append(args, "--server", "https://"+d.api, "--ca", d.roots, "--token", token)...)
 }
 
-// joins gives a directory its first certificate, by a join token.
+// joins gets the first certificate for a directory with a join token.
 func (d doors) joins(dir, token string) {
 	d.t.Helper()
 	if o := d.machine(dir, "request", "--token", token); o.code != 0 {
@@ -87,7 +87,7 @@ func refused(t testing.TB, what, words string, run func() outcome) {
 	})
 }
 
-// permitted waits until a command is not refused.
+// permitted waits until a command succeeds.
 func permitted(t testing.TB, what string, run func() outcome) {
 	t.Helper()
 	eventually(t, what, func() error {
@@ -98,7 +98,7 @@ func permitted(t testing.TB, what string, run func() outcome) {
 	})
 }
 
-// proxy connects a proxy over mutual TLS with the certificate of a directory.
+// proxy connects a proxy over mutual TLS, with the certificate in a directory.
 func (d doors) proxy(name, dir string) *xdstest.Client {
 	d.t.Helper()
 	held, err := enroll.Read(dir)
@@ -113,7 +113,7 @@ func (d doors) proxy(name, dir string) *xdstest.Client {
 	return client
 }
 
-// trusted are the certificates of a file.
+// trusted returns the certificates of a file.
 func trusted(t testing.TB, file string) *x509.CertPool {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -135,7 +135,7 @@ func awaitEntry(c *xdstest.Client, name string) {
 	})
 }
 
-// shows waits until a server shows a certificate that is accepted by who trusts some roots.
+// shows waits until a server presents a certificate that some roots verify.
 func (d doors) shows(what string, roots *x509.CertPool) {
 	d.t.Helper()
 	eventually(d.t, what, func() error {
@@ -150,13 +150,14 @@ func (d doors) shows(what string, roots *x509.CertPool) {
 	})
 }
 
-// jwt is a token of an issuer for a subject.
+// jwt returns a token of an issuer for a subject.
 func jwt(t testing.TB, issuer *jwkstest.Issuer, subject string) string {
 	t.Helper()
 	return issuer.Sign(t, map[string]any{"iss": issuer.URL, "aud": "portolan", "sub": subject, "exp": time.Now().Add(time.Hour).Unix()})
 }
 
-// comingIn is what decides who may come in: what one server is told, the other goes by.
+// comingIn are changes to who has access: one is made at a server, and the other must follow
+// it.
 var comingIn = map[string]func(t *testing.T, at, other doors, name string){
 	"a join token": func(t *testing.T, at, other doors, name string) {
 		token, dir := at.joinToken(name), filepath.Join(t.TempDir(), "m")
@@ -221,7 +222,7 @@ spec: {serviceAccount: $name, reason: stolen}
 			}
 			return nil
 		})
-		watch.kill() // it was to end
+		watch.kill() // the server should have ended it
 		if !strings.Contains(watch.output(), "may not") {
 			t.Errorf("the watch ended with %s", watch.output())
 		}
@@ -268,10 +269,10 @@ spec: {serviceAccount: $name, reason: stolen}
 	},
 }
 
-// TestComingInAtEitherServer: what one server of a store is told of who may come in, the
-// other goes by; also once the store's leader is gone with its machine. Without a store, who
-// is known goes on: users, certificates, streams, renewals, tokens of an issuer. A first join
-// by a join token is told why not, and the token is good afterwards.
+// TestComingInAtEitherServer: both servers of a store follow a change of access that one gets,
+// also after the store's leader is lost with its machine. Without a store, known clients
+// continue: users, certificates, streams, renewals, tokens of an issuer. A first join with a
+// join token fails with the reason, and the token stays valid.
 func TestComingInAtEitherServer(t *testing.T) {
 	t.Parallel()
 	began := time.Now()

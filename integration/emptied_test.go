@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// TestAnEmptiedDataDirectory: a server whose volume is not mounted takes nothing away
-// from its proxies: it does not start, and says what to do, until a new store is
-// meant. One that runs goes on from memory.
+// TestAnEmptiedDataDirectory: a server whose volume is not mounted removes nothing from its
+// proxies. It does not start, and says what to do, until the operator asks for a new store. A
+// running one continues from memory.
 func TestAnEmptiedDataDirectory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, serverOptions{})
@@ -55,8 +55,8 @@ func TestAnEmptiedDataDirectory(t *testing.T) {
 	again.apply(entry("after", 80))
 }
 
-// TestAnEmptiedEtcd: an etcd of somebody else's that comes back with nothing takes
-// nothing away either. A new store begins when the server is started again.
+// TestAnEmptiedEtcd: an external etcd that comes back empty removes nothing either. A restart
+// of the server begins a new store.
 func TestAnEmptiedEtcd(t *testing.T) {
 	t.Parallel()
 	address := local(freePort(t))

@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// endpointsHost is the service of the scenario with a file of endpoints.
+// endpointsHost is the host of the service in the scenario with a file of endpoints.
 const endpointsHost = "web.mesh.internal"
 
 // endpointsScene is a server that follows a file of endpoints, and a sidecar.
@@ -25,7 +25,8 @@ type endpointsScene struct {
 	port int // of the service
 }
 
-// list writes the file: one group for each upstream, whose label version is its name.
+// list writes the file, with one group for each upstream. Its label version is the name of the
+// upstream.
 func (e *endpointsScene) list(up ...*upstream) {
 	e.t.Helper()
 	groups := []map[string]any{}
@@ -57,7 +58,7 @@ func (e *endpointsScene) write(text string) {
 
 func (e *endpointsScene) request() request { return request{port: e.port, host: endpointsHost} }
 
-// answered waits until requests are answered by exactly these upstreams.
+// answered waits until exactly these upstreams answer requests.
 func (e *endpointsScene) answered(names ...string) {
 	e.t.Helper()
 	client := clientOf(e.t)
@@ -77,7 +78,7 @@ func (e *endpointsScene) answered(names ...string) {
 	})
 }
 
-// readiness waits until /readyz has words.
+// readiness waits until /readyz contains words, or does not.
 func (e *endpointsScene) readiness(words string, is bool) {
 	e.t.Helper()
 	eventually(e.t, fmt.Sprintf("/readyz has %q: %v", words, is), func() error {
@@ -89,8 +90,8 @@ func (e *endpointsScene) readiness(words string, is bool) {
 	})
 }
 
-// TestEndpointsFile follows a file of endpoints while requests run: what it lists gets
-// them, what is gone gets none, and a broken file takes nothing.
+// TestEndpointsFile follows a file of endpoints while requests run. Listed endpoints get
+// requests, removed ones get none, and a broken file removes nothing.
 func TestEndpointsFile(t *testing.T) {
 	for _, variant := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		t.Run(variant.String(), func(t *testing.T) { followsEndpoints(t, variant) })

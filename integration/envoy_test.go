@@ -20,14 +20,13 @@ import (
 // envoyBinary is where `make tools` puts Envoy.
 const envoyBinary = "../.tools/envoy"
 
-// needEnvoy skips a test where there is no Envoy, but fails it in CI.
+// needEnvoy skips a test if there is no Envoy, but fails it in CI.
 func needEnvoy(t testing.TB) string {
 	t.Helper()
 	return needTool(t, envoyBinary, "tools")
 }
 
-// needTool skips a test where a file is not there that a target of make puts
-// there, but fails it in CI.
+// needTool skips a test if a file is missing that a make target installs, but fails it in CI.
 func needTool(t testing.TB, file, target string) string {
 	t.Helper()
 	path, err := filepath.Abs(file)
@@ -44,7 +43,7 @@ func needTool(t testing.TB, file, target string) string {
 	return ""
 }
 
-// envoy is an Envoy of a server.
+// envoy is an Envoy that is connected to a server.
 type envoy struct {
 	t       testing.TB
 	name    string
@@ -53,47 +52,47 @@ type envoy struct {
 	client  *http.Client
 }
 
-// envoyOptions say who an Envoy is.
+// envoyOptions describe an Envoy.
 type envoyOptions struct {
 	kind    string // sidecar or router
 	name    string
 	labels  string // k=v,...
 	variant protocol.Variant
-	// selfDiscovery has it know the endpoints of its own service.
+	// selfDiscovery makes it know the endpoints of its own service.
 	selfDiscovery bool
-	// dnsCapture has it listen on the addresses that services were given.
+	// dnsCapture makes it listen on the addresses that are assigned to services.
 	dnsCapture bool
-	// httpProxyPort is where it is an HTTP proxy; 0 for what the mesh says.
+	// httpProxyPort is the port of its HTTP proxy; 0 leaves it to the mesh configuration.
 	httpProxyPort int
-	// interception is how traffic gets to it: NONE.
+	// interception is the node metadata INTERCEPTION_MODE; NONE by default.
 	interception string
-	// drain is for how many seconds it goes on with what belonged to a listener that
-	// is gone; 0 stands for its default, ten minutes.
+	// drain is the drain time of removed listeners, in seconds; 0 means Envoy's default, ten
+	// minutes.
 	drain int
-	// namespace and ip have the defaults shop and 10.0.0.1; xds is the server's.
+	// namespace and ip default to shop and 10.0.0.1; xds to the server's address.
 	namespace, ip, xds string
-	// locality is where it runs: region/zone/subzone.
+	// locality is its locality: region/zone/subzone.
 	locality string
 	// systemRoots is the file of the authorities that its machine trusts.
 	systemRoots string
-	// certificate is its own in the mesh, nil for none.
+	// certificate is its certificate in the mesh, nil for none.
 	certificate *certificateFiles
-	// tls has it connect to the server over TLS, with these files; nil for plaintext.
+	// tls are the files for TLS to the server; nil for plaintext.
 	tls *securetest.Files
-	// in is the network that it runs in, nil for the machine's.
+	// in is the network that it runs in, nil for that of the machine.
 	in network
 }
 
-// network is one that processes run in, apart from the machine's.
+// network is a network of its own that processes run in.
 type network interface {
-	// command is what runs a program in it.
+	// command returns the command that runs a program in it.
 	command() []string
-	// http makes a client in it.
+	// http returns a client in it.
 	http(t testing.TB) *http.Client
 }
 
-// startEnvoy runs an Envoy until the test ends, from the bootstrap that the
-// command line makes, and waits until it has the configuration of now.
+// startEnvoy runs an Envoy until the test ends, from the bootstrap that the command line makes.
+// It waits until the Envoy has the current configuration.
 func (s *server) startEnvoy(o envoyOptions) *envoy {
 	s.t.Helper()
 	e := s.launchEnvoy(o)
@@ -102,7 +101,7 @@ func (s *server) startEnvoy(o envoyOptions) *envoy {
 	return e
 }
 
-// launchEnvoy is startEnvoy without the waiting.
+// launchEnvoy is startEnvoy without waiting.
 func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	s.t.Helper()
 	path := needEnvoy(s.t)
@@ -198,7 +197,7 @@ func (e *envoy) get(path string) ([]byte, error) {
 	return body, err
 }
 
-// awaitReady waits until Envoy takes traffic.
+// awaitReady waits until Envoy serves traffic.
 func (e *envoy) awaitReady() {
 	e.t.Helper()
 	eventually(e.t, e.name+" is ready", func() error {
@@ -210,7 +209,7 @@ func (e *envoy) awaitReady() {
 	})
 }
 
-// stats are the counters and gauges whose names match a regular expression.
+// stats returns the counters and gauges whose names match a regular expression.
 func (e *envoy) stats(filter string) (map[string]int, error) {
 	body, err := e.get("/stats?format=json&filter=" + filter)
 	if err != nil {
@@ -235,7 +234,7 @@ func (e *envoy) stats(filter string) (map[string]int, error) {
 	return out, nil
 }
 
-// expectNothingRejected fails where Envoy refused a configuration.
+// expectNothingRejected fails if Envoy rejected a configuration.
 func (e *envoy) expectNothingRejected() {
 	e.t.Helper()
 	rejected, err := e.stats("update_rejected$")
@@ -247,7 +246,7 @@ func (e *envoy) expectNothingRejected() {
 	}
 }
 
-// awaitWarm waits until no cluster and no listener waits for anything.
+// awaitWarm waits until no cluster and no listener is warming.
 func (e *envoy) awaitWarm() {
 	e.t.Helper()
 	eventually(e.t, "nothing of "+e.name+" is warming", func() error {
@@ -264,14 +263,14 @@ func (e *envoy) warming() (map[string]int, error) {
 	return nonzero(warming), err
 }
 
-// held is one resource of Envoy.
+// held is one resource that Envoy has.
 type held struct {
 	Version string
-	// Since is when Envoy took it.
+	// Since is when Envoy accepted it.
 	Since string
 }
 
-// held are the resources that Envoy took from its server, by "type name".
+// held returns the resources that Envoy accepted from its server, by "type name".
 func (e *envoy) held() (map[string]held, error) {
 	body, err := e.get("/config_dump?include_eds")
 	if err != nil {
@@ -298,8 +297,7 @@ func (e *envoy) held() (map[string]held, error) {
 	return out, nil
 }
 
-// readHeld reads a list of a config dump. A dump that lists something warming
-// has it under a name of its own.
+// readHeld reads a list of a config dump. It gives warming resources names of their own.
 func readHeld(key string, raw json.RawMessage, into map[string]held) error {
 	type entry struct {
 		Name           string `json:"name"`
@@ -328,16 +326,16 @@ func readHeld(key string, raw json.RawMessage, into map[string]held) error {
 	return nil
 }
 
-// named is a message that a config dump holds, of which the name matters.
+// named is a message of a config dump. Only its name is read.
 type named struct {
 	Name        string `json:"name"`
 	ClusterName string `json:"cluster_name"`
 }
 
-// String is whichever name it has.
+// String returns the name, whichever field has it.
 func (n named) String() string { return n.Name + n.ClusterName }
 
-// mustHold is held, of an Envoy that answers.
+// mustHold is held, but fails the test if Envoy does not answer.
 func (e *envoy) mustHold() map[string]held {
 	e.t.Helper()
 	out, err := e.held()
@@ -347,7 +345,7 @@ func (e *envoy) mustHold() map[string]held {
 	return out
 }
 
-// awaitCluster waits until Envoy has a cluster, or has it no more.
+// awaitCluster waits until Envoy has a cluster, or no longer has it.
 func (e *envoy) awaitCluster(name string, present bool) {
 	e.t.Helper()
 	eventually(e.t, fmt.Sprintf("cluster %s of %s: %v", name, e.name, present), func() error {
@@ -359,8 +357,8 @@ func (e *envoy) awaitCluster(name string, present bool) {
 	})
 }
 
-// awaitConfig waits until a text is part of Envoy's configuration. What Envoy
-// drains, such as the routes of a listener that is gone, is part of it.
+// awaitConfig waits until a text is part of Envoy's configuration. This includes what Envoy
+// drains, such as the routes of a removed listener.
 func (e *envoy) awaitConfig(text string) {
 	e.t.Helper()
 	eventually(e.t, fmt.Sprintf("%q in the configuration of %s", text, e.name), func() error {

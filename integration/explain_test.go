@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/explain"
 )
 
-// explain asks a server what a proxy does with a request to a HOST:PORT. Where the
-// request has a host, it is another one than that.
+// explain asks a server what a proxy does with a request to a HOST:PORT. A host in q overrides
+// that of to.
 func (s *server) explain(from, to string, q request) (explain.Explanation, error) {
 	query := url.Values{"from": {from}, "to": {to}, "path": {q.path}, "method": {q.method}}
 	if q.host != "" {
@@ -30,8 +30,8 @@ func (s *server) explain(from, to string, q request) (explain.Explanation, error
 	return out, err
 }
 
-// explainedMesh draws meshes of two services behind a gateway and a sidecar, and requests
-// for them. Most of what it draws works.
+// explainedMesh generates random meshes of two services behind a gateway and a sidecar, and
+// requests for them. Most of the configuration works.
 type explainedMesh struct {
 	random    *rand.Rand
 	gateway   int
@@ -39,14 +39,14 @@ type explainedMesh struct {
 	hosts     [2]string
 	upstreams []*upstream
 
-	// What the mesh drawn last has, by service.
+	// What the current mesh has, by service.
 	subsets  [2][]string         // those that select an endpoint
 	empty    [2][]string         // those that select none
 	gateways [2]string           // of the routes
-	suiting  [2][]explainedMatch // what the routes match
+	suiting  [2][]explainedMatch // the matches of the routes
 }
 
-// explainedMatch is a match and a request that meets it.
+// explainedMatch is a match, and a request that satisfies it.
 type explainedMatch struct {
 	match, path, method, user string
 }
@@ -68,11 +68,11 @@ var explainedMatches = []explainedMatch{
 
 func (m *explainedMesh) one(of ...string) string { return of[m.random.IntN(len(of))] }
 
-// rarely is true once in so many times.
+// rarely is true once in so many calls, on average.
 func (m *explainedMesh) rarely(of int) bool { return m.random.IntN(of) == 0 }
 
-// documents are the objects of a mesh. The names are always the same, so that a mesh
-// replaces the one before it.
+// documents generates the objects of a mesh. Their names are always the same, so a mesh
+// replaces the previous one.
 func (m *explainedMesh) documents() string {
 	var out []string
 	for i := range m.hosts {
@@ -85,7 +85,7 @@ func (m *explainedMesh) documents() string {
 	return strings.Join(out, "\n---\n")
 }
 
-// service is one with its rule.
+// service generates a service and its DestinationRule.
 func (m *explainedMesh) service(i int) string {
 	entry := fill(`
 apiVersion: networking.istio.io/v1
@@ -153,7 +153,7 @@ spec:
 	return doc
 }
 
-// explainedMark has a route say in a header of each answer where it is of.
+// explainedMark makes a route add a header to each response that says which route it is.
 func explainedMark(service, block int) string {
 	return fmt.Sprintf(`headers: {response: {set: {x-route: "virtualservice/shop/s%d spec.http[%d]"}}}`, service, block)
 }
@@ -175,8 +175,8 @@ func (m *explainedMesh) action(i int) string {
 	return "route: [{" + to() + "}]"
 }
 
-// destination is a service, seldom none, or a subset of it, seldom one that is not there
-// or has no endpoint.
+// destination generates a destination: a service or a subset of it. Rarely it is missing, or
+// has no endpoint.
 func (m *explainedMesh) destination(i int) string {
 	if m.rarely(14) {
 		return "{host: unknown.explain.test}"
@@ -197,7 +197,8 @@ func (m *explainedMesh) destination(i int) string {
 	return "{host: " + m.hosts[i] + ", subset: " + subset + "}"
 }
 
-// request is one that suits a route most of the time, at a proxy that has it.
+// request generates a request at a proxy that has the route. Most of the time it matches a
+// route.
 func (m *explainedMesh) request() (from string, q request) {
 	i := m.random.IntN(len(m.hosts))
 	from, q.host, q.port = "edge", m.hosts[i], m.gateway
@@ -222,7 +223,8 @@ func (m *explainedMesh) request() (from string, q request) {
 	return from, q
 }
 
-// allowed are the answers that an explanation allows: the names of upstreams, or a status.
+// allowed returns the answers that agree with an explanation: the names of upstreams, or a
+// status.
 func (m *explainedMesh) allowed(e explain.Explanation) (out []string) {
 	if e.Status != 0 {
 		out = append(out, strconv.Itoa(e.Status))
@@ -237,7 +239,7 @@ func (m *explainedMesh) allowed(e explain.Explanation) (out []string) {
 	return out
 }
 
-// agrees compares an answer with what was explained: who answers, and by which route.
+// agrees compares a response with the explanation: who answers, and by which route.
 func (m *explainedMesh) agrees(e explain.Explanation, got reply) error {
 	if wants := m.allowed(e); !slices.Contains(wants, got.String()) {
 		return fmt.Errorf("it is answered by %s, not %v", got, wants)
@@ -245,17 +247,17 @@ func (m *explainedMesh) agrees(e explain.Explanation, got reply) error {
 	by := got.header.Get("x-route")
 	switch {
 	case by == "" && (got.echo.Upstream == "" || e.Route == nil || e.Route.Object == ""):
-		return nil // Envoy sets no header where it has no cluster, or injects a fault
+		return nil // Envoy adds no header if it has no cluster, or injects a fault
 	case e.Route == nil || !strings.HasPrefix(e.Route.Object+" "+e.Route.Field, by) || by == "":
 		return fmt.Errorf("its route is %q, not %+v", by, e.Route)
 	}
 	return nil
 }
 
-// explainedKinds are the sorts of outcomes, and how many of a hundred requests have one at
-// least.
+// explainedKinds are kinds of outcomes, each with the least number of them in a hundred
+// requests.
 var explainedKinds = []struct {
-	outcome, reason string // of which it has a part
+	outcome, reason string // the reason has to contain this
 	least           float64
 }{
 	{explain.Forwarded, "", 40},
@@ -269,8 +271,8 @@ var explainedKinds = []struct {
 	{explain.Fails, "which only a proxy that captures traffic knows", 1},
 }
 
-// TestEnvoyDoesWhatIsExplained draws meshes and requests, and compares what Envoys answer
-// with what is explained of them.
+// TestEnvoyDoesWhatIsExplained generates meshes and requests, and compares the responses of
+// Envoys with the explanations.
 func TestEnvoyDoesWhatIsExplained(t *testing.T) {
 	const meshes, requests = 100, 5
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
@@ -325,8 +327,7 @@ func TestEnvoyDoesWhatIsExplained(t *testing.T) {
 	})
 }
 
-// TestGRPCClientDoesWhatIsExplained compares the calls of a client with what is explained
-// of them.
+// TestGRPCClientDoesWhatIsExplained compares the calls of a gRPC client with the explanations.
 func TestGRPCClientDoesWhatIsExplained(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	v1, v2 := startGRPCBackend(t, "v1"), startGRPCBackend(t, "v2")

@@ -20,11 +20,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// etcdConfig is a variable of the environment: where it is set, the test binary
-// is not to test but to be an etcd, as this file of configuration has it.
+// etcdConfig is an environment variable. If it is set, the test binary runs an etcd with this
+// configuration file instead of the tests.
 const etcdConfig = "PORTOLAN_TEST_ETCD_CONFIG"
 
-// beEtcd is an etcd until it is killed.
+// beEtcd runs an etcd until the process is killed.
 func beEtcd(file string) int {
 	config, err := embed.ConfigFromFile(file)
 	if err != nil {
@@ -40,19 +40,18 @@ func beEtcd(file string) int {
 	return 1
 }
 
-// etcdProcess is an etcd of somebody else: with TLS, users as documented, and the
-// limits that etcd has of itself.
+// etcdProcess is an external etcd: with TLS, the documented users, and etcd's default limits.
 type etcdProcess struct {
 	t         testing.TB
 	endpoint  string
 	authority *etcdtest.Authority
 	config    string
-	password  string // the file with that of portolan
+	password  string // the file with portolan's password
 	client    etcdtest.Pair
 	process   *processtest.Process
 }
 
-// newEtcdProcess prepares one that is not started.
+// newEtcdProcess prepares an etcd without starting it.
 func newEtcdProcess(t testing.TB) *etcdProcess {
 	t.Helper()
 	e := &etcdProcess{t: t, authority: etcdtest.NewAuthority(t), endpoint: "https://" + local(freePort(t))}
@@ -76,7 +75,7 @@ log-level: warn
 	return e
 }
 
-// startEtcdProcess runs one, and has its users made.
+// startEtcdProcess runs an etcd, and creates its users.
 func startEtcdProcess(t testing.TB) *etcdProcess {
 	t.Helper()
 	e := newEtcdProcess(t)
@@ -92,7 +91,7 @@ func (e *etcdProcess) start() {
 	eventually(e.t, "etcd answers", func() error {
 		_, err := probe.MemberList(e.t.Context())
 		if err != nil && strings.Contains(err.Error(), "user") {
-			return nil // it wants to know who asks
+			return nil // it answers, and requires authentication
 		}
 		return err
 	})
@@ -103,7 +102,7 @@ func (e *etcdProcess) enableAuth() {
 	etcdtest.EnableAuth(e.t, e.dial(""))
 }
 
-// dial returns a client of a user; "" is without one.
+// dial returns a client of a user; "" is no user.
 func (e *etcdProcess) dial(user string) *clientv3.Client {
 	files := dial.Files{CA: e.authority.File, Cert: e.client.Cert, Key: e.client.Key}
 	o := dial.Options{Endpoints: []string{e.endpoint}, TLS: files.Config}
@@ -113,7 +112,7 @@ func (e *etcdProcess) dial(user string) *clientv3.Client {
 	return etcdtest.DialWith(e.t, o)
 }
 
-// flags are those of a server that uses this etcd as portolan.
+// flags returns the flags of a server that uses this etcd as user portolan.
 func (e *etcdProcess) flags(more ...string) []string {
 	return append([]string{
 		"--etcd-ca", e.authority.File, "--etcd-cert", e.client.Cert, "--etcd-key", e.client.Key,
@@ -126,9 +125,9 @@ func (e *etcdProcess) server(more ...string) *server {
 	return startServer(e.t, serverOptions{etcd: e.endpoint, args: e.flags(more...)})
 }
 
-// TestExternalEtcdDies kills an etcd with TLS and users under two servers.
-// Proxies stay served and new ones are, writes fail fast, and all is well once
-// etcd is back, which knows none of the tokens that it gave out before.
+// TestExternalEtcdDies kills an etcd with TLS and users under two servers. Old and new proxies
+// are served, writes fail fast, and all works again once etcd is back, though it has forgotten
+// the tokens that it issued.
 func TestExternalEtcdDies(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcdProcess(t)
@@ -160,8 +159,8 @@ func TestExternalEtcdDies(t *testing.T) {
 	two.expectNothingRejected()
 }
 
-// TestExternalEtcdHangs stops an etcd that keeps its connections. It is known to
-// hang, writes fail fast from then on, and go through again when it goes on.
+// TestExternalEtcdHangs stops an etcd, which keeps its connections. The servers detect that it
+// hangs. From then on writes fail fast, until etcd continues.
 func TestExternalEtcdHangs(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcdProcess(t)
@@ -180,8 +179,8 @@ func TestExternalEtcdHangs(t *testing.T) {
 	s.apply(x.routes(0, 100))
 }
 
-// TestServeWaitsForEtcd starts a server before its etcd. It is not ready and says
-// why, ends when it is told to, and is ready once etcd is there.
+// TestServeWaitsForEtcd starts a server before its etcd. It is not ready and says why, stops
+// when told to, and becomes ready once etcd runs.
 func TestServeWaitsForEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := newEtcdProcess(t)
@@ -215,7 +214,7 @@ func TestServeWaitsForEtcd(t *testing.T) {
 	}
 }
 
-// expectUnready returns nil where /readyz answers 503 with these words.
+// expectUnready returns nil if /readyz answers 503 with these words.
 func (s *server) expectUnready(words ...string) error {
 	r, err := s.client.Get(s.url("/readyz"))
 	if err != nil {
@@ -237,8 +236,8 @@ func (s *server) expectUnready(words ...string) error {
 	return nil
 }
 
-// TestExternalEtcdChangesItsLocks changes the password, what the user may do, and
-// every certificate, and restarts no server.
+// TestExternalEtcdChangesItsLocks changes the password, the user's rights, and every
+// certificate, without a restart of a server.
 func TestExternalEtcdChangesItsLocks(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcdProcess(t)
@@ -294,7 +293,7 @@ func replace(t testing.TB, file, content string) {
 	}
 }
 
-// TestServeNamesWhatEtcdRefuses starts servers that waiting would not help.
+// TestServeNamesWhatEtcdRefuses starts servers with mistakes that waiting does not cure.
 func TestServeNamesWhatEtcdRefuses(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcdProcess(t)
@@ -322,8 +321,8 @@ func TestServeNamesWhatEtcdRefuses(t *testing.T) {
 	}
 }
 
-// TestExternalLimits sends more than the etcd takes in one transaction, and more
-// than its flags say.
+// TestExternalLimits writes more than etcd accepts in one transaction, also with flags that
+// state a wrong limit.
 func TestExternalLimits(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcdProcess(t)
@@ -336,7 +335,7 @@ func TestExternalLimits(t *testing.T) {
 	if out.code == 0 || !strings.Contains(out.stderr, "etcd takes 128 in one transaction") || !strings.Contains(out.stderr, "--max-txn-ops") {
 		t.Errorf("200 objects: %+v", out)
 	}
-	wrong := etcd.server("--etcd-max-txn-ops", "1000") // which is not what that etcd was told
+	wrong := etcd.server("--etcd-max-txn-ops", "1000") // more than etcd's actual limit
 	if out = wrong.try(batch, "apply", "-f", "-"); out.code == 0 || !strings.Contains(out.stderr, "etcd takes less than the 1000 operations") {
 		t.Errorf("200 objects, by a server that expects more of etcd: %+v", out)
 	}

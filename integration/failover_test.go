@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// replicaPair are two servers of one etcd, and Envoys that know both.
+// replicaPair are two servers of one etcd, and an Envoy with the addresses of both, under load.
 type replicaPair struct {
 	t       *testing.T
 	servers [2]*server
@@ -37,7 +37,7 @@ func startReplicas(t *testing.T, v protocol.Variant, args ...string) *replicaPai
 	return p
 }
 
-// home is the number of the server that has the Envoy.
+// home returns the number of the server that the Envoy is connected to.
 func (p *replicaPair) home() int {
 	p.t.Helper()
 	home := -1
@@ -62,8 +62,8 @@ func (p *replicaPair) home() int {
 
 func (p *replicaPair) of(i int) *server { return p.servers[i] }
 
-// expectMoved waits until the Envoy is at another server, which has nothing to
-// tell it in delta, and takes changes from there.
+// expectMoved waits until the Envoy is connected to another server, which sends it nothing in
+// delta at first, and then changes.
 func (p *replicaPair) expectMoved(v protocol.Variant, to *server, before map[string]int) {
 	p.t.Helper()
 	to.awaitSynced(to.revision(), "edge")
@@ -78,8 +78,8 @@ func (p *replicaPair) expectMoved(v protocol.Variant, to *server, before map[str
 	p.edge.expectNothingRejected()
 }
 
-// TestEnvoyFailsOver kills the server of an Envoy that knows another. No request
-// fails, and the other one sends what the Envoy lacks: nothing.
+// TestEnvoyFailsOver kills the server of an Envoy that knows another. No request fails, and the
+// other server sends nothing, as the Envoy lacks nothing.
 func TestEnvoyFailsOver(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		p := startReplicas(t, v)
@@ -91,8 +91,8 @@ func TestEnvoyFailsOver(t *testing.T) {
 	})
 }
 
-// TestEnvoyIsDrained: a server that is told to stop sends its proxies to the
-// other one before it ends.
+// TestEnvoyIsDrained: a server that is told to stop moves its proxies to the other one before
+// it ends.
 func TestEnvoyIsDrained(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		p := startReplicas(t, v, "--drain-time", "500ms")
@@ -110,7 +110,8 @@ func TestEnvoyIsDrained(t *testing.T) {
 	})
 }
 
-// TestEnvoyConnectsAnew when its connection is old, which nobody notices.
+// TestEnvoyConnectsAnew: an Envoy reconnects when its connection reaches its age limit, without
+// effect on requests.
 func TestEnvoyConnectsAnew(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{args: []string{"--max-connection-age", "1s"}}), newShop(t)
@@ -153,8 +154,7 @@ func connectedSince(t *testing.T, s *server) (since time.Time) {
 	return since
 }
 
-// TestProxiesAreSpread: of two servers the one that has all proxies sends some
-// away.
+// TestProxiesAreSpread: if one of two servers has all proxies, it sends some to the other.
 func TestProxiesAreSpread(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
@@ -179,7 +179,7 @@ func TestProxiesAreSpread(t *testing.T) {
 	})
 }
 
-// knowsAnother is an error until a server knows of another one.
+// knowsAnother returns an error until a server knows of another one.
 func knowsAnother(s *server) error {
 	text, err := s.get("/metrics", nil)
 	if err == nil && !strings.Contains(string(text), "\nportolan_replicas 2\n") {

@@ -8,9 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// delay is the least time that a request takes which is held back for 0.7 s. A
-// client's timers count whole milliseconds of their own clock, so that they may
-// fire a little early; 0.7 s and this differ by far more than that.
+// delay is the least duration of a request that is delayed by 0.7 s. A client's timers count
+// whole milliseconds of their own clock, so they may fire a little early; 0.7 s and this differ
+// by far more than that.
 const delay = 650 * time.Millisecond
 
 // faulty routes the service to v1, with some faults.
@@ -28,9 +28,9 @@ spec:
 `, "$host", shopHost, "$fault", fault)
 }
 
-// TestEnvoyFault changes the faults of a route, of a gateway and a sidecar, while
-// requests go on: an abort answers, a delay holds back, a percentage of 0 does
-// nothing, and what is removed has no effect.
+// TestEnvoyFault changes the faults of a route, on a gateway and a sidecar, while requests run:
+// an abort answers, a delay delays, a percentage of 0 does nothing, and a removed fault has no
+// effect.
 func TestEnvoyFault(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -69,8 +69,8 @@ func TestEnvoyFault(t *testing.T) {
 	})
 }
 
-// TestGRPCFault has clients of gRPC, in each language, inject the faults of a
-// VirtualService themselves, and forget them when they are removed.
+// TestGRPCFault: gRPC clients of each language inject the faults of a VirtualService
+// themselves, and stop when they are removed.
 func TestGRPCFault(t *testing.T) {
 	g := startGRPCScene(t, serverOptions{}, grpcOnlyTo(shopHost, "v1"))
 	for _, c := range g.clients {
@@ -88,7 +88,7 @@ func TestGRPCFault(t *testing.T) {
 	} {
 		g.awaitClients(g.apply(step.document))
 		for _, c := range g.clients {
-			awaitReply(t, c.call(anyMethod), step.want) // a client applies what it has acknowledged a moment later
+			awaitReply(t, c.call(anyMethod), step.want) // a client applies the change a moment after its ACK
 			began := time.Now()
 			if got := send(t, c.call(anyMethod)); got.String() != step.want || time.Since(began) < step.least {
 				t.Errorf("%s, %s: %s after %s, want %s after %s: %s", step.name, c.name, got, time.Since(began), step.want, step.least, got.body)

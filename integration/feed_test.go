@@ -19,7 +19,7 @@ const (
 	rulesType    = "networking.istio.io/v1/DestinationRule"
 )
 
-// takeObjects connects a control plane to a server, which takes services and rules.
+// takeObjects connects a control plane that subscribes to services and rules.
 func takeObjects(s *server, v protocol.Variant) *xdstest.Client {
 	c := xdstest.Dial(s.t, s.xds, xdstest.ClientOptions{Node: xdstest.NewConfigNode("istiod-1", "istio-system"), Variant: v})
 	c.Subscribe(servicesType)
@@ -27,15 +27,15 @@ func takeObjects(s *server, v protocol.Variant) *xdstest.Client {
 	return c
 }
 
-// awaitObjects waits until a control plane has objects of some names and no others.
+// awaitObjects waits until a control plane has exactly the objects of some names.
 func awaitObjects(c *xdstest.Client, typeURL string, names ...string) {
 	c.Await(typeURL+" "+strings.Join(names, ", "), func(held func(string) map[string]xdstest.Held) bool {
 		return slices.Equal(slices.Sorted(maps.Keys(held(typeURL))), names)
 	})
 }
 
-// TestAnotherControlPlaneIsFed with the objects of the store, or of all sources; it is shown
-// as what it is, and no change waits for it.
+// TestAnotherControlPlaneIsFed: another control plane gets the objects of the store, or of all
+// sources. It is listed as a control plane, and no change waits for it.
 func TestAnotherControlPlaneIsFed(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
@@ -76,8 +76,8 @@ func TestAnotherControlPlaneIsFed(t *testing.T) {
 	})
 }
 
-// TestObjectsPassThroughAMesh that gives what it took, with the age that they have where they
-// come from.
+// TestObjectsPassThroughAMesh: a mesh exports what it imported, with the age that the objects
+// have at their origin.
 func TestObjectsPassThroughAMesh(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
@@ -97,8 +97,8 @@ func TestObjectsPassThroughAMesh(t *testing.T) {
 	})
 }
 
-// BenchmarkFirstFeed is how long a control plane takes to have all of 10,000 objects, each
-// time as the only one, and a client of the API to list them.
+// BenchmarkFirstFeed measures how long a control plane takes to get 10,000 objects, as the only
+// one, and how long a client of the API takes to list them.
 func BenchmarkFirstFeed(b *testing.B) {
 	const objects = 10_000
 	s := startServer(b, serverOptions{})

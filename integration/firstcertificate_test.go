@@ -13,9 +13,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestAMachineJoins: a server without any certificate of an operator makes its own authority;
-// a machine gets a certificate by a join token, renews it by itself, and its Envoy connects
-// with it, until the identity is revoked. A restart keeps the root.
+// TestAMachineJoins: a server without certificates from an operator makes its own authority. A
+// machine gets a certificate with a join token and renews it by itself. Its Envoy connects with
+// it, until the identity is revoked. A restart keeps the root.
 func TestAMachineJoins(t *testing.T) {
 	t.Parallel()
 	needEnvoy(t)

@@ -8,10 +8,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyRouteFlipsUnderLoad has a rule gain a subset and the routes move to it
-// in one batch, and both go back in the next, again and again while requests run
-// through a gateway and a sidecar: a cluster and the first route to it, the last
-// route to a cluster and the cluster. Some batches come before the last was taken.
+// TestEnvoyRouteFlipsUnderLoad alternates between two batches while requests run through a
+// gateway and a sidecar. One adds a subset to the rule and moves the routes to it; the other
+// moves both back. So a cluster comes with the first route to it, and goes with the last. Some
+// batches come before the Envoys acknowledged the previous one.
 func TestEnvoyRouteFlipsUnderLoad(t *testing.T) {
 	for _, m := range []struct {
 		name       string
@@ -48,7 +48,7 @@ func TestEnvoyRouteFlipsUnderLoad(t *testing.T) {
 	}
 }
 
-// flip has all requests go to a subset that the rule has besides its own.
+// flip routes all requests to a subset that the rule has in addition to its own.
 func (s *shop) flip(subset string) string {
 	rule := strings.TrimRight(s.rule(), "\n") + fmt.Sprintf("\n  - {name: %s, labels: {version: v2}}\n", subset)
 	return rule + "\n---\n" + strings.ReplaceAll(s.routes(100, 0), "subset: v1", "subset: "+subset)

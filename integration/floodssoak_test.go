@@ -24,24 +24,24 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// flood is connections of an attacker to a port.
+// flood has an attacker's connections to a port.
 type flood struct {
 	*attack
-	opened, ended atomic.Int64 // connections that came about; those that the server ended
+	opened, ended atomic.Int64 // successful connections; those of them that the server ended
 }
 
-// open opens connections, TLS or not, and writes something to each. It goes on reading until
-// the server ends them, or the attack ends.
+// open opens connections, with or without TLS, and calls write on each. It reads from each
+// until the server or the attack ends.
 func (f *flood) open(address string, config *tls.Config, n int, write func(c net.Conn) error) {
-	places := make(chan struct{}, 64) // handshakes at one time
+	places := make(chan struct{}, 64) // concurrent handshakes
 	for range n {
 		places <- struct{}{}
 		f.running.Go(func() { f.connect(address, config, write, func() { <-places }) })
 	}
 }
 
-// reopen is open for attackers that connect again a tenth of a second after the server has
-// ended a connection. Sooner, they would measure the handshakes of TLS: attackers and server
+// reopen is open for attackers that reconnect a tenth of a second after the server has ended a
+// connection. Without the pause they would measure TLS handshakes, since attackers and server
 // share the cores.
 func (f *flood) reopen(address string, config *tls.Config, n int, write func(c net.Conn) error) {
 	for range n {
@@ -54,7 +54,7 @@ func (f *flood) reopen(address string, config *tls.Config, n int, write func(c n
 	}
 }
 
-// connect makes one connection, and calls made once it is there or has failed.
+// connect makes one connection, and calls made once it is open or has failed.
 func (f *flood) connect(address string, config *tls.Config, write func(c net.Conn) error, made func()) {
 	c, err := (&net.Dialer{}).DialContext(f.ctx, "tcp", address)
 	if err == nil && config != nil {
@@ -72,7 +72,7 @@ func (f *flood) connect(address string, config *tls.Config, write func(c net.Con
 	stop := context.AfterFunc(f.ctx, func() { _ = c.Close() })
 	defer stop()
 	var writing sync.WaitGroup
-	writing.Go(func() { _ = write(c) }) // until it is closed
+	writing.Go(func() { _ = write(c) }) // runs until the connection is closed
 	_, _ = io.Copy(io.Discard, c)
 	if f.ctx.Err() == nil {
 		f.ended.Add(1)
@@ -81,7 +81,7 @@ func (f *flood) connect(address string, config *tls.Config, write func(c net.Con
 	writing.Wait()
 }
 
-// drip writes a text at once, and then a byte each half second.
+// drip writes a text, and then a byte each half second.
 func (f *flood) drip(begin string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		if _, err := io.WriteString(c, begin); err != nil {
@@ -102,7 +102,7 @@ func (f *flood) drip(begin string) func(net.Conn) error {
 	}
 }
 
-// resets begins and resets streams of HTTP/2, one after the other (CVE-2023-44487).
+// resets opens and resets HTTP/2 streams, one after the other (CVE-2023-44487).
 func resets(path, contentType string, streams int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		var headers, out bytes.Buffer
@@ -115,7 +115,7 @@ func resets(path, contentType string, streams int) func(net.Conn) error {
 		}
 		out.WriteString(http2.ClientPreface)
 		framer := http2.NewFramer(&out, nil)
-		_ = framer.WriteSettings() // a buffer takes all
+		_ = framer.WriteSettings() // the writes go to a buffer
 		_ = framer.WriteSettingsAck()
 		for i := range streams {
 			id := uint32(2*i + 1)
@@ -132,15 +132,15 @@ func resets(path, contentType string, streams int) func(net.Conn) error {
 	}
 }
 
-// TestSoakFloods attacks both ports of a server that serves fifty proxies over TLS, each in
-// several ways: its memory and its open files stay within bounds, changes get to the proxies,
-// and new ones are served.
+// TestSoakFloods attacks both ports of a server with fifty proxies over TLS, each port in
+// several ways. Memory and open files of the server stay within bounds, changes reach the
+// proxies, and new proxies are served.
 func TestSoakFloods(t *testing.T) {
 	connections, streams, changes, memory, files := 1200, 2_000, 3, float64(700<<20), 6_000.0
 	until := time.Now()
 	long := longtest.Soak(t)
 	if long > 0 {
-		connections, streams, changes, memory, files = 5_000, 50_000, 60, 2<<30, 20_000 // of each port
+		connections, streams, changes, memory, files = 5_000, 50_000, 60, 2<<30, 20_000 // connections: for each port
 		until = until.Add(long)
 	}
 	s := startSecureServer(t, serverOptions{})
@@ -159,8 +159,8 @@ func TestSoakFloods(t *testing.T) {
 	attacks := []struct {
 		name   string
 		begin  func(f *flood)
-		opened int // so many of its connections come about
-		ended  int // of which the server ends so many soon
+		opened int // how many connections must succeed
+		ended  int // how many of these the server must soon end
 	}{
 		{"half-open handshakes", func(f *flood) {
 			f.open(s.api, nil, connections, hello)
@@ -185,7 +185,7 @@ func TestSoakFloods(t *testing.T) {
 	usual := healthy.measure(t, changes)
 	before := s.resident()
 	t.Logf("a change takes %s to 99 in 100, resident memory is %.0f MiB", usual, before/(1<<20))
-	times := map[string][]time.Duration{} // of a change, in each round
+	times := map[string][]time.Duration{} // until a change arrives, by round
 	for round := 0; round == 0 || time.Now().Before(until); round++ {
 		for _, one := range attacks {
 			f := &flood{attack: newAttack(t)}
@@ -211,7 +211,7 @@ func TestSoakFloods(t *testing.T) {
 			f.end()
 		}
 	}
-	// The median counts: the attackers take the same cores, and the collector of garbage.
+	// The median counts, since the attackers and the garbage collector use the same cores.
 	for _, one := range attacks {
 		took := times[one.name]
 		slices.Sort(took)

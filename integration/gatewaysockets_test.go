@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// socketGateway is a Gateway with a server of HTTP and one of TCP at sockets of a directory.
+// socketGateway is a Gateway with an HTTP and a TCP server on sockets in a directory.
 func socketGateway(dir, web string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -24,8 +24,8 @@ spec:
 `, "$dir", dir, "$web", web)
 }
 
-// TestEnvoyGatewaySockets has a gateway listen at Unix domain sockets, for HTTP and for
-// bytes, and moves one of them.
+// TestEnvoyGatewaySockets: a gateway listens on Unix domain sockets, for HTTP and for bytes.
+// One of them moves.
 func TestEnvoyGatewaySockets(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x, dir := startServer(t, serverOptions{}), newShop(t), socketDir(t)

@@ -24,7 +24,7 @@ spec:
 `, "$servers", servers)
 }
 
-// gatewayShares are tcp routes of the Gateway for a port, to two ledgers by weights.
+// gatewayShares is a tcp route of the Gateway for a port, to two ledgers by weights.
 func gatewayShares(name string, port, first, second int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -39,9 +39,9 @@ spec:
 `, "$name", name, "$port", port, "$first", first, "$second", second)
 }
 
-// TestEnvoyGatewayTCP moves the connections to a port of a gateway from one service to
-// another by weights, back and forth while clients connect: each of them is served. A port
-// is open as long as a route is for it.
+// TestEnvoyGatewayTCP moves a gateway port's connections between services by weights, back and
+// forth while clients connect. Every connection is served. A port is open as long as there is a
+// route for it.
 func TestEnvoyGatewayTCP(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port, more := startServer(t, serverOptions{}), freePort(t), freePort(t)
@@ -79,7 +79,7 @@ func TestEnvoyGatewayTCP(t *testing.T) {
 	})
 }
 
-// expectShares connects to a port whose connections two upstreams share, 30 to 70.
+// expectShares connects to a port whose connections two upstreams share 30 to 70.
 func expectShares(t testing.TB, port int) {
 	t.Helper()
 	const n = 400
@@ -91,7 +91,7 @@ func expectShares(t testing.TB, port int) {
 		}
 		got[name]++
 	}
-	// Five standard deviations of a share of 0.7.
+	// The bounds are five standard deviations from a share of 0.7.
 	if got["one"]+got["two"] != n || got["two"] < 234 || got["two"] > 326 {
 		t.Errorf("of %d connections shared 30 to 70: %v", n, got)
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// httpsServer is a server of a Gateway for one host, and the name of its port.
+// httpsServer is a server of a Gateway for one host. name is the first label of the host and
+// the name of the port.
 func httpsServer(port int, name, tls string) string {
 	return fmt.Sprintf("\n  - {port: {number: %d, name: %s, protocol: HTTPS}, bind: 127.0.0.1, hosts: [%[2]s.shop.test], tls: {%s}}", port, name, tls)
 }
@@ -39,7 +40,7 @@ spec:
 `, "$name", name, "$servers", strings.Join(servers, ""))
 }
 
-// tlsAnswer has a Gateway answer requests for a host with the first part of its name.
+// tlsAnswer makes a Gateway answer requests for a host with the first label of the host.
 func tlsAnswer(gateway, name string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -52,7 +53,7 @@ spec:
 `, "$gateway", gateway, "$name", name)
 }
 
-// keyPair is a secret of a certificate and its key, and what else it has.
+// keyPair is a secret with a certificate, its key, and more entries.
 func keyPair(name string, p secrettest.Pair, more map[string][]byte) string {
 	data := map[string][]byte{secret.TLSCert: p.Cert, secret.TLSKey: p.Key}
 	for k, v := range more {
@@ -61,8 +62,8 @@ func keyPair(name string, p secrettest.Pair, more map[string][]byte) string {
 	return "---\n" + xdstest.Secret("shop/"+name, data)
 }
 
-// TestEnvoyGatewayTLS: the modes of servers that end TLS, on one port, with right, wrong,
-// expired, revoked and missing certificates of clients; names, versions and protocols.
+// TestEnvoyGatewayTLS: servers of all modes that terminate TLS, on one port. Clients have
+// valid, wrong, expired, revoked or no certificates; names, versions and protocols vary.
 func TestEnvoyGatewayTLS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port, plain := startServer(t, serverOptions{}), freePort(t), freePort(t)
@@ -92,12 +93,12 @@ func TestEnvoyGatewayTLS(t *testing.T) {
 			documents = append(documents, tlsAnswer("modes", name))
 		}
 		edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v})
-		s.apply(documents...) // secrets, Gateway and routes in one batch
+		s.apply(documents...) // all in one batch
 
 		call := func(name string, client *secrettest.Pair) tlsCall {
 			return tlsCall{port: port, name: name + ".shop.test", of: of, client: client}
 		}
-		// The first request that connects is answered.
+		// The first request that gets a connection must get an answer.
 		var first tlsReply
 		eventually(t, "the port is open", func() (err error) {
 			if first, err = call("simple", nil).get(t.Context()); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
@@ -116,7 +117,7 @@ func TestEnvoyGatewayTLS(t *testing.T) {
 		for _, c := range []struct {
 			what string
 			call tlsCall
-			want string // the answer, or why the server refuses
+			want string // the answer, or part of the server's alert
 		}{
 			{"another certificate", call("second", nil), "second"},
 			{"a client's certificate", call("mutual", &right), "mutual"},
@@ -184,13 +185,13 @@ func TestEnvoyGatewayTLS(t *testing.T) {
 	})
 }
 
-// certificateHash is how Envoy is told a certificate: the SHA-256 of it, in hexadecimal.
+// certificateHash returns a certificate's hash in Envoy's form: the SHA-256, in hexadecimal.
 func certificateHash(p secrettest.Pair) string {
 	block, _ := pem.Decode(p.Cert)
 	return fmt.Sprintf("%x", sha256.Sum256(block.Bytes))
 }
 
-// keyHash is how Envoy is told a public key: the SHA-256 of it, in base64.
+// keyHash returns a public key's hash in Envoy's form: the SHA-256, in base64.
 func keyHash(p secrettest.Pair) string {
 	block, _ := pem.Decode(p.Cert)
 	leaf, err := x509.ParseCertificate(block.Bytes)
@@ -210,9 +211,9 @@ func containsAny(text string, parts []string) bool {
 	return false
 }
 
-// TestEnvoyGatewaySecretsComeAndGo: a server opens when its secret comes, and is closed when
-// it goes, while another Gateway on the port serves on: through that, through changes of the
-// listener and through a restart of the server.
+// TestEnvoyGatewaySecretsComeAndGo: a server opens when its secret comes, and closes when it
+// goes. Meanwhile another Gateway on the port serves without interruption, also when the
+// listener changes and the control plane restarts.
 func TestEnvoyGatewaySecretsComeAndGo(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{dataDir: t.TempDir()}), freePort(t)
@@ -258,8 +259,8 @@ func TestEnvoyGatewaySecretsComeAndGo(t *testing.T) {
 	})
 }
 
-// startTLSCalls sends one request after another, each on a new connection, until the
-// returned function ends that: each has to be answered with the first part of the name.
+// startTLSCalls sends one request after another, each on a new connection, until the caller
+// calls end. Each must be answered with the first label of the name.
 func startTLSCalls(t testing.TB, c tlsCall) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	want, _, _ := strings.Cut(c.name, ".")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGetWatchOutlivesItsServer kills the server below a get -w and starts it again: the
-// command says so, goes on, and ends well when it is asked to.
+// TestGetWatchOutlivesItsServer: during get -w the server is killed and started again. The
+// command reports it, continues, and ends without an error when it is told to.
 func TestGetWatchOutlivesItsServer(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.apply(sound)

@@ -18,10 +18,10 @@ const (
 	grpcJS     = "../.tools/grpc-js/node_modules"
 )
 
-// grpcLanguages are those in which the scenarios have a client.
+// grpcLanguages are the languages of the gRPC clients.
 var grpcLanguages = []string{"go", "python", "js"}
 
-// grpcPeer builds the server and client in Go, once, beside the binary.
+// grpcPeer builds the Go server and client once, beside the binary.
 var grpcPeer = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "grpcpeer")
 	if out, err := exec.Command("go", "build", "-o", path, "./grpcpeer").CombinedOutput(); err != nil {
@@ -39,16 +39,16 @@ func needGRPCPeer(t testing.TB) string {
 	return path
 }
 
-// grpcClient is a program that calls services over gRPC, and is its own proxy. At
-// its port it takes HTTP: the host of a request is the target, its path the
-// method, its headers x-... the metadata.
+// grpcClient is a proxyless gRPC client program. It accepts HTTP on its port and makes gRPC
+// calls: the host of a request is the target, its path the method, and its headers x-... are
+// the metadata.
 type grpcClient struct {
 	name string
 	port int
 }
 
-// startGRPCClient runs a client until the test ends, from the bootstrap that the
-// command line makes for these addresses and further flags.
+// startGRPCClient runs a client until the test ends. The command line makes its bootstrap, for
+// the addresses in xds and with further flags.
 func (s *server) startGRPCClient(language, ip, xds string, flags ...string) *grpcClient {
 	s.t.Helper()
 	c := &grpcClient{name: language, port: freePort(s.t)}
@@ -72,14 +72,14 @@ func (s *server) startGRPCClient(language, ip, xds string, flags ...string) *grp
 	return c
 }
 
-// grpcBootstrap writes a bootstrap, and returns the variable that names it.
+// grpcBootstrap writes a bootstrap, and returns the environment variable that names it.
 func (s *server) grpcBootstrap(name, ip, xds string, flags ...string) string {
 	s.t.Helper()
 	text := s.must("", append([]string{"bootstrap", "--type", "grpc", "--name", name, "--namespace", "shop", "--ip", ip, "--xds-address", xds}, flags...)...)
 	return "GRPC_XDS_BOOTSTRAP=" + write(s.t, name+".json", text)
 }
 
-// call is a call of the service, to a method of it.
+// call returns a request that calls a method of the service.
 func (c *grpcClient) call(method string, metadata ...string) request {
 	r := request{port: c.port, host: shopHost + ":8080", path: method, header: map[string]string{}}
 	for i := 0; i+1 < len(metadata); i += 2 {
@@ -88,10 +88,10 @@ func (c *grpcClient) call(method string, metadata ...string) request {
 	return r
 }
 
-// anyMethod is one that no route is about.
+// anyMethod is a method that no route matches specifically.
 const anyMethod = "/shop.Reviews/Get"
 
-// grpcBackend is a server of the service; its name is the version that it is of.
+// grpcBackend is a server of the service. Its name is its version.
 type grpcBackend struct {
 	name    string
 	port    int
@@ -119,7 +119,7 @@ func startGRPCBackend(t testing.TB, name string, env ...string) *grpcBackend {
 // grpcEntry is the service, with some backends.
 func grpcEntry(backends ...*grpcBackend) string { return grpcEntryOf("reviews", backends...) }
 
-// grpcEntryOf is a service of some name, NAME.shop.test, with some backends.
+// grpcEntryOf is the service NAME.shop.test, with some backends.
 func grpcEntryOf(name string, backends ...*grpcBackend) string {
 	doc := fill(`
 apiVersion: networking.istio.io/v1
@@ -138,8 +138,7 @@ spec:
 	return doc
 }
 
-// grpcScene is a server, a service of it in two versions and clients in all
-// languages.
+// grpcScene is a server, a service with two versions, and clients of all languages.
 type grpcScene struct {
 	*server
 	shop    *shop // its rules and routes
@@ -153,7 +152,7 @@ func startGRPCScene(t testing.TB, o serverOptions, documents ...string) *grpcSce
 	return s.startGRPCSceneAt(s.xds, documents...)
 }
 
-// startGRPCSceneAt is the scene of a server whose clients find it at addresses.
+// startGRPCSceneAt starts the scene of a server. Its clients use the addresses in xds.
 func (s *server) startGRPCSceneAt(xds string, documents ...string) *grpcScene {
 	s.t.Helper()
 	g := &grpcScene{server: s, shop: &shop{}, v1: startGRPCBackend(s.t, "v1"), v2: startGRPCBackend(s.t, "v2")}
@@ -164,33 +163,32 @@ func (s *server) startGRPCSceneAt(xds string, documents ...string) *grpcScene {
 	return g
 }
 
-// startLoads has each client call the service again and again.
+// startLoads makes each client call the service continuously.
 func (g *grpcScene) startLoads() []*load {
 	g.t.Helper()
 	var out []*load
 	for _, c := range g.clients {
-		send(g.t, c.call(anyMethod)) // which makes the channel
+		send(g.t, c.call(anyMethod)) // creates the channel
 		out = append(out, startLoad(g.t, c.name, c.call(anyMethod)))
 	}
 	return out
 }
 
-// awaitClients waits until all clients are at a revision.
+// awaitClients waits until all clients have acknowledged a revision.
 func (g *grpcScene) awaitClients(revision int64) {
 	g.t.Helper()
 	g.awaitSynced(revision, grpcLanguages...)
 }
 
-// moveTo has the routes of the service changed, and waits until each client has
-// taken them and its calls are answered by one of a name.
+// moveTo changes the routes of the service, and waits until each client has them and the
+// backend of a name answers its calls.
 func (g *grpcScene) moveTo(loads []*load, name string, documents ...string) {
 	g.t.Helper()
 	g.awaitClients(g.apply(documents...))
 	g.awaitAnswered(loads, name)
 }
 
-// awaitAnswered waits until some more calls of each load are answered by one of a
-// name.
+// awaitAnswered waits until the backend of a name has answered some more calls of each load.
 func (g *grpcScene) awaitAnswered(loads []*load, name string) {
 	g.t.Helper()
 	before := make([]map[string]int, len(loads))
@@ -207,7 +205,7 @@ func (g *grpcScene) awaitAnswered(loads []*load, name string) {
 	}
 }
 
-// expectUnharmed ends the loads: no call failed, and no client has refused
+// expectUnharmed ends the loads. No call may have failed, and no client may have rejected
 // anything.
 func (g *grpcScene) expectUnharmed(loads []*load) {
 	g.t.Helper()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// grpcRoutes has a route for everything that gRPC has of a VirtualService.
+// grpcRoutes has a route for each feature of a VirtualService that gRPC supports.
 const grpcRoutes = `
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -102,8 +102,8 @@ func expectGRPCRoutes(t *testing.T, c *grpcClient) {
 	expectShare(t, "weights", shares, "v1", 30)
 }
 
-// TestGRPCEndpoints takes a server out of the service before it stops it, and puts
-// another in its place: not a call fails.
+// TestGRPCEndpoints removes a server from the service before it stops it, and adds another. No
+// call fails.
 func TestGRPCEndpoints(t *testing.T) {
 	g := startGRPCScene(t, serverOptions{})
 	v3 := startGRPCBackend(t, "v3")
@@ -140,10 +140,9 @@ func awaitAnswers(t testing.TB, loads []*load, names ...string) {
 	}
 }
 
-// TestGRPCFlips moves all calls fifty times: from one service to another that the
-// clients do not know yet, from one subset to another, and to a subset that the rule
-// gains in the same change; and what is left goes, in the same change too. No call
-// fails, and none is tried twice.
+// TestGRPCFlips moves all calls fifty times: to a service that the clients do not know yet, to
+// another subset, and to a subset that the rule gets in the same change, which also removes the
+// former one. No call fails, and none is retried.
 func TestGRPCFlips(t *testing.T) {
 	g := startGRPCScene(t, serverOptions{}, grpcOnlyTo(shopHost, "v1"), grpcEntryOf("other", startGRPCBackend(t, "other")))
 	loads := g.startLoads()
@@ -159,7 +158,7 @@ func TestGRPCFlips(t *testing.T) {
 		if i%6 == 2 {
 			rule += fmt.Sprintf("  - {name: f%d, labels: {version: v2}}\n", i)
 		}
-		if i%5 == 0 { // some come before the last was taken
+		if i%5 == 0 { // some changes come before the clients have the previous one
 			g.apply(rule, to)
 		} else {
 			g.moveTo(loads, name, rule, to)
@@ -170,8 +169,8 @@ func TestGRPCFlips(t *testing.T) {
 	g.expectUnharmed(loads)
 }
 
-// TestGRPCDelegates has calls take the routes of a delegate, which matches beside what its
-// root does, and follow its edit: no call fails. What delegates to nothing is left out.
+// TestGRPCDelegates: calls take the routes of a delegate. The matches of its root apply too. An
+// edit of the delegate makes no call fail. A route that delegates to nothing is left out.
 func TestGRPCDelegates(t *testing.T) {
 	root := fill(`
 apiVersion: networking.istio.io/v1
@@ -205,7 +204,7 @@ spec:
 	g.expectUnharmed(loads)
 }
 
-// grpcOnlyTo has all calls of the service go to one of a host, and tried once.
+// grpcOnlyTo routes all calls of the service to a host, without retries.
 func grpcOnlyTo(host, subset string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -219,8 +218,8 @@ spec:
 `, "$host", shopHost, "$to", host, "$subset", subset)
 }
 
-// TestGRPCUnknownTargets calls what is not there: the call fails at once instead of
-// waiting for an answer that does not come; and succeeds once it is there.
+// TestGRPCUnknownTargets calls an unknown service. The call fails at once instead of waiting
+// for resources, and succeeds once the service exists.
 func TestGRPCUnknownTargets(t *testing.T) {
 	g := startGRPCScene(t, serverOptions{})
 	late := fill(`
@@ -239,7 +238,7 @@ spec:
 	}
 	for _, c := range g.clients {
 		began := time.Now()
-		// The client itself gives a call ten seconds, and an answer fifteen.
+		// The client program gives a call ten seconds, and the library a resource fifteen.
 		if got := send(t, call(c)); got.String() != unavailable {
 			t.Errorf("%s: after %s: %s: %s", c.name, time.Since(began), got, got.body)
 		}
@@ -258,9 +257,8 @@ spec:
 	g.expectUnharmed(nil)
 }
 
-// TestGRPCServer runs a server that the control plane configures. It takes calls
-// whether the mesh knows of it or not, and with no control plane too, once it had
-// its configuration.
+// TestGRPCServer runs a server that the control plane configures. It accepts calls whether the
+// mesh knows it or not, and continues without the control plane once it has its configuration.
 func TestGRPCServer(t *testing.T) {
 	g := startGRPCScene(t, serverOptions{})
 	managed := startGRPCBackend(t, "managed", g.grpcBootstrap("managed", "127.0.0.1", g.xds))

@@ -20,11 +20,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestGRPCFailover kills, again and again, the one of two servers at one address
-// that has the clients, and moves the calls before they have come back and after:
-// they go to the other, which goes on where the first was, and no call fails. Nor
-// does one where only the connections break. A target that the clients come to while
-// a server is away is like any other.
+// TestGRPCFailover: two servers share an address. It kills the one with the clients, again and
+// again, and changes the routes before and after they have reconnected to the other. That one
+// continues where the first was, and no call fails, also if only the connections break. A
+// target that the clients first call while a server is down works as well.
 func TestGRPCFailover(t *testing.T) {
 	etcd, x := startEtcd(t), &shop{}
 	servers := []*server{startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})}
@@ -53,7 +52,7 @@ func TestGRPCFailover(t *testing.T) {
 	}
 	door.Mend()
 	g.server = servers[0]
-	g.awaitAnswered(loads, "v2") // the library in Go has a connection for each target
+	g.awaitAnswered(loads, "v2") // the Go library has a connection for each target
 	g.moveTo(loads, "other", grpcOnlyTo("other.shop.test", ""))
 	g.moveTo(loads, "v1", grpcEntryOf("other", g.v1))
 	for _, c := range g.clients {
@@ -62,16 +61,16 @@ func TestGRPCFailover(t *testing.T) {
 	g.expectUnharmed(loads)
 }
 
-// other is a call of another service than that which the loads call.
+// other calls another service than the loads.
 func (c *grpcClient) other() request {
 	return request{port: c.port, host: "other.shop.test:8080", path: anyMethod}
 }
 
-// TestGRPCServerList gives the clients two addresses and kills the first server: no
-// call fails. The libraries in Go and Python go to the second when they lack
-// something, the one in JavaScript does not. Once the first is back it has them all,
-// with what changed meanwhile, and what it says reaches them; but where the library
-// in Go has come to a target meanwhile it holds on to what the second said.
+// TestGRPCServerList gives the clients two addresses and kills the first server. No call fails.
+// The Go and Python libraries connect to the second when they lack something; the JavaScript
+// one does not. Once the first is back, it has all clients, with the changes made meanwhile,
+// and its changes reach them. Exception: if the Go library has meanwhile used a new target, it
+// keeps what the second server sent.
 func TestGRPCServerList(t *testing.T) {
 	etcd, x := startEtcd(t), &shop{}
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
@@ -105,9 +104,9 @@ func TestGRPCServerList(t *testing.T) {
 	g.expectUnharmed(loads)
 }
 
-// expectForgotten fails where the client in Go is answered by another than at first, or
-// asks the server for more of that target than its listener. If so it can be given a
-// list of servers, which docs/operations/grpc.md denies.
+// expectForgotten fails if another backend than at first answers the Go client, or if the
+// client subscribes to more of that target than its listener. Then the library has improved,
+// and can have a list of servers, which docs/operations/grpc.md denies.
 func expectForgotten(t *testing.T, g *grpcScene, q request) {
 	t.Helper()
 	if got := send(t, q); got.String() != "other" {
@@ -131,9 +130,9 @@ func (s *server) awaitDeserted() {
 	})
 }
 
-// TestGRPCRefusals has routes, clusters and endpoints arrive as each library refuses
-// them. It does so once, goes on with what it had, is shown with its words, and takes
-// the next that are good.
+// TestGRPCRefusals sends routes, clusters and endpoints that the libraries reject. Each client
+// rejects them once, continues with what it had, is listed with its error, and accepts the next
+// good ones.
 func TestGRPCRefusals(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	relay := startRelay(t, s.xds)
@@ -147,7 +146,7 @@ func TestGRPCRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		name, typeURL string
 		spoil         func(proto.Message)
-		change        string // that is refused
+		change        string // which the client rejects
 		answeredBy    string // meanwhile
 		good          []string
 		then          string
@@ -179,7 +178,7 @@ func TestGRPCRefusals(t *testing.T) {
 	}
 }
 
-// awaitHealed waits until all clients have taken everything as of a revision.
+// awaitHealed waits until all clients have accepted everything as of a revision.
 func (g *grpcScene) awaitHealed(revision int64) {
 	g.t.Helper()
 	for _, c := range g.clients {
@@ -193,8 +192,8 @@ func (g *grpcScene) awaitHealed(revision int64) {
 	}
 }
 
-// expectRefused waits until each client has refused a type, and fails where one has
-// more than once, the server says any more, or calls are not answered as before.
+// expectRefused waits until each client has rejected a type. It fails if one has done so more
+// than once, if the server sends more, or if calls get other answers than before.
 func (g *grpcScene) expectRefused(loads []*load, typ, answeredBy string) {
 	g.t.Helper()
 	for _, c := range g.clients {

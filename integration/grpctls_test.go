@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// TestGRPCOverMutualTLS: clients take their configuration over TLS by the bootstrap that the
-// command line writes, and a change of it. One whose certificate is of another namespace gets
-// none.
+// TestGRPCOverMutualTLS: clients get their configuration, and a change of it, over TLS with the
+// bootstrap that the command line writes. A client whose certificate is of another namespace
+// gets none.
 func TestGRPCOverMutualTLS(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{})
@@ -26,7 +26,7 @@ func TestGRPCOverMutualTLS(t *testing.T) {
 	x := &shop{}
 	s.apply(grpcEntry(v1, v2), x.rule(), x.routes(100, 0))
 	var clients []*grpcClient
-	for i, language := range []string{"go", "python"} { // that of Node.js knows no TLS to a control plane
+	for i, language := range []string{"go", "python"} { // the Node.js library does not support TLS to a control plane
 		clients = append(clients, s.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1), s.secureXDS, bootstrap(files)...))
 	}
 	for _, c := range clients {

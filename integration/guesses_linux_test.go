@@ -30,7 +30,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// caller calls the ports of a server that have TLS, from an address of this machine.
+// caller calls the TLS ports of a server from an address of this machine.
 type caller struct {
 	t     *testing.T
 	https *http.Client
@@ -38,7 +38,7 @@ type caller struct {
 	conn  *grpc.ClientConn
 }
 
-// callerFrom is a caller from an address of loopback.
+// callerFrom returns a caller with an address of loopback.
 func (s *server) callerFrom(t *testing.T, address string) *caller {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -58,7 +58,7 @@ func (s *server) callerFrom(t *testing.T, address string) *caller {
 	return &caller{t, &http.Client{Transport: transport, Timeout: patience}, "https://" + s.api, conn}
 }
 
-// send sends a request with some headers, and returns the answer.
+// send sends a request with some headers, and returns the response.
 func (c *caller) send(method, path, body string, headers map[string]string) (code int, said string) {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, c.api+path, strings.NewReader(body))
@@ -85,13 +85,13 @@ func (c *caller) send(method, path, body string, headers map[string]string) (cod
 	return response.StatusCode, string(text)
 }
 
-// get asks the API for objects.
+// get reads objects from the API.
 func (c *caller) get(token string) (code int, said string) {
 	c.t.Helper()
 	return c.send(http.MethodGet, "/apis/networking.istio.io/v1/namespaces/shop/serviceentries", "", map[string]string{"Authorization": "Bearer " + token})
 }
 
-// certificate asks the API for a certificate.
+// certificate requests a certificate from the API.
 func (c *caller) certificate(token, csr string) (code int, said string) {
 	c.t.Helper()
 	body, err := json.Marshal(certificate.Request{CSR: csr})
@@ -101,13 +101,13 @@ func (c *caller) certificate(token, csr string) (code int, said string) {
 	return c.send(http.MethodPost, certificate.Path, string(body), map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json"})
 }
 
-// agent asks for a certificate as Istio's agents do.
+// agent requests a certificate as Istio's agents do.
 func (c *caller) agent(token, csr string) (codes.Code, string) {
 	_, err := istio.NewIstioCertificateServiceClient(c.conn).CreateCertificate(bearing(c.t, token), &istio.IstioCertificateRequest{Csr: csr})
 	return status.Code(err), status.Convert(err).Message()
 }
 
-// xds asks for the clusters of the sidecar web.shop.
+// xds requests the clusters of the sidecar web.shop.
 func (c *caller) xds(token string) (codes.Code, string) {
 	ctx, cancel := context.WithCancel(bearing(c.t, token))
 	defer cancel()
@@ -123,7 +123,8 @@ func bearing(t *testing.T, token string) context.Context {
 	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 }
 
-// issuerOf is the TokenIssuer of an issuer, whose users may read, and whose web is web.shop.
+// issuerOf is the TokenIssuer of an issuer. Its users may read, and its subject web is
+// web.shop.
 func issuerOf(name string, issuer *jwkstest.Issuer) string {
 	return tokenIssuer(name, issuer, forPortolan, "users: {}", subjectIs("web", "shop")) + fill(`---
 apiVersion: portolan.io/v1
@@ -135,14 +136,15 @@ spec:
 `, "$name", name)
 }
 
-// tokenOf is a token that an issuer signs, for some other issuer where that is named.
+// tokenOf returns a token signed by one issuer that claims to be of another; they may be the
+// same.
 func tokenOf(t *testing.T, by, of *jwkstest.Issuer, subject string) string {
 	t.Helper()
 	return by.Sign(t, map[string]any{"iss": of.URL, "aud": "portolan", "sub": subject, "exp": time.Now().Add(time.Hour).Unix()})
 }
 
-// startOpen is a server with an authority of its own, an administrator with a token, and an
-// issuer of tokens whose keys it knows.
+// startOpen starts a server with an authority of its own, an administrator with a token, and an
+// issuer whose keys it has.
 func startOpen(t *testing.T) (s *server, admin string, issuer *jwkstest.Issuer) {
 	t.Helper()
 	s, issuer = startServer(t, serverOptions{args: []string{"--secure-xds-address", "127.0.0.1:0", "--anonymous-loopback"}}), jwkstest.New(t)
@@ -159,15 +161,16 @@ func startOpen(t *testing.T) (s *server, admin string, issuer *jwkstest.Issuer) 
 	return s, admin, issuer
 }
 
-// TestGuesses on each port that takes a credential are refused, all in the same words, and let
-// nobody wait who does not come from the same address; those of users let nobody wait at all.
+// TestGuesses: on each port, guesses of credentials are all refused in the same words. Only
+// clients of the guesser's address have to wait for it, and with credentials of users nobody
+// does.
 func TestGuesses(t *testing.T) {
 	t.Parallel()
 	s, admin, issuer := startOpen(t)
 	good := s.callerFrom(t, "127.0.0.1")
 	forger, request := jwkstest.New(t), csr(t, secrettest.New(t, time.Hour, "web").Private, &x509.CertificateRequest{})
 
-	// Users: nobody is locked out, on the address of the guesser either.
+	// Users: nobody is locked out, not even at the guesser's address.
 	guesser := s.callerFrom(t, "127.0.0.2")
 	forged := tokenOf(t, forger, issuer, "anna")
 	said := map[string]bool{}
@@ -203,7 +206,7 @@ func TestGuesses(t *testing.T) {
 		t.Errorf("a thousand guesses are %d lines of the audit", lines)
 	}
 
-	// Machines: a guesser waits, and whoever has a good credential does not.
+	// Machines: a guesser waits, a client with a good credential does not.
 	join := func() string {
 		return strings.TrimSpace(s.must("", "token", "create", "-n", "shop", "--service-account", "web"))
 	}
@@ -248,11 +251,11 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// asAny is an answer without the type of its code.
+// asAny drops the type of an answer's code.
 func asAny[C any](code C, said string) (any, string) { return code, said }
 
-// TestBrowsersOverTLS: what a page of another site can make a browser send is refused, with a
-// credential and without, and writes nothing.
+// TestBrowsersOverTLS: requests that a page of another site can make a browser send are
+// refused, with and without a credential, and write nothing.
 func TestBrowsersOverTLS(t *testing.T) {
 	t.Parallel()
 	s, admin, _ := startOpen(t)
@@ -317,8 +320,8 @@ func TestBrowsersOverTLS(t *testing.T) {
 	}
 }
 
-// TestHugeRequestsForCertificates, and issuers whose keys are huge or slow, are refused; who has
-// nothing to do with them goes on.
+// TestHugeRequestsForCertificates: huge requests, and tokens of issuers whose keys are huge or
+// slow, are refused. Clients that have nothing to do with them are served.
 func TestHugeRequestsForCertificates(t *testing.T) {
 	t.Parallel()
 	s, admin, issuer := startOpen(t)

@@ -11,8 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// setHealth reports on the workload name of the namespace shop, as an agent
-// would.
+// setHealth reports the health of a workload in the namespace shop, as an agent would.
 func (s *server) setHealth(name, status string) {
 	s.t.Helper()
 	body := fill(`{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": {"name": "$name"},
@@ -33,9 +32,9 @@ func (s *server) setHealth(name, status string) {
 	}
 }
 
-// TestHealthMovesTraffic reports a workload to be unhealthy and healthy again
-// while requests run: they leave it within a second and come back, none fails,
-// and nothing but endpoints is sent.
+// TestHealthMovesTraffic reports a workload as unhealthy and healthy again while requests run.
+// Requests leave it within a second and come back, none fails, and the server sends nothing but
+// endpoints.
 func TestHealthMovesTraffic(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
@@ -108,8 +107,7 @@ func expectWithin(t *testing.T, what string, since time.Time) {
 	}
 }
 
-// expectShown looks at what the command line tells of one unhealthy workload of
-// two.
+// expectShown checks what the command line shows of one unhealthy workload of two.
 func expectShown(t *testing.T, s *server) {
 	t.Helper()
 	for _, c := range []struct {

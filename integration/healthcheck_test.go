@@ -8,9 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyHealthCheck has a proxy check workloads by itself: one that fails gets nothing
-// until it is well again, and one without the annotation gets its requests whatever it
-// answers. The proxy knows the workload of each endpoint, for its telemetry.
+// TestEnvoyHealthCheck: a proxy checks workloads itself. A failing one gets no requests until
+// it recovers; one without the annotation gets requests whatever it answers. For telemetry, the
+// proxy knows the workload of each endpoint.
 func TestEnvoyHealthCheck(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

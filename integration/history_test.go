@@ -23,7 +23,7 @@ spec:
 `, "$namespace", namespace, "$name", name, "$address", address)
 }
 
-// past is a server with revisions behind it.
+// past is a server with some revisions in its history.
 type past struct {
 	*server
 	// Revisions: a and b are created, a changes, x is created, b is deleted, a
@@ -31,8 +31,8 @@ type past struct {
 	created, changed, other, deleted, again int64
 }
 
-// startPast makes a past and then takes from the server all but the records of
-// it: etcd is compacted, and the memory of the server gone.
+// startPast makes a past, compacts etcd and restarts the server, so that only the history
+// records are left.
 func startPast(t *testing.T) past {
 	t.Helper()
 	p := past{server: startServer(t, serverOptions{})}
@@ -48,7 +48,7 @@ func startPast(t *testing.T) past {
 	return p
 }
 
-// revisions are the numbers that lines of a table begin with.
+// revisions returns the numbers at the beginning of a table's lines.
 func revisions(table string) (out []string) {
 	for _, line := range strings.Split(table, "\n")[1:] {
 		if revision, _, _ := strings.Cut(line, " "); revision != "" {
@@ -58,7 +58,8 @@ func revisions(table string) (out []string) {
 	return out
 }
 
-// expectAddresses compares where a, b and x are, or that there is none.
+// expectAddresses compares the addresses of a, b and x at a revision; empty means that the
+// object is missing.
 func (s *server) expectAddresses(what string, at int64, want ...string) {
 	s.t.Helper()
 	args := []string{"get", "se", "-A", "-o", "json"}
@@ -67,16 +68,16 @@ func (s *server) expectAddresses(what string, at int64, want ...string) {
 	}
 	found := regexp.MustCompile(`"(?:address|name)": "(10\.\d+\.\d+\.\d+|[abx])"`).FindAllStringSubmatch(s.must("", args...), -1)
 	var got []string
-	for i := 0; i+1 < len(found); i += 2 { // metadata is before spec
+	for i := 0; i+1 < len(found); i += 2 { // metadata is before spec in each object
 		got = append(got, found[i][1]+" "+found[i+1][1])
 	}
 	slices.Sort(got)
 	expectEqual(s.t, what, got, want)
 }
 
-// TestThePast: who changed what, and what was, is told after a compaction and a
-// restart, and anything can be brought back: an object, a namespace, everything,
-// each as one new revision.
+// TestThePast: after a compaction and a restart, the history still tells who changed what, and
+// the former content. An object, a namespace or everything can be rolled back, each as one new
+// revision.
 func TestThePast(t *testing.T) {
 	p := startPast(t)
 	history := p.must("", "history", "se/a", "-n", "shop")
@@ -114,8 +115,8 @@ func TestThePast(t *testing.T) {
 	}
 }
 
-// expectRollback rolls back, which has to be one new record. Its revision need
-// not be the next: the server's own affairs take some.
+// expectRollback rolls back and expects one new record. Its revision need not be the next,
+// since the server's own writes use some.
 func (s *server) expectRollback(args ...string) {
 	s.t.Helper()
 	before := revisions(s.must("", "audit"))
@@ -124,9 +125,9 @@ func (s *server) expectRollback(args ...string) {
 	expectEqual(s.t, "the records before the rollback", after[1:], before)
 }
 
-// TestTwoEditorsOfOneObject: of two who change what both have read, one is told
-// of the conflict, of both versions and of the command that shows the other's
-// change; that is what is stored.
+// TestTwoEditorsOfOneObject: two editors change the version that both have read. The second
+// gets a conflict with both versions and the command that shows the other's change. The first
+// one's change is stored.
 func TestTwoEditorsOfOneObject(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.apply(ship("shop", "a", "10.0.0.1"))

@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// holder is who has the lock of a data directory, as it has said itself.
+// holder has the content of a data directory's lock file.
 type holder struct {
 	PID, ParentPID int
 	SocketDir      string
@@ -32,8 +32,8 @@ func holderOf(dataDir string) (holder, error) {
 	return out, nil
 }
 
-// storeOf is the process that has a data directory. A lock that is being written
-// names none yet.
+// storeOf returns the pid of the process that uses a data directory. While the lock file is
+// being written, it names none.
 func storeOf(t testing.TB, dataDir string) int {
 	t.Helper()
 	var h holder
@@ -46,7 +46,7 @@ func storeOf(t testing.TB, dataDir string) int {
 	return h.PID
 }
 
-// openStore is a client of the embedded etcd of a data directory; close it.
+// openStore returns a client of the embedded etcd of a data directory. The caller closes it.
 func openStore(t testing.TB, dataDir string) *clientv3.Client {
 	t.Helper()
 	h, err := holderOf(dataDir)
@@ -60,8 +60,8 @@ func openStore(t testing.TB, dataDir string) *clientv3.Client {
 	return client
 }
 
-// everything is all that is stored, and the revision of each key; but for elections and
-// statuses, which servers write in their own time.
+// everything returns all stored keys with values and revisions. It leaves out elections and
+// statuses, which servers write at any time.
 func (s *server) everything() string {
 	s.t.Helper()
 	client := openStore(s.t, s.o.dataDir)

@@ -16,9 +16,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestHostileBodies has many clients send at once what costs a reader most. The
-// memory of the server stays under what docs/operations/sizing.md states, changes of others are
-// answered meanwhile, a new proxy is served, and the memory is given back.
+// TestHostileBodies: many clients send the bodies that cost a reader most. The server's memory
+// stays within what docs/operations/sizing.md states, changes of other clients are answered, a
+// new proxy is served, and the memory is freed afterwards.
 func TestHostileBodies(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.apply(ship("shop", "web", "10.0.0.1"))
@@ -27,7 +27,7 @@ func TestHostileBodies(t *testing.T) {
 	if err != nil {
 		t.Skipf("SKIPPED, AND NOTHING WAS TESTED: the memory of a process cannot be measured here: %v", err)
 	}
-	const stated, slack = (128 + 128 + 512) << 20, 256 << 20 // slack is what the process needs beside bodies, and what is yet to be collected
+	const stated, slack = (128 + 128 + 512) << 20, 256 << 20 // slack is what the process needs besides bodies, and garbage not yet collected
 	if err := process.ResetPeak(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestHostileBodies(t *testing.T) {
 			attack.Go(func() { send(body.media, body.text) })
 		}
 	}
-	for range 2 { // that begin a large body and go silent, again and again
+	for range 2 { // begin a large body and go silent, again and again
 		attack.Go(func() {
 			for ctx.Err() == nil {
 				c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.api)

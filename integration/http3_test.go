@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// secureDoor is a Gateway that ends HTTPS for the shop, with TLS settings.
+// secureDoor is a Gateway with an HTTPS server for the shop, with TLS settings.
 func secureDoor(port int, tls string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -34,15 +34,15 @@ spec:
 `, "$port", port, "$tls", tls)
 }
 
-// trusting makes the settings of a client that trusts a certificate.
+// trusting returns the settings of a client that trusts a certificate.
 func trusting(pair secrettest.Pair) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Parsed)
 	return &tls.Config{RootCAs: roots}
 }
 
-// clientOverTLS makes a client of HTTP/1.1 and HTTP/2 over TLS, that connects to a port
-// whatever it requests, each time anew.
+// clientOverTLS returns a client of HTTP/1.1 and HTTP/2 over TLS. Each request uses a new
+// connection to the port.
 func clientOverTLS(t testing.TB, port int, config *tls.Config) *http.Client {
 	t.Helper()
 	client := clientOf(t)
@@ -67,8 +67,8 @@ func clientOverQUIC(t testing.TB, port int, config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 5 * time.Second}
 }
 
-// TestEnvoyHTTP3 has a gateway speak HTTP/3 beside HTTPS, and say so, as soon as its
-// certificate is there. A new certificate is shown to new connections of either.
+// TestEnvoyHTTP3: a gateway serves HTTP/3 beside HTTPS, and advertises it, as soon as its
+// certificate is there. New connections of both get a new certificate.
 func TestEnvoyHTTP3(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x, port := startServer(t, serverOptions{args: []string{"--http3"}}), newShop(t), freePort(t)
@@ -117,7 +117,7 @@ func TestEnvoyHTTP3(t *testing.T) {
 			return nil
 		})
 
-		// Clients that must show a certificate cannot do so over QUIC: it is closed to them.
+		// A server that requires client certificates is not open for QUIC.
 		s.awaitSynced(s.apply(secureDoor(port, "{mode: MUTUAL, credentialName: door, caCertCredentialName: door-cacert}"),
 			fill("apiVersion: v1\nkind: Secret\nmetadata: {name: door-cacert, namespace: shop}\nstringData:\n  ca.crt: $cert\n", "$cert", fmt.Sprintf("%q", pair.Cert))), "edge")
 		eventually(t, "nobody comes in without a certificate", func() error {
@@ -133,7 +133,7 @@ func TestEnvoyHTTP3(t *testing.T) {
 	})
 }
 
-// spy notes the protocol of the last response.
+// spy records the protocol of the last response.
 type spy struct {
 	http.RoundTripper
 	protocol *string

@@ -8,10 +8,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// shadowHost is a service that gets copies of requests.
+// shadowHost is a service that gets mirrored requests.
 const shadowHost = "shadow.shop.test"
 
-// entryOf is a service of the shop at its port, with one endpoint.
+// entryOf is a service on the shop's port, with one endpoint.
 func (s *shop) entryOf(name, host string, u *upstream) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -38,8 +38,8 @@ spec: {hosts: [$host], gateways: [edge, mesh], http: [$routes]}
 	return fill(document, "$host", shopHost, "$shadow", shadowHost)
 }
 
-// TestEnvoyMirrors has a gateway and a sidecar send copies of requests to other services:
-// of all requests, of a share, of none.
+// TestEnvoyMirrors: a gateway and a sidecar mirror requests to other services: all, a share, or
+// none.
 func TestEnvoyMirrors(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -47,7 +47,7 @@ func TestEnvoyMirrors(t *testing.T) {
 		to := func(mirror string) string { return x.http("{route: [{destination: {host: $host}}], " + mirror + "}") }
 		s.apply(x.entry(x.v1), x.entryOf("shadow", shadowHost, shadow), x.door(), to("mirror: {host: $shadow}"))
 		edge, client := s.startPair(v)
-		// copies sends requests, and returns how many copies came.
+		// copies sends n requests, and returns how many mirrored requests arrived.
 		copies := func(name string, q request, n int) int {
 			q.header = map[string]string{"x-case": name}
 			for range n {
@@ -78,7 +78,7 @@ func TestEnvoyMirrors(t *testing.T) {
 		if got := copies("none", x.atSidecar("/"), 20); got != 0 {
 			t.Errorf("0 %%: %d copies", got)
 		}
-		// A copy that nobody takes harms no request.
+		// A mirror without endpoints harms no request.
 		s.awaitSynced(s.apply(to("mirror: {host: nobody.shop.test}")), "edge", "client")
 		copies("to nobody", x.atSidecar("/"), 5)
 		s.expectNothingRejected()
@@ -87,8 +87,8 @@ func TestEnvoyMirrors(t *testing.T) {
 	})
 }
 
-// TestEnvoyCORS has a gateway and a sidecar answer preflight requests of browsers, and say
-// of answers which pages may read them.
+// TestEnvoyCORS: a gateway and a sidecar answer preflight requests of browsers, and mark
+// responses with the origins that may read them.
 func TestEnvoyCORS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -131,8 +131,8 @@ func TestEnvoyCORS(t *testing.T) {
 	})
 }
 
-// TestEnvoyRetries counts the tries of requests: as the mesh says, as a route says, and by
-// default those that no endpoint took.
+// TestEnvoyRetries counts the attempts of requests: with the retry policy of the mesh, with
+// that of a route, and by default, when only requests that no endpoint received are retried.
 func TestEnvoyRetries(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{meshConfig: "defaultHttpRetryPolicy: {attempts: 4, retryOn: '503'}"}), newShop(t)
@@ -154,8 +154,8 @@ func TestEnvoyRetries(t *testing.T) {
 	})
 }
 
-// TestEnvoyRetriesAnotherEndpoint: without any setting, a request that an endpoint did not
-// take goes to another one.
+// TestEnvoyRetriesAnotherEndpoint: without any setting, a request that one endpoint did not
+// accept goes to another.
 func TestEnvoyRetriesAnotherEndpoint(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -171,8 +171,8 @@ func TestEnvoyRetriesAnotherEndpoint(t *testing.T) {
 	})
 }
 
-// TestEnvoyNames calls a service by all of its names, some of which another service and
-// a VirtualService take over for a while.
+// TestEnvoyNames calls a service by all of its names. For a while, another service and a
+// VirtualService take over some of them.
 func TestEnvoyNames(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{meshConfig: "outboundTrafficPolicy: {mode: REGISTRY_ONLY}"}), newShop(t)
@@ -202,8 +202,8 @@ func TestEnvoyNames(t *testing.T) {
 	})
 }
 
-// TestEnvoyMirrorFlipsUnderLoad has a service and the mirror that needs it come and go in
-// one batch, while requests run: no request fails, and once one was copied all are.
+// TestEnvoyMirrorFlipsUnderLoad adds and removes a service and the mirror to it in one batch,
+// while requests run. No request fails, and after the first mirrored request all are mirrored.
 func TestEnvoyMirrorFlipsUnderLoad(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

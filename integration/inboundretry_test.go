@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyInboundRetries has a sidecar call an application that is not there: it tries a
-// request of HTTP twice more, and a call of gRPC, whose client tries again, not. A request
-// that meets an application which starts meanwhile is answered.
+// TestEnvoyInboundRetries: a sidecar calls an application that is not running. It retries an
+// HTTP request twice, but not a gRPC call, which its client retries. A request succeeds if the
+// application starts meanwhile.
 func TestEnvoyInboundRetries(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, dir := startServer(t, serverOptions{}), socketDir(t)
@@ -43,8 +43,8 @@ func TestEnvoyInboundRetries(t *testing.T) {
 			}
 		}
 
-		// How long a retry waits is drawn: sooner or later an application that starts
-		// after the first attempt is there for another one.
+		// The delay before a retry is random: sooner or later an application that starts after
+		// the first attempt gets another one.
 		eventually(t, "a retry finds the application", func() error {
 			failed, replies := client.inbound(web, "upstream_cx_connect_fail"), make(chan reply, 1)
 			go func() {
@@ -70,7 +70,7 @@ func TestEnvoyInboundRetries(t *testing.T) {
 	})
 }
 
-// inbound is a counter of the requests that come in at a port.
+// inbound returns a counter of the requests that come in on a port.
 func (e *envoy) inbound(port int, counter string) int {
 	e.t.Helper()
 	name := fmt.Sprintf("cluster.inbound|%d||;.%s", port, counter)

@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoySidecarEndsTLS: a sidecar ends the TLS of its application's clients with
-// certificates in files, by its ingress listeners: of HTTP and of bytes, with and without
-// certificates of clients. The application gets plaintext, and sees a client's certificate.
+// TestEnvoySidecarEndsTLS: ingress listeners of a sidecar terminate TLS for its application,
+// with certificates in files: for HTTP and for bytes, with and without client certificates. The
+// application gets plaintext, and the client's certificate.
 func TestEnvoySidecarEndsTLS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, of, stranger := startServer(t, serverOptions{}), newAuthority(t, "authority"), newAuthority(t, "stranger")
@@ -47,7 +47,7 @@ spec:
 		})
 		for what, c := range map[string]struct {
 			call tlsCall
-			want string // part of the answer
+			want string // part of the response
 		}{
 			"SIMPLE": {call(simple, nil), `"app"`},
 			"MUTUAL": {call(mutual, &mine), `CN=client`},
@@ -58,7 +58,7 @@ spec:
 		}
 		for what, c := range map[string]struct {
 			call tlsCall
-			want string // part of why the server refuses
+			want string // part of the server's alert
 		}{
 			"a version that is too old":    {old, "protocol version not supported"},
 			"MUTUAL without a certificate": {call(mutual, nil), "certificate required"},

@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
 )
 
-// TestIssuedIsInTheAudit: a server that is killed as soon as it has given out a certificate has
-// it in the history.
+// TestIssuedIsInTheAudit: a certificate is in the history even if the server is killed as soon
+// as it has issued it.
 func TestIssuedIsInTheAudit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", "127.0.0.1:0"}})

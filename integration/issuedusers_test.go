@@ -22,7 +22,8 @@ import (
 )
 
 // TestWhoAnIssuerVouchesFor: the holder of a JWT is a user of the config API, with the rights
-// that are bound to the user; a workload takes the objects of the mesh once it may read them.
+// that are bound to the user. A workload may subscribe to the objects of the mesh once it has
+// the right to read them.
 func TestWhoAnIssuerVouchesFor(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{})
@@ -35,7 +36,7 @@ spec:
   role: editor
   subjects: [{kind: Group, name: "ci:releasers"}]
 `)
-	// The condition of an issuer whose keys cannot be fetched says so, for as long as it is so.
+	// An issuer has a condition as long as its keys cannot be fetched.
 	dead := jwkstest.New(t)
 	dead.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) })
 	deadIssuer := tokenIssuer("dead", dead, forPortolan, "users: {}", "jwksUri: "+dead.URL+"/keys")

@@ -33,16 +33,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// istioAgent is a client as Istio's agent is one towards its authority and its control plane:
+// istioAgent behaves as Istio's agent does towards its authority and its control plane. See
 // istio/istio 1.16, security/pkg/nodeagent/caclient/providers/citadel/client.go, and
-// pkg/security/retry.go for what is tried again.
+// pkg/security/retry.go for the retries.
 type istioAgent struct {
 	t testing.TB
 	// address is that of the control plane, and san the name in its certificate (CA_SAN).
 	address, san string
-	// roots is a file of what signs the certificate of the control plane.
+	// roots is a file with the authorities of the control plane's certificate.
 	roots string
-	// token is a file (JWT_PATH) that is sent with each call as long as it is there.
+	// token is a file (JWT_PATH). As long as it exists, each call sends its content.
 	token string
 	// certificates is the directory of PROV_CERT and OUTPUT_CERTS.
 	certificates string
@@ -50,8 +50,8 @@ type istioAgent struct {
 	attempts     int
 }
 
-// GetRequestMetadata implements credentials.PerRPCCredentials: the token of the file, if there
-// is one.
+// GetRequestMetadata implements credentials.PerRPCCredentials with the token in the file, if it
+// exists.
 func (a *istioAgent) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	token, err := os.ReadFile(a.token)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *istioAgent) GetRequestMetadata(context.Context, ...string) (map[string]
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (a *istioAgent) RequireTransportSecurity() bool { return false }
 
-// dial connects with the certificate that is there by then, or with none.
+// dial connects with the current certificate, if there is one.
 func (a *istioAgent) dial() *grpc.ClientConn {
 	a.t.Helper()
 	text, err := os.ReadFile(a.roots)
@@ -89,7 +89,7 @@ func (a *istioAgent) dial() *grpc.ClientConn {
 	return conn
 }
 
-// retry tries again what Istio's interceptor does.
+// retry retries what Istio's interceptor retries.
 func (a *istioAgent) retry(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 	again := []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unavailable}
 	var err error
@@ -101,8 +101,8 @@ func (a *istioAgent) retry(ctx context.Context, method string, request, reply an
 	return err
 }
 
-// sign asks for a certificate of an identity, and writes it and the key as OUTPUT_CERTS has it.
-// It returns the leaf.
+// sign requests a certificate for an identity, and writes it and the key in the form of
+// OUTPUT_CERTS. It returns the leaf.
 func (a *istioAgent) sign(identity string, life time.Duration) (*x509.Certificate, error) {
 	a.t.Helper()
 	var key crypto.Signer
@@ -168,7 +168,7 @@ func (a *istioAgent) sign(identity string, life time.Duration) (*x509.Certificat
 	return pair.Leaf, err
 }
 
-// discover has a proxy behind the agent ask for clusters.
+// discover requests clusters as a proxy behind the agent.
 func (a *istioAgent) discover(namespace string) error {
 	conn := a.dial()
 	defer func() { _ = conn.Close() }()
@@ -188,9 +188,9 @@ func (a *istioAgent) discover(namespace string) error {
 	return err
 }
 
-// TestIstioAgent: the agent of Istio gets its certificate by a join token, renews it by that
-// certificate although it goes on sending the token, which is used up, and has its proxy's
-// configuration. So it does with keys of both sorts.
+// TestIstioAgent: Istio's agent gets its certificate with a join token. It renews it with that
+// certificate, although it still sends the token, which is used up. Its proxy gets the
+// configuration. This works with keys of both kinds.
 func TestIstioAgent(t *testing.T) {
 	t.Parallel()
 	const san = "istiod.istio-system.svc"

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestJoinTokensAreNowhereInTheClear: the text of a token is in no file of the
-// store, no snapshot, log, metric or answer but the one that makes it.
+// TestJoinTokensAreNowhereInTheClear: the text of a token is in no file of the store, no
+// snapshot, log or metric, and in no answer except that to its creation.
 func TestJoinTokensAreNowhereInTheClear(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -51,7 +51,7 @@ func TestJoinTokensAreNowhereInTheClear(t *testing.T) {
 	}
 }
 
-// TestNoTokenIsForTheServers: no machine can pose as a server of the mesh.
+// TestNoTokenIsForTheServers: no token lets a machine pose as a server of the mesh.
 func TestNoTokenIsForTheServers(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, serverOptions{})

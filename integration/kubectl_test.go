@@ -12,8 +12,8 @@ import (
 // kubectlBinary is where `make kubectl` puts kubectl.
 const kubectlBinary = "../.tools/kubectl"
 
-// kubectl runs kubectl against a server. The test is skipped where there is none,
-// but fails in CI.
+// kubectl runs kubectl against a server. If there is no kubectl, the test is skipped, but fails
+// in CI.
 type kubectl struct {
 	t    testing.TB
 	path string
@@ -37,7 +37,7 @@ func newKubectl(t testing.TB, s *server) kubectl {
 	return kubectl{t: t, path: path, args: []string{"--server=http://" + s.api, "--namespace=shop"}, home: t.TempDir()}
 }
 
-// run returns what kubectl says, on both streams, and whether it succeeded.
+// run returns the output of kubectl, on both streams, and whether it succeeded.
 func (k kubectl) run(stdin string, args ...string) (string, bool) {
 	k.t.Helper()
 	c := exec.CommandContext(k.t.Context(), k.path, append(args, k.args...)...)
@@ -47,7 +47,7 @@ func (k kubectl) run(stdin string, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// says runs kubectl and looks for words in what it says.
+// says runs kubectl, and checks that its output contains words.
 func (k kubectl) says(ok bool, stdin string, args []string, words ...string) string {
 	k.t.Helper()
 	out, did := k.run(stdin, args...)
@@ -62,7 +62,7 @@ func (k kubectl) says(ok bool, stdin string, args []string, words ...string) str
 	return out
 }
 
-// TestKubectl does with kubectl what can be done with it.
+// TestKubectl uses every feature of kubectl that the API supports.
 func TestKubectl(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	k := newKubectl(t, s)

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// TestKubectlWithAToken: kubectl over TLS, by the token of a user and a kubeconfig that has the
-// authority of the mesh, does what the user's role permits and nothing else.
+// TestKubectlWithAToken: kubectl over TLS, with the token of a user and a kubeconfig with the
+// authority of the mesh, can do what the user's role permits and nothing else.
 func TestKubectlWithAToken(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{})
 	k := newKubectl(t, s.server)
 	s.must("", "user", "create", "alice", "--role", "admin")
-	socket := func(args ...string) string { // users are made over the socket from now on
+	socket := func(args ...string) string { // creates further users, which the port now refuses without a token
 		t.Helper()
 		o := command(t, "", append(args, "--server", "unix://"+s.o.dataDir+"/api.sock")...)
 		if o.code != 0 {
@@ -53,7 +53,7 @@ current-context: mesh
 	k.says(true, "", words("auth can-i --list"), "serviceentries", "[create update delete]")
 	k.says(true, "", words("get serviceentries"), "No resources found in shop namespace.")
 
-	// What changes is watched as it changes.
+	// A watch shows changes as they happen.
 	watch := exec.CommandContext(t.Context(), k.path, append(words("get serviceentries --watch -o name"), k.args...)...)
 	watch.Env = []string{"HOME=" + k.home}
 	out, err := watch.StdoutPipe()
@@ -102,7 +102,7 @@ current-context: mesh
 	k.says(false, ship("bank", "web", "10.0.0.1"), words("create --validate=false -f - -n bank"), "Forbidden", `user "bob" may not`)
 	k.says(false, "", words("get serviceentries --token put_nobody"), "the token is not valid")
 
-	// The rights end, and with them the watch.
+	// When the rights end, the watch ends too.
 	socket("user", "disable", "bob")
 	eventually(t, "a disabled user is turned away", func() error {
 		if out, ok := k.run("", words("get serviceentries")...); ok || !strings.Contains(out, "the token is not valid") {

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestTheLargestServiceEntry is written, all its hosts are replaced, and it goes, each
-// as one change; one with a host more is refused by name.
+// TestTheLargestServiceEntry writes the largest ServiceEntry, replaces all its hosts, and
+// deletes it, each as one change. One with a host more is refused with its name.
 func TestTheLargestServiceEntry(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, serverOptions{})

@@ -15,26 +15,25 @@ import (
 
 const modulePath = "github.com/portolan-mesh/portolan"
 
-// layers are the layers of the source, each of which may import those before it
-// and itself.
+// layers are the layers of the source. Each may import itself and those before it.
 var layers = []string{"storage", "cache", "discovery", "xds", "cmd"}
 
-// rooms are the packages of xds in the order of the data: what is derived and built,
-// then what is delivered, then the server. Each may import those before it. A package
-// below a room, such as xds/generate/route, belongs to the room.
+// rooms are the packages of xds in the order of the data flow: what derives and builds, what
+// delivers, the server. Each may import those before it. A package below a room, such as
+// xds/generate/route, belongs to the room.
 var rooms = []string{
 	"xds/names", "xds/envoy", "xds/resource", "xds/meshconfig", "xds/mesh", "xds/generate", "xds/verdict", "xds/export", "xds/desired/memo", "xds/desired",
 	"xds/delivery/nameset", "xds/delivery/protocol", "xds/delivery", "xds/encode",
 	"xds/progress", "xds/simulate", "xds/explain", "xds/bootstrap", "xds/admission", "xds", "xds/admin",
 }
 
-// topLevel is all there is at the top of the repository, but for files whose
-// names begin with a dot and what git ignores.
+// topLevel lists everything at the top of the repository, except dot files and what git
+// ignores.
 var topLevel = []string{
 	"CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "cache", "cmd", "discovery", "docs", "examples", "go.mod", "go.sum", "integration", "storage", "xds",
 }
 
-// ignored is what .gitignore lets lie at the top.
+// ignored are the directories that .gitignore allows at the top.
 var ignored = []string{"bin", "dist"}
 
 // pkg is a package as `go list` describes it.
@@ -44,7 +43,7 @@ type pkg struct {
 	Imports, TestImports, XTestImports []string
 }
 
-// path is that within the module.
+// path returns the path within the module.
 func (p pkg) path() string { return strings.TrimPrefix(p.ImportPath, modulePath+"/") }
 
 func (p pkg) allImports() []string { return slices.Concat(p.Imports, p.TestImports, p.XTestImports) }
@@ -69,13 +68,13 @@ func listPackages(t *testing.T) []pkg {
 	}
 }
 
-// layerOf is the top directory of a package of this module, "" of another's.
+// layerOf returns the top directory of a package of this module, "" for another package.
 func layerOf(importPath string) string {
 	layer, _, _ := strings.Cut(pathOf(importPath), "/")
 	return layer
 }
 
-// pathOf is the path of a package within the module, "" of another's.
+// pathOf returns the path of a package within the module, "" for another package.
 func pathOf(importPath string) string {
 	path, ok := strings.CutPrefix(importPath, modulePath+"/")
 	if !ok {
@@ -84,7 +83,7 @@ func pathOf(importPath string) string {
 	return path
 }
 
-// wrongLayer says why a package may not import another, by their layers; "" where it may.
+// wrongLayer says why the layers forbid an import, "" if they allow it.
 func wrongLayer(from, to string) string {
 	from, to = layerOf(from), layerOf(to)
 	switch {
@@ -98,8 +97,7 @@ func wrongLayer(from, to string) string {
 	return ""
 }
 
-// wrongRoom says why a package of xds may not import another, by their rooms; "" where
-// it may.
+// wrongRoom says why the rooms forbid an import within xds, "" if they allow it.
 func wrongRoom(from, to string) string {
 	from, to = pathOf(from), pathOf(to)
 	if layer, _, _ := strings.Cut(to, "/"); layer != "xds" {
@@ -117,7 +115,7 @@ func wrongRoom(from, to string) string {
 	return ""
 }
 
-// roomOf is the place of a package among the rooms, -1 for none.
+// roomOf returns the index of a package's room, -1 for none.
 func roomOf(path string) int {
 	for path != "xds" {
 		if i := slices.Index(rooms, path); i >= 0 {
@@ -132,7 +130,7 @@ func roomOf(path string) int {
 	return slices.Index(rooms, path)
 }
 
-// forTests says whether a package is there for tests: a part of its path says so.
+// forTests reports whether a package is only for tests. A part of its path says so.
 func forTests(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if strings.HasSuffix(part, "test") {
@@ -142,8 +140,8 @@ func forTests(path string) bool {
 	return false
 }
 
-// TestLayersImportLeft holds for tests too: what a layer's tests need of a later
-// one is a sign that they belong there.
+// TestLayersImportLeft includes tests: if a layer's tests need a later layer, they probably
+// belong there.
 func TestLayersImportLeft(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t) {
@@ -155,7 +153,7 @@ func TestLayersImportLeft(t *testing.T) {
 	}
 }
 
-// TestLayersRoomsImportLeft does not hold for tests: those of a room make a whole world.
+// TestLayersRoomsImportLeft excludes tests: those of a room build a whole world.
 func TestLayersRoomsImportLeft(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -182,12 +180,12 @@ func TestLayersRoomsImportLeft(t *testing.T) {
 	}
 }
 
-// TestLayersAreJudged: an import that points right is found, and no other.
+// TestLayersAreJudged: the checks find an import that points right, and no other.
 func TestLayersAreJudged(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		from, to    string
-		layer, room bool // whether it is wrong by layers, and by rooms
+		layer, room bool // whether the import is wrong by layers, and by rooms
 	}{
 		{"cache", "storage", false, false},
 		{"storage/etcd", "cache", true, false},
@@ -224,7 +222,7 @@ func TestLayersAreJudged(t *testing.T) {
 	}
 }
 
-// TestLayersLeaves are the packages that are kept free of the rest.
+// TestLayersLeaves pins the packages that import little or nothing of the module.
 func TestLayersLeaves(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
@@ -260,7 +258,7 @@ func TestLayersLeaves(t *testing.T) {
 	}
 }
 
-// TestLayersTestPackages are imported by tests, never by what is shipped.
+// TestLayersTestPackages: only tests import the packages for tests.
 func TestLayersTestPackages(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t) {
@@ -275,8 +273,8 @@ func TestLayersTestPackages(t *testing.T) {
 	}
 }
 
-// TestLayersEnvironment: whoever reads the options of a process finds all of them
-// in cmd. Packages for tests may be told by the environment how long to run.
+// TestLayersEnvironment: only cmd reads environment variables. Packages for tests may read how
+// long to run.
 func TestLayersEnvironment(t *testing.T) {
 	t.Parallel()
 	read := 0
@@ -303,8 +301,7 @@ func TestLayersEnvironment(t *testing.T) {
 	}
 }
 
-// TestLayersNames: a package says what it is, in its name and in its first
-// sentence.
+// TestLayersNames: a package says what it is, in its name and in its first sentence.
 func TestLayersNames(t *testing.T) {
 	t.Parallel()
 	empty := []string{"util", "utils", "common", "helper", "helpers", "misc", "model", "models", "manager", "types", "pkg", "internal", "base", "lib"}
@@ -320,8 +317,7 @@ func TestLayersNames(t *testing.T) {
 	}
 }
 
-// TestLayersTopLevel pins the directories at the top, and that each is one that
-// the layers know.
+// TestLayersTopLevel pins the directories at the top. Each must be one that the layers know.
 func TestLayersTopLevel(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("..")
@@ -343,8 +339,8 @@ func TestLayersTopLevel(t *testing.T) {
 	}
 }
 
-// TestLayersDependenciesAreExplained: what go.mod requires directly has its line
-// in docs/dependencies.md.
+// TestLayersDependenciesAreExplained: each direct requirement in go.mod has a line in
+// docs/dependencies.md.
 func TestLayersDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
 	edit := exec.Command("go", "mod", "edit", "-json")

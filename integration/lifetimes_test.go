@@ -17,39 +17,39 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// machine is a proxy with a certificate that a command keeps fresh.
+// machine is a proxy with a certificate that a command renews.
 type machine struct {
 	name, dir string
-	token     string // file of the join token that was its first proof
+	token     string // file of the join token for the first certificate
 	keeper    *process
 	proxy     *envoy
 }
 
-// files are those of its certificate.
+// files returns the files of its certificate.
 func (m *machine) files() *securetest.Files {
 	return &securetest.Files{Dir: m.dir, Cert: filepath.Join(m.dir, enroll.ChainFile), Key: filepath.Join(m.dir, enroll.KeyFile), CA: filepath.Join(m.dir, enroll.RootsFile)}
 }
 
-// turnover is a mesh whose certificates are short, under requests and changes.
+// turnover is a mesh with short-lived certificates, under requests and changes.
 type turnover struct {
 	t        *testing.T
 	life     time.Duration
 	servers  [2]doors
-	mesh     string // HOST:PORT of whichever server lives
+	mesh     string // HOST:PORT that leads to a live server
 	shop     *shop
 	machines []*machine
 	loads    []*load
-	// down is the number of the server that is away, -1 for none.
+	// down is the number of the server that is down, -1 for none.
 	down    int
 	pace    *time.Ticker
 	changes int
 	slowest time.Duration
-	// replaced counts the streams that ended with their certificates.
+	// replaced counts the streams that ended because their certificates expired.
 	replaced int
 }
 
 // newTurnover starts two servers of one store, a gateway and a sidecar over mutual TLS, each
-// with a certificate of some life, and requests to both.
+// with a certificate of a given lifetime, and requests to both.
 func newTurnover(t *testing.T, life time.Duration, gateway, sidecar protocol.Variant) *turnover {
 	t.Helper()
 	x := &turnover{t: t, life: life, shop: newShop(t), down: -1, pace: time.NewTicker(200 * time.Millisecond)}
@@ -94,7 +94,7 @@ func newTurnover(t *testing.T, life time.Duration, gateway, sidecar protocol.Var
 	return x
 }
 
-// awaitTaken waits until each proxy has taken a revision, from whichever server.
+// awaitTaken waits until each proxy has acknowledged a revision to one of the servers.
 func (x *turnover) awaitTaken(revision int64) {
 	x.t.Helper()
 	begun := time.Now()
@@ -145,8 +145,8 @@ func (x *turnover) until(what string, check func() error) {
 	}
 }
 
-// renewed makes changes until each machine has the next certificate, and says what each has
-// then.
+// renewed makes changes until each machine has its next certificate, and checks how many roots
+// each trusts then.
 func (x *turnover) renewed(what string, roots int) {
 	x.t.Helper()
 	was := map[string]string{}
@@ -178,7 +178,7 @@ func (m *machine) serial(t testing.TB) string {
 	return serial(held.Pair.Leaf)
 }
 
-// restart kills a server, and starts it after a change.
+// restart kills a server, and starts it again after a change.
 func (x *turnover) restart(which int) {
 	x.t.Helper()
 	s := x.servers[which]
@@ -191,8 +191,7 @@ func (x *turnover) restart(which int) {
 	x.change()
 }
 
-// expectUnharmed ends the requests, none of which may have failed, and looks for what was
-// refused.
+// expectUnharmed ends the requests. None may have failed, and no client may have been refused.
 func (x *turnover) expectUnharmed() {
 	x.t.Helper()
 	for _, l := range x.loads {
@@ -215,7 +214,7 @@ func (x *turnover) expectUnharmed() {
 	x.t.Logf("%d changes, the slowest taken after %s; %d streams replaced at the end of their certificates", x.changes, x.slowest.Round(time.Millisecond), x.replaced)
 }
 
-// count looks at what a server has logged: streams that ended, and nobody who was refused.
+// count reads a server's log: it counts ended streams, and fails if a client was refused.
 func (x *turnover) count(s doors) {
 	x.t.Helper()
 	log := s.process.output()
@@ -225,10 +224,10 @@ func (x *turnover) count(s doors) {
 	}
 }
 
-// TestSoakLifetimes: a gateway and a sidecar over mutual TLS have certificates of seconds, which
-// their machines renew long after the join tokens have expired. The root is replaced, or a
-// replacement taken back; a server is killed and started. No request fails, and each change
-// reaches each proxy. The long form has certificates of 30 seconds.
+// TestSoakLifetimes: a gateway and a sidecar over mutual TLS have certificates of seconds,
+// which their machines renew long after the join tokens have expired. The root is replaced, or
+// a replacement is cancelled; a server is killed and started. No request fails, and each change
+// reaches each proxy. In the long form certificates live for 30 seconds.
 func TestSoakLifetimes(t *testing.T) {
 	needEnvoy(t)
 	long := longtest.Soak(t)

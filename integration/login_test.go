@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
 )
 
-// loginIssuer is a TokenIssuer with which users log in, and who may write.
+// loginIssuer is a TokenIssuer for the login of users, with rights to write.
 func loginIssuer(issuer *jwkstest.Issuer) string {
 	return tokenIssuer("corp", issuer, "audiences: [portolan-cli]",
 		"users: {username: email, groups: groups, login: {clientId: portolan-cli, scopes: [email, groups, offline_access]}}") + `---
@@ -28,8 +28,8 @@ spec:
 `
 }
 
-// TestPeopleLogIn: a user logs in with a provider that the server names, over TLS, and goes on
-// through the ends of tokens, in a watch too. Nothing that is secret is shown or logged.
+// TestPeopleLogIn: a user logs in over TLS, with a provider that the server names. Commands
+// continue beyond the expiry of tokens, also a watch. No secret is shown or logged.
 func TestPeopleLogIn(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{args: []string{"--log-level", "debug"}})
@@ -68,7 +68,7 @@ func TestPeopleLogIn(t *testing.T) {
 		t.Errorf("whoami: %v: %s", err, out)
 	}
 
-	// The tokens live for some seconds: a watch goes on through their ends.
+	// The tokens live for some seconds: a watch continues beyond their expiry.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	before := device.Refreshes()
@@ -108,7 +108,7 @@ func TestPeopleLogIn(t *testing.T) {
 	}
 }
 
-// lockedBuffer takes the output of a process that runs.
+// lockedBuffer collects the output of a running process.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

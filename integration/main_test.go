@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// binary is the portolan that the scenarios run, built once by TestMain.
+// binary is the path of the portolan program that the scenarios run. TestMain builds it once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -30,9 +30,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	_ = os.Setenv("PORTOLAN_CONFIG", filepath.Join(dir, "contexts.yaml")) // not those of who runs the tests
+	_ = os.Setenv("PORTOLAN_CONFIG", filepath.Join(dir, "contexts.yaml")) // instead of the contexts of the user who runs the tests
 	binary = filepath.Join(dir, "portolan")
-	// With the flags of the tests, whose cache it shares.
+	// The flags of the tests, to use the same build cache.
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/portolan").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build portolan: %v\n%s", err, out)
 		return 1
@@ -47,8 +47,8 @@ func inBothVariants(t *testing.T, scenario func(t *testing.T, v protocol.Variant
 	t.Run("world", func(t *testing.T) { scenario(t, protocol.StateOfTheWorld) })
 }
 
-// patience is how long a condition may take to come true: long, for a machine
-// that is busy with other tests.
+// patience is how long a test waits for a condition. It leaves time for a machine that is busy
+// with other tests.
 const patience = 30 * time.Second
 
 // eventually waits until check returns nil, and fails with its last error
@@ -68,14 +68,14 @@ func eventually(t testing.TB, what string, check func() error) {
 	}
 }
 
-// late says whether something took longer than a limit, which a machine that is busy
-// with other tests stretches by as much as it slows work down.
+// late reports whether something took longer than a limit. It extends the limit by as much as
+// other work slows the machine down.
 func late(took, limit time.Duration) bool {
 	return took > limit && float64(took) > slowness()*float64(limit)
 }
 
-// slowness is how much longer work takes now than on an idle machine: the mean of many
-// short pieces of equal work over the fastest of them.
+// slowness returns how much longer work takes now than on an idle machine: the mean duration of
+// many short, equal pieces of work, divided by the shortest.
 func slowness() float64 {
 	const pieces = 200
 	text := make([]byte, 1<<20)

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyMeshDefaults has the mesh decide what no rule says: probes of connections, the
-// version of HTTP, and the names of clusters in statistics.
+// TestEnvoyMeshDefaults: the mesh configuration decides what no rule sets: TCP keepalive, the
+// HTTP version, and the names of clusters in statistics.
 func TestEnvoyMeshDefaults(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{meshConfig: `

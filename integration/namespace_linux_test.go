@@ -27,15 +27,15 @@ type namespace struct {
 	name string
 }
 
-// needNamespaces skips a test that captures traffic where nobody may make networks, or
-// the tools for it are missing. In CI a missing tool is a failure.
+// needNamespaces skips a test that captures traffic if the user may not make networks, or tools
+// are missing. In CI a missing tool is a failure.
 func needNamespaces(t testing.TB) {
 	t.Helper()
 	needNetworks(t, "ip", "nft", "setpriv")
 }
 
-// needNetworks skips a test where nobody may make networks, or one of the tools is
-// missing. In CI a missing tool is a failure.
+// needNetworks skips a test if the user may not make networks, or one of the tools is missing.
+// In CI a missing tool is a failure.
 func needNetworks(t testing.TB, tools ...string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -44,7 +44,7 @@ func needNetworks(t testing.TB, tools ...string) {
 	needTools(t, tools...)
 }
 
-// needTools skips a test where one of the tools is missing. In CI that is a failure.
+// needTools skips a test if one of the tools is missing. In CI that is a failure.
 func needTools(t testing.TB, tools ...string) {
 	t.Helper()
 	packages := map[string]string{"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux", "openssl": "openssl"}
@@ -63,11 +63,11 @@ func needTools(t testing.TB, tools ...string) {
 	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: tools are missing: %s", strings.Join(missing, ", "))
 }
 
-// namespaces counts those that were made, for names that differ.
+// namespaces counts the namespaces, to give each another name.
 var namespaces atomic.Int32
 
-// newNamespace makes a network namespace with a loopback interface that is up, for
-// as long as the test runs.
+// newNamespace makes a network namespace with a loopback interface that is up. It is removed
+// when the test ends.
 func newNamespace(t testing.TB, short string) *namespace {
 	t.Helper()
 	n := &namespace{t, fmt.Sprintf("portolan-%s-%d-%d", short, os.Getpid(), namespaces.Add(1))}
@@ -82,7 +82,7 @@ func newNamespace(t testing.TB, short string) *namespace {
 	return n
 }
 
-// run0 runs a command that says nothing when it succeeds.
+// run0 runs a command that prints nothing on success.
 func run0(command ...string) error { return runWith(nil, command...) }
 
 func runWith(stdin io.Reader, command ...string) error {
@@ -96,8 +96,7 @@ func runWith(stdin io.Reader, command ...string) error {
 
 func (n *namespace) command() []string { return []string{"ip", "netns", "exec", n.name} }
 
-// asUser is a namespace in which programs run as a user, who may read the files of the
-// test.
+// asUser runs programs in a namespace as another user, who may read the test's files.
 type asUser struct {
 	*namespace
 	uid int
@@ -125,12 +124,12 @@ func (n *namespace) nft(rules string) {
 	}
 }
 
-// inside runs f on a thread that is in the namespace: sockets that it opens are of
-// there. The thread ends with it.
+// inside runs f on a thread in the namespace, so that sockets belong to the namespace. The
+// thread ends with f.
 func (n *namespace) inside(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good
+		runtime.LockOSThread() // never unlocked, so the thread ends
 		file, err := os.Open("/run/netns/" + n.name)
 		if err != nil {
 			done <- err
@@ -146,8 +145,7 @@ func (n *namespace) inside(f func() error) error {
 	return <-done
 }
 
-// dial connects from the namespace. The packets of the connection carry a mark,
-// unless that is 0.
+// dial connects from the namespace. The packets of the connection have a mark, unless it is 0.
 func (n *namespace) dial(ctx context.Context, address string, mark int) (c net.Conn, err error) {
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		if mark == 0 {
@@ -162,7 +160,7 @@ func (n *namespace) dial(ctx context.Context, address string, mark int) (c net.C
 	return c, err
 }
 
-// listen takes an address in the namespace.
+// listen listens on an address in the namespace.
 func (n *namespace) listen(address string) (l net.Listener) {
 	n.t.Helper()
 	if err := n.inside(func() (err error) {
@@ -176,7 +174,7 @@ func (n *namespace) listen(address string) (l net.Listener) {
 
 func (n *namespace) http(t testing.TB) *http.Client { return n.marked(t, 0) }
 
-// marked is an HTTP client in the namespace whose packets carry a mark.
+// marked returns an HTTP client in the namespace whose packets have a mark.
 func (n *namespace) marked(t testing.TB, mark int) *http.Client {
 	client := clientOf(t)
 	transport := client.Transport.(*http.Transport)
@@ -185,12 +183,12 @@ func (n *namespace) marked(t testing.TB, mark int) *http.Client {
 	return client
 }
 
-// startSocketRelay passes on what comes to a Unix socket, which every network of the
-// machine reaches, to an address of the machine's own, until the test ends. It
-// returns the socket.
+// startSocketRelay forwards connections on a Unix socket to an address of the machine, until
+// the test ends. All networks of the machine can reach the socket. It returns the socket's
+// path.
 func startSocketRelay(t testing.TB, target string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "portolan-") // short, as paths of sockets have to be
+	dir, err := os.MkdirTemp("", "portolan-") // paths of sockets have to be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,8 +202,7 @@ func startSocketRelay(t testing.TB, target string) string {
 	return "unix://" + path
 }
 
-// passOn passes on what comes to a listener, by connections that dial opens, until the
-// test ends.
+// passOn forwards the connections of a listener to connections of dial, until the test ends.
 func passOn(t testing.TB, l net.Listener, dial func(context.Context) (net.Conn, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -225,7 +222,7 @@ func passOn(t testing.TB, l net.Listener, dial func(context.Context) (net.Conn, 
 	})
 }
 
-// join passes bytes between a connection and the one that dial opens until either ends.
+// join forwards bytes between a connection and one of dial until either ends.
 func join(ctx context.Context, c net.Conn, dial func(context.Context) (net.Conn, error)) {
 	defer func() { _ = c.Close() }()
 	up, err := dial(ctx)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOddInputIsWarnedOf: objects that are valid, and odd beside others, are
-// accepted as Istio does, and apply says what is odd about them, a dry run too.
+// TestOddInputIsWarnedOf: objects that are valid, but odd together with others, are accepted as
+// by Istio. apply warns of what is odd, also in a dry run.
 func TestOddInputIsWarnedOf(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	object := func(kind, name, spec string) string {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// fences returns what the fences of a document for the shell hold, in order. The
-// path is as seen from the root of the repository.
+// fences returns the shell blocks of a document, in order. The path is relative to the root of
+// the repository.
 func fences(t testing.TB, document string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", document))
@@ -21,7 +21,7 @@ func fences(t testing.TB, document string) []string {
 	return fencesOf(string(text))
 }
 
-// fencesOf returns the blocks of commands in a text.
+// fencesOf returns the shell blocks of a text.
 func fencesOf(text string) []string {
 	var blocks []string
 	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
@@ -30,8 +30,8 @@ func fencesOf(text string) []string {
 	return blocks
 }
 
-// drill runs commands of the document beside a server: as they stand, but for
-// the data directory. Its systemctl is the test.
+// drill runs the commands of a document on a server's machine. Only the data directory is
+// another. The test stands in for systemctl.
 type drill struct {
 	*server
 	dir string // where the commands run
@@ -99,7 +99,7 @@ func TestOperationsDrill(t *testing.T) {
 	save, restore, restoreMember, fromText, space := blocks[0], blocks[1], blocks[2], blocks[3], blocks[4]
 
 	d.expect(d.run(save), "saved mesh.snapshot: revision", "4 objects", "as its content has", "VirtualService.networking.istio.io")
-	s.apply(x.routes(0, 100), later("lost", 8080)) // what is to be undone
+	s.apply(x.routes(0, 100), later("lost", 8080)) // the change to undo
 	d.expect(d.run(restore), "restored "+s.o.dataDir+": 4 objects", "revision    1000000", "alarms      none")
 	d.expect(s.must("", "get", "se", "-A"), "reviews")
 	if out := s.must("", "get", "se", "-A"); strings.Contains(out, "lost") {
@@ -111,7 +111,7 @@ func TestOperationsDrill(t *testing.T) {
 	s.awaitWhole()
 }
 
-// TestServeBackupDir: a server makes snapshots by itself, and says so.
+// TestServeBackupDir: a server makes snapshots by itself, and reports it.
 func TestServeBackupDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	s := startServer(t, serverOptions{args: []string{"--backup-dir", dir, "--backup-keep", "2"}})
@@ -135,7 +135,7 @@ func TestServeBackupDir(t *testing.T) {
 	expectEqual(t, "portolan_backup_failures_total", s.gauge("portolan_backup_failures_total"), 0)
 }
 
-// TestSnapshotOnAFullDisk leaves no half file, and the server none the worse.
+// TestSnapshotOnAFullDisk leaves no partial file, and does the server no harm.
 func TestSnapshotOnAFullDisk(t *testing.T) {
 	disk := smallFileSystem(t, 1)
 	s := startServer(t, serverOptions{})

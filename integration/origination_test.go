@@ -25,7 +25,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// issued makes a certificate for a name that an authority signs.
+// issued returns a certificate for a name, signed by an authority.
 func issued(t testing.TB, by secrettest.Pair, name string) secrettest.Pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,7 +49,7 @@ func issued(t testing.TB, by secrettest.Pair, name string) secrettest.Pair {
 	}
 }
 
-// serverOf makes the TLS settings of a server.
+// serverOf returns the TLS settings of a server.
 func serverOf(t testing.TB, pair secrettest.Pair) *tls.Config {
 	t.Helper()
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
@@ -59,8 +59,8 @@ func serverOf(t testing.TB, pair secrettest.Pair) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // tests of versions set one
 }
 
-// tlsUpstream runs an HTTP server behind TLS until the test ends. It answers with its name,
-// or with the name of the client's certificate, and says what it was asked for.
+// tlsUpstream runs an HTTP server with TLS until the test ends. It answers with its name, or
+// with the name in the client's certificate, and with the request's SNI.
 func tlsUpstream(t testing.TB, name string, config *tls.Config) int {
 	t.Helper()
 	l := listen(t)
@@ -85,8 +85,8 @@ func tlsUpstream(t testing.TB, name string, config *tls.Config) int {
 	return portAt(l)
 }
 
-// tlsEntry is a service outside the mesh at a port of the machine; its clients speak a
-// protocol to it.
+// tlsEntry is a service outside the mesh on a port of the machine. protocol is what its clients
+// speak.
 func tlsEntry(name string, port int, protocol string, target int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -101,7 +101,7 @@ spec:
 `, "$name", name, "$port", port, "$protocol", protocol, "$target", target)
 }
 
-// tlsRule is a rule of such a service, with TLS settings and what else there is.
+// tlsRule is a rule of such a service, with TLS settings and more.
 func tlsRule(name, settings, more string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -111,7 +111,7 @@ spec: {host: $name.shop.test, $more trafficPolicy: {connectionPool: {http: {maxR
 `, "$name", name, "$more", more, "$settings", settings)
 }
 
-// credential is the document of a secret with what it has.
+// credential is a secret with some data.
 func credential(name string, data map[string][]byte) string {
 	out := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: shop}\ndata:\n", name)
 	for key, value := range data {
@@ -120,8 +120,7 @@ func credential(name string, data map[string][]byte) string {
 	return out
 }
 
-// awaitFailure waits until requests fail, for the reason that a counter of the cluster's TLS
-// tells.
+// awaitFailure waits until requests fail for a reason, which is a TLS counter of the cluster.
 func awaitFailure(t testing.TB, client *envoy, q request, reason string) {
 	t.Helper()
 	eventually(t, q.host+" fails: "+reason, func() error {
@@ -143,9 +142,9 @@ func awaitFailure(t testing.TB, client *envoy, q request, reason string) {
 	})
 }
 
-// TestEnvoyOriginatesTLS has a sidecar encrypt what applications send in plaintext: servers
-// are verified by files, by the authorities of the machine, by a secret, or not at all. What
-// fails must fail for the right reason.
+// TestEnvoyOriginatesTLS: a sidecar encrypts what applications send in plaintext. It verifies
+// servers by files, by the authorities of the machine, by a secret, or not at all. Failures
+// must have the right reason.
 func TestEnvoyOriginatesTLS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -213,7 +212,7 @@ func TestEnvoyOriginatesTLS(t *testing.T) {
 	})
 }
 
-// serverNameOf is the name that the client of a TLS connection asks for.
+// serverNameOf returns the SNI of a TLS connection's client.
 func serverNameOf(c net.Conn) string {
 	conn, ok := c.(*tls.Conn)
 	if !ok || conn.Handshake() != nil {
@@ -222,9 +221,9 @@ func serverNameOf(c net.Conn) string {
 	return conn.ConnectionState().ServerName
 }
 
-// TestEnvoyOriginatesTLSWithSecrets: a sidecar that a rule selects, and an egress gateway,
-// have the rule's secret. Before it is there, and when it is gone, nothing leaves. A new
-// certificate is shown from then on.
+// TestEnvoyOriginatesTLSWithSecrets: a sidecar that a rule selects, and an egress gateway, get
+// the rule's secret. Without the secret, they send nothing. From then on they use a new
+// certificate.
 func TestEnvoyOriginatesTLSWithSecrets(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -232,7 +231,7 @@ func TestEnvoyOriginatesTLSWithSecrets(t *testing.T) {
 		config := serverOf(t, issued(t, root, "bank.shop.test"))
 		config.ClientAuth = tls.RequireAnyClientCert
 		target, port, gateway := tlsUpstream(t, "bank", config), freePort(t), freePort(t)
-		plain := startUpstream(t, "plain") // what must never answer
+		plain := startUpstream(t, "plain") // it must never answer
 		const settings = "{mode: MUTUAL, credentialName: bank}"
 		selected := tlsRule("bank", settings, "workloadSelector: {matchLabels: {app: client}},")
 		unselected := tlsRule("bank", settings, "")
@@ -256,7 +255,7 @@ func TestEnvoyOriginatesTLSWithSecrets(t *testing.T) {
 		s.awaitSynced(s.remove(credential("bank", nil)), "client")
 		awaitReply(t, q, "503")
 
-		// Without a selector it is for gateways alone: the sidecar goes through one.
+		// Without a selector only gateways get the secret: the sidecar uses a gateway.
 		s.awaitSynced(s.apply(unselected, store("third")), "client", "edge")
 		awaitReply(t, q, "503")
 		s.awaitSynced(s.apply(httpEntry("egress", 15443, fmt.Sprintf("{address: 127.0.0.1, ports: {http: %d}}", gateway)), fill(`

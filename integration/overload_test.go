@@ -27,13 +27,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// soon is how long a newcomer may take to be synced while others attack.
+// soon is how long a new proxy may take to be synced during an attack.
 const soon = 5 * time.Second
 
-// attack are clients that harm a server until they are ended.
+// attack has clients that harm a server until end is called.
 type attack struct {
 	ctx     context.Context
-	end     func() // once or more often
+	end     func() // may be called repeatedly
 	running sync.WaitGroup
 }
 
@@ -45,8 +45,8 @@ func newAttack(t testing.TB) *attack {
 	return a
 }
 
-// streams opens streams of ADS in delta, each of which does the same, on
-// connections of so many each, and waits until they are open.
+// streams opens delta ADS streams that each run do, a number of them on each connection. It
+// waits until all are open.
 func (a *attack) streams(t testing.TB, s *server, connections, each int, do func(i int, ads discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient)) {
 	t.Helper()
 	var open sync.WaitGroup
@@ -71,13 +71,12 @@ func (a *attack) streams(t testing.TB, s *server, connections, each int, do func
 	open.Wait()
 }
 
-// fragments opens streams whose clients begin a request of a megabyte each, and never
-// go on.
+// fragments opens streams whose clients begin a request of a megabyte and never continue.
 func (a *attack) fragments(t testing.TB, s *server, connections, each int) {
 	t.Helper()
 	var headers bytes.Buffer
 	encoder := hpack.NewEncoder(&headers)
-	encoder.SetMaxDynamicTableSize(0) // all streams have the same headers
+	encoder.SetMaxDynamicTableSize(0) // makes the headers of all streams equal
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", deltaADS}, {":authority", s.xds}, {"content-type", "application/grpc"}, {"te", "trailers"},
 	} {
@@ -94,7 +93,7 @@ func (a *attack) fragments(t testing.TB, s *server, connections, each int) {
 		out.WriteString(http2.ClientPreface)
 		framer := http2.NewFramer(&out, nil)
 		_ = framer.WriteSettings()    // a buffer takes all
-		_ = framer.WriteSettingsAck() // of those that will come
+		_ = framer.WriteSettingsAck() // acknowledges the settings that will come
 		for i := range each {
 			id := uint32(2*i + 1)
 			_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers.Bytes(), EndHeaders: true})
@@ -108,15 +107,15 @@ func (a *attack) fragments(t testing.TB, s *server, connections, each int) {
 	}
 }
 
-// asks has a stream ask for all clusters, and take nothing of the answer but what
-// gRPC takes by itself.
+// asks requests all clusters on a stream, and reads nothing of the answer except what gRPC
+// buffers.
 func asks(i int, ads discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
 	_ = ads.Send(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: xdstest.ClusterType, Node: xdstest.NewNode("sidecar", fmt.Sprintf("10.9.%d.%d", i/250, i%250+1), fmt.Sprintf("attacker-%d", i), "shop", nil),
 	})
 }
 
-// expectNewcomer fails where a new proxy is not synced soon.
+// expectNewcomer fails if a new proxy is not synced soon.
 func expectNewcomer(t testing.TB, s *server, name string) {
 	t.Helper()
 	began := time.Now()
@@ -132,8 +131,8 @@ func expectNewcomer(t testing.TB, s *server, name string) {
 	}
 }
 
-// TestStreamsThatStallHoldUpNobody: streams that ask for nothing take no turn, and
-// those that take no answer lose theirs.
+// TestStreamsThatStallHoldUpNobody: streams that request nothing get no turn, and those that
+// read no answer lose theirs.
 func TestStreamsThatStallHoldUpNobody(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
@@ -166,7 +165,8 @@ func TestStreamsThatStallHoldUpNobody(t *testing.T) {
 	}
 }
 
-// TestOneConnectionHasFewStreams: what is beyond the limit is not taken in.
+// TestOneConnectionHasFewStreams: the server accepts no more streams on a connection than the
+// limit.
 func TestOneConnectionHasFewStreams(t *testing.T) {
 	s := startServer(t, serverOptions{args: []string{"--max-streams-per-connection", "10"}})
 	a := newAttack(t)
@@ -182,7 +182,7 @@ func TestOneConnectionHasFewStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		asks(i, ads)
-		if _, err := ads.Recv(); err != nil { // the client has heard of the limit
+		if _, err := ads.Recv(); err != nil { // the client knows the limit now
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestOneConnectionHasFewStreams(t *testing.T) {
 	expectNewcomer(t, s, "newcomer")
 }
 
-// namesOf is a request for so many that do not exist.
+// namesOf is a request for n names that do not exist.
 func namesOf(t testing.TB, node string, from, n int) []byte {
 	t.Helper()
 	q := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.EndpointType, Node: xdstest.NewNode("sidecar", "10.9.0.1", node, "shop", nil)}
@@ -210,8 +210,7 @@ func namesOf(t testing.TB, node string, from, n int) []byte {
 
 const deltaADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// ask opens a stream that asks for names, and reads until the server ends it or ctx
-// ends.
+// ask opens a stream that requests names, and reads until the server or ctx ends it.
 func ask(ctx context.Context, s *server, message []byte) error {
 	c, err := raw.Open(ctx, s.xds, deltaADS)
 	if err != nil {
@@ -232,8 +231,8 @@ func ask(ctx context.Context, s *server, message []byte) error {
 	}
 }
 
-// TestNamesAreBounded of one stream, and of all: a stream that asks for more is told
-// which limit it met, and of all that hold too much the largest go.
+// TestNamesAreBounded, for one stream and for all: a stream that requests too many ends with
+// the limit in its error. If all together have too many, the largest are ended.
 func TestNamesAreBounded(t *testing.T) {
 	s := startServer(t, serverOptions{args: []string{"--stream-memory", "20Mi", "--streams-memory", "60Mi"}})
 	expectNewcomer(t, s, "before")
@@ -273,7 +272,7 @@ func TestNamesAreBounded(t *testing.T) {
 	})
 }
 
-// deafTo opens connections to the config API that ask for a path and never read.
+// deafTo opens connections to the config API that request a path and never read.
 func (a *attack) deafTo(t testing.TB, s *server, n int, path string) {
 	t.Helper()
 	for range n {
@@ -291,7 +290,7 @@ func (a *attack) deafTo(t testing.TB, s *server, n int, path string) {
 	}
 }
 
-// heavy is a ServiceEntry of about 10 endpoints to the kilobyte.
+// heavy is a ServiceEntry with about 10 endpoints to the kilobyte.
 func heavy(endpoints, version int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"heavy","namespace":"shop"},`+
@@ -306,14 +305,13 @@ func heavy(endpoints, version int) string {
 	return b.String()
 }
 
-// putHeavy writes a document over the heavy object, or creates it, and says how long that
-// took.
+// putHeavy creates or replaces the heavy object, and returns how long that took.
 func (s *server) putHeavy(t testing.TB, document string) time.Duration {
 	t.Helper()
 	return s.putObject(t, "heavy", document)
 }
 
-// putObject is putHeavy of a ServiceEntry of any name.
+// putObject is putHeavy for a ServiceEntry with any name.
 func (s *server) putObject(t testing.TB, name, document string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -343,14 +341,14 @@ func (s *server) putObject(t testing.TB, name, document string) time.Duration {
 	return time.Since(began)
 }
 
-// resident is the resident memory of a server in bytes.
+// resident returns the resident memory of a server in bytes.
 func (s *server) resident() float64 { return s.gauge("process_resident_memory_bytes") }
 
-// TestWatchesThatNeverReadHarmNobody: a large object that many watches are to be told
-// of is encoded once, and writes of it are answered as ever.
+// TestWatchesThatNeverReadHarmNobody: a large object for many watches is encoded once, and
+// writes of it are as fast as ever.
 func TestWatchesThatNeverReadHarmNobody(t *testing.T) {
 	s := startServer(t, serverOptions{})
-	for i := range 3 { // as much as it takes without them
+	for i := range 3 { // to measure without the watches
 		s.putHeavy(t, heavy(4_000, i))
 	}
 	before := s.resident()
@@ -375,8 +373,8 @@ func TestWatchesThatNeverReadHarmNobody(t *testing.T) {
 	expectNewcomer(t, s, "newcomer")
 }
 
-// TestHistoryOfALargeObjectIsBounded: old versions are forgotten when they take too
-// much memory, and who watches from one is told to list anew.
+// TestHistoryOfALargeObjectIsBounded: old versions are dropped when they take too much memory.
+// A watch from a dropped version gets an error, and has to list again.
 func TestHistoryOfALargeObjectIsBounded(t *testing.T) {
 	s := startServer(t, serverOptions{args: []string{"--history-memory", "16Mi"}})
 	s.putHeavy(t, heavy(4_000, 0))

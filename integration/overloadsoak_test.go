@@ -19,17 +19,17 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// overload is how hard a server is attacked.
+// overload is the strength of an attack.
 type overload struct {
 	connections, streams int // of so many streams each
-	names                int // of each of eight streams
+	names                int // on each of eight streams
 	watches              int
 	endpoints, versions  int // of a large object
-	changes              int // that are measured
+	changes              int // to measure
 	memory               float64
 }
 
-// healthyFleet are proxies that follow one service.
+// healthyFleet has proxies that follow one service.
 type healthyFleet struct {
 	s       *server
 	clients []*xdstest.Client
@@ -43,7 +43,7 @@ func startHealthy(t *testing.T, s *server, n int) *healthyFleet {
 	return startHealthyAt(t, s, n, s.xds, nil)
 }
 
-// startHealthyAt is startHealthy at an address, by some credentials.
+// startHealthyAt is startHealthy at an address, with some credentials.
 func startHealthyAt(t *testing.T, s *server, n int, address string, by credentials.TransportCredentials) *healthyFleet {
 	t.Helper()
 	f := &healthyFleet{s: s}
@@ -72,7 +72,7 @@ func (f *healthyFleet) address() string {
 	return fmt.Sprintf("10.50.%d.%d", f.version/250, f.version%250)
 }
 
-// await waits until all proxies have the newest change, and says how long each took.
+// await waits until all proxies have the newest change, and returns how long each took.
 func (f *healthyFleet) await() []time.Duration {
 	began := time.Now()
 	took := make([]time.Duration, len(f.clients))
@@ -91,8 +91,7 @@ func (f *healthyFleet) await() []time.Duration {
 	return took
 }
 
-// measure makes changes, and returns how long the slowest hundredth of the proxies
-// took at least.
+// measure makes changes, and returns the 99th percentile of the proxies' times.
 func (f *healthyFleet) measure(t *testing.T, changes int) time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -101,12 +100,12 @@ func (f *healthyFleet) measure(t *testing.T, changes int) time.Duration {
 		all = append(all, f.await()...)
 	}
 	slices.Sort(all)
-	return all[(len(all)*99+99)/100-1] // the nearest rank: not more than 99 in 100 take less
+	return all[(len(all)*99+99)/100-1] // nearest rank: at most 99 in 100 take less
 }
 
-// TestSoakOverload attacks a server that serves fifty proxies in each of several ways:
-// its memory stays within bounds, changes get to the proxies, a new one is served, and
-// the memory is given back.
+// TestSoakOverload attacks a server with fifty proxies in several ways. For each way, the
+// memory stays within bounds, changes reach the proxies, a new proxy is served, and the memory
+// is freed.
 func TestSoakOverload(t *testing.T) {
 	o := overload{connections: 3, streams: 100, names: 20_000, watches: 100, endpoints: 1_000, versions: 10, changes: 5, memory: 600 << 20}
 	until := time.Now()
@@ -129,7 +128,7 @@ func TestSoakOverload(t *testing.T) {
 		{"names", func(t *testing.T, a *attack) {
 			for i := range 8 {
 				message := namesOf(t, fmt.Sprint("names-", i), i*o.names, o.names)
-				a.running.Go(func() { _ = ask(a.ctx, s, message) }) // it may be refused
+				a.running.Go(func() { _ = ask(a.ctx, s, message) }) // the server may refuse it
 			}
 		}},
 		{"watches that never read", func(t *testing.T, a *attack) {
@@ -166,7 +165,7 @@ func TestSoakOverload(t *testing.T) {
 		return // it may take a minute
 	}
 	deadline := time.Now().Add(time.Minute)
-	for s.resident() > 1.5*before+(200<<20) { // with the large object, and its history of 64 MiB
+	for s.resident() > 1.5*before+(200<<20) { // the large object, and its history of 64 MiB, remain
 		if time.Now().After(deadline) {
 			t.Fatalf("a minute later resident memory is %.0f MiB: it was %.0f MiB", s.resident()/(1<<20), before/(1<<20))
 		}

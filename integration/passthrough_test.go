@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/explain"
 )
 
-// edgeOfTLS is a Gateway with servers of TLS, in YAML.
+// edgeOfTLS is a Gateway with TLS servers, given in YAML.
 func edgeOfTLS(name string, servers ...string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -51,8 +51,8 @@ func sniRoute(names string, first, second int) string {
 	return fmt.Sprintf("{match: [{sniHosts: [%s]}], route: [{destination: {host: one.shop.test}, weight: %d}, {destination: {host: two.shop.test}, weight: %d}]}", names, first, second)
 }
 
-// expectClosedTLS asks for a name at a port, and expects to be closed before any handshake
-// has ended.
+// expectClosedTLS connects to a port with an SNI, and expects that the connection is closed
+// before the handshake ends.
 func expectClosedTLS(t testing.TB, port int, name string) {
 	t.Helper()
 	if got, err := callTLS(t.Context(), port, name); err == nil {
@@ -60,8 +60,8 @@ func expectClosedTLS(t testing.TB, port int, name string) {
 	}
 }
 
-// TestEnvoyGatewayPassesTLS passes TLS on by the names that clients ask for. The routes of a
-// name change back and forth while clients connect: each of them is served.
+// TestEnvoyGatewayPassesTLS: a gateway forwards TLS connections by SNI. The routes of a name
+// change back and forth while clients connect, and every connection is served.
 func TestEnvoyGatewayPassesTLS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
@@ -110,7 +110,7 @@ func TestEnvoyGatewayPassesTLS(t *testing.T) {
 	})
 }
 
-// expectTLSShares asks for a name whose connections two upstreams share, 30 to 70.
+// expectTLSShares connects with an SNI whose connections two upstreams share 30 to 70.
 func expectTLSShares(t testing.TB, port int, name string) {
 	t.Helper()
 	const n = 200
@@ -122,13 +122,13 @@ func expectTLSShares(t testing.TB, port int, name string) {
 		}
 		got[who]++
 	}
-	// Five standard deviations of a share of 0.7.
+	// The bounds are five standard deviations from a share of 0.7.
 	if got["one"]+got["two"] != n || got["two"] < 108 || got["two"] > 172 {
 		t.Errorf("of %d connections shared 30 to 70: %v", n, got)
 	}
 }
 
-// callTLSWith connects to a port with a configuration, and returns who greets.
+// callTLSWith connects to a port with a configuration, and returns the name in the greeting.
 func callTLSWith(ctx context.Context, port int, config *tls.Config) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -143,7 +143,7 @@ func callTLSWith(ctx context.Context, port int, config *tls.Config) (string, err
 	return strings.TrimSpace(got), err
 }
 
-// withKey is a pair with its key as package tls has it.
+// withKey returns a pair as a certificate of package tls.
 func withKey(t testing.TB, of secrettest.Pair) tls.Certificate {
 	t.Helper()
 	out, err := tls.X509KeyPair(of.Cert, of.Key)
@@ -153,8 +153,8 @@ func withKey(t testing.TB, of secrettest.Pair) tls.Certificate {
 	return out
 }
 
-// TestEnvoyGatewayEndsTLSForBytes ends TLS and passes on what is in it. A server whose
-// certificate is missing opens when it comes, beside one that passes TLS on all the time.
+// TestEnvoyGatewayEndsTLSForBytes: a gateway terminates TLS and forwards the bytes. A server
+// opens when its certificate comes; one that passes TLS on serves all the time.
 func TestEnvoyGatewayEndsTLSForBytes(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
@@ -200,7 +200,7 @@ spec:
 
 		s.awaitSynced(s.apply(tlsSecret("ends", ends)), "edge")
 		await("ends.shop.test", "plain")
-		expectClosedTLS(t, port, "mutual.shop.test") // nobody knows whom to trust
+		expectClosedTLS(t, port, "mutual.shop.test") // the authorities for clients are missing
 		s.awaitSynced(s.apply(caSecret("ends-cacert", client)), "edge")
 		await("mutual.shop.test", "plain", withKey(t, client))
 		for want, certificates := range map[string][]tls.Certificate{"certificate required": nil, "unknown certificate authority": {withKey(t, stranger)}} {
@@ -217,14 +217,14 @@ spec:
 	})
 }
 
-// caSecret is the document of a secret with the certificate of an authority.
+// caSecret is a secret with the certificate of an authority.
 func caSecret(name string, of secrettest.Pair) string {
 	lines := strings.ReplaceAll(strings.TrimSpace(string(of.Cert)), "\n", "\n    ")
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: shop}\ntype: Opaque\nstringData:\n  ca.crt: |\n    %s\n", name, lines)
 }
 
-// TestEnvoyGatewayPassesToServices passes TLS on to the clusters that clients ask for. They
-// offer a protocol of the mesh.
+// TestEnvoyGatewayPassesToServices: a gateway forwards TLS to the cluster that the SNI names
+// (AUTO_PASSTHROUGH). Clients offer an ALPN protocol of the mesh.
 func TestEnvoyGatewayPassesToServices(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
@@ -270,7 +270,7 @@ func TestEnvoyGatewayPassesToServices(t *testing.T) {
 	})
 }
 
-// startMeshUpstream is startTLSUpstream with a server that speaks a protocol of the mesh.
+// startMeshUpstream is startTLSUpstream for a server with an ALPN protocol of the mesh.
 func startMeshUpstream(t testing.TB, name string) int {
 	t.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{withKey(t, secrettest.New(t, time.Hour, name))}, NextProtos: []string{"istio"}}

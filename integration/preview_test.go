@@ -13,8 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestDryRunSaysWhoIsConcerned: what a dry run says of real Envoys comes true when the
-// change is made.
+// TestDryRunSaysWhoIsConcerned: a change affects real Envoys as its dry run has said.
 func TestDryRunSaysWhoIsConcerned(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -48,8 +47,8 @@ func TestDryRunSaysWhoIsConcerned(t *testing.T) {
 	})
 }
 
-// TestDryRunAndGRPCClients: a gRPC client is concerned if it has requested what would
-// differ.
+// TestDryRunAndGRPCClients: a dry run lists a gRPC client if a resource that it requested would
+// change.
 func TestDryRunAndGRPCClients(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.apply(sound, strings.NewReplacer("web", "api").Replace(sound))
@@ -61,7 +60,7 @@ func TestDryRunAndGRPCClients(t *testing.T) {
 	client.Await("routes", func(held func(string) map[string]xdstest.Held) bool { return len(held(xdstest.RouteType)) > 0 })
 	for name, concerned := range map[string]int{"web": 1, "api": 0} {
 		document := strings.Replace(strings.NewReplacer("web", name).Replace(sound), "subset: v1}}]}]", "subset: v1}}], timeout: 3s}]", 1)
-		eventually(t, "the dry run of a change of "+name, func() error { // a connection that is busy counts as concerned
+		eventually(t, "the dry run of a change of "+name, func() error { // a busy connection counts as affected
 			var result batch.Result
 			if err := json.Unmarshal([]byte(s.must(document, "apply", "-f", "-", "--dry-run=server", "--xds", "-o", "json")), &result); err != nil {
 				t.Fatal(err)

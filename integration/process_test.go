@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/integration/processtest"
 )
 
-// process is a program that a scenario started. It does not outlive the test,
-// nor the test's own process.
+// process is a program that a scenario started. It ends at the latest with the test, or with
+// the test's own process.
 type process struct {
 	*processtest.Process
 	name string
@@ -25,7 +25,7 @@ func start(t testing.TB, name, path string, args ...string) *process {
 // kill ends the process at once.
 func (p *process) kill() { p.Kill() }
 
-// terminate asks the process to end, and returns how it did.
+// terminate asks the process to end, and returns its exit error.
 func (p *process) terminate(t testing.TB) error {
 	t.Helper()
 	return p.Terminate(t, patience)
@@ -35,13 +35,13 @@ func (p *process) running() bool { return p.Running() }
 
 func (p *process) pid() int { return p.PID() }
 
-// output is all that the process wrote.
+// output returns all that the process printed.
 func (p *process) output() string { return p.Output() }
 
-// tail is the last of what the process wrote.
+// tail returns the end of what the process printed.
 func (p *process) tail() string { return p.Tail() }
 
-// freePort is a port of 127.0.0.1 that nothing listens on.
+// freePort returns a port of 127.0.0.1 that nothing listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
 	return processtest.FreePort(t)
@@ -49,7 +49,7 @@ func freePort(t testing.TB) int {
 
 func local(port int) string { return processtest.Local(port) }
 
-// write puts a document into a file of the test.
+// write writes a document into a file of the test.
 func write(t testing.TB, name, document string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -59,7 +59,7 @@ func write(t testing.TB, name, document string) string {
 	return path
 }
 
-// expectEqual compares what has a text of its own.
+// expectEqual compares the texts of two values.
 func expectEqual(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {

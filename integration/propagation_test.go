@@ -24,8 +24,8 @@ import (
 // condition is one of an object's status.
 type condition struct{ status, reason, message string }
 
-// conditions are those of an object, by type. The name may be NAMESPACE/NAME; else it is of
-// namespace shop.
+// conditions returns the conditions of an object, by type. The name may be NAMESPACE/NAME; the
+// default namespace is shop.
 func (s *server) conditions(plural, name string) map[string]condition {
 	s.t.Helper()
 	namespace, short, qualified := strings.Cut(name, "/")
@@ -50,8 +50,8 @@ func conditionsOf(object *unstructured.Unstructured) map[string]condition {
 	return out
 }
 
-// awaitCondition waits until a condition of an object says something; an empty
-// status is that it is not there.
+// awaitCondition waits until a condition of an object has a status and contains words. An empty
+// status means that it is absent.
 func (s *server) awaitCondition(plural, name, typ, status, words string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%s of %s %s is %q, %q", typ, plural, name, status, words), func() error {
@@ -63,7 +63,7 @@ func (s *server) awaitCondition(plural, name, typ, status, words string) {
 	})
 }
 
-// applyWait applies documents, waits, and returns how that ended.
+// applyWait runs apply --wait with documents, and returns the outcome.
 func (s *server) applyWait(documents []string, args ...string) outcome {
 	s.t.Helper()
 	return s.try(strings.Join(documents, "\n---\n"), append([]string{"apply", "-f", "-", "--wait"}, args...)...)
@@ -93,9 +93,8 @@ spec:
   endpoints: [{address: 10.9.9.$round}]
 `
 
-// TestWaitTellsTheTruth: what apply --wait says of real Envoys that take a change,
-// refuse it, are not concerned, are gone, and do not answer; and what the status of
-// the objects says then.
+// TestWaitTellsTheTruth: what apply --wait and the status of the objects say if real Envoys
+// accept a change, reject it, are not affected, are gone, or do not answer.
 func TestWaitTellsTheTruth(t *testing.T) {
 	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
@@ -110,7 +109,7 @@ func TestWaitTellsTheTruth(t *testing.T) {
 		expectOutcome(t, "no change", s.applyWait([]string{x.routes(50, 50)}), 0, "unchanged", "distributed  2/2 proxies")
 		expectOutcome(t, "an object", s.try("", "wait", "vs/reviews", "-n", "shop"), 0, "distributed  2/2 proxies")
 
-		// A gateway's port that is taken: the proxy cannot listen there.
+		// If the port of a gateway is in use, the proxy cannot listen there.
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +148,7 @@ spec:
 			return nil
 		})
 
-		// One that does not answer, and then is gone.
+		// An Envoy that does not answer, and then is gone.
 		if err := syscall.Kill(edge.process.pid(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -174,9 +173,9 @@ spec:
 	})
 }
 
-// TestProgrammedNeedsAProxy: without a proxy it is unknown whether objects work, and the
-// commands say so. When real Envoys come, the objects that they use are Programmed, and
-// those that they do not use stay unknown.
+// TestProgrammedNeedsAProxy: without a proxy, Programmed is unknown, and the commands say so.
+// When real Envoys come, the objects that they use are Programmed; for the others it stays
+// unknown.
 func TestProgrammedNeedsAProxy(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	const nobodys = `
@@ -220,9 +219,9 @@ spec:
 	client.expectNothingRejected()
 }
 
-// TestInformerSeesConditions: a status that servers write moves the version of the
-// object and comes to an informer of client-go; the next write of the object, under
-// the version that is served, is no conflict; and a write under an older one is.
+// TestInformerSeesConditions: a status that servers write changes the version of the object,
+// and reaches an informer of client-go. A write with the current version is no conflict, but
+// one with an older version is.
 func TestInformerSeesConditions(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(100, 0))
@@ -237,7 +236,7 @@ func TestInformerSeesConditions(t *testing.T) {
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, "shop", nil)
 	informer := factory.ForResource(services).Informer()
 	var mu sync.Mutex
-	var seen []string // generation and what Programmed says, as it changes
+	var seen []string // generation and Programmed, as they change
 	note := func(object any) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -287,9 +286,8 @@ func TestInformerSeesConditions(t *testing.T) {
 	}
 }
 
-// TestAnotherServerWritesConditions: of two servers of one etcd each knows its own
-// proxies, and both are counted; when the one that writes statuses is killed the
-// other goes on.
+// TestAnotherServerWritesConditions: two servers of one etcd know different proxies, and all
+// proxies are counted. If the server that writes statuses is killed, the other takes over.
 func TestAnotherServerWritesConditions(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
@@ -315,7 +313,7 @@ func TestAnotherServerWritesConditions(t *testing.T) {
 	second.awaitCondition("virtualservices", "reviews", "Programmed", "True", "1 of 1 proxies")
 }
 
-// leads says whether the server does the jobs of the leader.
+// leads reports whether the server does the jobs of the leader.
 func (s *server) leads() bool {
 	s.t.Helper()
 	text, err := s.get("/metrics", nil)

@@ -12,9 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestUnknownNamesAreAnswered asks for resources that there are not. A proxy
-// waits for each of them without limit, so each is answered, and again when it
-// appears.
+// TestUnknownNamesAreAnswered requests resources that do not exist. A proxy waits for each
+// without limit, so each gets an answer, and another when it appears.
 func TestUnknownNamesAreAnswered(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -42,8 +41,8 @@ func TestUnknownNamesAreAnswered(t *testing.T) {
 	})
 }
 
-// TestSlowProxyHoldsUpNobody stops a proxy while changes come. The other one
-// has them at once, and the stopped one has the last of them when it goes on.
+// TestSlowProxyHoldsUpNobody stops a proxy while changes come. The other one gets them at once,
+// and the stopped one gets the last state when it continues.
 func TestSlowProxyHoldsUpNobody(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -72,9 +71,9 @@ func TestSlowProxyHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// TestWorkloadEntryRelabelsItsProxy: a proxy has the labels of the WorkloadEntry
-// at its own address, where a service selects that, so that a Sidecar begins and
-// ceases to select the proxy.
+// TestWorkloadEntryRelabelsItsProxy: if a service selects the WorkloadEntry at a proxy's
+// address, the proxy has the entry's labels. So a Sidecar begins and ceases to select the
+// proxy.
 func TestWorkloadEntryRelabelsItsProxy(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -150,8 +149,8 @@ connectTimeout: 4.25s
 	})
 }
 
-// TestEnvoyManyServices gives an Envoy some thousand services in one batch, and
-// takes them away again.
+// TestEnvoyManyServices sends an Envoy some thousand services in one batch, and removes them
+// again.
 func TestEnvoyManyServices(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		const services = 1500

@@ -17,12 +17,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// dumped is the text of Envoy's config dump.
+// dumped returns Envoy's config dump.
 func (e *envoy) dumped() ([]byte, error) { return e.get("/config_dump?include_eds") }
 
-// compareWithDump compares what proxy config says of an Envoy with the Envoy's own dump,
-// resource for resource, and returns how many there are of each type. Names and versions
-// are compared with those that the dump lists, too.
+// compareWithDump compares the output of proxy config for an Envoy with the Envoy's own dump,
+// resource by resource, including names and versions that the dump lists. It returns the number
+// of resources of each type.
 func (s *server) compareWithDump(e *envoy) (map[string]int, error) {
 	out := s.try("", "proxy", "config", "all", e.name, "-o", "json")
 	if out.code != 0 {
@@ -74,11 +74,11 @@ func (s *server) compareWithDump(e *envoy) (map[string]int, error) {
 	return counts, nil
 }
 
-// dumpSections are where a dump lists the versions of resources.
+// dumpSections are the sections of a dump that list the versions of resources.
 var dumpSections = map[string]string{resource.ClusterType: "active_clusters ", resource.ListenerType: "listeners "}
 
-// expectDump waits until proxy config is the Envoy's own dump, of so many types at least,
-// and proxy diff finds no difference either way.
+// expectDump waits until proxy config equals the Envoy's own dump, with at least these types,
+// and proxy diff finds no difference in either way of comparing.
 func (s *server) expectDump(what string, e *envoy, types ...string) {
 	s.t.Helper()
 	eventually(s.t, what+": proxy config of "+e.name+" is its dump", func() error {
@@ -102,8 +102,8 @@ func (s *server) expectDump(what string, e *envoy, types ...string) {
 	}
 }
 
-// outsideService is a service whose host Envoys resolve, and one whose endpoints have
-// localities, weights and states.
+// outsideService is a service whose host Envoys resolve, and one with localities, weights and
+// health states.
 func outsideService(dns, weighted int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -139,8 +139,8 @@ spec:
 `, "$dns", dns, "$weighted", weighted)
 }
 
-// TestProxyConfigIsTheDump compares what proxy config says of a gateway and a sidecar with
-// their own dumps, at first, after changes and after removals.
+// TestProxyConfigIsTheDump compares the output of proxy config for a gateway and a sidecar with
+// their own dumps: at first, after changes and after removals.
 func TestProxyConfigIsTheDump(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -172,7 +172,7 @@ func TestProxyConfigIsTheDump(t *testing.T) {
 				t.Errorf("proxy config %s does not say %s:\n%s", args, want, out)
 			}
 		}
-		// The listeners drain, and their routes stay for a while.
+		// The listeners drain, and their routes remain for a while.
 		s.awaitSynced(s.remove(outside), "edge", "client")
 		s.expectDump("a service that is gone", client, "CDS", "EDS", "LDS", "RDS")
 		s.awaitSynced(s.remove(x.door()), "edge", "client")
@@ -181,8 +181,8 @@ func TestProxyConfigIsTheDump(t *testing.T) {
 	})
 }
 
-// TestProxyDiffOfARefusal: an Envoy that refuses a listener differs from what it should
-// have, in both ways of comparing, until it takes a better one.
+// TestProxyDiffOfARefusal: while an Envoy rejects a listener, both ways of comparing show a
+// difference. It goes when the Envoy accepts a better one.
 func TestProxyDiffOfARefusal(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -230,7 +230,7 @@ spec:
 	})
 }
 
-// awaitSyncedAgain is awaitSynced for a proxy that still refuses something.
+// awaitSyncedAgain is awaitSynced for a proxy that still has a rejection.
 func (s *server) awaitSyncedAgain(revision int64, name string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%s acknowledges revision %d", name, revision), func() error {
@@ -242,7 +242,7 @@ func (s *server) awaitSyncedAgain(revision int64, name string) {
 	})
 }
 
-// TestProxyDiffOfASlowProxy: an Envoy that is stopped has not answered what it was sent.
+// TestProxyDiffOfASlowProxy: a stopped Envoy has not answered the last response.
 func TestProxyDiffOfASlowProxy(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	x := newShop(t)
@@ -261,7 +261,7 @@ func TestProxyDiffOfASlowProxy(t *testing.T) {
 	s.expectDump("it has caught up", edge, "CDS", "EDS", "LDS", "RDS")
 }
 
-// TestProxyConfigOfAnotherServer: a server that does not have the proxy sends the command
+// TestProxyConfigOfAnotherServer: a server that does not have the proxy redirects the command
 // line to the one that does.
 func TestProxyConfigOfAnotherServer(t *testing.T) {
 	etcd := startEtcd(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestProxiesOfANamespace: who has rights in one namespace sees its proxies, and is told how;
-// those of others stay unseen.
+// TestProxiesOfANamespace: a user with rights in one namespace can see its proxies, and a
+// refusal says how. Other proxies stay invisible.
 func TestProxiesOfANamespace(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, serverOptions{})

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// damaged is a server on an etcd that somebody else writes to as well.
+// damaged is a server on an etcd that the test writes to directly, too.
 type damaged struct {
 	*server
 	etcd *clientv3.Client
@@ -27,7 +27,7 @@ func startDamaged(t *testing.T) damaged {
 	return damaged{startServer(t, serverOptions{etcd: endpoint, args: []string{"--api-socket", filepath.Join(t.TempDir(), "api.sock")}}), etcdtest.Dial(t, "http://"+endpoint)}
 }
 
-// put writes past the server.
+// put writes to etcd, bypassing the server.
 func (d damaged) put(key, value string) (revision int64) {
 	d.t.Helper()
 	answer, err := d.etcd.Put(d.t.Context(), key, value)
@@ -37,7 +37,7 @@ func (d damaged) put(key, value string) (revision int64) {
 	return answer.Header.Revision
 }
 
-// awaitQuarantine waits until the list of the quarantine has these keys.
+// awaitQuarantine waits until the quarantine lists exactly these keys.
 func (d damaged) awaitQuarantine(keys ...string) {
 	d.t.Helper()
 	eventually(d.t, "the quarantine is as it has to be", func() error {
@@ -68,8 +68,8 @@ func (d damaged) expectCode(out outcome, code int, words ...string) {
 
 const shipKey = etcd.ConfigPrefix + "networking.istio.io/ServiceEntry/shop/"
 
-// TestQuarantine has keys in the store that cannot be served: they are shown,
-// harm nothing, and are deleted one by one, with a record of it.
+// TestQuarantine: keys in the store that cannot be served are listed, do no harm, and can be
+// deleted one by one, which the history records.
 func TestQuarantine(t *testing.T) {
 	d := startDamaged(t)
 	d.apply(ship("shop", "a", "10.0.0.1"), ship("shop", "b", "10.0.0.1"))
@@ -115,8 +115,8 @@ func TestQuarantine(t *testing.T) {
 	d.expectCode(d.try("", "audit"), 0, "unknown/shop/x")
 }
 
-// TestABrokenObjectIsReplacedAndDeleted by its name, through the command line and
-// the API, also by a server that never read it whole.
+// TestABrokenObjectIsReplacedAndDeleted by its name, through the command line and the API, also
+// by a server that could never decode it.
 func TestABrokenObjectIsReplacedAndDeleted(t *testing.T) {
 	d := startDamaged(t)
 	a := ship("shop", "a", "10.0.0.1")
@@ -162,8 +162,8 @@ func TestABrokenObjectIsReplacedAndDeleted(t *testing.T) {
 	}
 }
 
-// TestUpgrade has a newer server write to the store of a server: that one serves
-// on and starts, and writes nothing until the store is of its format again.
+// TestUpgrade: a newer server writes to the store of an older one. The older server continues
+// to serve, can be restarted, and writes nothing until the store has its format again.
 func TestUpgrade(t *testing.T) {
 	d := startDamaged(t)
 	d.apply(ship("shop", "a", "10.0.0.1"))
@@ -197,7 +197,7 @@ func TestUpgrade(t *testing.T) {
 		d.awaitSynced(d.revision(), "late")
 	}
 
-	d.put(etcd.FormatKey, "ptl\x01\x08\x01\x10\x01") // that of an older server, which this one raises
+	d.put(etcd.FormatKey, "ptl\x01\x08\x01\x10\x01") // an older server's format, which this server upgrades
 	d.apply(ship("shop", "b", "10.0.0.1"))
 	eventually(t, "all is well again", func() error {
 		report, err := d.get("/readyz", nil)

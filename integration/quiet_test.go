@@ -6,7 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestQuiet: what a change does not concern is not sent.
+// TestQuiet: the server sends only what a change affects.
 func TestQuiet(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

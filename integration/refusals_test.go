@@ -19,22 +19,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// mutual is how a client with a certificate of the server's authority speaks TLS.
+// mutual returns the TLS settings of a client with a certificate of the server's authority.
 func (s *secureServer) mutual(pair secrettest.Pair) *tls.Config {
 	return &tls.Config{
 		RootCAs: s.authority.Pool(), ServerName: "portolan.test",
-		// Also where the server asks for those of other authorities.
+		// Sends it even if the server requests certificates of other authorities.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return securetest.TLS(pair), nil },
 	}
 }
 
-// as is how a workload speaks TLS.
+// as returns the TLS settings of a workload.
 func (s *secureServer) as(t testing.TB, identity string) *tls.Config {
 	t.Helper()
 	return s.mutual(s.authority.Issue(t, securetest.Leaf{Identity: identity}))
 }
 
-// refusals are the records of refused attempts.
+// refusals returns the audit records of refused attempts.
 func (s *server) refusals() (list record.List) {
 	s.t.Helper()
 	if err := json.Unmarshal([]byte(s.must("", "audit", "--refused", "--limit", "0", "-o", "json")), &list); err != nil {
@@ -43,8 +43,8 @@ func (s *server) refusals() (list record.List) {
 	return list
 }
 
-// TestRefusedAttemptsAreAudited: who was refused is in the audit, at each port, without the
-// credential; a flood of guesses is some records.
+// TestRefusedAttemptsAreAudited: for each port, the audit has who was refused, without the
+// credential. A flood of guesses is a few records.
 func TestRefusedAttemptsAreAudited(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{args: []string{"--log-level", "debug"}})

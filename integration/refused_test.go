@@ -19,11 +19,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyRefuses has real Envoys refuse routes, listeners and clusters that are
-// valid as far as a server can tell, while requests run. They keep what they had; the
-// server says who refused what, of which object and why, and sends nothing again until
-// that changes; the clusters of the old routes and of the refused ones are kept; and
-// the next configuration that is good heals it.
+// TestEnvoyRefuses: real Envoys reject routes, listeners and clusters that the server takes for
+// valid, while requests run. They keep what they had. The server says who rejected what,
+// because of which object and why. It sends the resource again only when that changes. It keeps
+// the clusters of both the old and the rejected routes. The next good configuration heals it.
 func TestEnvoyRefuses(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		r := &refusals{t: t, etcd: startEtcd(t), shop: newShop(t)}
@@ -42,7 +41,7 @@ func TestEnvoyRefuses(t *testing.T) {
 	})
 }
 
-// refusals is what the Envoys of a shop refuse.
+// refusals makes the Envoys of a shop reject resources.
 type refusals struct {
 	t            *testing.T
 	etcd         string
@@ -50,12 +49,12 @@ type refusals struct {
 	shop         *shop
 	edge, client *envoy
 	loads        []*load
-	others       []*upstream // endpoints that no request goes to
+	others       []*upstream // endpoints that get no requests
 }
 
-// routes: a header with a command that this Envoy does not know, which was written
-// before validation knew commands, in the batch that moves the routes to another subset
-// and drops the old one.
+// routes: a header with a command operator that this Envoy does not know, written before
+// validation knew these. The same batch moves the routes to another subset and drops the old
+// one.
 func (r *refusals) routes() {
 	s, x, t := r.server, r.shop, r.t
 	rule := strings.Replace(x.rule(), "{name: v1, labels: {version: v1}}", "{name: next, labels: {version: v2}}", 1)
@@ -85,8 +84,8 @@ func (r *refusals) routes() {
 	awaitOnly(t, r.loads, "v1")
 }
 
-// listeners: ports that are taken on the proxies' machine, of a gateway beside another
-// and of a service, which has routes besides.
+// listeners: ports that are in use on the proxies' machine. One is of a second Gateway, the
+// other of a service, which also has routes.
 func (r *refusals) listeners() {
 	s, t := r.server, r.t
 	blocked := func(door, service int) []string {
@@ -124,8 +123,8 @@ spec:
 	s.remove(blocked(1, 1)...)
 }
 
-// clusters: a time that Envoy cannot count, in a rule that was written before it was
-// known to be refused: it came past the validation.
+// clusters: a duration that Envoy rejects, in a rule written before validation rejected it, so
+// the test bypasses validation.
 func (r *refusals) clusters() {
 	s, x, t := r.server, r.shop, r.t
 	store := r.store()
@@ -148,7 +147,7 @@ func (r *refusals) clusters() {
 	s.awaitCondition("destinationrules", "reviews", "Rejected", "", "")
 }
 
-// applyUnchecked writes documents as one batch past the validation, and waits for the
+// applyUnchecked writes documents as one batch, bypassing validation, and waits for the
 // proxies.
 func (r *refusals) applyUnchecked(documents ...string) outcome {
 	r.t.Helper()
@@ -169,7 +168,7 @@ func (r *refusals) applyUnchecked(documents ...string) outcome {
 	return r.server.try("", "wait", "--revision", revision)
 }
 
-// store is the one that the server has.
+// store returns a store on the server's etcd.
 func (r *refusals) store() *etcd.Store {
 	r.t.Helper()
 	store, err := etcd.New(etcdtest.Dial(r.t, r.etcd), etcd.Options{Schemas: schema.Pilot()})
@@ -179,8 +178,8 @@ func (r *refusals) store() *etcd.Store {
 	return store
 }
 
-// expectTold waits until it is known of proxies that they refused a type, of which
-// object, and in what words.
+// expectTold waits until the server reports that proxies reject types, because of which object,
+// and with what words.
 func (r *refusals) expectTold(object, words string, types []string, names ...string) {
 	r.t.Helper()
 	for _, name := range names {
@@ -202,9 +201,8 @@ func (r *refusals) expectTold(object, words string, types []string, names ...str
 	}
 }
 
-// expectQuiet fails where the server goes on sending while a refusal stands, or has
-// what was refused sent again with another change, or where requests are not answered
-// as before.
+// expectQuiet fails if the server sends more while a rejection stands, if another change makes
+// it resend the rejected resource, or if requests get other answers than before.
 func (r *refusals) expectQuiet(answeredBy string) {
 	s := r.server
 	r.t.Helper()
@@ -224,7 +222,7 @@ func (r *refusals) expectQuiet(answeredBy string) {
 	expectEqual(r.t, "refusals", s.counters("portolan_xds_rejections_total", "type"), refused)
 }
 
-// takenPort is a port of 127.0.0.1 that is taken until the test ends.
+// takenPort returns a port of 127.0.0.1 that is in use until the test ends.
 func takenPort(t *testing.T) int {
 	t.Helper()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

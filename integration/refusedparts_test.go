@@ -33,16 +33,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// harm is a way in which a resource of a type is one that Envoy refuses, though it is
-// valid as far as the API can tell.
+// harm makes a resource of a type invalid for Envoy, though the API accepts the objects behind
+// it.
 type harm struct {
 	typ, name string
 	do        func(proto.Message) proto.Message
 	port      int    // of the service whose resource it is done to
-	more      string // documents that it takes
+	more      string // documents that it needs
 }
 
-// spoil changes a copy of a message.
+// spoil returns a function that changes a copy of a message.
 func spoil[M proto.Message](change func(M)) func(proto.Message) proto.Message {
 	return func(message proto.Message) proto.Message {
 		m := proto.Clone(message).(M)
@@ -51,16 +51,16 @@ func spoil[M proto.Message](change func(M)) func(proto.Message) proto.Message {
 	}
 }
 
-// unknown is configuration of an extension that no Envoy has.
+// unknown returns the configuration of an extension that no Envoy has.
 func unknown() *anypb.Any {
 	return &anypb.Any{TypeUrl: "type.googleapis.com/portolan.test.Unknown"}
 }
 
-// otherType has a resource be of another type, which Envoy sees before it looks at any
-// of a response.
+// otherType replaces a resource by one of another type. Envoy checks the types before it looks
+// at any resource of a response.
 func otherType(proto.Message) proto.Message { return wrapperspb.String("what is this?") }
 
-// takenAddress is where a listener cannot be; see partRefusals.
+// takenAddress is an address where no listener can be; see partRefusals.
 const takenAddress = "127.0.0.2"
 
 func harms(taken int) []harm {
@@ -103,7 +103,7 @@ spec: {host: guilty-eds-weights.test, trafficPolicy: {loadBalancer: {consistentH
 	}
 }
 
-// spoiler is a patch that does harm to the resources of a type that are to have some.
+// spoiler is a patch that spoils resources of a type.
 type spoiler struct {
 	harms []harm
 	typ   string
@@ -124,7 +124,7 @@ func (p spoiler) Apply(_ *mesh.View, name string, message proto.Message, needs [
 	return message, needs, nil
 }
 
-// spoilt are the types that are served, whose resources are spoilt.
+// spoilt returns the served types, with a spoiler for each harm.
 func spoilt(harms []harm) []generate.ResourceType {
 	types := catalogue.Types()
 	for i, t := range types {
@@ -133,11 +133,12 @@ func spoilt(harms []harm) []generate.ResourceType {
 	return types
 }
 
-// host is the service of which a resource is spoilt, and object what it comes from.
+// host is the host of the service whose resource is spoilt, and object the name of the object
+// behind it.
 func (h harm) host() string   { return h.object() + ".test" }
 func (h harm) object() string { return strings.ToLower("guilty-" + h.typ + "-" + h.name) }
 
-// inType is the type by which an Envoy is told of what is spoilt.
+// inType returns the type of the response in which an Envoy gets the spoilt resource.
 func (h harm) inType(v protocol.Variant) string {
 	if h.typ == "VHDS" && v == protocol.StateOfTheWorld {
 		return "RDS"
@@ -145,8 +146,7 @@ func (h harm) inType(v protocol.Variant) string {
 	return h.typ
 }
 
-// httpService is a service of one endpoint, with a port of its own, which its proxies
-// answer for.
+// httpService is a service with one endpoint, on a port of its own. Its proxies answer for it.
 func httpService(name string, port int, endpoint, reply string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -167,7 +167,7 @@ spec:
 `, "$name", name, "$port", port, "$endpoint", endpoint, "$reply", reply)
 }
 
-// suspects are a hundred innocents and the guilty, of a server in this process.
+// suspects has a hundred innocent services and the guilty ones, on a server in this process.
 type suspects struct {
 	t         *testing.T
 	variant   protocol.Variant
@@ -181,11 +181,11 @@ type suspects struct {
 
 const patienceOfInnocents = 5 * time.Second
 
-// TestEnvoyRefusesSomeAmongMany has real Envoys refuse resources of each type in each
-// way that is known, among a hundred services that have nothing to do with them: these
-// arrive within five seconds, at first and with a change, before which they were there
-// or not. Each resource that is refused is told with its object, in the status and once
-// in the log, and is not when its object is gone.
+// TestEnvoyRefusesSomeAmongMany: real Envoys reject resources of each type, in each known way,
+// among a hundred unrelated services. The unrelated ones arrive within five seconds: at first,
+// and with a change of them, whether the guilty ones were there before or not. Each rejected
+// resource is reported with its object, in the status and once in the log, until its object is
+// deleted.
 func TestEnvoyRefusesSomeAmongMany(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		taken, err := net.Listen("tcp", takenAddress+":0")
@@ -231,8 +231,7 @@ func TestEnvoyRefusesSomeAmongMany(t *testing.T) {
 	})
 }
 
-// documents are the innocents in their next form and, where that is asked for, the
-// guilty.
+// documents returns the next version of the innocents and, with guilty, the guilty ones.
 func (c *suspects) documents(guilty bool) []string {
 	c.form++
 	var out []string
@@ -258,8 +257,7 @@ func (c *suspects) causes() []string {
 	return out
 }
 
-// awaitInnocents waits until the Envoy has all of the innocents in their newest form,
-// and uses that.
+// awaitInnocents waits until the Envoy has and uses the newest version of all innocents.
 func (c *suspects) awaitInnocents(when string) {
 	c.t.Helper()
 	began := time.Now()
@@ -303,7 +301,8 @@ func (c *suspects) lacks() error {
 	return nil
 }
 
-// awaitRefused waits until it is known what the Envoy refuses, of which objects.
+// awaitRefused waits until the server reports what the Envoy rejects, and because of which
+// objects.
 func (c *suspects) awaitRefused(when string, harms []harm) {
 	c.t.Helper()
 	var want []string
@@ -333,7 +332,7 @@ func (c *suspects) awaitRefused(when string, harms []harm) {
 	})
 }
 
-// lines are those of a log.
+// lines collects the lines of a log.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -345,7 +344,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// count is how many lines have some words.
+// count returns how many lines contain some words.
 func (l *lines) count(words ...string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

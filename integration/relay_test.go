@@ -17,14 +17,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// relay stands between a proxy and its server, passes on what they say, and notes
-// what they say in delta. Once it is armed, it lets the next clusters pass and no
-// endpoints after them; it can part the two.
+// relay sits between a proxy and its server, forwards their messages, and records those in
+// delta. Once armed, it forwards the next CDS response and drops EDS responses after it. It can
+// also disconnect the proxy.
 type relay struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	address string
 	client  discoveryv3.AggregatedDiscoveryServiceClient
-	running sync.WaitGroup // the server, and the ways up, which end with their streams
+	running sync.WaitGroup // the server, and the goroutines that forward requests, which end with their streams
 
 	mu       sync.Mutex
 	armed    bool
@@ -33,16 +33,16 @@ type relay struct {
 	spoil    map[string]func(proto.Message) // by type URL
 	said     []said
 	shut     bool
-	joined   int // streams in delta that were let through so far
+	joined   int // number of delta streams so far
 	streams  map[*context.CancelFunc]struct{}
 }
 
-// said is what one side has said in delta.
+// said is one message of a side, in delta.
 type said struct {
 	request        bool
-	unprompted     bool // a request that answers nothing
+	unprompted     bool // a request that is no ACK or NACK
 	typeURL        string
-	names, removed []string // asked for, and no more; or sent, and removed
+	names, removed []string // subscribed and unsubscribed, or sent and removed
 	stated         int      // resources that a first request says the proxy has
 	refused        string   // why
 	bytes          int
@@ -71,14 +71,14 @@ func startRelay(t testing.TB, target string) *relay {
 	return r
 }
 
-// arm has the relay hold back endpoints from the next clusters on.
+// arm makes the relay drop endpoints from the next clusters on.
 func (r *relay) arm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.armed = true
 }
 
-// disarm has it pass everything again; what it dropped is lost.
+// disarm makes it forward everything again. It returns how much was dropped, which is lost.
 func (r *relay) disarm() (dropped int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *relay) disarm() (dropped int) {
 	return r.dropped
 }
 
-// passes says whether a response of a type goes through.
+// passes reports whether a response of a type is forwarded.
 func (r *relay) passes(typeURL string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,15 +100,14 @@ func (r *relay) passes(typeURL string) bool {
 	return true
 }
 
-// spoilWith has resources of a type changed on their way, in state of the world; nil
-// lets them pass as they are.
+// spoilWith changes resources of a type on their way, in state of the world. nil stops that.
 func (r *relay) spoilWith(typeURL string, spoil func(proto.Message)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.spoil = map[string]func(proto.Message){typeURL: spoil}
 }
 
-// spoils changes what is to be spoilt, which has to be possible.
+// spoils changes the resources in a response. It reports whether that worked.
 func (r *relay) spoils(m *discoveryv3.DiscoveryResponse) bool {
 	r.mu.Lock()
 	spoil := r.spoil[m.GetTypeUrl()]
@@ -159,7 +158,7 @@ func (r *relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoverySer
 	}, nil)
 }
 
-// join takes a stream in, unless the relay is shut.
+// join admits a stream, unless the relay is shut.
 func (r *relay) join(parent context.Context) (ctx context.Context, end func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +176,7 @@ func (r *relay) join(parent context.Context) (ctx context.Context, end func(), e
 	}, nil
 }
 
-// part ends all streams in delta, and lets none through until meet.
+// part ends all delta streams, and admits none until meet.
 func (r *relay) part() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,21 +186,21 @@ func (r *relay) part() {
 	}
 }
 
-// met is how many streams in delta were let through so far.
+// met returns the number of delta streams so far.
 func (r *relay) met() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.joined
 }
 
-// meet ends what part began.
+// meet admits streams again after part.
 func (r *relay) meet() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shut = false
 }
 
-// heard notes a request.
+// heard records a request.
 func (r *relay) heard(m *discoveryv3.DeltaDiscoveryRequest) bool {
 	r.note(said{
 		request: true, unprompted: m.GetResponseNonce() == "", typeURL: m.GetTypeUrl(), names: m.GetResourceNamesSubscribe(), removed: m.GetResourceNamesUnsubscribe(),
@@ -210,7 +209,7 @@ func (r *relay) heard(m *discoveryv3.DeltaDiscoveryRequest) bool {
 	return true
 }
 
-// answered notes a response.
+// answered records a response.
 func (r *relay) answered(m *discoveryv3.DeltaDiscoveryResponse) {
 	s := said{typeURL: m.GetTypeUrl(), removed: m.GetRemovedResources(), bytes: proto.Size(m)}
 	for _, resource := range m.GetResources() {
@@ -225,14 +224,14 @@ func (r *relay) note(s said) {
 	r.said = append(r.said, s)
 }
 
-// since is what was said after the first n, all where n is 0.
+// since returns the messages after the first n.
 func (r *relay) since(n int) []said {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.said[n:])
 }
 
-// pump passes messages on until one side ends.
+// pump forwards messages until one side ends.
 func pump[M any](receive func() (M, error), send func(M) error, passes func(M) bool, end func() error) error {
 	for {
 		m, err := receive()

@@ -14,8 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// startEtcd runs an etcd of its own, as nobody has configured it, and returns
-// its address.
+// startEtcd runs an etcd with default settings, and returns its address.
 func startEtcd(t testing.TB) string {
 	t.Helper()
 	at := url.URL{Scheme: "http", Host: local(freePort(t))}
@@ -25,8 +24,8 @@ func startEtcd(t testing.TB) string {
 	return at.Host
 }
 
-// TestTwoServersOneEtcd runs two servers on one etcd. Each sees what is written
-// through the other, and both serve a node the same bytes.
+// TestTwoServersOneEtcd runs two servers on one etcd. Each sees what is written through the
+// other, and both send a node the same bytes.
 func TestTwoServersOneEtcd(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		etcd := startEtcd(t)
@@ -58,7 +57,7 @@ func TestTwoServersOneEtcd(t *testing.T) {
 		one.expectNothingRejected()
 		two.expectNothingRejected()
 
-		// A third that comes late has read all of it at once.
+		// A third server that starts late reads everything at once.
 		three := startServer(t, serverOptions{etcd: etcd})
 		for j, o := range nodes {
 			late := connect(t, three, o)
@@ -68,8 +67,8 @@ func TestTwoServersOneEtcd(t *testing.T) {
 	})
 }
 
-// TestEnvoyCatchesUp changes and deletes objects while the proxies have no
-// server. When theirs is back, they have what there is and nothing else.
+// TestEnvoyCatchesUp changes and deletes objects while the proxies have no server. When it is
+// back, they get exactly the current state.
 func TestEnvoyCatchesUp(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		etcd := startEtcd(t)
@@ -119,7 +118,7 @@ spec:
 	})
 }
 
-// connect opens the stream of a proxy that wants everything.
+// connect opens the stream of a proxy that requests everything.
 func connect(t testing.TB, s *server, o xdstest.ClientOptions) *xdstest.Client {
 	t.Helper()
 	c := xdstest.Dial(t, s.xds, o)
@@ -128,7 +127,7 @@ func connect(t testing.TB, s *server, o xdstest.ClientOptions) *xdstest.Client {
 	return c
 }
 
-// expectSameBytes compares what two clients hold, byte by byte.
+// expectSameBytes compares what two clients hold byte by byte.
 func expectSameBytes(t *testing.T, what string, a, b *xdstest.Client) {
 	t.Helper()
 	total := 0

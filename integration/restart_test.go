@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyKillServer kills the server: the proxies serve on, and one that
-// starts on the same data finds them in step.
+// TestEnvoyKillServer kills the server: the proxies continue to serve, and a server that starts
+// on the same data finds them in sync.
 func TestEnvoyKillServer(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -34,7 +34,7 @@ func TestEnvoyKillServer(t *testing.T) {
 
 		after := map[string]map[string]held{"edge": edge.mustHold(), "client": client.mustHold()}
 		if v == protocol.Delta {
-			// The time at which Envoy took each resource is part of what is compared.
+			// The comparison includes the time at which Envoy accepted each resource.
 			if d := cmp.Diff(before, after); d != "" {
 				t.Errorf("the restart changed what the proxies hold (-before +after):\n%s", d)
 			}
@@ -55,7 +55,7 @@ func TestEnvoyKillServer(t *testing.T) {
 	})
 }
 
-// versionsOf are the versions of what proxies hold.
+// versionsOf returns the versions of the resources of proxies.
 func versionsOf(all map[string]map[string]held) []string {
 	var out []string
 	for proxy, resources := range all {
@@ -66,9 +66,8 @@ func versionsOf(all map[string]map[string]held) []string {
 	return slices.Sorted(slices.Values(out))
 }
 
-// TestEnvoyServerKilledBetweenClusterAndEndpoints cuts a server off after a
-// changed cluster and before its endpoints. After the reconnect no cluster may
-// be left waiting.
+// TestEnvoyServerKilledBetweenClusterAndEndpoints disconnects a server after it has sent a
+// changed cluster and before the endpoints. After the reconnect no cluster may stay warming.
 func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -106,9 +105,9 @@ func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
 	})
 }
 
-// TestEnvoyIsBackSoon parts a proxy that has everything from its server, again and
-// again. Nothing is sent to it when it is back, so that Envoy takes each attempt for
-// one that failed: the pauses between them must not grow to Envoy's own 30 seconds.
+// TestEnvoyIsBackSoon disconnects a proxy that has everything, again and again. It receives
+// nothing after a reconnect, so Envoy takes each attempt for a failed one. Still, the pauses
+// between attempts must not grow to Envoy's default of 30 seconds.
 func TestEnvoyIsBackSoon(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
@@ -136,8 +135,8 @@ func TestEnvoyIsBackSoon(t *testing.T) {
 	edge.expectNothingRejected()
 }
 
-// TestEnvoyStoreKilled kills the store process. The server and the proxies serve
-// on, and changes go through as soon as the store is back.
+// TestEnvoyStoreKilled kills the store process. The server and the proxies continue to serve,
+// and changes succeed as soon as the store is back.
 func TestEnvoyStoreKilled(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

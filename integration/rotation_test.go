@@ -19,8 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// secureGateway is a Gateway with a server of HTTPS on one port for each name, which is the
-// first label of its host and the secret of its certificate.
+// secureGateway is a Gateway with an HTTPS server on one port for each name. The name is the
+// first label of the host and the name of the secret.
 func secureGateway(port int, names ...string) string {
 	servers := ""
 	for _, name := range names {
@@ -44,14 +44,14 @@ spec:
 `, "$servers", servers, "$host", shopHost)
 }
 
-// tlsClient makes connections to a port of 127.0.0.1 for a host, and verifies them.
+// tlsClient makes connections to a port of 127.0.0.1 for a host, and verifies the certificate.
 type tlsClient struct {
 	port  int
 	host  string
 	roots *x509.CertPool
 }
 
-// newTLSClient trusts some certificates.
+// newTLSClient returns a client that trusts some certificates.
 func newTLSClient(port int, host string, trusted ...secrettest.Pair) tlsClient {
 	roots := x509.NewCertPool()
 	for _, pair := range trusted {
@@ -72,7 +72,7 @@ func (c tlsClient) dial(ctx context.Context) (*tls.Conn, error) {
 	return conn.(*tls.Conn), nil
 }
 
-// presented is the serial number of the certificate that a new connection gets.
+// presented returns the serial number of the certificate that a new connection gets.
 func (c tlsClient) presented(ctx context.Context) (string, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -84,7 +84,8 @@ func (c tlsClient) presented(ctx context.Context) (string, error) {
 
 func serial(c *x509.Certificate) string { return c.SerialNumber.Text(16) }
 
-// awaitCertificate waits until new connections get a certificate, and says how long that took.
+// awaitCertificate waits until new connections get a certificate, and returns how long that
+// took.
 func (c tlsClient) awaitCertificate(t testing.TB, want secrettest.Pair) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -98,7 +99,7 @@ func (c tlsClient) awaitCertificate(t testing.TB, want secrettest.Pair) time.Dur
 	return time.Since(begun)
 }
 
-// awaitRefused waits until no connection for the host is served.
+// awaitRefused waits until connections for the host fail.
 func (c tlsClient) awaitRefused(t testing.TB) {
 	t.Helper()
 	eventually(t, c.host+" is not served", func() error {
@@ -109,7 +110,7 @@ func (c tlsClient) awaitRefused(t testing.TB) {
 	})
 }
 
-// tlsLoad sends requests on connections that it keeps, or on a new one for each.
+// tlsLoad sends requests on kept connections, or on a new one for each.
 type tlsLoad struct {
 	t                testing.TB
 	name             string
@@ -120,7 +121,7 @@ type tlsLoad struct {
 	failures []string
 }
 
-// loadWorkers send the requests of a load, each on one connection if it keeps that.
+// loadWorkers is the number of workers of a load. With kept connections each has one.
 const loadWorkers = 2
 
 // load sends some 250 requests a second.
@@ -189,7 +190,7 @@ func (l *tlsLoad) await(n int64) {
 	})
 }
 
-// expectUnharmed ends the load; not one of its requests may have failed.
+// expectUnharmed ends the load. No request may have failed.
 func (l *tlsLoad) expectUnharmed() {
 	l.t.Helper()
 	l.stop()
@@ -199,9 +200,9 @@ func (l *tlsLoad) expectUnharmed() {
 	l.t.Logf("%s: %d requests on %d connections", l.name, l.answered.Load(), l.dialed.Load())
 }
 
-// TestSoakCertificatesRotate: a certificate is replaced again and again under requests on
-// kept and on new connections. No request fails, new connections get the new certificate,
-// and nothing but the secret is sent.
+// TestSoakCertificatesRotate replaces a certificate repeatedly under requests on kept and on
+// new connections. No request fails, new connections get the new certificate, and the server
+// sends nothing but the secret.
 func TestSoakCertificatesRotate(t *testing.T) {
 	long := longtest.Soak(t)
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
@@ -244,8 +245,8 @@ func TestSoakCertificatesRotate(t *testing.T) {
 	})
 }
 
-// TestEnvoySecretsComeAndGo: a server of a Gateway is served while its secret is stored; the
-// others on its port go on.
+// TestEnvoySecretsComeAndGo: a server of a Gateway is open while its secret is stored. The
+// others on its port are not affected.
 func TestEnvoySecretsComeAndGo(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// manyRoutes is a VirtualService with a route for everything that is served.
+// manyRoutes is a VirtualService with a route for every supported feature.
 const manyRoutes = `
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -65,7 +65,7 @@ spec:
   - route: [{destination: {host: $host, subset: v1}}]
 `
 
-// tunedRule has what is served of a traffic policy.
+// tunedRule has all supported fields of a traffic policy.
 const tunedRule = `
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
@@ -80,8 +80,7 @@ spec:
   - {name: v2, labels: {version: v2}}
 `
 
-// TestEnvoyRouting sends a request through every kind of route, at a gateway
-// and at a sidecar.
+// TestEnvoyRouting sends a request through every kind of route, at a gateway and at a sidecar.
 func TestEnvoyRouting(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -149,12 +148,12 @@ func expectRoutes(t *testing.T, port int) {
 	})
 }
 
-// caseHeader has an upstream fail some of the requests of a case.
+// caseHeader returns headers that make an upstream fail some of the requests of a case.
 func caseHeader(port int, name string, failures int) map[string]string {
 	return map[string]string{"x-case": fmt.Sprint(port, name), "x-fail": fmt.Sprint(failures)}
 }
 
-// describe is a reply in one line.
+// describe returns a reply as one line.
 func describe(r reply) string {
 	switch {
 	case r.echo.Upstream == "":
@@ -167,8 +166,8 @@ func describe(r reply) string {
 	return r.echo.Upstream + " " + r.echo.Path
 }
 
-// TestEnvoyServicesWithoutRoutes reaches services that no VirtualService names,
-// several on one port, by their hosts.
+// TestEnvoyServicesWithoutRoutes calls services without a VirtualService by their hosts,
+// several on one port.
 func TestEnvoyServicesWithoutRoutes(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})

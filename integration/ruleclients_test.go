@@ -6,8 +6,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// ruleForClients is a rule of the shop for the proxies with one label, which has them send
-// all requests of a user to one endpoint.
+// ruleForClients is a rule of the shop for the proxies with one label. It makes them send all
+// requests of a user to one endpoint.
 func ruleForClients(app string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -20,7 +20,7 @@ spec:
 `, "$host", shopHost, "$app", app)
 }
 
-// TestEnvoyRuleForClients has a rule with a selector change what one of two proxies of a
+// TestEnvoyRuleForClients: a rule with a workloadSelector changes what one of two proxies of a
 // namespace does, and then the other.
 func TestEnvoyRuleForClients(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {

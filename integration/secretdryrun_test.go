@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestDryRunForeseesWhatSecretsOpen: a dry run that stores a secret says which listener of a
-// gateway it opens, and one that deletes it which one closes. A replaced one opens nothing,
-// and nothing comes true by asking.
+// TestDryRunForeseesWhatSecretsOpen: the dry run of storing a secret says which listener of a
+// gateway it opens, that of a deletion which one closes. A replaced secret opens nothing. A dry
+// run changes nothing.
 func TestDryRunForeseesWhatSecretsOpen(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

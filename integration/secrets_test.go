@@ -13,14 +13,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 )
 
-// tlsSecret is the document of a certificate with its key, as kubectl makes it.
+// tlsSecret is a secret with a certificate and its key, in the form of kubectl.
 func tlsSecret(name string, of secrettest.Pair) string {
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: shop}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n",
 		name, encode(of.Cert), encode(of.Key))
 }
 
-// filesBelow returns the content of all files of a directory, but for one name.
+// filesBelow returns the content of all files in a directory, except those with one name.
 func filesBelow(t *testing.T, dir, without string) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -37,9 +37,9 @@ func filesBelow(t *testing.T, dir, without string) map[string][]byte {
 	return out
 }
 
-// TestKeysAreNowhereInTheClear: of a hundred secrets, some replaced and deleted, and all
-// sealed anew, no key is in the data directory, a snapshot, the log, the metrics, a
-// profile or an answer, in any form. The user of the server reads it back.
+// TestKeysAreNowhereInTheClear stores a hundred secrets, replaces and deletes some, and reseals
+// all. No key is in the data directory, a snapshot, the log, the metrics, a profile or an
+// answer, in any form. The server's user can read a key back.
 func TestKeysAreNowhereInTheClear(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -66,7 +66,7 @@ func TestKeysAreNowhereInTheClear(t *testing.T) {
 	if refused := s.try(bad, "apply", "-f", "-"); refused.code == 0 {
 		t.Error("a key without its certificate was stored")
 	}
-	newest := all[100] // cert-0 was replaced
+	newest := all[100] // the certificate that replaced cert-0
 	if got := s.must("", "secret", "read", names[0], "tls.key", "-n", "shop"); got != string(newest.Key) {
 		t.Errorf("read back: %d bytes", len(got))
 	}
@@ -122,8 +122,8 @@ func TestKeysAreNowhereInTheClear(t *testing.T) {
 	}
 }
 
-// TestAServerWithoutTheSealingKey serves all else and says what it lacks; with the key it
-// has everything again.
+// TestAServerWithoutTheSealingKey serves everything else and reports what it lacks. With the
+// key it serves all again.
 func TestAServerWithoutTheSealingKey(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -154,8 +154,8 @@ func TestAServerWithoutTheSealingKey(t *testing.T) {
 	s.apply(tlsSecret("window", pair))
 }
 
-// TestServersShareSecrets: what one seals the other opens once it has the key. A server
-// that has none, nor a place for one, refuses secrets and serves all else.
+// TestServersShareSecrets: a server opens what another one sealed once it has the key. A server
+// without a key, and without a place for one, refuses secrets and serves everything else.
 func TestServersShareSecrets(t *testing.T) {
 	t.Parallel()
 	at, dir := startEtcd(t), t.TempDir()
@@ -186,8 +186,8 @@ func TestServersShareSecrets(t *testing.T) {
 	}
 }
 
-// TestKubectlStoresSecrets, lists and deletes them; what it keeps of its own, data and all,
-// is not stored.
+// TestKubectlStoresSecrets, lists and deletes them. kubectl's own annotation, which contains
+// the data, is not stored.
 func TestKubectlStoresSecrets(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, serverOptions{})

@@ -14,24 +14,24 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 )
 
-// scanner finds private keys and tokens in any text, in the forms in which they could stand somewhere.
-// It reads a text once, however many keys there are.
+// scanner finds private keys and tokens in a text, in all forms in which they may occur. It
+// reads a text once, however many keys there are.
 type scanner struct {
 	begin [1 << 16]bool            // by the first two bytes of a pattern
-	at    map[[8]byte][]keyPattern // by the first eight
+	at    map[[8]byte][]keyPattern // by their first eight bytes
 }
 
-// keyPattern is a form of a key.
+// keyPattern is one form of a key.
 type keyPattern struct{ what, text string }
 
-// add has the scanner find a key.
+// add adds a key to find.
 func (s *scanner) add(t *testing.T, name string, of secrettest.Pair) {
 	t.Helper()
 	s.addForms(name, formsOf(t, of))
 }
 
-// addText has the scanner find a token or a password, of twelve bytes at least: as it is, in
-// hex, and in base64 at any offset.
+// addText adds a token or a password to find, of at least twelve bytes: as it is, in hex, and
+// in base64 at any offset.
 func (s *scanner) addText(name, text string) {
 	forms := map[string][]string{"raw": {text}, "hex": {hex.EncodeToString([]byte(text))}}
 	for offset := range 3 {
@@ -43,7 +43,7 @@ func (s *scanner) addText(name, text string) {
 	s.addForms(name, forms)
 }
 
-// addForms has the scanner find the forms of something.
+// addForms adds forms of a secret to find.
 func (s *scanner) addForms(name string, forms map[string][]string) {
 	for form, texts := range forms {
 		for _, text := range texts {
@@ -57,7 +57,7 @@ func (s *scanner) addForms(name string, forms map[string][]string) {
 	}
 }
 
-// scan says which keys a text has, and in which forms.
+// scan returns which keys a text contains, and in which forms.
 func (s *scanner) scan(text []byte) (found []string) {
 	for i := 0; i+8 <= len(text); i++ {
 		if !s.begin[uint16(text[i])|uint16(text[i+1])<<8] {
@@ -72,8 +72,8 @@ func (s *scanner) scan(text []byte) (found []string) {
 	return found
 }
 
-// formsOf are the forms of a private key: its number and its DER as they are, in hex and in
-// base64 at any offset, its lines in PEM, and these in base64.
+// formsOf returns the forms of a private key. Its number and its DER occur as they are, in hex,
+// and in base64 at any offset. Its PEM lines occur as they are, and in base64.
 func formsOf(t *testing.T, of secrettest.Pair) map[string][]string {
 	t.Helper()
 	key, ok := of.Private.(*ecdsa.PrivateKey)
@@ -87,7 +87,7 @@ func formsOf(t *testing.T, of secrettest.Pair) map[string][]string {
 	lines := strings.Split(strings.TrimSpace(string(of.Key)), "\n")
 	out := map[string][]string{
 		"raw": {string(number)}, "hex": {hex.EncodeToString(number), strings.ToUpper(hex.EncodeToString(number))},
-		"PEM": lines[2 : len(lines)-1], // the first says of what form the key is
+		"PEM": lines[2 : len(lines)-1], // the first lines only name the form of the key
 	}
 	for what, text := range map[string]string{"base64": string(number), "base64 of PEM": strings.Join(lines[2:len(lines)-1], "\n")} {
 		for offset := range 3 {
@@ -98,7 +98,7 @@ func formsOf(t *testing.T, of secrettest.Pair) map[string][]string {
 	return out
 }
 
-// TestTheScannerFindsKeys in each form, wherever they stand in a text, and none in others.
+// TestTheScannerFindsKeys in each form, anywhere in a text, and only where they are.
 func TestTheScannerFindsKeys(t *testing.T) {
 	t.Parallel()
 	here, absent := secrettest.New(t, time.Hour, "here.example"), secrettest.New(t, time.Hour, "absent.example")

@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestKeysAreInNoDump: what a server says of an Envoy that serves TLS, and of itself, has no
-// key; nor has what the Envoy says of itself.
+// TestKeysAreInNoDump: neither the server's reports about an Envoy with TLS, and about itself,
+// nor the Envoy's dump contain a key.
 func TestKeysAreInNoDump(t *testing.T) {
 	t.Parallel()
 	s, x := startServer(t, serverOptions{args: []string{"--log-level", "debug", "--pprof"}}), newShop(t)
@@ -70,8 +70,8 @@ func TestKeysAreInNoDump(t *testing.T) {
 	}
 }
 
-// TestAServerWithoutTheKeyServesAllElse: proxies of a server that cannot open secrets have
-// everything but what needs them. With the key they have that too, and need no restart.
+// TestAServerWithoutTheKeyServesAllElse: if a server cannot open secrets, its proxies get
+// everything except what needs them. With the key they get that too, without a restart.
 func TestAServerWithoutTheKeyServesAllElse(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		etcd, dir := startEtcd(t), t.TempDir()
@@ -119,9 +119,8 @@ func (s *server) awaitRevision(revision int64) {
 	})
 }
 
-// TestStrangersGetNoSecrets: who asks for a secret that no Gateway of its own names gets
-// nothing, neither by name nor by wildcard nor on the service of secrets; and that is counted
-// and logged.
+// TestStrangersGetNoSecrets: a proxy that requests a secret which no Gateway of its own names
+// gets nothing: not by name, by wildcard, or over SDS. The server counts and logs that.
 func TestStrangersGetNoSecrets(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -168,7 +167,7 @@ func TestStrangersGetNoSecrets(t *testing.T) {
 			})
 		}
 		await("the owner has its secret", "")
-		const asking = 6 // strangers who name secrets
+		const asking = 6 // how many strangers request secrets by name
 		counted := 0
 		eventually(t, "what strangers ask for is counted", func() error {
 			counted = s.counter("portolan_xds_refused_secrets_total")
@@ -197,7 +196,7 @@ func TestStrangersGetNoSecrets(t *testing.T) {
 	})
 }
 
-// counter is the value of a metric without labels.
+// counter returns the value of a metric without labels.
 func (s *server) counter(metric string) int {
 	s.t.Helper()
 	text, err := s.get("/metrics", nil)

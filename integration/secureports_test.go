@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 )
 
-// secureServer is a server whose ports have TLS, by certificates in files.
+// secureServer is a server whose ports use TLS, with certificates in files.
 type secureServer struct {
 	*server
 	authority *securetest.Authority
@@ -28,7 +28,7 @@ type secureServer struct {
 
 var announcedSecure = regexp.MustCompile(`msg=ready .*secure-xds=(\S+)`)
 
-// startSecureServer runs a server that takes proxies over TLS.
+// startSecureServer runs a server that serves xDS over TLS.
 func startSecureServer(t testing.TB, o serverOptions) *secureServer {
 	t.Helper()
 	s := &secureServer{authority: securetest.New(t, "root of the mesh")}
@@ -39,13 +39,13 @@ func startSecureServer(t testing.TB, o serverOptions) *secureServer {
 	return s
 }
 
-// issueServer makes a certificate of the server.
+// issueServer issues a certificate for the server.
 func (s *secureServer) issueServer(t testing.TB) secrettest.Pair {
 	return s.authority.Issue(t, securetest.Leaf{Names: []string{"portolan.test", "localhost"}, IPs: []string{"127.0.0.1"}})
 }
 
-// TestAPIWithTLS: the command line and others over https, by names in the certificate, and
-// whoever speaks the wrong of both.
+// TestAPIWithTLS: the command line and other clients use HTTPS, by names in the certificate.
+// Clients that use the wrong protocol get a clear error.
 func TestAPIWithTLS(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{})
@@ -106,7 +106,7 @@ func TestAPIWithTLS(t *testing.T) {
 	if code, body := get("rebound.example", "portolan.test"); code != http.StatusForbidden || !strings.Contains(body, "--api-name") {
 		t.Errorf("by another name: %d %s", code, body)
 	}
-	// A renewed certificate is shown, and connections go on.
+	// New connections get a renewed certificate, and open ones continue.
 	renewed := s.issueServer(t)
 	s.authority.Write(t, s.files.Dir, renewed)
 	eventually(t, "the renewed certificate is shown", func() error {
@@ -122,8 +122,8 @@ func TestAPIWithTLS(t *testing.T) {
 	})
 }
 
-// TestAPIBeyondLoopback: other addresses of this machine are served over TLS alone, and tell
-// nobody who they do not know.
+// TestAPIBeyondLoopback: other addresses of this machine are served only over TLS, and give
+// nothing to unknown clients.
 func TestAPIBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	address := otherAddress(t)
@@ -169,7 +169,7 @@ func TestAPIBeyondLoopback(t *testing.T) {
 	}
 }
 
-// otherAddress is an address of this machine that is not loopback.
+// otherAddress returns an address of this machine that is not loopback.
 func otherAddress(t testing.TB) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -187,7 +187,7 @@ func otherAddress(t testing.TB) string {
 
 const webIdentity = "spiffe://cluster.local/ns/shop/sa/web"
 
-// TestPlaintextXDSBeyondLoopback is asked for by its flag, and said.
+// TestPlaintextXDSBeyondLoopback needs its flag, and is logged.
 func TestPlaintextXDSBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	s := &server{t: t, o: serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--insecure-xds-anywhere"}}, api: "127.0.0.1:0", xds: "0.0.0.0:0", client: clientOf(t)}
@@ -202,7 +202,7 @@ func TestPlaintextXDSBeyondLoopback(t *testing.T) {
 	if body, err := s.get("/readyz", nil); err != nil || string(body) != "ok\n" {
 		t.Errorf("/readyz: %q %v", body, err)
 	}
-	// A client of TLS is told, and its connection logged.
+	// A TLS client gets an error, and its connection is logged.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}

@@ -13,13 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// workload writes a certificate of a workload into files of its own.
+// workload writes the certificate of a workload into files of its own.
 func (s *secureServer) workload(t testing.TB, identity string, valid time.Duration) securetest.Files {
 	t.Helper()
 	return s.authority.Write(t, t.TempDir(), s.authority.Issue(t, securetest.Leaf{Identity: identity, Until: time.Now().Add(valid)}))
 }
 
-// plainEntry is a service that gateways and sidecars have a cluster for.
+// plainEntry is a service that has a cluster at gateways and sidecars.
 func plainEntry(name string) string {
 	return fmt.Sprintf(`
 apiVersion: networking.istio.io/v1
@@ -35,8 +35,9 @@ spec:
 }
 
 // TestEnvoyOverMutualTLS: an Envoy with a certificate gets its configuration and a change. When
-// its certificate expires it connects anew with the one that took its place, and goes on; so
-// it does when the server shows a renewed one. One of another namespace is refused, and shown.
+// its certificate expires, it reconnects with the renewed one and continues. It does the same
+// when the server gets a renewed certificate. An Envoy with a certificate of another namespace
+// is refused, and listed as such.
 func TestEnvoyOverMutualTLS(t *testing.T) {
 	t.Parallel()
 	needEnvoy(t)
@@ -51,7 +52,7 @@ func TestEnvoyOverMutualTLS(t *testing.T) {
 			s.apply(plainEntry("second"))
 			client.awaitCluster("outbound|80||second.shop.example", true)
 
-			// Both ends renew.
+			// Both ends get renewed certificates.
 			s.authority.Write(t, files.Dir, s.authority.Issue(t, securetest.Leaf{Identity: webIdentity}))
 			s.authority.Write(t, s.files.Dir, s.issueServer(t))
 			eventually(t, "the first certificate has expired", func() error {
@@ -67,7 +68,7 @@ func TestEnvoyOverMutualTLS(t *testing.T) {
 				t.Errorf("somebody was refused:\n%s", log)
 			}
 
-			// One that says that it is of another namespace.
+			// This one claims another namespace.
 			s.launchEnvoy(envoyOptions{kind: "sidecar", name: "thief", namespace: "bank", xds: s.secureXDS, variant: v, tls: &files})
 			eventually(t, "the other is refused, and shown", func() error {
 				var list admin.ProxyList
@@ -86,7 +87,7 @@ func TestEnvoyOverMutualTLS(t *testing.T) {
 	}
 }
 
-// TestCertificatesThatAreRefused by the port of xDS, with the reason in the log.
+// TestCertificatesThatAreRefused by the xDS port, with the reason in the log.
 func TestCertificatesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	needEnvoy(t)

@@ -30,19 +30,19 @@ import (
 type server struct {
 	t       testing.TB
 	o       serverOptions
-	api     string // host:port, the same after a restart
+	api     string // host:port; restarts keep it
 	xds     string
 	process *process
 	client  *http.Client
 }
 
-// serverOptions are those of a server; the zero ones give it a new data
-// directory and free ports.
+// serverOptions are the options of a server. By default it gets a new data directory and free
+// ports.
 type serverOptions struct {
 	dataDir string
-	// etcd is the endpoint of an etcd to use instead of the embedded one.
+	// etcd is the endpoint of an external etcd; empty for the embedded one.
 	etcd       string
-	meshConfig string // the document
+	meshConfig string // a YAML document
 	args       []string
 }
 
@@ -63,15 +63,14 @@ func startServer(t testing.TB, o serverOptions) *server {
 // announced is the line that a server logs when it is ready.
 var announced = regexp.MustCompile(`msg=ready .*api=http://(\S+) xds=(\S+)`)
 
-// start runs the server, again on the ports that it had before, and waits until
-// it is ready.
+// start runs the server and waits until it is ready. A restart uses the same ports.
 func (s *server) start() {
 	s.t.Helper()
 	s.launch()
 	s.awaitReady()
 }
 
-// launch runs the server, and does not wait.
+// launch runs the server without waiting.
 func (s *server) launch() {
 	s.t.Helper()
 	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds}
@@ -83,7 +82,7 @@ func (s *server) launch() {
 	s.process = start(s.t, "portolan", binary, append(args, s.o.args...)...)
 }
 
-// awaitReady waits until the server has said that it is ready.
+// awaitReady waits until the server has logged that it is ready.
 func (s *server) awaitReady() {
 	s.t.Helper()
 	eventually(s.t, "the server is ready", func() error {
@@ -98,12 +97,12 @@ func (s *server) awaitReady() {
 	})
 }
 
-// kill ends the server as kill -9 does. Its store process ends by itself.
+// kill kills the server as kill -9 does. Its store process then ends by itself.
 func (s *server) kill() { s.process.kill() }
 
 func (s *server) url(path string) string { return "http://" + s.api + path }
 
-// get reads a path of the API, and the answer as JSON where into is not nil.
+// get reads a path of the API. If into is not nil, it decodes the answer as JSON into it.
 func (s *server) get(path string, into any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -129,13 +128,13 @@ func (s *server) get(path string, into any) ([]byte, error) {
 	return body, nil
 }
 
-// outcome is what a run of the command line came to.
+// outcome is the result of a run of the command line.
 type outcome struct {
 	stdout, stderr string
 	code           int
 }
 
-// command runs the binary, with a document at its standard input.
+// command runs the binary with stdin as its standard input.
 func command(t testing.TB, stdin string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -157,7 +156,7 @@ func (s *server) try(stdin string, args ...string) outcome {
 	return command(s.t, stdin, append(args, "--server", "http://"+s.api)...)
 }
 
-// must runs a command that has to succeed, and returns what it prints.
+// must runs a command that has to succeed, and returns its output.
 func (s *server) must(stdin string, args ...string) string {
 	s.t.Helper()
 	out := s.try(stdin, args...)
@@ -167,22 +166,21 @@ func (s *server) must(stdin string, args ...string) string {
 	return out.stdout
 }
 
-// apply puts documents into the store as one batch, and returns the store's
-// revision after it.
+// apply writes documents as one batch, and returns the store's revision after it.
 func (s *server) apply(documents ...string) int64 {
 	s.t.Helper()
 	s.must(strings.Join(documents, "\n---\n"), "apply", "-f", "-")
 	return s.revision()
 }
 
-// remove deletes the objects in documents, whoever refers to them.
+// remove deletes the objects in documents, even if others refer to them.
 func (s *server) remove(documents ...string) int64 {
 	s.t.Helper()
 	s.must(strings.Join(documents, "\n---\n"), "delete", "-f", "-", "--yes")
 	return s.revision()
 }
 
-// revision is that of the store.
+// revision returns the revision of the store.
 func (s *server) revision() int64 {
 	s.t.Helper()
 	var list struct {
@@ -200,7 +198,7 @@ func (s *server) revision() int64 {
 	return n
 }
 
-// proxies are those connected, by name.
+// proxies returns the connected proxies, by name.
 func (s *server) proxies() (map[string]progress.ProxyStatus, error) {
 	var list admin.ProxyList
 	if _, err := s.get(admin.ProxiesPath, &list); err != nil {
@@ -214,8 +212,8 @@ func (s *server) proxies() (map[string]progress.ProxyStatus, error) {
 	return out, nil
 }
 
-// awaitSynced waits until proxies have acknowledged everything as of a
-// revision. A rejection fails at once.
+// awaitSynced waits until proxies have acknowledged everything as of a revision. It fails at
+// once on a rejection.
 func (s *server) awaitSynced(revision int64, names ...string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%v acknowledge revision %d", names, revision), func() error {
@@ -241,8 +239,8 @@ func (s *server) awaitSynced(revision int64, names ...string) {
 	})
 }
 
-// syncedAt says whether a proxy has taken clusters and listeners, and all that
-// it asked for, as of a revision.
+// syncedAt reports whether a proxy has acknowledged clusters and listeners, and all that it
+// requested, as of a revision.
 func syncedAt(p progress.ProxyStatus, revision int64) bool {
 	for _, typ := range p.Types {
 		optional := typ.Name != "CDS" && typ.Name != "LDS"
@@ -256,7 +254,7 @@ func syncedAt(p progress.ProxyStatus, revision int64) bool {
 	return p.Revision >= revision
 }
 
-// counters are the values of a metric by the value of one of its labels.
+// counters returns the values of a metric by the value of one of its labels.
 func (s *server) counters(metric, label string) map[string]int {
 	s.t.Helper()
 	text, err := s.get("/metrics", nil)
@@ -279,17 +277,17 @@ func (s *server) counters(metric, label string) map[string]int {
 	return out
 }
 
-// sent are the resources that were sent since the server started, by type.
+// sent returns the number of resources sent since the server started, by type.
 func (s *server) sent() map[string]int {
 	return nonzero(s.counters("portolan_xds_resources_sent_total", "type"))
 }
 
-// responses are the responses that were sent since the server started, by type.
+// responses returns the number of responses sent since the server started, by type.
 func (s *server) responses() map[string]int {
 	return nonzero(s.counters("portolan_xds_responses_total", "type"))
 }
 
-// expectNothingRejected fails where a proxy has refused anything.
+// expectNothingRejected fails if a proxy has rejected anything.
 func (s *server) expectNothingRejected() {
 	s.t.Helper()
 	if n := nonzero(s.counters("portolan_xds_rejections_total", "type")); len(n) > 0 {
@@ -297,7 +295,7 @@ func (s *server) expectNothingRejected() {
 	}
 }
 
-// less is what was counted between two readings.
+// less returns the increase of counts between two readings.
 func less(after, before map[string]int) map[string]int {
 	out := map[string]int{}
 	for k, n := range after {
@@ -315,7 +313,7 @@ func nonzero(m map[string]int) map[string]int {
 	return m
 }
 
-// listening says whether something listens on an address.
+// listening reports whether something listens on an address.
 func listening(address string) bool {
 	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
@@ -325,7 +323,7 @@ func listening(address string) bool {
 	return true
 }
 
-// typesOf are the names of types, in order.
+// typesOf returns the names of types, in order.
 func typesOf(counts map[string]int) []string {
 	var out []string
 	for name := range counts {

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// shopHost is the service of most scenarios.
+// shopHost is the host of the service in most scenarios.
 const shopHost = "reviews.shop.test"
 
-// shop is a service in two versions behind a gateway and a sidecar.
+// shop is a service with two versions behind a gateway and a sidecar.
 type shop struct {
 	gateway, service int // ports of 127.0.0.1
 	v1, v2           *upstream
@@ -20,12 +20,12 @@ func newShop(t testing.TB) *shop {
 	return &shop{gateway: freePort(t), service: freePort(t), v1: startUpstream(t, "v1"), v2: startUpstream(t, "v2")}
 }
 
-// all are the objects of the shop, with shares of the versions in percent.
+// all returns the objects of the shop. v1 and v2 are the shares of the versions in percent.
 func (s *shop) all(v1, v2 int) string {
 	return strings.Join([]string{s.entry(s.v1, s.v2), s.rule(), s.routes(v1, v2), s.door()}, "\n---\n")
 }
 
-// entry is the service; the name of an upstream is the version of its endpoint.
+// entry returns the ServiceEntry. The name of an upstream is the version of its endpoint.
 func (s *shop) entry(endpoints ...*upstream) string {
 	doc := fill(`
 apiVersion: networking.istio.io/v1
@@ -74,7 +74,7 @@ spec:
 
 func (s *shop) door() string { return edgeGateway(s.gateway, "*.shop.test") }
 
-// edgeGateway is the Gateway of the proxies that startPair calls edge.
+// edgeGateway is the Gateway of the proxy that startPair calls edge.
 func edgeGateway(port int, hosts string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1

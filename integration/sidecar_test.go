@@ -20,8 +20,8 @@ spec:
   endpoints: [{address: 127.0.0.1, ports: {tcp: $target}}]
 `
 
-// TestEnvoyTCP connects through the listener of a TCP service, whose endpoints
-// change and go.
+// TestEnvoyTCP connects through the listener of a TCP service while its endpoints change and
+// go.
 func TestEnvoyTCP(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
@@ -38,8 +38,8 @@ func TestEnvoyTCP(t *testing.T) {
 	})
 }
 
-// TestEnvoySidecarListeners has a Sidecar name every listener of a workload,
-// outward and inward, with port and bind, for HTTP and TCP.
+// TestEnvoySidecarListeners: a Sidecar defines every listener of a workload, egress and
+// ingress, with port and bind, for HTTP and TCP.
 func TestEnvoySidecarListeners(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -104,7 +104,7 @@ spec:
 			t.Error("a service that the Sidecar does not import has a listener")
 		}
 
-		// Without it the workload sees every service, and has no inward listener.
+		// Without the Sidecar the workload sees every service, and has no ingress listener.
 		s.awaitSynced(s.remove(sidecar), "client")
 		awaitReply(t, request{port: otherPort, host: "unseen.shop.test"}, "other")
 		client.awaitCluster(fmt.Sprintf("outbound|%d||unseen.shop.test", otherPort), true)

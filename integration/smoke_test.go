@@ -6,7 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestSmokeGateway is the shortest way from YAML to a request.
+// TestSmokeGateway is the shortest path from YAML to a request.
 func TestSmokeGateway(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(0, 100))

@@ -17,7 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// awaitGiven waits until the host of an addressed service has an address, and returns it.
+// awaitGiven waits until an address is assigned to the host of an addressed service, and
+// returns it.
 func (s *server) awaitGiven(name string) (given string) {
 	s.t.Helper()
 	eventually(s.t, "the host of "+name+" has an address", func() error {
@@ -33,8 +34,8 @@ func (s *server) awaitGiven(name string) (given string) {
 }
 
 // TestHostsOfFilesHaveAddresses: hosts in files get addresses as those of the store do, the
-// same at all servers. They outlive the servers, their leader, and the file for an hour. A
-// server that has no directory leaves them.
+// same at all servers. Addresses survive restarts of servers, a change of leader, and for an
+// hour the removal of the file. A server without the directory does not free them.
 func TestHostsOfFilesHaveAddresses(t *testing.T) {
 	at := startEtcd(t)
 	file := func(names ...string) string {
@@ -54,15 +55,15 @@ func TestHostsOfFilesHaveAddresses(t *testing.T) {
 	dir.write("db.yaml", file("red", "blue", "green"))
 	green := two.awaitGiven("green")
 
-	// An object of the store shares the address, and takes it with it no more than it
-	// brought it.
+	// An object of the store with the host gets the same address. Its deletion does not free
+	// the address.
 	one.apply(strings.Replace(file("red"), "name: red", "name: other", 1))
 	one.must("", "delete", "serviceentry", "other", "-n", "shop", "--yes")
 	if after := one.givenTo("red"); after != red {
 		t.Errorf("red has %q after another owner went, and had %s", after, red)
 	}
 
-	// Somebody who does not know takes it back: it is claimed anew.
+	// A client that does not know the file frees the address: a server claims it again.
 	store, err := etcd.New(etcdtest.Dial(t, at), etcd.Options{Schemas: schema.Pilot()})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestHostsOfFilesHaveAddresses(t *testing.T) {
 		t.Errorf("red has %s after it was taken back, and had %s", after, red)
 	}
 
-	// The host goes, comes back, and has its address. While it is away the address stays.
+	// The host goes and comes back with its address, which is kept meanwhile.
 	dir.write("db.yaml", file("blue"))
 	eventually(t, "the object of the file goes", func() error {
 		if _, err := one.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/red", nil); err == nil {
@@ -84,7 +85,7 @@ func TestHostsOfFilesHaveAddresses(t *testing.T) {
 		}
 		return nil
 	})
-	one.kill() // whether it leads or not
+	one.kill() // it may be the leader or not
 	three := startServer(t, serverOptions{etcd: at})
 	two.kill()
 	owners, err := store.AddressOwners(t.Context())
@@ -105,8 +106,8 @@ func TestHostsOfFilesHaveAddresses(t *testing.T) {
 	}
 }
 
-// TestServersWithOneDirectoryServeTheSame: two servers of one store with the same files make
-// the same bytes, addresses of hosts included, also after a change.
+// TestServersWithOneDirectoryServeTheSame: two servers of one store with the same files send
+// the same bytes, including the addresses of hosts, also after a change.
 func TestServersWithOneDirectoryServeTheSame(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		at := startEtcd(t)
@@ -118,7 +119,7 @@ func TestServersWithOneDirectoryServeTheSame(t *testing.T) {
 			return strings.Join(out, "\n---\n")
 		}
 		dir := newConfigDir(t, map[string]string{"db.yaml": file("red", "blue")})
-		// As on another machine, but for the path.
+		// As on another machine, but with another path.
 		other := newConfigDir(t, map[string]string{"db.yaml": file("red", "blue")})
 		one := startServer(t, serverOptions{etcd: at, args: []string{"--config-dir", dir.path}})
 		two := startServer(t, serverOptions{etcd: at, args: []string{"--config-dir", other.path}})
@@ -152,8 +153,8 @@ func TestServersWithOneDirectoryServeTheSame(t *testing.T) {
 	})
 }
 
-// TestServersWithOtherDirectories: what servers of one store do not have alike is told on
-// each of them, by name, until they have it alike.
+// TestServersWithOtherDirectories: each server of a store names the objects of files that
+// differ from another server's, until they are equal.
 func TestServersWithOtherDirectories(t *testing.T) {
 	t.Parallel()
 	at := startEtcd(t)
@@ -189,7 +190,7 @@ func TestServersWithOtherDirectories(t *testing.T) {
 	tells(one, "[+] replicas ok")
 	tells(two, "[+] replicas ok")
 
-	// A server without a directory, and one that cannot read it any more.
+	// A server without a directory, and one that can no longer read it.
 	three := startServer(t, serverOptions{etcd: at})
 	if err := os.RemoveAll(other.path); err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestObjectsOfFilesHaveConditions: get, describe and wait say of an object of a file what
-// they say of one of the store: whether proxies have it as it stands in the file, what is
-// odd about it, and nothing any more when it is gone.
+// TestObjectsOfFilesHaveConditions: get, describe and wait treat an object of a file as one of
+// the store. They say whether proxies have its current content, and what is odd about it. When
+// it is gone, they say nothing.
 func TestObjectsOfFilesHaveConditions(t *testing.T) {
 	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
@@ -35,7 +35,7 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 		shows("it is programmed", `(?m)^reviews .* Acknowledged \d/\d `, wide...)
 		shows("describe shows conditions", `(?m)^Programmed +True .*\d of \d connected proxies have all that is made of it`, "describe", "virtualservice", "reviews", "-n", "shop")
 
-		// What is waited for is there afterwards.
+		// After wait returns, the condition is there.
 		version := func() (out string) {
 			t.Helper()
 			var object struct {
@@ -60,7 +60,7 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 		awaitReply(t, x.atSidecar("/"), "v2")
 		shows("it is programmed again", `(?m)^reviews .* Acknowledged \d/\d `, wide...)
 
-		// A verdict is an issue of it.
+		// A verdict shows up as an issue of the object.
 		dir.write("routes.yaml", strings.ReplaceAll(x.routes(0, 100), "subset: v2", "subset: v3"))
 		shows("the missing subset is an issue", `PTL0102`, wide...)
 		shows("it is one at its place", `(?m)^virtualservice/shop/reviews +routes.yaml: .*PTL0102`, "source", "describe", dir.path)
@@ -71,7 +71,7 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 			}
 			return nil
 		})
-		// A broken edit changes nothing, and all who ask about the object are told.
+		// A broken edit changes nothing, and all commands about the object report it.
 		dir.write("routes.yaml", strings.ReplaceAll(x.routes(0, 100), "subset: v2", "sbset: v2"))
 		shows("describe tells of the fault", `(?s)NOT SERVED AS IT STANDS IN ITS SOURCE.*sbset`, "describe", "virtualservice", "reviews", "-n", "shop")
 		if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code == 0 || !strings.Contains(out.stderr, "sbset") {
@@ -87,7 +87,7 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 			}
 			return nil
 		})
-		// What is only warned of is served as it stands.
+		// An object with only warnings is served.
 		beside := fill(addressed, "$name", "beside", "$port", 5432, "$target", 1)
 		dir.write("shop/one.yaml", beside)
 		dir.write("shop/two.yaml", strings.Replace(beside, "namespace: shop", "namespace: other", 1))

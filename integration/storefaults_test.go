@@ -20,8 +20,8 @@ import (
 // failFast is how long a write may take to fail while the store is down.
 const failFast = 2 * time.Second
 
-// expectDegraded waits until the server says that it lacks its store, and why.
-// It stays ready: proxies are to come to it all the same.
+// expectDegraded waits until the server reports that it lacks its store, and why. It stays
+// ready, so that proxies still connect to it.
 func (s *server) expectDegraded(words ...string) {
 	s.t.Helper()
 	eventually(s.t, "readiness says why the store is away", func() error {
@@ -38,8 +38,7 @@ func (s *server) expectDegraded(words ...string) {
 	})
 }
 
-// awaitWhole waits until nothing is degraded any more, and returns how long it
-// took.
+// awaitWhole waits until nothing is degraded, and returns how long that took.
 func (s *server) awaitWhole() time.Duration {
 	s.t.Helper()
 	begun := time.Now()
@@ -70,7 +69,7 @@ func (s *server) expectRefusal(document string, words ...string) {
 	s.t.Logf("apply fails after %s: %s", took.Round(time.Millisecond), strings.TrimSpace(out.stderr))
 }
 
-// expectXDS connects a proxy that is new, and waits for its clusters.
+// expectXDS connects a new proxy, and waits for its clusters.
 func (s *server) expectXDS(name string, port int) {
 	s.t.Helper()
 	client := xdstest.Dial(s.t, s.xds, xdstest.ClientOptions{
@@ -83,7 +82,7 @@ func (s *server) expectXDS(name string, port int) {
 	})
 }
 
-// gauge is the sum of a metric, whatever its labels.
+// gauge returns the sum of a metric over all labels.
 func (s *server) gauge(name string) float64 {
 	s.t.Helper()
 	text, err := s.get("/metrics", nil)
@@ -107,9 +106,8 @@ func (s *server) gauge(name string) float64 {
 	return sum
 }
 
-// TestStoreDiskFull fills the file system of the store. Proxies are served all
-// the same, writes fail fast, and once there is space everything is as before,
-// with nothing restarted by hand.
+// TestStoreDiskFull fills the file system of the store. Proxies are still served, and writes
+// fail fast. Once there is space everything works again, without a manual restart.
 func TestStoreDiskFull(t *testing.T) {
 	disk := smallFileSystem(t, 160)
 	s, x := startServer(t, serverOptions{dataDir: filepath.Join(disk, "data")}), newShop(t)
@@ -177,7 +175,7 @@ spec:
 `, "$i", i, "$pad", strings.Repeat("x", 200<<10))
 }
 
-// smallFileSystem mounts one of some MiB.
+// smallFileSystem mounts a file system of some MiB, and returns its path.
 func smallFileSystem(t testing.TB, mib int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -192,7 +190,7 @@ func smallFileSystem(t testing.TB, mib int) string {
 	return dir
 }
 
-// fillUp leaves no space on a file system, and returns the file that takes it.
+// fillUp fills a file system, and returns the file that takes the space.
 func fillUp(t testing.TB, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -212,8 +210,8 @@ func fillUp(t testing.TB, dir string) string {
 	return name
 }
 
-// TestStoreQuota uses the quota up with the history of one object. The store
-// makes room by itself, and writes go on.
+// TestStoreQuota exhausts the quota with the history of one object. The store makes room by
+// itself, and writes continue.
 func TestStoreQuota(t *testing.T) {
 	s := startServer(t, serverOptions{args: []string{"--store-quota", "64Mi"}})
 	begun := time.Now()
@@ -252,8 +250,8 @@ func firstLine(s string) string {
 	return line
 }
 
-// TestStoreHung stops the store process, which stays and does not answer. It
-// is told, and another one takes its place.
+// TestStoreHung stops the store process, which then does not answer. The server reports it, and
+// another process takes its place.
 func TestStoreHung(t *testing.T) {
 	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
@@ -275,8 +273,8 @@ func TestStoreHung(t *testing.T) {
 	}
 }
 
-// TestStoreRestartsLeaveNothing kills the store process again and again: the
-// server has no more goroutines and files open after it than before.
+// TestStoreRestartsLeaveNothing kills the store process again and again. The server has no more
+// goroutines and open files afterwards than before.
 func TestStoreRestartsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
@@ -311,8 +309,8 @@ func TestStoreRestartsLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestStoreDamaged starts a server on a log with one bit changed. It says what
-// is damaged and what to do; a server that lives when it happens serves on.
+// TestStoreDamaged starts a server on a log with one changed bit. It says what is damaged and
+// what to do. A server that was running at the time continues to serve.
 func TestStoreDamaged(t *testing.T) {
 	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
@@ -367,8 +365,8 @@ func changeBit(t testing.TB, path string, at int64) {
 	}
 }
 
-// TestStoreTooLittleSpace starts a server where etcd could not even make its
-// files: it is refused before anything is made.
+// TestStoreTooLittleSpace: if etcd would have no space for its first files, a server refuses to
+// start, before it creates anything.
 func TestStoreTooLittleSpace(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(smallFileSystem(t, 72), "data")

@@ -32,15 +32,15 @@ func startFounder(t testing.TB, m memberAt, args ...string) *server {
 	}, args...)})
 }
 
-// invite makes the token of a member.
+// invite creates the join token of a member.
 func (s *server) invite(m memberAt, args ...string) string {
 	s.t.Helper()
 	return strings.TrimSpace(s.must("", append([]string{"store", "member", "invite", m.name, "--peer-url", m.peer, "--client-url", m.client}, args...)...))
 }
 
-// TestStoreJoinsByToken: a server joins the store by one command and a token, gets the
-// certificate, the keys and a vote, and admits the next. Nothing that is no token of a
-// member is let in.
+// TestStoreJoinsByToken: a server joins the store with one command and a token. It gets a
+// certificate, the keys and a vote, and can admit the next. Without the token of a member
+// nothing gets in.
 func TestStoreJoinsByToken(t *testing.T) {
 	t.Parallel()
 	one := startFounder(t, newMemberAt(t, "cp-1"))
@@ -61,7 +61,7 @@ func TestStoreJoinsByToken(t *testing.T) {
 		t.Error("it has another authority")
 	}
 
-	// It comes back after a loss of power, without the token, and admits the third.
+	// It comes back after a power loss, without the token, and admits the third.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestStoreJoinsByToken(t *testing.T) {
 	one.kill()
 	three.nextWrite("without-the-first")
 
-	// The store takes no certificate of the mesh.
+	// The store refuses certificates of the mesh.
 	dir := filepath.Join(t.TempDir(), "web")
 	two.must("", "certificate", "request", "--out", dir, "--token", strings.TrimSpace(two.must("", "token", "create", "-n", "shop", "--service-account", "web")))
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert-chain.pem"), filepath.Join(dir, "key.pem"))
@@ -86,7 +86,7 @@ func TestStoreJoinsByToken(t *testing.T) {
 	for _, at := range []string{m.peer, m.client} {
 		c, err := tls.Dial("tcp", strings.TrimPrefix(at, "https://"), &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }})
 		if err == nil {
-			_, err = io.ReadAll(c) // what the server says of it comes after the handshake
+			_, err = io.ReadAll(c) // the server's alert comes after the handshake
 			_ = c.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), "remote error: tls: ") {
@@ -100,7 +100,7 @@ func TestStoreJoinsByToken(t *testing.T) {
 	}
 }
 
-// joiner is a server that is to join a store through another, with a token.
+// joiner prepares a server that will join a store through another, with a token.
 func joiner(t testing.TB, through *server, token string) *server {
 	t.Helper()
 	return &server{t: t, api: "127.0.0.1:0", xds: "127.0.0.1:0", client: clientOf(t), o: serverOptions{
@@ -109,7 +109,7 @@ func joiner(t testing.TB, through *server, token string) *server {
 	}}
 }
 
-// TestStoreRefusesStrangers tries what lets no server into the store.
+// TestStoreRefusesStrangers tries ways to join that must fail.
 func TestStoreRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	one := startFounder(t, newMemberAt(t, "cp-1"))
@@ -155,7 +155,7 @@ func TestStoreRefusesStrangers(t *testing.T) {
 		return nil
 	})
 
-	// A request that asks for more than its token is for uses nothing up.
+	// A request for more than the token allows does not use the token up.
 	key := func() *ecdsa.PrivateKey {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
@@ -172,7 +172,7 @@ func TestStoreRefusesStrangers(t *testing.T) {
 	if code, said = one.postJoin("", csr(t, first, &x509.CertificateRequest{})); code != 401 || !strings.Contains(said, "send a token of portolan store member invite") {
 		t.Errorf("no token: %d %s", code, said)
 	}
-	// Two machines race: one wins, and may ask again.
+	// Two machines race: one wins, and may repeat its request.
 	answers := make(chan int, 2)
 	var keys []*ecdsa.PrivateKey
 	for range 2 {
@@ -200,7 +200,7 @@ func TestStoreRefusesStrangers(t *testing.T) {
 	expectEqual(t, "winners who ask again", won, 1)
 	refusedWith("a token that is used", good, "was used by another machine")
 
-	// Only who may do everything invites.
+	// Only administrators may invite.
 	one.must("", "user", "create", "alice", "--role", "admin")
 	bob := strings.TrimSpace(one.must("", "user", "create", "bob", "--role", "token-issuer"))
 	if out := one.try("", "store", "member", "invite", "cp-3", "--peer-url", "https://127.0.0.1:1", "--token", bob); out.code != 77 || !strings.Contains(out.stderr, "may not") {
@@ -209,7 +209,7 @@ func TestStoreRefusesStrangers(t *testing.T) {
 	if out := one.try("", "store", "member", "invite", "cp-3", "--peer-url", "http://127.0.0.1:1"); out.code != 65 || !strings.Contains(out.stderr, "use https") {
 		t.Errorf("plaintext: exit code %d: %s", out.code, out.stderr)
 	}
-	// Who guesses is throttled, and nobody else.
+	// A guesser is throttled, but nobody else.
 	eventually(t, "who guesses is throttled", func() error {
 		if code, said := one.postJoin("pst_guess", csr(t, first, &x509.CertificateRequest{})); code != 429 {
 			return fmt.Errorf("%d %s", code, said)
@@ -218,7 +218,7 @@ func TestStoreRefusesStrangers(t *testing.T) {
 	})
 }
 
-// csr is a certificate request in PEM.
+// csr returns a certificate request in PEM.
 func csr(t testing.TB, key crypto.Signer, of *x509.CertificateRequest) string {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, of, key)
@@ -228,7 +228,7 @@ func csr(t testing.TB, key crypto.Signer, of *x509.CertificateRequest) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-// postJoin asks to join by hand.
+// postJoin sends a request to join without the command line.
 func (s *server) postJoin(token, csr string) (code int, said string) {
 	body, err := json.Marshal(maintenance.JoinRequest{CSR: csr})
 	if err != nil {

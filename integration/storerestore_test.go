@@ -23,7 +23,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// later is a service that comes after the snapshot, or after its restore.
+// later is a service that is added after the snapshot, or after its restore.
 func later(name string, port int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -37,9 +37,8 @@ spec:
 `, "$name", name, "$port", port)
 }
 
-// TestEnvoyStoreRestored goes back to a snapshot of the embedded store while
-// requests run: what the proxies were told since then they are told off, and
-// nothing is refused or interrupted.
+// TestEnvoyStoreRestored restores a snapshot of the embedded store while requests run. The
+// proxies lose what they got since the snapshot. Nothing is rejected or interrupted.
 func TestEnvoyStoreRestored(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -53,7 +52,7 @@ func TestEnvoyStoreRestored(t *testing.T) {
 		s.must("", "store", "snapshot", "save", file)
 		before := s.must("", "export")
 		lost := freePort(t)
-		for range 3 { // some revisions more
+		for range 3 { // makes some more revisions
 			s.apply(x.routes(50, 50))
 			s.apply(x.routes(0, 100), later("lost", lost))
 			s.remove(later("lost", lost))
@@ -93,9 +92,9 @@ func TestEnvoyStoreRestored(t *testing.T) {
 	})
 }
 
-// TestStoreRestoredBeneathServers restores the etcd of two servers that stay,
-// and so do the streams of their proxies: with this product's command, and with
-// etcd's own, which lets revisions begin again where the snapshot was.
+// TestStoreRestoredBeneathServers restores the etcd of two running servers; the streams of
+// their proxies stay, too. It uses this product's command, and etcd's own, after which
+// revisions continue from the snapshot's.
 func TestStoreRestoredBeneathServers(t *testing.T) {
 	for name, restore := range map[string]func(t *testing.T, file string) (etcdDir string){
 		"portolan": func(t *testing.T, file string) string {
@@ -125,7 +124,7 @@ func TestStoreRestoredBeneathServers(t *testing.T) {
 }
 
 func restoreBeneath(t *testing.T, v protocol.Variant, restore func(*testing.T, string) string) {
-	t.Parallel() // it is mostly waiting
+	t.Parallel() // mostly it waits
 	address := local(freePort(t))
 	at := etcdtest.At(t, "http://"+address)
 	etcd := etcdtest.NewServer(t, at)
@@ -180,7 +179,7 @@ func restoreBeneath(t *testing.T, v protocol.Variant, restore func(*testing.T, s
 	two.expectNothingRejected()
 }
 
-// textOf is what a client has: names, versions, bytes.
+// textOf returns what a client has: names, versions, bytes.
 func textOf(held func(typeURL string) map[string]xdstest.Held) string {
 	var out strings.Builder
 	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType} {
@@ -193,7 +192,7 @@ func textOf(held func(typeURL string) map[string]xdstest.Held) string {
 	return out.String()
 }
 
-// follower is an informer of client-go on the services.
+// follower is an informer of client-go for ServiceEntries.
 type follower struct {
 	t     *testing.T
 	store cache.Store

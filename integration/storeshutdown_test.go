@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shutdown is how long a server may take to end, whatever state it is in.
+// shutdown is how long a server may take to end, in any state.
 const shutdown = 10 * time.Second
 
-// TestStoreShutdown ends servers in states from which it is hard to: within
-// bounds, with exit code 0 and with the data directory free for the next one.
+// TestStoreShutdown ends servers in states in which that is hard. They end in time, with exit
+// code 0, and the next server can use the data directory.
 func TestStoreShutdown(t *testing.T) {
 	for name, reach := range map[string]func(*testing.T, string) *process{
 		"starting":               stateStarting,
@@ -56,14 +56,13 @@ func TestStoreShutdown(t *testing.T) {
 	}
 }
 
-// serveOn starts a server, without waiting for it.
+// serveOn starts a server without waiting for it.
 func serveOn(t *testing.T, dir string) *process {
 	t.Helper()
 	return start(t, "portolan", binary, "serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", dir)
 }
 
-// startsAgain checks, when the test is over, that a server starts on the
-// directory.
+// startsAgain checks, at the end of the test, that a server starts on the directory.
 func startsAgain(t *testing.T, dir string) {
 	t.Cleanup(func() {
 		if !t.Failed() {
@@ -83,7 +82,7 @@ func used(t *testing.T, dir string) {
 	startsAgain(t, dir)
 }
 
-// holding has a file locked until the test ends, as another process would.
+// holding keeps a file locked until the test ends, as another process would.
 func holding(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
@@ -111,8 +110,8 @@ func stateStarting(t *testing.T, dir string) *process {
 	return p
 }
 
-// stateLocked has a store process that waits for the lock, the holder of which
-// has not said who it is.
+// stateLocked has a store process that waits for a lock, whose holder has not written who it
+// is.
 func stateLocked(t *testing.T, dir string) *process {
 	used(t, dir)
 	holding(t, filepath.Join(dir, "portolan.lock"))
@@ -124,7 +123,7 @@ func stateLocked(t *testing.T, dir string) *process {
 	return p
 }
 
-// stateAtOnce is as early as it gets.
+// stateAtOnce ends the server as early as possible.
 func stateAtOnce(t *testing.T, dir string) *process {
 	used(t, dir)
 	p := serveOn(t, dir)
@@ -135,7 +134,7 @@ func stateAtOnce(t *testing.T, dir string) *process {
 	return p
 }
 
-// childOf is a child of a process.
+// childOf returns a child of a process.
 func childOf(pid int) (string, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
@@ -199,7 +198,7 @@ func stateWritten(t *testing.T, dir string) *process {
 	return s.process
 }
 
-// stateAskedByHalves has a client that does not end what it asks.
+// stateAskedByHalves has a client that does not complete its request.
 func stateAskedByHalves(t *testing.T, dir string) *process {
 	s := startServer(t, serverOptions{dataDir: dir})
 	startsAgain(t, dir)
@@ -212,7 +211,7 @@ func stateAskedByHalves(t *testing.T, dir string) *process {
 		"Host: portolan\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(make([]byte, 1)); err != nil { // it waits for the rest
+	if _, err := c.Read(make([]byte, 1)); err != nil { // it waits for the rest of the request
 		t.Fatal(err)
 	}
 	return s.process
@@ -250,7 +249,7 @@ func stateDiskFull(t *testing.T, _ string) *process {
 	return s.process
 }
 
-// stateCompacting has an etcd that drops many revisions, and copies itself.
+// stateCompacting has an etcd that compacts many revisions and defragments its database.
 func stateCompacting(t *testing.T, dir string) *process {
 	s := startServer(t, serverOptions{dataDir: dir})
 	startsAgain(t, dir)
@@ -271,7 +270,7 @@ func stateCompacting(t *testing.T, dir string) *process {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = client.Compact(ctx, revision, clientv3.WithCompactPhysical()) // neither needs to come to an end
+		_, _ = client.Compact(ctx, revision, clientv3.WithCompactPhysical()) // neither needs to finish
 		_, _ = client.Defragment(ctx, client.Endpoints()[0])
 	}()
 	t.Cleanup(func() { cancel(); <-ended; _ = client.Close() })

@@ -19,7 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// streamEntry is a service of one port with one endpoint, whose host begins with its name.
+// streamEntry is a service with one port and one endpoint. The first label of its host is its
+// name.
 func streamEntry(name, protocol string, port, target int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -33,7 +34,7 @@ spec:
 `, "$name", name, "$protocol", protocol, "$port", port, "$target", target)
 }
 
-// streamRoutes is a VirtualService of the host of a service.
+// streamRoutes is a VirtualService for the host of a service.
 func streamRoutes(name, routes string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -49,8 +50,8 @@ func shared(first, second int) string {
   {destination: {host: ledger.shop.test}, weight: %d}, {destination: {host: other.shop.test}, weight: %d}]}]`, first, second))
 }
 
-// TestEnvoyTCPRoutes moves the connections to a service to another one by weights, back
-// and forth while clients connect: each of them is served. Then only those to some
+// TestEnvoyTCPRoutes moves the connections to a service to another one by weights, back and
+// forth while clients connect. Every connection is served. Then only connections to some
 // addresses go there.
 func TestEnvoyTCPRoutes(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
@@ -83,8 +84,8 @@ func TestEnvoyTCPRoutes(t *testing.T) {
 	})
 }
 
-// TestEnvoyTCPRouteToANewService applies a service and the route to it as one, and
-// removes both as one, again and again while clients connect.
+// TestEnvoyTCPRouteToANewService adds a service and the route to it in one batch, and removes
+// both in one, again and again while clients connect.
 func TestEnvoyTCPRouteToANewService(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port, elsewhere := startServer(t, serverOptions{}), freePort(t), freePort(t)
@@ -107,8 +108,8 @@ func TestEnvoyTCPRouteToANewService(t *testing.T) {
 	})
 }
 
-// TestEnvoyTLSRoutes has services of one port told apart by the names that clients ask
-// for, and the routes of a VirtualService for some of them.
+// TestEnvoyTLSRoutes: the SNI tells services on one port apart, and the routes of a
+// VirtualService apply to some names.
 func TestEnvoyTLSRoutes(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
@@ -117,7 +118,7 @@ func TestEnvoyTLSRoutes(t *testing.T) {
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
 		awaitTLS(t, port, "a.shop.test", "a")
 		awaitTLS(t, port, "b.shop.test", "b")
-		awaitTLS(t, port, "x.shop.test", "a") // the oldest has what no other does
+		awaitTLS(t, port, "x.shop.test", "a") // the oldest service has names that no other has
 
 		s.awaitSynced(s.apply(fill(`
 apiVersion: networking.istio.io/v1
@@ -161,7 +162,7 @@ func startCalls(t testing.TB, port int) *calls {
 	})
 }
 
-// startCallsOf is startCalls with a call of any sort.
+// startCallsOf is startCalls with any kind of call.
 func startCallsOf(t testing.TB, call func(context.Context) error) *calls {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -187,7 +188,7 @@ func startCallsOf(t testing.TB, call func(context.Context) error) *calls {
 	return c
 }
 
-// expectAll stops the client, which must have been served each time.
+// expectAll stops the client. Every call must have been served.
 func (c *calls) expectAll() {
 	c.t.Helper()
 	c.stop()
@@ -196,8 +197,7 @@ func (c *calls) expectAll() {
 	}
 }
 
-// startTLSUpstream runs a server of TLS that greets clients with its name. It returns its
-// port.
+// startTLSUpstream runs a TLS server that greets clients with its name. It returns its port.
 func startTLSUpstream(t testing.TB, name string) int {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -213,12 +213,12 @@ func startTLSUpstream(t testing.TB, name string) int {
 	return serveTCP(t, listen(t), func(c net.Conn) { fmt.Fprintln(tls.Server(c, config), name) })
 }
 
-// callTLS asks for a name at a port, and returns who greets.
+// callTLS connects to a port with an SNI, and returns the name in the greeting.
 func callTLS(ctx context.Context, port int, name string) (string, error) {
 	return callTLSAt(ctx, local(port), name)
 }
 
-// callTLSAt is callTLS at an address and port. An empty name asks for none.
+// callTLSAt is callTLS at an address and port. An empty name sends no SNI.
 func callTLSAt(ctx context.Context, address, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// endOf is how something ends that goes on in the background.
+// endOf returns the error with which something in the background ends.
 func endOf(t *testing.T, what string, end <-chan error) error {
 	t.Helper()
 	select {
@@ -34,8 +34,8 @@ func endOf(t *testing.T, what string, end <-chan error) error {
 	}
 }
 
-// TestWhatIsTakenBackEndsStreams: a revoked identity, the issuer of a token and a user that
-// are deleted end the streams and watches that are open by them, and no others.
+// TestWhatIsTakenBackEndsStreams: revoking an identity, and deleting a TokenIssuer or a user,
+// end the streams and watches that depend on it, and no others.
 func TestWhatIsTakenBackEndsStreams(t *testing.T) {
 	t.Parallel()
 	s := startSecureServer(t, serverOptions{args: []string{"--anonymous-loopback"}})
@@ -91,7 +91,7 @@ spec:
 		}
 	}()
 
-	// watch opens a watch, and tells what it ends with.
+	// watch opens a watch, and sends the error that ends it.
 	watch := func(config *tls.Config, token string) <-chan error {
 		transport := &http.Transport{TLSClientConfig: config}
 		t.Cleanup(transport.CloseIdleConnections)

@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// edgeService is the service of a gateway, which leads its ports to others.
+// edgeService is the service of a gateway, with target ports that differ from its ports.
 func edgeService(web, webTarget, tcp, tcpTarget int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -22,8 +22,9 @@ spec:
 `, "$webPort", web, "$webTarget", webTarget, "$tcpPort", tcp, "$tcpTarget", tcpTarget)
 }
 
-// TestEnvoyGatewayTargetPorts: a gateway listens on the target ports of its service, and moves
-// with them. Of two servers that come to meet there, the younger one is told of and closed.
+// TestEnvoyGatewayTargetPorts: a gateway listens on the target ports of its service, and
+// follows changes of these. If two servers meet on one, the younger is closed and gets a
+// verdict.
 func TestEnvoyGatewayTargetPorts(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, web, tcp := startServer(t, serverOptions{}), freePort(t), freePort(t)
@@ -52,7 +53,7 @@ spec:
 		awaitClosed(t, b)
 
 		s.awaitSynced(s.apply(edgeService(web, a, tcp, a)), "edge")
-		awaitGreeting(t, a, "one") // the older Gateway has the port
+		awaitGreeting(t, a, "one") // the older Gateway keeps the port
 		awaitClosed(t, c)
 		eventually(t, "the younger server is told of", func() error {
 			out := s.try("", "analyze", "-n", "shop").stdout

@@ -20,11 +20,11 @@ spec:
 `, "$name", name, "$issuer", issuer.URL, "$ca", strconv.Quote(issuer.CA), "$spec", strings.Join(spec, "\n  "))
 }
 
-// forPortolan is the line of a TokenIssuer whose tokens have the audience of jwt.
+// forPortolan is the line of a TokenIssuer that accepts the audience of the tokens of jwt.
 const forPortolan = "audiences: [portolan]"
 
-// subjectIs is the line of a TokenIssuer that makes the subject of a token a service account
-// of a namespace.
+// subjectIs is the line of a TokenIssuer that maps the subject of a token to a service account
+// in a namespace.
 func subjectIs(account, namespace string) string {
 	return fill("workloads: [{match: [{claim: [sub], values: [$account]}], namespace: $namespace, serviceAccount: $account}]",
 		"$account", account, "$namespace", namespace)

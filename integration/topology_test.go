@@ -13,13 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyTrustedProxies: what a client claims of itself reaches a service only as far as
-// the topology of the gateways trusts it.
+// TestEnvoyTrustedProxies: what a client claims about itself reaches a service only as far as
+// the gateways' topology setting trusts it.
 func TestEnvoyTrustedProxies(t *testing.T) {
 	const proof = "By=spiffe://cluster.local/ns/shop/sa/mallory"
 	for name, c := range map[string]struct {
 		topology        string
-		client, claimed string // X-Envoy-External-Address and X-Forwarded-Client-Cert at the service
+		client, claimed string // X-Envoy-External-Address and X-Forwarded-Client-Cert that the service gets
 	}{
 		"nobody is trusted":                {"{}", "127.0.0.1", ""},
 		"one proxy is, with what it sends": {"{numTrustedProxies: 1, forwardClientCertDetails: ALWAYS_FORWARD_ONLY}", "203.0.113.9", proof},
@@ -53,8 +53,8 @@ func proxyHeader(version int) []byte {
 	return append([]byte("\r\n\r\n\x00\r\nQUIT\n"), 0x21, 0x11, 0, 12, 203, 0, 113, 7, 192, 0, 2, 1, 40000>>8, 40000&0xff, 0, 80)
 }
 
-// TestEnvoyGatewayProxyProtocol: a gateway learns who the client is from the header of the PROXY
-// protocol, in either version, takes it off, and closes connections that do without.
+// TestEnvoyGatewayProxyProtocol: a gateway takes the client's address from the PROXY protocol
+// header, in either version, and removes the header. It closes connections without one.
 func TestEnvoyGatewayProxyProtocol(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x, port := startServer(t, serverOptions{meshConfig: "defaultConfig: {gatewayTopology: {proxyProtocol: {}}}"}), newShop(t), freePort(t)
@@ -103,7 +103,7 @@ spec: {hosts: [ledger.shop.test], gateways: [bytes], tcp: [{route: [{destination
 	})
 }
 
-// dialProxied connects, and sends a header of the PROXY protocol.
+// dialProxied connects, and sends a PROXY protocol header.
 func dialProxied(ctx context.Context, address string, version int) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -116,7 +116,8 @@ func dialProxied(ctx context.Context, address string, version int) (net.Conn, er
 	return c, nil
 }
 
-// expectClosedBefore sends what is no header of the PROXY protocol to a port that wants one.
+// expectClosedBefore sends something else than a PROXY protocol header to a port that requires
+// one.
 func expectClosedBefore(t testing.TB, port int) {
 	t.Helper()
 	c, err := net.Dial("tcp", local(port))

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// request is one that goes through a proxy at a port of 127.0.0.1.
+// request is a request through a proxy on a port of 127.0.0.1.
 type request struct {
 	port   int
 	host   string
@@ -27,7 +27,7 @@ type request struct {
 	header map[string]string
 }
 
-// reply is what came back; echo is empty where no upstream answered.
+// reply is the response; echo is empty if no upstream answered.
 type reply struct {
 	status   int
 	location string
@@ -36,7 +36,7 @@ type reply struct {
 	echo     echo
 }
 
-// String is the upstream's name, or the status where none answered.
+// String returns the upstream's name, or the status if none answered.
 func (r reply) String() string {
 	if r.echo.Upstream != "" {
 		return r.echo.Upstream
@@ -44,10 +44,10 @@ func (r reply) String() string {
 	return fmt.Sprint(r.status)
 }
 
-// errNoAnswer is a request that got none.
+// errNoAnswer means that a request got no response.
 var errNoAnswer = errors.New("no answer")
 
-// clientOf makes an HTTP client of one scenario, which follows no redirect.
+// clientOf returns an HTTP client for one scenario. It follows no redirects.
 func clientOf(t testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -78,7 +78,7 @@ func do(ctx context.Context, client *http.Client, q request) (reply, error) {
 	return answer(client, r)
 }
 
-// answer sends a request and reads what comes back.
+// answer sends a request and reads the response.
 func answer(client *http.Client, r *http.Request) (reply, error) {
 	response, err := client.Do(r)
 	if err != nil {
@@ -96,7 +96,7 @@ func answer(client *http.Client, r *http.Request) (reply, error) {
 	return out, nil
 }
 
-// send sends a request that has to be answered.
+// send sends a request that must get a response.
 func send(t testing.TB, q request) reply {
 	t.Helper()
 	out, err := do(t.Context(), clientOf(t), q)
@@ -106,8 +106,7 @@ func send(t testing.TB, q request) reply {
 	return out
 }
 
-// awaitReply waits until a request is answered so that String of the reply is
-// want.
+// awaitReply waits until the response to a request is want, by String.
 func awaitReply(t testing.TB, q request, want string) {
 	t.Helper()
 	client := clientOf(t)
@@ -136,8 +135,7 @@ func awaitClosed(t testing.TB, port int) {
 	})
 }
 
-// greeting connects to a port and returns the line that it is greeted with,
-// once what it sends has come back.
+// greeting connects to a port and returns the greeting line, after it has checked the echo.
 func greeting(ctx context.Context, port int) (string, error) {
 	return greetingAt(ctx, "tcp", local(port))
 }
@@ -177,7 +175,7 @@ func awaitGreeting(t testing.TB, port int, want string) {
 	})
 }
 
-// load is requests that keep going until the test ends, counted.
+// load sends requests until the test ends, and counts the responses.
 type load struct {
 	t    testing.TB
 	name string
@@ -232,14 +230,14 @@ func (l *load) run(ctx context.Context, client *http.Client, q request) {
 	}
 }
 
-// snapshot is the counts so far.
+// snapshot returns the counts so far.
 func (l *load) snapshot() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.counts)
 }
 
-// sample waits for n more requests and returns what answered them.
+// sample waits for n more requests and returns the counts of their responses.
 func (l *load) sample(n int) map[string]int {
 	l.t.Helper()
 	before := l.snapshot()
@@ -261,14 +259,14 @@ func (l *load) sample(n int) map[string]int {
 	return out
 }
 
-// failed are the requests that were not answered with 200.
+// failed returns the responses other than 200.
 func (l *load) failed() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.failures)
 }
 
-// expectUnharmed ends the load; not one of its requests may have failed.
+// expectUnharmed ends the load. No request may have failed.
 func (l *load) expectUnharmed() {
 	l.t.Helper()
 	l.stop()
@@ -278,8 +276,8 @@ func (l *load) expectUnharmed() {
 	l.t.Logf("%s: %v, %d failed", l.name, l.snapshot(), len(l.failed()))
 }
 
-// expectShare fails where a sample does not give a name its share, in percent,
-// within five standard deviations of what chance makes of it.
+// expectShare fails if a name's share of a sample is not percent, within five standard
+// deviations.
 func expectShare(t testing.TB, what string, sample map[string]int, name string, percent int) {
 	t.Helper()
 	total := 0
@@ -288,13 +286,13 @@ func expectShare(t testing.TB, what string, sample map[string]int, name string, 
 	}
 	p, n := float64(percent)/100, float64(total)
 	off := math.Abs(float64(sample[name]) - p*n)
-	const late = 2 // requests that were under way before the sample
+	const late = 2 // requests that were in flight before the sample
 	if total == 0 || off > 5*math.Sqrt(n*p*(1-p))+late {
 		t.Errorf("%s: %s has %d of %v, want about %d %%", what, name, sample[name], sample, percent)
 	}
 }
 
-// toVersion are the objects that send all requests for a host to the endpoints of one version.
+// toVersion returns objects that send all requests for a host to the endpoints of one version.
 func toVersion(name, host, version string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1

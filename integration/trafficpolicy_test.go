@@ -38,7 +38,7 @@ spec: {host: ledger.shop.test, trafficPolicy: $policy}
 `, "$policy", policy)
 }
 
-// answers counts who answers some requests: the upstreams by name, all else by status.
+// answers counts the responses to some requests: by the upstream's name, else by status.
 func answers(t testing.TB, q request, n int) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -48,7 +48,7 @@ func answers(t testing.TB, q request, n int) map[string]int {
 	return out
 }
 
-// awaitAnswersOf waits until a sample of answers is as wanted.
+// awaitAnswersOf waits until ok accepts a sample of answers.
 func awaitAnswersOf(t testing.TB, what string, q request, ok func(map[string]int) bool) {
 	t.Helper()
 	eventually(t, what, func() error {
@@ -59,9 +59,9 @@ func awaitAnswersOf(t testing.TB, what string, q request, ok func(map[string]int
 	})
 }
 
-// TestEnvoyOutlierDetection has an endpoint fail, which the proxy ejects and takes back,
-// by any error of a server and by the status codes that a rule names. Envoy's workers
-// learn of changed health once in a second, so ejections last longer.
+// TestEnvoyOutlierDetection: a proxy ejects a failing endpoint and takes it back, for any
+// server error, and for the status codes that a rule names. Envoy's workers learn of changed
+// health once a second, so ejections last longer.
 func TestEnvoyOutlierDetection(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		const eject = "outlierDetection: {%s, interval: 0.1s, baseEjectionTime: 2s, maxEjectionPercent: 100}"
@@ -90,8 +90,7 @@ func TestEnvoyOutlierDetection(t *testing.T) {
 	})
 }
 
-// TestEnvoyConnectionPool has requests meet the limits of a rule: of connections and
-// of retries.
+// TestEnvoyConnectionPool: requests reach the limits of a rule, of connections and of retries.
 func TestEnvoyConnectionPool(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -130,7 +129,7 @@ spec:
 	})
 }
 
-// atOnce sends requests at the same time, and counts their answers as answers does.
+// atOnce sends requests concurrently, and counts the responses as answers does.
 func atOnce(t testing.TB, n int, q request) map[string]int {
 	t.Helper()
 	client := clientOf(t)
@@ -155,8 +154,8 @@ func atOnce(t testing.TB, n int, q request) map[string]int {
 	return out
 }
 
-// TestEnvoyProxyProtocol has endpoints told the client's address in both versions of the
-// PROXY protocol, and connections of bytes closed when nothing is sent on them.
+// TestEnvoyProxyProtocol: endpoints get the client's address in both versions of the PROXY
+// protocol. Idle TCP connections are closed.
 func TestEnvoyProxyProtocol(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
@@ -185,7 +184,7 @@ func TestEnvoyProxyProtocol(t *testing.T) {
 	})
 }
 
-// startFirstBytes runs a server that sends back the first bytes of a connection, in
+// startFirstBytes runs a server that sends back the first n bytes of a connection, in
 // hexadecimal, and then is silent. It returns its port.
 func startFirstBytes(t testing.TB, n int) int {
 	t.Helper()
@@ -198,7 +197,7 @@ func startFirstBytes(t testing.TB, n int) int {
 	})
 }
 
-// awaitFirstBytes waits until the server behind a port gets these bytes first.
+// awaitFirstBytes waits until the server behind a port gets these first bytes.
 func awaitFirstBytes(t testing.TB, port int, want string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the endpoint gets %q first", want), func() error {
@@ -219,7 +218,7 @@ func awaitFirstBytes(t testing.TB, port int, want string) {
 	})
 }
 
-// TestEnvoyKeepAlive has the proxy probe a connection of HTTP/2 that nothing is sent on.
+// TestEnvoyKeepAlive: the proxy sends pings on an idle HTTP/2 connection.
 func TestEnvoyKeepAlive(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
@@ -241,7 +240,7 @@ func TestEnvoyKeepAlive(t *testing.T) {
 	})
 }
 
-// pingListener counts the pings of HTTP/2 in the connections that it takes.
+// pingListener counts the HTTP/2 pings in its connections.
 type pingListener struct {
 	net.Listener
 	seen atomic.Int64
@@ -274,7 +273,7 @@ func (l *pingListener) Accept() (net.Conn, error) {
 	return &readCopy{Conn: c, to: w}, nil
 }
 
-// readCopy is a connection of which what is read is written elsewhere, too.
+// readCopy is a connection that also writes elsewhere what is read from it.
 type readCopy struct {
 	net.Conn
 	to *io.PipeWriter
@@ -296,8 +295,8 @@ func (c *readCopy) Close() error {
 	return c.Conn.Close()
 }
 
-// TestEnvoyWarmUp adds an endpoint to a service that warms endpoints up: it gets less
-// than its share at first, and all of it in the end.
+// TestEnvoyWarmUp adds an endpoint to a service with warm-up: it gets less than its share at
+// first, and its full share in the end.
 func TestEnvoyWarmUp(t *testing.T) {
 	const window = 6 * time.Second
 	s, x := startServer(t, serverOptions{}), newShop(t)
@@ -322,8 +321,8 @@ func TestEnvoyWarmUp(t *testing.T) {
 	client.expectNothingRejected()
 }
 
-// TestEnvoyLocalities has a zone fail, and requests go to the next; and requests be spread
-// over regions by a rule.
+// TestEnvoyLocalities: when a zone fails, requests go to the next. A rule spreads requests over
+// regions.
 func TestEnvoyLocalities(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyTunnel has connections to a service go through an HTTP proxy, which is its
-// endpoint, to a target that only the proxy knows: by CONNECT, by POST, and not any more.
+// TestEnvoyTunnel: connections to a service go through an HTTP proxy, its endpoint, to a target
+// that only the proxy can reach. They use CONNECT, then POST, then no tunnel.
 func TestEnvoyTunnel(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
@@ -31,8 +31,8 @@ func TestEnvoyTunnel(t *testing.T) {
 	})
 }
 
-// serveTunnel is an HTTP proxy of one connection whose only target answers a line with the
-// request that it came through, and the line.
+// serveTunnel is an HTTP proxy for one connection. Its only target answers a line with the
+// request that opened the tunnel, and the line.
 func serveTunnel(c net.Conn) {
 	r := bufio.NewReader(c)
 	first, err := r.ReadString('\n')
@@ -62,7 +62,7 @@ func serveTunnel(c net.Conn) {
 	_, _ = io.Copy(io.Discard, sent)
 }
 
-// awaitThrough waits until a line that is sent to a port is answered so.
+// awaitThrough waits until the answer to a line on a port is want.
 func awaitThrough(t testing.TB, port int, want string) {
 	t.Helper()
 	eventually(t, "the answer is "+want, func() error {

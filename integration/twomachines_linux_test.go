@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// twoMachines is the page with the commands from two empty machines to a request.
+// twoMachines is the page with the commands from two empty machines to a first request.
 const twoMachines = "../docs/tasks/two-machines.md"
 
-// machineFence is a block of commands of that page, which TestTaskPages leaves alone.
+// machineFence matches a block of commands on that page. TestTaskPages ignores these blocks.
 var machineFence = regexp.MustCompile("(?s)```bash\n(.*?)```")
 
 // TestTwoMachines runs the commands of docs/tasks/two-machines.md, at most ten, each on its
-// machine: a network of its own. Nothing else is done but to carry the tokens over.
+// machine, which is a network of its own. Apart from that, it only copies the tokens.
 func TestTwoMachines(t *testing.T) {
 	text, err := os.ReadFile(twoMachines)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestTwoMachines(t *testing.T) {
 	if !strings.Contains(last, "program") {
 		t.Errorf("the request is answered %q", last)
 	}
-	// Both proxies came with the certificate of the machine.
+	// Both proxies connect with the certificate of their machine.
 	status := first.command("portolan proxy status")
 	for _, name := range []string{"web-1", "edge-1"} {
 		if !strings.Contains(status, name) {

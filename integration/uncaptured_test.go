@@ -8,9 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestPortsThatNobodyCaptures: beside a sidecar that captures nothing, two services of TCP
-// share a port, and all connections are the older one's. The verdict, and the explanation,
-// say what connections show.
+// TestPortsThatNobodyCaptures: two TCP services share a port at a sidecar without traffic
+// capture, and the older one gets all connections. The verdict and the explanation agree with
+// that.
 func TestPortsThatNobodyCaptures(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)

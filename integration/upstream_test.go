@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// echo is what an upstream says of a request that reached it.
+// echo describes a request as an upstream received it.
 type echo struct {
 	Upstream string
 	Method   string
@@ -21,20 +21,18 @@ type echo struct {
 	Host     string
 	Proto    string
 	Header   http.Header
-	// Attempt counts the requests with the same x-case header, this one
-	// included.
+	// Attempt is the number of requests with the same x-case header so far, including this one.
 	Attempt int
 }
 
-// upstream is a server of HTTP/1.1 and of HTTP/2 without TLS that answers with
-// what it was asked. A request makes it do more by its headers: x-delay is how long
-// the answer takes, and x-fail how many of the requests with the same x-case it
-// answers with 503.
+// upstream is a server of HTTP/1.1 and of HTTP/2 without TLS that answers with an echo. Request
+// headers change what it does: x-delay is how long the answer takes, and x-fail how many of the
+// requests with the same x-case get 503.
 type upstream struct {
 	name string
 	port int
-	stop func() // ends it before the test does
-	// failing is the status with which it answers all requests, 0 for none.
+	stop func() // ends it before the end of the test
+	// failing is the status of all responses, 0 for none.
 	failing atomic.Int32
 
 	mu       sync.Mutex
@@ -47,7 +45,7 @@ func startUpstream(t testing.TB, name string) *upstream {
 	return serveUpstream(t, name, listen(t))
 }
 
-// listen takes a free port of 127.0.0.1.
+// listen listens on a free port of 127.0.0.1.
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,7 +55,7 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-// serveUpstream is startUpstream at a listener, which it closes.
+// serveUpstream is startUpstream on a listener, which it closes.
 func serveUpstream(t testing.TB, name string, l net.Listener) *upstream {
 	t.Helper()
 	u := &upstream{name: name, port: portAt(l), attempts: map[string]int{}}
@@ -102,14 +100,14 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// startTCPUpstream runs a server that greets with its name, echoes what it is
-// sent, and returns its port.
+// startTCPUpstream runs a server that greets with its name and echoes what it receives. It
+// returns its port.
 func startTCPUpstream(t testing.TB, name string) int {
 	t.Helper()
 	return serveTCPUpstream(t, name, listen(t))
 }
 
-// serveTCPUpstream is startTCPUpstream at a listener, which it closes.
+// serveTCPUpstream is startTCPUpstream on a listener, which it closes.
 func serveTCPUpstream(t testing.TB, name string, l net.Listener) int {
 	t.Helper()
 	return serveTCP(t, l, func(c net.Conn) {
@@ -118,8 +116,8 @@ func serveTCPUpstream(t testing.TB, name string, l net.Listener) int {
 	})
 }
 
-// serveTCP handles the connections to a listener until the test ends, closes them and
-// it, and returns its port.
+// serveTCP handles the connections of a listener until the test ends, and then closes them. It
+// returns the listener's port.
 func serveTCP(t testing.TB, l net.Listener, handle func(net.Conn)) int {
 	t.Helper()
 	var running sync.WaitGroup
@@ -143,7 +141,7 @@ func serveTCP(t testing.TB, l net.Listener, handle func(net.Conn)) int {
 	return portAt(l)
 }
 
-// portAt is the port of a listener, 0 of a Unix domain socket.
+// portAt returns the port of a listener, 0 for a Unix domain socket.
 func portAt(l net.Listener) int {
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
 		return tcp.Port
@@ -151,7 +149,7 @@ func portAt(l net.Listener) int {
 	return 0
 }
 
-// attemptsOf counts the requests of a case so far.
+// attemptsOf returns the number of requests of a case so far.
 func (u *upstream) attemptsOf(name string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

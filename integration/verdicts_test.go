@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/finding"
 )
 
-// sound is a service with its rule, gateway-free routes and nothing odd.
+// sound is a service with its rule and routes, for no gateway, and with nothing odd.
 const sound = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -36,9 +36,8 @@ spec:
   http: [{route: [{destination: {host: web.example.com, subset: v1}}]}]
 `
 
-// TestMistakesAreTold makes common mistakes, one after another: each is told by the
-// apply, by the object as long as it is there, and by analyze, and is gone when its
-// cause is.
+// TestMistakesAreTold makes common mistakes, one after another. apply warns of each, and the
+// object and analyze report it until its cause is gone.
 func TestMistakesAreTold(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, serverOptions{})
@@ -54,7 +53,7 @@ func TestMistakesAreTold(t *testing.T) {
 		object         string // "plural/name"
 		code, field    string
 		condition      string
-		exit           int // of analyze
+		exit           int // exit code of analyze
 		mend           string
 	}{
 		{
@@ -178,9 +177,9 @@ func TestMistakesAreTold(t *testing.T) {
 	}
 }
 
-// TestDeleteTellsOfWhatIsLeft deletes a rule whose subset a route uses: without --yes the
-// delete is refused and names the route, with it the warning does, and a batch that
-// deletes both does neither.
+// TestDeleteTellsOfWhatIsLeft deletes a rule whose subset a route uses. Without --yes the
+// delete is refused and names the route. With it, a warning does. A batch that deletes both
+// does neither.
 func TestDeleteTellsOfWhatIsLeft(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.apply(sound)
@@ -205,7 +204,7 @@ func TestDeleteTellsOfWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestDeleteOfTheLastWorkload asks, as the service is left without an endpoint.
+// TestDeleteOfTheLastWorkload asks for confirmation, since the service loses its last endpoint.
 func TestDeleteOfTheLastWorkload(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.apply(`
@@ -232,8 +231,8 @@ spec: {address: 10.0.0.2, labels: {app: web}}
 	s.must("", "delete", "we/b", "se/web", "-n", "shop")
 }
 
-// TestBrokenMeshIsAnalyzed applies a mesh with ten faults: analyze names each with its
-// object and field, a selector that is mistaken on both sides, and nothing else.
+// TestBrokenMeshIsAnalyzed applies a mesh with ten faults. analyze names each with its object
+// and field, and nothing else. It reports a wrong selector on both sides.
 func TestBrokenMeshIsAnalyzed(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.must("", "apply", "-f", "testdata/broken-mesh.yaml")

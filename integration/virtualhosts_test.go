@@ -15,27 +15,27 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// inBothRouteModes runs a test with virtual hosts one by one and in whole tables.
+// inBothRouteModes runs a test with VHDS, and with whole route configurations.
 func inBothRouteModes(t *testing.T, test func(t *testing.T, delta bool)) {
 	t.Run("by delta", func(t *testing.T) { test(t, true) })
 	t.Run("in whole tables", func(t *testing.T) { test(t, false) })
 }
 
-// scene is a server, an Envoy that a relay listens to, and the virtual hosts that
-// the Envoy should have: by route configuration and host, their domains.
+// scene is a server, an Envoy behind a relay, and the virtual hosts that the Envoy should have:
+// their domains, by route configuration and host.
 type scene struct {
 	t     testing.TB
 	s     *server
 	relay *relay
 	envoy *envoy
 	delta bool
-	// drains: Envoy may have route configurations of listeners that are gone.
+	// drains means that Envoy may have route configurations of removed listeners.
 	drains bool
 	want   map[string]map[string]string
 }
 
-// newScene starts a server that answers unknown hosts with 502, and an Envoy
-// against it that has the objects of documents.
+// newScene starts a server that answers unknown hosts with 502, and an Envoy that has the
+// objects of documents.
 func newScene(t testing.TB, delta bool, o envoyOptions, want map[string]map[string]string, documents ...string) *scene {
 	t.Helper()
 	mode := map[bool]string{true: "auto", false: "off"}[delta]
@@ -48,8 +48,8 @@ func newScene(t testing.TB, delta bool, o envoyOptions, want map[string]map[stri
 	return x
 }
 
-// step does a change, waits until Envoy has taken it and has the virtual hosts that
-// it should have, and returns what was said.
+// step makes a change, waits until Envoy has acknowledged it and has the wanted virtual hosts,
+// and returns the messages.
 func (x *scene) step(what string, change func()) []said {
 	x.t.Helper()
 	before := len(x.relay.since(0))
@@ -65,8 +65,8 @@ func (x *scene) step(what string, change func()) []said {
 	return said
 }
 
-// expectHosts fails where virtual hosts were not sent as want says: names in one
-// response, with a minus before those that were removed.
+// expectHosts fails unless one response had exactly the virtual hosts of want. A minus marks
+// removed ones.
 func (x *scene) expectHosts(what string, heard []said, want ...string) {
 	x.t.Helper()
 	if !x.delta {
@@ -93,8 +93,7 @@ func (x *scene) expectHosts(what string, heard []said, want ...string) {
 	}
 }
 
-// expectTables fails where the responses with route configurations are not those
-// of want.
+// expectTables fails unless exactly the route configurations of want were sent.
 func (x *scene) expectTables(what string, heard []said, want ...string) {
 	x.t.Helper()
 	var got []string
@@ -108,12 +107,12 @@ func (x *scene) expectTables(what string, heard []said, want ...string) {
 	}
 }
 
-// draining says whether a route configuration is one that Envoy should have no more,
-// but may have while a listener drains.
+// draining reports whether Envoy should no longer have a route configuration, but may have it
+// while a listener drains.
 func (x *scene) draining(config string) bool { return x.drains && x.want[config] == nil }
 
-// expectOneHost fails unless a change of one virtual host is one small response and
-// no more, or in whole tables that table.
+// expectOneHost fails unless a change of one virtual host made the server send one small
+// response and no more. With whole route configurations, that one is sent.
 func (x *scene) expectOneHost(what string, heard []said, config string, want ...string) {
 	x.t.Helper()
 	if x.delta {
@@ -124,8 +123,7 @@ func (x *scene) expectOneHost(what string, heard []said, config string, want ...
 	}
 }
 
-// awaitHosts waits until Envoy's route configurations have the virtual hosts that
-// they should have.
+// awaitHosts waits until Envoy's route configurations have the wanted virtual hosts.
 func (x *scene) awaitHosts(what string) {
 	x.t.Helper()
 	eventually(x.t, what+": the virtual hosts of Envoy", func() error {
@@ -143,12 +141,11 @@ func (x *scene) awaitHosts(what string) {
 	})
 }
 
-// assignedPrefix begins the addresses that hosts without one are given.
+// assignedPrefix is the prefix of addresses that are assigned to hosts.
 const assignedPrefix = "240.240."
 
-// hosts are Envoy's virtual hosts by route configuration and name, those apart that
-// take the rest, with their domains but addresses that were assigned and names with a dot
-// at the end.
+// hosts returns the domains of Envoy's virtual hosts, by route configuration and name. It
+// leaves out catch-all virtual hosts, assigned addresses and names with a trailing dot.
 func (e *envoy) hosts() (map[string]map[string]string, error) {
 	body, err := e.get("/config_dump?resource=dynamic_route_configs")
 	if err != nil {
@@ -185,12 +182,12 @@ func (e *envoy) hosts() (map[string]map[string]string, error) {
 	return out, nil
 }
 
-// site is an object of a service for HTTP on a port, with addresses.
+// site is an object that defines an HTTP service on a port, with addresses.
 func site(port int, target *upstream, name string, addresses ...string) string {
 	return siteAs(name, port, target, name, addresses...)
 }
 
-// siteAs is like site, of another object.
+// siteAs is site with another name of the object.
 func siteAs(object string, port int, target *upstream, name string, addresses ...string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -206,7 +203,7 @@ spec:
 `, "$object", object, "$name", name, "$addresses", strings.Join(addresses, ", "), "$port", port, "$target", target.port)
 }
 
-// answering is a VirtualService that has a host answered with a status.
+// answering is a VirtualService that answers requests for a host with a status.
 func answering(name, gateways string, status int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -219,8 +216,8 @@ spec:
 `, "$name", name, "$gateways", gateways, "$status", status)
 }
 
-// TestEnvoyVirtualHosts takes the virtual hosts of a sidecar through all that can
-// become of them, beside a thousand that stay as they are.
+// TestEnvoyVirtualHosts makes every kind of change to the virtual hosts of a sidecar, among a
+// thousand that stay unchanged.
 func TestEnvoyVirtualHosts(t *testing.T) {
 	inBothRouteModes(t, func(t *testing.T, delta bool) {
 		unchanged := map[bool]int{true: 1000, false: 20}[delta]
@@ -281,8 +278,8 @@ func TestEnvoyVirtualHosts(t *testing.T) {
 	})
 }
 
-// tableStays changes a route configuration that Envoy holds: its virtual hosts stay
-// and are not sent again.
+// tableStays changes a route configuration that Envoy has. Its virtual hosts stay and are not
+// sent again.
 func (x *scene) tableStays(table string, known request) {
 	x.t.Helper()
 	const policy = `
@@ -303,8 +300,8 @@ spec: {outboundTrafficPolicy: {mode: ALLOW_ANY}, egress: [{hosts: ["*/*"]}]}
 	x.expectHosts("the rest may not pass", said)
 }
 
-// secondPort has a listener come, go and come again: Envoy does not ask for the
-// virtual hosts of its route configuration, and has them.
+// secondPort adds, removes and adds a listener. Envoy has the virtual hosts of its route
+// configuration without requesting them.
 func (x *scene) secondPort(table string, port int, up *upstream) {
 	x.t.Helper()
 	host := fmt.Sprintf("second.shop.test:%d", port)
@@ -325,8 +322,8 @@ func (x *scene) secondPort(table string, port int, up *upstream) {
 	}
 }
 
-// proxyReturns parts Envoy from the server, and restarts the server: of what Envoy
-// has nothing is sent again, and what changed meanwhile is.
+// proxyReturns disconnects Envoy and restarts the server. The server sends what changed
+// meanwhile, and nothing that Envoy already has.
 func (x *scene) proxyReturns(table string, known request, unchanged int) {
 	x.t.Helper()
 	for _, what := range []string{"reconnect", "restart", "reconnect after a change"} {
@@ -355,8 +352,8 @@ func (x *scene) proxyReturns(table string, known request, unchanged int) {
 	}
 }
 
-// awaitReturn waits until Envoy has asked for its route configurations again, and
-// where its virtual hosts come by delta has stated these.
+// awaitReturn waits until Envoy has requested its route configurations again and, with VHDS,
+// has stated its virtual hosts.
 func (x *scene) awaitReturn(before, hosts int) {
 	x.t.Helper()
 	eventually(x.t, "Envoy is back", func() error {
@@ -373,9 +370,9 @@ func (x *scene) awaitReturn(before, hosts int) {
 	})
 }
 
-// expectAsked fails where Envoy did not ask for virtual hosts as often as said,
-// once on each stream, or did where they come in whole tables; and where it gave up
-// waiting for anything.
+// expectAsked fails unless Envoy has requested virtual hosts want times, once on each stream;
+// with whole route configurations, never. It also fails if Envoy's wait for a resource timed
+// out.
 func (x *scene) expectAsked(want int) {
 	x.t.Helper()
 	if !x.delta {
@@ -399,7 +396,7 @@ func (x *scene) expectAsked(want int) {
 	}
 }
 
-// door is a gateway at a port of 127.0.0.1.
+// door is a gateway on a port of 127.0.0.1.
 func door(port int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
@@ -411,8 +408,8 @@ spec:
 `, "$port", port)
 }
 
-// TestEnvoyGatewayVirtualHosts empties the table of a gateway and fills it again,
-// and moves its port.
+// TestEnvoyGatewayVirtualHosts removes all virtual hosts of a gateway and adds some again, and
+// moves its port.
 func TestEnvoyGatewayVirtualHosts(t *testing.T) {
 	inBothRouteModes(t, func(t *testing.T, delta bool) {
 		port, second := freePort(t), freePort(t)
@@ -460,10 +457,9 @@ func TestEnvoyGatewayVirtualHosts(t *testing.T) {
 	})
 }
 
-// TestEnvoyKeepsWholeTables: an Envoy that holds whole tables, of a server that sent
-// them, goes on with them when it comes to one that sends virtual hosts by delta, and
-// no request fails; the other way it changes over. It takes them by delta when it
-// starts anew.
+// TestEnvoyKeepsWholeTables: an Envoy with whole route configurations keeps them when it
+// connects to a server with VHDS, and no request fails. In the other direction it changes to
+// whole ones. After a restart it uses VHDS.
 func TestEnvoyKeepsWholeTables(t *testing.T) {
 	s, x := startServer(t, serverOptions{args: []string{"--route-delta", "off"}}), newShop(t)
 	documents := []string{x.all(50, 50)}

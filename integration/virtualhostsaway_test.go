@@ -9,21 +9,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// tables is a sidecar with a table for each of some ports, which is away from its
-// server from time to time.
+// tables is a sidecar with a route configuration ("table") for each of some ports. The test
+// disconnects it from its server repeatedly.
 type tables struct {
 	*scene
 	port map[string]int // by table
 	up   *upstream
 }
 
-// site is an object of a service in a table.
+// site is an object that defines a service in a table.
 func (x *tables) site(table, name string, addresses ...string) string {
 	return site(x.port[table], x.up, name, addresses...)
 }
 
-// away parts Envoy from the server, changes what is there, has the server restart
-// where it is to, and waits until Envoy is back and has all that the server has.
+// away disconnects Envoy, makes a change, restarts the server if restart is set, and waits
+// until Envoy is back and has all that the server has.
 func (x *tables) away(what string, restart bool, change func()) []said {
 	x.t.Helper()
 	before := len(x.relay.since(0))
@@ -40,7 +40,7 @@ func (x *tables) away(what string, restart bool, change func()) []said {
 	return x.relay.since(before)
 }
 
-// has makes known which virtual hosts a table should have, with their domains.
+// has sets which virtual hosts a table should have, with their domains.
 func (x *tables) has(table string, hosts ...string) {
 	config := fmt.Sprint(x.port[table])
 	x.want[config] = map[string]string{}
@@ -51,7 +51,7 @@ func (x *tables) has(table string, hosts ...string) {
 	}
 }
 
-// answers fails unless requests to hosts of a table come to be answered as said.
+// answers fails unless requests to hosts of a table get the given replies in the end.
 func (x *tables) answers(table string, replies map[string]string) {
 	x.t.Helper()
 	for _, host := range slices.Sorted(maps.Keys(replies)) {
@@ -59,8 +59,8 @@ func (x *tables) answers(table string, replies map[string]string) {
 	}
 }
 
-// expectSent fails where not exactly these virtual hosts of a table were sent, in
-// one response; those with a minus were removed. In whole tables it is the table.
+// expectSent fails unless exactly these virtual hosts of a table were sent, in one response. A
+// minus marks removed ones. Without VHDS the whole table is sent.
 func (x *tables) expectSent(what string, heard []said, table string, want ...string) {
 	x.t.Helper()
 	config := fmt.Sprint(x.port[table])
@@ -84,8 +84,8 @@ func (x *tables) expectSent(what string, heard []said, table string, want ...str
 	expectEqual(x.t, fmt.Sprintf("%s: responses with virtual hosts of table %s", what, table), got, wants)
 }
 
-// within are the virtual hosts of a route configuration in a response, by the names
-// of their services, in order.
+// within returns the virtual hosts of a table in a response, by the names of their services, in
+// order.
 func (x *tables) within(config string, m said) []string {
 	var out []string
 	add := func(sign string, names []string) {
@@ -102,9 +102,9 @@ func (x *tables) within(config string, m said) []string {
 	return out
 }
 
-// TestEnvoyVirtualHostsChangeWhileAway: virtual hosts and whole tables come, go and
-// change while Envoy is parted from its server, which restarts once; when it is back
-// it has what there is and nothing else, and was sent nothing that it had.
+// TestEnvoyVirtualHostsChangeWhileAway: virtual hosts and whole tables come, go and change
+// while Envoy is disconnected from its server, which restarts once. When Envoy is back it has
+// exactly the current state, and the server has sent nothing that it already had.
 func TestEnvoyVirtualHostsChangeWhileAway(t *testing.T) {
 	inBothRouteModes(t, func(t *testing.T, delta bool) {
 		x := &tables{port: map[string]int{"one": freePort(t), "two": freePort(t), "three": freePort(t)}, up: startUpstream(t, "up")}
@@ -124,8 +124,8 @@ func TestEnvoyVirtualHostsChangeWhileAway(t *testing.T) {
 	})
 }
 
-// changesWhileAway has hosts of a table change in all ways at once, a table go and
-// another come.
+// changesWhileAway changes hosts of a table in all ways at once, removes a table and adds
+// another.
 func (x *tables) changesWhileAway() {
 	const what = "changes while away"
 	x.has("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "new.shop.test", "stays.shop.test")
@@ -146,8 +146,8 @@ func (x *tables) changesWhileAway() {
 	x.expectSent(what, heard, "three", "third")
 }
 
-// returnsToAnother has a server restart while the proxy is away, and the table that
-// went come again with other hosts.
+// returnsToAnother restarts the server while the proxy is away, and adds the removed table
+// again, with other hosts.
 func (x *tables) returnsToAnother() {
 	const what = "a restart while away"
 	x.has("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "gone.shop.test", "stays.shop.test")
@@ -164,9 +164,8 @@ func (x *tables) returnsToAnother() {
 	x.expectSent(what, heard, "two", "second", "more")
 }
 
-// framesWhileAway has what surrounds the virtual hosts of all tables change while the
-// proxy is away, and a table come again: of those that it has, none are sent but what
-// changed.
+// framesWhileAway changes all route configurations outside their virtual hosts while the proxy
+// is away, and adds a table again. The server sends only those virtual hosts that changed.
 func (x *tables) framesWhileAway() {
 	const policy = `
 apiVersion: networking.istio.io/v1
@@ -192,10 +191,9 @@ spec: {outboundTrafficPolicy: {mode: ALLOW_ANY}, egress: [{hosts: ["*/*"]}]}
 	x.answers("two", map[string]string{"second.shop.test": "up", "more.shop.test": "502"})
 }
 
-// TestEnvoyGatewayTableChangesWhileAway empties the table of a gateway and fills it
-// again with others, each while Envoy is parted from its server: an Envoy that is told
-// that a table has no virtual hosts takes no word of them any more, and would have them
-// again with the next.
+// TestEnvoyGatewayTableChangesWhileAway removes all virtual hosts of a gateway's table and adds
+// others, each while Envoy is disconnected. An Envoy whose table has lost all its virtual hosts
+// ignores updates of them, and needs them again with the next route configuration.
 func TestEnvoyGatewayTableChangesWhileAway(t *testing.T) {
 	inBothRouteModes(t, func(t *testing.T, delta bool) {
 		port := freePort(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestWorkloadEntryMoves follows a workload: it joins, is relabelled from one
-// service to another, moves to another address, and leaves.
+// TestWorkloadEntryMoves follows a workload: it joins, is relabelled from one service to
+// another, moves to another address, and leaves.
 func TestWorkloadEntryMoves(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})

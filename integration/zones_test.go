@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyZones has a proxy prefer its own zone as far as each endpoint gets the same: it
-// knows how many of its like are in which zone. Other regions get nothing.
+// TestEnvoyZones: a proxy prefers its own zone as far as each endpoint gets the same load. It
+// knows how many instances of its own service are in which zone. Other regions get nothing.
 func TestEnvoyZones(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		const zoned = "{loadBalancer: {zoneAwareLbSetting: %s}}"
@@ -47,8 +47,8 @@ func TestEnvoyZones(t *testing.T) {
 	})
 }
 
-// callers is the service of the proxy with the address 10.0.0.1, by the localities of its
-// endpoints, of which the first is the proxy's.
+// callers is the service of the proxy with address 10.0.0.1, with one endpoint for each
+// locality. The first is the proxy's.
 func callers(port int, localities ...string) string {
 	var doc strings.Builder
 	fmt.Fprintf(&doc, `

@@ -7,10 +7,10 @@ import (
 	"runtime"
 )
 
-// changes is how many are made to find out what one allocates.
+// changes is how many changes are made to measure the allocations of one.
 const changes = 1000
 
-// cost is what one change allocates.
+// cost is what one change allocates in a cache of so many objects.
 type cost struct {
 	objects       int
 	allocs, bytes float64
@@ -20,8 +20,8 @@ func (c cost) String() string {
 	return fmt.Sprintf("%.0f allocations, %.1f KiB", c.allocs, c.bytes/1024)
 }
 
-// costOfChange is what one change allocates in the cache, put and watch by the
-// plain client not counted: what those allocate is measured beside it.
+// costOfChange returns what one change allocates in the cache. The allocations of a put and a
+// watch by the plain client are measured separately and subtracted.
 func (b *bench) costOfChange(ctx context.Context) (cost, error) {
 	toCache, stopCache, err := b.putToCache(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (b *bench) costOfChange(ctx context.Context) (cost, error) {
 	return cost{objects, with.allocs - without.allocs, with.bytes - without.bytes}, stopped()
 }
 
-// allocated is what one change allocates in this process.
+// allocated returns what one change allocates in this process.
 func allocated(once change) (cost, error) {
 	for range changes / 10 { // to warm up
 		if _, err := once(); err != nil {
@@ -62,7 +62,7 @@ func allocated(once change) (cost, error) {
 	}, nil
 }
 
-// compareCosts adds the lines of a small and a large cache.
+// compareCosts adds the lines for a small and a large cache to the report.
 func (b *bench) compareCosts(small, large cost) {
 	b.add(line{
 		fmt.Sprintf("one change among %d, beside %d objects", large.objects, small.objects),

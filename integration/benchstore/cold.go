@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// few is the size of the small cache that the large one is compared with.
+	// few is the number of objects in the small cache.
 	few = 1000
 	// coldPairs is how often each side lists everything.
 	coldPairs = 7
-	// plainPage is the page of the plain list: small ones cost the square.
+	// plainPage is the page size of the plain list. The cost of small pages is quadratic.
 	plainPage = 10_000
 )
 
-// measureCache fills the store in two steps and measures the cache at both.
+// measureCache fills the store in two steps and measures the cache after each.
 func measureCache(ctx context.Context, b *bench) error {
 	s, err := store(b.ours)
 	if err != nil {
@@ -55,7 +55,7 @@ func measureCache(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// cache runs a mirror until stop is called, and returns it when it has synced.
+// cache runs a mirror until the caller calls stop. It returns the mirror when it has synced.
 func (b *bench) cache(ctx context.Context) (c *mirror.Cache, stop func() error, err error) {
 	worker := cache.NewWorker()
 	c = mirror.New(b.ours, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Domain: "cluster.local"})
@@ -73,7 +73,7 @@ func (b *bench) cache(ctx context.Context) (c *mirror.Cache, stop func() error, 
 	return c, stop, nil
 }
 
-// cold compares a cache that begins with nothing with a plain list and decode.
+// cold compares an empty cache's first sync with a plain list and decode.
 func (b *bench) cold(ctx context.Context) error {
 	size, objects, err := b.total(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *bench) cold(ctx context.Context) error {
 	return nil
 }
 
-// total is the size of all objects in etcd, and how many there are.
+// total returns the number of objects in etcd, and their size.
 func (b *bench) total(ctx context.Context) (bytes, objects int, err error) {
 	err = byStream(ctx, b.plain, func(kvs []*mvccpb.KeyValue) {
 		for _, kv := range kvs {
@@ -127,7 +127,7 @@ func (b *bench) total(ctx context.Context) (bytes, objects int, err error) {
 	return bytes, max(objects, 1), err
 }
 
-// lister gives each all pairs of the configuration, in order.
+// lister passes all pairs of the configuration to each, in order.
 type lister func(ctx context.Context, client *clientv3.Client, each func([]*mvccpb.KeyValue)) error
 
 // way is one way to list.
@@ -136,7 +136,7 @@ type way struct {
 	list lister
 }
 
-// fasterList is the better way to list, by the best of three.
+// fasterList returns the faster way to list, by the best of three.
 func (b *bench) fasterList(ctx context.Context) (way, error) {
 	ways := []way{{"streamed", byStream}, {"paged", byPages}}
 	best := [2]time.Duration{}
@@ -162,7 +162,7 @@ func byStream(ctx context.Context, client *clientv3.Client, each func([]*mvccpb.
 	if err != nil {
 		return err
 	}
-	for piece := range pieces { // to its end, since its sender waits for that
+	for piece := range pieces { // read to the end, since the sender waits for that
 		if piece.Err() != nil {
 			err = piece.Err()
 		} else {
@@ -186,9 +186,8 @@ func byPages(ctx context.Context, client *clientv3.Client, each func([]*mvccpb.K
 	}
 }
 
-// listAndDecode lists, decodes on all cores as the pairs come, and keeps nothing
-// but the objects: what a cache that begins with nothing has to do at least. It
-// returns how many there were.
+// listAndDecode lists the pairs, decodes them on all cores as they come, and keeps only the
+// objects. An empty cache has to do at least this. It returns the number of objects.
 func listAndDecode(ctx context.Context, client *clientv3.Client, list lister) (int, error) {
 	cores := runtime.GOMAXPROCS(0)
 	work, schemas := make(chan []*mvccpb.KeyValue, 8*cores), schema.Pilot()
@@ -223,8 +222,8 @@ func listAndDecode(ctx context.Context, client *clientv3.Client, list lister) (i
 	return total, errors.Join(err, decoding.Wait())
 }
 
-// memory tells what a cached object takes: the heap in use with the cache, less
-// that without.
+// memory measures the size of a cached object: the heap in use with the cache, minus that
+// without.
 func (b *bench) memory(ctx context.Context) error {
 	before := heap()
 	c, stop, err := b.cache(ctx)
@@ -237,10 +236,10 @@ func (b *bench) memory(ctx context.Context) error {
 	return stop()
 }
 
-// heap is how much of it is in use once all garbage is gone.
+// heap returns the heap in use after garbage collection.
 func heap() int64 {
 	var m runtime.MemStats
-	for range 3 { // what has finalizers takes more than one
+	for range 3 { // objects with finalizers take more than one
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)

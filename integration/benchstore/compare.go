@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// side measures one slice of one side of a ratio, and returns its figure.
+// side measures one time slice of one side of a ratio, and returns the figure.
 type side func() (float64, error)
 
-// compared is what the slices of two sides came to.
+// compared is the result of two sides.
 type compared struct {
 	plain, portolan float64 // medians
 	ratio           float64 // median of the ratios of the pairs
 }
 
-// compare has two sides take turns. The first pair warms up and is not counted.
+// compare measures slices of two sides in turns. The first pair warms up and is not counted.
 func compare(pairs int, plain, portolan side) (compared, error) {
 	var plains, portolans, ratios []float64
 	for i := range pairs + 1 {
@@ -40,7 +40,7 @@ func compare(pairs int, plain, portolan side) (compared, error) {
 
 func median[T cmp.Ordered](all []T) T { return quantile(all, 0.5) }
 
-// quantile is one of the values, which are not changed; that of none is zero.
+// quantile returns a quantile of the values, zero if there are none. It does not modify them.
 func quantile[T cmp.Ordered](all []T, q float64) (value T) {
 	if len(all) == 0 {
 		return value
@@ -49,11 +49,10 @@ func quantile[T cmp.Ordered](all []T, q float64) (value T) {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// paced collects what single operations took on one side.
+// paced collects the durations of single operations on one side.
 type paced struct{ all []time.Duration }
 
-// slice makes a side of an operation that is done again and again for a while,
-// whose figure is the median of what it took.
+// slice returns a side that repeats an operation for a time. Its figure is the median duration.
 func (p *paced) slice(length time.Duration, once func() (time.Duration, error)) side {
 	return func() (float64, error) {
 		var took []time.Duration
@@ -69,14 +68,14 @@ func (p *paced) slice(length time.Duration, once func() (time.Duration, error)) 
 	}
 }
 
-// both is a median and the 99th percentile of all.
+// both returns a given median and the 99th percentile of all durations.
 func (p *paced) both(median float64) string {
 	return fmt.Sprintf("%s (p99 %s)", millis(median), millis(float64(quantile(p.all, 0.99))))
 }
 
 func millis(nanoseconds float64) string { return fmt.Sprintf("%.2f ms", nanoseconds/1e6) }
 
-// timed makes an operation one whose time is taken.
+// timed wraps an operation to return its duration.
 func timed(do func() error) func() (time.Duration, error) {
 	return func() (time.Duration, error) {
 		begin := time.Now()

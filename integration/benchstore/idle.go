@@ -18,11 +18,11 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// plainArg is the argument by which this program is an etcd as it comes, embedded, on
-// a unix socket in the directory that follows.
+// plainArg makes this program run an embedded etcd with default settings, on a unix socket in
+// the directory that follows.
 const plainArg = "etcd"
 
-// runPlain runs that etcd until its standard input ends, and says when it is ready.
+// runPlain runs that etcd until its standard input ends. It prints a word when it is ready.
 func runPlain(dir string) error {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = filepath.Join(dir, "data"), "error"
@@ -50,8 +50,8 @@ const (
 	restarts   = 5
 )
 
-// measureIdle is what it takes to do nothing: a server that has no proxies, and its
-// store process, beside an etcd as it comes.
+// measureIdle compares the idle cost of a server without proxies, and its store process, with
+// that of an etcd with default settings.
 func measureIdle(ctx context.Context, o options, r *report) (err error) {
 	if o.server == "" {
 		r.note("idle: not measured, no server was named with -server")
@@ -89,7 +89,7 @@ func measureIdle(ctx context.Context, o options, r *report) (err error) {
 	return compareIdle(ctx, r, plain, server)
 }
 
-// compareIdle measures the processor time of all three over the same time.
+// compareIdle measures the processor time of all three processes over the same period.
 func compareIdle(ctx context.Context, r *report, plain, server *idleProcess) error {
 	store, err := server.store()
 	if err != nil {
@@ -121,14 +121,14 @@ func compareIdle(ctx context.Context, r *report, plain, server *idleProcess) err
 	return nil
 }
 
-// idleProcess is a process that is ready.
+// idleProcess is a running process that has reported that it is ready.
 type idleProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	said  *bytes.Buffer
 }
 
-// startIdle starts a process and waits until it has said a word.
+// startIdle starts a process and waits until it has printed a word.
 func startIdle(ctx context.Context, word, name string, args ...string) (*idleProcess, error) {
 	p := &idleProcess{cmd: exec.CommandContext(ctx, name, args...), said: &bytes.Buffer{}}
 	heard := &listener{word: []byte(word), said: p.said, found: make(chan struct{})}
@@ -150,7 +150,7 @@ func startIdle(ctx context.Context, word, name string, args ...string) (*idlePro
 	}
 }
 
-// listener waits for a word in what is written to it.
+// listener is a writer that waits for a word.
 type listener struct {
 	word  []byte
 	said  *bytes.Buffer
@@ -174,7 +174,7 @@ func (p *idleProcess) pid() int { return p.cmd.Process.Pid }
 
 var storePID = regexp.MustCompile(`store process is ready" pid=(\d+)`)
 
-// store is the store process of a server, as it has said itself.
+// store returns the pid of a server's store process, from the server's output.
 func (p *idleProcess) store() (int, error) {
 	found := storePID.FindSubmatch(p.said.Bytes())
 	if found == nil {
@@ -210,7 +210,7 @@ func processorTimes(pids []int) (used []time.Duration, err error) {
 	return used, nil
 }
 
-// processorTime is what all threads of a process have used.
+// processorTime returns the processor time that all threads of a process have used.
 func processorTime(pid int) (used time.Duration, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(files) == 0 {
@@ -219,7 +219,7 @@ func processorTime(pid int) (used time.Duration, err error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // a thread that has ended meanwhile
+			continue // the thread has ended meanwhile
 		}
 		fields := strings.Fields(string(text))
 		n, err := strconv.ParseInt(fields[0], 10, 64)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestJudge: a line is judged by its ratio to the plain client of the same run, and one
-// without a limit is for information.
+// TestJudge: a line is judged by its ratio to the plain client of the same run. A line without
+// a limit is only information.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -38,11 +38,11 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestComparePairs: the ratio is the median of those of the pairs, so that a moment in
-// which the machine is busy counts for both sides or for one pair.
+// TestComparePairs: the result is the median of the pairs' ratios. So a moment in which the
+// machine is busy affects both sides alike, or only one pair.
 func TestComparePairs(t *testing.T) {
 	t.Parallel()
-	machine := []float64{1, 1, 10, 3, 1, 50} // how slow it is, of which the first warms up
+	machine := []float64{1, 1, 10, 3, 1, 50} // how slow it is; the first is the warm-up
 	at := func(cost float64) side {
 		pair := 0
 		return func() (float64, error) { pair++; return cost * machine[pair-1], nil }

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
-// childArg is the argument by which this program is the process of the member.
+// childArg makes this program run the etcd member.
 const childArg = "member"
 
 func main() {
@@ -54,7 +54,7 @@ func main() {
 	exit(err)
 }
 
-// profileTo starts a profile of the CPU, if a file is named.
+// profileTo starts a CPU profile if file is not empty.
 func profileTo(file string) (stop func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil
@@ -76,7 +76,7 @@ func exit(err error) {
 	}
 }
 
-// options say how much is measured.
+// options say what is measured, and how much of it.
 type options struct {
 	objects, pairs int
 	slice          time.Duration
@@ -96,8 +96,8 @@ func (o options) wants(section string) bool {
 	return false
 }
 
-// run measures, each section on a member of its own. What was measured before
-// an error is in the report.
+// run measures, each section on a member of its own. If it fails, the report has what was
+// measured before.
 func run(ctx context.Context, o options) (*report, error) {
 	r := &report{}
 	if o.wants("idle") {
@@ -121,14 +121,14 @@ func run(ctx context.Context, o options) (*report, error) {
 	return r, nil
 }
 
-// line is one figure. A line without a limit is for information.
+// line is one figure of the report. A line without a limit is only information.
 type line struct {
 	what, plain, portolan string
 	ratio                 float64 // 0 for none
 	limit                 limit
 }
 
-// limit is what a ratio may be: at most, or at least where least is set.
+// limit bounds a ratio: from above, or from below if least is set.
 type limit struct {
 	ratio float64
 	least bool
@@ -148,7 +148,7 @@ func (l line) missed() bool {
 	return l.limit.ratio != 0 && (l.limit.least && l.ratio < l.limit.ratio || !l.limit.least && l.ratio > l.limit.ratio)
 }
 
-// report is the table, and what there is to say above it.
+// report has the lines of the table, and the text above it.
 type report struct {
 	notes []string
 	lines []line
@@ -193,7 +193,7 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
-// load is the load of the machine, where it says.
+// load returns the load of the machine, if the system reports it.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// bench is what a section works with.
+// bench has what a section works with.
 type bench struct {
 	options
 	*report
-	// plain is the client of the plain loops, ours that of the store and cache.
+	// plain is the client of the plain loops, ours the client of the store and the cache.
 	plain, ours *clientv3.Client
 	dial        func() (*clientv3.Client, error)
 }
 
-// onMember runs measure beside a new member.
+// onMember runs measure with a new member.
 func onMember(ctx context.Context, o options, measure func(*bench) error) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "benchstore")
 	if err != nil {
@@ -49,7 +49,7 @@ func onMember(ctx context.Context, o options, measure func(*bench) error) (err e
 	return measure(b)
 }
 
-// store is the store as serve makes it.
+// store returns a store configured as serve does.
 func store(client *clientv3.Client) (*etcd.Store, error) {
 	return etcd.New(client, etcd.Options{
 		Schemas: schema.Pilot(), Domain: "cluster.local",

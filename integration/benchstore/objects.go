@@ -18,9 +18,9 @@ const (
 	perBatch     = 5000
 )
 
-// object is the i-th object: of each two one is a ServiceEntry with six
-// endpoints and one a VirtualService with five routes, each of about a KiB.
-// Another round is another content of the same size.
+// object returns the i-th object. They alternate between a ServiceEntry with six endpoints and
+// a VirtualService with five routes, each of about a KiB. Another round gives other content of
+// the same size.
 func object(i, round int) *config.Config {
 	service := i / 2
 	meta := config.Meta{
@@ -92,7 +92,7 @@ func destination(service int, subset string) *networking.Destination {
 	return &networking.Destination{Host: host(service), Subset: subset, Port: &networking.PortSelector{Number: 80}}
 }
 
-// fill stores the objects from one to below another.
+// fill stores the objects in [from, to).
 func fill(ctx context.Context, s *etcd.Store, from, to int) error {
 	for ; from < to; from += perBatch {
 		var ops []storage.Op

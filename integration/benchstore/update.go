@@ -16,19 +16,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// writers is how many write at once where the rate is measured.
+// writers is the number of concurrent writers in measurements of the rate.
 const writers = 64
 
-// plainPrefix is the tree of the plain loops. It is as long as ConfigPrefix, and
-// no cache watches it.
+// plainPrefix is the prefix of the plain loops' keys. It is as long as ConfigPrefix, and no
+// cache watches it.
 var plainPrefix = etcd.SidePrefix + strings.Repeat("-", len(etcd.ConfigPrefix)-len(etcd.SidePrefix)-1) + "/"
 
-// writer changes one object or key again, by a conditional write.
+// writer changes one object or key by a conditional write, each time anew.
 type writer func(context.Context) error
 
-// measureUpdates compares Store.Update with a resource version, its record of
-// history included, with the same transaction by hand, and with a bare
-// compare-and-set of one key.
+// measureUpdates compares Store.Update with a resource version, which includes its history
+// record, with the same transaction by hand, and with a bare compare-and-set of one key.
 func measureUpdates(ctx context.Context, b *bench) error {
 	s, err := store(b.ours)
 	if err != nil {
@@ -58,9 +57,8 @@ func measureUpdates(ctx context.Context, b *bench) error {
 	return errors.Join(b.latency(ctx, ours[0], taking, plain[0], bare[0]), b.rate(ctx, ours, plain, bare))
 }
 
-// storeWriter is one that updates the i-th ServiceEntry, all of which have the
-// same size, through the stores in turn. A store need not read what it wrote
-// itself.
+// storeWriter returns a writer that updates the i-th ServiceEntry through the stores in turn.
+// All ServiceEntries have the same size. A store need not read what it wrote itself.
 func (b *bench) storeWriter(ctx context.Context, i int, stores ...*etcd.Store) (writer, error) {
 	rounds := [2]*config.Config{object(2*i, 0), object(2*i, 1)}
 	version, err := stores[0].Create(ctx, rounds[0])
@@ -74,22 +72,22 @@ func (b *bench) storeWriter(ctx context.Context, i int, stores ...*etcd.Store) (
 	}, err
 }
 
-// transaction is what an update of one object sends.
+// transaction is what an update of one object sends to etcd.
 type transaction struct {
 	key         string // of the object
 	value       []byte
 	recordKey   string // empty for none
 	recordValue []byte
-	others      []clientv3.Cmp // on keys that are neither
+	others      []clientv3.Cmp // conditions on other keys
 }
 
-// String says what is put.
+// String describes the puts.
 func (t transaction) String() string {
 	return fmt.Sprintf("an object of %d bytes (key %d) and a record of history of %d (key %d), with %d more comparisons",
 		len(t.value), len(t.key), len(t.recordValue), len(t.recordKey), len(t.others))
 }
 
-// transaction overhears what the store sends for an update.
+// transaction records what the store sends to etcd for an update.
 func (b *bench) transaction(ctx context.Context) (transaction, error) {
 	client, err := b.dial()
 	if err != nil {
@@ -126,7 +124,7 @@ func (b *bench) transaction(ctx context.Context) (transaction, error) {
 	return t, nil
 }
 
-// writer is one that sends the same by hand, about a key of its own.
+// writer returns a writer that sends the same transaction by hand, for a key of its own.
 func (t transaction) writer(client *clientv3.Client, key string) writer {
 	revision := int64(0)
 	return func(ctx context.Context) error {
@@ -149,7 +147,7 @@ func (t transaction) writer(client *clientv3.Client, key string) writer {
 	}
 }
 
-// latency is measured with one writer.
+// latency measures updates with one writer.
 func (b *bench) latency(ctx context.Context, ours, taking, plain, bare writer) error {
 	var plainAll, oursAll, bareAll, takingAll, besideTaking paced
 	sideOf := func(all *paced, w writer) side {
@@ -173,7 +171,7 @@ func (b *bench) latency(ctx context.Context, ours, taking, plain, bare writer) e
 	return nil
 }
 
-// rate is measured with many writers, each of whom has a key of its own.
+// rate measures updates with many writers, each with a key of its own.
 func (b *bench) rate(ctx context.Context, ours, plain, bare []writer) error {
 	sideOf := func(all []writer) side {
 		return func() (float64, error) { return together(ctx, all, 2*b.slice) }
@@ -192,8 +190,7 @@ func (b *bench) rate(ctx context.Context, ours, plain, bare []writer) error {
 	return nil
 }
 
-// together has all write for a while, and returns how many writes a second they
-// got done.
+// together runs all writers for a time, and returns the writes per second.
 func together(ctx context.Context, all []writer, length time.Duration) (float64, error) {
 	var group errgroup.Group
 	counts := make([]int, len(all))

@@ -14,9 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// visible compares how long it takes from before a put until the snapshot of the
-// cache has it with how long it takes until a plain watch has it. The puts are
-// the same: plain ones, one after the other.
+// visible compares the time from a put until the cache's snapshot has it with the time until a
+// plain watch has it. Both use the same plain puts, one after the other.
 func (b *bench) visible(ctx context.Context) error {
 	toCache, stopCache, err := b.putToCache(ctx)
 	if err != nil {
@@ -35,11 +34,10 @@ func (b *bench) visible(ctx context.Context) error {
 	return nil
 }
 
-// change is one put of the first object, and the time until it has arrived.
+// change does one put of the first object, and returns the time until it arrived.
 type change func() (time.Duration, error)
 
-// putter puts values of an object under a key, and waits until arrived tells
-// when one is there.
+// putter returns a change that puts a value under a key, and waits until arrived reports one.
 func (b *bench) putter(ctx context.Context, key string, arrived <-chan time.Time) (change, error) {
 	var values [2]string
 	for round := range values {
@@ -67,7 +65,7 @@ func (b *bench) putter(ctx context.Context, key string, arrived <-chan time.Time
 	}, nil
 }
 
-// putToCache is a change that arrives when the snapshot of a cache has it.
+// putToCache returns a change that has arrived when the snapshot of a cache has it.
 func (b *bench) putToCache(ctx context.Context) (change, func() error, error) {
 	c, stopCache, err := b.cache(ctx)
 	if err != nil {
@@ -86,8 +84,7 @@ func (b *bench) putToCache(ctx context.Context) (change, func() error, error) {
 	return put, stop, nil
 }
 
-// follow tells of every snapshot in which an object is another one, until ctx
-// ends.
+// follow sends the time of every snapshot in which an object has changed, until ctx ends.
 func follow(ctx context.Context, c *mirror.Cache, key config.Key, arrived chan<- time.Time) error {
 	for at := c.Snapshot(); ; {
 		next, err := c.Next(ctx, at)
@@ -104,7 +101,7 @@ func follow(ctx context.Context, c *mirror.Cache, key config.Key, arrived chan<-
 	}
 }
 
-// putToWatch is a change that arrives when a plain watch tells of it.
+// putToWatch returns a change that has arrived when a plain watch reports it.
 func (b *bench) putToWatch(ctx context.Context) (change, func() error, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	arrived := make(chan time.Time, 1)

@@ -6,10 +6,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// raw passes messages on as they are: no types have to be generated for them.
+// raw is a codec that passes messages on as bytes, so no types need to be generated.
 type raw struct{}
 
-// Name implements encoding.CodecV2: what clients in other languages say, too.
+// Name implements encoding.CodecV2. It is the name that clients of other languages use, too.
 func (raw) Name() string { return "proto" }
 
 // Marshal implements encoding.CodecV2.

@@ -19,8 +19,8 @@ import (
 // callTimeout is how long a call may take.
 const callTimeout = 10 * time.Second
 
-// client makes of each HTTP request a call to the host that it names, of the
-// method that is its path, with its headers x-... as metadata.
+// client turns each HTTP request into a call: the host is the target, the path the method, and
+// the headers x-... are the metadata.
 type client struct {
 	mu       sync.Mutex
 	channels map[string]*grpc.ClientConn // by host
@@ -69,7 +69,7 @@ func (c *client) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out)
 }
 
-// statusOf is the HTTP status that stands for a failure.
+// statusOf returns the HTTP status for a failed call.
 func statusOf(err error) int {
 	switch status.Code(err) {
 	case codes.Unavailable:

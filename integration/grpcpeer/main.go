@@ -1,14 +1,14 @@
-// Grpcpeer is a gRPC server or client of the integration tests, in Go. As a
-// program of its own it takes its configuration as any other would: from the file
-// that GRPC_XDS_BOOTSTRAP names.
+// Grpcpeer is a gRPC server or client of the integration tests, in Go. It is a separate program
+// so that it reads its configuration as any other would: from the file that GRPC_XDS_BOOTSTRAP
+// names.
 //
 //	grpcpeer serve --name v1 --listen 127.0.0.1:9001 [--xds]
 //	grpcpeer front --listen 127.0.0.1:8080
 //
-// A server answers every call with what it was asked, as JSON (server.go). A front
-// takes HTTP and makes the call of it (front.go), so that the tests send their
-// requests through a client of gRPC as they do through an Envoy. The fronts in
-// other languages, in ../testdata/grpc, do the same.
+// A server answers every call with a description of it, as JSON (server.go). A front accepts
+// HTTP and turns each request into a call (front.go). So the tests send requests through a gRPC
+// client as they do through an Envoy. The fronts in other languages, in ../testdata/grpc, do
+// the same.
 package main
 
 import (

@@ -18,19 +18,18 @@ import (
 	"google.golang.org/grpc/xds"
 )
 
-// echo is what a server says of a call that reached it.
+// echo describes a call as the server received it.
 type echo struct {
 	Upstream string
 	Path     string
 	Host     string
 	Header   http.Header
-	// Attempt counts the calls with the same x-case, this one included.
+	// Attempt is the number of calls with the same x-case so far, including this one.
 	Attempt int
 }
 
-// server answers calls of any method. A call makes it do more by its metadata:
-// x-delay is how long the answer takes, and x-fail how many of the calls with the
-// same x-case it answers as unavailable.
+// server answers calls of any method. Metadata changes what it does: x-delay is how long the
+// answer takes, and x-fail how many of the calls with the same x-case fail as unavailable.
 type server struct {
 	name string
 
@@ -38,14 +37,13 @@ type server struct {
 	attempts map[string]int
 }
 
-// grpcServer is what servers with and without a control plane have in common.
+// grpcServer has what servers with and without a control plane share.
 type grpcServer interface {
 	Serve(net.Listener) error
 	GracefulStop()
 }
 
-// serve runs a server until ctx ends, and then until the calls that it has are
-// answered.
+// serve runs a server until ctx ends, and then until its open calls are answered.
 func serve(ctx context.Context, address, name string, managed bool) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

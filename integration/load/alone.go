@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// alone simulates proxies against a server that runs already, of which nothing is
-// known but its address and perhaps its process.
+// alone simulates proxies against a running server. It knows only the server's address, and
+// perhaps its process.
 func alone(ctx context.Context, o options) error {
 	variant := protocol.Delta
 	switch o.variant {
@@ -76,7 +76,7 @@ func (m *run) commanded(ctx context.Context, f *fleet.Fleet) error {
 	return nil
 }
 
-// tell prints what proxies were sent of each type.
+// tell prints what proxies received of each type.
 func tell(counts fleet.Counts, proxies int) {
 	each := float64(proxies)
 	for _, typeURL := range slices.Sorted(maps.Keys(counts)) {

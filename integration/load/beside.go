@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/integration/load/floor"
 )
 
-// besideFloor measures the same with a server that only sends what the first
-// proxy was sent.
+// besideFloor repeats the measurements with a floor server, which only sends what the first
+// proxy received.
 func (m *run) besideFloor(ctx context.Context, dir string) (err error) {
 	if !m.cell.floor || m.floor.Responses == nil {
 		return nil
@@ -88,7 +88,7 @@ func startFloor(ctx context.Context, dir string, r floor.Recording, over *mutual
 	return &floorServer{child: started, address: m[1], input: bufio.NewWriter(in)}, nil
 }
 
-// push has the responses of a change sent.
+// push makes the server send the responses of a change.
 func (f *floorServer) push(kind string) error {
 	_, err := fmt.Fprintln(f.input, kind)
 	return errors.Join(err, f.input.Flush())
@@ -112,8 +112,8 @@ func readRecording(file string) (r floor.Recording, err error) {
 	return r, gob.NewDecoder(in).Decode(&r)
 }
 
-// beFloor is the process of a server that only sends: each line that it reads is
-// a change to send. It speaks mutual TLS where certificates is a directory.
+// beFloor runs a server that only sends. Each line on standard input names a change to send. If
+// certificates is a directory, the server speaks mutual TLS.
 func beFloor(ctx context.Context, file, certificates string) error {
 	r, err := readRecording(file)
 	if err != nil {
@@ -138,7 +138,7 @@ func beFloor(ctx context.Context, file, certificates string) error {
 	running.Go(func() { ended <- s.Serve(ctx, l, over) })
 	fmt.Fprintf(os.Stderr, "listening on %s\n", l.Addr())
 	lines := make(chan string)
-	go func() { // it ends with its process
+	go func() { // ends with the process
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			lines <- strings.TrimSpace(in.Text())
 		}

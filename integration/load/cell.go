@@ -7,36 +7,34 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// cell is one place of the grid: a mesh, proxies, and what is measured with them.
+// cell is one cell of the grid: a mesh, proxies, and what to measure with them.
 type cell struct {
 	name    string
 	mesh    refmesh.Mesh
 	proxies int
 	variant protocol.Variant
-	// whole has virtual hosts come as part of their table.
+	// whole disables VHDS: virtual hosts come within their route configuration.
 	whole bool
 	// spread takes the proxies from all namespaces.
 	spread bool
-	// gateways has the proxies be gateways.
+	// gateways makes the proxies gateways.
 	gateways bool
-	// changes are those that are measured.
+	// changes are the kinds of changes to measure.
 	changes []string
-	// floor has the same measured with a server that only sends.
+	// floor repeats the measurements with a server that only sends.
 	floor bool
-	// quiet has the server watched while nothing happens, and connections their
-	// memory measured.
+	// quiet measures the idle server, and connections the memory of its connections.
 	quiet, connections bool
-	// reconnect has all proxies come back to the server when it was started anew, and
-	// state what they have.
+	// reconnect restarts the server, and lets all proxies reconnect and state what they have.
 	reconnect bool
-	// files has the same changes made by files of a directory, on a second server.
+	// files makes the same changes by files of a directory, on a second server.
 	files bool
-	// mutual has all proxies connect over mutual TLS, to the floor as well.
+	// mutual connects all proxies over mutual TLS, to the floor as well.
 	mutual  bool
 	targets func(*results) []target
 }
 
-// flags are those of the server.
+// flags returns the flags of the server.
 func (c cell) flags() []string {
 	if c.whole {
 		return []string{"--route-delta=off"}
@@ -44,21 +42,21 @@ func (c cell) flags() []string {
 	return []string{"--route-delta=auto"}
 }
 
-// target is the most that a figure may be. Times depend on the machine, so they are
-// judged by ratios alone: to the floor or another cell of the same run, or, widely, to
-// what Istio took. Counts, bytes and shares of a core have bounds of their own.
+// target is the upper bound of a figure. Times depend on the machine, so their bounds are
+// ratios: to the floor or another cell of the same run or, widely, to Istio's time. Counts,
+// bytes and shares of a core have fixed bounds.
 type target struct {
 	figure string
 	most   float64
-	why    string // what the figure is judged by, where that is no bound of its own
+	why    string // what the bound derives from; empty for a fixed one
 }
 
 var (
 	everyChange = []string{"endpoint", "routes", "rule", "new", "deleted"}
-	imported    = []string{"endpoint", "routes", "rule"} // a new service is not
+	imported    = []string{"endpoint", "routes", "rule"} // a new service is not imported
 )
 
-// grid is all that is measured. Cells that others refer to come before them.
+// grid returns all cells. Cells that others refer to come first.
 func grid() []cell {
 	thousand, five := refmesh.Mesh{Services: 1000}, refmesh.Mesh{Services: 5000}
 	spread := refmesh.Mesh{Services: 1000, Localities: 4, LabelSets: 10}
@@ -94,8 +92,8 @@ const (
 	quietCPU, connectionMemory                               = "quiet: share of a core", "memory of an idle connection"
 )
 
-// byFile is a change that is made by a file: its times begin when the file was at rest for
-// as long as it must be.
+// byFile names a change made by a file. Its times begin after the period for which a file has
+// to be at rest.
 func byFile(change string) string { return change + " by a file" }
 
 func median(change string) string    { return change + ": p50" }
@@ -105,11 +103,11 @@ func changeCPU(change string) string { return change + ": CPU" }
 func bytesOf(change string) string   { return change + ": bytes per proxy" }
 func others(change string) string    { return change + ": messages of other types" }
 
-// parts say what part of Istio's figures a change may take, 5 for a fifth; 0 is not
-// judged. They leave room for a machine that is several times as slow.
+// parts limit a change to a part of Istio's figures, 5 for a fifth; 0 is no limit. They leave
+// room for a machine that is several times as slow.
 type parts struct{ endpoint, endpointCPU, routes, routesCPU float64 }
 
-// fifty are the targets of cells with fifty proxies. They have no floor: most of such a
+// fifty returns the targets of cells with fifty proxies. They have no floor: most of such a
 // change is the write to the store, which a server that only sends does not do.
 func fifty(of parts) func(*results) []target {
 	return func(r *results) []target {
@@ -129,8 +127,8 @@ func fifty(of parts) func(*results) []target {
 	}
 }
 
-// firstSync is at most the longer of a fifth of Istio's time and one and a half
-// of the floor's, with a tenth of Istio's processor time and memory.
+// firstSync allows the longer of a fifth of Istio's time and one and a half of the floor's, and
+// a tenth of Istio's processor time and memory.
 func firstSync(r *results) []target {
 	time, floor := r.ofIstio(syncTime, 5), r.ofFloor(syncTime, 1.5)
 	if floor.most > time.most {
@@ -139,13 +137,13 @@ func firstSync(r *results) []target {
 	return append(r.nothingElse(), time, r.ofIstio(syncCPU, 10), r.ofIstio(syncMemory, 10))
 }
 
-// ofIstio allows a part of what Istio took, 5 for a fifth.
+// ofIstio allows a part of Istio's figure, 5 for a fifth.
 func (r *results) ofIstio(figure string, part float64) target {
 	return target{figure, r.istioFigure(figure) / part, fmt.Sprintf("1/%g of Istio's", part)}
 }
 
-// ofFloor allows a number of times what the floor took in the same run. Where no floor
-// was measured nothing is allowed, as there is nothing to judge by.
+// ofFloor allows a number of times the floor's figure in the same run. Without a floor it
+// allows nothing, since there is nothing to compare with.
 func (r *results) ofFloor(figure string, times float64) target {
 	floor, measured := r.floors[figure]
 	if !measured {
@@ -158,9 +156,9 @@ func withinAGibibyte(r *results) []target {
 	return append(r.nothingElse(), target{syncMemory, gib, ""})
 }
 
-// thousandProxies has changes arrive within twice what it takes to send them. The p99 of
-// all repetitions is that of the worst of them, in which the machine did something else,
-// here or beside the floor: so the median of those of the repetitions is judged.
+// thousandProxies allows changes twice the time that it takes to send them. The p99 of all
+// repetitions is that of the worst one, in which the machine did something else, here or at the
+// floor. So the median of the repetitions' p99s counts.
 func thousandProxies(r *results) []target {
 	out := append(r.nothingElse(), target{quietCPU, 0.01, ""})
 	for _, change := range r.cell.changes {
@@ -169,19 +167,19 @@ func thousandProxies(r *results) []target {
 	return out
 }
 
-// aSecretAlone has a replaced secret arrive within so many times what it takes to send it,
-// and nothing else with it. Each proxy has a message of its own.
+// aSecretAlone limits the time of a replaced secret to a number of times what it takes to send
+// it, and allows no other type. Each proxy gets a message of its own.
 func aSecretAlone(r *results) []target {
 	return append(r.nothingElse(), r.ofFloor(usual("secret"), 3))
 }
 
-// nothingAgain is that nothing is sent but what changes meanwhile.
+// nothingAgain allows a server to send only what changed meanwhile.
 func nothingAgain(*results) []target {
 	return []target{{againMessages, 1, "the change"}, {againResources, 1, "the change"}}
 }
 
-// besideTheAPI has a change by a file take at most twice as long as one through the API,
-// beyond the time for which a file must be at rest.
+// besideTheAPI allows a change by a file twice the time of one through the API, not counting
+// the period for which a file has to be at rest.
 func besideTheAPI(r *results) []target {
 	var out []target
 	for _, change := range r.cell.changes {
@@ -195,7 +193,7 @@ func idleConnections(*results) []target {
 	return []target{{connectionMemory, 100 << 10, ""}}
 }
 
-// beside allows a number of times what another cell took.
+// beside allows a number of times the figure of another cell.
 func beside(name string, times float64) func(*results) []target {
 	return func(r *results) []target {
 		out := r.nothingElse()
@@ -209,10 +207,10 @@ func beside(name string, times float64) func(*results) []target {
 	}
 }
 
-// besidePlaintext has a change over mutual TLS take little more than the same change in
-// another cell, in plaintext, and a first sync, where there is a floor, at most twice what
-// it takes to send it over TLS. With few proxies most of a first sync is to build what they
-// get. As for a thousand proxies, the median of the p99 of the repetitions is judged.
+// besidePlaintext allows a change over mutual TLS little more than the same change in another
+// cell, in plaintext. If there is a floor, it allows a first sync twice what it takes to send
+// it over TLS. With few proxies, most of a first sync is building the resources. As for a
+// thousand proxies, the median of the repetitions' p99s counts.
 func besidePlaintext(name string) func(*results) []target {
 	const times, ofFloor = 1.3, 2
 	return func(r *results) []target {
@@ -231,7 +229,7 @@ func besidePlaintext(name string) func(*results) []target {
 	}
 }
 
-// nothingElse is that a change has no type sent but those that it changes.
+// nothingElse allows a change to send only the types that it changes.
 func (r *results) nothingElse() []target {
 	var out []target
 	for _, change := range r.cell.changes {

@@ -16,16 +16,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/files"
 )
 
-// followed is a server that has its whole mesh from a directory, and proxies of it.
+// followed is a server whose whole mesh comes from a directory, with proxies.
 type followed struct {
 	*server
 	dir   string
 	fleet *fleet.Fleet
 }
 
-// files measures changes through the API and through a directory in turns, each on a
-// server of its own with proxies of its own, so that what disturbs the machine disturbs
-// both.
+// files measures changes through the API and by a directory in turns, each on a server of its
+// own with proxies of its own. So a disturbance of the machine affects both.
 func (m *run) files(ctx context.Context, dir string) (err error) {
 	through, stop, err := m.firstSync(ctx, m.server.Process, m.server.xds, nil, m.add)
 	if err != nil {
@@ -79,7 +78,7 @@ func (m *run) follow(ctx context.Context, dir string) (f *followed, stop func() 
 	return f, func() error { end(); return f.server.stop() }, nil
 }
 
-// write writes the file of an object beside its place, and moves it there.
+// write writes the file of an object elsewhere, and moves it into the directory.
 func (f *followed) write(object *config.Config) error {
 	name := filepath.Join(f.dir, object.Namespace, strings.ToLower(object.Kind)+"-"+object.Name+".yaml")
 	text, err := config.ToYAML(object)
@@ -116,8 +115,8 @@ func (f *followed) awaitObjects(ctx context.Context, count int) error {
 	}
 }
 
-// inTurns makes changes of a kind, each once through the API and once by a file. The first
-// pair warms up, and is not counted.
+// inTurns makes changes of a kind, alternately through the API and by a file. The first pair
+// warms up, and is not counted.
 func (m *run) inTurns(ctx context.Context, kind string, through *fleet.Fleet, by *followed) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -147,7 +146,7 @@ func (m *run) inTurns(ctx context.Context, kind string, through *fleet.Fleet, by
 	return nil
 }
 
-// addTimes makes figures of the times and the processor time of a change.
+// addTimes adds the times and the processor time of a change as figures.
 func (m *run) addTimes(kind string, c changed) {
 	m.add(median(kind), seconds, quantile(c.took, 0.5).Seconds())
 	m.add(p99(kind), seconds, quantile(c.took, 0.99).Seconds())

@@ -11,8 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// measureGrid measures the cells that were asked for, and prints each when it is
-// done.
+// measureGrid measures the selected cells, and prints each when it is done.
 func measureGrid(ctx context.Context, o options) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "portolan-load-")
 	if err != nil {
@@ -48,8 +47,8 @@ func measureGrid(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// writeMesh has a server write a mesh into a new directory, and end. Cells of the
-// same mesh each run a new server on it.
+// writeMesh runs a server that writes a mesh into a new directory, and ends it. Each cell with
+// this mesh runs a new server on the directory.
 func writeMesh(ctx context.Context, o options, mesh refmesh.Mesh, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()

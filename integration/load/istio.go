@@ -2,15 +2,15 @@ package main
 
 import "time"
 
-// istio is what Istio took for the same on the same machine: two cores, with the
-// load on them too. It was measured in 2026 with its debounce of 100 ms, without
-// watching files, with configuration over MCP and proxies in delta. Where a range
-// was measured, it is the lower end.
+// istio has Istio's figures for the same on the same machine: two cores, which also produced
+// the load. They were measured in 2026 with its debounce of 100 ms, without watching files,
+// with configuration over MCP and proxies in delta. Where a range was measured, it is the lower
+// end.
 type istio struct {
 	// the first sync of all proxies
 	time, cpu time.Duration
 	memory    float64 // at its peak, of the process
-	// one endpoint, from the change until all have it
+	// one endpoint, from the change until all proxies have it
 	endpoint, endpointCPU time.Duration
 	// one VirtualService
 	routes, routesCPU time.Duration
@@ -23,8 +23,8 @@ const (
 	mb  = 1_000_000
 )
 
-// istioAt are the figures by cell. A mesh-wide Sidecar with 50 of 1,000 services
-// visible is its way to make route changes cheaper.
+// istioAt has the figures by cell. Istio's way to make route changes cheaper is a mesh-wide
+// Sidecar with 50 of 1,000 services visible.
 var istioAt = map[string]istio{
 	"1000:1": {
 		time: 270 * ms, cpu: 260 * ms,

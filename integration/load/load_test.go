@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// TestMain lets this program be the server that only sends, as the tool's own is.
+// TestMain lets this program be the floor server, as the tool does.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == floorArg {
 		main()
@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// small is a mesh that is written, and how it is measured.
+// small returns the options for a small mesh, the mesh, and a directory that it was written
+// into.
 func small(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
 	t.Helper()
 	o = options{
@@ -38,9 +39,8 @@ func small(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
 	return o, mesh, dir
 }
 
-// TestACellIsMeasured runs small cells against the real binary: every figure is
-// there, a change has no other type sent than those that it changes, and the
-// server that only sends has sent the same.
+// TestACellIsMeasured runs small cells against the real binary. Every figure is there, a change
+// sends only the types that it changes, and the floor server has sent the same.
 func TestACellIsMeasured(t *testing.T) {
 	o, mesh, dir := small(t)
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -67,14 +67,14 @@ func TestACellIsMeasuredOverMutualTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range r.figures {
-		if floor, measured := r.floors[f.name]; strings.HasSuffix(f.name, ": bytes per proxy") && (!measured || math.Abs(f.value-floor) > 4) { // of nonces
+		if floor, measured := r.floors[f.name]; strings.HasSuffix(f.name, ": bytes per proxy") && (!measured || math.Abs(f.value-floor) > 4) { // nonces may differ in length
 			t.Errorf("%s is %v, and of the server that only sends %v", f.name, f.value, floor)
 		}
 	}
 }
 
-// TestFilesAreMeasuredBesideTheAPI runs a small cell: every figure is there, and
-// that of a file is judged by that of the API.
+// TestFilesAreMeasuredBesideTheAPI runs a small cell. Every figure is there, and the target of
+// a file is that of the API.
 func TestFilesAreMeasuredBesideTheAPI(t *testing.T) {
 	o, mesh, dir := small(t)
 	r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
@@ -100,9 +100,8 @@ func TestFilesAreMeasuredBesideTheAPI(t *testing.T) {
 	}
 }
 
-// TestARestartSendsNothingAgain: proxies that come back to a server which was
-// started anew are sent nothing but what changes then, whether virtual hosts come
-// one by one or not.
+// TestARestartSendsNothingAgain: proxies that reconnect to a restarted server receive only what
+// has changed, with VHDS and without.
 func TestARestartSendsNothingAgain(t *testing.T) {
 	o, mesh, dir := small(t)
 	for _, whole := range []bool{false, true} {
@@ -119,7 +118,7 @@ func TestARestartSendsNothingAgain(t *testing.T) {
 		if got[againMessages] != 1 || got[againResources] != 1 {
 			t.Errorf("whole %t: %v messages for each proxy with %v resources, not those of the change", whole, got[againMessages], got[againResources])
 		}
-		if got[againStated] < 80*50 { // the clusters alone
+		if got[againStated] < 80*50 { // the clusters alone are more
 			t.Errorf("whole %t: each proxy has stated %v bytes", whole, got[againStated])
 		}
 	}
@@ -143,7 +142,7 @@ func checkCell(t *testing.T, r *results) {
 			t.Errorf("%s: %s is %v", r.cell.variant, name, got[name])
 		}
 	}
-	const digits = 4 // of nonces, of which a proxy that is sent something in two parts has another
+	const digits = 4 // of nonces: a proxy that gets a response in two parts has longer ones
 	for name, mayDiffer := range map[string]float64{syncBytes: digits, syncMessages: 0, bytesOf("endpoint"): digits, bytesOf("routes"): digits} {
 		if math.Abs(r.floors[name]-got[name]) > mayDiffer {
 			t.Errorf("%s: %s is %v, and of the server that only sends %v", r.cell.variant, name, got[name], r.floors[name])
@@ -156,7 +155,7 @@ func checkCell(t *testing.T, r *results) {
 	}
 }
 
-// buildPortolan builds the binary with the flags of the test, whose cache it shares.
+// buildPortolan builds the binary with the flags of the test, to use the same build cache.
 func buildPortolan(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "portolan")
@@ -166,8 +165,8 @@ func buildPortolan(t *testing.T) string {
 	return out
 }
 
-// judged is a cell with the p99 of a change, the same in each repetition, and its floor
-// where that is above 0.
+// judged returns the results of a cell with a p99, the same in each repetition, and its floor
+// if it is above 0.
 func (r *report) judged(name string, targets func(*results) []target, value, floor float64) *results {
 	c := &results{cell: cell{name: name, changes: []string{"routes"}, targets: targets}, floors: map[string]float64{}, report: r}
 	c.add(p99("routes"), seconds, value)
@@ -180,8 +179,8 @@ func (r *report) judged(name string, targets func(*results) []target, value, flo
 	return c
 }
 
-// TestTargets: times are judged by the floor of the run, by another cell of it, or by
-// Istio's, whatever the milliseconds.
+// TestTargets: times are compared with the floor of the run, another cell of it, or Istio's,
+// not with fixed milliseconds.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	fifty := fifty(parts{endpoint: 2, endpointCPU: 2, routes: 20, routesCPU: 50})
@@ -216,7 +215,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestFirstSyncIsJudgedByTheLarger of what Istio and the floor allow.
+// TestFirstSyncIsJudgedByTheLarger of Istio's part and the floor's.
 func TestFirstSyncIsJudgedByTheLarger(t *testing.T) {
 	t.Parallel()
 	for floor, want := range map[float64]float64{1: 4.8, 10: 15} {
@@ -227,8 +226,8 @@ func TestFirstSyncIsJudgedByTheLarger(t *testing.T) {
 	}
 }
 
-// TestTheGridHasWhatItIsJudgedBy: a cell that is judged by a floor measures one, and
-// what is judged by Istio's figures has some.
+// TestTheGridHasWhatItIsJudgedBy: a cell with targets by a floor measures one, and for targets
+// by Istio there are figures.
 func TestTheGridHasWhatItIsJudgedBy(t *testing.T) {
 	t.Parallel()
 	for _, c := range grid() {
@@ -239,7 +238,7 @@ func TestTheGridHasWhatItIsJudgedBy(t *testing.T) {
 				r.floors[usual(change)] = 1
 			}
 		}
-		if c.files { // judged by the same cell's changes through the API
+		if c.files { // compared with the same cell's changes through the API
 			r.report.cells = []*results{r}
 			for _, change := range c.changes {
 				r.add(p99(change), seconds, 1)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// floorArg is the argument by which this program is the server that only sends.
+// floorArg makes this program run the floor server.
 const floorArg = "floor"
 
 // options are the flags.
@@ -25,7 +25,7 @@ type options struct {
 	dir, profiles       string
 	interception        string
 	strict, list        bool
-	// of a fleet alone
+	// of a fleet without a grid
 	address, variant string
 	proxies, pid     int
 	services         int

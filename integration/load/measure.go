@@ -23,18 +23,18 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// settle is how long a server that has started is left alone, and afterSync one
-// that has brought proxies up: it writes down who has come, and collects garbage.
+// settle is how long a started server is left alone. afterSync is the same after a first sync,
+// in which it records the proxies and collects garbage.
 const settle, afterSync = time.Second, 5 * time.Second
 
-// run is the measuring of a cell.
+// run measures one cell.
 type run struct {
 	options
 	*results
 	server *server
 	mutual *mutual // nil in plaintext
 	fleet  *fleet.Fleet
-	record *recorder // of what the first proxy is sent
+	record *recorder // of the responses to the first proxy
 	floor  floor.Recording
 	marks  map[string]refmesh.Change // the last of each kind
 }
@@ -66,7 +66,7 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 	return errors.Join(m.changes(ctx), m.besideFloor(ctx, dir))
 }
 
-// flags are those of the server.
+// flags returns the flags of the server.
 func (m *run) flags() []string {
 	if m.mutual == nil {
 		return m.cell.flags()
@@ -74,7 +74,7 @@ func (m *run) flags() []string {
 	return append(m.cell.flags(), m.mutual.flags()...)
 }
 
-// over is how proxies connect, the first of them being that of the cell of this number.
+// over returns how proxies connect. first is the number of the first of them in the cell.
 func (m *run) over(first, proxies int) (func(int) *tls.Config, error) {
 	if m.mutual == nil {
 		return nil, nil
@@ -91,19 +91,19 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// node says who the proxies of a cell are, from the one that is first on.
+// node returns the nodes of the proxies of a cell, from the proxy with number first on.
 func (o options) node(c cell, first int) func(int) *corev3.Node {
 	p := refmesh.Proxies{Mesh: c.mesh, Spread: c.spread, Gateways: c.gateways, Interception: o.interception}
 	return func(n int) *corev3.Node { return p.Node(first + n) }
 }
 
-// follow runs a new fleet until stop is called.
+// follow runs a new fleet until the caller calls stop.
 func follow(ctx context.Context, o fleet.Options) (f *fleet.Fleet, stop func()) {
 	f = fleet.New(o)
 	return f, goOn(ctx, f)
 }
 
-// goOn runs a fleet until stop is called, maybe not for the first time.
+// goOn runs a fleet until the caller calls stop. It may have run before.
 func goOn(ctx context.Context, f *fleet.Fleet) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -111,7 +111,7 @@ func goOn(ctx context.Context, f *fleet.Fleet) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// changes connects all proxies, makes changes, and watches the quiet.
+// changes connects all proxies, measures changes, and then the idle server.
 func (m *run) changes(ctx context.Context) error {
 	if err := errors.Join(m.server.collect(ctx), m.server.ResetPeak()); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (m *run) changes(ctx context.Context) error {
 	return nil
 }
 
-// adding takes a figure.
+// adding adds a figure.
 type adding func(name string, u unit, v float64)
 
 // firstSync connects proxies to a server and waits until they have everything.
@@ -184,11 +184,10 @@ func (m *run) firstSync(ctx context.Context, p meter.Process, address string, re
 	return f, stop, nil
 }
 
-// self is this process, in which proxies are simulated. What it takes is told apart from
-// what a server takes.
+// self is this process, which simulates the proxies. Its usage is kept apart from the server's.
 var self = meter.Process(os.Getpid())
 
-// unmeasured is no process: only what its clients see is known of a server.
+// unmeasured is no process: only what clients see of the server is measured.
 const unmeasured meter.Process = 0
 
 func usage(p meter.Process) (meter.Usage, error) {
@@ -200,8 +199,8 @@ func usage(p meter.Process) (meter.Usage, error) {
 
 func (m *run) perProxy(n int64) float64 { return float64(n) / float64(m.cell.proxies) }
 
-// expected is what a change has proxies sent, and the types that it may have them
-// sent.
+// expected returns the responses that proxies must receive after a change, and the types that
+// the server may send.
 func expected(kind string, v protocol.Variant, mark []byte) (is []fleet.Expectation, types []string) {
 	routes := []string{fleet.RouteType, fleet.VirtualHostType}
 	of := func(types ...string) fleet.Expectation { return fleet.Expectation{Types: types, Mark: mark} }
@@ -211,7 +210,7 @@ func expected(kind string, v protocol.Variant, mark []byte) (is []fleet.Expectat
 		return []fleet.Expectation{of(fleet.EndpointType)}, []string{fleet.EndpointType}
 	case "routes":
 		return []fleet.Expectation{of(routes...)}, routes
-	case "rule": // a cluster that changes has its endpoints sent again
+	case "rule": // a changed cluster makes its endpoints be sent again
 		return []fleet.Expectation{of(fleet.ClusterType)}, []string{fleet.ClusterType, fleet.EndpointType}
 	case "secret":
 		return []fleet.Expectation{of(fleet.SecretType)}, []string{fleet.SecretType}
@@ -225,7 +224,7 @@ func expected(kind string, v protocol.Variant, mark []byte) (is []fleet.Expectat
 	panic("no such change: " + kind)
 }
 
-// makeChange is the change of a kind; n makes each another one.
+// makeChange returns a change of a kind; n makes each a different one.
 func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
 	switch kind {
 	case "endpoint":
@@ -244,7 +243,7 @@ func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
 	panic("no such change: " + kind)
 }
 
-// changed is what came of the repetitions of a change.
+// changed has the results of the repetitions of a change.
 type changed struct {
 	took   []time.Duration // of each proxy and repetition
 	p99s   []time.Duration // of each repetition
@@ -255,13 +254,11 @@ type changed struct {
 	reps   int
 }
 
-// pause is how long nothing may come after a change for it to be over. A server that
-// has garbage to collect does so within cleaned; it is left alone for some time more,
-// in which it writes statuses.
+// pause is the silence after which a change is over. Within cleaned a server collects its
+// garbage. After that it is left alone for some more time, in which it writes statuses.
 const pause, cleaned = 100 * time.Millisecond, 400 * time.Millisecond
 
-// change makes changes of a kind one after another. The first warms up, and is
-// not counted.
+// change measures changes of a kind, one after another. The first warms up, and is not counted.
 func (m *run) change(ctx context.Context, kind string) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -288,8 +285,8 @@ func (m *run) change(ctx context.Context, kind string) error {
 	return profiled()
 }
 
-// once makes one change and waits until all have it, nothing more comes, and the
-// server had its rest.
+// once makes one change and waits until all proxies have it, nothing more comes, and the server
+// is idle again.
 func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind string, mark []byte, to *changed, do func() error) error {
 	expect, _ := expected(kind, m.cell.variant, mark)
 	receipt := f.Expect(expect...)
@@ -336,7 +333,7 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 	return err
 }
 
-// addChange makes figures of the repetitions of a change.
+// addChange adds the results of a change as figures.
 func (m *run) addChange(kind string, c changed, add adding) {
 	_, types := expected(kind, m.cell.variant, nil)
 	var other int64
@@ -354,13 +351,13 @@ func (m *run) addChange(kind string, c changed, add adding) {
 	add(others(kind), count, m.perProxy(other)/reps)
 }
 
-// quantile is one of the times, of which there are some. It sorts them.
+// quantile returns a quantile of the times, of which there must be some. It sorts them.
 func quantile(all []time.Duration, q float64) time.Duration {
 	slices.Sort(all)
 	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
-// quiet watches a server to which nothing happens.
+// quiet measures an idle server.
 func (m *run) quiet(ctx context.Context) error {
 	store, err := m.server.storeCPU()
 	before, err2 := m.server.CPU()
@@ -377,8 +374,8 @@ func (m *run) quiet(ctx context.Context) error {
 	return errors.Join(err, err2)
 }
 
-// connections finds what a connection holds: what the server has in use with all
-// proxies, less that with a quarter of them, once no garbage is left.
+// connections measures the memory of a connection: what the server has in use with all proxies,
+// minus that with a quarter of them, after garbage collection.
 func (m *run) connections(ctx context.Context) error {
 	few := max(m.cell.proxies/4, 1)
 	var held [2]int64
@@ -406,7 +403,7 @@ func (m *run) connections(ctx context.Context) error {
 	return nil
 }
 
-// startProfile profiles the server if that was asked for.
+// startProfile profiles the server if the options want it.
 func (m *run) startProfile(ctx context.Context, what string, length time.Duration) (wait func() error) {
 	if m.profiles == "" {
 		return func() error { return nil }
@@ -415,7 +412,7 @@ func (m *run) startProfile(ctx context.Context, what string, length time.Duratio
 	return m.server.profile(ctx, filepath.Join(m.profiles, name), cmp.Or(length, time.Second))
 }
 
-// recorder keeps what the first proxy was sent.
+// recorder keeps the responses to the first proxy.
 type recorder struct {
 	mu   sync.Mutex // guards sent
 	sent []recorded
@@ -438,7 +435,7 @@ func (r *recorder) reset() {
 	r.sent = nil
 }
 
-// all is everything since reset.
+// all returns everything since reset.
 func (r *recorder) all() (out [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -448,7 +445,7 @@ func (r *recorder) all() (out [][]byte) {
 	return out
 }
 
-// byType is everything since reset, by type URL.
+// byType returns everything since reset, by type URL.
 func (r *recorder) byType() map[string][][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,15 +22,15 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity"
 )
 
-// mutual is the authority of a cell over mutual TLS. What a server needs of it is in the
-// files of a directory; the certificates of proxies are made in memory.
+// mutual is the authority of a cell over mutual TLS. The files of a directory have what a
+// server needs of it. Certificates of proxies are only in memory.
 type mutual struct {
 	dir         string
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// trustDomain is that of the mesh, as Portolan has it by default.
+// trustDomain is the trust domain of the mesh, Portolan's default.
 const trustDomain = "cluster.local"
 
 // The files of a server's directory.
@@ -68,7 +68,7 @@ func (m *mutual) write(file, kind string, der []byte) error {
 	return os.WriteFile(filepath.Join(m.dir, file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// sign makes a certificate with a key of its own. The first one signs itself.
+// sign issues a certificate with a key of its own. The first one signs itself.
 func (m *mutual) sign(template *x509.Certificate) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -90,7 +90,7 @@ func (m *mutual) sign(template *x509.Certificate) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// flags have Portolan serve xDS over mutual TLS.
+// flags returns the flags that make Portolan serve xDS over mutual TLS.
 func (m *mutual) flags() []string {
 	file := func(name string) string { return filepath.Join(m.dir, name) }
 	return []string{
@@ -98,8 +98,9 @@ func (m *mutual) flags() []string {
 	}
 }
 
-// proxies have each its own certificate, as the service account of its name in the
-// namespace of its node. They are made now, so that none of it is measured.
+// proxies returns the TLS settings of n proxies. Each has its own certificate, for the service
+// account of its name in the namespace of its node. They are issued now, so that no measurement
+// includes it.
 func (m *mutual) proxies(n int, node func(int) *corev3.Node) (func(int) *tls.Config, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(m.certificate)
@@ -122,7 +123,8 @@ func (m *mutual) proxies(n int, node func(int) *corev3.Node) (func(int) *tls.Con
 	return func(i int) *tls.Config { return all[i] }, nil
 }
 
-// serverTLS is how a server that only sends speaks mutual TLS, by the files of a directory.
+// serverTLS returns the settings of a floor server over mutual TLS, from the files of a
+// directory.
 func serverTLS(dir string) (*tls.Config, error) {
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/integration/load/fleet"
 )
 
-// reconnect brings proxies up, starts the server anew while they have none, and has
-// them all come back at once with what they have.
+// reconnect brings proxies up, restarts the server while they are disconnected, and lets them
+// all reconnect at once with what they have.
 func (m *run) reconnect(ctx context.Context, dir string) error {
 	if err := errors.Join(m.server.collect(ctx), m.server.ResetPeak()); err != nil {
 		return err
@@ -35,22 +35,22 @@ func (m *run) reconnect(ctx context.Context, dir string) error {
 	return nil
 }
 
-// restart ends the server and starts another on its data.
+// restart ends the server and starts another one on its data.
 func (m *run) restart(ctx context.Context, dir string) error {
 	if err := m.server.stop(); err != nil {
 		return err
 	}
 	s, err := startServer(ctx, m.binary, dir, m.flags()...)
 	if err != nil {
-		m.server.stop = func() error { return nil } // there is none
+		m.server.stop = func() error { return nil } // it has ended
 		return err
 	}
 	m.server = s
 	return errors.Join(wait(ctx, settle), s.collect(ctx), s.ResetPeak())
 }
 
-// comeBack has a fleet that was stopped connect again. A change is made when all
-// had their turns: who has that has had all looked at that it said before.
+// comeBack reconnects a stopped fleet. When all proxies had their turns it makes a change. A
+// proxy that has received the change has had all its stated resources checked.
 func (m *run) comeBack(ctx context.Context, f *fleet.Fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (m *run) comeBack(ctx context.Context, f *fleet.Fleet) error {
 	}
 	profiled := m.startProfile(ctx, "reconnect", 5*time.Second)
 	began := time.Now()
-	change := makeChange(m.cell.mesh, "routes", int(began.UnixNano())) // no other cell has made it
+	change := makeChange(m.cell.mesh, "routes", int(began.UnixNano())) // no other cell has made this change
 	expect, _ := expected("routes", m.cell.variant, change.Mark)
 	receipt := f.Expect(expect...)
 	f.Move(m.server.xds)
@@ -90,7 +90,7 @@ func (m *run) comeBack(ctx context.Context, f *fleet.Fleet) error {
 	return errors.Join(err, err2, profiled())
 }
 
-// lookAgain is how often a server is asked how many proxies it has.
+// lookAgain is how often it asks a server for the number of its proxies.
 const lookAgain = 20 * time.Millisecond
 
 // awaitBack waits until all proxies have streams and none is being brought up.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// unit is what a figure counts.
+// unit is the unit of a figure.
 type unit int
 
 const (
@@ -33,7 +33,7 @@ func (u unit) text(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// digits is to what a time is rounded.
+// digits returns the precision to which a time is rounded.
 func digits(seconds float64) time.Duration {
 	switch {
 	case seconds >= 1:
@@ -58,18 +58,18 @@ func size(v float64) string {
 	return fmt.Sprintf("%.0f B", v)
 }
 
-// figure is one that was measured.
+// figure is one measured value.
 type figure struct {
 	name  string
 	unit  unit
 	value float64
 }
 
-// results are those of a cell.
+// results are the results of a cell.
 type results struct {
 	cell    cell
 	figures []figure
-	floors  map[string]float64 // of the server that only sends, by figure
+	floors  map[string]float64 // the floor server's values, by figure
 	notes   []string
 	report  *report
 }
@@ -82,10 +82,10 @@ func (r *results) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// istio is what Istio took in a cell.
+// istio returns Istio's figures for a cell.
 func (r *results) istio(name string) istio { return istioAt[name] }
 
-// of is a figure of another cell.
+// of returns a figure of another cell.
 func (r *results) of(cell, name string) (float64, bool) {
 	for _, other := range r.report.cells {
 		for _, f := range other.figures {
@@ -97,14 +97,14 @@ func (r *results) of(cell, name string) (float64, bool) {
 	return 0, false
 }
 
-// withoutSetting is the name of a cell without what sets it apart from the plain
-// one: Istio's figures are of that.
+// withoutSetting returns the name of the plain cell that a cell is a variation of. Istio's
+// figures are for the plain ones.
 func withoutSetting(name string) string {
 	plain, _, _ := strings.Cut(name, "/")
 	return plain
 }
 
-// istioFigure is Istio's figure of a name, 0 where it was not measured.
+// istioFigure returns Istio's value of a figure, 0 if it was not measured.
 func (r *results) istioFigure(name string) float64 {
 	were := r.istio(cmp.Or(exactly(r.cell.name), withoutSetting(r.cell.name)))
 	switch name {
@@ -128,7 +128,7 @@ func (r *results) istioFigure(name string) float64 {
 	return 0
 }
 
-// exactly is the name of a cell for which Istio has figures of its own.
+// exactly returns the name of the cell for which Istio has figures of its own.
 func exactly(name string) string {
 	if _, own := istioAt[name]; own {
 		return name
@@ -136,10 +136,10 @@ func exactly(name string) string {
 	return ""
 }
 
-// report is all cells.
+// report has the results of all cells.
 type report struct{ cells []*results }
 
-// missed names the figures that miss their targets, and by what they are judged.
+// missed lists the figures that miss their targets, and what these derive from.
 func (r *report) missed() []string {
 	var out []string
 	for _, c := range r.cells {
@@ -153,7 +153,7 @@ func (r *report) missed() []string {
 	return out
 }
 
-// goal is the target of a figure in words.
+// goal returns the target of a figure as text.
 func (t target) goal(u unit) string {
 	out := "<= " + u.text(t.most)
 	if t.why != "" {
@@ -162,7 +162,7 @@ func (t target) goal(u unit) string {
 	return out
 }
 
-// targets are those of a cell by figure.
+// targets returns the targets of a cell by figure.
 func (r *results) targets() map[string]target {
 	out := map[string]target{}
 	if r.cell.targets == nil {
@@ -176,7 +176,7 @@ func (r *results) targets() map[string]target {
 
 const row = "| %-19s | %-34s | %-10s | %-10s | %-18s | %-26s | %-6s |\n"
 
-// print writes the table in Markdown, a cell as soon as it is measured.
+// print writes the table in Markdown. It can print a cell as soon as that is measured.
 func (r *results) print(w io.Writer) {
 	targets := r.targets()
 	slices.SortStableFunc(r.figures, func(a, b figure) int { return cmp.Compare(phase(a.name), phase(b.name)) })
@@ -204,7 +204,7 @@ func (r *results) print(w io.Writer) {
 	}
 }
 
-// phase keeps the figures of a first sync before those of changes.
+// phase orders the figures of a first sync before those of changes.
 func phase(name string) int {
 	if strings.HasPrefix(name, "first sync") {
 		return 0
@@ -218,7 +218,7 @@ func printHeader(w io.Writer) {
 	fmt.Fprintln(w, "|"+strings.Repeat("---|", 7))
 }
 
-// machineLoad is the load of the machine, where it says.
+// machineLoad returns the load of the machine, if the system reports it.
 func machineLoad() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -35,9 +35,8 @@ type child struct {
 	stop func() error
 }
 
-// startChild runs a command until it has written a line that says it is ready,
-// and returns what that says. What it writes to its error output is kept in a
-// file.
+// startChild runs a command until it has printed a line that matches ready, and returns the
+// submatches. Its error output goes to a file.
 func startChild(ctx context.Context, c *exec.Cmd, log string, ready *regexp.Regexp) (child, []string, error) {
 	file, err := os.Create(log)
 	if err != nil {
@@ -92,7 +91,7 @@ func startChild(ctx context.Context, c *exec.Cmd, log string, ready *regexp.Rege
 // server is a `portolan serve`.
 type server struct {
 	child
-	api, xds string // xds with TLS, where it was told to serve that
+	api, xds string // xds with TLS, if it serves that
 	client   *client.Client
 }
 
@@ -114,7 +113,7 @@ func startServer(ctx context.Context, binary, dir string, args ...string) (*serv
 	return s, nil
 }
 
-// storeCPU is the time that the processes of the store have run.
+// storeCPU returns the processor time of the store's processes.
 func (s *server) storeCPU() (time.Duration, error) {
 	children, err := s.Children()
 	var total time.Duration
@@ -125,10 +124,10 @@ func (s *server) storeCPU() (time.Duration, error) {
 	return total, err
 }
 
-// perBatch is how many objects of the mesh are written at once.
+// perBatch is how many objects of the mesh one batch writes.
 const perBatch = 500
 
-// write makes objects what they are given to be.
+// write creates or replaces objects.
 func (s *server) write(ctx context.Context, objects []*config.Config) error {
 	for len(objects) > 0 {
 		n := min(perBatch, len(objects))
@@ -150,7 +149,7 @@ func (s *server) apply(ctx context.Context, change refmesh.Change) error {
 	return err
 }
 
-// batchOf is a change as the API takes it.
+// batchOf returns a change as a batch of the API.
 func batchOf(change refmesh.Change) (batch.Batch, error) {
 	var operations []batch.Operation
 	for _, object := range change.Objects {
@@ -185,9 +184,9 @@ func (s *server) get(ctx context.Context, path string, into io.Writer) error {
 	return err
 }
 
-// collect has the server collect its garbage.
+// collect makes the server collect its garbage.
 func (s *server) collect(ctx context.Context) error {
-	for range 2 { // what has finalizers takes more than one
+	for range 2 { // objects with finalizers take more than one
 		if err := s.get(ctx, "/debug/pprof/heap?gc=1", io.Discard); err != nil {
 			return err
 		}
@@ -195,7 +194,7 @@ func (s *server) collect(ctx context.Context) error {
 	return nil
 }
 
-// memory is what the server has in use, heap and stacks, without garbage.
+// memory returns the server's heap and stacks in use, without garbage.
 func (s *server) memory(ctx context.Context) (int64, error) {
 	if err := s.collect(ctx); err != nil {
 		return 0, err
@@ -204,7 +203,7 @@ func (s *server) memory(ctx context.Context) (int64, error) {
 	return int64(gauges["go_memstats_heap_alloc_bytes"] + gauges["go_memstats_stack_inuse_bytes"]), err
 }
 
-// gauges are what the server shows of itself, by name.
+// gauges returns the server's metrics, by name.
 func (s *server) gauges(ctx context.Context) (map[string]float64, error) {
 	var text strings.Builder
 	if err := s.get(ctx, "/metrics", &text); err != nil {
@@ -226,8 +225,8 @@ func (s *server) gauges(ctx context.Context) (map[string]float64, error) {
 	return out, nil
 }
 
-// profile has a profile of the server's processor written to a file while it
-// works; wait ends when it is there.
+// profile starts a CPU profile of the server, for some time, and writes it to a file. wait
+// waits for the file.
 func (s *server) profile(ctx context.Context, file string, length time.Duration) (wait func() error) {
 	done := make(chan error, 1)
 	go func() {

@@ -1,6 +1,6 @@
-// Package processtest runs programs for the tests of the real things, and stands
-// between them. A Process does not outlive its test; a Link passes on what two
-// processes say to each other until it is told to cut, hold or swallow it.
+// Package processtest runs programs for the integration tests, and stands between them. A
+// Process does not outlive its test. A Link forwards what two processes send each other until a
+// test tells it to cut, hold or swallow it.
 //
 //	p := processtest.Start(t, processtest.Options{Name: "portolan", Path: binary, Args: args})
 //	p.Pause()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Link passes connections on to a TCP address. It can cut them all, hold back
-// what they carry, and swallow it; and all that by who connects.
+// Link forwards connections to a TCP address. It can cut them, hold back their bytes, or
+// swallow them: for all clients, or by origin.
 type Link struct {
 	listener net.Listener
 	targets  []string // guarded by mu
@@ -18,14 +18,14 @@ type Link struct {
 	mu    sync.Mutex // guards the fields below
 	conns map[net.Conn]struct{}
 	cut   bool
-	from  map[string]bool // origins that are cut off
+	from  map[string]bool // origins that are cut
 	held  chan struct{}   // closed when what is held may go on; nil while nothing is
 	heard bool            // while held: what clients say is passed on
 	hole  bool
 }
 
-// NewLink returns a link to an address, which nothing has to listen on yet. Who
-// connects is told by origin of the first bytes that come; nil tells nothing.
+// NewLink returns a link to an address; nothing has to listen there yet. origin finds the
+// origin of a connection in its first bytes; nil finds none.
 func NewLink(t testing.TB, target string, origin func(first []byte) string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,8 +42,7 @@ func NewLink(t testing.TB, target string, origin func(first []byte) string) *Lin
 	return l
 }
 
-// Also names another address to pass connections on to, while nothing listens on
-// those named before.
+// Also adds another address, which is used when nothing listens on those before.
 func (l *Link) Also(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,10 +62,10 @@ func (l *Link) dial() (out net.Conn, err error) {
 	return nil, err
 }
 
-// Address is where to connect.
+// Address is the address of the link for clients.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Cut closes all connections and lets no new one through, until Mend.
+// Cut closes all connections and refuses new ones, until Mend.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +73,7 @@ func (l *Link) Cut() {
 	l.drop()
 }
 
-// CutFrom is Cut for those of one origin; others have to connect anew.
+// CutFrom is Cut for connections of one origin. Others are closed too, but may reconnect.
 func (l *Link) CutFrom(origin string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,10 +81,10 @@ func (l *Link) CutFrom(origin string) {
 	l.drop()
 }
 
-// Hold keeps all bytes back until Mend or Cut.
+// Hold holds all bytes back until Mend or Cut.
 func (l *Link) Hold() { l.hold(false) }
 
-// HoldAnswers is Hold for what the server says: it hears its clients.
+// HoldAnswers is Hold for the server's bytes only: it still receives those of clients.
 func (l *Link) HoldAnswers() { l.hold(true) }
 
 func (l *Link) hold(heard bool) {
@@ -97,15 +96,15 @@ func (l *Link) hold(heard bool) {
 	}
 }
 
-// Swallow makes all bytes vanish, on connections to come too, until Mend: which
-// closes those that have lost some.
+// Swallow drops all bytes, also of new connections, until Mend. Mend closes the connections
+// that have lost some.
 func (l *Link) Swallow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hole = true
 }
 
-// Mend passes everything again.
+// Mend forwards everything again.
 func (l *Link) Mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +141,7 @@ func (l *Link) accept() {
 	}
 }
 
-// serve passes one connection on.
+// serve forwards one connection.
 func (l *Link) serve(in net.Conn) {
 	defer func() { _ = in.Close() }()
 	if !l.keep(in) {
@@ -209,8 +208,8 @@ func (l *Link) pass(from, to net.Conn, buffer []byte, answers bool) {
 	}
 }
 
-// write passes some bytes on, once they are not held; false where that fails.
-// answers are those of the server.
+// write forwards some bytes once they are not held; false if that fails. answers means that
+// they are the server's.
 func (l *Link) write(to net.Conn, bytes []byte, answers bool) bool {
 	l.mu.Lock()
 	held, hole, passes := l.held, l.hole, l.heard && !answers

@@ -39,7 +39,7 @@ func echo(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// client says lines and hears the answers.
+// client sends lines and reads the answers.
 type client struct {
 	net.Conn
 	in *bufio.Reader
@@ -55,7 +55,7 @@ func dial(t *testing.T, l *processtest.Link) *client {
 	return &client{c, bufio.NewReader(c)}
 }
 
-// ask is the answer to a line, or why there is none in time.
+// ask sends a line, and returns why there was no answer in time.
 func (c *client) ask(line string, within time.Duration) error {
 	if _, err := io.WriteString(c, line+"\n"); err != nil {
 		return err

@@ -2,5 +2,5 @@ package processtest
 
 import "syscall"
 
-// dieWithParent has the kernel end a process with the thread that starts it.
+// dieWithParent makes the kernel end a process with the thread that starts it.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

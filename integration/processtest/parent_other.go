@@ -4,5 +4,5 @@ package processtest
 
 import "syscall"
 
-// dieWithParent cannot be had here: an interrupted test run may leave processes.
+// dieWithParent does nothing here: an interrupted test run may leave processes.
 func dieWithParent(*syscall.SysProcAttr) {}

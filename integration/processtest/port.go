@@ -6,11 +6,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-// FreePort is a port of 127.0.0.1 that nothing listens on.
+// FreePort returns a port of 127.0.0.1 that nothing listens on.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	return etcdtest.FreePort(t)
 }
 
-// Local is a port of 127.0.0.1 as host:port.
+// Local returns host:port for a port of 127.0.0.1.
 func Local(port int) string { return etcdtest.Local(port) }

@@ -14,29 +14,29 @@ import (
 
 // Options say what to run.
 type Options struct {
-	// Name is that of the log file.
+	// Name is the name of the log file.
 	Name string
-	// Path is the program and Args what it is given.
+	// Path is the program, and Args are its arguments.
 	Path string
 	Args []string
 	// Env is added to the environment.
 	Env []string
 }
 
-// Process is a program that a test started. It does not outlive the test, nor
-// the test's own process.
+// Process is a program that a test started. It ends at the latest with the test, or with the
+// test's own process.
 type Process struct {
 	name string
 	log  string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	err  error         // then: how
-	// asked says that the test ended it.
+	// asked means that the test ended it.
 	asked atomic.Bool
 }
 
-// Start runs a program; its output goes to a file that stays if the test fails.
-// That it ends unasked is a failure of the test.
+// Start runs a program. Its output goes to a file, which is kept if the test fails. If the
+// program ends by itself, the test fails.
 func Start(t testing.TB, o Options) *Process {
 	t.Helper()
 	log, err := os.CreateTemp(Logs(t), o.Name+"-*.log")
@@ -67,8 +67,8 @@ func Start(t testing.TB, o Options) *Process {
 	return p
 }
 
-// run starts the program and waits for it, on one thread: what ends with its
-// parent ends with the thread that started it.
+// run starts the program and waits for it, on one thread: dieWithParent ends a process with the
+// thread that started it.
 func (p *Process) run(log *os.File, started chan<- error) {
 	defer close(p.done)
 	defer func() { _ = log.Close() }()
@@ -80,15 +80,15 @@ func (p *Process) run(log *os.File, started chan<- error) {
 	}
 }
 
-// Kill ends the process at once, as kill -9 does, also one that is paused.
+// Kill ends the process at once, as kill -9 does, even if it is paused.
 func (p *Process) Kill() {
 	p.asked.Store(true)
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Terminate asks the process to end, and returns how it did. One that takes
-// longer than within fails the test.
+// Terminate asks the process to end, and returns its exit error. If it takes longer than
+// within, the test fails.
 func (p *Process) Terminate(t testing.TB, within time.Duration) error {
 	t.Helper()
 	p.asked.Store(true)
@@ -103,13 +103,13 @@ func (p *Process) Terminate(t testing.TB, within time.Duration) error {
 	return p.err
 }
 
-// Pause stops the process where it is, and Resume lets it go on.
+// Pause stops the process, and Resume continues it.
 func (p *Process) Pause() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Resume is the end of Pause.
+// Resume continues the process after Pause.
 func (p *Process) Resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Running says whether the process has not ended.
+// Running reports whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -119,7 +119,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err is how the process ended, once it has.
+// Err returns the exit error of the process once it has ended.
 func (p *Process) Err() error {
 	if p.Running() {
 		return nil
@@ -127,29 +127,29 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Output is all that the process wrote.
+// Output returns all that the process printed.
 func (p *Process) Output() string {
 	out, _ := os.ReadFile(p.log)
 	return string(out)
 }
 
-// Tail is the last of what the process wrote.
+// Tail returns the end of what the process printed.
 func (p *Process) Tail() string {
 	const lines = 25
 	out := bytes.Split([]byte(p.Output()), []byte("\n"))
 	return string(bytes.Join(out[max(0, len(out)-lines-1):], []byte("\n")))
 }
 
-// directories are those of the tests that have logs.
+// directories are the log directories of tests.
 var directories = struct {
 	sync.Mutex
 	of map[testing.TB]string
 }{of: map[testing.TB]string{}}
 
-// Logs is the directory of a test's logs. It stays where the test fails.
+// Logs returns the directory of a test's logs. It is kept if the test fails.
 func Logs(t testing.TB) string {
 	t.Helper()
 	directories.Lock()

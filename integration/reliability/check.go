@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Violation is a promise that was broken.
+// Violation is a broken promise.
 type Violation struct {
-	// Invariant is its name, such as CAS-LIN.
+	// Invariant is the name of the promise, such as CAS-LIN.
 	Invariant string `json:"invariant"`
 	Text      string `json:"text"`
 }
@@ -17,14 +17,14 @@ type Violation struct {
 // String is the violation in one line.
 func (v Violation) String() string { return v.Invariant + ": " + v.Text }
 
-// Checker judges a history by some invariants.
+// Checker checks a history for some invariants.
 type Checker struct {
-	// Invariants are the names of those that it may report, in words of its own.
+	// Invariants are the names of the invariants that it may report.
 	Invariants []string
 	Check      func(*History) []Violation
 }
 
-// Checkers are all there are.
+// Checkers returns all checkers.
 func Checkers() []Checker {
 	return []Checker{
 		{[]string{"CAS-LIN"}, Linearizable},
@@ -44,7 +44,8 @@ func Checkers() []Checker {
 	}
 }
 
-// Judge is what all checkers find, of the versions that clients wrote.
+// Judge returns what all checkers find, after it replaced versions made by statuses
+// (AsWritten).
 func Judge(h *History) (out []Violation) {
 	h = h.AsWritten()
 	for _, c := range Checkers() {
@@ -53,7 +54,7 @@ func Judge(h *History) (out []Violation) {
 	return out
 }
 
-// Names are the invariants that all checkers together know, in order.
+// Names returns the names of all invariants, in order.
 func Names() []string {
 	names := map[string]bool{}
 	for _, c := range Checkers() {
@@ -71,7 +72,7 @@ func (r *report) add(invariant, format string, args ...any) {
 	*r = append(*r, Violation{invariant, fmt.Sprintf(format, args...)})
 }
 
-// String is a call in words.
+// String describes a call.
 func (c Call) String() string {
 	var what []string
 	for _, w := range c.Writes {
@@ -92,7 +93,7 @@ func (c Call) String() string {
 	return text
 }
 
-// differences are the keys at which two states differ, in order.
+// differences returns the keys at which two states differ, in order.
 func differences(a, b map[Key]Version) (out []Key) {
 	for key, v := range a {
 		if b[key] != v {

@@ -8,15 +8,15 @@ import (
 	"github.com/portolan-mesh/portolan/integration/reliability"
 )
 
-// Two objects that go together, and one alone.
+// Two objects that are written together, and a single one.
 const (
 	alone reliability.Key = "ServiceEntry/single/a"
 	left  reliability.Key = "ServiceEntry/group/x"
 	right reliability.Key = "VirtualService/group/x"
 )
 
-// story is a good history: one object is created, changed and deleted, two are
-// written together, and everybody sees that as it was.
+// story returns a good history: one object is created, changed and deleted, two are written
+// together, and everybody sees that correctly.
 func story() *reliability.History {
 	call := func(start, end int, class reliability.Class, revision int64, writes ...reliability.Write) reliability.Call {
 		return reliability.Call{Replica: "p0", Start: at(start), End: at(end), Class: class, Revision: revision, Writes: writes}
@@ -83,9 +83,9 @@ func together(value int64) []reliability.Write {
 	return []reliability.Write{{Key: left, Verb: reliability.Put, Value: value}, {Key: right, Verb: reliability.Put, Value: value}}
 }
 
-// TestStatuses: a status makes versions that no client wrote. A history with such
-// is as good as one without, wherever they are seen, and what is no status of the
-// object that it is seen of, or of something else, is found.
+// TestStatuses: a status makes versions that no client wrote. A history with such versions is
+// as good as one without, wherever they show up. But a checker still finds a version that is no
+// status of the object, or a status of other content.
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	story := func() *reliability.History {
@@ -103,7 +103,7 @@ func TestStatuses(t *testing.T) {
 	}
 	between := story()
 	between.Said = reliability.NewSaid([]reliability.Event{{Revision: 3, Key: alone}, {Revision: 7, Key: left}})
-	between.Calls[2].Writes[0].Given = 3 // and it was as at 2
+	between.Calls[2].Writes[0].Given = 3 // at revision 3 it had the content of 2
 	if got := reliability.Judge(between); len(got) > 0 {
 		t.Errorf("a condition that names a status: %v", got)
 	}
@@ -131,8 +131,8 @@ func final() map[reliability.Key]reliability.Version {
 	return map[reliability.Key]reliability.Version{left: {Revision: 5, Value: 4}, right: {Revision: 5, Value: 4}}
 }
 
-// TestCheckers changes one thing in a good history: the checker of the invariant
-// that this breaks says so.
+// TestCheckers makes one fault in a good history: the checker of the broken invariant reports
+// it.
 func TestCheckers(t *testing.T) {
 	t.Parallel()
 	if got := reliability.Judge(story()); len(got) > 0 {
@@ -150,7 +150,8 @@ func TestCheckers(t *testing.T) {
 	}
 }
 
-// TestEveryInvariantIsShownToBeFound: what no fault is made for may find nothing.
+// TestEveryInvariantIsShownToBeFound: each invariant has a fault. Otherwise its checker might
+// find nothing.
 func TestEveryInvariantIsShownToBeFound(t *testing.T) {
 	t.Parallel()
 	var shown []string
@@ -163,7 +164,7 @@ func TestEveryInvariantIsShownToBeFound(t *testing.T) {
 	}
 }
 
-// faults are changes of story, by the invariant that they break.
+// faults change story, by the invariant that they break.
 var faults = []struct {
 	invariant, name string
 	change          func(h *reliability.History)
@@ -263,8 +264,8 @@ func tell(h *reliability.History, e reliability.Event) {
 	h.Truth = reliability.NewTruth(append(slices.Clone(h.Truth.Events), e))
 }
 
-// TestAListBringsManyRevisions: what a watcher is told of a list of the whole
-// store may be of several revisions, and its deletions bear the one before.
+// TestAListBringsManyRevisions: when a replica lists the whole store, a watcher may get events
+// of several revisions. Deletions then have the revision before the list.
 func TestAListBringsManyRevisions(t *testing.T) {
 	t.Parallel()
 	h := story()
@@ -283,7 +284,7 @@ func TestAListBringsManyRevisions(t *testing.T) {
 	}
 }
 
-// TestAnEmptyHistoryProvesNothing: whoever judges one is told what it lacks.
+// TestAnEmptyHistoryProvesNothing: Unseen names what a history lacks.
 func TestAnEmptyHistoryProvesNothing(t *testing.T) {
 	t.Parallel()
 	h := &reliability.History{}

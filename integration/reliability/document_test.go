@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// row is a line of the table of promises, and test a test that it names.
+// row matches a line of the table of promises, and test a test that it names.
 var (
 	row  = regexp.MustCompile(`(?m)^\| ([A-Z>=-]+) \|.*\|$`)
 	test = regexp.MustCompile("`([a-z/]+)\\.(Test[A-Za-z0-9]+)`")
 )
 
-// TestThePromisesHaveTheirTests: every invariant stands in docs/reliability.md,
-// and the tests named there exist.
+// TestThePromisesHaveTheirTests: docs/reliability.md lists every invariant, and the tests that
+// it names exist.
 func TestThePromisesHaveTheirTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/reliability.md")
@@ -42,7 +42,7 @@ func TestThePromisesHaveTheirTests(t *testing.T) {
 	}
 }
 
-// declares says whether a package has a test.
+// declares reports whether a package has a test.
 func declares(t *testing.T, pkg, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))

@@ -24,30 +24,30 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// harm is something that is done to a run, and undone again before do returns.
+// harm is a fault during a run. do ends the fault before it returns.
 type harm struct {
 	name string
 	do   func(ctx context.Context, r *rig) error
 	// prepare is called before anything runs.
 	prepare func(r *rig) error
-	args    []string // of every server of the run
-	// store says that it is done to the store, and may be done while something
-	// else is done to a server: a server can start meanwhile.
+	args    []string // for every server of the run
+	// store means that the fault affects the store. It may happen at the same time as one of a
+	// server, since a server can start meanwhile.
 	store bool
-	// slow says that it takes long, and has no place in a short run.
+	// slow means that it takes too long for a short run.
 	slow bool
-	// root says that it takes a user who may mount file systems.
+	// root means that the user must be allowed to mount file systems.
 	root bool
 }
 
-// The harm that is done to any topology.
+// The faults for any topology.
 var toServers = []harm{
 	{name: "kill-server", do: killServer},
 	{name: "pause-server", do: pauseServer},
 	{name: "slow-consumers", do: slowConsumers},
 }
 
-// toEmbedded is what is done to a server with its own store.
+// toEmbedded are the faults for a server with its own store.
 var toEmbedded = slices.Concat(toServers, []harm{
 	{name: "kill-store", store: true, do: killStore},
 	{name: "kill-everything", do: killEverything},
@@ -58,7 +58,7 @@ var toEmbedded = slices.Concat(toServers, []harm{
 	{name: "quota", store: true, do: useQuota, args: []string{"--store-quota", "64Mi"}, slow: true},
 })
 
-// toMembers is what is done to an etcd of three members, and to those who use it.
+// toMembers are the faults for an etcd of three members, and for its clients.
 var toMembers = slices.Concat(toServers, []harm{
 	{name: "kill-leader", store: true, do: killLeader},
 	{name: "kill-member", store: true, do: killMember},
@@ -75,10 +75,10 @@ var toMembers = slices.Concat(toServers, []harm{
 	{name: "lose-member", store: true, do: loseMember},
 })
 
-// longRun is how long a run is that has time for everything.
+// longRun is the duration of a run that has time for slow faults.
 const longRun = 40 * time.Second
 
-// toFleet is what is done to servers that keep one store together.
+// toFleet are the faults for servers that form one store together.
 var toFleet = slices.Concat(toServers, []harm{
 	{name: "kill-store", store: true, do: killStore},
 	{name: "kill-machine", do: killMachine},
@@ -88,8 +88,8 @@ var toFleet = slices.Concat(toServers, []harm{
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
 })
 
-// plan is what is done in a run: one to three of what there is, and as many again
-// for every half minute.
+// plan draws the faults of a run from a menu: one to three for every full half minute, and at
+// least once.
 func plan(random *rand.Rand, menu []harm, duration time.Duration) (out []harm) {
 	menu = slices.DeleteFunc(slices.Clone(menu), func(h harm) bool {
 		return (h.slow && duration < longRun) || (h.root && os.Getuid() != 0)
@@ -103,8 +103,8 @@ func plan(random *rand.Rand, menu []harm, duration time.Duration) (out []harm) {
 	return out
 }
 
-// suffer does the harm of a plan, spread over the time: what is done to the store
-// and what is done to servers at the same time, each in its order.
+// suffer does the faults of a plan, spread over the time. Those of the store and those of
+// servers run concurrently, each in order.
 func (r *rig) suffer(ctx context.Context, plan []harm, duration time.Duration) {
 	var lanes [2][]harm
 	for _, h := range plan {
@@ -136,12 +136,12 @@ func (r *rig) sufferOne(ctx context.Context, lane []harm, duration time.Duration
 
 func (r *rig) anyServer() *server { return r.servers[r.pick(len(r.servers))] }
 
-// between is a random time.
+// between returns a random duration.
 func (r *rig) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(r.pick(int(most-least)))
 }
 
-// pick is a random number below n.
+// pick returns a random number below n.
 func (r *rig) pick(n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,13 +168,13 @@ func pauseServer(ctx context.Context, r *rig) error {
 	return nil
 }
 
-// killStore ends a store process; its server starts another one.
+// killStore kills a store process; its server starts another one.
 func killStore(ctx context.Context, r *rig) error {
 	s := r.anyServer()
 	return s.awaitStore(ctx, s.signalStore(syscall.SIGKILL))
 }
 
-// awaitStore waits until another store process than one that was answers.
+// awaitStore waits until a store process other than was answers.
 func (s *server) awaitStore(ctx context.Context, was int) error {
 	return await(ctx, 30*time.Second, func() error {
 		if h, err := s.store(); err != nil || h.PID == was {
@@ -189,10 +189,10 @@ func (s *server) awaitStore(ctx context.Context, was int) error {
 	})
 }
 
-// killMachine ends a server and its store at once.
+// killMachine kills a server and its store at once.
 func killMachine(ctx context.Context, r *rig) error { return restart(ctx, r, r.anyServer()) }
 
-// killEverything ends all servers and their stores at once.
+// killEverything kills all servers and their stores at once.
 func killEverything(ctx context.Context, r *rig) error { return restart(ctx, r, r.servers...) }
 
 func restart(ctx context.Context, r *rig, servers ...*server) error {
@@ -216,8 +216,7 @@ func restart(ctx context.Context, r *rig, servers ...*server) error {
 	return nil
 }
 
-// pauseStore stops the store process where it is, for so long that the server
-// gives it up, or not.
+// pauseStore stops the store process, sometimes for so long that the server gives it up.
 func pauseStore(ctx context.Context, r *rig) error {
 	s := r.anyServer()
 	stopped := s.signalStore(syscall.SIGSTOP)
@@ -228,8 +227,8 @@ func pauseStore(ctx context.Context, r *rig) error {
 	return s.awaitStore(ctx, 0)
 }
 
-// compactBehind changes the store while the server does not look, and drops the
-// history of that: the server has to list anew.
+// compactBehind changes the store while the server does not read, and compacts these changes
+// away. The server has to list again.
 func compactBehind(ctx context.Context, r *rig) error {
 	s := r.anyServer()
 	s.suffer(true)
@@ -237,15 +236,15 @@ func compactBehind(ctx context.Context, r *rig) error {
 	s.current().Pause()
 	defer s.current().Resume()
 	r.leaveBehind(ctx)
-	s.signalStore(syscall.SIGKILL) // and with it what it had sent
+	s.signalStore(syscall.SIGKILL) // together with what it had sent
 	s.current().Resume()
 	return s.awaitStore(ctx, 0)
 }
 
-// leaveBehind changes the store and compacts it up to the last change. Where the
-// store is away, too, there is nothing to leave behind.
+// leaveBehind changes the store and compacts it up to the last change. If the store is down, it
+// does nothing.
 func (r *rig) leaveBehind(ctx context.Context) {
-	// More than what a connection holds that nobody reads.
+	// More than an unread connection can buffer.
 	if err := r.writeDirectly(ctx, 300); err != nil {
 		return
 	}
@@ -261,8 +260,8 @@ func (r *rig) leaveBehind(ctx context.Context) {
 	}
 }
 
-// compactAgainAndAgain drops the history as soon as it is made, while a server
-// is stopped for moments.
+// compactAgainAndAgain compacts the history as soon as it is made, while a server is stopped
+// repeatedly for moments.
 func compactAgainAndAgain(ctx context.Context, r *rig) error {
 	s := r.anyServer()
 	s.suffer(true)
@@ -270,14 +269,14 @@ func compactAgainAndAgain(ctx context.Context, r *rig) error {
 	for range 20 {
 		s.current().Pause()
 		pass(ctx, 50*time.Millisecond)
-		_ = r.compact(ctx) // the store may be away; then there is no race
+		_ = r.compact(ctx) // fails if the store is down; then there is no race
 		s.current().Resume()
 		pass(ctx, 50*time.Millisecond)
 	}
 	return nil
 }
 
-// smallDisk gives the data of the server a file system of its own.
+// smallDisk gives the server's data a file system of its own.
 func smallDisk(r *rig) error {
 	dir := filepath.Join(r.dir, "p0")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -294,7 +293,7 @@ func smallDisk(r *rig) error {
 	return nil
 }
 
-// fullDisk leaves no space where the store has its data, and later frees it.
+// fullDisk fills the store's file system, and later frees it.
 func fullDisk(ctx context.Context, r *rig) error {
 	s := r.servers[0]
 	name := filepath.Join(s.dataDir, "filler")
@@ -327,7 +326,7 @@ func fullDisk(ctx context.Context, r *rig) error {
 	return s.awaitStore(ctx, 0)
 }
 
-// useQuota writes until etcd takes no more: the server makes room.
+// useQuota writes until etcd refuses more: the server makes room.
 func useQuota(ctx context.Context, r *rig) error {
 	pad := strings.Repeat("x", 1<<20)
 	full := false
@@ -349,7 +348,7 @@ func useQuota(ctx context.Context, r *rig) error {
 	})
 }
 
-// slowConsumers watch and subscribe, and then read nothing.
+// slowConsumers watches and subscribes, and then reads nothing.
 func slowConsumers(ctx context.Context, r *rig) error {
 	s := r.anyServer()
 	ctx, cancel := context.WithCancel(ctx)

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// aLeader is the leader, or any member where there is none.
+// aLeader returns the leader, or any member if there is none.
 func (r *rig) aLeader(ctx context.Context) *etcdMember {
 	if m := r.cluster.leader(ctx); m != nil {
 		return m
@@ -59,7 +59,7 @@ func isolateLeader(ctx context.Context, r *rig) error {
 	return r.awaitQuorum(ctx)
 }
 
-// scatter leaves no member that hears another: there is no quorum.
+// scatter cuts all members off from each other, so there is no quorum.
 func scatter(ctx context.Context, r *rig) error {
 	r.cluster.scatter()
 	pass(ctx, r.between(2*time.Second, 6*time.Second))
@@ -90,15 +90,15 @@ func holdClients(ctx context.Context, r *rig) error {
 	pass(ctx, r.between(time.Second, 5*time.Second))
 	for _, l := range s.links {
 		if r.pick(2) == 0 {
-			l.Cut() // and what was held is lost
+			l.Cut() // also drops the held bytes
 		}
 		l.Mend()
 	}
 	return nil
 }
 
-// loseAnswers has a server heard by its store, and not answered before it is cut
-// off: of what it wrote it does not know what became.
+// loseAnswers holds back the store's answers to a server, and then cuts the connection. So the
+// server does not know the outcome of its writes.
 func loseAnswers(ctx context.Context, r *rig) error {
 	s := r.anyServer()
 	for range 8 {
@@ -115,8 +115,8 @@ func loseAnswers(ctx context.Context, r *rig) error {
 	return nil
 }
 
-// swallowClients has what a server and its store say vanish, until they know that
-// their connections are dead.
+// swallowClients drops everything between a server and its store until they detect that their
+// connections are dead.
 func swallowClients(ctx context.Context, r *rig) error {
 	s := r.anyServer()
 	for _, l := range s.links {

@@ -26,9 +26,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// watcher is a client that watches one scope, as an informer does: it lists,
-// watches from there, goes on where it was cut off, at another replica if it
-// comes to that, and lists again when its revision is too old.
+// watcher is a client that watches one scope as an informer does: it lists, and watches from
+// there. After an interruption it resumes, maybe at another replica. It lists again when its
+// revision is too old.
 type watcher struct {
 	r     *rig
 	apis  map[*server]*client.Client
@@ -36,7 +36,7 @@ type watcher struct {
 	at    int // the replica
 	from  int64
 	held  map[reliability.Key]reliability.Version
-	// resumed says that held comes from events.
+	// resumed means that held comes from events.
 	resumed bool
 }
 
@@ -62,7 +62,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// errExpired is that the revision of a watch is too old.
+// errExpired means that the revision of a watch is too old.
 var errExpired = errors.New("the revision is too old")
 
 // watch follows one connection and records it.
@@ -71,7 +71,7 @@ func (w *watcher) watch(ctx context.Context, s *server) error {
 	resource := client.Resource(schema.Pilot().Kind(key.Kind))
 	path := fmt.Sprintf("%s/apis/%s/%s/namespaces/%s/%s?watch=true&allowWatchBookmarks=true&resourceVersion=%d&timeoutSeconds=5",
 		s.url(), resource.Group, resource.Version, key.Namespace, resource.Resource, w.from)
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // one that is held back does not end
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // if its bytes are held back, it does not end by itself
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -132,19 +132,20 @@ func (w *watcher) receive(body io.Reader, recorded *reliability.Watch) error {
 	}
 }
 
-// proxy is a client of xDS at one replica that connects again whenever its
-// stream ends, with all that it has.
+// proxy is an xDS client of one replica. It reconnects with all that it has whenever its stream
+// ends.
 type proxy struct {
 	r       *rig
 	s       *server
 	name    string
 	variant protocol.Variant
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	current *xdstest.Client
 }
 
-// nodeName is the proxy that all clients are: what one is sent, all are.
+// nodeName is the node name of all clients: since they are the same proxy, all must receive the
+// same.
 const nodeName = "edge"
 
 func (r *rig) newProxy(s *server, v protocol.Variant) *proxy {
@@ -204,7 +205,7 @@ func (p *proxy) take(replica, name string, a *xdstest.Answer) {
 
 func shortType(url string) string { return url[strings.LastIndexByte(url, '.')+1:] }
 
-// holds is a digest of all that a client of xDS holds.
+// holds returns a digest of all that an xDS client holds.
 func holds(c *xdstest.Client) string {
 	sum := sha256.New()
 	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType} {
@@ -225,8 +226,8 @@ func (p *proxy) digest() string {
 	return holds(p.current)
 }
 
-// newcomers connects new proxies to a server, one after the other: those that
-// come while the server is well must soon have their clusters.
+// newcomers connects new proxies to a server, one after the other. Those that come while the
+// server is well must soon have their clusters.
 func (r *rig) newcomers(ctx context.Context, s *server) {
 	for number := 0; ctx.Err() == nil; number++ {
 		pass(ctx, time.Second)
@@ -248,8 +249,8 @@ func (r *rig) newcomers(ctx context.Context, s *server) {
 	}
 }
 
-// newcomer connects a proxy that is new and waits until it has the clusters of
-// all groups, and endpoints of them.
+// newcomer connects a new proxy and waits until it has the clusters of all groups, and their
+// endpoints.
 func (r *rig) newcomer(ctx context.Context, s *server, number int) (*xdstest.Client, error) {
 	c, err := xdstest.Open(r.t, s.xds, xdstest.ClientOptions{
 		Node:    xdstest.NewNode("router", "10.255.0.1", nodeName, "group", map[string]string{"app": "edge"}),
@@ -272,7 +273,7 @@ func (r *rig) newcomer(ctx context.Context, s *server, number int) (*xdstest.Cli
 	})
 }
 
-// sample asks a server again and again what it says of itself.
+// sample reads a server's metrics again and again.
 func (r *rig) sample(ctx context.Context, s *server) {
 	for ctx.Err() == nil {
 		if sample, err := r.measure(ctx, s); err == nil {
@@ -282,7 +283,7 @@ func (r *rig) sample(ctx context.Context, s *server) {
 	}
 }
 
-// measure reads the metrics of a server.
+// measure reads the metrics of a server once.
 func (r *rig) measure(ctx context.Context, s *server) (reliability.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -316,13 +317,13 @@ func (r *rig) measure(ctx context.Context, s *server) (reliability.Sample, error
 	return out, nil
 }
 
-// get reads what a URL has.
+// get returns the body at a URL.
 func get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
-	request.Close = true // no connection of ours is to be counted
+	request.Close = true // the test's own connections must not count
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
@@ -335,8 +336,7 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// following runs the watchers, the proxies and the others that look on, until
-// the returned function is called.
+// following runs the watchers, the proxies and the other observers until the caller calls stop.
 func (r *rig) following(ctx context.Context) (proxies []*proxy, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -13,11 +13,11 @@ import (
 // Key is an object: kind/namespace/name.
 type Key string
 
-// Verb is what a write does with an object.
+// Verb is the kind of a write.
 type Verb string
 
-// The verbs of a write: Create fails where the object exists, Update and Delete
-// where it does not, Put makes it what it is given.
+// The verbs. Create fails if the object exists, Update and Delete fail if it does not. Put
+// creates or replaces it.
 const (
 	Create Verb = "create"
 	Update Verb = "update"
@@ -25,11 +25,11 @@ const (
 	Delete Verb = "delete"
 )
 
-// Class is what a call came to.
+// Class is the outcome of a call.
 type Class string
 
-// The classes. Of a write only OK says that it was done; Unknown says that it may
-// have been done or may yet be; all others say that it was not and never will be.
+// The classes. A write with OK was done. One with Unknown may have been done, or may still be.
+// A write with another class was not done and never will be.
 const (
 	OK          Class = "ok"
 	Conflict    Class = "conflict"
@@ -41,44 +41,44 @@ const (
 	Unknown     Class = "unknown"
 )
 
-// Version is what a key holds: the revision of its last change, and its value. No
-// two writes of a run write the same value to a key; 0 is no object.
+// Version is the state of a key: the revision of its last change, and its value. No two writes
+// of a run write the same value to a key; 0 is no object.
 type Version struct {
 	Revision int64 `json:"revision"`
 	Value    int64 `json:"value"`
 }
 
-// Write is one object of a call.
+// Write is the write of one object in a call.
 type Write struct {
 	Key  Key  `json:"key"`
 	Verb Verb `json:"verb"`
 	// Given is the version that the stored object must have; 0 is any.
 	Given int64 `json:"given,omitempty"`
 	Value int64 `json:"value,omitempty"`
-	// Unchanged says that the answer was that nothing had to be written.
+	// Unchanged means that the answer was that nothing had to be written.
 	Unchanged bool `json:"unchanged,omitempty"`
 }
 
-// Call is one call of a client. Times are those of the run's monotonic clock.
+// Call is one call of a client. Times are of the run's monotonic clock.
 type Call struct {
 	Client  int           `json:"client"`
 	Replica string        `json:"replica"`
 	Start   time.Duration `json:"start"`
 	End     time.Duration `json:"end"`
 
-	// Writes are the objects of a write, done as one; a read has none.
+	// Writes are the objects of a write, written as one. A read has none.
 	Writes []Write `json:"writes,omitempty"`
-	// Same says that the call writes what is there already.
+	// Same means that the call writes what is stored already.
 	Same bool `json:"same,omitempty"`
 
-	// Key is what a read asks for. It has to show every write acknowledged before
-	// it where Consistent, and revision Least in any case.
+	// Key is the object of a read. The answer must not be older than revision Least. If
+	// Consistent, it must include every write acknowledged before the call.
 	Key        Key   `json:"key,omitempty"`
 	Consistent bool  `json:"consistent,omitempty"`
 	Least      int64 `json:"least,omitempty"`
 
 	Class Class `json:"class"`
-	// Revision is the one that a write made; of a read it is that of Found.
+	// Revision is the one that a write made; for a read that of Found.
 	Revision int64   `json:"revision,omitempty"`
 	Found    Version `json:"found,omitzero"`
 	Error    string  `json:"error,omitempty"`
@@ -86,18 +86,18 @@ type Call struct {
 
 // List is a list of one kind in one namespace, "Kind/namespace".
 type List struct {
-	Replica string        `json:"replica"` // with its incarnation: one process
+	Replica string        `json:"replica"` // with its incarnation: identifies one process
 	Client  int           `json:"client"`
 	Start   time.Duration `json:"start"`
 	End     time.Duration `json:"end"`
 	Scope   string        `json:"scope"`
 	Least   int64         `json:"least,omitempty"`
-	// Revision is that which the list is of, and Objects are all there were.
+	// Revision is the revision of the list, and Objects is its content.
 	Revision int64           `json:"revision"`
 	Objects  map[Key]Version `json:"objects"`
 }
 
-// Kinds of deliveries of a watch.
+// Kinds of events of a watch.
 const (
 	Added    = "ADDED"
 	Modified = "MODIFIED"
@@ -114,37 +114,36 @@ type Delivery struct {
 	Value    int64         `json:"value,omitempty"`
 }
 
-// Watch is one connection of a watch of the API. It began at revision From with
-// what the watcher held then, which is what it had heard on an earlier connection
-// or listed.
+// Watch is one connection of a watch of the API. It began at revision From. The watcher then
+// held Held, from an earlier connection or a list.
 type Watch struct {
 	Replica string          `json:"replica"` // with its incarnation
 	Scope   string          `json:"scope"`
 	From    int64           `json:"from"`
 	Held    map[Key]Version `json:"held"`
 	Events  []Delivery      `json:"events"`
-	// Resumed says that Held comes from an earlier connection.
+	// Resumed means that Held comes from an earlier connection.
 	Resumed bool `json:"resumed,omitempty"`
 }
 
-// Push is one response that a proxy was sent.
+// Push is one response to a proxy.
 type Push struct {
 	Replica string        `json:"replica"` // with its incarnation
 	Stream  string        `json:"stream"`
 	At      time.Duration `json:"at"`
 	Type    string        `json:"type"`
-	// Revision is that which the response is made of, by its nonce.
+	// Revision is the revision that the response was built from, according to its nonce.
 	Revision int64 `json:"revision"`
-	// Values are the values that its resources carry; 0 says that the object is
-	// not there. Present are objects that are there, with a value not told.
+	// Values are the values that its resources carry; 0 means that the object is missing.
+	// Present are objects that are there, with an unknown value.
 	Values  map[Key]int64 `json:"values,omitempty"`
 	Present []Key         `json:"present,omitempty"`
-	// Whole says that objects of Scope that are not Present are not there.
+	// Whole means that objects of Scope that are not in Present are missing.
 	Whole bool   `json:"whole,omitempty"`
 	Scope string `json:"scope,omitempty"`
 }
 
-// Sample is what a replica said of itself.
+// Sample is what a replica reports of itself.
 type Sample struct {
 	Replica    string        `json:"replica"` // with its incarnation
 	Start      time.Duration `json:"start"`
@@ -157,8 +156,8 @@ type Sample struct {
 	Epochs     int           `json:"epochs"`
 }
 
-// Listed is a list of the whole store that a replica made, as its log tells: at
-// Revision, where its cache stood at After before, 0 for the first.
+// Listed is a list of the whole store by a replica, according to its log. Its cache went from
+// revision After to Revision; After is 0 for the first list.
 type Listed struct {
 	Replica  string `json:"replica"` // with its incarnation
 	After    int64  `json:"after"`
@@ -177,35 +176,34 @@ type Newcomer struct {
 	Replica string        `json:"replica"`
 	Start   time.Duration `json:"start"`
 	Took    time.Duration `json:"took"`
-	// Error is why it was not configured.
+	// Error is why it did not get its configuration.
 	Error string `json:"error,omitempty"`
 }
 
-// Settling is how a replica came to rest once all harm was over.
+// Settling is how a replica came to rest after all faults.
 type Settling struct {
 	Replica string        `json:"replica"`
 	Took    time.Duration `json:"took"`
-	Error   string        `json:"error,omitempty"` // why it did not
-	// Objects is what it shows at Revision, and Resources a digest of all that it
-	// sends to one and the same proxy.
+	Error   string        `json:"error,omitempty"` // why it did not settle
+	// Objects is what it shows at Revision. Resources is a digest of all that it sends to one
+	// and the same proxy.
 	Revision  int64           `json:"revision"`
 	Objects   map[Key]Version `json:"objects"`
 	Resources string          `json:"resources"`
-	// Before and After are what it took of the machine before the first harm and
-	// after the last.
+	// Before and After are its use of the machine before the first fault and after the last.
 	Before, After Sample
 }
 
-// Ending is how a process ended that was asked to.
+// Ending is how a process ended that was told to.
 type Ending struct {
 	Process string        `json:"process"`
 	Took    time.Duration `json:"took"`
 	Error   string        `json:"error,omitempty"`
 }
 
-// Promises are the bounds of a run, in which the machine has a say.
+// Promises are the bounds of a run. They depend on the machine.
 type Promises struct {
-	// Converge is how long a replica may take to be in step after the last harm.
+	// Converge is how long a replica may take to be in sync after the last fault.
 	Converge time.Duration `json:"converge"`
 	// Fail is how long a write may take, and Wait a read of a revision.
 	Fail time.Duration `json:"fail"`
@@ -214,7 +212,7 @@ type Promises struct {
 	Newcomer time.Duration `json:"newcomer"`
 	// End is how long a process may take to end.
 	End time.Duration `json:"end"`
-	// Linear is how long the checker of one key may think.
+	// Linear is how long the checker of one key may run.
 	Linear time.Duration `json:"linear"`
 }
 
@@ -224,7 +222,7 @@ type History struct {
 	Topology  string
 	Promises  Promises
 	Truth     Truth
-	Said      Said // beside it
+	Said      Said // revisions of statuses; not part of the truth
 	Calls     []Call
 	Lists     []List
 	Watches   []Watch
@@ -235,12 +233,11 @@ type History struct {
 	Newcomers []Newcomer
 	Settled   []Settling
 	Endings   []Ending
-	// Final is what the store itself holds in the end.
+	// Final is the content of the store at the end.
 	Final map[Key]Version
 }
 
-// Save writes the history into a directory: a file of JSON lines for each kind of
-// thing seen.
+// Save writes the history into a directory: a file of JSON lines for each kind of record.
 func (h *History) Save(dir string) error {
 	return errors.Join(
 		save(dir, "run", []any{map[string]any{"seed": h.Seed, "topology": h.Topology, "promises": h.Promises, "final": h.Final}}),

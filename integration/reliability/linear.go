@@ -8,19 +8,19 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// step is an operation on one key, as the model of it sees it.
+// step is an operation on one key in the model.
 type step struct {
 	kind stepKind
-	// given is what the stored version must be, or for a lost race must not be.
+	// given is what the stored version must be; for a lost race, what it must not be.
 	given int64
-	// made is what the step leaves behind, or what a read found.
+	// made is the version after the step, or the version that a read found.
 	made Version
 }
 
 type stepKind int
 
 const (
-	writes      stepKind = iota // makes the object made, where given holds
+	writes      stepKind = iota // sets made if given holds
 	creates                     // the same where there is none
 	changes                     // the same where there is one
 	removes                     // deletes at made.Revision, 0 is not known
@@ -37,8 +37,8 @@ type register struct {
 	last int64
 }
 
-// Linearizable checks that the calls on each key could have happened one after
-// the other, each at a moment between its start and its end: CAS-LIN.
+// Linearizable checks CAS-LIN: the calls on each key can be ordered so that each takes effect
+// at a moment between its start and its end.
 func Linearizable(h *History) []Violation {
 	var out report
 	limit := h.Promises.Linear
@@ -62,8 +62,8 @@ func Linearizable(h *History) []Violation {
 	return out
 }
 
-// firstFault is about where the history of a key ceases to be linearizable: the
-// shortest beginning of it that is not.
+// firstFault describes where the history of a key stops being linearizable: the last call of
+// the shortest prefix that is not.
 func firstFault(operations []porcupine.Operation) string {
 	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Return - b.Return) })
 	low, high := 0, len(operations)
@@ -81,9 +81,9 @@ func firstFault(operations []porcupine.Operation) string {
 	return "the first that does not fit is " + operations[low].Metadata.(Call).String()
 }
 
-// operationsOf are the calls of each key. A write whose outcome its caller does
-// not know is one that may happen any time after its start; whether it did, the
-// truth tells by its value, but for deletions.
+// operationsOf returns the operations on each key. A write with an unknown outcome may take
+// effect at any time after its start. Whether it did is known from the truth by its value,
+// except for deletions.
 func operationsOf(h *History) map[Key][]porcupine.Operation {
 	out := map[Key][]porcupine.Operation{}
 	unclaimed := unclaimedDeletions(h)
@@ -108,7 +108,8 @@ func operationsOf(h *History) map[Key][]porcupine.Operation {
 	return out
 }
 
-// stepOf is what a write of a call is to its key, false where it is nothing.
+// stepOf returns the step of a write on its key, false if the write has no effect or an unknown
+// one.
 func stepOf(h *History, c Call, w Write, unclaimed map[Key]int) (s step, end time.Duration, ok bool) {
 	made := Version{Revision: c.Revision, Value: w.Value}
 	switch {
@@ -128,7 +129,7 @@ func stepOf(h *History, c Call, w Write, unclaimed map[Key]int) (s step, end tim
 		made.Revision = landed[0]
 		return step{kind: kindOf(w.Verb), given: w.Given, made: made}, math.MaxInt64, true
 	case len(c.Writes) > 1:
-		return step{}, 0, false // which of them was at fault is not said
+		return step{}, 0, false // the answer does not say which write was at fault
 	case c.Class == Conflict && w.Given != 0:
 		return step{kind: loses, given: w.Given}, c.End, true
 	case c.Class == Exists:
@@ -151,8 +152,7 @@ func kindOf(v Verb) stepKind {
 	return writes
 }
 
-// unclaimedDeletions counts the deletions of each key that no caller was told
-// of.
+// unclaimedDeletions counts, for each key, the deletions that no call acknowledged.
 func unclaimedDeletions(h *History) map[Key]int {
 	out := map[Key]int{}
 	for _, e := range h.Truth.Events {
@@ -170,7 +170,7 @@ func unclaimedDeletions(h *History) map[Key]int {
 	return out
 }
 
-// model is a register whose every change has a revision greater than the last.
+// model is a register. Every change has a greater revision than the one before.
 func model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{register{}} },

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// binaries are the programs that were built, by what is changed in them.
+// binaries are the built programs, by the changes in them.
 type binaries struct {
 	mu  sync.Mutex // guards the fields below
 	dir string
@@ -47,7 +47,7 @@ type binaries struct {
 
 var built = binaries{by: map[string]string{}}
 
-// portolan is the program as it is.
+// portolan returns the path of the unchanged program.
 func portolan(t testing.TB) string {
 	if *binaryFlag != "" {
 		return *binaryFlag
@@ -111,7 +111,7 @@ func await(ctx context.Context, within time.Duration, check func() error) error 
 	}
 }
 
-// pass lets some time go by, unless ctx ends.
+// pass waits for a duration, or until ctx ends.
 func pass(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

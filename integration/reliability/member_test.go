@@ -21,20 +21,20 @@ import (
 	"github.com/portolan-mesh/portolan/integration/processtest"
 )
 
-// memberVariable is set for a process that is a member of etcd.
+// memberVariable is an environment variable that makes the process a member of etcd.
 const memberVariable = "PORTOLAN_RELIABILITY_MEMBER"
 
-// memberConfig is what the process of a member is told.
+// memberConfig is the configuration of a member's process.
 type memberConfig struct {
 	Name, Dir            string
 	Client, Peer         string // host:port to listen on
-	AdvertisedPeer       string // host:port of the link to it
+	AdvertisedPeer       string // host:port of the link to its peer address
 	InitialCluster       string
 	JoinsExistingCluster bool
 }
 
-// runMember is a whole process: an etcd with nothing configured but what it needs
-// to be one of three.
+// runMember is the main function of a member's process: an etcd with only the configuration to
+// be one of three.
 func runMember(document string) int {
 	var o memberConfig
 	if err := json.Unmarshal([]byte(document), &o); err != nil {
@@ -70,11 +70,11 @@ func runMember(document string) int {
 
 func urls(address string) []url.URL { return []url.URL{{Scheme: "http", Host: address}} }
 
-// etcdMember is one of three.
+// etcdMember is one of three members.
 type etcdMember struct {
 	t       testing.TB
 	config  memberConfig
-	link    *processtest.Link // through which its peers reach it
+	link    *processtest.Link // its peers reach it through this link
 	process *processtest.Process
 	id      string // of its current data, in hexadecimal
 }
@@ -86,7 +86,7 @@ type cluster struct {
 	members []*etcdMember
 }
 
-// fromPeer finds who speaks in the header of a stream between members.
+// fromPeer finds the sender in the header of a stream between members.
 var fromPeer = regexp.MustCompile(`(?i)x-server-from: ([0-9a-f]+)`)
 
 func newCluster(t testing.TB, dir string) *cluster {
@@ -114,7 +114,7 @@ func newCluster(t testing.TB, dir string) *cluster {
 	return c
 }
 
-// start runs the member on the data that it has.
+// start runs the member on its data.
 func (m *etcdMember) start() {
 	document, err := json.Marshal(m.config)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *cluster) endpoints() (out []string) {
 	return out
 }
 
-// leader is the member that leads, as members that answer say; nil if none does.
+// leader returns the leader according to members that answer; nil if there is none.
 func (c *cluster) leader(ctx context.Context) *etcdMember {
 	for _, m := range c.members {
 		if !m.process.Running() {
@@ -151,7 +151,7 @@ func (c *cluster) leader(ctx context.Context) *etcdMember {
 	return nil
 }
 
-// status asks this member, and no other.
+// status asks only this member.
 func (m *etcdMember) status(ctx context.Context) (*clientv3.StatusResponse, error) {
 	client, err := newClient("http://" + m.config.Client)
 	if err != nil {
@@ -163,7 +163,7 @@ func (m *etcdMember) status(ctx context.Context) (*clientv3.StatusResponse, erro
 	return client.Status(ctx, "http://"+m.config.Client)
 }
 
-// isolate cuts a member off from the others, both ways.
+// isolate cuts a member off from the others, in both directions.
 func (c *cluster) isolate(ctx context.Context, alone *etcdMember) {
 	if status, err := alone.status(ctx); err == nil {
 		alone.id = fmt.Sprintf("%x", status.Header.MemberId)
@@ -184,15 +184,15 @@ func (c *cluster) scatter() {
 	}
 }
 
-// mend lets all members speak with each other.
+// mend reconnects all members.
 func (c *cluster) mend() {
 	for _, m := range c.members {
 		m.link.Mend()
 	}
 }
 
-// replace takes a member that is dead out of the cluster, data and all, and puts
-// an empty one in its place.
+// replace removes a dead member with its data from the cluster, and adds an empty one in its
+// place.
 func (c *cluster) replace(ctx context.Context, dead *etcdMember) error {
 	client, err := newClient(c.endpoints()...)
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *cluster) replace(ctx context.Context, dead *etcdMember) error {
 	return await(ctx, 15*time.Second, func() error { _, err := client.MemberPromote(ctx, added.Member.ID); return err })
 }
 
-// newClient is a client that no link stands before.
+// newClient returns a client that goes through no link.
 func newClient(endpoints ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(), DialTimeout: 2 * time.Second,

@@ -15,17 +15,17 @@ import (
 
 var mutantsFlag = flag.Bool("mutants", false, "try all mutants, not only those of every day")
 
-// change replaces a piece of a source file by another.
+// change replaces a piece of a source file.
 type change struct{ file, old, new string }
 
-// mutant is Portolan with a mistake, and the invariant that it breaks.
+// mutant is Portolan with one mistake, and the invariant that it breaks.
 type mutant struct {
 	name      string
 	invariant string
 	changes   []change
 	topology  string
-	harm      string // by name; none where it is empty
-	// daily says that it is tried in every run of the tests.
+	harm      string // name of the fault; empty for none
+	// daily means that every run of the tests includes it.
 	daily bool
 }
 
@@ -39,8 +39,8 @@ const (
 	metricsFile   = "cache/mirror/metrics.go"
 )
 
-// slowMirror lets the cache fall behind a little, so that whoever does not wait
-// for it is seen.
+// slowMirror lets the cache fall behind a little, so that code which does not wait for it is
+// noticed.
 var slowMirror = []change{
 	{watchFile, "\t\"sync\"\n", "\t\"sync\"\n\t\"time\"\n"},
 	{watchFile, "\tc.hear()\n\tsnapshot := c.Snapshot()\n", "\ttime.Sleep(30 * time.Millisecond)\n\tc.hear()\n\tsnapshot := c.Snapshot()\n"},
@@ -82,8 +82,8 @@ var mutants = []mutant{
 	}},
 }
 
-// TestMutants builds Portolan with one mistake at a time: the checker of the
-// invariant that it breaks finds it. Without -mutants it tries four of them.
+// TestMutants builds Portolan with one mistake at a time: the checker of the broken invariant
+// finds it. Without -mutants it tries only the daily ones.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		if !m.daily && !*mutantsFlag {
@@ -94,8 +94,8 @@ func TestMutants(t *testing.T) {
 			binary := built.build(t, m.name, overlay(t, m.changes))
 			topo, harm := m.find(t)
 			const duration = 6 * time.Second
-			// A mistake shows only where harm and a write meet, which one run may miss:
-			// about one of two does for write-id-ignored on a busy machine.
+			// A mistake shows only if a fault and a write coincide, which one run may miss. On
+			// a busy machine, about every other run finds write-id-ignored.
 			const tries = 12
 			var got []string
 			for seed := uint64(1); seed <= tries && !slices.Contains(got, m.invariant); seed++ {
@@ -111,7 +111,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// find is the topology that the mutant is tried in, and what is done to it.
+// find returns the topology for the mutant, and its faults.
 func (m mutant) find(t *testing.T) (topology, []harm) {
 	t.Helper()
 	for _, topo := range topologies() {
@@ -131,9 +131,8 @@ func (m mutant) find(t *testing.T) (topology, []harm) {
 	return topology{}, nil
 }
 
-// overlay writes changed copies of sources, for `go build -overlay`. A source
-// that has not just one place for each change fails the test: the mutant has to
-// be made anew.
+// overlay writes changed copies of sources for `go build -overlay`. If a source does not have
+// exactly one place for each change, the test fails: adapt the mutant.
 func overlay(t *testing.T, changes []change) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -175,7 +174,7 @@ func overlay(t *testing.T, changes []change) string {
 	return file
 }
 
-// TestMutantsApply: the sources are such that all mutants can be made.
+// TestMutantsApply: the sources still have the places that the mutants change.
 func TestMutantsApply(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants {

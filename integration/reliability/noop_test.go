@@ -14,12 +14,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// TestNoop applies what is there: that makes no revision, no event of a watch
-// and no push. What comes after it does.
+// TestNoop: a write without a change makes no revision, no watch event and no push. The change
+// after it does.
 func TestNoop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// Without statuses, so that every revision is one that a client wrote.
+	// Without statuses, every revision is one that a client wrote.
 	r := newRig(t, topology{name: "noop", servers: 1, args: []string{"--object-status=false"}}, 1, portolan(t))
 	if err := r.seedObjects(ctx); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestNoop(t *testing.T) {
 	}
 }
 
-// applySame applies objects that are there, and expects to be told so.
+// applySame applies unchanged objects, and expects the outcome unchanged.
 func applySame(ctx context.Context, t *testing.T, api *client.Client, keys []reliability.Key, value int64) {
 	t.Helper()
 	var operations []batch.Operation
@@ -92,8 +92,8 @@ func applySame(ctx context.Context, t *testing.T, api *client.Client, keys []rel
 	}
 }
 
-// onlyChange says whether the watches that have ended were told of nothing after
-// a revision but one change.
+// onlyChange returns an error unless the ended watches got, after one revision, only the change
+// at another.
 func onlyChange(r *rig, after, revision int64) (err error) {
 	r.record(func(h *reliability.History) {
 		events := 0

@@ -13,9 +13,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// The objects of a run. Single ones, services without rules, are created,
-// changed and deleted each by itself. Those of a group, a service, its rule and
-// its route, are written together, with one value. The gateway stays.
+// The objects of a run. Single objects are services without rules; each is created, changed and
+// deleted alone. A group is a service, its rule and its route; they are written together, with
+// one value. The gateway does not change.
 const (
 	singles, groupsNumber = 8, 3
 	singleNamespace       = "single"
@@ -25,7 +25,7 @@ const (
 	annotation = "reliability.test/value"
 )
 
-// kinds of the objects, by the name that they have in a Key.
+// kindOfKey returns a kind by its name in a Key.
 func kindOfKey(name string) config.GroupVersionKind {
 	switch name {
 	case "DestinationRule":
@@ -38,13 +38,13 @@ func kindOfKey(name string) config.GroupVersionKind {
 	return schema.ServiceEntry
 }
 
-// Scopes are those that the keys of a run lie in.
+// Scopes returns the scopes of the keys of a run.
 func Scopes() []string {
 	return []string{"ServiceEntry/" + singleNamespace, "ServiceEntry/" + groupNamespace,
 		"DestinationRule/" + groupNamespace, "VirtualService/" + groupNamespace, "Gateway/" + groupNamespace}
 }
 
-// Singles are the keys of the objects that are written each by itself.
+// Singles returns the keys of the objects that are written alone.
 func Singles() (out []Key) {
 	for i := range singles {
 		out = append(out, Key(fmt.Sprintf("ServiceEntry/%s/s%d", singleNamespace, i)))
@@ -52,7 +52,7 @@ func Singles() (out []Key) {
 	return out
 }
 
-// Groups are the keys of those that are written together.
+// Groups returns the keys of the objects that are written together.
 func Groups() (out [][]Key) {
 	for i := range groupsNumber {
 		name := fmt.Sprintf("%s/g%d", groupNamespace, i)
@@ -61,23 +61,23 @@ func Groups() (out [][]Key) {
 	return out
 }
 
-// GatewayKey is the key of the gateway through which the routes are served.
+// GatewayKey is the key of the gateway of the routes.
 const GatewayKey = Key("Gateway/" + groupNamespace + "/edge")
 
-// KeyOf is the key of an object.
+// KeyOf returns the Key of an object.
 func KeyOf(key config.Key) Key { return Key(key.Kind.Kind + "/" + key.Namespace + "/" + key.Name) }
 
-// Config is the key as the store has it.
+// Config returns the key as the store has it.
 func (k Key) Config() config.Key {
 	parts := strings.SplitN(string(k), "/", 3)
 	return config.Key{Kind: kindOfKey(parts[0]), Namespace: parts[1], Name: parts[2]}
 }
 
-// hostOf is the host of the service of a key's name.
+// hostOf returns the host of the service with the name of a key.
 func hostOf(key config.Key) string { return key.Name + "." + key.Namespace + ".test" }
 
-// Object is the object of a key that carries a value: in an annotation, and in
-// what proxies are sent.
+// Object returns the object of a key with a value: in an annotation, and in the resources of
+// proxies.
 func Object(k Key, value int64) *config.Config {
 	key := k.Config()
 	out := &config.Config{Meta: config.Meta{
@@ -109,8 +109,7 @@ func Object(k Key, value int64) *config.Config {
 	return out
 }
 
-// ValueOf is the value that an object's annotations carry, -1 where they carry
-// none.
+// ValueOf returns the value in an object's annotations, -1 if there is none.
 func ValueOf(annotations map[string]string) int64 {
 	value, err := strconv.ParseInt(annotations[annotation], 10, 64)
 	if err != nil {
@@ -119,7 +118,7 @@ func ValueOf(annotations map[string]string) int64 {
 	return value
 }
 
-// address is a value as an address of 10.0.0.0/8.
+// address encodes a value as an address of 10.0.0.0/8.
 func address(value int64) string {
 	return fmt.Sprintf("10.%d.%d.%d", value>>16&255, value>>8&255, value&255)
 }

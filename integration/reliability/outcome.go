@@ -2,10 +2,9 @@ package reliability
 
 import "time"
 
-// Outcomes checks what writes are said to have come to against the truth: what
-// was acknowledged is there (DURABLE), at the revision that was told and once,
-// what was refused is not (AMBIG), and the objects of one call came at one
-// revision or not at all (TXN-ALL).
+// Outcomes compares the outcomes of writes with the truth. An acknowledged write is there
+// (DURABLE), once, and at the revision in the answer. A refused write is not there (AMBIG). The
+// objects of one call are written at one revision, or not at all (TXN-ALL).
 func Outcomes(h *History) []Violation {
 	var out report
 	known := map[Key]map[int64]bool{}
@@ -34,7 +33,7 @@ func Outcomes(h *History) []Violation {
 }
 
 func judgeOutcome(h *History, c Call, out *report) {
-	landed := map[int64]int{} // objects by revision
+	landed := map[int64]int{} // number of objects by revision, 0 for missing ones
 	for _, w := range c.Writes {
 		if w.Verb == Delete {
 			if c.Class == OK && !w.Unchanged {
@@ -65,7 +64,7 @@ func judgeOutcome(h *History, c Call, out *report) {
 	}
 }
 
-// Kept checks that the store holds in the end what the truth comes to: DURABLE.
+// Kept checks DURABLE: the final content of the store is what the truth adds up to.
 func Kept(h *History) []Violation {
 	var out report
 	if h.Final == nil {
@@ -78,7 +77,7 @@ func Kept(h *History) []Violation {
 	return out
 }
 
-// Unchanged checks that what is written again as it is makes no revision: NOOP.
+// Unchanged checks NOOP: a write of what is already there makes no revision.
 func Unchanged(h *History) []Violation {
 	var out report
 	for _, c := range h.Calls {
@@ -94,8 +93,8 @@ func Unchanged(h *History) []Violation {
 	return out
 }
 
-// ReadYourWrites checks that a read of a revision shows it or something newer,
-// or says in time that it cannot: RYW.
+// ReadYourWrites checks RYW: a read with a least revision shows that or newer content, or fails
+// in time.
 func ReadYourWrites(h *History) []Violation {
 	var out report
 	for _, c := range h.Calls {
@@ -117,8 +116,7 @@ func ReadYourWrites(h *History) []Violation {
 	return out
 }
 
-// heldSince says whether a key held what was found at a revision or at some time
-// after it.
+// heldSince reports whether a key had the version found at a revision or later.
 func heldSince(t Truth, key Key, found Version, revision int64) bool {
 	if t.At(key, revision) == found {
 		return true

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// ReadPush tells what a response says of the objects of a run: its resources,
-// and the names that it takes away. whole says that it has all there are.
+// ReadPush returns what a response says about the objects of a run, from its resources and the
+// names that it removes. whole means that it has all resources of its type.
 func ReadPush(nonce string, resources map[string]*anypb.Any, removed []string, whole bool) (Push, error) {
 	text, _, _ := strings.Cut(nonce, "-")
 	revision, err := strconv.ParseInt(text, 10, 64)
@@ -47,7 +47,7 @@ func ReadPush(nonce string, resources map[string]*anypb.Any, removed []string, w
 	return p, nil
 }
 
-// keyOfCluster is namespace/name of a cluster's service.
+// keyOfCluster returns namespace/name of a cluster's service.
 func keyOfCluster(name string) (string, bool) {
 	host, ok := strings.CutPrefix(name, "outbound|80||")
 	if !ok {

@@ -22,36 +22,36 @@ import (
 	"github.com/portolan-mesh/portolan/integration/reliability"
 )
 
-// rig is everything that runs in one run, and what it records.
+// rig is everything that runs in one run, and its records.
 type rig struct {
 	t       testing.TB
 	seed    uint64
 	binary  string
-	dir     string // of the data
+	dir     string // of the servers' data
 	topo    topology
 	begun   time.Time
 	truth   *teller
-	values  atomic.Int64 // the last value that was written
+	values  atomic.Int64 // the last value written
 	servers []*server
-	cluster *cluster // nil where each server has its own store
+	cluster *cluster // nil if each server has its own store
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	history reliability.History
 	trouble []error    // with the run itself
-	random  *rand.Rand // of the harm; every client has its own
+	random  *rand.Rand // for faults; every client has its own
 }
 
-// topology is a way to run Portolan, and what may be done to it.
+// topology is a way to run Portolan, with the faults that it allows.
 type topology struct {
 	name    string
 	servers int
 	members bool // on an etcd of three members
-	fleet   bool // each with a member of one store
+	fleet   bool // each has a member of one store
 	args    []string
 	harm    []harm
 }
 
-// server is a replica: a `portolan serve`, one process after the other.
+// server is a replica: a `portolan serve`, in one process after the other.
 type server struct {
 	r       *rig
 	name    string
@@ -60,12 +60,12 @@ type server struct {
 	api     string              // host:port, always the same
 	xds     string
 	args    []string
-	client  string // host:port of its member of a store of several
+	client  string // host:port of its member, in a fleet
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	process     *processtest.Process
 	incarnation int
-	unwell      bool // it is being harmed: what it does not do now says nothing
+	unwell      bool // a fault affects it: it need not keep its promises
 	logs        map[string]*processtest.Process
 }
 
@@ -118,7 +118,7 @@ func newRig(t testing.TB, topo topology, seed uint64, binary string, prepare ...
 	return r
 }
 
-// gather has each server keep one member of a store of them all.
+// gather makes each server run one member of a common store.
 func (r *rig) gather() {
 	var initial []string
 	peers := map[*server]string{}
@@ -133,14 +133,14 @@ func (r *rig) gather() {
 	}
 }
 
-// randomOf is a source of a seed, another one for each number.
+// randomOf returns a random source derived from a seed, a different one for each number.
 func randomOf(seed, number uint64) *rand.Rand {
-	const spread = 0x9e3779b97f4a7c15 // neighbours begin alike otherwise
+	const spread = 0x9e3779b97f4a7c15 // otherwise, neighbouring numbers begin alike
 	return rand.New(rand.NewPCG((seed+1)*spread, (number+1)*spread))
 }
 
-// promises are those that are checked. The machine has other work, and one whose
-// processes wait for a core is slow without a fault of theirs.
+// promises are the bounds that a run checks. They leave room for a busy machine, on which
+// processes wait for a core.
 var promises = reliability.Promises{
 	Converge: 10 * time.Second, Fail: 12 * time.Second, Wait: 6 * time.Second, Newcomer: 8 * time.Second,
 	End: 10 * time.Second, Linear: 30 * time.Second,
@@ -153,7 +153,7 @@ func (r *rig) members() []*etcdMember {
 	return r.cluster.members
 }
 
-// now is the time of the history.
+// now returns the time of the history.
 func (r *rig) now() time.Duration { return time.Since(r.begun) }
 
 // record changes the history.
@@ -163,17 +163,16 @@ func (r *rig) record(change func(h *reliability.History)) {
 	change(&r.history)
 }
 
-// fail notes that the run itself went wrong.
+// fail records that the run itself went wrong.
 func (r *rig) fail(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.trouble = append(r.trouble, fmt.Errorf(format, args...))
 }
 
-// start runs the server, again on the ports that it had before.
+// start runs the server, always on the same ports.
 func (s *server) start() {
-	// Without statuses, so that every revision that a client sees is one that a
-	// client wrote.
+	// Without statuses, every revision that a client sees is one that a client wrote.
 	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds}
 	if len(s.links) > 0 {
 		var endpoints []string
@@ -192,7 +191,7 @@ func (s *server) start() {
 	s.logs[fmt.Sprintf("%s#%d", s.name, s.incarnation)] = p
 }
 
-// ready waits until the server says that it is.
+// ready waits until the server is ready.
 func (s *server) ready(ctx context.Context, within time.Duration) error {
 	p := s.current()
 	return await(ctx, within, func() error {
@@ -212,14 +211,14 @@ func (s *server) current() *processtest.Process {
 	return s.process
 }
 
-// id names the process that runs now.
+// id names the current process.
 func (s *server) id() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("%s#%d", s.name, s.incarnation)
 }
 
-// suffer marks the server as one that is being harmed.
+// suffer sets whether a fault affects the server.
 func (s *server) suffer(unwell bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,13 +233,13 @@ func (s *server) well() bool {
 
 func (s *server) url() string { return "http://" + s.api }
 
-// The words of a server's log by which its lists of the whole store are known.
+// These words in a server's log report its lists of the whole store.
 var (
 	listedAnew = regexp.MustCompile(`msg="listing the configuration in etcd anew".* revision=(\d+)`)
 	listed     = regexp.MustCompile(`msg="configuration listed" revision=(\d+)`)
 )
 
-// lists are those of the whole store that each process made.
+// lists returns the lists of the whole store by each process.
 func (s *server) lists() (out []reliability.Listed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,11 +258,11 @@ func (s *server) lists() (out []reliability.Listed) {
 	return out
 }
 
-// alarming are words that no log may have: the mirror found itself wrong, or the
-// race detector the program.
+// alarming are words that no log may have: from the mirror's self-check, or from the race
+// detector.
 var alarming = regexp.MustCompile(`please report this|DATA RACE`)
 
-// alarms are the lines of the server's logs that have such words.
+// alarms returns the lines of the server's logs with such words.
 func (s *server) alarms() (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +276,7 @@ func (s *server) alarms() (out []string) {
 	return out
 }
 
-// holder is what a store's lock file says of its process.
+// holder is the content of a store's lock file.
 type holder struct {
 	PID, ParentPID int
 	SocketDir      string
@@ -305,7 +304,7 @@ func (s *server) signalStore(signal syscall.Signal) int {
 	return h.PID
 }
 
-// endpoints are where the store is reached now, with nothing between.
+// endpoints returns the current addresses of the store, without links.
 func (r *rig) endpoints() ([]string, error) {
 	if r.cluster != nil {
 		return r.cluster.endpoints(), nil
@@ -324,8 +323,8 @@ func (r *rig) endpoints() ([]string, error) {
 	return []string{"unix://" + filepath.Join(h.SocketDir, "etcd.sock")}, nil
 }
 
-// withStore does something with a client of the store that no fault stands
-// before. The store itself may be away.
+// withStore calls do with a client of the store that no link affects. The store itself may be
+// down.
 func (r *rig) withStore(ctx context.Context, do func(ctx context.Context, client *clientv3.Client) error) error {
 	endpoints, err := r.endpoints()
 	if err != nil {
@@ -341,7 +340,7 @@ func (r *rig) withStore(ctx context.Context, do func(ctx context.Context, client
 	return do(ctx, client)
 }
 
-// compact drops the history of the store up to where the truth is known.
+// compact compacts the history of the store up to what the truth has.
 func (r *rig) compact(ctx context.Context) error {
 	revision := r.truth.at()
 	return r.withStore(ctx, func(ctx context.Context, client *clientv3.Client) error {

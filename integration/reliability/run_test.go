@@ -22,7 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// topologies are the ways in which Portolan is run.
+// topologies returns the ways to run Portolan.
 func topologies() []topology {
 	return []topology{
 		{name: "embedded", servers: 1, harm: toEmbedded},
@@ -31,13 +31,13 @@ func topologies() []topology {
 	}
 }
 
-// maxTries is how often a seed is run at most. A run is void, and says nothing of
-// the product, where the store dropped history before the suite had read it: the
-// machine was too busy for the one that follows it.
+// maxTries is how often a seed is run at most. A run is void if the store dropped history
+// before the suite had read it, since the machine was too busy. Such a run says nothing about
+// the product.
 const maxTries = 3
 
-// TestReliability runs every topology under harm, and judges what was seen. Where
-// there are several seeds the topologies take turns.
+// TestReliability runs every topology with faults, and judges the history. With several seeds
+// the topologies take turns.
 func TestReliability(t *testing.T) {
 	first := *seedFlag
 	if first == 0 {
@@ -74,8 +74,7 @@ func TestReliability(t *testing.T) {
 		totals["runs"], totals["void"], totals["violations"], totals["calls"], totals["acknowledged"], totals["unknown"], totals["events"], totals["statuses"], totals["pushes"])
 }
 
-// report tells what became of a run, in one line; where a promise was broken it
-// keeps what was seen.
+// report prints the result of a run in one line. If a promise was broken it keeps the history.
 func report(t *testing.T, h *reliability.History, violations []reliability.Violation, totals map[string]int) {
 	t.Helper()
 	s := reliability.Summarize(h)
@@ -108,7 +107,7 @@ func report(t *testing.T, h *reliability.History, violations []reliability.Viola
 	}
 }
 
-// keep saves a history and tells how to run it again.
+// keep saves a history and prints how to repeat the run.
 func keep(t *testing.T, h *reliability.History, violations []reliability.Violation) {
 	t.Helper()
 	base := *keepFlag
@@ -130,8 +129,7 @@ func keep(t *testing.T, h *reliability.History, violations []reliability.Violati
 	t.Logf("the history is in %s; once more: make reliability SEED=%d DURATION=%s TOPOLOGY=%s", dir, h.Seed, *durationFlag, h.Topology)
 }
 
-// run does one run and returns all that was seen, and what went wrong with the
-// run itself.
+// run does one run. It returns the history, and what went wrong with the run itself.
 func run(t *testing.T, topo topology, seed uint64, duration time.Duration, plan []harm, binary string) (*reliability.History, []error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -157,16 +155,17 @@ func run(t *testing.T, topo topology, seed uint64, duration time.Duration, plan 
 	stopWorking()
 	r.settle(ctx, healed, proxies, before)
 	stopFollowing()
-	cancel() // etcd waits for those who watch it, and it is to end
+	cancel() // etcd waits for its watchers before it ends
 	telling.Wait()
 	r.conclude(t.Context())
 	return &r.history, r.trouble
 }
 
-// warmUp is how long clients work before they are measured and harmed.
+// warmUp is how long clients work before measurements and faults begin.
 const warmUp = time.Second
 
-// prepared is a topology as a plan needs it, and what has to be done first.
+// prepared returns the topology with the flags that a plan needs, and what to do before the
+// start.
 func (o topology) prepared(plan []harm) (topology, []func(*rig) error) {
 	var prepare []func(*rig) error
 	seen := map[string]bool{}
@@ -193,8 +192,8 @@ func (r *rig) measureAll(ctx context.Context) map[*server]reliability.Sample {
 	return out
 }
 
-// settle waits until every replica is in step with the store, and notes how long
-// that took since the harm was over.
+// settle waits until every replica is in sync with the store, and records how long that took
+// after the last fault.
 func (r *rig) settle(ctx context.Context, healed time.Duration, proxies []*proxy, before map[*server]reliability.Sample) {
 	const limit = 20 * time.Second
 	var last int64
@@ -233,7 +232,7 @@ func (r *rig) settle(ctx context.Context, healed time.Duration, proxies []*proxy
 	r.record(func(h *reliability.History) { h.Settled = settled })
 }
 
-// finish notes what the store holds in the end.
+// finish records the final content of the store.
 func (r *rig) finish(answer *clientv3.GetResponse) error {
 	final := map[reliability.Key]reliability.Version{}
 	for _, kv := range answer.Kvs {
@@ -247,8 +246,8 @@ func (r *rig) finish(answer *clientv3.GetResponse) error {
 	return nil
 }
 
-// settleOne waits until one replica shows a revision to readers, and the same to
-// the proxies that it has as to one that is new.
+// settleOne waits until one replica shows a revision to readers, and sends its connected
+// proxies the same as a new one.
 func (r *rig) settleOne(ctx context.Context, s *server, last int64, healed, limit time.Duration, proxies []*proxy) reliability.Settling {
 	out := reliability.Settling{Replica: s.name, Revision: last, Objects: map[reliability.Key]reliability.Version{}}
 	api := newAPI(r, s)
@@ -274,8 +273,8 @@ func (r *rig) settleOne(ctx context.Context, s *server, last int64, healed, limi
 	return out
 }
 
-// sameToAll returns a digest of what a new proxy is sent, where those that are
-// connected hold just that.
+// sameToAll returns a digest of what a new proxy receives. It fails if a connected proxy holds
+// something else.
 func (r *rig) sameToAll(ctx context.Context, s *server, proxies []*proxy) (string, error) {
 	c, err := r.newcomer(ctx, s, int(protocol.Delta))
 	if err != nil {
@@ -291,8 +290,8 @@ func (r *rig) sameToAll(ctx context.Context, s *server, proxies []*proxy) (strin
 	return want, nil
 }
 
-// rested waits for a while until a server takes no more than before, and returns
-// what it takes.
+// rested waits for a while until a server uses no more of the machine than before, and returns
+// what it uses.
 func (r *rig) rested(ctx context.Context, s *server, before reliability.Sample) (out reliability.Sample) {
 	_ = await(ctx, 15*time.Second, func() error {
 		sample, err := r.measure(ctx, s)
@@ -309,12 +308,12 @@ func (r *rig) rested(ctx context.Context, s *server, before reliability.Sample) 
 	return out
 }
 
-// conclude ends all processes and puts the history together.
+// conclude ends all processes and completes the history.
 func (r *rig) conclude(ctx context.Context) {
 	for _, s := range r.servers {
 		r.end(s)
 	}
-	if len(r.servers) == 1 { // the lock is free, and all is there
+	if len(r.servers) == 1 { // the lock is free, and the data complete
 		s := r.servers[0]
 		s.start()
 		if err := s.ready(ctx, 20*time.Second); err != nil {

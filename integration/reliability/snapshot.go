@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Snapshots checks that every list, and every response to a proxy, is what the
-// store was at its revision. What is wrong since a list of the whole store
-// breaks RELIST-EQ, and what is wrong since a change that was watched
-// WATCH-RELIABLE.
+// Snapshots checks that every list, and every response to a proxy, equals the store at its
+// revision. A difference breaks RELIST-EQ if the replica learnt the key's last change by a list
+// of the whole store, and WATCH-RELIABLE if by a watch.
 func Snapshots(h *History) []Violation {
 	var out report
 	for _, l := range h.Lists {
@@ -19,7 +18,7 @@ func Snapshots(h *History) []Violation {
 				l.Replica, l.Revision, key, l.Objects[key], want[key])
 		}
 	}
-	earlier := map[string][]int64{} // revisions of the last whole responses, by stream
+	earlier := map[string][]int64{} // revisions of recent whole responses, by stream
 	for _, p := range h.Pushes {
 		var before int64
 		if last := earlier[p.Stream]; len(last) > 0 {
@@ -37,8 +36,8 @@ func Snapshots(h *History) []Violation {
 	return out
 }
 
-// blame is the invariant that a replica breaks which shows something else than
-// the truth of a key: the last change of it came by a list, or by the watch.
+// blame returns the invariant that a replica breaks if it shows a key wrongly. It depends on
+// whether the last change came by a list or by the watch.
 func (h *History) blame(replica string, key Key, revision int64) string {
 	last := h.Truth.Last(key, revision).Revision
 	for _, l := range h.Listed {
@@ -49,13 +48,12 @@ func (h *History) blame(replica string, key Key, revision int64) string {
 	return "WATCH-RELIABLE"
 }
 
-// removalRounds are how many whole responses may still have what is gone: proxies
-// are told last of what they no longer need, and newer changes come first.
+// removalRounds is how many whole responses may still have a deleted resource: proxies get
+// removals last, and newer changes go first.
 const removalRounds = 5
 
-// wrong are the keys that a response shows as they were not at its revision,
-// other than what a whole response still has and the store had at a revision
-// before.
+// wrong returns the keys that a response shows otherwise than at its revision. A whole response
+// may still have objects that were deleted after the revision before.
 func (p Push) wrong(t Truth, before int64) (out []Key) {
 	for key, value := range p.Values {
 		if t.At(key, p.Revision).Value != value {
@@ -79,9 +77,8 @@ func (p Push) wrong(t Truth, before int64) (out []Key) {
 	return slices.Compact(out)
 }
 
-// Batches checks that what one call wrote is seen whole or not at all, whoever
-// looks: objects that are always written together have one value at one
-// revision, in lists and in responses to proxies: TXN-ALL.
+// Batches checks TXN-ALL: in lists and in responses to proxies, objects that are always written
+// together have one value at one revision.
 func Batches(h *History) []Violation {
 	together := groups(h)
 	var out report
@@ -98,8 +95,8 @@ func Batches(h *History) []Violation {
 	return out
 }
 
-// groups are the keys that are written together, by each of them. A key that is
-// also written alone is of no group.
+// groups returns, for each key, the keys that are written together with it. A key that is also
+// written alone has no group.
 func groups(h *History) map[Key][]Key {
 	out := map[Key][]Key{}
 	for _, c := range h.Calls {
@@ -123,8 +120,8 @@ func groups(h *History) map[Key][]Key {
 	return out
 }
 
-// torn reports a group of which one object is seen as of before a batch at the
-// revision, and another as of after it.
+// torn reports a group if some of its objects are seen as before the batch of the revision, and
+// others as after it.
 func torn(t Truth, together map[Key][]Key, seen map[Key]int64, revision int64, where string, out *report) {
 	for _, key := range slices.Sorted(keysOf(seen)) {
 		group := together[key]
@@ -135,8 +132,8 @@ func torn(t Truth, together map[Key][]Key, seen map[Key]int64, revision int64, w
 		if seen[key] == now.Value {
 			continue
 		}
-		// The object is not what it was. If it is what it was before the batch of
-		// this very revision, the batch was split.
+		// The object is outdated. If it is as before the batch of this very revision, the batch
+		// was split.
 		if before := t.Last(key, now.Revision-1); seen[key] == before.Value {
 			out.add("TXN-ALL", "%s at revision %d has %s=%d, as it was before revision %d, which made it and %d others %d",
 				where, revision, key, seen[key], now.Revision, len(group)-1, now.Value)
@@ -154,10 +151,9 @@ func keysOf(m map[Key]int64) func(yield func(Key) bool) {
 	}
 }
 
-// Monotone checks that revisions never go back: those that writes return to
-// whoever waits for the one before, those of lists by one process, of responses
-// on one stream, and those that a process says to be at, and that nobody says they
-// did: REV-MONO.
+// Monotone checks REV-MONO: revisions never go back. It compares the revisions of successive
+// writes, of lists by one process, of responses on one stream, and those in the metrics of a
+// process. No process may report that the store went back.
 func Monotone(h *History) []Violation {
 	var out report
 	var writes []moment
@@ -187,14 +183,14 @@ func Monotone(h *History) []Violation {
 	return out
 }
 
-// moment is a revision that was told between two times.
+// moment is a revision that was reported between two times.
 type moment struct {
 	start, end time.Duration
 	revision   int64
 }
 
-// goesBack reports a revision that is smaller than one told before it was asked
-// for, or where strict equal to it.
+// goesBack reports a revision that is smaller than one reported before its request began. With
+// strict, it must not be equal either.
 func goesBack(where string, told []moment, strict bool, out *report) {
 	byEnd := slices.Clone(told)
 	slices.SortStableFunc(byEnd, func(a, b moment) int { return cmp.Compare(a.end, b.end) })

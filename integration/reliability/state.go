@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Converged checks that once all harm is over every replica is soon what the
-// store is, and that all send a proxy the same: CONVERGE.
+// Converged checks CONVERGE: soon after the last fault every replica equals the store, and all
+// replicas send a proxy the same.
 func Converged(h *History) []Violation {
 	var out report
 	for i, s := range h.Settled {
@@ -30,16 +30,16 @@ func Converged(h *History) []Violation {
 	return out
 }
 
-// measurement is how far apart the two readings of a sample may be.
+// measurement is how far apart the two readings of a sample may be, in seconds.
 const measurement = 0.25
 
-// Fresh checks that a replica is never more behind than it says: FRESH.
+// Fresh checks FRESH: a replica is never further behind than it reports.
 func Fresh(h *History) []Violation {
 	type told struct {
 		at       time.Duration
 		revision int64
 	}
-	var writes []told // with the greatest revision acknowledged so far
+	var writes []told // with the greatest acknowledged revision so far
 	for _, c := range h.Calls {
 		if len(c.Writes) > 0 && c.Class == OK && !c.Same && !c.Writes[0].Unchanged {
 			writes = append(writes, told{c.End, c.Revision})
@@ -49,7 +49,7 @@ func Fresh(h *History) []Violation {
 	var out report
 	for _, s := range h.Samples {
 		if s.Revision == 0 {
-			continue // it has read nothing, and says that it is not ready
+			continue // it has read nothing yet, and reports that it is not ready
 		}
 		for _, w := range writes {
 			if w.at >= s.Start {
@@ -65,8 +65,8 @@ func Fresh(h *History) []Violation {
 	return out
 }
 
-// Stable checks that whatever becomes of the store new proxies are configured
-// and writes fail in time: STATIC-STAB.
+// Stable checks STATIC-STAB: whatever happens to the store, new proxies get their
+// configuration, and writes fail in time.
 func Stable(h *History) []Violation {
 	var out report
 	for _, n := range h.Newcomers {
@@ -85,16 +85,15 @@ func Stable(h *History) []Violation {
 	return out
 }
 
-// Room that a replica may take after harm beyond what it took before: what it
-// has learnt, and what its runtime has not given back.
+// How much more a replica may use after faults than before: for what it has learnt, and what
+// its runtime has not freed.
 const (
 	moreGoroutines = 40
 	moreFiles      = 24
 	moreResident   = 128 << 20
 )
 
-// Bounded checks that a replica takes no more of the machine after harm than
-// before: BOUNDED.
+// Bounded checks BOUNDED: a replica uses no more of the machine after faults than before.
 func Bounded(h *History) []Violation {
 	var out report
 	for _, s := range h.Settled {
@@ -114,8 +113,7 @@ func Bounded(h *History) []Violation {
 	return out
 }
 
-// ShutDown checks that every process that was asked to end did, in time and as
-// documented: SHUTDOWN.
+// ShutDown checks SHUTDOWN: every process that was told to end did, in time and as documented.
 func ShutDown(h *History) []Violation {
 	var out report
 	for _, e := range h.Endings {
@@ -128,12 +126,12 @@ func ShutDown(h *History) []Violation {
 	return out
 }
 
-// Summary counts what is in a history.
+// Summary counts the content of a history.
 type Summary struct {
 	Calls, Acknowledged, Unknown, Lists, Events, Statuses, Pushes int
-	// Settled is how long the slowest replica took to be in step.
+	// Settled is how long the slowest replica took to be in sync.
 	Settled time.Duration
-	// Harm are the names of the faults, in the order in which they were done.
+	// Harm are the names of the faults, in order.
 	Harm []string
 }
 
@@ -164,8 +162,7 @@ func Summarize(h *History) Summary {
 	return s
 }
 
-// Unseen names what a history has nothing of, so that what is said of it means
-// nothing.
+// Unseen lists what a history lacks to prove anything.
 func Unseen(h *History) (out []string) {
 	told, read, carried := 0, 0, map[string]int{}
 	for _, w := range h.Watches {
@@ -193,7 +190,7 @@ func Unseen(h *History) (out []string) {
 	return out
 }
 
-// Broken are the invariants that violations name, in order.
+// Broken returns the broken invariants, in order.
 func Broken(violations []Violation) []string {
 	names := map[string]bool{}
 	for _, v := range violations {

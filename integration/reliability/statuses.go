@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Servers write into the status of an object how far it has come, and each such
-// write is a new version of the object: one that no client wrote, and that stands
-// in nobody's way. A history is judged by the versions that clients wrote.
+// Servers write into the status of an object how far it has come. Each such write makes a new
+// version of the object that no client wrote, but that conflicts with no client's write. A
+// history is judged by the versions that clients wrote.
 
-// Said are the revisions at which servers wrote the status of each key.
+// Said has the revisions at which servers wrote the status of each key.
 type Said map[Key]map[int64]bool
 
-// NewSaid makes them of events, whose values do not count.
+// NewSaid returns the revisions of events, whose values it ignores.
 func NewSaid(events []Event) Said {
 	out := Said{}
 	for _, e := range events {
@@ -24,10 +24,9 @@ func NewSaid(events []Event) Said {
 	return out
 }
 
-// AsWritten is the history with the version that a client wrote in the place of
-// each that a status gave an object, and without the events of watches that tell
-// of a status alone. What is no version of a status stays as it is, for the
-// checkers to judge, and so does a status of something else than was written.
+// AsWritten returns the history with each version that a status made replaced by the version
+// that a client wrote. It drops watch events for a status alone. A version that is no status of
+// the object, or a status of other content, stays as it is for the checkers.
 func (h *History) AsWritten() *History {
 	out := *h
 	out.Calls, out.Lists = slices.Clone(h.Calls), slices.Clone(h.Lists)
@@ -62,10 +61,9 @@ func (h *History) callWritten(c *Call) {
 	}
 }
 
-// givenAs is the revision of the write that a condition means. A server cannot tell
-// a version that an earlier status gave an object from a revision at which it was
-// the same: since the object has a later status it may take such for the object as
-// written, or not.
+// givenAs returns the revision of the client's write that a condition means. A server may or
+// may not accept an outdated status version as the object's written version. If the object has
+// a later status for the same content, either counts as its revision.
 func (h *History) givenAs(key Key, given int64, class Class) int64 {
 	at := h.Truth.At(key, given).Revision
 	if class == Conflict || at == 0 {
@@ -79,7 +77,7 @@ func (h *History) givenAs(key Key, given int64, class Class) int64 {
 	return given
 }
 
-// writtenAt is the revision of the write whose version was shown as a revision.
+// writtenAt returns the revision of the client's write behind a shown revision.
 func (h *History) writtenAt(key Key, revision int64) int64 {
 	if !h.Said[key][revision] {
 		return revision
@@ -102,8 +100,8 @@ func (h *History) allWritten(objects map[Key]Version) map[Key]Version {
 	return out
 }
 
-// watchWritten leaves a status as it is that tells of a write which the watch did
-// not tell of: it has passed that over.
+// watchWritten drops the events of statuses from a watch. It keeps one whose write the watch
+// did not report, since the watch has passed that over.
 func (h *History) watchWritten(w *Watch) {
 	w.Held = h.allWritten(w.Held)
 	held := maps.Clone(w.Held)
@@ -115,7 +113,7 @@ func (h *History) watchWritten(w *Watch) {
 			switch {
 			case e.Type == Modified && v.Revision != e.Revision && v == held[e.Key]:
 				continue
-			case h.listed(w.Replica, v.Revision): // with the status, in one step
+			case h.listed(w.Replica, v.Revision): // the replica learnt both in one step
 				e.Revision = v.Revision
 			}
 		}

@@ -21,9 +21,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// TestTornLog takes the end of the log away from a store that was killed, as a
-// disk does that lied about it: the store goes back, and reuses revisions. The
-// server announces an epoch, and everybody converges to what the store is now.
+// TestTornLog cuts off the end of the log of a killed store, as a disk does that acknowledged
+// writes too early. The store goes back, and reuses revisions. The server announces an epoch,
+// and everybody converges to the store's present content.
 func TestTornLog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -50,7 +50,7 @@ func TestTornLog(t *testing.T) {
 	}); err != nil {
 		t.Errorf("the server does not know that the store went back: %v", err)
 	}
-	if err := r.writeDirectly(ctx, 3); err != nil { // revisions that were used before
+	if err := r.writeDirectly(ctx, 3); err != nil { // reuses lost revisions
 		t.Fatal(err)
 	}
 	if err := await(ctx, 20*time.Second, func() error { return r.sameAsStore(ctx, s) }); err != nil {
@@ -66,8 +66,8 @@ func TestTornLog(t *testing.T) {
 	}
 }
 
-// tear makes the store lose its last revisions. What it has written elsewhere by
-// the time it dies cannot be lost, so it may take some attempts.
+// tear makes the store lose its last revisions. It may take several attempts, since what the
+// store has also written elsewhere is not lost.
 func (r *rig) tear(t *testing.T, ctx context.Context) (before, after int64) {
 	t.Helper()
 	s := r.servers[0]
@@ -98,7 +98,7 @@ func (r *rig) tear(t *testing.T, ctx context.Context) (before, after int64) {
 			}
 			continue
 		}
-		// The rest of the data was ahead of the log: with all of it, once more.
+		// The rest of the data was ahead of the log: try again with the whole log.
 		s.current().Pause()
 		if err := os.WriteFile(log, whole, 0o600); err != nil {
 			t.Fatal(err)
@@ -112,8 +112,8 @@ func (r *rig) tear(t *testing.T, ctx context.Context) (before, after int64) {
 	return 0, 0
 }
 
-// cutLog zeroes the last bytes of the newest log from the boundary of a sector
-// on, and returns its path and what it had.
+// cutLog zeroes the end of the newest log, from the boundary of a sector on. It returns the
+// log's path and former content.
 func cutLog(t *testing.T, dataDir string) (path string, whole []byte) {
 	t.Helper()
 	const sector, lost = 512, 3 << 10
@@ -134,7 +134,7 @@ func cutLog(t *testing.T, dataDir string) (path string, whole []byte) {
 	return path, whole
 }
 
-// head is the revision of the store, 0 where it does not answer.
+// head returns the revision of the store, 0 if it does not answer.
 func (r *rig) head(ctx context.Context) (revision int64) {
 	_ = r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
 		answer, err := c.Get(ctx, "x")
@@ -146,7 +146,7 @@ func (r *rig) head(ctx context.Context) (revision int64) {
 	return revision
 }
 
-// sameAsStore says whether a server shows what the store has.
+// sameAsStore returns an error unless a server shows the content of the store.
 func (r *rig) sameAsStore(ctx context.Context, s *server) error {
 	var revision int64
 	err := r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
@@ -160,7 +160,7 @@ func (r *rig) sameAsStore(ctx context.Context, s *server) error {
 	if err != nil {
 		return err
 	}
-	shown, stored := map[reliability.Key]int64{}, map[reliability.Key]int64{} // values: a status gives another version
+	shown, stored := map[reliability.Key]int64{}, map[reliability.Key]int64{} // values, since a status makes another version
 	for _, scope := range reliability.Scopes() {
 		l, class := r.list(ctx, newAPI(r, s), s, -2, scope, client.Freshness{MinRevision: revision})
 		if class != reliability.OK {

@@ -23,19 +23,17 @@ import (
 
 const (
 	writers = 6
-	// callTime is how long a client waits for an answer: longer than the server
-	// tries.
+	// callTime is how long a client waits for an answer: longer than the server tries.
 	callTime = 11 * time.Second
 )
 
-// writer is a client of the API that writes and reads, through one replica after
-// the other.
+// writer is an API client that writes and reads, through one replica after the other.
 type writer struct {
 	r      *rig
 	number int
 	random *rand.Rand
 	apis   map[*server]*client.Client
-	// known are the versions that it saw last, by which it compares and sets.
+	// known are the versions that it last saw, for conditional writes.
 	known map[reliability.Key]int64
 	// newest is the greatest revision that it wrote.
 	newest int64
@@ -50,7 +48,7 @@ func (r *rig) newWriter(number int) *writer {
 	return w
 }
 
-// newAPIs are clients of all servers with connections of their own.
+// newAPIs returns clients of all servers with connections of their own.
 func (r *rig) newAPIs() map[*server]*client.Client {
 	out := map[*server]*client.Client{}
 	for _, s := range r.servers {
@@ -59,7 +57,7 @@ func (r *rig) newAPIs() map[*server]*client.Client {
 	return out
 }
 
-// newAPI is a client of a server with connections of its own.
+// newAPI returns a client of a server with connections of its own.
 func newAPI(r *rig, s *server) *client.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	r.t.Cleanup(transport.CloseIdleConnections)
@@ -96,7 +94,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// change writes one object in one of the ways that there are.
+// change writes one object with a random verb.
 func (w *writer) change(ctx context.Context, s *server, key reliability.Key) reliability.Class {
 	one := reliability.Write{Key: key, Value: w.r.values.Add(1)}
 	switch n := w.random.IntN(10); {
@@ -116,8 +114,7 @@ func (w *writer) change(ctx context.Context, s *server, key reliability.Key) rel
 	return w.write(ctx, s, reliability.Call{Writes: []reliability.Write{one}})
 }
 
-// changeGroup writes the objects of a group with one value, sometimes only if
-// none has changed.
+// changeGroup writes the objects of a group with one value, sometimes only if none has changed.
 func (w *writer) changeGroup(ctx context.Context, s *server, keys []reliability.Key) reliability.Class {
 	var c reliability.Call
 	value, compares := w.r.values.Add(1), w.random.IntN(3) == 0
@@ -131,7 +128,7 @@ func (w *writer) changeGroup(ctx context.Context, s *server, keys []reliability.
 	return w.write(ctx, s, c)
 }
 
-// repeat reads an object and writes it as it is, which must change nothing.
+// repeat reads an object and writes it unchanged, which must change nothing.
 func (w *writer) repeat(ctx context.Context, s *server, key reliability.Key) reliability.Class {
 	found, class := w.read(ctx, s, reliability.Call{Key: key, Consistent: true})
 	if class != reliability.OK {
@@ -142,7 +139,7 @@ func (w *writer) repeat(ctx context.Context, s *server, key reliability.Key) rel
 	}})
 }
 
-// write makes a call of writes and records it.
+// write makes a call with writes and records it.
 func (w *writer) write(ctx context.Context, s *server, c reliability.Call) reliability.Class {
 	var operations []batch.Operation
 	for _, one := range c.Writes {
@@ -172,7 +169,7 @@ func (w *writer) write(ctx context.Context, s *server, c reliability.Call) relia
 	return c.Class
 }
 
-// operationOf is a write as the API takes it.
+// operationOf returns a write as an operation of the API.
 func operationOf(w reliability.Write) (batch.Operation, error) {
 	version := ""
 	if w.Given != 0 {
@@ -189,7 +186,7 @@ func operationOf(w reliability.Write) (batch.Operation, error) {
 	return batch.Write(verb, object)
 }
 
-// get reads an object, of now or of a revision that was written.
+// get reads an object: the current one, or at least at a revision that this writer wrote.
 func (w *writer) get(ctx context.Context, s *server, key reliability.Key) reliability.Class {
 	c := reliability.Call{Key: key}
 	if w.random.IntN(2) == 0 {
@@ -220,8 +217,8 @@ func (w *writer) read(ctx context.Context, s *server, c reliability.Call) (relia
 	return c.Found, c.Class
 }
 
-// list reads one kind, as it is here, as it is in the store, or at a revision
-// that was written.
+// list reads one kind: from the replica's cache, consistent with the store, or at least at a
+// revision that this writer wrote.
 func (w *writer) list(ctx context.Context, s *server) reliability.Class {
 	scopes := reliability.Scopes()
 	var fresh client.Freshness
@@ -235,7 +232,7 @@ func (w *writer) list(ctx context.Context, s *server) reliability.Class {
 	return class
 }
 
-// list reads the objects of a scope and records that.
+// list reads the objects of a scope and records the list.
 func (r *rig) list(ctx context.Context, api *client.Client, s *server, number int, scope string, fresh client.Freshness) (reliability.List, reliability.Class) {
 	before := s.id()
 	l := reliability.List{Replica: before, Client: number, Start: r.now(), Scope: scope, Least: fresh.MinRevision, Objects: map[reliability.Key]reliability.Version{}}
@@ -252,7 +249,7 @@ func (r *rig) list(ctx context.Context, api *client.Client, s *server, number in
 		item := &items.Items[i]
 		l.Objects[reliability.Key(scope+"/"+item.GetName())] = versionOf(item)
 	}
-	if s.id() == before { // else which of the processes it was is not known
+	if s.id() == before { // otherwise the process that answered is unknown
 		r.record(func(h *reliability.History) { h.Lists = append(h.Lists, l) })
 	}
 	return l, reliability.OK
@@ -263,7 +260,7 @@ func versionOf(object *unstructured.Unstructured) reliability.Version {
 	return reliability.Version{Revision: revision, Value: reliability.ValueOf(object.GetAnnotations())}
 }
 
-// classify tells what a call came to by its error.
+// classify returns the class of a call by its error.
 func classify(err error) reliability.Class {
 	var unreachable *client.UnreachableError
 	switch {
@@ -287,7 +284,7 @@ func classify(err error) reliability.Class {
 	return reliability.Unknown
 }
 
-// seedObjects writes what there is from the beginning.
+// seedObjects writes the initial objects.
 func (r *rig) seedObjects(ctx context.Context) error {
 	w := r.newWriter(writers)
 	call := reliability.Call{Writes: []reliability.Write{{Key: reliability.GatewayKey, Verb: reliability.Create, Value: r.values.Add(1)}}}
@@ -307,8 +304,7 @@ func (r *rig) seedObjects(ctx context.Context) error {
 	return nil
 }
 
-// writeDirectly writes through a store of the test itself, while all replicas
-// are out of the way.
+// writeDirectly writes through a store of the test itself, bypassing all replicas.
 func (r *rig) writeDirectly(ctx context.Context, times int) error {
 	return r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
 		store, err := etcd.New(c, etcd.Options{Schemas: schema.Pilot()})
@@ -379,7 +375,7 @@ func classifyStore(err error) reliability.Class {
 	return reliability.Unknown
 }
 
-// working runs the writers until the returned function is called.
+// working runs the writers until the caller calls stop.
 func (r *rig) working(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

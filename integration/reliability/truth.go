@@ -14,13 +14,13 @@ type Event struct {
 	Value    int64 `json:"value,omitempty"`
 }
 
-// Truth is what the store went through, in the order of revisions.
+// Truth is the history of the store, in the order of revisions.
 type Truth struct {
 	Events []Event
 	byKey  map[Key][]Event
 }
 
-// NewTruth makes the truth of events, which are in order.
+// NewTruth makes a Truth of events, which must be in order.
 func NewTruth(events []Event) Truth {
 	t := Truth{Events: events, byKey: map[Key][]Event{}}
 	for _, e := range events {
@@ -29,14 +29,13 @@ func NewTruth(events []Event) Truth {
 	return t
 }
 
-// Keys are all keys that ever were, in order.
+// Keys returns all keys that ever existed, in order.
 func (t Truth) Keys() []Key { return slices.Sorted(maps.Keys(t.byKey)) }
 
-// Of are the events of a key.
+// Of returns the events of a key.
 func (t Truth) Of(key Key) []Event { return t.byKey[key] }
 
-// Last is the last event of a key at a revision or before; the zero Event where
-// there is none.
+// Last returns the last event of a key up to a revision; the zero Event if there is none.
 func (t Truth) Last(key Key, revision int64) Event {
 	events := t.byKey[key]
 	n := sort.Search(len(events), func(i int) bool { return events[i].Revision > revision })
@@ -46,8 +45,7 @@ func (t Truth) Last(key Key, revision int64) Event {
 	return events[n-1]
 }
 
-// At is what a key held at a revision; the zero Version where there was no
-// object.
+// At returns the version of a key at a revision; the zero Version if there was no object.
 func (t Truth) At(key Key, revision int64) Version {
 	if e := t.Last(key, revision); e.Value != 0 {
 		return Version{Revision: e.Revision, Value: e.Value}
@@ -55,7 +53,7 @@ func (t Truth) At(key Key, revision int64) Version {
 	return Version{}
 }
 
-// Between are the events of a key after one revision and up to another.
+// Between returns the events of a key after one revision and up to another.
 func (t Truth) Between(key Key, after, upTo int64) []Event {
 	events := t.byKey[key]
 	from := sort.Search(len(events), func(i int) bool { return events[i].Revision > after })
@@ -63,7 +61,7 @@ func (t Truth) Between(key Key, after, upTo int64) []Event {
 	return events[from:max(from, to)]
 }
 
-// In are all objects of a scope, "Kind/namespace" or "" for all, at a revision.
+// In returns all objects of a scope, "Kind/namespace" or "" for all, at a revision.
 func (t Truth) In(scope string, revision int64) map[Key]Version {
 	out := map[Key]Version{}
 	for key := range t.byKey {
@@ -77,10 +75,10 @@ func (t Truth) In(scope string, revision int64) map[Key]Version {
 	return out
 }
 
-// In says whether a key is of a scope.
+// In reports whether a key is in a scope.
 func (k Key) In(scope string) bool { return scope == "" || strings.HasPrefix(string(k), scope+"/") }
 
-// revisionsOf are the revisions at which a value came to a key.
+// revisionsOf returns the revisions at which a key got a value.
 func (t Truth) revisionsOf(key Key, value int64) (out []int64) {
 	for _, e := range t.byKey[key] {
 		if e.Value == value {
@@ -90,7 +88,7 @@ func (t Truth) revisionsOf(key Key, value int64) (out []int64) {
 	return out
 }
 
-// changedAt says whether a key changed at a revision.
+// changedAt reports whether a key changed at a revision.
 func (t Truth) changedAt(key Key, revision int64) bool {
 	e := t.Last(key, revision)
 	return e.Revision == revision && e.Key == key

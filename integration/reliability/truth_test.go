@@ -17,20 +17,20 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// teller follows the store from its first revision on, with nothing between, and
-// remembers every event. The suite compacts up to where it is; the store's own
-// compaction can overtake it, and then nothing can be known any more.
+// teller follows the store from its first revision on, without links, and records every event.
+// The suite compacts only up to where it is. If the store's own compaction overtakes it, the
+// truth is lost.
 type teller struct {
 	r *rig
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	events   []reliability.Event
 	statuses []reliability.Event
-	revision int64 // all up to it is known
-	err      error // why nothing can be known any more
+	revision int64 // all events up to it are known
+	err      error // why the truth is lost
 }
 
-// errOvertaken is of a truth that cannot be known.
+// errOvertaken means that the truth is lost.
 var errOvertaken = errors.New("history was dropped before it was read")
 
 // run follows until ctx ends.
@@ -41,7 +41,7 @@ func (t *teller) run(ctx context.Context) {
 	}
 }
 
-// follow watches one store process, or the members, until they are others.
+// follow watches one store process, or the members, until others replace them.
 func (t *teller) follow(ctx context.Context) {
 	endpoints, err := t.r.endpoints()
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *teller) follow(ctx context.Context) {
 				cancel()
 			}
 			asked, done := context.WithTimeout(ctx, time.Second)
-			_ = client.RequestProgress(asked) // of the metadata of the watch
+			_ = client.RequestProgress(asked) // the context has the metadata of the watch
 			done()
 		}
 	})
@@ -106,7 +106,7 @@ func (t *teller) take(response clientv3.WatchResponse) {
 	}
 	switch n := len(response.Events); {
 	case n > 0:
-		t.revision = max(t.revision, response.Events[n-1].Kv.ModRevision) // those of one revision come together
+		t.revision = max(t.revision, response.Events[n-1].Kv.ModRevision) // events of one revision come together
 	case response.IsProgressNotify():
 		t.revision = max(t.revision, response.Header.Revision)
 	}
@@ -120,14 +120,14 @@ func (t *teller) fail(err error) {
 	}
 }
 
-// at is the revision up to which everything is known.
+// at returns the revision up to which everything is known.
 func (t *teller) at() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.revision
 }
 
-// tell is the truth, and what servers said of objects.
+// tell returns the truth, and the revisions of statuses.
 func (t *teller) tell() (reliability.Truth, reliability.Said, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,12 +8,15 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 )
 
-// Watches checks every watch of the API: the events of a key come in order
-// (WATCH-ORD) and once (WATCH-UNIQUE), none is missing (WATCH-RELIABLE), those of
-// one revision come together (WATCH-ATOMIC), a watch that goes on somewhere else
-// misses and repeats nothing (WATCH-RESUMABLE), nothing from before a bookmark
-// comes after it (WATCH-BOOKMARK), and what comes of a list of the whole store
-// adds up to what there was, with every deletion once (RELIST-EQ).
+// Watches checks every watch of the API:
+//
+//	WATCH-ORD        the events of a key come in order
+//	WATCH-UNIQUE     no event comes twice
+//	WATCH-RELIABLE   none is missing
+//	WATCH-ATOMIC     events of one revision come together
+//	WATCH-RESUMABLE  a watch that resumes elsewhere misses and repeats nothing
+//	WATCH-BOOKMARK   nothing from before a bookmark comes after it
+//	RELIST-EQ        the events of a list of the whole store add up to its content, with every deletion once
 func Watches(h *History) []Violation {
 	var out report
 	for _, w := range h.Watches {
@@ -26,18 +29,18 @@ func Watches(h *History) []Violation {
 	return out
 }
 
-// judge walks through the events of one watch.
+// judge checks the events of one watch.
 type judge struct {
 	h      *History
 	w      Watch
-	held   map[Key]Version // what the events so far add up to
+	held   map[Key]Version // the sum of the events so far
 	at     int64           // greatest revision so far
 	marked int64           // of the last bookmark
 	last   map[Key]int64   // revision of the last event of each key
 	first  int64           // revision of the first event
 	silent int64           // up to which nothing is complete, since a list brings it
 	seen   map[Delivery]bool
-	// broken keeps one fault from being told with every event after it.
+	// broken prevents that one fault is reported again with every later event.
 	broken bool
 	out    *report
 }
@@ -67,14 +70,14 @@ func (j *judge) run() {
 	}
 }
 
-// lag is how many revisions a watcher may be behind its replica when that lists
-// anew: as many as a replica keeps for those who follow. More than a few of them
-// come where a store that was held tells all at once, and has compacted the rest.
+// lag is how many revisions a watcher may be behind its replica when that lists again: as many
+// as a replica keeps for watchers. It is more than a few if a paused store sends all at once,
+// and has compacted the rest.
 const lag = cache.DefaultHistory
 
-// leaps says whether an event is of a deletion that a list of the whole store
-// brought: such a one bears the revision that the watcher had before, since when
-// it was is not known.
+// leaps reports whether an event is a deletion from a list of the whole store. Such an event
+// has the watcher's revision before the list, since the revision of the deletion itself is
+// unknown.
 func (j *judge) leaps(e Delivery) (Listed, bool) {
 	if e.Type != Deleted || j.h.Truth.changedAt(e.Key, e.Revision) && j.h.Truth.At(e.Key, e.Revision).Value == 0 {
 		return Listed{}, false
@@ -87,8 +90,8 @@ func (j *judge) leaps(e Delivery) (Listed, bool) {
 	return Listed{}, false
 }
 
-// leapt takes such an event in: the object was there, and is not at the revision
-// of the list, or was made anew.
+// leapt handles such an event: the watcher had the object, and the object was deleted, or
+// deleted and created again, up to the list's revision.
 func (j *judge) leapt(e Delivery, l Listed) {
 	if _, had := j.held[e.Key]; !had {
 		j.fault("RELIST-EQ", "the deletion of %s at %d was told, and the watcher had no such object", e.Key, e.Revision)
@@ -101,9 +104,9 @@ func (j *judge) leapt(e Delivery, l Listed) {
 	j.silent = max(j.silent, l.Revision)
 }
 
-// again says whether an event repeats what the watcher has heard, as it may: a
-// watch begins with the revision that it is given, of which a client may have
-// seen a part, and a list may have brought several revisions in one step.
+// again reports whether an event may repeat what the watcher has heard. A watch includes its
+// first revision, of which the client may have seen a part. And a list may have brought several
+// revisions in one step.
 func (j *judge) again(e Delivery) bool {
 	return e.Revision == j.w.From || (j.w.Resumed && j.listed(e.Revision) && e.Revision <= max(j.held[e.Key].Revision, j.last[e.Key]))
 }
@@ -140,8 +143,8 @@ func (j *judge) event(e Delivery) {
 	}
 }
 
-// missing reports the changes of a key after a revision that were passed over on
-// the way to an event. Those that a list of the whole store brought may be.
+// missing reports a change of a key after a revision that the watch skipped before an event. It
+// may skip what a list of the whole store brought.
 func (j *judge) missing(e Delivery, after int64) {
 	for _, passed := range j.h.Truth.Between(e.Key, after, e.Revision-1) {
 		if j.brought(e, passed.Revision) {
@@ -152,9 +155,8 @@ func (j *judge) missing(e Delivery, after int64) {
 	}
 }
 
-// brought says whether a list of the whole store passed a revision over on the way
-// to an event: that tells of the object as the list found it, or of what came after
-// while the watcher had it as the list found it.
+// brought reports whether a list of the whole store explains that a revision was skipped. Then
+// the event shows the object as in the list, or the watcher already had it as in the list.
 func (j *judge) brought(e Delivery, passed int64) bool {
 	return slices.ContainsFunc(j.h.Listed, func(l Listed) bool {
 		return l.Replica == j.w.Replica && l.covers(passed) && (l.After == 0 ||
@@ -162,9 +164,8 @@ func (j *judge) brought(e Delivery, passed int64) bool {
 	})
 }
 
-// lost is the invariant that a watch breaks which does not tell of a revision:
-// one that goes on, and loses something before the first that it tells, does not
-// go on where it stopped.
+// lost returns the invariant that a watch breaks if it skips a revision. A resumed watch that
+// skips something before its first event did not resume where it stopped.
 func (j *judge) lost(revision int64) string {
 	if j.w.Resumed && j.w.From < revision && revision < j.first {
 		return "WATCH-RESUMABLE"
@@ -172,7 +173,7 @@ func (j *judge) lost(revision int64) string {
 	return "WATCH-RELIABLE"
 }
 
-// bookmark checks that all up to a revision has come.
+// bookmark checks that everything up to a revision has come.
 func (j *judge) bookmark(e Delivery) {
 	if e.Revision < j.at {
 		j.fault("WATCH-BOOKMARK", "a bookmark of %d came after an event at %d", e.Revision, j.at)
@@ -185,7 +186,7 @@ func (j *judge) bookmark(e Delivery) {
 	j.compare(e.Revision, invariant)
 }
 
-// compare checks what the events add up to against the truth at a revision.
+// compare compares the sum of the events with the truth at a revision.
 func (j *judge) compare(revision int64, invariant string) {
 	if j.broken {
 		return
@@ -200,15 +201,15 @@ func (j *judge) compare(revision int64, invariant string) {
 	}
 }
 
-// listed says whether the replica learnt of a revision by a list of the whole
-// store, which brings several revisions in one step.
+// listed reports whether the replica learnt a revision by a list of the whole store, which
+// brings several revisions in one step.
 func (j *judge) listed(revision int64) bool { return j.h.listed(j.w.Replica, revision) }
 
 func (h *History) listed(replica string, revision int64) bool {
 	return slices.ContainsFunc(h.Listed, func(l Listed) bool { return l.Replica == replica && l.covers(revision) })
 }
 
-// covers says whether a watcher may learn of a revision by the list.
+// covers reports whether a watcher may learn a revision by the list.
 func (l Listed) covers(revision int64) bool {
 	after := l.After
 	if after > 0 {
@@ -221,7 +222,7 @@ func (j *judge) fault(invariant, format string, args ...any) {
 	j.out.add(invariant, "a watch of %s by %s from %d: "+format, append([]any{j.w.Scope, j.w.Replica, j.w.From}, args...)...)
 }
 
-// Apply is what a watcher holds after an event.
+// Apply applies an event to what a watcher holds, and returns it.
 func Apply(held map[Key]Version, e Delivery) map[Key]Version {
 	if e.Type == Deleted {
 		delete(held, e.Key)
@@ -231,5 +232,5 @@ func Apply(held map[Key]Version, e Delivery) map[Key]Version {
 	return held
 }
 
-// sortedKeys are the keys of a map in order.
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -2,7 +2,7 @@ package fleet
 
 import "maps"
 
-// Count is how much of a type was received.
+// Count is how much was received of a type.
 type Count struct {
 	Messages, Resources, Removed, Bytes int64
 }
@@ -14,11 +14,10 @@ func (c Count) plus(o Count, sign int64) Count {
 	}
 }
 
-// Counts are those of all proxies together, by type URL.
+// Counts has the counts of all proxies together, by type URL.
 type Counts map[string]Count
 
-// Since is what came after an earlier count; types of which nothing came are not
-// in it.
+// Since returns what came after an earlier count, without types of which nothing came.
 func (c Counts) Since(earlier Counts) Counts {
 	out := Counts{}
 	for typeURL, count := range c {
@@ -29,7 +28,7 @@ func (c Counts) Since(earlier Counts) Counts {
 	return out
 }
 
-// Plus is both together; c may be nil.
+// Plus returns the sum of both; c may be nil.
 func (c Counts) Plus(more Counts) Counts {
 	out := maps.Clone(c)
 	if out == nil {
@@ -41,7 +40,7 @@ func (c Counts) Plus(more Counts) Counts {
 	return out
 }
 
-// Total is that of all types.
+// Total returns the sum of all types.
 func (c Counts) Total() Count {
 	var out Count
 	for count := range maps.Values(c) {

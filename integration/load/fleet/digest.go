@@ -11,32 +11,30 @@ import (
 	"github.com/portolan-mesh/portolan/integration/load/raw"
 )
 
-// digest is what there is to know of a response, whoever it was sent to. Equal
-// content has one digest, unless it was forgotten meanwhile. It is never
-// modified.
+// digest is what a proxy needs to know of a response, independent of the stream. Equal
+// responses share a digest as long as it is kept. It is never modified.
 type digest struct {
 	typeURL string
-	// names of what it carries, and removed of what it takes away.
+	// names of the resources in it, and removed names.
 	names, removed []string
-	// versions are those of what it carries, in delta.
+	// versions of the resources in it, in delta.
 	versions []string
-	// children are what a proxy asks for because of the resource at that place in
-	// names; of clusters and listeners only.
+	// children are, for each of names, what a proxy requests because of the resource; only of
+	// clusters and listeners.
 	children [][]string
-	// hosts says that a route configuration in it has its virtual hosts come by
-	// themselves.
+	// hosts means that a route configuration in it uses VHDS.
 	hosts bool
-	// secrets is of clusters, some of which use secrets: the same with these as
-	// children. It is nil where none does.
+	// secrets is the digest of the same response with the secrets of clusters as children. It
+	// is nil if no cluster in it uses secrets.
 	secrets *digest
 }
 
-// digests are those of the responses that came lately.
+// digests keeps the digests of recent responses.
 type digests struct {
 	at   fields
 	seed maphash.Seed
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	seen map[digestKey]*digest
 }
 
@@ -46,15 +44,15 @@ type digestKey struct {
 	size    int
 }
 
-// keptDigests bounds how many are known at one time.
+// keptDigests limits the number of digests that are kept.
 const keptDigests = 512
 
 func newDigests(at fields) *digests {
 	return &digests{at: at, seed: maphash.MakeSeed(), seen: map[digestKey]*digest{}}
 }
 
-// of is the digest of a response. Of the first of its content it is made, while
-// others wait: they are likely to have the same.
+// of returns the digest of a response. The first caller with some content computes it, and
+// others wait: they probably have the same.
 func (d *digests) of(r response) (*digest, error) {
 	key := d.key(r)
 	d.mu.Lock()
@@ -73,12 +71,12 @@ func (d *digests) of(r response) (*digest, error) {
 	return made, nil
 }
 
-// key leaves out what differs from stream to stream.
+// key returns a key without what differs between streams.
 func (d *digests) key(r response) digestKey {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
 	size := 0
-	_ = raw.Each(r.bytes, func(n protowire.Number, content []byte) { // it was read before
+	_ = raw.Each(r.bytes, func(n protowire.Number, content []byte) { // no error: it was parsed before
 		if n == d.at.resources || n == d.at.removed {
 			_, _ = h.Write(content)
 			_ = h.WriteByte(byte(n))
@@ -104,8 +102,8 @@ func (d *digests) read(r response) (*digest, error) {
 	return out, err
 }
 
-// entry takes an entry of resources apart. In state of the world it is the Any of
-// the resource, whose name is in its first field, as in every type of Envoy's.
+// entry parses an entry of resources. In state of the world it is the Any of the resource. The
+// name is in the first field of the resource, as in every Envoy type.
 func (d *digests) entry(content []byte) (name, body []byte) {
 	if d.at.body == 0 {
 		body = anyValue(content)
@@ -114,7 +112,7 @@ func (d *digests) entry(content []byte) (name, body []byte) {
 	return raw.Field(content, d.at.name), anyValue(raw.Field(content, d.at.body))
 }
 
-// anyValue is what a google.protobuf.Any wraps.
+// anyValue returns the content of a google.protobuf.Any.
 func anyValue(wrapped []byte) []byte { return raw.Field(wrapped, 2) }
 
 func (g *digest) add(name, body []byte) {
@@ -131,7 +129,7 @@ func (g *digest) add(name, body []byte) {
 	}
 }
 
-// addSecrets notes the secrets of the resource that was added last.
+// addSecrets adds the secrets of the last resource.
 func (g *digest) addSecrets(used []string) {
 	if len(used) > 0 && g.secrets == nil {
 		g.secrets = &digest{typeURL: g.typeURL}
@@ -148,9 +146,9 @@ func (g *digest) addSecrets(used []string) {
 // tlsContext ends the type URL of the transport socket of a cluster that originates TLS.
 var tlsContext = []byte("UpstreamTlsContext")
 
-// secretsOf names the secrets that the transport socket of a cluster uses. There are many
-// clusters, and each proxy has some of its own: a client that decoded them would be slower
-// than the server.
+// secretsOf returns the names of the secrets that the transport socket of a cluster uses. It
+// does not decode the cluster: there are many, each proxy has some of its own, and the client
+// would be slower than the server.
 func secretsOf(cluster []byte) []string {
 	if !bytes.Contains(cluster, tlsContext) {
 		return nil
@@ -159,7 +157,7 @@ func secretsOf(cluster []byte) []string {
 	context := anyValue(raw.Field(socket, 3)) // typed_config: UpstreamTlsContext
 	common := raw.Field(context, 1)           // common_tls_context
 	var out []string
-	_ = raw.Each(common, func(n protowire.Number, content []byte) { // it was read before
+	_ = raw.Each(common, func(n protowire.Number, content []byte) { // no error: it was parsed before
 		switch n {
 		case 6, 7: // tls_certificate_sds_secret_configs, validation_context_sds_secret_config
 		case 8: // combined_validation_context
@@ -174,10 +172,10 @@ func secretsOf(cluster []byte) []string {
 	return out
 }
 
-// endpointsOf names what a cluster has its endpoints by: where its type is EDS,
-// the service name of its EDS config, else its own name.
+// endpointsOf returns the name of the endpoints of an EDS cluster: the service name of its EDS
+// config, else its own name.
 func endpointsOf(name string, cluster []byte) []string {
-	eds := raw.Field(cluster, 3) // eds_cluster_config, which no other type has
+	eds := raw.Field(cluster, 3) // eds_cluster_config, which only EDS clusters have
 	if eds == nil {
 		return nil
 	}
@@ -187,8 +185,8 @@ func endpointsOf(name string, cluster []byte) []string {
 	return []string{name}
 }
 
-// routesOf names the route configurations that the connection managers of a
-// listener ask for.
+// routesOf returns the names of the route configurations that the connection managers of a
+// listener request.
 func routesOf(listener []byte) []string {
 	var out []string
 	_ = raw.Each(listener, func(n protowire.Number, chain []byte) {
@@ -209,8 +207,8 @@ func routesOf(listener []byte) []string {
 
 const connectionManager = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
-// routeOf is the route_config_name of the rds of a typed_config that is a
-// connection manager.
+// routeOf returns the route_config_name of a typed_config that is a connection manager with
+// RDS.
 func routeOf(config []byte) []byte {
 	if string(raw.Field(config, 1)) != connectionManager {
 		return nil
@@ -222,5 +220,5 @@ func routeOf(config []byte) []byte {
 	return raw.Field(rds, 2)
 }
 
-// intern keeps one copy of a name, however many proxies have it.
+// intern keeps one copy of a name for all proxies.
 func intern(name []byte) string { return unique.Make(string(name)).Value() }

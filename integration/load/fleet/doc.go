@@ -1,14 +1,12 @@
-// Package fleet simulates many proxies against a server of ADS, in either variant
-// of the protocol. Each has a connection of its own, asks as Envoy does (for all
-// clusters and listeners, for the endpoints and routes that these name, and for
-// all virtual hosts once a route configuration says that they come by
-// themselves), and acknowledges everything.
+// Package fleet simulates many proxies against a server of ADS, in either variant of the
+// protocol. Each has a connection of its own, and acknowledges everything. It subscribes as
+// Envoy does: to all clusters and listeners, to the endpoints and routes that these name, and
+// to all virtual hosts once a route configuration uses VHDS.
 //
-// A fleet is cheap, since it shares the machine with the server that it measures.
-// Responses are not decoded but scanned (wire.go): for their names, and in
-// clusters, listeners and routes for what they make a proxy ask for. What is
-// scanned once is known for every proxy that is sent the same (digest.go), and so
-// is what they ask for next (holding.go).
+// A fleet is cheap, since it shares the machine with the server that it measures. It does not
+// decode responses but scans them (wire.go): for names, and in clusters, listeners and routes
+// for what a proxy requests because of them. Proxies that receive the same share the result
+// (digest.go), and also what they request next (holding.go).
 //
 //	f := fleet.New(fleet.Options{Address: address, Proxies: 200, Variant: protocol.Delta, Node: node})
 //	go f.Run(ctx)

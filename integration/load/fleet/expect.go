@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Expectation is what every proxy is to be sent: a response that carries a mark,
-// of one of the types, or of any where there are none. Without also the mark may
-// be absent from it: then a response that does not carry it is awaited.
+// Expectation is a response that every proxy should receive: one with a mark, of one of the
+// types, or of any type if there are none.
 type Expectation struct {
 	Types []string
 	Mark  []byte
-	// Absent awaits a response of the types that does not carry the mark.
+	// Absent expects a response of the types without the mark instead.
 	Absent bool
 }
 
@@ -26,21 +25,21 @@ func (e Expectation) met(typeURL string, response []byte) bool {
 	return bytes.Contains(response, e.Mark) != e.Absent
 }
 
-// Receipt tells when each proxy had all that was expected.
+// Receipt records when each proxy has received all that was expected.
 type Receipt struct {
 	expected []Expectation
 	complete uint64
-	done     chan struct{} // closed when all proxies have all
+	done     chan struct{} // closed when all proxies have received all
 
 	mu    sync.Mutex         // guards what follows
-	known map[*digest]uint64 // which expectations a response meets
+	known map[*digest]uint64 // which expectations a response meets, as bits
 	met   []uint64           // by proxy
 	times []time.Time        // by proxy
 	lack  int
 }
 
-// Expect begins to look for what is expected, instead of what was before. At
-// most 64 can be.
+// Expect begins to look for what is expected, and drops earlier expectations. There may be at
+// most 64.
 func (f *Fleet) Expect(expected ...Expectation) *Receipt {
 	r := &Receipt{
 		expected: expected, complete: 1<<len(expected) - 1, done: make(chan struct{}),
@@ -51,7 +50,7 @@ func (f *Fleet) Expect(expected ...Expectation) *Receipt {
 	return r
 }
 
-// received notes what a proxy was sent.
+// received checks a response to a proxy.
 func (r *Receipt) received(proxy int, d *digest, response []byte, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,8 +75,7 @@ func (r *Receipt) received(proxy int, d *digest, response []byte, at time.Time) 
 	}
 }
 
-// Await waits until all proxies have all that was expected, and returns when each
-// had.
+// Await waits until all proxies have received all that was expected. It returns when each had.
 func (r *Receipt) Await(ctx context.Context) ([]time.Time, error) {
 	select {
 	case <-r.done:

@@ -14,22 +14,20 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// Options say who is simulated.
+// Options describe the simulated proxies.
 type Options struct {
-	// Address is where the server listens, host:port, until the fleet is moved.
+	// Address is the server's host:port, until Move.
 	Address string
-	// TLS is how each proxy connects, with the certificate that it shows; nil is
-	// plaintext.
+	// TLS returns the TLS settings of each proxy, with its certificate; nil is plaintext.
 	TLS     func(proxy int) *tls.Config
 	Proxies int
 	Variant protocol.Variant
-	// Node is what each proxy says of itself.
+	// Node returns the node of each proxy.
 	Node func(proxy int) *corev3.Node
-	// States has proxies state what they have when they open a stream again, as
-	// Envoy does. Without it they ask for everything as at first.
+	// States makes proxies state what they have when they reopen a stream, as Envoy does.
+	// Otherwise they request everything as at first.
 	States bool
-	// Record is given each response that the first proxy receives. It must not
-	// keep the bytes.
+	// Record gets each response to the first proxy. It must not keep the bytes.
 	Record func(typeURL string, response []byte)
 }
 
@@ -43,8 +41,8 @@ type Fleet struct {
 	proxies []*proxy
 	address atomic.Pointer[string]
 	receipt atomic.Pointer[Receipt]
-	last    atomic.Int64 // when a response was received, in Unix nanoseconds
-	heard   atomic.Int64 // when a part of one was, likewise
+	last    atomic.Int64 // when the last response was received, in Unix nanoseconds
+	heard   atomic.Int64 // when the last part of one was, likewise
 	stated  atomic.Int64 // see Stated
 	rising  rising
 
@@ -52,7 +50,7 @@ type Fleet struct {
 	err error      // why a stream ended last
 }
 
-// New makes a fleet, which does nothing before it runs.
+// New makes a fleet. It does nothing before Run.
 func New(o Options) *Fleet {
 	f := &Fleet{
 		o: o, at: fieldsOf[o.Variant], digests: newDigests(fieldsOf[o.Variant]), steps: newSteps(o.statesVersions()),
@@ -64,15 +62,15 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// statesVersions says whether proxies keep the versions of what they have.
+// statesVersions reports whether proxies keep the versions of what they have.
 func (o Options) statesVersions() bool { return o.States && o.Variant == protocol.Delta }
 
-// Move has the proxies open the next streams to another server.
+// Move makes the proxies open their next streams to another server.
 func (f *Fleet) Move(address string) { f.address.Store(&address) }
 
-// Run connects all proxies at once and has them follow until ctx ends. A stream
-// that ends before is opened again after a while, as Envoy does. It may be called
-// again when it has returned: the proxies are those which they were.
+// Run connects all proxies at once, and follows until ctx ends. It reopens a stream that ends
+// earlier after a while, as Envoy does. It may be called again after it has returned: the
+// proxies then have what they had.
 func (f *Fleet) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, p := range f.proxies {
@@ -82,20 +80,20 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return nil
 }
 
-// Sync is how the proxies came to have everything.
+// Sync describes how the proxies received everything.
 type Sync struct {
-	// At is when the last of it was received.
+	// At is when the last response was received.
 	At time.Time
-	// Counts is what they were sent.
+	// Counts is what they received.
 	Counts Counts
-	// Reconnects is how often a stream had to be opened again.
+	// Reconnects is how often a stream had to be reopened.
 	Reconnects int
-	// Reason is why the last of them ended before.
+	// Reason is why the last such stream ended.
 	Reason error
 }
 
-// AwaitSync waits until every proxy has an answer to all that it asked for, and
-// nothing was received for the time of silence, not even a part of a response.
+// AwaitSync waits until every proxy has an answer to all its requests, and nothing was received
+// for the duration of silence, not even a part of a response.
 func (f *Fleet) AwaitSync(ctx context.Context, silence time.Duration) (Sync, error) {
 	if err := f.await(ctx, silence, f.synced); err != nil {
 		return Sync{}, fmt.Errorf("%d of %d proxies are not in sync: %w", f.o.Proxies-f.count(), f.o.Proxies, errors.Join(err, f.failure()))
@@ -105,7 +103,7 @@ func (f *Fleet) AwaitSync(ctx context.Context, silence time.Duration) (Sync, err
 	return out, nil
 }
 
-// AwaitSilence waits until nothing was received for so long.
+// AwaitSilence waits until nothing was received for the duration of silence.
 func (f *Fleet) AwaitSilence(ctx context.Context, silence time.Duration) error {
 	return f.await(ctx, silence, func() bool { return true })
 }
@@ -131,7 +129,7 @@ func (f *Fleet) await(ctx context.Context, silence time.Duration, condition func
 
 func (f *Fleet) synced() bool { return f.count() == f.o.Proxies }
 
-// count is how many proxies lack nothing.
+// count returns the number of proxies in sync.
 func (f *Fleet) count() int {
 	n := 0
 	for _, p := range f.proxies {
@@ -142,7 +140,7 @@ func (f *Fleet) count() int {
 	return n
 }
 
-// Counts is what was received so far.
+// Counts returns what was received so far.
 func (f *Fleet) Counts() Counts {
 	out := Counts{}
 	for _, p := range f.proxies {
@@ -151,7 +149,7 @@ func (f *Fleet) Counts() Counts {
 	return out
 }
 
-// Reconnects is how often a stream was opened but for the first of each proxy.
+// Reconnects returns how many streams were opened beyond the first of each proxy.
 func (f *Fleet) Reconnects() int {
 	n := 0
 	for _, p := range f.proxies {
@@ -160,13 +158,13 @@ func (f *Fleet) Reconnects() int {
 	return n
 }
 
-// Rising is how many proxies at most were being brought up at one time: had been
-// sent something on a stream, and no listeners.
+// Rising returns the peak number of proxies that were being brought up: they had received
+// something on a stream, but no listeners.
 func (f *Fleet) Rising() int { return f.rising.most() }
 
 // rising counts proxies that are being brought up.
 type rising struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	now, peak int
 }
 
@@ -183,7 +181,7 @@ func (r *rising) most() int {
 	return r.peak
 }
 
-// Stated is how many bytes of requests said so far what proxies have.
+// Stated returns the number of bytes with which proxies have stated what they have.
 func (f *Fleet) Stated() int64 { return f.stated.Load() }
 
 func (f *Fleet) failed(err error) {

@@ -26,15 +26,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	services, proxies = 20, 5
-	// patience is for a machine that is busy with other things.
+	// patience leaves time for a busy machine.
 	patience = time.Minute
-	// silence is how long nothing comes when everything has come.
+	// silence is how long nothing must come to call a fleet in sync.
 	silence = 300 * time.Millisecond
 )
 
 var mesh = refmesh.Mesh{Services: services}
 
-// types are those that all proxies ask for.
+// types are the types that all proxies request.
 var types = []string{fleet.ClusterType, fleet.EndpointType, fleet.ListenerType, fleet.RouteType}
 
 // rig is a fleet in sync with a control plane that serves the reference mesh.
@@ -69,7 +69,7 @@ func newRigWith(t *testing.T, o fleet.Options) *rig {
 	r.link = processtest.NewLink(t, r.server.Address, nil)
 	r.apply(refmesh.Change{Objects: mesh.Objects()})
 	r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "REDIRECT"}.Node
-	r.recorded(0, v).Close() // now the mesh is served whole
+	r.recorded(0, v).Close() // from now on the server has the whole mesh
 	o.Address, o.Proxies, o.Node = r.link.Address(), proxies, r.node
 	r.fleet = fleet.New(o)
 	var running sync.WaitGroup
@@ -79,8 +79,7 @@ func newRigWith(t *testing.T, o fleet.Options) *rig {
 	return r
 }
 
-// recorded is a client with the node of a proxy, which records and decodes all that
-// the proxy is sent.
+// recorded returns a client with the node of a proxy. It records and decodes all responses.
 func (r *rig) recorded(proxy int, v protocol.Variant) *xdstest.Client {
 	r.Helper()
 	c := xdstest.Dial(r, r.server.Address, xdstest.ClientOptions{Node: r.node(proxy), Variant: v, Follow: true})
@@ -115,8 +114,8 @@ func (r *rig) apply(change refmesh.Change) {
 	r.server.Batch(ops)
 }
 
-// change makes a change, awaits what is expected at every proxy, and returns all
-// that was sent because of it.
+// change makes a change, waits until every proxy has received what is expected, and returns all
+// that the change made the server send.
 func (r *rig) change(change refmesh.Change, expected ...fleet.Expectation) fleet.Counts {
 	r.Helper()
 	before := r.fleet.Counts()
@@ -143,8 +142,8 @@ func (r *rig) awaitSilence() {
 	}
 }
 
-// TestEverythingIsReceived: the proxies of a fleet are sent what recording clients
-// with the same nodes are sent, which decode all of it.
+// TestEverythingIsReceived: the proxies of a fleet receive the same as recording clients with
+// the same nodes, which decode everything.
 func TestEverythingIsReceived(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
@@ -158,7 +157,7 @@ func TestEverythingIsReceived(t *testing.T) {
 		for typeURL, n := range want {
 			most := n
 			if v == protocol.StateOfTheWorld {
-				most = 2 * n // what waits for clusters may come in a response of its own, with the others again
+				most = 2 * n // endpoints that wait for clusters may come in a second response, together with the others
 			}
 			if got := r.sync.Counts[typeURL]; got.Resources < n || got.Resources > most || got.Bytes == 0 {
 				t.Errorf("%s: %+v, want %d resources", path.Base(typeURL), got, n)
@@ -170,8 +169,7 @@ func TestEverythingIsReceived(t *testing.T) {
 	})
 }
 
-// sent fails where other types than some were sent, or more bytes to a proxy than
-// most.
+// sent fails if the server sent other types, or more than most bytes to a proxy.
 func (r *rig) sent(what string, counts fleet.Counts, most int64, types ...string) {
 	r.Helper()
 	for typeURL, c := range counts {
@@ -184,16 +182,16 @@ func (r *rig) sent(what string, counts fleet.Counts, most int64, types ...string
 	}
 }
 
-// TestNothingButWhatChangedIsSent: one endpoint is one message of endpoints for
-// each proxy, one VirtualService one of virtual hosts or of one table; no other
-// type goes with them, and what changes nothing is not sent.
+// TestNothingButWhatChangedIsSent: a change of one endpoint is one EDS response for each proxy.
+// A change of a VirtualService is one response with virtual hosts, or with one route
+// configuration. No other type is sent, and a write without a change sends nothing.
 func TestNothingButWhatChangedIsSent(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
 		moved := mesh.ChangeEndpoint(refmesh.Target, 1)
 		got := r.change(moved, fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: moved.Mark})
 		r.sent("one endpoint", got, 8<<10, fleet.EndpointType)
-		// Both ports, each with and without the subset that the endpoint is of.
+		// Both ports, each with and without the subset of the endpoint.
 		if e := got[fleet.EndpointType]; e.Messages != proxies || e.Resources != 4*proxies {
 			t.Errorf("one endpoint: %+v for %d proxies", e, proxies)
 		}
@@ -207,7 +205,7 @@ func TestNothingButWhatChangedIsSent(t *testing.T) {
 		}
 
 		before := r.fleet.Counts()
-		r.apply(changed) // as it is already
+		r.apply(changed) // writes what is there
 		r.awaitSilence()
 		if more := r.fleet.Counts().Since(before); len(more) > 0 {
 			t.Errorf("nothing changed, and %v was sent", more)
@@ -215,12 +213,12 @@ func TestNothingButWhatChangedIsSent(t *testing.T) {
 	})
 }
 
-// TestWhatIsAskedForFollowsWhatIsSent: the endpoints of a new cluster are asked
-// for, and given up when it goes.
+// TestWhatIsAskedForFollowsWhatIsSent: proxies subscribe to the endpoints of a new cluster, and
+// unsubscribe when the cluster goes.
 func TestWhatIsAskedForFollowsWhatIsSent(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
-		for range 2 { // when it is back its endpoints are asked for again
+		for range 2 { // the second time they subscribe again
 			added := mesh.NewService(1)
 			got := r.change(added,
 				fleet.Expectation{Types: []string{fleet.ClusterType}, Mark: added.Mark},
@@ -239,8 +237,7 @@ func TestWhatIsAskedForFollowsWhatIsSent(t *testing.T) {
 	})
 }
 
-// TestAFleetComesBack: proxies whose streams end open others, and are sent
-// everything again.
+// TestAFleetComesBack: proxies whose streams end open others, and receive everything again.
 func TestAFleetComesBack(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
@@ -258,8 +255,8 @@ func TestAFleetComesBack(t *testing.T) {
 	})
 }
 
-// TestWhatIsStatedIsNotSentAgain: of proxies that say what they have, the server
-// hears nothing new but what changed while they were away.
+// TestWhatIsStatedIsNotSentAgain: proxies that state what they have receive only what changed
+// while they were away.
 func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRigWith(t, fleet.Options{Variant: v, States: true})
@@ -285,13 +282,14 @@ func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 			}
 			return
 		}
-		// A version of some names does not tell what a client has of them.
+		// A version in state of the world covers several names, so it does not say what a
+		// client has.
 		r.sent("what a version does not tell", got, 1<<20, fleet.EndpointType, fleet.RouteType)
 	})
 }
 
-// TestAThousandProxiesAtOnce are all brought up, a few at a time. Those that wait
-// are not refused.
+// TestAThousandProxiesAtOnce: all are brought up, a few at a time. Those that wait are not
+// refused.
 func TestAThousandProxiesAtOnce(t *testing.T) {
 	const crowd, turns = 1000, 20
 	both(t, func(t *testing.T, v protocol.Variant) {
@@ -315,7 +313,7 @@ func TestAThousandProxiesAtOnce(t *testing.T) {
 			t.Errorf("%d streams were refused: %v", got.Reconnects, got.Reason)
 		}
 		t.Logf("%d proxies at most were brought up at one time", f.Rising())
-		if n := f.Rising(); n > 2*turns { // a turn ends, too, when its client is slow
+		if n := f.Rising(); n > 2*turns { // a slow client's turn ends early
 			t.Errorf("%d proxies were brought up at one time, not %d", n, turns)
 		}
 	})

@@ -11,11 +11,11 @@ import (
 	"github.com/portolan-mesh/portolan/integration/load/raw"
 )
 
-// holding is what a proxy has of a type, as far as it matters: what that makes it
-// ask for, and where it is to state it, the versions. Proxies that have the same
-// share one. It is never modified.
+// holding is what a proxy has of a type, as far as it matters: the names that it requests
+// because of it and, if it states what it has, the versions. Proxies with the same share a
+// holding. It is never modified.
 type holding struct {
-	children map[string][]string // by the name of the resource, of those that have some
+	children map[string][]string // by the name of a resource; only of those with children
 	wanted   map[string]int      // each of them, and by how many
 	versions map[string]string   // by the name of the resource; nil where they are not stated
 
@@ -28,13 +28,13 @@ type holding struct {
 
 var nothing = &holding{}
 
-// all is everything wanted, in order: what a request in state of the world names.
+// all returns all wanted names, in order. A request in state of the world has them.
 func (h *holding) all() []string {
 	h.sorting.Do(func() { h.names = slices.Sorted(maps.Keys(h.wanted)) })
 	return h.names
 }
 
-// stated is what a request says of it in delta, in fields of a number.
+// stated returns the versions as entries of a delta request's field with a number.
 func (h *holding) stated(number protowire.Number) []byte {
 	h.stating.Do(func() {
 		for name, version := range h.versions {
@@ -45,7 +45,7 @@ func (h *holding) stated(number protowire.Number) []byte {
 	return h.fields
 }
 
-// lacks is how much of what is wanted because of it is not in another.
+// lacks returns how many wanted names another holding does not have.
 func (h *holding) lacks(has *holding) int {
 	n := 0
 	for name := range h.wanted {
@@ -56,20 +56,20 @@ func (h *holding) lacks(has *holding) int {
 	return n
 }
 
-// step is what a response changes.
+// step is the effect of a response.
 type step struct {
 	to          *holding
-	more, fewer []string // wanted now, and no longer wanted
+	more, fewer []string // names newly wanted, and no longer wanted
 }
 
-// steps are those taken lately.
+// steps keeps recent steps, since many proxies take the same.
 type steps struct {
 	seed     maphash.Seed
-	versions bool // holdings have them
+	versions bool // whether holdings have versions
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	made  map[stepKey]step
-	known map[uint64]*holding // by the sum of what they have
+	known map[uint64]*holding // by a hash of what they have
 }
 
 func newSteps(versions bool) *steps {
@@ -82,10 +82,11 @@ type stepKey struct {
 	whole bool
 }
 
-// keptSteps and keptHoldings bound how many are known at one time.
+// keptSteps and keptHoldings limit how many are kept.
 const keptSteps, keptHoldings = 1024, 64
 
-// take is where a response leads. whole says that what it does not carry is gone.
+// take returns the step from a holding by a response. whole means that names missing in the
+// response are gone.
 func (s *steps) take(from *holding, by *digest, whole bool) step {
 	key := stepKey{from, by, whole}
 	s.mu.Lock()
@@ -105,7 +106,7 @@ func (s *steps) take(from *holding, by *digest, whole bool) step {
 	return made
 }
 
-// shared is the one of all holdings that have the same.
+// shared returns the kept holding with the same content, if there is one.
 func (s *steps) shared(h *holding) *holding {
 	var sum uint64
 	for name, children := range h.children {
@@ -167,7 +168,7 @@ func (h *holding) nextVersions(by *digest) map[string]string {
 	return out
 }
 
-// missing names what the one has and the other has not, in order.
+// missing returns, in order, the names that are in of but not in in.
 func missing(of, in map[string]int) []string {
 	var out []string
 	for name := range of {

@@ -14,21 +14,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// minBackoff and maxBackoff bound how long a proxy waits before it connects again.
+// minBackoff and maxBackoff bound how long a proxy waits before it reconnects.
 const minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
 
-// inOrder are the types in the order in which a proxy asks for them on a new stream.
+// inOrder are the types in the order in which a proxy requests them on a new stream.
 var inOrder = []string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType, SecretType}
 
-// childOf is the type that a proxy asks for because of what it has of another.
+// childOf is the type that a proxy requests because of what it has of another.
 var childOf = map[string]string{ClusterType: EndpointType, ListenerType: RouteType}
 
-// proxy is one of a fleet. It has one stream at a time.
+// proxy is one proxy of a fleet. It has one stream at a time.
 type proxy struct {
 	fleet *Fleet
 	index int
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	counts Counts
 	tries  int
 	open   bool              // it has a stream
@@ -36,16 +36,16 @@ type proxy struct {
 	types  map[string]*asked // of the stream, or of the last, by type URL
 }
 
-// phase is how far a proxy is on a stream.
+// phase is how far a proxy's first sync on a stream is.
 type phase int
 
 const (
-	fresh phase = iota // it was sent nothing
+	fresh phase = iota // has received nothing
 	rises              // it was sent something, and no listeners
 	risen
 )
 
-// enter has a proxy be in a phase.
+// enter sets the phase of a proxy, and updates the fleet's count.
 func (p *proxy) enter(to phase) {
 	switch from := p.rising; {
 	case from != rises && to == rises:
@@ -56,11 +56,11 @@ func (p *proxy) enter(to phase) {
 	p.rising = to
 }
 
-// asked is what a proxy asked for of a type, and how that is answered.
+// asked is the state of a proxy's subscription to a type.
 type asked struct {
-	has            *holding // where it states what it has
+	has            *holding // what it has, if it states that
 	version, nonce string   // of the last response
-	parents        *holding // what its names come from; nil for a wildcard
+	parents        *holding // where its names come from; nil for a wildcard
 	due            int      // names without an answer
 	answered       bool
 }
@@ -85,7 +85,7 @@ func (p *proxy) run(ctx context.Context) {
 	}
 }
 
-// stream opens one and follows it to its end.
+// stream opens a stream and follows it to its end.
 func (p *proxy) stream(ctx context.Context) error {
 	var over *tls.Config
 	if p.fleet.o.TLS != nil {
@@ -118,8 +118,7 @@ func (p *proxy) stream(ctx context.Context) error {
 	}
 }
 
-// end forgets the stream, with which all that was asked for has gone, unless the
-// next one begins with it.
+// end forgets the state of the stream, except what the next one states.
 func (p *proxy) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +129,7 @@ func (p *proxy) end() {
 	}
 }
 
-// begin makes the first requests of a stream.
+// begin returns the first requests of a stream.
 func (p *proxy) begin() [][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +148,7 @@ func (p *proxy) begin() [][]byte {
 	return out
 }
 
-// reopen forgets what was of the last stream.
+// reopen forgets the state of the last stream.
 func (t *asked) reopen() {
 	t.nonce = ""
 	if t.parents != nil {
@@ -158,15 +157,15 @@ func (t *asked) reopen() {
 	}
 }
 
-// first asks for all of a type, or for what the parents name, and states what the
-// proxy has. The first request of a stream has the node.
+// first returns the first request for a type: for everything, or for what the parents name. It
+// states what the proxy has. The first request of a stream has the node.
 func (p *proxy) first(typeURL string, t *asked, node bool) []byte {
 	var out []byte
 	at := p.fleet.at
 	if node {
 		message, err := proto.Marshal(p.fleet.o.Node(p.index))
 		if err != nil {
-			panic(err) // only text that is not UTF-8
+			panic(err) // happens only for text that is not UTF-8
 		}
 		out = protowire.AppendBytes(protowire.AppendTag(out, at.node, protowire.BytesType), message)
 	}
@@ -180,8 +179,8 @@ func (p *proxy) first(typeURL string, t *asked, node bool) []byte {
 	return append(out, has...)
 }
 
-// take notes a response, and makes the requests that it leads to: it is
-// acknowledged, and then what it names is asked for.
+// take handles a response, and returns the requests that follow: the acknowledgement, and
+// requests for what it names.
 func (p *proxy) take(bytes []byte, now time.Time) ([][]byte, error) {
 	r, err := readResponse(bytes, p.fleet.at)
 	if err != nil {
@@ -204,7 +203,7 @@ func (p *proxy) take(bytes []byte, now time.Time) ([][]byte, error) {
 	return requests, nil
 }
 
-// answer is called with mu held.
+// answer must be called with mu held.
 func (p *proxy) answer(r response, d *digest) [][]byte {
 	p.counts[r.typeURL] = p.counts[r.typeURL].plus(Count{1, int64(len(d.names)), int64(len(d.removed)), int64(len(r.bytes))}, 1)
 	switch {
@@ -215,7 +214,7 @@ func (p *proxy) answer(r response, d *digest) [][]byte {
 	}
 	t := p.types[r.typeURL]
 	if t == nil {
-		t = &asked{has: nothing} // sent without being asked for
+		t = &asked{has: nothing} // the server sent it unrequested
 		p.types[r.typeURL] = t
 	}
 	t.version, t.nonce, t.answered = r.version, r.nonce, true
@@ -231,14 +230,14 @@ func (p *proxy) answer(r response, d *digest) [][]byte {
 		out = append(out, p.adopt(SecretType, d.secrets)...)
 	}
 	if d.hosts && p.types[VirtualHostType] == nil {
-		t := &asked{has: nothing, answered: true} // there may be none
+		t := &asked{has: nothing, answered: true} // answered: there may be none
 		p.types[VirtualHostType] = t
 		out = append(out, p.first(VirtualHostType, t, false))
 	}
 	return out
 }
 
-// adopt asks for the children of what a proxy was sent.
+// adopt requests the children of the resources in a response.
 func (p *proxy) adopt(child string, d *digest) [][]byte {
 	t := p.types[child]
 	from := nothing
@@ -268,8 +267,8 @@ func (p *proxy) adopt(child string, d *digest) [][]byte {
 	return [][]byte{appendNames(out, at.unsubscribe, taken.fewer)}
 }
 
-// acknowledge is the request that takes the last response of a type, and in state
-// of the world says again what is asked for.
+// acknowledge returns the ACK of the last response of a type. In state of the world it repeats
+// the names.
 func (p *proxy) acknowledge(typeURL string, t *asked) []byte {
 	at := p.fleet.at
 	out := raw.AppendText(nil, at.typeURL, typeURL)
@@ -284,7 +283,7 @@ func (p *proxy) acknowledge(typeURL string, t *asked) []byte {
 	return out
 }
 
-// synced says whether everything that was asked for was answered.
+// synced reports whether all requests were answered.
 func (p *proxy) synced() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,7 +306,7 @@ func (p *proxy) addTo(all Counts) {
 	}
 }
 
-// reconnects is how often a stream was opened but for the first.
+// reconnects returns how many streams were opened after the first.
 func (p *proxy) reconnects() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

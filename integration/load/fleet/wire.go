@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// The types that a proxy asks for.
+// The types that a proxy requests.
 const (
 	ClusterType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	EndpointType    = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -19,14 +19,14 @@ const (
 	SecretType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 )
 
-// methods are those of ADS.
+// methods are the methods of ADS.
 var methods = map[protocol.Variant]string{
 	protocol.StateOfTheWorld: "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
 	protocol.Delta:           "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
 }
 
-// fields are the numbers of the fields of requests and responses in a variant; 0
-// stands for one that there is not.
+// fields are the numbers of the fields of requests and responses in a variant; 0 if the variant
+// has no such field.
 type fields struct {
 	// of a request
 	node, typeURL, subscribe, unsubscribe, initial, version, nonce protowire.Number
@@ -48,13 +48,13 @@ var fieldsOf = map[protocol.Variant]fields{
 	},
 }
 
-// response is one as it came; its fields point into the bytes.
+// response is a response as received. Its fields point into the bytes.
 type response struct {
 	typeURL, version, nonce string
 	bytes                   []byte
 }
 
-// readResponse finds what differs from stream to stream.
+// readResponse parses the fields that differ from stream to stream.
 func readResponse(bytes []byte, at fields) (response, error) {
 	r := response{bytes: bytes}
 	err := raw.Each(bytes, func(n protowire.Number, content []byte) {

@@ -1,7 +1,6 @@
-// Package floor is a server of ADS that does nothing but send: responses that
-// another server made, encoded once, the same bytes to every client. What it
-// takes is the least that any server can take on the machine, with the same
-// gRPC: the floor that a control plane is compared with.
+// Package floor is a server of ADS that does nothing but send: responses that another server
+// made, encoded once, the same bytes to every client. No server with the same gRPC can be
+// faster on the machine. So its figures are the floor that a control plane is compared with.
 package floor
 
 import (
@@ -20,18 +19,17 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// Recording is what a server sent to one client, in the order of a type.
+// Recording has the responses of a server to one client, each type in order.
 type Recording struct {
 	Variant protocol.Variant
-	// Responses are those of a first sync, by type URL.
+	// Responses are the responses of a first sync, by type URL.
 	Responses map[string][][]byte
-	// Changes are those that a change led to, by its name.
+	// Changes are the responses of each change, by its name.
 	Changes map[string][][]byte
 }
 
-// Server sends a Recording to every client that asks. Its responses of a type go
-// out at the first request for it on a stream; nothing else that a client says
-// is heard.
+// Server sends a Recording to every client. The first request for a type on a stream makes it
+// send the responses of the type. It ignores all other requests.
 type Server struct {
 	typeField protowire.Number
 	responses map[string][]*raw.Frame
@@ -60,7 +58,7 @@ func frames(of map[string][][]byte) map[string][]*raw.Frame {
 	return out
 }
 
-// Serve listens until ctx ends, over TLS where it is told how.
+// Serve listens until ctx ends. It uses TLS if over is not nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener, over *tls.Config) error {
 	options := []grpc.ServerOption{grpc.ForceServerCodecV2(raw.Codec{}), grpc.MaxRecvMsgSize(1 << 30)}
 	if over != nil {
@@ -89,7 +87,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, over *tls.Config) er
 	return err
 }
 
-// Push sends the responses of a change to every client that is connected.
+// Push sends the responses of a change to all connected clients.
 func (s *Server) Push(change string) {
 	s.mu.Lock()
 	clients := slices.Collect(maps.Keys(s.clients))
@@ -117,8 +115,8 @@ func (c *client) push(f *raw.Frame) {
 	}
 }
 
-// follow serves one stream. Requests are heard by a goroutine of their own, which
-// gRPC ends with the stream.
+// follow serves one stream. A goroutine of its own reads requests; gRPC ends it with the
+// stream.
 func (s *Server) follow(stream grpc.ServerStream) error {
 	c := &client{stream, make(chan *raw.Frame, queued)}
 	s.mu.Lock()
@@ -143,7 +141,7 @@ func (s *Server) follow(stream grpc.ServerStream) error {
 	}
 }
 
-// hear queues what is asked for, until the client ends.
+// hear queues responses to requests until the stream ends.
 func (s *Server) hear(c *client) {
 	asked := map[string]bool{}
 	for {

@@ -2,15 +2,14 @@ package meter
 
 import "time"
 
-// Process is one that is measured, by its number.
+// Process is the pid of a measured process.
 type Process int
 
-// Usage is what a process has used at one time.
+// Usage is what a process uses at one time.
 type Usage struct {
-	// CPU is the time that it has run, in user and kernel mode, on all cores
-	// together; what waits in the network stack for others is not in it.
+	// CPU is the time that it has run, in user and kernel mode, on all cores together. It does
+	// not include work of the network stack on behalf of others.
 	CPU time.Duration
-	// Resident is its memory in bytes, and Peak the most of it since it began or
-	// since ResetPeak.
+	// Resident is its memory in bytes, and Peak the maximum since it began or since ResetPeak.
 	Resident, Peak int64
 }

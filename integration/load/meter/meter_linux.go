@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU is the time that the process has run.
+// CPU returns the time that the process has run.
 func (p Process) CPU() (time.Duration, error) {
-	// The clock of a process, as clock_getcpuclockid(3) makes it: the number of
-	// the process, inverted, above three bits that say "as scheduled". It counts
-	// nanoseconds, where /proc counts hundredths of a second.
+	// asScheduled selects the clock of a process as clock_getcpuclockid(3) does: the inverted
+	// pid, above three bits. The clock counts nanoseconds, while /proc counts hundredths of a
+	// second.
 	const asScheduled = 2
 	var at unix.Timespec
 	if err := unix.ClockGettime(^int32(p)<<3|asScheduled, &at); err != nil {
@@ -27,7 +27,7 @@ func (p Process) CPU() (time.Duration, error) {
 	return time.Duration(at.Nano()), nil
 }
 
-// Usage is what the process has used.
+// Usage returns what the process uses.
 func (p Process) Usage() (Usage, error) {
 	cpu, err := p.CPU()
 	if err != nil {
@@ -42,10 +42,10 @@ func (p Process) Usage() (Usage, error) {
 	return Usage{cpu, resident, peak}, errors.Join(err1, err2)
 }
 
-// ResetPeak lets the peak begin anew.
+// ResetPeak makes Peak count from now on.
 func (p Process) ResetPeak() error { return os.WriteFile(p.file("clear_refs"), []byte("5"), 0) }
 
-// Children are the processes that the process has started and that still run.
+// Children returns the running processes that the process has started.
 func (p Process) Children() ([]Process, error) {
 	files, err := filepath.Glob(p.file("task/*/children"))
 	if err != nil {
@@ -55,7 +55,7 @@ func (p Process) Children() ([]Process, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // a thread that has ended
+			continue // the thread has ended
 		}
 		if err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func (p Process) Children() ([]Process, error) {
 
 func (p Process) file(name string) string { return fmt.Sprintf("/proc/%d/%s", p, name) }
 
-// kibibytes reads a line such as "VmRSS:   1234 kB", in bytes.
+// kibibytes returns the bytes of a line such as "VmRSS:   1234 kB".
 func kibibytes(text []byte, name string) (int64, error) {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		value, ok := strings.CutPrefix(lines.Text(), name)

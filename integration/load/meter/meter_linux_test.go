@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/integration/load/meter"
 )
 
-// TestProcess measures this process, whose work is known: it runs for some time
-// of the processor's, and takes some memory.
+// TestProcess measures this process, whose work is known: it uses some processor time and some
+// memory.
 func TestProcess(t *testing.T) {
 	p := meter.Process(os.Getpid())
 	before, err := p.Usage()
@@ -36,7 +36,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestChildren finds a process that was started, and not one that has ended.
+// TestChildren finds a started process, but not one that has ended.
 func TestChildren(t *testing.T) {
 	child := exec.Command("sleep", "60")
 	if err := child.Start(); err != nil {

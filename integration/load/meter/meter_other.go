@@ -9,14 +9,14 @@ import (
 
 var errUnknown = errors.New("processes are measured on Linux only")
 
-// CPU is the time that the process has run.
+// CPU returns the time that the process has run.
 func (Process) CPU() (time.Duration, error) { return 0, errUnknown }
 
-// Usage is what the process has used.
+// Usage returns what the process uses.
 func (Process) Usage() (Usage, error) { return Usage{}, errUnknown }
 
-// ResetPeak lets the peak begin anew.
+// ResetPeak makes Peak count from now on.
 func (Process) ResetPeak() error { return errUnknown }
 
-// Children are the processes that the process has started and that still run.
+// Children returns the running processes that the process has started.
 func (Process) Children() ([]Process, error) { return nil, errUnknown }

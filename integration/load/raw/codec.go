@@ -7,13 +7,13 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Frame is a message as its bytes.
+// Frame is the bytes of a message.
 type Frame struct {
 	Bytes  []byte
-	buffer mem.Buffer // of one that was received
+	buffer mem.Buffer // set if it was received
 }
 
-// Free gives the bytes of a received message back; they must not be used after.
+// Free releases the bytes of a received message. They must not be used afterwards.
 func (f *Frame) Free() {
 	if f.buffer != nil {
 		f.buffer.Free()
@@ -26,7 +26,7 @@ type Codec struct{}
 
 var _ encoding.CodecV2 = Codec{}
 
-// Name is that under which every peer knows the encoding.
+// Name implements encoding.CodecV2. It is the name that every peer knows.
 func (Codec) Name() string { return "proto" }
 
 // Marshal implements encoding.CodecV2.

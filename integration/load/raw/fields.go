@@ -2,8 +2,7 @@ package raw
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Each calls f with the number and the content of every field of a message that
-// has a length.
+// Each calls f with the number and the content of every length-delimited field of a message.
 func Each(message []byte, f func(n protowire.Number, content []byte)) error {
 	for len(message) > 0 {
 		n, kind, size := protowire.ConsumeTag(message)
@@ -28,8 +27,8 @@ func Each(message []byte, f func(n protowire.Number, content []byte)) error {
 	return nil
 }
 
-// Field is the last content of a field of a message, nil where it has none or the
-// message cannot be read.
+// Field returns the content of the last occurrence of a field, nil if the message has none or
+// is malformed.
 func Field(message []byte, number protowire.Number) []byte {
 	var out []byte
 	err := Each(message, func(n protowire.Number, content []byte) {
@@ -43,7 +42,7 @@ func Field(message []byte, number protowire.Number) []byte {
 	return out
 }
 
-// AppendText appends a field of text, unless number is 0 or the text is empty.
+// AppendText appends a text field, unless number is 0 or the text is empty.
 func AppendText(to []byte, number protowire.Number, text string) []byte {
 	if number == 0 || text == "" {
 		return to

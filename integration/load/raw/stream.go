@@ -18,54 +18,53 @@ import (
 )
 
 const (
-	// The windows of Envoy's streams and connections: what a server may send
-	// ahead of what was taken.
+	// The windows of Envoy's streams and connections: how much a server may send in advance.
 	streamWindow, connectionWindow = 16 << 20, 24 << 20
-	// firstWindow is what HTTP/2 gives either side at first.
+	// firstWindow is the initial window in HTTP/2.
 	firstWindow = 65535
-	// maxFrame is what HTTP/2 lets a frame have at least.
+	// maxFrame is the frame size that every HTTP/2 peer accepts.
 	maxFrame = 16 << 10
-	// maxMessage bounds what a message is believed to be.
+	// maxMessage is the largest plausible message size.
 	maxMessage = 1 << 30
-	// theStream is the number of the only one.
+	// theStream is the number of the only stream.
 	theStream = 1
-	// readAhead is how much is read at one time.
+	// readAhead is the size of the read buffer.
 	readAhead = 32 << 10
 )
 
-// Stream is a client's side of one gRPC stream, on a connection of its own. It belongs
-// to one goroutine.
+// Stream is the client's side of one gRPC stream, on a connection of its own. It belongs to one
+// goroutine.
 type Stream struct {
-	// Heard is called when a part of a message begins to come in; nil for nothing.
+	// Heard, if not nil, is called when a part of a message begins to arrive.
 	Heard func()
 
 	conn net.Conn
 	in   *bufio.Reader
 	stop func() bool
 
-	out     bytes.Buffer // frames that are written by the next Flush
+	out     bytes.Buffer // frames for the next Flush
 	waiting []byte       // messages that the windows of the server leave no room for
 	first   int64        // the window that the server gives a stream at first
 	stream  int64        // what is left of its window
 	whole   int64        // what is left of that of the connection
 
 	taken   int    // of the window that the server has, since it was told last
-	headers []byte // of a block that goes on in further frames
+	headers []byte // of a header block that continues in further frames
 	decoder *hpack.Decoder
-	said    map[string]string // by the headers that were decoded last
+	said    map[string]string // the headers that were decoded last
 	message mem.Buffer        // the last that was received
 	rest    int               // what is left of the frame of data that is being read
 	padding int               // what follows it
 }
 
 // Open connects to host:port in plaintext and opens a stream of a method, such as
-// "/package.Service/Method". It ends with ctx.
+// "/package.Service/Method". The stream ends with ctx.
 func Open(ctx context.Context, address, method string) (*Stream, error) {
 	return OpenTLS(ctx, address, method, nil)
 }
 
-// OpenTLS is Open over TLS, as the configuration says; nil is plaintext. Unless it names
-// the server, that is the host of the address.
+// OpenTLS is Open over TLS with a configuration; nil is plaintext. If the configuration has no
+// server name, it is the host of the address.
 func OpenTLS(ctx context.Context, address, method string, over *tls.Config) (*Stream, error) {
 	plain, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -92,7 +91,7 @@ func OpenTLS(ctx context.Context, address, method string, over *tls.Config) (*St
 	return s, nil
 }
 
-// secure ends the handshake of HTTP/2 over TLS.
+// secure does the TLS handshake, and negotiates HTTP/2.
 func secure(ctx context.Context, plain net.Conn, address string, over *tls.Config) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -118,7 +117,7 @@ func (s *Stream) free() {
 	}
 }
 
-// begin says what a client says first.
+// begin sends the client's preface and headers.
 func (s *Stream) begin(address, method string, secured bool) {
 	scheme := "http"
 	if secured {
@@ -138,12 +137,12 @@ func (s *Stream) begin(address, method string, secured bool) {
 		{":method", "POST"}, {":scheme", scheme}, {":path", method}, {":authority", address},
 		{"content-type", "application/grpc"}, {"te", "trailers"},
 	} {
-		_ = encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // a buffer takes all
+		_ = encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // no error: it writes to a buffer
 	}
 	s.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, theStream, block.Bytes())
 }
 
-// frame appends one to what is written next.
+// frame adds a frame to the next write.
 func (s *Stream) frame(kind http2.FrameType, flags http2.Flags, stream uint32, payload []byte) {
 	head := [9]byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), byte(kind), byte(flags)}
 	binary.BigEndian.PutUint32(head[5:], stream)
@@ -155,15 +154,15 @@ func (s *Stream) update(stream uint32, by int) {
 	s.frame(http2.FrameWindowUpdate, 0, stream, binary.BigEndian.AppendUint32(nil, uint32(by)))
 }
 
-// Send has a message sent by the next Flush or, where the windows of the server
-// leave no room for it, by a later Receive.
+// Send queues a message for the next Flush. If the server's windows have no room for it, a
+// later Receive sends it.
 func (s *Stream) Send(message []byte) {
 	s.waiting = append(s.waiting, 0) // not compressed
 	s.waiting = binary.BigEndian.AppendUint32(s.waiting, uint32(len(message)))
 	s.waiting = append(s.waiting, message...)
 }
 
-// Flush writes what may be written.
+// Flush writes what the windows allow.
 func (s *Stream) Flush() error {
 	for {
 		n := min(int64(len(s.waiting)), s.stream, s.whole, maxFrame)
@@ -183,12 +182,12 @@ func (s *Stream) Flush() error {
 	return err
 }
 
-// More says that something was read that Receive has not returned yet: an Envoy
-// writes once it has taken all of that.
+// More reports whether data was read that Receive has not returned yet. Envoy writes only when
+// it has handled all of that.
 func (s *Stream) More() bool { return s.in.Buffered() > 0 }
 
-// Receive waits for the next message. It is the caller's until the next call.
-// Where the server ends the stream, the error is its reason.
+// Receive waits for the next message, which the caller may use until the next call. If the
+// server ends the stream, the error is its reason.
 func (s *Stream) Receive() ([]byte, error) {
 	s.free()
 	var head [5]byte
@@ -208,7 +207,7 @@ func (s *Stream) Receive() ([]byte, error) {
 	return *message, nil
 }
 
-// data fills to with what comes in frames of data.
+// data fills to from data frames.
 func (s *Stream) data(to []byte) error {
 	for len(to) > 0 {
 		if s.rest == 0 {
@@ -232,7 +231,7 @@ func (s *Stream) data(to []byte) error {
 	return nil
 }
 
-// next takes frames until one has data.
+// next handles frames until one has data.
 func (s *Stream) next() error {
 	for s.rest == 0 {
 		if err := s.control(); err != nil {
@@ -247,7 +246,7 @@ func (s *Stream) next() error {
 	return nil
 }
 
-// control takes one frame, of data only its head.
+// control handles one frame; of a data frame only the header.
 func (s *Stream) control() error {
 	var head [9]byte
 	if _, err := io.ReadFull(s.in, head[:]); err != nil {
@@ -291,8 +290,8 @@ func (s *Stream) control() error {
 
 var errMalformed = errors.New("the server sent a malformed frame")
 
-// dataFrame notes how much data follows. The server is given its window back when
-// half of it is used.
+// dataFrame notes how much data follows. It updates the server's window when half of it is
+// used.
 func (s *Stream) dataFrame(size int, flags http2.Flags) error {
 	if s.Heard != nil {
 		s.Heard()
@@ -339,8 +338,7 @@ func (s *Stream) settings(flags http2.Flags, payload []byte) error {
 	return nil
 }
 
-// headerFrame takes headers, of which only the reason for which a stream ends is
-// of interest.
+// headerFrame decodes headers. Only the reason for the end of the stream is of interest.
 func (s *Stream) headerFrame(kind http2.FrameType, flags http2.Flags, payload []byte) error {
 	if kind == http2.FrameHeaders {
 		padding := 0
@@ -363,7 +361,7 @@ func (s *Stream) headerFrame(kind http2.FrameType, flags http2.Flags, payload []
 	return s.reason()
 }
 
-// reason is why the headers say that the stream has ended, nil where they do not.
+// reason returns why the stream ended according to the headers, nil if they do not say.
 func (s *Stream) reason() error {
 	clear(s.said)
 	if _, err := s.decoder.Write(s.headers); err != nil {

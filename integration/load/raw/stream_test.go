@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo is a server that sends every message back, and ends a stream with the words
-// of one that begins with "end".
+// echo is a server that sends every message back. It ends a stream with the text of a message
+// that begins with "end".
 func echo(t *testing.T, options ...grpc.ServerOption) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func echo(t *testing.T, options ...grpc.ServerOption) (address string) {
 				if bytes.HasPrefix(f.Bytes, []byte("end")) {
 					return status.Error(codes.FailedPrecondition, string(f.Bytes))
 				}
-				// What is freed may be used again while it is sent.
+				// It sends a copy: a freed buffer may be reused while it is being sent.
 				if err := s.SendMsg(&raw.Frame{Bytes: bytes.Clone(f.Bytes)}); err != nil {
 					return err
 				}
@@ -69,14 +69,15 @@ func open(t *testing.T, address, method string) *raw.Stream {
 	return s
 }
 
-// TestMessagesOfAnySize go both ways, those that are larger than the windows of
-// either side too, and many before the first is taken.
+// TestMessagesOfAnySize: messages go both ways, even if they are larger than the windows of
+// either side, and many before the first is read.
 func TestMessagesOfAnySize(t *testing.T) {
 	t.Parallel()
 	goBothWays(t, open(t, echo(t), "/test.Echo/Follow"))
 }
 
-// TestMessagesOverMutualTLS go both ways likewise, for clients with a certificate alone.
+// TestMessagesOverMutualTLS: messages go both ways likewise, but only for clients with a
+// certificate.
 func TestMessagesOverMutualTLS(t *testing.T) {
 	t.Parallel()
 	authority := securetest.New(t, "raw")
@@ -94,7 +95,7 @@ func TestMessagesOverMutualTLS(t *testing.T) {
 	defer s.Close()
 	goBothWays(t, s)
 
-	// A client of TLS 1.3 has ended its handshake before the server refuses it.
+	// With TLS 1.3 the client's handshake ends before the server refuses it.
 	nobody, err := raw.OpenTLS(t.Context(), address, method, &tls.Config{RootCAs: authority.Pool()})
 	if err == nil {
 		_, err = nobody.Receive()
@@ -130,7 +131,7 @@ func goBothWays(t *testing.T, s *raw.Stream) {
 	}
 }
 
-// TestTheReasonOfAnEnd is that of the server.
+// TestTheReasonOfAnEnd: the error of an ended stream is the server's reason.
 func TestTheReasonOfAnEnd(t *testing.T) {
 	t.Parallel()
 	address := echo(t)
@@ -147,7 +148,7 @@ func TestTheReasonOfAnEnd(t *testing.T) {
 	}
 }
 
-// TestAStreamEndsWithItsContext, also while it waits.
+// TestAStreamEndsWithItsContext, even while it waits.
 func TestAStreamEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -167,7 +168,7 @@ func TestAStreamEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestFields are found without decoding what they have.
+// TestFields finds fields without decoding their content.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	message := raw.AppendText(nil, 3, "three")
