@@ -695,6 +695,24 @@ spec:
 	expect()
 }
 
+// TestOtherLabelsOfAProxyThatDiscoversItself: whether a rule finds such a proxy is judged again
+// when the same proxy comes back with other labels.
+func TestOtherLabelsOfAProxyThatDiscoversItself(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, entry, rule("some", "{host: web.example.com, workloadSelector: {matchLabels: {app: edge}}, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {}}}}"))
+	var x *index.Index
+	for _, app := range []string{"edge", "other", "edge"} {
+		p := router(map[string]string{"app": app})
+		p.SelfDiscovery = true
+		facts := verdict.Facts{Mesh: w.Context(), Proxies: proxies(p)}
+		x = x.Next(facts)
+		var fresh *index.Index
+		if diff := cmp.Diff(said(fresh.Next(facts)), said(x)); diff != "" {
+			t.Errorf("with app %s (-judged anew +judged by what changed)\n%s", app, diff)
+		}
+	}
+}
+
 // TestWhatSeveralSourcesHave: an object has a verdict that names both sources as long as
 // another source has the same key.
 func TestWhatSeveralSourcesHave(t *testing.T) {
