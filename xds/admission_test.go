@@ -17,9 +17,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestFirstSyncsAreRationed: while as many proxies are brought up as may be at
-// one time, the next waits, and is served as soon as one of them has taken all,
-// or has gone.
+// TestFirstSyncsAreRationed: while all slots of the first sync are taken, the next proxy
+// waits. It is served as soon as one of the others has completed its first sync, or has
+// gone.
 func TestFirstSyncsAreRationed(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(first *xdstest.Client){
@@ -67,8 +67,8 @@ func TestACrowdIsTurnedAway(t *testing.T) {
 	})
 }
 
-// TestASilentProxyHoldsUpNobody: one that says nothing when it has its turn, or
-// nothing more and owes no answer, loses it.
+// TestASilentProxyHoldsUpNobody: a proxy loses its slot if it sends nothing, or nothing
+// more while it owes no answer.
 func TestASilentProxyHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, say := range map[string]func(*xdstest.Client){
@@ -95,8 +95,8 @@ func TestASilentProxyHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// crowded is a server that brings up one proxy at a time, lets so many wait, and takes the turn
-// of one that is silent for so long.
+// crowded makes a server with one slot for first syncs. It lets room proxies wait, and
+// takes the slot from a proxy that is silent for a time.
 func crowded(t *testing.T, room int, silence time.Duration) *xdstest.Server {
 	t.Helper()
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
@@ -107,8 +107,8 @@ func crowded(t *testing.T, room int, silence time.Duration) *xdstest.Server {
 	return s
 }
 
-// TestWhoWaitsIsNotRead: what a proxy says that waits for its turn, as the versions
-// of all that it has, stays with it.
+// TestWhoWaitsIsNotRead: the server does not read the request of a proxy that waits for a
+// slot, such as the versions of all that it has.
 func TestWhoWaitsIsNotRead(t *testing.T) {
 	t.Parallel()
 	s := crowded(t, 10, time.Hour)
@@ -131,7 +131,7 @@ func TestWhoWaitsIsNotRead(t *testing.T) {
 			Node: node("10.0.0.2"), TypeUrl: xdstest.ClusterType,
 			InitialResourceVersions: map[string]string{"none": strings.Repeat("x", 4<<20)},
 		})
-		if err == nil { // it may say no more while the windows are full
+		if err == nil { // it can send no more while the windows are full
 			err = second.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.ListenerType})
 		}
 		said <- err

@@ -18,8 +18,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestWhoAsksForClustersAloneIsToldOfRemovals without waiting for types that it never
-// asks for, also of what it had on an earlier stream.
+// TestWhoAsksForClustersAloneIsToldOfRemovals: the server does not hold a removal back for
+// types that the client never requests, also if the client had the cluster on an earlier
+// stream.
 func TestWhoAsksForClustersAloneIsToldOfRemovals(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -54,7 +55,7 @@ func TestWhoAsksForClustersAloneIsToldOfRemovals(t *testing.T) {
 	})
 }
 
-// sameSet says whether lists have the same in any order.
+// sameSet says whether two lists have the same elements, in any order.
 func sameSet(a, b []string) bool {
 	in := map[string]bool{}
 	for _, s := range a {
@@ -68,8 +69,8 @@ func sameSet(a, b []string) bool {
 	return len(a) == len(b)
 }
 
-// TestOtherClientsAreToldOfRemovals of endpoints and routes, too, which an Envoy would
-// ignore: it gets empty ones.
+// TestOtherClientsAreToldOfRemovals: clients other than Envoy get removals of endpoints and
+// routes, too. An Envoy would ignore those, so it gets empty resources.
 func TestOtherClientsAreToldOfRemovals(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -89,7 +90,7 @@ func TestOtherClientsAreToldOfRemovals(t *testing.T) {
 	}
 }
 
-// TestAnEnvoyWithoutADSIsRefused in words that say what to do.
+// TestAnEnvoyWithoutADSIsRefused, and the error says what to do.
 func TestAnEnvoyWithoutADSIsRefused(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())

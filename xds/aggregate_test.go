@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 )
 
-// TestRemovedRegistryLeavesTheOthers: of a host that a ServiceEntry and two
-// registries know, what is left when one registry is removed is what there would
-// be had it never been there, to the byte.
+// TestRemovedRegistryLeavesTheOthers: a ServiceEntry and two registries know the same host.
+// After one registry is removed, the rows and resources are those that there would be
+// without it, byte by byte.
 func TestRemovedRegistryLeavesTheOthers(t *testing.T) {
 	t.Parallel()
 	service := func(name string) *discovery.Service {

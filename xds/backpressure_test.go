@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// services are n of them, for responses larger than what transports buffer.
+// services makes n services, so that responses are larger than what transports buffer.
 func services(n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -67,8 +67,8 @@ func connected(s *xdstest.Server, ip string) bool {
 	return false
 }
 
-// TestAClientThatNeverReadsHoldsUpNobody: neither its blocked response nor the
-// changes it cannot be sent keep others waiting, with a single slot for pushes.
+// TestAClientThatNeverReadsHoldsUpNobody: others do not wait for its blocked response, nor
+// for the changes after that, even if only one connection may build at a time.
 func TestAClientThatNeverReadsHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxPushes = 1 })

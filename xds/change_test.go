@@ -37,9 +37,9 @@ func (f *following) carry(tb testing.TB, kind string) (responses int) {
 	return responses
 }
 
-// changeKinds are those whose cost for each proxy is bounded: in how many responses
-// it has them, and how much may be allocated for it, requests included and without
-// gRPC.
+// changeKinds are the kinds of change whose cost for each proxy is bounded: how many
+// responses the proxy gets, and how much the server may allocate for it. That includes
+// requests, and leaves out gRPC.
 var changeKinds = map[string]struct {
 	responses      int
 	objects, bytes uint64
@@ -49,7 +49,7 @@ var changeKinds = map[string]struct {
 	"DestinationRule": {2, 36, 1_900}, // its clusters, and their endpoints as they warm
 }
 
-// cost makes a change and says what is allocated.
+// cost makes a change and returns how much that allocates.
 func (f *following) cost(tb testing.TB, kind string) (objects, bytes uint64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -60,14 +60,16 @@ func (f *following) cost(tb testing.TB, kind string) (objects, bytes uint64) {
 	return after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc
 }
 
-// some are as many proxies as have one in each class, and more many more.
+// some is the number of proxies that gives each class one, and more how many are added to
+// them.
 const some, more = refmesh.Namespaces, 200
 
-// TestAChangeCostsLittleForEachProxy more, whatever it costs with few.
+// TestAChangeCostsLittleForEachProxy: a change costs little for each further proxy of a
+// class, whatever it costs for the first.
 func TestAChangeCostsLittleForEachProxy(t *testing.T) {
 	few, many := newFollowing(t, some), newFollowing(t, some+more)
 	for kind, limit := range changeKinds {
-		objects, bytes := ^uint64(0), ^uint64(0) // the least of some times: others allocate besides
+		objects, bytes := ^uint64(0), ^uint64(0) // the least of several tries: other goroutines allocate too
 		for try := 0; try < 5 || try < 50 && (objects > limit.objects || bytes > limit.bytes); try++ {
 			fewObjects, fewBytes := few.cost(t, kind)
 			manyObjects, manyBytes := many.cost(t, kind)
@@ -80,8 +82,8 @@ func TestAChangeCostsLittleForEachProxy(t *testing.T) {
 	}
 }
 
-// TestWhatRestsIsKnownAsWell: a change is not looked at for the types that it is not of,
-// and what is known of these is what it would be if it were.
+// TestWhatRestsIsKnownAsWell: the server does not look at types that a change does not
+// concern. What it notes of them is still what a look would find.
 func TestWhatRestsIsKnownAsWell(t *testing.T) {
 	f := newFollowing(t, 4)
 	kinds := slices.Sorted(maps.Keys(changeKinds))
@@ -89,15 +91,15 @@ func TestWhatRestsIsKnownAsWell(t *testing.T) {
 	for range 100 {
 		f.carry(t, kinds[random.IntN(len(kinds))])
 		for _, c := range f.connections {
-			if random.IntN(4) == 0 { // and else it goes on resting
+			if random.IntN(4) == 0 { // else its types stay idle
 				c.CheckNotes(t)
 			}
 		}
 	}
 }
 
-// BenchmarkChangePerProxy is what one change costs for each proxy, and what is
-// allocated for each but those without which there would be no class.
+// BenchmarkChangePerProxy measures the time of one change for each proxy, and the
+// allocations for each proxy beyond the first of its class.
 func BenchmarkChangePerProxy(b *testing.B) {
 	for kind := range changeKinds {
 		b.Run(kind, func(b *testing.B) {

@@ -59,9 +59,8 @@ func (c *Connection) takesRouteDelta(node *corev3.Node) bool {
 }
 
 // hasWholeRoutes says whether the first request for a composed type lists whole resources,
-// which another server sent. The client would take parts from this server. It would be
-// without any from the moment when it takes the frame of a resource until it has the
-// first part.
+// which another server sent. If this server sent such a client a frame and then its parts,
+// the client would have no parts between the two.
 func (c *Connection) hasWholeRoutes(m *message) bool {
 	t, known := c.served.named(m.typeURL)
 	if !known || !c.proxy.RouteDelta {

@@ -86,7 +86,7 @@ func exportedForm(t testing.TB, c *config.Config) *mcp.Resource {
 	return out
 }
 
-// has says what a control plane has of a type.
+// has returns what a control plane has of a type, by name.
 func has(held map[string]xdstest.Held) map[string]*mcp.Resource {
 	out := map[string]*mcp.Resource{}
 	for name, h := range held {
@@ -193,7 +193,8 @@ func acknowledged(s *xdstest.Server) bool {
 		!slices.ContainsFunc(all[0].Types, func(t progress.TypeStatus) bool { return t.State != protocol.Synced })
 }
 
-// TestAKindInAnotherVersionIsTheSame, and each type is answered as it was asked for.
+// TestAKindInAnotherVersionIsTheSame: a control plane may request a kind in any API
+// version. The answer has the version that was requested.
 func TestAKindInAnotherVersionIsTheSame(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -253,8 +254,8 @@ func TestAReturningControlPlaneGetsTheDifference(t *testing.T) {
 	})
 }
 
-// TestAReturningControlPlaneIsAnswered for each kind also if nothing differs: it waits for
-// that. In delta the answer is empty.
+// TestAReturningControlPlaneIsAnswered for each kind, also if nothing differs, since it
+// waits for the answer. In delta the answer is empty.
 func TestAReturningControlPlaneIsAnswered(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -275,8 +276,8 @@ func TestAReturningControlPlaneIsAnswered(t *testing.T) {
 	})
 }
 
-// TestAControlPlaneGetsABatchAtOnce: what one batch makes, changes and deletes of a kind is
-// one response.
+// TestAControlPlaneGetsABatchAtOnce: all that one batch creates, changes and deletes of a
+// kind comes in one response.
 func TestAControlPlaneGetsABatchAtOnce(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -345,7 +346,8 @@ func someWrites(t *testing.T, s *xdstest.Server, random *rand.Rand) (ops []stora
 	return ops
 }
 
-// TestAControlPlaneIsNoProxy: it is shown, and nothing waits for it.
+// TestAControlPlaneIsNoProxy: the server lists it among its clients, but no change waits
+// for it.
 func TestAControlPlaneIsNoProxy(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -397,8 +399,8 @@ func TestAnObjectThatAControlPlaneRefusesIsNamed(t *testing.T) {
 	})
 }
 
-// TestHoldingsOfAControlPlane: what it has and lacks, with the objects, also those that it
-// is about to lose.
+// TestHoldingsOfAControlPlane: Holdings says what it has and lacks, with the objects,
+// including those that it is about to lose.
 func TestHoldingsOfAControlPlane(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -434,8 +436,8 @@ func TestHoldingsOfAControlPlane(t *testing.T) {
 	})
 }
 
-// TestAnIstiodIsUnderstood: its first request of a type has a nonce of its own, and each
-// request the node.
+// TestAnIstiodIsUnderstood: an istiod sends a nonce of its own in the first request of a
+// type, and the node in each request.
 func TestAnIstiodIsUnderstood(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())

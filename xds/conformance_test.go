@@ -27,8 +27,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestConformance holds the server against the rules of the protocol, on
-// aggregated streams over gRPC.
+// TestConformance checks the server against the rules of the protocol, on aggregated
+// streams over gRPC.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	protocoltest.Run(t, protocoltest.Aggregated, newPlainServer)
@@ -40,8 +40,8 @@ func TestConformanceOfTheServicesForOneType(t *testing.T) {
 	protocoltest.Run(t, protocoltest.PerType, newPlainServer)
 }
 
-// plainServer is a whole control plane whose resources are plain: what is in them
-// is the name of the port of a service.
+// plainServer is a whole control plane with plain resources: the content of each is the
+// name of a service's port.
 type plainServer struct {
 	tb     testing.TB
 	server *xdstest.Server
@@ -58,7 +58,8 @@ func newPlainServer(tb testing.TB) protocoltest.Server {
 	return &plainServer{tb: tb, server: xdstest.NewServer(tb, types, soon), has: map[string]bool{}}
 }
 
-// soon has nothing kept for long on behalf of types that a client asks nothing of.
+// soon makes the server withdraw resources soon, though a client never requests the types
+// that may need them.
 func soon(o *xds.Options) { o.WithdrawLimit = 50 * time.Millisecond }
 
 // serviceOf names the service that makes a resource.
@@ -110,7 +111,7 @@ func (p plain) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 	return message, needs, nil
 }
 
-// waited is one whose unknown names are answered.
+// waited is a plain generator that answers unknown names with empty resources.
 type waited struct{ plain }
 
 var _ generate.Emptier = waited{}
@@ -123,7 +124,7 @@ func (w waited) Empty(name string) (proto.Message, []resource.Need, error) {
 // plainConn is a stream over gRPC.
 type plainConn struct {
 	tb      testing.TB
-	typeURL string // empty where it is of all
+	typeURL string // empty for an aggregated stream
 	wire    plainWire
 	replies chan *protocoltest.Reply
 	close   func()
@@ -214,8 +215,8 @@ func (c *plainConn) Receive() *protocoltest.Reply {
 	return nil
 }
 
-// Quiet asks for a name of a type that nobody serves, the answer to which is the
-// next response. On a stream of one type there is no such.
+// Quiet requests a name of a type that the server does not have, and fails unless the
+// answer to that is the next response. It does nothing on a stream of one type.
 func (c *plainConn) Quiet() {
 	c.tb.Helper()
 	const probe = "type.googleapis.com/probe"
@@ -234,7 +235,7 @@ func (c *plainConn) Quiet() {
 
 func (c *plainConn) Close() { c.close() }
 
-// plainWire says and reads what a variant has.
+// plainWire sends requests and reads responses in one variant.
 type plainWire interface {
 	send(typeURL string, q protocol.Request, first bool) error
 	receive() (*protocoltest.Reply, error)
@@ -268,7 +269,7 @@ func (w plainWorld) receive() (*protocoltest.Reply, error) {
 	}
 	r := &protocoltest.Reply{TypeURL: m.GetTypeUrl(), Nonce: m.GetNonce(), Version: m.GetVersionInfo()}
 	for _, body := range m.GetResources() {
-		name, content, _ := protocoltest.Content(body.GetValue()) // none where it is not of the suite
+		name, content, _ := protocoltest.Content(body.GetValue()) // empty if the resource is not of the suite
 		r.Resources = append(r.Resources, protocoltest.Received{Name: name, Content: content})
 	}
 	return r, nil

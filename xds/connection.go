@@ -33,15 +33,15 @@ var (
 	errMute     = status.Errorf(codes.DeadlineExceeded, "the client began no request, or sent no more of one that it began, for %s", requestTimeout)
 )
 
-// Connection is one stream of one proxy. Two goroutines share it. receive reads requests,
-// handles each, and sends what may go then; run pushes, and sends what time makes due.
-// Each holds mu while it handles, pushes or sends.
+// Connection is one stream of one client. Two goroutines share it. receive reads requests,
+// handles each, and sends what may go after it. run pushes new contexts, and sends what
+// becomes due with time. Each holds mu while it handles, pushes or sends.
 type Connection struct {
 	server *DiscoveryServer
 	wire   *wire
 	cancel context.CancelCauseFunc
 	since  time.Time
-	// admitted is what the client was let in as, and what it costs.
+	// admitted is the stream as the gate knows it: who the client is, and what it costs.
 	admitted *admission.Stream
 
 	wakes          chan struct{}             // holds a token while run has something to do; see wake
@@ -50,19 +50,19 @@ type Connection struct {
 	identified     atomic.Bool               // the proxy is known, so publish marks the connection
 	sending        *time.Timer               // limits how long a response is written
 	receiving      *time.Timer               // limits how long a request is read, and the wait for the first
-	alarm          *time.Timer               // wakes the connection though nothing happens
+	alarm          *time.Timer               // wakes run when something becomes due
 	note           progress.Note             // the progress of the proxy, for other goroutines
 	reads          atomic.Pointer[mesh.Rows] // the desired.Member's Reads at the last push; nil before
 
-	awaited uint64 // the generation that waits for the connection; the lock of generations guards it
+	awaited uint64 // the generation that waits for the connection, 0 for none; the lock of generations guards it
 
 	mu         sync.Mutex // guards the fields below, and is held while a response is written
 	ended      bool
 	generation uint64       // the generation of the last push
-	types      []*typeState // by type: first the served ones in their order, then the unknown
+	types      []*typeState // the served types in their order, then the unknown ones
 	nameBytes  int64        // the size of the names that the client subscribes to
 
-	// Nil before the first request.
+	// The fields below are unset before the first request.
 	proxy     *discovery.Proxy
 	agent     string      // the user agent that the client names; empty if it names none
 	served    servedTypes // the types that the client is served
@@ -138,9 +138,9 @@ func stopped(f func()) *time.Timer {
 }
 
 // receive reads requests until the stream ends. A client gets a first-sync slot only
-// once it begins a request. The server reads none of that request before: when
-// thousands of clients reconnect at once, each with the versions of all its resources,
-// they wait at their own cost.
+// once it begins a request, and the server reads that request only once the client has its
+// slot. When thousands of clients reconnect at once, each with the versions of all its
+// resources, the requests that wait cost the clients memory, not the server.
 func (c *Connection) receive(ctx context.Context) error {
 	c.receiving.Reset(requestTimeout)
 	err := c.wire.begin()
@@ -248,7 +248,7 @@ func (c *Connection) finishFirstSync() {
 	c.admitted.StartClocks(inFlight)
 }
 
-// setAlarm makes run look again when something may be due though nothing has happened.
+// setAlarm wakes run when something becomes due, even if nothing happens until then.
 func (c *Connection) setAlarm() {
 	at := c.stallsAt()
 	if c.sequencer != nil {

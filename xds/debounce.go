@@ -2,18 +2,18 @@ package xds
 
 import "time"
 
-// debounce spaces pushes. It publishes the first change after quiet at once. Under load
-// twice the usual time of a push lies between the beginnings of two, up to a maximum. So
-// the server spends about half of its time on pushing. A push takes
-// from its publication until all connections have advanced, or the maximum has passed.
-// One slow push does not make the usual time long, and one fast push ends it: after a
-// storm of large changes a small one does not wait as they did.
-// debounce has no clock and no content: a push is the difference of two contexts, however
-// many changes made it.
+// debounce spaces pushes. The first change after quiet goes at once. Under load, twice the
+// usual time of a push lies between the beginnings of two pushes, up to a maximum. So the
+// server pushes for about half of the time. A push lasts from its publication until all
+// connections have advanced; one that outlasts the maximum ends when the next begins. One
+// slow push raises the usual time only in part, and one fast push lowers it at once: a
+// small change after a storm of large ones does not wait as long as they did. debounce has
+// no clock, and keeps no changes: a push is the difference of two contexts, however many
+// changes made it.
 type debounce struct {
 	max      time.Duration
 	last     time.Time     // when the last push began
-	underway bool          // whether the last push goes on
+	underway bool          // whether the last push has not ended
 	cost     time.Duration // how long a push usually takes: it rises by halves, and falls at once
 }
 

@@ -66,8 +66,8 @@ func TestDrainIsSpread(t *testing.T) {
 	draining.Wait()
 }
 
-// TestMoveHangsUp on as many clients as it is told, whose connections are closed,
-// too: they choose a server anew.
+// TestMoveHangsUp: Move ends the given number of streams and the connections under them, so
+// that their clients choose a server anew.
 func TestMoveHangsUp(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestARoundDoesNotWaitForWhoHasEnded: a connection may have ended and still be
-// among those of the server when the next round begins.
+// TestARoundDoesNotWaitForWhoHasEnded: a connection that has ended may still be in the
+// server's list when the next push begins. The push does not wait for it.
 func TestARoundDoesNotWaitForWhoHasEnded(t *testing.T) {
 	t.Parallel()
 	s := &DiscoveryServer{logger: slog.New(slog.DiscardHandler), generations: newGenerations(), options: Options{StallTimeout: time.Minute}}

@@ -26,8 +26,8 @@ func (s *DiscoveryServer) SetContext(to *mesh.PushContext) { s.context.Store(to)
 // Inputs are what the server committed last.
 func (s *DiscoveryServer) Inputs() mesh.Inputs { return s.committed.Load().inputs }
 
-// ReportAllocations is what it takes to report a connection of a proxy in which
-// nothing has changed since it was reported.
+// ReportAllocations returns how many allocations updateNote makes for a connection in which
+// nothing has changed since its last call.
 func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
 	c := s.newConnection(nil, &wire{variant: protocol.Delta}, nil)
 	c.proxy = proxy
@@ -51,7 +51,8 @@ type TestConnection struct {
 	client *client
 }
 
-// client is the stream of a client that takes everything, and what it says next.
+// client is the stream of a client that takes everything. says is the next request that it
+// sends.
 type client struct {
 	grpc.ServerStream
 	says []byte
@@ -71,8 +72,8 @@ func (c *client) Read(n int) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(c.says[:n])}, nil
 }
 
-// Connect makes the connection of a proxy that asks for all there is, and takes it.
-// The server serves a context, and does not run.
+// Connect makes the connection of a proxy that requests all resources, and acknowledges
+// them. The server serves the context at, and need not run.
 func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *corev3.Node) TestConnection {
 	tb.Helper()
 	s.context.Store(at)
@@ -100,7 +101,7 @@ func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *cor
 	return c
 }
 
-// Open counts the connection among the open ones of its server.
+// Open adds the connection to the open ones of its server.
 func (c TestConnection) Open() {
 	s := c.c.server
 	s.mu.Lock()
@@ -114,7 +115,7 @@ func (c TestConnection) take(tb testing.TB, m *message) {
 	}
 }
 
-// Push brings the connection to a context, and says how many responses that takes.
+// Push brings the connection to a context, and returns how many responses that takes.
 func (c TestConnection) Push(tb testing.TB, to *mesh.PushContext) (responses int) {
 	tb.Helper()
 	c.c.server.context.Store(to)
@@ -123,7 +124,7 @@ func (c TestConnection) Push(tb testing.TB, to *mesh.PushContext) (responses int
 	return c.Acknowledge(tb)
 }
 
-// acknowledge has the client say that it has taken a response.
+// acknowledge makes the client send the ACK of a response.
 func (c TestConnection) acknowledge(tb testing.TB, typeURL, nonce string) {
 	const typeURLField, nonceField = 2, 6 // of a request in delta
 	says := protowire.AppendTag(c.client.says[:0], typeURLField, protowire.BytesType)
@@ -140,7 +141,7 @@ func (c TestConnection) acknowledge(tb testing.TB, typeURL, nonce string) {
 	c.take(tb, m)
 }
 
-// CheckNotes holds what is noted of the client against what its sessions say.
+// CheckNotes compares the note of the client with the status of its subscriptions.
 func (c TestConnection) CheckNotes(tb testing.TB) {
 	tb.Helper()
 	noted, _ := c.c.note.Read()
@@ -149,10 +150,11 @@ func (c TestConnection) CheckNotes(tb testing.TB) {
 			tb.Errorf("%s: noted %+v, is %+v", t.Name, t.Status, is)
 		}
 	}
-	c.take(tb, nil) // they come to rest again
+	c.take(tb, nil) // the types become idle again
 }
 
-// Acknowledge has the client take what is under way, until nothing is.
+// Acknowledge acknowledges responses until none is in flight, and returns how many there
+// were.
 func (c TestConnection) Acknowledge(tb testing.TB) (responses int) {
 	tb.Helper()
 	for again := true; again; {

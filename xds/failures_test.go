@@ -24,11 +24,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// fragile is a generator that cannot make clusters of a host while there is a
-// DestinationRule for it.
+// fragile is a generator that fails to make the clusters of a host while there is a
+// DestinationRule for the host.
 type fragile struct {
 	generate.Generator
-	own  bool // it makes the workload's own
+	own  bool // it makes the resources of the workload itself
 	fail func() (proto.Message, error)
 }
 
@@ -79,9 +79,10 @@ func (l *logLines) count(words string) int {
 	return strings.Count(l.b.String(), words)
 }
 
-// TestWhatCannotBeBuilt keeps its last good form, with those who had one, and takes
-// nothing else with it: its objects are told of as long as it lasts, once in the log,
-// and in a metric. A proxy that comes meanwhile goes without it.
+// TestWhatCannotBeBuilt: a resource that cannot be built keeps its last good form on the
+// proxies that had one. No other resource suffers. As long as it lasts, the failure is
+// reported with its objects and counted in a metric; it is logged once. A proxy that
+// connects meanwhile goes without the resource.
 func TestWhatCannotBeBuilt(t *testing.T) {
 	t.Parallel()
 	const rule = `apiVersion: networking.istio.io/v1
@@ -152,7 +153,8 @@ spec: {host: fragile.shop.example, trafficPolicy: {loadBalancer: {simple: RANDOM
 	}
 }
 
-// TestFailuresGoWithTheirProxies: nothing is told of once nobody lacks it.
+// TestFailuresGoWithTheirProxies: a failure is no longer reported once no connected proxy
+// lacks the resource.
 func TestFailuresGoWithTheirProxies(t *testing.T) {
 	t.Parallel()
 	types := catalogue.Types()

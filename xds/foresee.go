@@ -13,7 +13,7 @@ type Foreseen struct {
 }
 
 // Foresee returns, for each stream of a proxy, what operations on the configuration would
-// change. It is false as WouldBe is.
+// change. It returns false where WouldBe does.
 func (s *DiscoveryServer) Foresee(ops []storage.Op) ([]Foreseen, bool) {
 	is, would, known := s.WouldBe(ops)
 	if !known {

@@ -38,7 +38,7 @@ func (c meteredConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestAChangeIsOneWrite of the server: the response, and nothing for its
+// TestAChangeIsOneWrite: the server writes the response, and nothing for its
 // acknowledgement.
 func TestAChangeIsOneWrite(t *testing.T) {
 	t.Parallel()

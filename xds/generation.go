@@ -16,7 +16,7 @@ type generations struct {
 
 	mu      sync.Mutex // guards the fields below
 	began   time.Time
-	pending int // how many connections have yet to advance to it
+	pending int // how many connections have yet to advance to the newest push
 }
 
 func newGenerations() *generations { return &generations{durations: make(chan time.Duration, 1)} }

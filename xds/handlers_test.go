@@ -12,9 +12,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// What the handlers of registries promise: after a change the push is of exactly
-// this kind, full or of endpoints alone, and names exactly these keys, and these
-// proxies are told. What a registry hands over for it is tested where it is.
+// These tests check what the handlers of registries promise. After a change the push is of
+// the expected kind, full or endpoints only. It names exactly the expected keys, and
+// ProxyUpdate is called for exactly the expected proxies. What a registry hands over is
+// tested in its own package.
 
 // rule is one promise: what there is, what happens, what is pushed.
 type rule struct {
@@ -47,7 +48,7 @@ func (r rule) check(t *testing.T) {
 	})
 }
 
-// changes applies objects as one revision, removes takes them away as one.
+// changes applies objects in one revision, and removes deletes them in one.
 func changes(objects ...*config.Config) func(*replica) {
 	return func(r *replica) {
 		r.set(objects...)

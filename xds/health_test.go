@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// A change of health is one load assignment to each client, and nothing else of
-// any type.
+// TestAChangeOfHealthSendsEndpointsAlone: a change of health sends each client one load
+// assignment, and nothing else of any type.
 func TestAChangeOfHealthSendsEndpointsAlone(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -53,7 +53,7 @@ func TestAChangeOfHealthSendsEndpointsAlone(t *testing.T) {
 	})
 }
 
-// answers counts those that a client was sent, by type.
+// answers counts the responses that a client got, by type.
 func answers(c *xdstest.Client) map[string]int {
 	out := map[string]int{}
 	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType} {

@@ -18,8 +18,8 @@ var (
 	ErrBusy         = errors.New("the proxy is slow to take a response that is being sent: try again in a moment")
 )
 
-// Holdings says what a connected client should have, and what it has: a proxy, or a control
-// plane that takes objects.
+// Holdings says what a connected client should have, and what it has. The client is a
+// proxy, or a control plane that takes objects.
 type Holdings struct {
 	Proxy   *discovery.Proxy
 	Variant protocol.Variant // of its newest stream
@@ -29,7 +29,7 @@ type Holdings struct {
 	Types []TypeHoldings
 }
 
-// TypeHoldings is what a proxy should have and has of one type.
+// TypeHoldings lists the resources of one type that a client should have, or has.
 type TypeHoldings struct {
 	Name, TypeURL string
 	// Requested says that the proxy has requested the type.
@@ -37,16 +37,16 @@ type TypeHoldings struct {
 	Resources []Holding
 }
 
-// Holding is what a proxy should have and has of one name, and the objects behind it, in
-// the order of their paths.
+// Holding is one resource that a client should have, or has, and the objects behind it,
+// ordered by path.
 type Holding struct {
 	protocol.Holding
 	Objects []config.Key
 }
 
-// Holdings returns what a proxy, by its node id, should have and has of some types; nil
-// means all types. If a proxy has several streams, the newest stream that requested a type
-// counts. Holdings locks only streams of this proxy.
+// Holdings returns what the client with a node id should have and has, of the types whose
+// short names the function accepts; nil accepts all. If several of its streams requested a
+// type, the newest counts. Holdings locks only the streams of this client.
 func (s *DiscoveryServer) Holdings(ctx context.Context, node string, types func(name string) bool) (*Holdings, error) {
 	streams := slices.DeleteFunc(s.all(), func(c *Connection) bool { return c.note.Node() != node })
 	slices.SortFunc(streams, func(a, b *Connection) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })
@@ -82,7 +82,8 @@ func (c *Connection) lock(ctx context.Context) error {
 	return nil
 }
 
-// holdings puts what the proxy requested on this stream into out, of some types.
+// holdings puts the types that the client requested on this stream into out, in place of
+// what older streams requested of them.
 func (c *Connection) holdings(ctx context.Context, out *Holdings, types func(name string) bool) error {
 	if err := c.lock(ctx); err != nil {
 		return err
@@ -111,8 +112,9 @@ func (c *Connection) holdings(ctx context.Context, out *Holdings, types func(nam
 	return nil
 }
 
-// objectsBehind returns the objects from which a resource was built, its parts included.
-// Of another form than the desired one, only those are known that its metadata name.
+// objectsBehind returns the objects from which a resource and its parts were built. For
+// another form than the desired one, it knows only the objects that the form's metadata
+// name.
 func (c *Connection) objectsBehind(typeURL string, h protocol.Holding) (keys []config.Key) {
 	if h.Desired != nil || c.member == nil { // a resource of a control plane is its object
 		keys = c.originsOf(typeURL, h.Name)

@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// holdings are those of the only proxy.
+// holdings returns the Holdings of the only proxy.
 func holdings(t *testing.T, s *xdstest.Server, types func(string) bool) *xds.Holdings {
 	t.Helper()
 	h, err := s.XDS.Holdings(t.Context(), s.XDS.Nodes()[0].ID, types)
@@ -69,8 +69,8 @@ func TestHoldingsAreWhatTheClientHolds(t *testing.T) {
 	})
 }
 
-// TestHoldingsNameTheObjects: of clusters, listeners and endpoints, and of route
-// configurations those of their virtual hosts.
+// TestHoldingsNameTheObjects behind clusters, listeners and endpoints, and behind the
+// virtual hosts of route configurations.
 func TestHoldingsNameTheObjects(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -98,7 +98,7 @@ func TestHoldingsNameTheObjects(t *testing.T) {
 	}
 }
 
-// TestHoldingsOfARefusal: the proxy keeps what it had, and the refusal is told.
+// TestHoldingsOfARefusal: Holdings has what the proxy kept, and the rejection.
 func TestHoldingsOfARefusal(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {

@@ -25,15 +25,15 @@ import (
 
 var shopWeb = identity.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
 
-// proving has all clients prove an identity.
+// proving makes the server take all clients as having proved an identity.
 func proving(who identity.Identity, until time.Time) func(*xds.Options) {
 	return func(o *xds.Options) {
 		o.Peer = func(context.Context) (admission.Peer, error) { return admission.Peer{Identity: who, Until: until}, nil }
 	}
 }
 
-// TestIdentitiesOutrankNodes: a proxy that says that it is another is refused, with the words
-// for its operator, and remembered until it is served.
+// TestIdentitiesOutrankNodes: a proxy whose node contradicts its identity is refused, with
+// a message for its operator. The refusal is remembered until the proxy is served.
 func TestIdentitiesOutrankNodes(t *testing.T) {
 	t.Parallel()
 	foreign := shopWeb
@@ -89,8 +89,8 @@ func TestIdentitiesOutrankNodes(t *testing.T) {
 	}
 }
 
-// TestARightThatEnds: a control plane that may not read the objects of the mesh any more is
-// given nothing that changes from then on.
+// TestARightThatEnds: a control plane that loses the right to read the objects of the mesh
+// gets no later change.
 func TestARightThatEnds(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -120,7 +120,7 @@ func TestARightThatEnds(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreBounded, and one that is served afterwards is forgotten.
+// TestRefusalsAreBounded, and those of a proxy that is served afterwards are forgotten.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types(), proving(shopWeb, time.Time{}))
@@ -145,7 +145,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 }
 
 // TestProofsEnd: the server ends the stream and the connection when the proof of the client
-// has ended, and one whose proof has ended before gets no stream.
+// ends. A client whose proof has already ended gets no stream.
 func TestProofsEnd(t *testing.T) {
 	t.Parallel()
 	for what, until := range map[string]time.Duration{"later": 300 * time.Millisecond, "before": -time.Second} {
@@ -165,7 +165,8 @@ func TestProofsEnd(t *testing.T) {
 	}
 }
 
-// TestStreamsOfAnIdentity are bounded, and others are not concerned.
+// TestStreamsOfAnIdentity: the streams of one identity are bounded, and other identities
+// may still open streams.
 func TestStreamsOfAnIdentity(t *testing.T) {
 	t.Parallel()
 	const most = 3
@@ -202,7 +203,7 @@ func TestStreamsOfAnIdentity(t *testing.T) {
 	open().AwaitAnswer(xdstest.ClusterType, 0)
 }
 
-// TestNamesOfAnIdentity: what the streams of one identity subscribe to is bounded in all.
+// TestNamesOfAnIdentity: the memory for all subscriptions of one identity is bounded.
 func TestNamesOfAnIdentity(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types(), proving(shopWeb, time.Time{}), func(o *xds.Options) { o.StreamsMemory = 4 << 20 })
@@ -237,8 +238,9 @@ func TestNamesOfAnIdentity(t *testing.T) {
 	}
 }
 
-// TestProofsThatAreTakenBack end the streams of their clients, with the reason, and no others;
-// where it is not known whether they stand, nobody's.
+// TestProofsThatAreTakenBack: a proof that is taken back ends the streams of its clients,
+// with the reason, and no others. While it is unknown whether a proof holds, its streams go
+// on.
 func TestProofsThatAreTakenBack(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {

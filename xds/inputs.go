@@ -17,7 +17,7 @@ type committed struct {
 	registries discovery.Fork // nil without Options.Registries
 
 	once    sync.Once
-	context *mesh.PushContext // of the inputs, once somebody has asked
+	context *mesh.PushContext // derived from the inputs when first asked for
 }
 
 // World is the mesh as of one commit, or as it would be: the context, and the forks of
@@ -27,8 +27,8 @@ type World struct {
 	Registries discovery.Fork
 }
 
-// World returns the world of the last commit, published or not yet. It is false before
-// the first, and without Options.Registries.
+// World returns the world of the last commit, published or not yet. It returns false before
+// the first commit, and without Options.Registries.
 func (s *DiscoveryServer) World() (World, bool) {
 	c := s.committed.Load()
 	if c == nil || c.registries == nil {
@@ -37,8 +37,8 @@ func (s *DiscoveryServer) World() (World, bool) {
 	return s.worldOf(c), true
 }
 
-// worldOf shares the published context where it is of the same inputs, and derives that
-// of a commit once.
+// worldOf returns the world of a commit. It shares the published context if that has the
+// same inputs; else it derives the context once.
 func (s *DiscoveryServer) worldOf(c *committed) World {
 	c.once.Do(func() {
 		if c.context = s.Context(); c.context == nil || c.context.Inputs() != c.inputs {
@@ -49,9 +49,9 @@ func (s *DiscoveryServer) worldOf(c *committed) World {
 }
 
 // WouldBe returns the world of the last commit, and the one that operations on its
-// configuration would make. The forks of the registries derive it; nothing is published.
-// It is false before the first commit, and without Options.Registries. The cost follows
-// what differs.
+// configuration would make. The forks of the registries derive its rows; nothing is
+// published. WouldBe returns false before the first commit, and without Options.Registries.
+// Its cost grows with the difference between the worlds, not with the mesh.
 func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would World, known bool) {
 	c := s.committed.Load()
 	if c == nil || c.registries == nil {
@@ -68,8 +68,8 @@ func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would World, known bool
 
 var _ discovery.XDSUpdater = (*DiscoveryServer)(nil)
 
-// updater collects the rows of registries, and what they give as the reasons of the next
-// push. It implements discovery.XDSUpdater.
+// updater collects the rows of registries, and counts their reasons for the next push. It
+// implements discovery.XDSUpdater.
 type updater struct {
 	rows  rows.Table
 	count func(reason string, n int)
@@ -105,7 +105,7 @@ func (u *updater) ConfigUpdate(r *discovery.PushRequest) {
 func (u *updater) ProxyUpdate(_, _ string) { u.count(discovery.ReasonProxy, 1) }
 
 // Commit makes one Inputs of everything that a task of the worker changed, and wakes
-// the pusher if something did. It is the last hook of the worker.
+// the pusher if something did change. It must be the last hook of the worker.
 func (s *DiscoveryServer) Commit() {
 	in := mesh.Inputs{
 		Configs:  s.options.Configs.Handled(),

@@ -15,15 +15,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
-// event is one thing that happens to a replica. Those of one source happen in
-// the order of that source; sources know nothing of each other.
+// event is one thing that happens to a replica. Events of one source happen in order;
+// events of different sources may happen in any order.
 type event struct {
 	source string
 	what   string
 	do     func(*replica)
 }
 
-// sources draws the events of one source each.
+// sources draws random events; each method draws those of one source.
 type sources struct{ t *rapid.T }
 
 func (s sources) one(label string, of ...string) string {
@@ -32,7 +32,7 @@ func (s sources) one(label string, of ...string) string {
 
 func (s sources) removal() bool { return rapid.IntRange(0, 3).Draw(s.t, "remove") == 0 }
 
-// configs are changes of ServiceEntries and WorkloadEntries, a revision each.
+// configs draws a change of a ServiceEntry or WorkloadEntry, which is one revision.
 func (s sources) configs() event {
 	namespace, name := s.one("namespace", "shop", "edge"), s.one("name", "r", "s", "z")
 	created := int64(name[0])
@@ -110,7 +110,7 @@ func (s sources) memory() event {
 	}
 }
 
-// shuffled draws an order of events in which those of one source stay in theirs.
+// shuffled draws an order of events that keeps the order within each source.
 func shuffled(t *rapid.T, events []event) []event {
 	bySource := map[string][]event{}
 	for _, e := range events {
@@ -128,8 +128,8 @@ func shuffled(t *rapid.T, events []event) []event {
 	return out
 }
 
-// run has events happen, some of them before the last was worked on, and some
-// pushes in between.
+// run makes events happen, some of them before the last one was handled, with some pushes
+// in between.
 func (r *replica) run(t *rapid.T, events []event) {
 	for _, e := range events {
 		e.do(r)
@@ -143,9 +143,9 @@ func (r *replica) run(t *rapid.T, events []event) {
 	r.push()
 }
 
-// TestAnyOrderOfEventsEndsInTheSameWorld: whatever the order in which the
-// sources of several registries are heard, and however many pushes lie in
-// between, the rows are the same and all resources are equal byte by byte.
+// TestAnyOrderOfEventsEndsInTheSameWorld: the events of several registries may come in any
+// order, with any number of pushes in between. The rows are the same, and all resources are
+// equal byte by byte.
 func TestAnyOrderOfEventsEndsInTheSameWorld(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -159,7 +159,7 @@ func TestAnyOrderOfEventsEndsInTheSameWorld(t *testing.T) {
 		one.run(t, events)
 		other := newReplica(t, serviceentry.Switches{})
 		other.run(t, shuffled(t, events))
-		late := newReplica(t, serviceentry.Switches{}) // sees but the last of the configuration
+		late := newReplica(t, serviceentry.Switches{}) // sees only the last configuration
 		late.configs = one.configs
 		late.commit()
 		late.run(t, slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.source == "config" }))

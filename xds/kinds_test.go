@@ -59,7 +59,7 @@ const (
 
 func f(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// kindsOfMesh are those objects.
+// kindsOfMesh returns the objects with these specs.
 func kindsOfMesh() []described {
 	return []described{
 		{"ServiceEntry", "shop/web", f(webEntry, "10.250.1.2", "8000", "10.250.0.2", "1", "us/b")}, {"ServiceEntry", "shop/db", dbEntry}, {"ServiceEntry", "shop/vault", vaultEntry},
@@ -73,7 +73,8 @@ func kindsOfMesh() []described {
 	}
 }
 
-// kindsOfChange are other forms of one of these objects.
+// kindsOfChange returns the changes, by name. Each is another form of one of the objects of
+// kindsOfMesh.
 func kindsOfChange() map[string]described {
 	rule := func(policy string) described { return described{"DestinationRule", "shop/web", f(webRule, policy)} }
 	byBytes := func(policy string) described { return described{"DestinationRule", "shop/db", f(dbRule, policy)} }
@@ -122,8 +123,8 @@ func kindsOfChange() map[string]described {
 	}
 }
 
-// bulk are objects of the same kinds for a share of the services of a mesh. None of the
-// proxies of the test has anything to do with them but that it sees them.
+// bulk returns objects of the same kinds for a tenth of the services of a mesh. The proxies
+// of the test see these objects, but have nothing else to do with them.
 func bulk(m refmesh.Mesh) []described {
 	var out []described
 	for i := 0; i < m.Services; i += 10 {
@@ -163,7 +164,8 @@ func newKinds(t *testing.T, services int) *reference {
 	return r
 }
 
-// toggle makes a change and takes it back, in turn: it returns a step of this.
+// toggle returns a function that makes a change and takes it back, in turn. The function
+// returns what sync does.
 func (r *reference) toggle(change func(odd bool)) func() map[string]int {
 	odd := false
 	return func() map[string]int {
@@ -176,7 +178,7 @@ func (r *reference) toggle(change func(odd bool)) func() map[string]int {
 	}
 }
 
-// changesOf are the changes by their names, of a mesh.
+// changesOf returns the changes of a mesh, by name.
 func changesOf(t *testing.T, r *reference) map[string]func(odd bool) {
 	out := map[string]func(odd bool){"workload: health": func(odd bool) {
 		r.replica.do(func() { r.entries.SetHealth("shop", "vm", !odd) })
@@ -201,8 +203,8 @@ func changesOf(t *testing.T, r *reference) map[string]func(odd bool) {
 
 // TestEachKindOfChangeCostsTheSameInAnyMesh changes one object of each kind that routes
 // traffic, and counts allocations, from the object to the verdicts and to the resources of
-// proxies of each kind. They are within twice of those in a mesh ten times smaller, or a
-// hundred times, and as much is sent.
+// proxies of each kind. They are at most twice those in a mesh ten times smaller, or a
+// hundred times, and as many resources are sent.
 func TestEachKindOfChangeCostsTheSameInAnyMesh(t *testing.T) {
 	services := longtest.Histories(1_000, 10_000)
 	small, large := newKinds(t, 100), newKinds(t, services)

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestNotReadyIsRefused: until everything was read streams are refused, so that
-// proxies keep what they have; then they are served.
+// TestNotReadyIsRefused: the server refuses streams until it has read everything, so that
+// proxies keep what they have. Then it serves them.
 func TestNotReadyIsRefused(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -42,9 +42,8 @@ func TestNotReadyIsRefused(t *testing.T) {
 	})
 }
 
-// TestShutdownEndsStreams that are idle, that have a response under way, that
-// have said nothing and that never read; Run waits for them, and lets no more
-// begin.
+// TestShutdownEndsStreams that are idle, that have a response in flight, whose client has
+// sent nothing, and whose client never reads. Run waits for them, and lets no more begin.
 func TestShutdownEndsStreams(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -76,9 +75,8 @@ func TestShutdownEndsStreams(t *testing.T) {
 	})
 }
 
-// TestPushesMergeWhileOneIsUnderWay: what changes before a proxy has answered is
-// one response afterwards, of the newest revision, and what came and went in
-// between is none of it.
+// TestPushesMergeWhileOneIsUnderWay: all changes before a proxy has answered come in one
+// response afterwards, at the newest revision. What came and went in between is not in it.
 func TestPushesMergeWhileOneIsUnderWay(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// logged is what a server says.
+// logged is what a server logs.
 type logged struct {
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -36,9 +36,9 @@ func (l *logged) String() string {
 	return l.out.String()
 }
 
-// TestALimitThatPassesIsReported: a route that leads to a cluster which the proxy
-// does not acknowledge shows as waiting; it goes out when it has waited for too
-// long, though nothing else happens, and that is logged, counted and shown.
+// TestALimitThatPassesIsReported: a route to a cluster that the proxy does not acknowledge
+// shows as waiting. When it has waited for too long, it goes out though nothing else
+// happens. The server logs, counts and shows that.
 func TestALimitThatPassesIsReported(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {

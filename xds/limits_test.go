@@ -21,7 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// observed is how often a histogram was fed.
+// observed returns how many observations a histogram has.
 func observed(t *testing.T, registry *prometheus.Registry, name string) uint64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -36,8 +36,8 @@ func observed(t *testing.T, registry *prometheus.Registry, name string) uint64 {
 	return 0
 }
 
-// TestOnlyTheFirstAnswerTimesARevision: a proxy that asks again, an hour later,
-// for what it has is no slow apply.
+// TestOnlyTheFirstAnswerTimesARevision: a proxy that requests again what it has, such as an
+// hour later, does not count as a slow apply.
 func TestOnlyTheFirstAnswerTimesARevision(t *testing.T) {
 	t.Parallel()
 	const metric, name = "portolan_apply_to_ack_seconds", "outbound|9080||a.shop.example"

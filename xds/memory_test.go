@@ -53,7 +53,7 @@ func (b bulky) Build(_ *mesh.View, name string) (proto.Message, []resource.Need,
 	return message, needs, nil
 }
 
-// footprint is what the process holds, stacks included.
+// footprint returns how many bytes the process holds, stacks included.
 func footprint() int {
 	runtime.GC()
 	runtime.GC()
@@ -62,8 +62,8 @@ func footprint() int {
 	return int(m.HeapAlloc + m.StackInuse)
 }
 
-// TestSlowReadersShareWhatTheyAreSent: clients that are sent six megabytes, and
-// read nothing of it, hold on to the same six.
+// TestSlowReadersShareWhatTheyAreSent: the server sends many clients six megabytes, of
+// which they read nothing. It holds these six megabytes once.
 func TestSlowReadersShareWhatTheyAreSent(t *testing.T) {
 	const clients, limit = 60, 1 << 20
 	s := xdstest.NewServer(t, []generate.ResourceType{
@@ -90,12 +90,13 @@ func TestSlowReadersShareWhatTheyAreSent(t *testing.T) {
 	}
 }
 
-// quietClients is the environment variable that has the test's binary be clients
-// of a server at an address, and nothing else: what they take is not the server's.
+// quietClients is the environment variable that makes the test's binary run clients of the
+// server at its address, and nothing else. So the memory of the clients does not count as
+// the server's.
 const quietClients = "PORTOLAN_TEST_QUIET_CLIENTS"
 
-// beQuietClients connects the proxies that standard input names, a line each, and
-// tells each when it has what it asked for, until standard input ends.
+// beQuietClients connects a client for each line of standard input, until that ends. It
+// prints the line once the client is done with its requests.
 func beQuietClients(address string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -146,7 +147,7 @@ func startQuietClients(t *testing.T, address string) quiet {
 	return c
 }
 
-// say adds a client, and waits until it has what it is to have.
+// say adds a client for a line, and waits until the process prints the line.
 func (c quiet) say(line string) {
 	c.t.Helper()
 	if _, err := fmt.Fprintln(c.in, line); err != nil || !c.done.Scan() {
@@ -154,7 +155,7 @@ func (c quiet) say(line string) {
 	}
 }
 
-// end ends all of them.
+// end ends all clients.
 func (c quiet) end() {
 	c.t.Helper()
 	if err := errors.Join(c.in.Close(), c.process.Wait()); err != nil {
@@ -190,10 +191,11 @@ func beQuietClient(ctx context.Context, connection *grpc.ClientConn, ip string) 
 	return nil
 }
 
-// waitingClient stands for a client that states much and waits for its turn.
+// waitingClient is the line for a client that states many bytes of versions and waits for a
+// slot.
 const waitingClient = "waits"
 
-// beWaitingClient says what it has, a megabyte, as far as a server reads it.
+// beWaitingClient sends a megabyte of versions, as far as the server reads it.
 func beWaitingClient(ctx context.Context, connection *grpc.ClientConn, _ string) error {
 	ads, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -208,8 +210,8 @@ func beWaitingClient(ctx context.Context, connection *grpc.ClientConn, _ string)
 	return nil
 }
 
-// TestAProxyThatWaitsIsSmall: one that waits for its turn to be brought up takes
-// less than 192 KiB, with what it has said already, whatever it is to say.
+// TestAProxyThatWaitsIsSmall: a proxy that waits for its first sync takes less than 192
+// KiB, including what it has sent already, however much it has to send.
 func TestAProxyThatWaitsIsSmall(t *testing.T) {
 	const waiting, limit = 300, 192 << 10
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
@@ -239,8 +241,8 @@ func TestAProxyThatWaitsIsSmall(t *testing.T) {
 	c.end()
 }
 
-// TestAnIdleConnectionIsSmall: one that has what it asked for takes less than
-// 100 KiB, with all that gRPC has for it.
+// TestAnIdleConnectionIsSmall: a connection whose client has all that it requested takes
+// less than 100 KiB, including what gRPC holds for it.
 func TestAnIdleConnectionIsSmall(t *testing.T) {
 	const connections, warm, limit = 500, 20, 100 << 10
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -268,7 +270,7 @@ func TestAnIdleConnectionIsSmall(t *testing.T) {
 	c.end()
 }
 
-// TestReportingNoChangeCostsNothing, as a connection does so after all it hears.
+// TestReportingNoChangeCostsNothing: a connection reports after each turn.
 func TestReportingNoChangeCostsNothing(t *testing.T) {
 	s := xdstest.NewServer(t, catalogue.Types())
 	if n := s.XDS.ReportAllocations(xdstest.Node{}.Proxy(t)); n > 0 {

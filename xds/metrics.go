@@ -18,7 +18,7 @@ type metrics struct {
 	refused    prometheus.Counter
 	buildTime  prometheus.Histogram
 	ackTime    prometheus.Histogram
-	begun      *lru.Cache[int64, time.Time] // when a revision woke the pusher
+	begun      *lru.Cache[int64, time.Time] // by revision: when it woke the pusher
 }
 
 // keptRevisions bounds how many revisions are timed at one time.
@@ -52,7 +52,8 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 	}
 }
 
-// acked times a revision, if the proxy was connected when the revision came.
+// acked records the time from the commit of a revision to a proxy's ACK, if the proxy was
+// already connected when the revision came.
 func (m *metrics) acked(revision int64, connected time.Time) {
 	begun, known := m.begun.Peek(revision)
 	if known && connected.Before(begun) {
@@ -60,7 +61,7 @@ func (m *metrics) acked(revision int64, connected time.Time) {
 	}
 }
 
-// counters count what happens with one type.
+// counters are the counters of one type.
 type counters struct{ responses, resources, rejections, lates prometheus.Counter }
 
 func (m *metrics) countersOf(typeName string) counters {

@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// published waits until a revision is what new streams are served.
+// published waits until the server serves a revision to new streams.
 func published(t *testing.T, s *xdstest.Server, revision int64) {
 	t.Helper()
 	xdstest.Eventually(t, "the revision to be published", func() bool { return s.XDS.Context().Revision() >= revision })
@@ -96,9 +96,8 @@ metadata: {name: edge, namespace: shop}
 spec: {hosts: ["*"], gateways: [edge], http: [{route: [{destination: {host: a.shop.example}}]}]}
 `
 
-// TestADeletedParentTakesItsChildrenAlong: a listener that drains goes on with
-// its routes, a cluster with its endpoints; neither is emptied before it is
-// given up.
+// TestADeletedParentTakesItsChildrenAlong: a draining listener keeps its routes, and a
+// cluster its endpoints. The server empties neither before the proxy gives it up.
 func TestADeletedParentTakesItsChildrenAlong(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -146,8 +145,8 @@ func TestAClusterThatResolvesByItselfKeepsItsEndpointsMeanwhile(t *testing.T) {
 	})
 }
 
-// TestWhatRefusedRoutesLeadToIsKept: a proxy that refuses new routes goes on
-// with the old ones, which lead to a cluster that is there no more.
+// TestWhatRefusedRoutesLeadToIsKept: a proxy that rejects new routes goes on with the old
+// ones. So the server keeps the deleted cluster that these lead to.
 func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -171,7 +170,7 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 			t.Errorf("%d answers of clusters", n)
 		}
 		c.Ack(c.Answers(xdstest.EndpointType)[1])
-		// What is kept does not keep the proxy from having taken another change.
+		// The kept cluster does not stop the proxy from having taken another change.
 		other := s.Apply(strings.ReplaceAll(pooled, "reviews", "a"))
 		c.Ack(c.AwaitAnswer(xdstest.ClusterType, 1))
 		judged(t, s, other, status.Count{Accepted: 1})
@@ -184,7 +183,8 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 	})
 }
 
-// TestVirtualHostsOnAStreamOfTheirOwn: what they live in is asked for elsewhere.
+// TestVirtualHostsOnAStreamOfTheirOwn: the client requests their route configurations on
+// another stream.
 func TestVirtualHostsOnAStreamOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())

@@ -16,15 +16,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// origins finds the objects behind resources of a type, which it knows by its index.
+// origins finds the objects behind the resources of one type, given by its index.
 type origins struct {
-	desired desiredResources // nil knows none
+	desired desiredResources // if nil, no objects are found
 	index   int
 }
 
 // objectsOf returns the objects behind a rejected resource: those that its metadata names,
 // with the delegates of VirtualServices, else those that it was built from. Of a resource
-// with parts only those parts count that the client does not have already.
+// with parts, only the parts count that the client does not have already.
 func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
 	has := map[string]string{}
 	if held != nil {

@@ -36,9 +36,9 @@ metadata: {name: shop, namespace: shop}
 spec: {egress: [{bind: 127.0.0.2, port: {number: 9080, name: http, protocol: HTTP}, hosts: ["*/*"]}]}
 `
 
-// TestRefusedResourcesNameTheirObjects: also those which carry no metadata, as
-// listeners do, by what they were built from; and of those with many origins the ones
-// alone that a refusal can be about.
+// TestRefusedResourcesNameTheirObjects: resources without metadata, such as listeners, name
+// the objects that they were built from. Resources with many origins name only those that
+// the rejection can be about.
 func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 	t.Parallel()
 	tcp := strings.Replace(service("db", 5432, "10.1.0.9"), "protocol: HTTP", "protocol: TCP", 1)

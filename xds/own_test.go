@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestWhatIsAWorkloadsOwnIsNotAskedForAgain where a change is of nothing that it was
-// built from: the second proxy of a class takes the change of an endpoint elsewhere
-// without an allocation.
+// TestWhatIsAWorkloadsOwnIsNotAskedForAgain: a proxy's own resources are not looked at if a
+// change concerns nothing that they were built from. So the second proxy of a class takes
+// the change of an endpoint elsewhere without an allocation.
 func TestWhatIsAWorkloadsOwnIsNotAskedForAgain(t *testing.T) {
 	in := inputs(100)
 	context := mesh.New(in)

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// opsBetween are the operations that make objects of others.
+// opsBetween returns the operations that turn some objects into others.
 func opsBetween(from, to pmap.Map[*config.Config]) (ops []storage.Op) {
 	for c := range pmap.Diff(from, to) {
 		if c.HasNew {
@@ -32,8 +32,8 @@ func opsBetween(from, to pmap.Map[*config.Config]) (ops []storage.Op) {
 	return ops
 }
 
-// TestPreview says of operations which proxies get other resources, and which, and that
-// nothing has changed by it.
+// TestPreview: a preview of operations says which resources would change for which proxies,
+// and changes nothing.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, serviceentry.Switches{})
@@ -115,9 +115,9 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// TestAPreviewCostsNoMoreThanAFewWrites: what a dry run of one change allocates, with its
-// resources for proxies in twenty namespaces, is at most three times what the change
-// does from its object to these resources, and as much in any mesh.
+// TestAPreviewCostsNoMoreThanAFewWrites: a dry run of one change allocates at most three
+// times as much as the change itself. Both are counted from the object to the resources of
+// proxies in twenty namespaces. The cost does not grow with the mesh.
 func TestAPreviewCostsNoMoreThanAFewWrites(t *testing.T) {
 	services := longtest.Histories(1_500, 10_000)
 	small, large := newReference(t, 100, 20, true), newReference(t, services, 20, true)
@@ -134,8 +134,8 @@ func TestAPreviewCostsNoMoreThanAFewWrites(t *testing.T) {
 	}
 }
 
-// foresee finds out what a change of a kind, which was not made, would make of the
-// resources of all proxies.
+// foresee returns what a change of a kind would change in the resources of each proxy. It
+// does not make the change.
 func (r *reference) foresee(kind string) [][]desired.Difference {
 	r.server.SetContext(r.context)
 	change := meshChanges()[kind](r.mesh, 2*(r.changes+1_000))

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// updateNote updates the progress of the proxy.
+// updateNote notes how far the client has come, for other goroutines.
 func (c *Connection) updateNote() {
 	if c.proxy == nil {
 		return
@@ -39,8 +39,8 @@ func (c *Connection) updateNote() {
 	c.note.Write(c.sequencer.Revision(), c.generation, len(c.served), func(place int) *progress.Type { return &c.types[place].Type })
 }
 
-// Proxies returns the status of each stream of a connected proxy, or of a control plane
-// that takes objects, by node id, and then the oldest first.
+// Proxies returns the status of each stream of the connected proxies, and of the control
+// planes that take objects. They are ordered by node id, the oldest stream of a node first.
 func (s *DiscoveryServer) Proxies() []progress.ProxyStatus {
 	var out []progress.ProxyStatus
 	for _, proxy := range s.streamsOf(nil) {
@@ -54,7 +54,8 @@ func (s *DiscoveryServer) Proxies() []progress.ProxyStatus {
 
 func isProxy(p *discovery.Proxy) bool { return p.Type != discovery.ConfigClient }
 
-// streamsOf returns the progress of some clients, of all for nil.
+// streamsOf returns how far each stream has come of the clients that which accepts; nil
+// accepts all.
 func (s *DiscoveryServer) streamsOf(which func(*discovery.Proxy) bool) []progress.Proxy {
 	connections := s.all()
 	out := make([]progress.Proxy, 0, len(connections))
@@ -67,11 +68,11 @@ func (s *DiscoveryServer) streamsOf(which func(*discovery.Proxy) bool) []progres
 	return out
 }
 
-// Nodes returns the connected proxies, by node id, each once. Control planes that take
-// objects are none.
+// Nodes returns the connected proxies, ordered by node id, each once. Control planes that
+// take objects are not among them.
 func (s *DiscoveryServer) Nodes() []*discovery.Proxy { return s.nodes(isProxy) }
 
-// Clients returns the connected proxies and control planes, by node id, each once.
+// Clients returns the connected proxies and control planes, ordered by node id, each once.
 func (s *DiscoveryServer) Clients() []*discovery.Proxy { return s.nodes(nil) }
 
 func (s *DiscoveryServer) nodes(which func(*discovery.Proxy) bool) []*discovery.Proxy {
@@ -89,8 +90,8 @@ func (s *DiscoveryServer) ChangeCount() int64 {
 	return s.changeCount.Load() + s.desired.Uses().Moves()
 }
 
-// UsedObjects returns the ids of the objects that resources of connected proxies are made
-// of, by part and in order.
+// UsedObjects returns the ids of the objects that the resources of connected proxies are
+// made of. They are in order, and divided into parts.
 func (s *DiscoveryServer) UsedObjects() [status.UseParts][]uint64 {
 	return s.desired.Uses().Objects()
 }

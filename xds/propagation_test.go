@@ -27,7 +27,7 @@ func manual(t *testing.T, s *xdstest.Server, v protocol.Variant, ip, name string
 	return c
 }
 
-// judged waits until the proxies took a revision so and so.
+// judged waits until the counts of how proxies took a revision are as wanted.
 func judged(t *testing.T, s *xdstest.Server, revision int64, want status.Count) {
 	t.Helper()
 	xdstest.Eventually(t, fmt.Sprintf("revision %d: %+v", revision, want), func() bool {
@@ -52,7 +52,8 @@ spec:
 func TestPropagation(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
-		// One asks for clusters alone: nobody waits for it to ask for endpoints.
+		// One proxy requests only clusters. The server need not wait until it requests
+		// endpoints.
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = time.Millisecond })
 		first := s.Apply(service("reviews", 9080, "10.1.0.1"))
 		quick := dial(t, s, v, nil)
@@ -110,9 +111,9 @@ func TestPropagation(t *testing.T) {
 }
 
 // TestAcceptedIsWithAllThatFollows: a proxy that has taken a listener or a cluster
-// asks for the routes and endpoints in it then, and uses neither before it has these.
-// It has not accepted the change that made them until then, and has refused it where
-// it refuses those.
+// then requests its routes or endpoints, and does not use it before it has these. Only then
+// has it accepted the change. It has rejected the change if it rejects the routes or
+// endpoints.
 func TestAcceptedIsWithAllThatFollows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -181,8 +182,8 @@ func taken(t *testing.T, s *xdstest.Server, typ string, revision int64) {
 	})
 }
 
-// TestRejectionsNameTheirObjects: the words of a proxy name a resource, whose
-// metadata names the object.
+// TestRejectionsNameTheirObjects: the server finds the resource that the proxy rejects, and
+// its metadata names the object.
 func TestRejectionsNameTheirObjects(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = time.Millisecond }) // it never asks for endpoints
@@ -212,7 +213,7 @@ func TestRejectionsNameTheirObjects(t *testing.T) {
 	})
 }
 
-// refusing are the words of a client that refuses whatever has a resource.
+// refusing makes a client reject each response that has a resource, with the given words.
 func refusing(name, words string) func(*xdstest.Answer) string {
 	return func(a *xdstest.Answer) string {
 		if _, has := a.Resources[name]; has {

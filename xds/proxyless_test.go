@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// dialGRPC is a client that asks as one of gRPC does: for each name, as its
-// library calls itself.
+// dialGRPC connects as a gRPC client does: it requests listeners by name, and its user
+// agent is that of the library.
 func dialGRPC(t *testing.T, s *xdstest.Server, v protocol.Variant, listeners ...string) *xdstest.Client {
 	t.Helper()
 	n := node("10.0.0.1")
@@ -45,8 +45,8 @@ func routesOf(t *testing.T, held map[string]xdstest.Held, target string) string 
 	return m.GetRds().GetRouteConfigName()
 }
 
-// A gRPC client is answered each name that it asks for, one that there is not too,
-// and hears when that changes.
+// TestProxylessNames: a gRPC client gets an answer for each name that it requests, also for
+// one that does not exist, and hears when that changes.
 func TestProxylessNames(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.StateOfTheWorld, protocol.Delta} {
@@ -91,8 +91,8 @@ func TestProxylessNames(t *testing.T) {
 	}
 }
 
-// What is an answer to a gRPC client is none to an Envoy: it is told that there is
-// no such listener or cluster.
+// TestUnknownNamesOfEnvoys: a gRPC client gets a resource for an unknown name, but an Envoy
+// is told that no such listener or cluster exists.
 func TestUnknownNamesOfEnvoys(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -105,8 +105,9 @@ func TestUnknownNamesOfEnvoys(t *testing.T) {
 	}
 }
 
-// The routes of a gRPC client first name a cluster that is new to it, and lead there
-// once it has that and its endpoints. It is so of routes with patches, too.
+// TestProxylessRoutesChangeInSteps: the routes of a gRPC client first name a cluster that
+// is new to it, and lead there once it has the cluster and its endpoints. The same holds
+// for routes with patches.
 func TestProxylessRoutesChangeInSteps(t *testing.T) {
 	t.Parallel()
 	plain := catalogue.Types()

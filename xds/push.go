@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// push advances the proxy's desired resources to the newest context, and sends what may
-// be sent now.
+// push advances the client's desired resources to the newest context, and sends what may be
+// sent now.
 func (c *Connection) push(ctx context.Context) error {
 	if c.proxy == nil {
 		return nil // the first request advances it
@@ -26,9 +26,9 @@ func (c *Connection) push(ctx context.Context) error {
 	return c.flush()
 }
 
-// advance takes the proxy's desired resources to the newest context, and hands them to
-// the Sequencer. The queue rations only the building: a client that is slow to receive
-// must not hold back others.
+// advance brings the client's desired resources to the newest context, and hands them to
+// the Sequencer. The queue limits only the building: a client that is slow to receive must
+// not hold back others.
 func (c *Connection) advance(ctx context.Context) error {
 	if err := c.server.queue.enter(ctx, c.generation); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 // pushQueue limits how many connections build their resources at one time. The others
 // wait: the one whose last push is oldest goes first, then the one that asked first.
 // Only connections that are ready to build wait here, never one that waits for its
-// client. Being dirty is a flag, so a connection has at most one push pending however
-// many changes come.
+// client. Changes only mark a connection as dirty, so it has at most one push pending,
+// however many come.
 type pushQueue struct {
 	mu      sync.Mutex // guards the fields below
 	free    int        // how many more may build now

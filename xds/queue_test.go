@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestPushQueue: there are so many turns, and a turn that is given back is the
-// next one's.
+// TestPushQueue: only so many connections have a turn at one time, and a turn that is given
+// back goes to the next in line.
 func TestPushQueue(t *testing.T) {
 	t.Parallel()
 	q := newPushQueue(2)
@@ -102,7 +102,7 @@ func BenchmarkPushQueue(b *testing.B) {
 	}
 }
 
-// TestAConnectionIsMarkedOnce: changes that come while one waits are one push.
+// TestAConnectionIsMarkedOnce: changes that come while a connection waits make one push.
 func TestAConnectionIsMarkedOnce(t *testing.T) {
 	t.Parallel()
 	c := &Connection{wakes: make(chan struct{}, 1)}
@@ -119,8 +119,8 @@ func TestAConnectionIsMarkedOnce(t *testing.T) {
 	}
 }
 
-// TestARoundEndsWithTheLastConnection: what a push takes is known when all have it
-// that could take it.
+// TestARoundEndsWithTheLastConnection: the duration of a push is known once all connections
+// have it that could take it.
 func TestARoundEndsWithTheLastConnection(t *testing.T) {
 	t.Parallel()
 	known := func(r *generations) bool {

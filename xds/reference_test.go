@@ -38,9 +38,9 @@ type reference struct {
 	verdicts *index.Index
 }
 
-// newReference makes a mesh of so many services and proxies, which are spread over
-// namespaces, localities and label sets.
-// They take virtual hosts one by one, or whole tables.
+// newReference makes a mesh of services and proxies, which are spread over namespaces,
+// localities and label sets. With routeDelta the proxies take virtual hosts one by one,
+// else whole route configurations.
 func newReference(tb testing.TB, services, proxies int, routeDelta bool) *reference {
 	tb.Helper()
 	return newReferenceOf(tb, refmesh.Mesh{Services: services, Localities: 4, LabelSets: 10}, proxies, routeDelta)
@@ -81,7 +81,7 @@ func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool
 	return r
 }
 
-// sealed is an object as it is stored: the data of a secret are sealed.
+// sealed returns an object as it is stored: the data of a secret are sealed.
 func (r *reference) sealed(object *config.Config) *config.Config {
 	if spec, ok := object.Spec.(*secret.Spec); !ok || !spec.InClear() {
 		return object
@@ -105,8 +105,8 @@ func (r *reference) judge() {
 	r.verdicts = r.verdicts.Next(verdict.Facts{Mesh: r.context, Registries: entries})
 }
 
-// sync brings all proxies to the newest context, and says how many resources of
-// each type they lack of it, or have to give up.
+// sync brings all proxies to the newest context, and counts by type the resources that they
+// lack or have to give up.
 func (r *reference) sync() map[string]int {
 	lacking := map[string]int{}
 	for i, p := range r.members {
@@ -140,13 +140,13 @@ func (r *reference) change(c refmesh.Change) map[string]int {
 	return r.sync()
 }
 
-// meshChanges are those whose cost must not follow the size of the mesh.
+// meshChanges are the changes whose cost must not grow with the mesh.
 func meshChanges() map[string]func(m refmesh.Mesh, n int) refmesh.Change {
 	return map[string]func(m refmesh.Mesh, n int) refmesh.Change{
 		"endpoint":        func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeEndpoint(refmesh.Target, n) },
 		"VirtualService":  func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeRoutes(refmesh.Target, n) },
 		"DestinationRule": func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeRule(refmesh.Target, n) },
-		"service": func(m refmesh.Mesh, n int) refmesh.Change { // a new one and the end of it in turn
+		"service": func(m refmesh.Mesh, n int) refmesh.Change { // adds a service and deletes it, in turn
 			if n%2 == 0 {
 				return m.NewService(n / 2)
 			}
@@ -161,9 +161,10 @@ func (r *reference) do(kind string) map[string]int {
 	return r.change(meshChanges()[kind](r.mesh, r.changes))
 }
 
-// TestOneChangeCostsTheSameInAnyMesh: what one change allocates, from its object to the
-// verdicts and to the resources of proxies in twenty namespaces, is within twice of that
-// in a mesh fifteen times smaller, or a hundred, and nothing is sent but what changed.
+// TestOneChangeCostsTheSameInAnyMesh: one change allocates at most twice as much as in a
+// mesh fifteen times smaller, or a hundred. Allocations are counted from the object to the
+// verdicts and to the resources of proxies in twenty namespaces. Nothing is sent but what
+// changed.
 func TestOneChangeCostsTheSameInAnyMesh(t *testing.T) {
 	services := longtest.Histories(1_500, 10_000)
 	small, large := newReference(t, 100, 20, true), newReference(t, services, 20, true)
@@ -194,8 +195,9 @@ func TestOneChangeCostsTheSameInAnyMesh(t *testing.T) {
 	}
 }
 
-// TestOneDelegateCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh of a delegate,
-// and of a pattern whose names proxies resolve, in a mesh where others have them too.
+// TestOneDelegateCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh for a
+// delegate, and for a pattern whose names proxies resolve. The mesh has other delegates and
+// patterns.
 func TestOneDelegateCostsTheSameInAnyMesh(t *testing.T) {
 	services := longtest.Histories(1_000, 10_000)
 	delegated := func(services int) *reference {
@@ -230,7 +232,7 @@ func TestOneDelegateCostsTheSameInAnyMesh(t *testing.T) {
 	}
 }
 
-// TestOneScopeCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh of the objects
+// TestOneScopeCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh for the objects
 // that say what proxies see: the Sidecar of one namespace, in a mesh where each has one,
 // and the Gateway of a proxy that is connected and sees all services.
 func TestOneScopeCostsTheSameInAnyMesh(t *testing.T) {
@@ -261,7 +263,7 @@ func TestOneScopeCostsTheSameInAnyMesh(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstSync is the building of all that 200 proxies need.
+// BenchmarkFirstSync builds all resources that 200 proxies need.
 func BenchmarkFirstSync(b *testing.B) {
 	for name, mesh := range map[string]refmesh.Mesh{
 		"services=1000":     {Services: 1_000, Localities: 4, LabelSets: 10},

@@ -42,7 +42,7 @@ type replica struct {
 	revision int64
 	context  *mesh.PushContext
 	sealer   *sealing.Sealer // of secrets; nil where there are none
-	proxies  []string        // addresses of which ProxyUpdate told; of the worker
+	proxies  []string        // addresses that ProxyUpdate was called for; written on the worker
 }
 
 // tb is what testing.T and rapid.T have in common.
@@ -61,7 +61,7 @@ func (still) Run(ctx context.Context) error {
 	return nil
 }
 
-// updater notes of which proxies the server is told.
+// updater hands updates on to the server, and notes the proxies of ProxyUpdate.
 type updater struct{ *replica }
 
 func (u updater) SvcUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, services []*discovery.Service) {
@@ -128,8 +128,7 @@ func (r *replica) keys() *seal.Ring {
 	return r.sealer.Keys()
 }
 
-// set makes objects, or with nil none, the objects of a path; commit publishes
-// that.
+// set puts objects in place of those at their paths; commit publishes them.
 func (r *replica) set(objects ...*config.Config) {
 	for _, c := range objects {
 		r.configs = r.configs.Set(c.Key().Path(), c)
@@ -142,13 +141,13 @@ func (r *replica) remove(objects ...*config.Config) {
 	}
 }
 
-// commit makes a revision of the objects there are.
+// commit publishes the present objects as the next revision.
 func (r *replica) commit() {
 	r.revision++
 	r.feed.Publish(cache.NewSnapshot(r.revision, r.configs))
 }
 
-// settle waits for what was posted.
+// settle waits until the worker has run all posted tasks.
 func (r *replica) settle() {
 	done := make(chan struct{})
 	r.worker.Post(new(int), func() { close(done) })
@@ -161,8 +160,8 @@ func (r *replica) do(f func()) {
 	r.settle()
 }
 
-// push derives the next context, and returns what its push is about and of which
-// proxies the server was told since the last.
+// push derives the next context. It returns the request of the push, and the proxies of
+// ProxyUpdate since the last call.
 func (r *replica) push() (request *discovery.PushRequest, proxies []string) {
 	r.settle()
 	from := r.context
@@ -171,7 +170,7 @@ func (r *replica) push() (request *discovery.PushRequest, proxies []string) {
 	return mesh.Diff(from, r.context).Request(), proxies
 }
 
-// versions are the versions of all resources of some proxies: the hashes of
+// versions returns the versions of all resources of some proxies, which are the hashes of
 // their bytes.
 func (r *replica) versions() map[string]string { return r.versionsIn(r.context) }
 
@@ -215,7 +214,7 @@ func rowsOf(in mesh.Inputs) map[string]string {
 	return out
 }
 
-// keys are those of a push, as text and in order.
+// keys returns the keys of a push as sorted text.
 func keys(request *discovery.PushRequest) []string {
 	var out []string
 	for k := range maps.Keys(request.ConfigsUpdated) {

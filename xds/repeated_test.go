@@ -16,15 +16,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// connecting is a rule by which connections to the service a have some seconds.
+// connecting is a DestinationRule that gives connections to the service a some seconds to
+// open.
 const connecting = `apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: a, namespace: shop}
 spec: {host: a.shop.example, trafficPolicy: {connectionPool: {tcp: {connectTimeout: %ds}}}}
 `
 
-// TestARepeatedRejectionIsLoggedOnce: a proxy that refuses each change for the same
-// reason is counted each time, and logged once.
+// TestARepeatedRejectionIsLoggedOnce: if a proxy rejects each change for the same reason,
+// the server counts each rejection, and logs only the first.
 func TestARepeatedRejectionIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	const changes, reason = 10, "no filter named portolan.test"
@@ -48,7 +49,7 @@ func TestARepeatedRejectionIsLoggedOnce(t *testing.T) {
 		xdstest.Eventually(t, "all rejections are counted", func() bool {
 			return sum(t, registry, "portolan_xds_rejections_total") == changes+1
 		})
-		// Once of the response, and once of the resource that is found in it.
+		// Once for the response, and once for the resource that is found in it.
 		if n := strings.Count(log.String(), reason); n < 1 || n > 2 {
 			t.Errorf("logged %d times: want twice at most\n%.3000s", n, log.String())
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// Virtual hosts go one by one to an Envoy that is known to take them, over delta;
-// whoever else asks has whole tables.
+// TestWhoTakesRoutesByDelta: virtual hosts go one by one to an Envoy that is known to take
+// them, over delta. All other clients get whole route configurations.
 func TestWhoTakesRoutesByDelta(t *testing.T) {
 	t.Parallel()
 	auto := xdstest.NewServer(t, catalogue.Types())
@@ -65,9 +65,9 @@ func agent(name string, major, minor uint32) *corev3.Node {
 	return n
 }
 
-// An Envoy that holds whole tables is not made to be without hosts for a moment: it
-// goes on with them, whichever server it comes to. One that has the hosts by delta
-// goes on with these.
+// TestWholeTablesAreKept: an Envoy that holds whole route configurations keeps to them on
+// any server, so that it is never without virtual hosts. One that has virtual hosts by
+// delta keeps to these.
 func TestWholeTablesAreKept(t *testing.T) {
 	t.Parallel()
 	auto := xdstest.NewServer(t, catalogue.Types())

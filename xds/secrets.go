@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// isLocal says whether a client is on the server's own machine: it came by a loopback
-// address, or by what is no network.
+// isLocal says whether a client is on the server's own machine: it connects from a loopback
+// address, or by something other than TCP, such as a Unix socket.
 func isLocal(remote net.Addr) bool {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -23,15 +23,15 @@ func isLocal(remote net.Addr) bool {
 // namedInLog bounds how many names of refused secrets are logged at one time.
 const namedInLog = 3
 
-// noteRefusedSecrets counts and logs the secrets that the proxy requested and is not given.
-// It is answered as for any unknown name, so that it does not learn which secrets there
-// are.
+// noteRefusedSecrets counts and logs the secrets that the proxy requests but is not given.
+// The server answers as for any unknown name, so that the proxy does not learn which
+// secrets exist.
 func (c *Connection) noteRefusedSecrets(t *typeState) {
 	given := c.desired.Resources(t.url)
 	requested, _ := t.subscription.Subscribed()
 	var refused []string
 	for name := range requested {
-		if given.Value(name) == nil && !t.subscription.MayHave(name) { // what was taken back is no refusal
+		if given.Value(name) == nil && !t.subscription.MayHave(name) { // a secret that the proxy has was taken back, not refused
 			refused = append(refused, progress.Shorten(name, maxLogged))
 		}
 	}

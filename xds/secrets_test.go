@@ -26,8 +26,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// needy has the clusters of hosts below secrets.shop.example need the secret that their first
-// label names, and its authorities.
+// needy makes clusters of hosts below secrets.shop.example need a secret and its
+// authorities. The rest of the host name names the secret.
 type needy struct{}
 
 func (needy) Affected(*mesh.View, mesh.Delta) iter.Seq[string] { return func(func(string) bool) {} }
@@ -53,7 +53,7 @@ func pairSecret(tb testing.TB, name string) string {
 	return xdstest.Secret(name, map[string][]byte{secret.TLSCert: pair.Cert, secret.TLSKey: pair.Key, secret.TLSAuthority: pair.Cert})
 }
 
-// versionOf is a secret that a client holds, empty for none.
+// versionOf returns the bytes of a secret that a client holds, empty for none.
 func versionOf(c *xdstest.Client, name string) string {
 	return string(c.Held(resource.SecretType)[name].Body.GetValue())
 }
@@ -66,8 +66,8 @@ func awaitSecret(c *xdstest.Client, what, name string, ok func(version string) b
 
 func present(version string) bool { return version != "" }
 
-// TestSecrets: a proxy is sent the secrets that its clusters need, and each alone when it
-// is replaced.
+// TestSecrets: a proxy gets the secrets that its clusters need. A secret that is replaced
+// is sent alone.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	for _, variant := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -110,8 +110,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretsAreForTheirOwnersOnly: who may not have a secret is answered as if there were
-// none of the name.
+// TestSecretsAreForTheirOwnersOnly: a proxy that may not have a secret gets the answer for
+// a name that does not exist.
 func TestSecretsAreForTheirOwnersOnly(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

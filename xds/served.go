@@ -9,15 +9,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// servedTypes are the types that clients of one sort are served, in the order of sending.
+// servedTypes are the types that one sort of client can request, in the order of sending.
 // Proxies have one list, control planes that take objects another.
 type servedTypes []servedType
 
 type servedType struct {
-	// ResourceType of the objects of a kind has its name alone, and is Full.
+	// ResourceType has only a Name, and is Full, if the resources are the objects of a
+	// kind.
 	generate.ResourceType
 	url     string
-	needing []string // the types whose resources need it
+	needing []string // the types whose resources need this one
 }
 
 // typesOfProxies are the served types of proxies.
@@ -60,8 +61,8 @@ func (all servedTypes) nameOf(typeURL string) string {
 	return "other"
 }
 
-// desiredResources is what one client should have, and what it was made of: a
-// desired.Member for a proxy, an export.Member for a control plane.
+// desiredResources are the resources that one client should have, and the objects behind
+// them. They are a desired.Member for a proxy, an export.Member for a control plane.
 type desiredResources interface {
 	Advance(newest func() *mesh.PushContext)
 	Context() *mesh.PushContext
@@ -70,7 +71,8 @@ type desiredResources interface {
 	Close()
 }
 
-// join makes what a client should have, of the types that it is served.
+// join sets the types that the client can request, and makes the resources that it should
+// have.
 func (c *Connection) join(proxy *discovery.Proxy) {
 	s := c.server
 	if proxy.Type == discovery.ConfigClient {

@@ -44,13 +44,14 @@ type Options struct {
 	SealingKeys func() *seal.Ring
 	// Types are the resource types served, in the order in which they are sent.
 	Types []generate.ResourceType
-	// Export has the objects that other control planes may take. Nil refuses these.
+	// Export has the objects that other control planes may take; nil refuses such clients.
 	Export *export.Export
-	// Synced says whether everything to be served was read. Until then the server refuses
-	// streams, so that proxies keep what they have.
+	// Synced says whether the server has read everything that it is to serve. Until then it
+	// refuses streams, so that proxies keep what they have. Nil stands for
+	// Configs.HasSynced.
 	Synced func() bool
 	// Registries forks all registries. It is called on the worker, at the end of each
-	// task. Without it WouldBe returns false.
+	// task. Without it World and WouldBe return false.
 	Registries func() discovery.Fork
 
 	// MaxDebounce is the longest time that a change waits for others under load;
@@ -59,8 +60,8 @@ type Options struct {
 	// MaxPushes is how many connections build their resources at one time; 0 stands for
 	// twice the processors.
 	MaxPushes int
-	// StallTimeout closes a stream whose client takes no response, or answers none, for
-	// so long; 0 stands for two minutes.
+	// StallTimeout is how long a client may take no response, or answer none, before the
+	// server ends its stream; 0 stands for two minutes.
 	StallTimeout time.Duration
 	// ReadyLimit is how long a resource waits until the proxy has the clusters that it
 	// refers to; 0 stands for five seconds.
@@ -81,8 +82,8 @@ type Options struct {
 	LastActivity func(remote net.Addr) (read, written time.Time)
 
 	Logger *slog.Logger
-	// Published is told of each configuration that is published: what Progress says of
-	// proxies then includes it. It must not block; nil is nobody.
+	// Published is called with each published configuration, once Progress takes it into
+	// account. It must not block; nil is not called.
 	Published func(*cache.Snapshot)
 	// Registerer registers the metrics; nil for none.
 	Registerer prometheus.Registerer
@@ -109,7 +110,7 @@ type DiscoveryServer struct {
 
 	committed   atomic.Pointer[committed] // the last commit; nil before the first
 	context     atomic.Pointer[mesh.PushContext]
-	changeCount atomic.Int64  // the result of ChangeCount
+	changeCount atomic.Int64  // the server's share of the result of ChangeCount
 	ready       chan struct{} // closed once the first context is published
 	wakes       chan struct{}
 	queue       *pushQueue
@@ -121,7 +122,7 @@ type DiscoveryServer struct {
 	reasons     map[string]int
 	firstWake   time.Time // when the first wake-up since the last push came
 	connections map[*Connection]struct{}
-	refusing    error          // why it takes no more streams; nil while it does
+	refusing    error          // why the server refuses streams; nil while it takes them
 	streams     sync.WaitGroup // the goroutines of connections
 	request     *discovery.PushRequest
 }
@@ -215,7 +216,7 @@ func (s *DiscoveryServer) Ready() error {
 	return s.refusing
 }
 
-// refuse ends no stream, and has the server take no more.
+// refuse makes the server refuse new streams. It ends no open one.
 func (s *DiscoveryServer) refuse(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +272,7 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
 	s.generations.begin(at, connections)
-	if s.options.Published != nil { // after the push has its number, by which it is judged
+	if s.options.Published != nil { // once the push has its number, which Progress needs
 		s.options.Published(to.Inputs().Configs)
 	}
 	for _, c := range connections {

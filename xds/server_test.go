@@ -89,7 +89,7 @@ func variants(t *testing.T, test func(*testing.T, protocol.Variant)) {
 	}
 }
 
-// sent counts the answers of each type after some that came before.
+// sent counts, by type, the answers that came after a number of earlier ones.
 func sent(c *xdstest.Client, before int) map[string]int {
 	out := map[string]int{}
 	for _, a := range c.Answers("")[before:] {
@@ -179,8 +179,8 @@ spec: {host: reviews.shop.example, trafficPolicy: {connectionPool: {tcp: {maxCon
 	})
 }
 
-// TestReconnectSendsWhatIsLacking: of all that a delta client states, a second
-// server sends nothing, and the endpoints of a cluster that changed meanwhile.
+// TestReconnectSendsWhatIsLacking: when a delta client reconnects, the server sends nothing
+// that the client states in its present version.
 func TestReconnectSendsWhatIsLacking(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -300,7 +300,7 @@ func TestTwoServersServeTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestARejectionIsTold in the proxy's words, and not sent again.
+// TestARejectionIsTold in the proxy's words, and the rejected resources are not sent again.
 func TestARejectionIsTold(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())

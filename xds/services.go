@@ -17,14 +17,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// A client may send 64 KiB of a stream before the server reads it, the least that gRPC
-// allows: so much does a waiting proxy cost. gRPC widens the window for a message that
-// is being read. Both windows are static: to adapt them gRPC would send a ping for each
-// acknowledgement, as much work as the response itself.
+// A client may send 64 KiB on a stream before the server reads it. That is the least that
+// gRPC allows, and the memory that each waiting proxy costs. gRPC widens the window for a
+// message that is being read. Both windows are static: to adapt them gRPC would send a ping
+// for each acknowledgement, as much work as the response itself.
 const streamWindow, connectionWindow = 64 << 10, 1 << 20
 
-// A client must complete the HTTP/2 handshake in this time, and its headers must fit
-// into this many bytes. It needs some hundred.
+// handshakeTimeout bounds the HTTP/2 handshake of a client, and maxHeaders the bytes of its
+// headers. A client needs a few hundred bytes.
 const handshakeTimeout, maxHeaders = 10 * time.Second, 16 << 10
 
 // ServerOptions returns the options of a gRPC server that serves xDS: it sends

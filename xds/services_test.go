@@ -19,7 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestAStreamOfOneTypeIsOfNoOther, and its service has streams only.
+// TestAStreamOfOneTypeIsOfNoOther: it refuses requests for other types. Its service does
+// not implement Fetch.
 func TestAStreamOfOneTypeIsOfNoOther(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -46,8 +47,8 @@ func TestAStreamOfOneTypeIsOfNoOther(t *testing.T) {
 	}
 }
 
-// TestAStreamOfOneTypeWaitsForNoOther: what resources of other types lead to is
-// not known on it, and not waited for.
+// TestAStreamOfOneTypeWaitsForNoOther: the server does not know which resources of other
+// types the client has, and sends without waiting for them.
 func TestAStreamOfOneTypeWaitsForNoOther(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit, o.WithdrawLimit = time.Hour, time.Hour })

@@ -39,8 +39,8 @@ type part struct {
 	revision int64
 }
 
-// followed is a source that knows which of its snapshots was merged last: the one whose
-// successor is asked for.
+// followed is a source that knows which of its snapshots was merged last: the one that Next
+// was last called with.
 type followed struct {
 	still
 	merged atomic.Pointer[cache.Snapshot]
@@ -51,7 +51,7 @@ func (f *followed) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snap
 	return f.still.Next(ctx, after)
 }
 
-// seen is what handlers were told of: the objects by path, and what was told wrongly.
+// seen collects what handlers were called with: the objects by path, and wrong events.
 type seen struct {
 	mu      sync.Mutex // guards the fields below
 	objects map[string]*config.Config
@@ -113,7 +113,8 @@ func (s *split) on(p *part, do func()) {
 	p.configs, p.revision = s.configs, s.revision
 }
 
-// wanted are the objects that count, by path.
+// wanted returns the objects that count, by path: those of the first source that has the
+// path.
 func (s *split) wanted() map[string]*config.Config {
 	out := map[string]*config.Config{}
 	for _, p := range s.parts {
@@ -158,7 +159,7 @@ func (s *split) merged() bool {
 	return handled != nil && handled == s.all.Snapshot()
 }
 
-// told fails where handlers were not told of each change once.
+// told fails unless handlers were called once for each change.
 func (s *split) told(t tb) {
 	t.Helper()
 	s.settle()
@@ -178,8 +179,8 @@ func (s *split) told(t tb) {
 	}
 }
 
-// move has an object change its source, in one of the two orders: the new one has it
-// before the old one loses it, or after.
+// move moves an object to another source. If early is set, the new source has it before the
+// old one loses it, else after.
 func (s *split) move(path string, from, to *part, early bool) {
 	object := from.configs.Value(path)
 	if object == nil || from == to {

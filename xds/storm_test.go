@@ -14,9 +14,9 @@ import (
 )
 
 // TestAStormStarvesNobody: while objects change thousands of times, endpoints that
-// change meanwhile arrive, fewer responses are sent than changes were made, and the
-// server holds no more than two worlds of resources; and when it is over the proxies
-// have the last of all, and the server holds no more than before.
+// change meanwhile arrive. The server sends fewer responses than there are changes, and
+// holds at most twice as many resources as before. Afterwards the proxies have the last
+// form of everything, and the server holds as much as before.
 func TestAStormStarvesNobody(t *testing.T) {
 	t.Parallel()
 	const services, updates = 20, 5
@@ -37,7 +37,7 @@ func TestAStormStarvesNobody(t *testing.T) {
 	before := s.XDS.Built()
 
 	var running sync.WaitGroup
-	var arrived atomic.Bool // what is asked of the storm
+	var arrived atomic.Bool // the endpoints have arrived, so the storm may end
 	var changes, most int
 	sent := len(clients[0].Answers(xdstest.RouteType))
 	running.Go(func() {

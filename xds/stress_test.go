@@ -111,7 +111,8 @@ func (x *stress) change(t *testing.T) int64 {
 	return x.server.Batch(ops)
 }
 
-// disconnect ends a stream, and begins another, of the proxy as it was or anew.
+// disconnect ends the stream of a proxy and begins another one. The proxy states what it
+// had, or starts with nothing.
 func (x *stress) disconnect(t *testing.T) {
 	t.Helper()
 	p := x.proxies[x.IntN(len(x.proxies))]
@@ -123,8 +124,8 @@ func (x *stress) disconnect(t *testing.T) {
 	p.connect(t, x.server, resume)
 }
 
-// TestStress: under random changes and disconnects every proxy ends with what
-// one that just connects gets, whatever way it took.
+// TestStress: after random changes and disconnects, every proxy has what a proxy gets that
+// has just connected.
 func TestStress(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -161,7 +162,7 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// equalsNew holds the proxy against one like it that has just connected.
+// equalsNew compares the proxy with one like it that has just connected.
 func (p *stressProxy) equalsNew(t *testing.T, s *xdstest.Server, revision int64) {
 	t.Helper()
 	fresh := &stressProxy{node: p.node, variant: p.variant}
@@ -178,7 +179,7 @@ func (p *stressProxy) equalsNew(t *testing.T, s *xdstest.Server, revision int64)
 	}
 }
 
-// contents are the bytes that a client holds of a type, by name, as hashes.
+// contents returns the hashes and versions of what a client holds of a type, by name.
 func contents(c *xdstest.Client, typeURL string) map[string]string {
 	out := map[string]string{}
 	for name, h := range c.Held(typeURL) {

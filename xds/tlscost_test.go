@@ -26,8 +26,8 @@ func newSecureReference(tb testing.TB, services, gateways, sidecars int) *refere
 	return r
 }
 
-// secureChanges are those of TLS: of a Gateway's server, of its routes, of its certificate,
-// and of a rule whose clients originate TLS.
+// secureChanges are the changes of TLS: of a Gateway's server, of its routes, of its
+// certificate, and of a rule whose clients originate TLS.
 func secureChanges() map[string]func(m refmesh.Mesh, n int) refmesh.Change {
 	return map[string]func(m refmesh.Mesh, n int) refmesh.Change{
 		"Gateway": func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeGatewayServer(m.Gateways-1, n) },
@@ -37,8 +37,8 @@ func secureChanges() map[string]func(m refmesh.Mesh, n int) refmesh.Change {
 	}
 }
 
-// TestOneChangeOfTLSCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh of what TLS
-// is made of. A secret is sent alone.
+// TestOneChangeOfTLSCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh for the
+// objects behind TLS. A changed secret is sent alone.
 func TestOneChangeOfTLSCostsTheSameInAnyMesh(t *testing.T) {
 	services := longtest.Histories(1_500, 10_000)
 	small, large := newSecureReference(t, 100, 10, 10), newSecureReference(t, services, 10, 10)
@@ -95,8 +95,8 @@ func BenchmarkChangeOfTLS(b *testing.B) {
 	}
 }
 
-// BenchmarkChangeBehindAutoPassthrough is one change among services that a router passes TLS
-// on to, of which its listener has two filter chains each.
+// BenchmarkChangeBehindAutoPassthrough is one change among services to which a router
+// passes TLS on. Its listener has two filter chains for each service.
 func BenchmarkChangeBehindAutoPassthrough(b *testing.B) {
 	for _, kind := range []string{"endpoint", "service"} {
 		for _, services := range []int{100, 1_000, 5_000} {

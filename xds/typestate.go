@@ -18,9 +18,9 @@ type typeState struct {
 	names        nameset.Set // the names last charged to the budget
 	unanswered   int         // the count of unanswered names last charged to the budget
 	counts       counters
-	logged       map[string]loggedRejection // the last logged one, by the name of the resource
-	loggedUntil  int64                      // the newest revision of these
-	refused      int                        // how many requested secrets the proxy was not given at the last look
+	logged       map[string]loggedRejection // the last logged rejection, by the name of the resource
+	loggedUntil  int64                      // the newest revision of a logged rejection
+	refused      int                        // how many secrets noteRefusedSecrets found at its last call
 	progress.Tracker
 }
 
@@ -49,8 +49,8 @@ type requestedNames struct {
 	names   nameset.Set
 }
 
-// chargeNames charges the client's subscription to a type to its stream; it fails if that is
-// too much.
+// chargeNames charges the stream for the names that its client requests of a type. It fails
+// if they cost too much.
 func (c *Connection) chargeNames(t *typeState) error {
 	if n := t.subscription.Unanswered(); n != t.unanswered {
 		t.unanswered = n
@@ -74,8 +74,9 @@ func (c *Connection) chargeNames(t *typeState) error {
 // loggedRejection is a rejected version of a resource, and the proxy's message.
 type loggedRejection struct{ version, message string }
 
-// isNews says whether a rejection of a resource, of a response for no name, is to be logged:
-// the last one that was is of another version, and has another message.
+// isNews says whether to log a rejection of a resource, or of a response if name is empty,
+// and notes it as logged. It is news unless the last logged one has the same version or the
+// same message.
 func (t *typeState) isNews(name, version, message string) bool {
 	if last, known := t.logged[name]; known && (last.version == version || last.message == message) {
 		return false

@@ -29,7 +29,7 @@ func used(t *testing.T, s *xdstest.Server, documents string) []string {
 	return out
 }
 
-// awaitUsed waits until just some of the objects are in use.
+// awaitUsed waits until exactly the wanted ones of the objects are in use.
 func awaitUsed(t *testing.T, s *xdstest.Server, what, documents string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -45,8 +45,8 @@ func awaitUsed(t *testing.T, s *xdstest.Server, what, documents string, want ...
 	})
 }
 
-// TestObjectsInUse: an object is in use while a connected proxy should have something that
-// is made of it, whoever the proxy is, and only then.
+// TestObjectsInUse: an object is in use exactly while a connected proxy, of whatever kind,
+// should have a resource that is made of it.
 func TestObjectsInUse(t *testing.T) {
 	t.Parallel()
 	objects := strings.Join([]string{
@@ -92,7 +92,7 @@ func TestObjectsInUse(t *testing.T) {
 	awaitUsed(t, s, "a sidecar that calls nobody", objects, append([]string{"sidecar/silent/s"}, mesh...)...)
 	silent.Close()
 
-	// An object that changes stays in use, and a younger one is once it comes first.
+	// Once the older VirtualService is gone, the younger one of the same host is in use.
 	s.Delete(route("reviews", "reviews"))
 	awaitUsed(t, s, "the older is gone", objects, append([]string{"virtualservice/shop/younger"}, slices.DeleteFunc(slices.Clone(mesh), func(o string) bool { return o == "virtualservice/shop/reviews" })...)...)
 	client.Close()

@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
-// routing are changes of what routes to services, a revision each.
+// routing draws a change of an object that routes to services, which is one revision.
 func (s sources) routing() event {
 	namespace, name := s.one("namespace", "shop", "edge"), s.one("name", "r", "s", "z")
 	host := func(label string) string {
@@ -112,7 +112,7 @@ func (s sources) access() event {
 	}}
 }
 
-// keyFaults draws whose keys cannot be fetched.
+// keyFaults draws the issuers whose keys cannot be fetched, and why.
 func (s sources) keyFaults() pmap.Map[string] {
 	var out pmap.Map[string]
 	for _, name := range []string{"a", "b"} {
@@ -144,7 +144,7 @@ func (s sources) secrets() event {
 	}}
 }
 
-// soonest is a minute in which a certificate ends.
+// soonest is the first minute in which a certificate of secrets may end.
 const soonest = 30 * 24 * 60
 
 // proxies draws what is known of proxies.
@@ -215,8 +215,8 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 	})
 }
 
-// TestReplicasDeriveTheSameVerdicts: two servers that read one store and look at other
-// moments, and hear of proxies at others, come to the same verdicts.
+// TestReplicasDeriveTheSameVerdicts: two servers that read one store and look at different
+// moments, and hear of proxies at different ones, come to the same verdicts.
 func TestReplicasDeriveTheSameVerdicts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -244,8 +244,8 @@ func TestReplicasDeriveTheSameVerdicts(t *testing.T) {
 	})
 }
 
-// TestVerdictsOfWhatWouldBe: the verdicts that a change would lead to are those that it
-// leads to.
+// TestVerdictsOfWhatWouldBe: the verdicts that are foreseen for a change are those that the
+// change leads to.
 func TestVerdictsOfWhatWouldBe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// requestPiece is how much of a request is read at one time. So much of it is not
-	// charged to the budget: it is little more than gRPC buffers anyway.
+	// requestPiece is how many bytes of a request are read at one time. The budget is
+	// charged only for a larger request, since gRPC buffers almost as much anyway.
 	requestPiece = 256 << 10
 	// requestTimeout is how long a client may take to begin its first request, and to
 	// send each piece of a request that it has begun.
@@ -50,14 +50,14 @@ type wire struct {
 	c       *Connection
 	head    [5]byte      // header of the current request: whether it is compressed, and its size
 	heardAt atomic.Int64 // when the last piece of a request came, in Unix nanoseconds
-	// last is reused: every request is decoded into it.
+	// Every request is decoded into the fields below.
 	last  message
 	sotw  discoveryv3.DiscoveryRequest
 	delta discoveryv3.DeltaDiscoveryRequest
 	lists encode.Request
 }
 
-// request is what the requests of both variants have.
+// request has the methods that the requests of both variants share.
 type request interface {
 	proto.Message
 	GetNode() *corev3.Node
@@ -98,7 +98,8 @@ func (w *wire) receive() (*message, error) {
 	return &w.last, nil
 }
 
-// begin blocks until the client begins a request; io.EOF where it ended the stream.
+// begin blocks until the client begins a request. It returns io.EOF if the client ended the
+// stream.
 func (w *wire) begin() error {
 	err := w.from.ReadMessageHeader(w.head[:])
 	w.heard()
@@ -110,8 +111,8 @@ func (w *wire) heard() { w.heardAt.Store(time.Now().UnixNano()) }
 // lastHeard returns when the client last sent something.
 func (w *wire) lastHeard() time.Time { return time.Unix(0, w.heardAt.Load()) }
 
-// readMessage reads and decodes the request whose header begin has read. The client must keep
-// sending pieces of it.
+// readMessage reads and decodes the request whose header begin has read. The stream ends if
+// the client takes longer than requestTimeout for a piece of it.
 func (w *wire) readMessage(into *encode.Request) error {
 	stream, size := w.c.admitted, int(binary.BigEndian.Uint32(w.head[1:]))
 	switch {

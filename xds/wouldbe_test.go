@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestWhatWouldBeIsWhatComes: after any history of several registries, the rows and
-// resources that a change of the configuration would make are those that it makes, and
-// asking changes nothing.
+// TestWhatWouldBeIsWhatComes: after any history of several registries, WouldBe foresees the
+// rows and resources that a change of the configuration then makes. It changes nothing
+// itself.
 func TestWhatWouldBeIsWhatComes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,23 +12,23 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity"
 )
 
-// budget bounds what clients cost: the memory for the subscriptions of one stream, of all
-// streams of one identity, and of all streams; and the number of streams of one identity. A
-// machine that runs wild, or that an attacker took over, must not take the server from all
-// others. What several streams share counts once. If all streams hold too much, budget ends
-// the streams of the largest share.
+// budget bounds what clients cost: the memory for the subscriptions of one stream, of one
+// identity, and of all streams; and the number of streams of one identity. One machine that
+// runs wild, or that an attacker took over, must not take the server from all others.
+// Memory that several streams share counts once. If all streams together hold too much,
+// budget ends the streams with the largest share.
 type budget struct {
 	each, all, perIdentity int64
-	streams                int          // of one identity
+	streams                int          // how many streams an identity may have
 	ended                  atomic.Int64 // counts the streams that were ended
 
 	mu       sync.Mutex // guards the fields below
 	total    int64
 	held     map[any]*item
-	accounts map[identity.Identity]*account // never forgotten: the authorities of the mesh bound them
+	accounts map[identity.Identity]*account // never removed: the mesh has only so many identities
 }
 
-// account is what the clients have that have proved one identity.
+// account counts the open streams of one identity, and the memory that they keep.
 type account struct {
 	who     identity.Identity
 	streams int
@@ -36,14 +36,14 @@ type account struct {
 	bytes   int64 // what its streams keep
 }
 
-// reopen is the time in which all streams of an identity may be opened anew.
+// reopen is the time in which an identity may open as many streams as it may have.
 const reopen = time.Minute
 
-// item is one item of memory.
+// item is memory that one or more streams hold under one key.
 type item struct {
 	bytes   int64
 	streams map[*Stream]struct{}
-	kept    map[*account]int // how many streams of an account keep it
+	kept    map[*account]int // how many streams of each account keep it
 	ended   bool             // its streams were ended: it is not counted any more
 }
 
@@ -57,7 +57,8 @@ func newBudget(o Options) *budget {
 	}
 }
 
-// enter counts a stream of an identity, or returns why it is one too many.
+// enter counts a new stream of an identity. It fails if the identity has too many, or opens
+// them too fast.
 func (b *budget) enter(who identity.Identity) (*account, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +77,8 @@ func (b *budget) enter(who identity.Identity) (*account, error) {
 	return a, nil
 }
 
-// TooMuch returns the error for a stream that subscribes to too much.
+// TooMuch counts a stream that subscribes to too much, and returns the error that is to end
+// it.
 func (s *Stream) TooMuch(what string) error {
 	b := s.gate.budget
 	b.ended.Add(1)
@@ -84,8 +86,9 @@ func (s *Stream) TooMuch(what string) error {
 		"%s: the subscriptions of a stream may take %d bytes of memory: have the proxy subscribe to less, or raise --stream-memory", what, b.each)
 }
 
-// Hold charges the stream for an item that it holds for a moment, by its present size.
-// Streams that share an item charge it under one key. The caller releases it.
+// Hold charges the stream for an item that it holds for a moment. Another call with the
+// same key changes the size of the item. Streams that share an item use the same key. The
+// caller must Drop it.
 func (s *Stream) Hold(what any, bytes int64) {
 	b := s.gate.budget
 	b.mu.Lock()
@@ -93,8 +96,8 @@ func (s *Stream) Hold(what any, bytes int64) {
 	b.add(s, what, bytes)
 }
 
-// Keep is Hold for what stays; Release drops it. It fails if the streams of the identity keep
-// too much.
+// Keep is like Hold for an item that stays: Release drops it. Keep fails if the streams of
+// the identity keep too much.
 func (s *Stream) Keep(what any, bytes int64) error {
 	b := s.gate.budget
 	b.mu.Lock()
@@ -121,7 +124,7 @@ func (s *Stream) Keep(what any, bytes int64) error {
 	return nil
 }
 
-// add notes that a stream holds an item, and ends streams if all is too much.
+// add notes that a stream holds an item, and ends streams if all of them hold too much.
 func (b *budget) add(s *Stream, what any, bytes int64) *item {
 	i := b.held[what]
 	if i == nil {
@@ -194,7 +197,7 @@ func (b *budget) drop(s *Stream, what any) {
 	}
 }
 
-// leave counts a stream out, with all that it keeps.
+// leave takes a stream out of the counts, with all that it keeps.
 func (b *budget) leave(s *Stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

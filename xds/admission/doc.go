@@ -1,9 +1,10 @@
 // Package admission decides who may have a stream of xDS, and what its client may cost.
 //
-// A Gate lets streams in: it asks who the client has proved to be, holds that against what the
-// client says of itself, and remembers whom it refused. A Stream is what one client was let in
-// as. It waits for the slot of its first sync, and the memory for its subscriptions is charged
-// to it. The gate ends streams whose proof has ended, and those that take too much.
+// A Gate lets streams in. It asks Options.Peer who a client has proved to be, compares that
+// with the node that the client sends, and remembers whom it refused. A Stream is one
+// stream that was let in. It waits for a slot for its first sync, and is charged for the
+// memory of its subscriptions. The gate ends a stream when the proof of its client ends, or
+// when it takes too much.
 //
 //	Gate.Open -> Stream.BeginSync -> Admit -> Keep, Drop ... -> Synced ... -> Release
 package admission

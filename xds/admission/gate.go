@@ -16,32 +16,35 @@ import (
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
-// Options say who is let in, and what clients may cost.
+// Options say whom a Gate lets in, and what clients may cost.
 type Options struct {
-	// Peer returns who the client of a stream has proved to be, or why it is not served, as a
-	// status of gRPC, with the identity that is refused if there is one. Nil takes everybody as
-	// having proved nothing.
+	// Peer returns who the client of a stream has proved to be. Its error is a gRPC status
+	// that says why the client is refused; the Peer then has the refused identity, if there
+	// is one. With nil no client has proved anything.
 	Peer func(context.Context) (Peer, error)
-	// OnRefusal is told of each client that was not served for who it is or says that it is;
-	// nil tells nobody. It must not block.
+	// OnRefusal is called for each client that was refused because of who it is or says
+	// that it is, unless Peer returned Unavailable. It must not block; nil is not called.
 	OnRefusal func(Refusal)
-	// MayExport returns why an identity may not take the objects of the mesh, nil where it
-	// may. Without it none may; a client that has proved nothing is not asked about.
+	// MayExport returns why an identity may not take the objects of the mesh, nil if it
+	// may. Without it no identity may. It is not called for a client that has proved
+	// nothing, which may take them.
 	MayExport func(context.Context, identity.Identity) error
 	// MaxIdentityStreams is how many streams the clients of one identity may have; 0 stands
-	// for DefaultMaxIdentityStreams. They may take a quarter of StreamsMemory.
+	// for DefaultMaxIdentityStreams. The subscriptions of these may take a quarter of
+	// StreamsMemory.
 	MaxIdentityStreams int
 
 	// MaxFirstSyncs is how many proxies have their first sync at one time; 0 stands for
 	// 100.
 	MaxFirstSyncs int
-	// MaxWaiting is how many more wait for theirs, first come first served; 0 stands for a
-	// hundred times MaxFirstSyncs, and a negative number for none. Streams beyond that are
-	// refused.
+	// MaxWaiting is how many more proxies may wait for their first sync, first come first
+	// served; 0 stands for a hundred times MaxFirstSyncs, and a negative number for none.
+	// Further streams are refused.
 	MaxWaiting int
-	// SyncSilence is how long a client may send nothing during its first sync while it owes
-	// no answer, not even a part of a message; 0 stands for a second. SyncLimit is how long
-	// the server waits for it in all; 0 stands for three. An Envoy needs less of either.
+	// SyncSilence is how long a client that owes no answer may send nothing during its
+	// first sync, not even a part of a message; 0 stands for a second. SyncLimit is how
+	// long the server waits for the client in all; 0 stands for three seconds. An Envoy
+	// needs less of either.
 	SyncSilence, SyncLimit time.Duration
 
 	// StreamMemory bounds the bytes that the server keeps for the subscriptions of one
@@ -72,7 +75,7 @@ type Gate struct {
 	checks int                  // how often CheckPeers was called
 }
 
-// New makes the gate of a mesh. It registers its metrics, nil registers none.
+// New makes the gate of a mesh, and registers its metrics; a nil Registerer registers none.
 func New(o Options, mesh *meshconfig.Config, logger *slog.Logger, r prometheus.Registerer) *Gate {
 	o.MaxIdentityStreams = cmp.Or(o.MaxIdentityStreams, DefaultMaxIdentityStreams)
 	o.MaxFirstSyncs = cmp.Or(o.MaxFirstSyncs, 100)

@@ -13,27 +13,29 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// Refusal is a client that was not served for who it is or says that it is. Its JSON form is
-// an API.
+// Refusal is a client that was refused because of who it is or says that it is. Its JSON
+// form is an API.
 type Refusal struct {
 	// Node is the node id, empty if the client was refused before it sent one.
 	Node     string `json:"node,omitempty"`
 	Identity string `json:"identity,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Reason   string `json:"reason"`
-	// Last is when it was refused last, and Times how often since it was first seen.
+	// Last is when it was refused last, and Times how often since the gate began to
+	// remember it.
 	Last  time.Time `json:"last"`
 	Times int       `json:"times"`
 }
 
 const (
-	// keptRefusals bounds the refusals that are remembered, and keptRefusal is for how long.
+	// keptRefusals bounds how many refusals are remembered, and keptRefusal for how long.
 	keptRefusals, keptRefusal = 100, time.Hour
-	// maxNodeKept and maxReasonKept bound what a client can have remembered of its words.
+	// maxNodeKept and maxReasonKept bound the bytes that are kept of a node id and of a
+	// reason, since clients choose the words.
 	maxNodeKept, maxReasonKept = 512, 4 << 10
 )
 
-// refusals remembers who was refused, the latest of each.
+// refusals remembers the latest refusal of each client.
 type refusals struct {
 	mu  sync.Mutex // guards all
 	all []Refusal  // the latest last
@@ -63,7 +65,7 @@ func hostOf(address string) string {
 	return host
 }
 
-// served forgets the refusals of a node, which is served now.
+// served forgets the refusals of a node, because the node is served now.
 func (r *refusals) served(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,11 +82,11 @@ func (r *refusals) list(now time.Time) []Refusal {
 	return out
 }
 
-// Refusals returns the clients that were refused within the last hour for who they are or say
-// that they are, the latest first, a hundred at most.
+// Refusals returns the clients that were refused within the last hour because of who they
+// are or say that they are, the latest first, a hundred at most.
 func (g *Gate) Refusals() []Refusal { return g.refusals.list(time.Now()) }
 
-// refuse notes that a client is not served, and why.
+// refuse counts, remembers, logs and reports that a client is refused, and why.
 func (s *Stream) refuse(node string, err error) {
 	r := Refusal{Node: progress.Shorten(node, maxNodeKept), Identity: s.peer.Identity.String(), Reason: progress.Shorten(status.Convert(err).Message(), maxReasonKept), Last: time.Now(), Times: 1}
 	if s.remote != nil {

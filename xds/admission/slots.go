@@ -14,20 +14,20 @@ import (
 // The others wait in the order in which they came, for as long as it takes. Only a
 // client that has begun its first request waits.
 //
-// A client that is silent, or that the server has waited for too long in all, loses its
-// slot. It is served on without one. Each lost slot halves both times for later clients.
-// Each first sync that completes doubles them again, as does each client that finds a
-// free slot. So clients that stall cannot hold up those behind them for longer than one
-// of them could.
+// A client loses its slot if it is silent for too long, or if the server has waited for it
+// for too long in all. The server goes on to serve it without a slot. Each lost slot halves
+// both limits for later clients. Each first sync that completes doubles them again, as does
+// each client that finds a free slot. So a long row of clients that stall holds up those
+// behind it only about twice as long as one of them would.
 type slots struct {
 	taken      chan struct{} // holds a token for each first sync
 	waiting    atomic.Int64
 	refused    atomic.Int64
 	lost       atomic.Int64 // slots lost by clients that kept the server waiting
 	maxWaiting int64        // how many may wait
-	// silence is how long a client may send nothing while it owes no answer, not even a
-	// part of a message; limit is how long the server waits for it in all. Both apply
-	// while no slot was lost.
+	// silence is how long a client that owes no answer may send nothing, not even a part of
+	// a message; limit is how long the server waits for the client in all. Both are the
+	// values before any halving.
 	silence, limit time.Duration
 	halvings       atomic.Int64 // how often both are halved
 }
@@ -76,7 +76,7 @@ func (a *slots) adjust(by int64) {
 }
 
 // firstSync is the first sync of one client. Its clocks run while the server waits for the
-// client, and stand still while it works. The lock of the stream guards it.
+// client, and stand still while the server works. The lock of the stream guards it.
 type firstSync struct {
 	lost          bool // the client has lost its slot
 	heard         func() time.Time
@@ -86,8 +86,8 @@ type firstSync struct {
 	timer         *time.Timer // runs while the server waits
 }
 
-// BeginSync waits for a slot of the first sync. heard returns when the client last sent
-// something.
+// BeginSync waits for a slot, and begins the first sync. It fails if too many proxies wait
+// already, or when ctx ends. heard returns when the client last sent something.
 func (s *Stream) BeginSync(ctx context.Context, heard func() time.Time) error {
 	a := s.gate.slots
 	if err := a.enter(ctx); err != nil {
@@ -112,7 +112,8 @@ func (s *Stream) Syncing() bool {
 	return s.sync != nil
 }
 
-// StopClocks says that the server works for the client, which has its first sync, if any.
+// StopClocks says that the server works for the client. It does nothing if no first sync is
+// under way.
 func (s *Stream) StopClocks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +122,9 @@ func (s *Stream) StopClocks() {
 	}
 }
 
-// StartClocks says that the server waits for the client, which owes an answer or has to send
-// something soon. A client that it waits for too long loses its slot.
+// StartClocks says that the server waits for the client. If owes is set the client owes an
+// answer, else it has to send something soon. If the server waits too long, the client
+// loses its slot. StartClocks does nothing if no first sync is under way.
 func (s *Stream) StartClocks(owes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +153,8 @@ func (s *Stream) endSync() {
 	s.sync = nil
 }
 
-// checkSlot takes the slot of a client that the server has waited for too long. If a part of
-// a message has come meanwhile, it looks again later.
+// checkSlot takes the slot from the client if the server has waited too long. If a part of
+// a message has come meanwhile, it checks again later.
 func (s *Stream) checkSlot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

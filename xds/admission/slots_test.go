@@ -8,13 +8,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
-// gate is one for so many first syncs at a time, with room for so many to wait.
+// gate makes a gate for size first syncs at a time, where room more proxies may wait.
 func gate(size, room int) *admission.Gate {
 	return admission.New(admission.Options{MaxFirstSyncs: size, MaxWaiting: room}, nil, nil, nil)
 }
 
-// enter waits for a turn, in which the client is heard last at some time, and owes an
-// answer or not.
+// enter waits for a slot, with a client that was last heard at a time, and that may owe an
+// answer.
 func enter(t *testing.T, g *admission.Gate, owes bool, heard time.Time) error {
 	s, err := g.Open(t.Context(), nil)
 	if err != nil {
@@ -26,11 +26,10 @@ func enter(t *testing.T, g *admission.Gate, owes bool, heard time.Time) error {
 	return err
 }
 
-// TestTurnsAreInOrder: those who wait have their turns in the order in which they
-// came, so that nobody waits for one that came later; silence ends a turn after
-// a second, and a client that owes an answer holds one for three at most. Where turns
-// are lost so, those who come next have less time: the last of a long row waits no
-// longer than two of the first ones would take.
+// TestTurnsAreInOrder: clients get slots in the order in which they came. A silent client
+// loses its slot after a second, and a client that owes an answer after three. Each lost
+// slot leaves later clients less time: the last of a long row waits at most twice as long
+// as the first client may keep its slot.
 func TestTurnsAreInOrder(t *testing.T) {
 	t.Parallel()
 	for owes, each := range map[bool]time.Duration{false: time.Second, true: 3 * time.Second} {
@@ -61,7 +60,7 @@ func TestTurnsAreInOrder(t *testing.T) {
 	}
 }
 
-// TestAPartOfAMessageIsHeard: a client that is in the middle of saying much is not
+// TestAPartOfAMessageIsHeard: a client that is in the middle of a long message is not
 // silent.
 func TestAPartOfAMessageIsHeard(t *testing.T) {
 	t.Parallel()

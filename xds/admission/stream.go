@@ -22,8 +22,9 @@ type Peer struct {
 	// and the connection under it: a client that has renewed its certificate connects with
 	// the new one.
 	Until time.Time
-	// Still returns why the proof is none any more, as a status of gRPC, nil while it is one;
-	// Unavailable where that is not known. Without it the proof holds until Until.
+	// Still returns nil while the proof holds, else a gRPC status that says why it does
+	// not. The status is Unavailable if that is not known. Without Still the proof holds
+	// until Until.
 	Still func(context.Context) error
 }
 
@@ -42,7 +43,7 @@ type Stream struct {
 	account *account    // nil if the client has proved nothing
 	expiry  *time.Timer // nil if the proof does not end by time
 
-	kept map[any]struct{} // nil once it is released; the budget guards it
+	kept map[any]struct{} // what Keep was called for; nil after Release; the budget's lock guards it
 
 	mu       sync.Mutex // guards the fields below
 	node     string     // what the client says that it is; empty before Admit
@@ -50,8 +51,8 @@ type Stream struct {
 	released bool
 }
 
-// Open lets the stream of a call in, or returns why not. cancel ends it. A stream that is in is
-// to be released.
+// Open lets the stream of a call in, or returns why not. The gate calls cancel to end the
+// stream. The caller must Release the stream.
 func (g *Gate) Open(ctx context.Context, cancel func(error)) (*Stream, error) {
 	s := &Stream{gate: g, cancel: cancel, kept: map[any]struct{}{}}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -80,7 +81,7 @@ func (g *Gate) Open(ctx context.Context, cancel func(error)) (*Stream, error) {
 	return s, nil
 }
 
-// meet learns who the client is, and counts its stream.
+// meet learns who the client is, checks its trust domain, and counts its stream.
 func (s *Stream) meet(ctx context.Context) (err error) {
 	g := s.gate
 	if g.options.Peer == nil {
@@ -98,8 +99,8 @@ func (s *Stream) meet(ctx context.Context) (err error) {
 	return err
 }
 
-// Release counts the stream out. It gives up the slot, also one that the stream still waits
-// for, and all that is kept for the client.
+// Release takes the stream out of the counts. It gives up the slot, also one that the
+// stream still waits for, and all memory that is kept for the client.
 func (s *Stream) Release() {
 	if s.expiry != nil {
 		s.expiry.Stop()
@@ -120,8 +121,9 @@ func (s *Stream) Release() {
 // Remote is the address of the client, nil if unknown.
 func (s *Stream) Remote() net.Addr { return s.remote }
 
-// Admit has the identity of the client decide who its proxy is. It returns why the proxy is
-// refused: it says that it is another.
+// Admit sets the identity and the service account of a proxy to those that its client has
+// proved. It returns why the proxy is refused: its node contradicts that identity, or it is
+// a control plane that may not take objects.
 func (s *Stream) Admit(ctx context.Context, proxy *discovery.Proxy) error {
 	if err := s.outrank(ctx, proxy); err != nil {
 		s.refuse(proxy.ID, err)
@@ -155,7 +157,7 @@ func (s *Stream) outrank(ctx context.Context, proxy *discovery.Proxy) error {
 	return nil
 }
 
-// MayExport returns why the client may not take the objects of the mesh, nil where it may. A
+// MayExport returns why the client may not take the objects of the mesh, nil if it may. A
 // client that has proved nothing may.
 func (s *Stream) MayExport(ctx context.Context) error {
 	who, may := s.peer.Identity, s.gate.options.MayExport
@@ -171,14 +173,14 @@ func (s *Stream) MayExport(ctx context.Context) error {
 	return nil
 }
 
-// says returns what the client says that it is.
+// says returns the node id that the client sent; empty before Admit.
 func (s *Stream) says() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.node
 }
 
-// check ends the stream if its client has lost what it came in by.
+// check ends the stream if the proof of its client no longer holds.
 func (s *Stream) check(ctx context.Context) {
 	err := s.peer.Still(ctx)
 	if err == nil || status.Code(err) == codes.Unavailable || ctx.Err() != nil {
@@ -189,8 +191,9 @@ func (s *Stream) check(ctx context.Context) {
 	time.AfterFunc(farewell, func() { s.HangUp(err) })
 }
 
-// farewell is how long a connection stays open whose client is told why its stream ends. It is
-// closed then: a client that has got another certificate shows it with the next connection.
+// farewell is how long a connection stays open after the client was told why its stream
+// ends. Then it is closed: a client that has got another certificate shows it with the next
+// connection.
 const farewell = time.Second
 
 // expire ends the stream: the proof of its client has ended.

@@ -16,10 +16,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// channel is a model of one of gRPC: it asks for the clusters of the routes that it
-// was sent and for their endpoints, and uses routes once it has these. It fails the
-// test when calls go to a cluster that the routes before did not name, which the
-// library in Go fails, or to one that was taken away.
+// channel is a model of a gRPC channel. It requests the clusters that its routes name,
+// and their endpoints, and uses routes once it has these. The test fails if calls go to a
+// cluster that the routes before did not name, since the Go library fails such calls, or
+// to a cluster that was removed.
 type channel struct {
 	t         *rapid.T
 	sequencer *delivery.Sequencer
@@ -32,10 +32,11 @@ type channel struct {
 	nonces     map[string]string
 	unsaid     map[string]bool     // responses that it has not acknowledged, by type
 	refusing   map[string][]string // what it refuses of the last response, by type; it takes the rest
-	// errors are what it refused and has nothing of, by type: it goes on without.
+	// errors has, by type, the resources that it refused and of which it has no form. It
+	// goes on without them.
 	errors map[string]map[string]bool
-	// parts are clusters that it took of a response that it refused, which the server
-	// does not know: they may be taken away with others.
+	// parts are clusters that it took from a response that it refused. The server does
+	// not know that, and may remove them with others.
 	parts map[string]bool
 }
 
@@ -56,7 +57,7 @@ func (c *channel) flush() {
 	}
 }
 
-// ask says which names of a type it asks for, if that is anything new.
+// ask requests names of a type, if they differ from the last ones.
 func (c *channel) ask(typeURL string, want map[string]bool) {
 	names := slices.Sorted(maps.Keys(want))
 	if slices.Equal(names, c.asked[typeURL]) {
@@ -68,7 +69,7 @@ func (c *channel) ask(typeURL string, want map[string]bool) {
 	c.say(typeURL)
 }
 
-// say answers the last response, with the names that it asks for.
+// say answers the last response of a type, with the names that the channel requests.
 func (c *channel) say(typeURL string) {
 	q := protocol.Request{Names: protocoltest.NameSet(c.asked[typeURL]...), Nonce: c.nonces[typeURL]}
 	if c.unsaid[typeURL] && len(c.refusing[typeURL]) > 0 {
@@ -78,7 +79,7 @@ func (c *channel) say(typeURL string) {
 	c.sequencer.Request(typeURL, q, c.now)
 }
 
-// acknowledge says how it took the last response of a type.
+// acknowledge answers the last response of a type; false if it has no answer due.
 func (c *channel) acknowledge(typeURL string) bool {
 	if !c.unsaid[typeURL] {
 		return false
@@ -121,7 +122,7 @@ func (c *channel) receive() bool {
 	return true
 }
 
-// proceed asks for what is lacking of the next routes, or uses them.
+// proceed requests what the next routes lack, or uses them.
 func (c *channel) proceed() {
 	if c.next == nil {
 		return
@@ -147,7 +148,7 @@ func (c *channel) proceed() {
 	}
 }
 
-// complete says whether it has all that the next routes lead to.
+// complete says whether the channel has everything that the next routes need.
 func (c *channel) complete() bool {
 	for ref := range c.next.EachRef {
 		r := c.holds[cds][ref]
@@ -166,7 +167,7 @@ func (c *channel) complete() bool {
 	return true
 }
 
-// use takes the next routes into use.
+// use begins to use the next routes.
 func (c *channel) use() {
 	c.t.Logf("client: uses %s", content(c.next))
 	if c.uses != nil {
@@ -180,7 +181,7 @@ func (c *channel) use() {
 	c.proceed()
 }
 
-// calls are the clusters that calls go to.
+// calls returns the clusters that calls go to.
 func (c *channel) calls(routes *resource.Resource) map[string]bool {
 	out := map[string]bool{}
 	if routes != nil {
@@ -193,7 +194,7 @@ func (c *channel) calls(routes *resource.Resource) map[string]bool {
 	return out
 }
 
-// lines are a mesh in which all routes lead to clusters that are there.
+// lines draws a mesh in which all routes name clusters that exist.
 func lines(t *rapid.T, bad bool) []string {
 	var out, there []string
 	for i := range 4 {
@@ -213,7 +214,7 @@ func lines(t *rapid.T, bad bool) []string {
 	return append(out, routes+spoilt(t, bad))
 }
 
-// spoilt is what has the client refuse a resource, now and then.
+// spoilt returns, now and then, the word that makes the client refuse a resource.
 func spoilt(t *rapid.T, some bool) string {
 	if some && rapid.IntRange(0, 4).Draw(t, "bad") == 0 {
 		return " bad"
@@ -221,8 +222,8 @@ func spoilt(t *rapid.T, some bool) string {
 	return ""
 }
 
-// TestNoCallGoesToAnUnknownCluster whatever changes, and however slow the client
-// answers; and in the end it uses the routes that it should.
+// TestNoCallGoesToAnUnknownCluster, whatever changes and however slowly the client
+// answers. In the end it uses the routes that it should.
 func TestNoCallGoesToAnUnknownCluster(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -262,8 +263,7 @@ func TestNoCallGoesToAnUnknownCluster(t *testing.T) {
 	})
 }
 
-// settle has both sides go on until there is nothing left to say, without waiting
-// for any limit.
+// settle lets both sides go on until nothing is left to send. No limit passes.
 func (c *channel) settle() {
 	for range 1000 {
 		c.flush()

@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// rig is a client of a mesh of n clusters, each with endpoints and a virtual host
-// that leads to it, all of which it has.
+// rig is a client that has everything of a mesh of n clusters, each with endpoints and a
+// virtual host that sends traffic to it.
 type rig struct {
 	tb        testing.TB
 	sequencer *delivery.Sequencer
@@ -39,7 +39,8 @@ func newRig(tb testing.TB, n int) *rig {
 	return r
 }
 
-// settle has the client take all there is, and returns how much that was.
+// settle makes the client acknowledge everything, and returns how many resources were
+// sent and removed.
 func (r *rig) settle() int {
 	total := 0
 	for more := true; more; {
@@ -53,7 +54,7 @@ func (r *rig) settle() int {
 	return total
 }
 
-// takes has the client take what the sets are now.
+// takes offers the client the present sets. It must take n resources.
 func (r *rig) takes(n int) {
 	r.sequencer.SetDesired(r.sets.of, int64(r.serial))
 	if got := r.settle(); got != n {
@@ -74,8 +75,8 @@ func (r *rig) endpoint() {
 	r.takes(1)
 }
 
-// flip adds a cluster with the virtual host that leads to it, and takes both away
-// again: what leads to it moves first.
+// flip adds a cluster and moves a virtual host to it, and then removes the cluster, after
+// the virtual host has moved back.
 func (r *rig) flip() {
 	r.serial++
 	r.set(cds, "new", fmt.Sprint(r.serial))
@@ -86,8 +87,8 @@ func (r *rig) flip() {
 	r.takes(2)
 }
 
-// TestTheCostFollowsTheChange: what is allocated for one change is the same in a
-// small mesh and in a large one.
+// TestTheCostFollowsTheChange: one change allocates as much in a small mesh as in a large
+// one.
 func TestTheCostFollowsTheChange(t *testing.T) {
 	small, large := newRig(t, 100), newRig(t, 10_000)
 	for name, change := range map[string]func(*rig){"endpoint": (*rig).endpoint, "flip": (*rig).flip} {

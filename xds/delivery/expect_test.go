@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestWhatIsTakenHasItsChildrenAskedFor: until a client asks for what it needs to use
-// something that it has taken, that is expected of it, for as long as one waits.
+// TestWhatIsTakenHasItsChildrenAskedFor: after an ACK the server expects the client to
+// request what the acknowledged resource needs, until it does, or for the limit.
 func TestWhatIsTakenHasItsChildrenAskedFor(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {

@@ -7,14 +7,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// held tracks the additions of a type that wait until the client can use what they
-// need.
+// held tracks the additions of a type that are due and wait until the client can use what
+// they need.
 type held struct {
 	// since says when each waiting name began to wait; for an inner type, each scope.
 	since map[string]time.Time
-	// whole says that the whole type waits at once, and not names one by one.
+	// whole says that the type waits as a whole, as in a first sync; since has no names
+	// then.
 	whole bool
-	// late are the resources that were allowed although they should wait.
+	// late are the resources that additions allowed only because their limit has passed.
 	late []Late
 }
 
@@ -25,8 +26,9 @@ func (h *held) takeLate() []Late {
 	return out
 }
 
-// holdsAll says whether a whole type waits: the client has none of its resources yet. In a
-// first sync the resources are not checked one by one.
+// holdsAll says whether a type waits as a whole. In a first sync, listeners and routes
+// wait until the client has the first clusters and what these need. That way they need
+// not be checked one by one.
 func (s *Sequencer) holdsAll(t *typeState, now time.Time) bool {
 	if !t.sendsTraffic || t.Scoped || t.sub.InFlight() || !t.sub.FirstSync() || !s.target.firstSync() {
 		return false
@@ -36,8 +38,8 @@ func (s *Sequencer) holdsAll(t *typeState, now time.Time) bool {
 }
 
 // noteProgress notes that a client in its first sync has requested a type, is sent its
-// first response, or has acknowledged that. Types that wait for this one wait anew from
-// then on. A stream has few such moments.
+// first response, or has acknowledged that. The limit of the types that wait for this one
+// starts again. A stream has few such moments.
 func (s *Sequencer) noteProgress(t *typeState, now time.Time) {
 	if t.isTargetOrNeeded() {
 		s.lastProgress = latest(s.lastProgress, now)
@@ -57,7 +59,8 @@ func (s *Sequencer) lateFrom() time.Time {
 // Envoy makes thousands of clusters of them before it answers.
 const perSecond = 1 << 20
 
-// digestTime is how long a client may take for a response that it has received.
+// digestTime returns how much longer a client may take to answer a response, given its
+// size.
 func digestTime(r *protocol.Response) time.Duration {
 	size := 0
 	for _, one := range r.Resources {
@@ -66,10 +69,10 @@ func digestTime(r *protocol.Response) time.Duration {
 	return time.Duration(size/perSecond) * time.Second
 }
 
-// noteActivity notes what the client did last, if something waits for that. A whole
-// type waits until the client has taken a first response, however long that takes. A
-// removal waits as long as the client may be about to request other types, and to state
-// what needs it.
+// noteActivity extends limits by what the client did last, if something waits for that. A
+// type that waits as a whole waits as long as the client goes on taking a first response,
+// however long that is. A removal waits as long as the client may be about to request
+// other types, and to state what needs it.
 func (s *Sequencer) noteActivity() {
 	if s.limits.LastActivity == nil {
 		return
@@ -92,7 +95,8 @@ func (s *Sequencer) noteActivity() {
 	}
 }
 
-// additions returns the additions of a type that may be sent now.
+// additions returns what the next response of a type may add, as an Allow. Add notes in
+// held.since which names have to wait, and since when.
 func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
 	t.held.late = nil
 	if t.Together {
@@ -141,8 +145,8 @@ func (s *Sequencer) mayHold(t *typeState) bool {
 	return t.mayStateScopes()
 }
 
-// missing returns a target that the client cannot use, and to which the resource of a
-// name sends traffic.
+// missing returns a target that holds back the resource of a name: the resource sends
+// traffic to it, and the client cannot use it. It returns false if there is none.
 func (s *Sequencer) missing(t *typeState, name string) (string, bool) {
 	r := t.sub.Desired(name)
 	switch {
@@ -159,7 +163,8 @@ func (s *Sequencer) missing(t *typeState, name string) (string, bool) {
 	return "", false
 }
 
-// hold makes a name wait; false if it has waited too long.
+// hold makes a name wait, and returns true. If the name has waited for the limit already,
+// hold notes it as late and returns false.
 func (s *Sequencer) hold(t *typeState, name, missing string, before map[string]time.Time, now time.Time) bool {
 	since, waited := before[name]
 	switch {

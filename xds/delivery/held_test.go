@@ -37,8 +37,8 @@ func TestARouteWaitsForItsCluster(t *testing.T) {
 	}
 }
 
-// TestClustersWithoutEndpointsAreThereWhenTaken: static ones at once, those that
-// resolve after a moment.
+// TestClustersWithoutEndpointsAreThereWhenTaken: a static cluster is usable once it is
+// acknowledged, one with host names a moment later.
 func TestClustersWithoutEndpointsAreThereWhenTaken(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -53,8 +53,8 @@ func TestClustersWithoutEndpointsAreThereWhenTaken(t *testing.T) {
 	})
 }
 
-// TestAListenerWaitsForItsCluster: in state of the world the others go out with
-// its old form, and without it where it is new.
+// TestAListenerWaitsForItsCluster: in state of the world the response of the other
+// listeners repeats the old form of the waiting one, and omits a new one that waits.
 func TestAListenerWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -81,8 +81,8 @@ func TestAListenerWaitsForItsCluster(t *testing.T) {
 	})
 }
 
-// TestNothingWaitsForWhatTheClientDoesNotAskFor: one of gRPC asks for a cluster
-// when it has the route; and a cluster may not be there at all.
+// TestNothingWaitsForWhatTheClientDoesNotAskFor: a gRPC client requests a cluster only
+// once it has the route. A route may also name a cluster that does not exist.
 func TestNothingWaitsForWhatTheClientDoesNotAskFor(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -98,7 +98,8 @@ func TestNothingWaitsForWhatTheClientDoesNotAskFor(t *testing.T) {
 	})
 }
 
-// TestEndpointsGoBeforeTheRoute: of a cluster that the client has already.
+// TestEndpointsGoBeforeTheRoute, if those of a cluster change that the client has
+// already.
 func TestEndpointsGoBeforeTheRoute(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -112,7 +113,8 @@ func TestEndpointsGoBeforeTheRoute(t *testing.T) {
 	})
 }
 
-// TestTheWaitHasALimit, is reported, and begins anew with the next change.
+// TestTheWaitHasALimit: a resource that passes the limit is reported as late, and its
+// next change waits anew.
 func TestTheWaitHasALimit(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -142,8 +144,8 @@ func TestTheWaitHasALimit(t *testing.T) {
 	})
 }
 
-// TestARefusedClusterKeepsItsRoutesWaiting, until it is repaired or the limit has
-// passed. The old route serves on.
+// TestARefusedClusterKeepsItsRoutesWaiting, until the cluster is repaired or the limit
+// has passed. Meanwhile the client uses the old route.
 func TestARefusedClusterKeepsItsRoutesWaiting(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -179,7 +181,8 @@ func TestARefusedClusterThatIsGoneHoldsNothingBack(t *testing.T) {
 	})
 }
 
-// TestAClusterThatComesBackIsNewAgain, also while it is being taken away.
+// TestAClusterThatComesBackIsNewAgain, also if it comes back while its removal is in
+// flight.
 func TestAClusterThatComesBackIsNewAgain(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -195,8 +198,8 @@ func TestAClusterThatComesBackIsNewAgain(t *testing.T) {
 	})
 }
 
-// TestAClusterThatComesBackMeanwhile: it was gone for a moment in which the
-// client was told nothing, and is not there before its endpoints are.
+// TestAClusterThatComesBackMeanwhile: a cluster is gone and back before anything of it is
+// sent. It still is not usable before its endpoints are acknowledged.
 func TestAClusterThatComesBackMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {
@@ -232,8 +235,8 @@ func TestAClusterThatComesBackMeanwhile(t *testing.T) {
 	}
 }
 
-// TestOlderEndpointsDoNotMakeAClusterReady: those that are under way when the
-// cluster goes out are not what it waits for.
+// TestOlderEndpointsDoNotMakeAClusterReady: endpoints that were in flight before the
+// cluster do not make it usable, only those sent after it do.
 func TestOlderEndpointsDoNotMakeAClusterReady(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {

@@ -25,8 +25,8 @@ func (t *typeState) nothingHeld() bool {
 	return !t.retains() && t.awaited.until.IsZero() && !t.held.whole && len(t.keptSince) == 0 && len(t.held.since) == 0
 }
 
-// active wakes a type, and returns its subscription, which is at the present revision
-// then.
+// active wakes a type and brings its subscription to the present revision. All changes of
+// a subscription go through it.
 func (t *typeState) active() *protocol.Subscription {
 	if t.idle {
 		t.idle = false
@@ -36,11 +36,11 @@ func (t *typeState) active() *protocol.Subscription {
 	return t.sub
 }
 
-// Idle says whether a type, by its index, is idle: 0 if not, and another number each
-// time that it becomes idle. The client of an idle type has what is desired, at any
-// revision until Revision, or has not requested the type. ExpectsSubscription and
-// OnlyKeptRemovals are then false, and Waiting is 0. The subscription has the status of
-// when the type became idle, until Subscription wakes it.
+// Idle says whether a type, by its index in the order of sending, is idle: 0 if not, and
+// another number each time that it becomes idle. The client of an idle type has what is
+// desired, at any revision until Revision, or has not requested the type.
+// ExpectsSubscription and OnlyKeptRemovals are then false, and Waiting is 0. The
+// subscription keeps the status of when the type became idle, until the type wakes.
 func (s *Sequencer) Idle(index int) int {
 	if t := s.types[index]; t.idle {
 		return t.count

@@ -15,9 +15,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// twins are a sequencer and another to which the same happens, but whose types are woken
-// again and again: it fails the test when one says what the other does not, or knows
-// something else of its client.
+// twins are two sequencers that get the same calls. The types of the second are woken
+// before each call. The test fails if the two send different responses, or have different
+// states of the client.
 type twins struct {
 	*delivery.Sequencer
 	t       *rapid.T
@@ -79,7 +79,7 @@ func (w *twins) Responses(now time.Time) iter.Seq2[string, *protocol.Response] {
 	}
 }
 
-// check compares what the twins know of the client.
+// check compares the states that the twins have of the client.
 func (w *twins) check() {
 	for i, typ := range types() {
 		want := w.awake.Subscription(typ.URL).Status()

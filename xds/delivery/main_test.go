@@ -51,7 +51,7 @@ func types() []delivery.Type {
 	}
 }
 
-// announcing are the types of a client that knows of clusters only from its routes.
+// announcing returns the types of a client that learns of clusters only from its routes.
 func announcing() []delivery.Type {
 	out := types()
 	for i := range out {
@@ -69,7 +69,8 @@ func announcing() []delivery.Type {
 	return out
 }
 
-// announce names clusters in a resource that leads no traffic there.
+// announce is a Preannounce: it names more clusters in a resource, without traffic to
+// them.
 func announce(has *resource.Resource, clusters []string) (*resource.Resource, error) {
 	var text wrapperspb.StringValue
 	if err := proto.Unmarshal(has.Body.Value, &text); err != nil {
@@ -86,9 +87,10 @@ func traffic(cluster string) resource.Need {
 	return resource.Need{TypeURL: cds, Name: cluster, Kind: resource.Traffic}
 }
 
-// made is a resource of a test, from its name and what it is made of: words, of
-// which ">name" is what it waits for, "$name" a secret, "@name" a cluster that it sends
-// traffic to, "~name" one that it only names, and "dns" makes it a cluster that resolves.
+// made makes a resource of a test from its name and content. Words in the content say
+// what it needs: ">name" an endpoint or route by that name, "$name" a secret, "@name" a
+// cluster that it sends traffic to, "~name" a cluster that it only names. "dns" makes it
+// a cluster that resolves host names.
 func made(t interface{ Fatal(...any) }, typeURL, name, content string) *resource.Resource {
 	var needs []resource.Need
 	for _, word := range strings.Fields(content) {
@@ -116,7 +118,7 @@ func made(t interface{ Fatal(...any) }, typeURL, name, content string) *resource
 	return r
 }
 
-// sets are those of all types.
+// sets are the desired sets of all types.
 type sets map[string]resource.Set
 
 // world makes the sets of a test from "TYPE name: content" lines.
@@ -136,7 +138,7 @@ func world(t interface{ Fatal(...any) }, lines ...string) sets {
 
 func (s sets) of(typeURL string) resource.Set { return s[typeURL] }
 
-// byName says whether clients ask for resources of a type by name.
+// byName says whether clients request resources of a type by name.
 func byName(typeURL string) bool { return typeURL == eds || typeURL == rds || typeURL == sds }
 
 // play drives a Sequencer by hand.
@@ -146,7 +148,7 @@ type play struct {
 	sequencer *delivery.Sequencer
 	now       time.Time
 	nonces    map[string]string          // of the last response, by type
-	asked     map[string]map[string]bool // names asked for, by type
+	asked     map[string]map[string]bool // requested names, by type
 	last      map[string]*protocol.Response
 }
 
@@ -170,10 +172,10 @@ func newPlayOf(t *testing.T, v protocol.Variant, types []delivery.Type) *play {
 	}
 }
 
-// offer has the client have what the lines say.
+// offer sets what the client should have: the resources in the lines.
 func (p *play) offer(lines ...string) { p.sequencer.SetDesired(world(p.t, lines...).of, 1) }
 
-// ask asks for names of a type, or without names for all.
+// ask requests names of a type; without names, all resources.
 func (p *play) ask(typeURL string, names ...string) {
 	if p.asked[typeURL] == nil {
 		p.asked[typeURL] = map[string]bool{}
@@ -184,7 +186,7 @@ func (p *play) ask(typeURL string, names ...string) {
 	p.sequencer.Request(typeURL, protocol.Request{Subscribe: protocoltest.NameSet(names...), Names: protocoltest.NameSet(p.names(typeURL)...), Nonce: p.nonces[typeURL]}, p.now)
 }
 
-// leave gives names of a type up.
+// leave unsubscribes from names of a type.
 func (p *play) leave(typeURL string, names ...string) {
 	for _, name := range names {
 		delete(p.asked[typeURL], name)
@@ -194,7 +196,7 @@ func (p *play) leave(typeURL string, names ...string) {
 
 func (p *play) names(typeURL string) []string { return slices.Sorted(maps.Keys(p.asked[typeURL])) }
 
-// ack takes the last response of types, nack refuses it.
+// ack acknowledges the last response of each type, nack rejects it.
 func (p *play) ack(typeURLs ...string)  { p.answer(false, typeURLs) }
 func (p *play) nack(typeURLs ...string) { p.answer(true, typeURLs) }
 
@@ -210,10 +212,8 @@ func (p *play) answer(rejected bool, typeURLs []string) {
 	}
 }
 
-// sends takes what goes out now and holds it against what is expected: for each
-// response its type, "+name" for each resource that the client lacks, "-name" for
-// each that it is to give up. In state of the world "=" follows with the content
-// of the whole of a type.
+// sends takes the responses that go now, and compares them with what is expected. Each is
+// its type, then "+name" for each changed resource, then "-name" for each removed one.
 func (p *play) sends(what string, want ...string) {
 	p.t.Helper()
 	var got []string
@@ -234,7 +234,7 @@ func (p *play) sends(what string, want ...string) {
 	}
 }
 
-// passes lets time pass, and expects the sequencer to ask for it or not.
+// passes lets time pass. The sequencer must ask to be woken by then.
 func (p *play) passes(d time.Duration) {
 	p.t.Helper()
 	if at := p.sequencer.Wake(); at.IsZero() || at.After(p.now.Add(d)) {
@@ -243,8 +243,8 @@ func (p *play) passes(d time.Duration) {
 	p.now = p.now.Add(d)
 }
 
-// settled has a client take a world wholly that asks for all types, and for
-// endpoints and routes by name.
+// settled makes a client request all types, endpoints, routes and secrets by name, and
+// acknowledge everything in the lines.
 func (p *play) settled(lines ...string) {
 	p.t.Helper()
 	p.offer(lines...)

@@ -16,30 +16,31 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// proxy is a model of an Envoy: what it holds after what it was told, in the
-// order in which it was sent. It fails the test when it comes to hold something
-// that leads to a cluster which it does not have, or has without its endpoints.
+// proxy is a model of an Envoy: it has what responses gave it, in the order in which they
+// were sent. The test fails if something that it has sends traffic to a cluster that it
+// does not have, or cannot use yet.
 type proxy struct {
 	t         *rapid.T
 	variant   protocol.Variant
 	sequencer *twins
 	now       time.Time
-	// eager has it acknowledge clusters before they are warm.
+	// eager says that it acknowledges clusters before they are warm.
 	eager bool
-	// drains has it ask for the routes of a listener that is gone until that is drained.
+	// drains says that it stays subscribed to the routes of a removed listener until that
+	// is drained.
 	drains bool
 	holds  map[string]map[string]*resource.Resource // by type
 	asked  map[string]map[string]bool
-	// versions are those that it would state: of virtual hosts it remembers also what
-	// it dropped.
+	// versions are what it would state after a reconnect. It remembers also virtual hosts
+	// that it dropped.
 	versions map[string]map[string]string
-	hosts    map[string]map[string]*resource.Resource // that it uses, by routes
-	// cold are clusters that it does not use yet, by what they wait for: "EDS" and the
+	hosts    map[string]map[string]*resource.Resource // virtual hosts that it uses, by route configuration
+	// cold has, by cluster, what the cluster waits for before it is used: "EDS" and the
 	// name of endpoints, or "SDS" and the name of a secret.
 	cold map[string]map[string]bool
-	// before are the secrets that it asked for on an earlier stream. coldBefore are
-	// clusters that waited for some when that ended, in another form than is desired
-	// now: of these a server does not know that they are not in use.
+	// before are the secrets that it requested on an earlier stream. coldBefore are
+	// clusters that waited for a secret when that stream ended, in a form other than the
+	// desired one of now. The server does not know that these are not in use.
 	before, coldBefore map[string]bool
 
 	resolved map[string]time.Time
@@ -47,18 +48,18 @@ type proxy struct {
 	unsaid   map[string]string // nonces not yet acknowledged, by type
 	nonces   map[string]string
 	refusing map[string]bool // it refuses the last response, by type
-	// parts has it take some of a response that it refuses: of clusters and listeners
-	// what is good, of others what it has looked at before.
+	// parts says that it takes some of a response that it refuses: of clusters and
+	// listeners all good ones, of other types what comes before the first bad one.
 	parts bool
-	// refused says that it refused virtual hosts: these come in parts from then on, and
-	// may be in each other's way.
+	// refused says that it refused virtual hosts. From then on they come in parts, which
+	// may conflict.
 	refused bool
 	offered sets
-	late    bool                       // it is waited for what it refuses, until all limits have passed
-	given   map[string]bool            // clusters whose endpoints it waits for no longer
-	gaveUp  map[string]bool            // secrets that it refused, and waits for no longer
-	ledBy   map[string]map[string]bool // clusters that it refused when what leads there was sent
-	led     map[string]bool            // clusters that it may have been led to without having them, as it refused them
+	late    bool                       // it refuses resources until all limits have passed
+	given   map[string]bool            // clusters for whose endpoints and secrets it does not wait any more
+	gaveUp  map[string]bool            // secrets that it refused, and does not wait for any more
+	ledBy   map[string]map[string]bool // by resource, the clusters that it refused in part when it was sent
+	led     map[string]bool            // clusters that it refused, to which traffic may go after the limit
 }
 
 type sent struct {
@@ -84,7 +85,7 @@ func newProxy(t *rapid.T, v protocol.Variant) *proxy {
 // connect opens a stream, on which the proxy states what it has.
 func (p *proxy) connect(offered sets) {
 	p.sequencer = newTwins(p.t, p.variant)
-	p.now = p.now.Add(limits.Resolve) // what it has it has resolved by then
+	p.now = p.now.Add(limits.Resolve) // host names are resolved by then
 	p.wire, p.unsaid, p.nonces, p.refusing = nil, map[string]string{}, map[string]string{}, map[string]bool{}
 	p.refused, p.before = false, maps.Clone(p.asked[sds])
 	for cluster, waits := range p.cold {
@@ -123,7 +124,7 @@ func (p *proxy) offer(offered sets, revision int64) {
 
 func (p *proxy) names(typeURL string) []string { return slices.Sorted(maps.Keys(p.asked[typeURL])) }
 
-// flush has the server send what it may.
+// flush makes the server send what it may.
 func (p *proxy) flush() {
 	for typeURL, r := range p.sequencer.Responses(p.now) {
 		p.t.Logf("server: %s +%v -%v", typeURL, names(r.Changed), slices.Sorted(maps.Keys(r.Withdrawn)))
@@ -162,7 +163,7 @@ func (p *proxy) receive() bool {
 
 func bad(r *resource.Resource) bool { return strings.Contains(content(r), "bad") }
 
-// clash says whether virtual hosts would come to have the same domain.
+// clash says whether two virtual hosts would have the same domain after a response.
 func (p *proxy) clash(r *protocol.Response) bool {
 	next := map[string]*resource.Resource{}
 	for _, hosts := range p.hosts {
@@ -185,8 +186,8 @@ func (p *proxy) clash(r *protocol.Response) bool {
 	return false
 }
 
-// applyParts takes some of a response that it refuses. What it states of that is no
-// version that it was sent.
+// applyParts takes some of a response that it refuses. The proxy then states a version
+// that no response had.
 func (p *proxy) applyParts(typeURL string, r *protocol.Response) {
 	part := *r
 	part.Resources = nil
@@ -197,7 +198,7 @@ func (p *proxy) applyParts(typeURL string, r *protocol.Response) {
 			continue
 		case byName(typeURL):
 			part.Removed = nil
-		case p.holds[typeURL][one.Name] != nil: // what it had it keeps
+		case p.holds[typeURL][one.Name] != nil: // it keeps its form
 			part.Resources = append(part.Resources, p.holds[typeURL][one.Name])
 			continue
 		default:
@@ -228,7 +229,7 @@ func (p *proxy) apply(typeURL string, r *protocol.Response) {
 	for _, res := range r.Resources {
 		named := byName(typeURL)
 		if named && !p.asked[typeURL][res.Name] {
-			continue // given up meanwhile
+			continue // unsubscribed meanwhile
 		}
 		p.versions[typeURL][res.Name] = res.Version
 		old := held[res.Name]
@@ -261,8 +262,8 @@ func (p *proxy) apply(typeURL string, r *protocol.Response) {
 	}
 }
 
-// warm has a cluster wait for what it needs: one that is new, or that is not in use.
-// Its endpoints are sent with it; a secret it may have already.
+// warm notes what a cluster waits for, if it is new or not in use: endpoints, which are
+// sent after it, and secrets that the proxy does not have already.
 func (p *proxy) warm(cluster *resource.Resource, isNew bool) {
 	before := p.cold[cluster.Name]
 	if !isNew && before == nil {
@@ -284,14 +285,14 @@ func (p *proxy) warm(cluster *resource.Resource, isNew bool) {
 	}
 }
 
-// warmed has a cluster be in use, or be forgotten.
+// warmed notes that a cluster is in use, or is removed.
 func (p *proxy) warmed(cluster string) {
 	delete(p.cold, cluster)
 	delete(p.coldBefore, cluster)
 }
 
-// host takes a virtual host into use, unless it knows no such routes, or these
-// name no virtual hosts.
+// host begins to use a virtual host. It ignores one whose route configuration it does not
+// have, or whose route configuration announces no virtual hosts.
 func (p *proxy) host(r *resource.Resource) {
 	scope := protocol.ScopeOf(r.Name)
 	if routes := p.holds[rds][scope]; routes == nil || !strings.Contains(content(routes), "vhds") {
@@ -303,13 +304,13 @@ func (p *proxy) host(r *resource.Resource) {
 	p.hosts[scope][r.Name] = r
 }
 
-// drop gives a resource up.
+// drop removes a resource.
 func (p *proxy) drop(typeURL, name string) {
 	if typeURL == rds { // an Envoy has its routes until nothing names them
 		return
 	}
 	if typeURL == sds && p.named(sds)[name] { // and its secrets
-		if !p.before[name] && !p.parts { // of what it took of a response that it refuses nobody knows
+		if !p.before[name] && !p.parts { // the server does not know what it took of a response that it refused
 			p.t.Fatalf("secret %s is taken away from what needs it", name)
 		}
 		for cluster, waits := range p.cold { // only another server could help
@@ -332,7 +333,7 @@ func (p *proxy) drop(typeURL, name string) {
 	}
 }
 
-// followNeeds asks for what it holds needs, and gives others up.
+// followNeeds requests what the resources of a type need, and unsubscribes from the rest.
 func (p *proxy) followNeeds(typeURL string) {
 	p.followType(map[string]string{cds: eds, lds: rds}[typeURL])
 	p.followType(sds)
@@ -366,7 +367,7 @@ func (p *proxy) followType(needed string) {
 	}
 }
 
-// named are the resources of a type that those which it holds wait for.
+// named returns the names of a type that its clusters and listeners need.
 func (p *proxy) named(needed string) map[string]bool {
 	out := map[string]bool{}
 	for _, typeURL := range []string{cds, lds} {
@@ -381,7 +382,7 @@ func (p *proxy) named(needed string) map[string]bool {
 	return out
 }
 
-// drained has it give up the routes of all listeners that are gone.
+// drained makes it unsubscribe from the routes of all removed listeners.
 func (p *proxy) drained() {
 	drains := p.drains
 	p.drains = false
@@ -389,7 +390,7 @@ func (p *proxy) drained() {
 	p.drains = drains
 }
 
-// answering is the nonce of a change of subscriptions: in state of the world it
+// answering returns the nonce for a change of subscriptions. In state of the world that
 // acknowledges the last response.
 func (p *proxy) answering(typeURL string) string {
 	if p.variant == protocol.Delta {
@@ -402,7 +403,8 @@ func (p *proxy) answering(typeURL string) string {
 	return p.nonces[typeURL]
 }
 
-// acknowledge says how it took what it received of a type.
+// acknowledge sends the ACK or NACK of the last response of a type; false if none is due,
+// or if clusters are not warm yet.
 func (p *proxy) acknowledge(typeURL string) bool {
 	nonce, ok := p.unsaid[typeURL]
 	if !ok || typeURL == cds && !p.eager && !p.refusing[cds] && p.awaits() {
@@ -414,8 +416,8 @@ func (p *proxy) acknowledge(typeURL string) bool {
 	return true
 }
 
-// awaits says whether a cluster is not warm yet. Where it refused endpoints or a secret,
-// it waits no longer for any cluster that was cold then.
+// awaits says whether a cluster is not warm yet. When the proxy refuses endpoints or a
+// secret, it does not wait any more for any cluster that is cold then.
 func (p *proxy) awaits() bool {
 	for cluster := range p.cold {
 		if !p.given[cluster] {
@@ -425,8 +427,8 @@ func (p *proxy) awaits() bool {
 	return false
 }
 
-// check fails where something that the proxy uses leads to a cluster which it
-// cannot use.
+// check fails if something that the proxy uses sends traffic to a cluster that it cannot
+// use.
 func (p *proxy) check(after sent) {
 	for _, r := range after.response.Changed {
 		p.ledBy[r.Name] = after.refuses
@@ -434,7 +436,7 @@ func (p *proxy) check(after sent) {
 	lead := func(r *resource.Resource) {
 		for cluster := range r.EachRef {
 			if p.refusesPart(cluster) || p.led[cluster] || p.ledBy[r.Name][cluster] || p.late && p.offered[cds].Value(cluster) == nil {
-				continue // what leads there waits for it, and not for ever
+				continue // what sends traffic there waits for it, but only until the limit
 			}
 			if p.holds[cds][cluster] == nil || p.cold[cluster] != nil && !p.coldBefore[cluster] || p.now.Before(p.resolved[cluster]) {
 				p.t.Fatalf("after %s +%v -%v: %s (%s) leads to %s", after.typeURL, names(after.response.Changed),
@@ -455,14 +457,14 @@ func (p *proxy) check(after sent) {
 	}
 }
 
-// lacks says whether it refuses what it should have of a name.
+// lacks says whether it refuses the desired resource of a name.
 func (p *proxy) lacks(typeURL, name string) bool {
 	r := p.offered[typeURL].Value(name)
 	return r != nil && bad(r)
 }
 
-// refusesPart says whether it refuses a cluster that it should have, or something that
-// this needs.
+// refusesPart says whether it refuses a desired cluster, or something that the cluster
+// needs.
 func (p *proxy) refusesPart(cluster string) bool {
 	r := p.offered[cds].Value(cluster)
 	return p.lacks(cds, cluster) || p.lacks(eds, cluster) ||
@@ -480,8 +482,8 @@ func (p *proxy) refusedParts() map[string]bool {
 	return out
 }
 
-// checkDomains fails where two virtual hosts of the same routes have a domain: an
-// Envoy would refuse them.
+// checkDomains fails if two virtual hosts of one route configuration have the same
+// domain. An Envoy would refuse them.
 func (p *proxy) checkDomains() {
 	for scope, hosts := range p.hosts {
 		domains := map[string]string{}
@@ -511,9 +513,9 @@ func content(r *resource.Resource) string {
 	return out.Value
 }
 
-// TestNothingLeadsNowhere: whatever changes, however slow the client answers and
-// whatever it refuses, what it holds leads to clusters that it can use; and in the
-// end it holds what it should.
+// TestNothingLeadsNowhere: whatever changes, however slowly the client answers and
+// whatever it refuses, its resources send traffic only to clusters that it can use. In
+// the end it has what it should.
 func TestNothingLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -571,8 +573,8 @@ func live(t *rapid.T, v protocol.Variant) {
 	p.converged(offered)
 }
 
-// hasInnocents fails where the proxy lacks anything that it would take, or where
-// anything else is said to be refused than what it refuses.
+// hasInnocents fails if the proxy lacks a resource that it would take, or if the server
+// has other resources as rejected than the proxy refuses.
 func (p *proxy) hasInnocents() {
 	expect := func(typeURL, name string) bool {
 		r := p.offered[typeURL].Value(name)
@@ -627,8 +629,8 @@ func (p *proxy) hasInnocents() {
 	}
 }
 
-// hasHosts fails where it lacks a virtual host, of routes of which it refuses none: in
-// the way of others may be what it goes on with in place of one that it refuses.
+// hasHosts fails if it lacks a virtual host. It skips a scope of which the proxy refuses
+// a virtual host: the old form of that may be in conflict with others.
 func (p *proxy) hasHosts(scope string) {
 	for _, r := range p.offered[vhds].Prefix(scope + "/") {
 		if bad(r) {
@@ -642,7 +644,7 @@ func (p *proxy) hasHosts(scope string) {
 	}
 }
 
-// settle has both sides go on until there is nothing left to say.
+// settle lets both sides go on until nothing is left to send.
 func (p *proxy) settle() {
 	for range 1000 {
 		p.flush()
@@ -660,7 +662,7 @@ func (p *proxy) settle() {
 	p.t.Fatal("it never settles")
 }
 
-// converged fails where the proxy does not have what it should.
+// converged fails if the proxy does not have what it should.
 func (p *proxy) converged(offered sets) {
 	want := map[string]string{}
 	wantSecrets := func(r *resource.Resource) {

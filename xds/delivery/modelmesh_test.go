@@ -11,11 +11,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// mesh is what the server has at one time: any routes lead to clusters that are
-// there.
+// mesh is what the server offers at one time. All traffic goes to clusters that exist.
 type mesh struct{ lines map[string]string } // content by "TYPE name"
 
-// change draws the next of a mesh, of which several things change at once.
+// change draws the next state of a mesh, with several changes at once.
 func (m *mesh) change(t *rapid.T, v protocol.Variant) {
 	one := func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) }
 	secrets := m.secrets(t, one)
@@ -85,8 +84,8 @@ func (m *mesh) change(t *rapid.T, v protocol.Variant) {
 	}
 }
 
-// secrets draws those that there are, and returns what draws one that a resource needs.
-// What needed one that is gone needs none.
+// secrets draws which secrets exist. It returns a function that draws the need of one, or
+// of none. Resources that needed a secret that is gone do not need it any more.
 func (m *mesh) secrets(t *rapid.T, one func(string, int) int) func(label string) string {
 	var there []string
 	for i := range 3 {
@@ -116,15 +115,15 @@ func (m *mesh) secrets(t *rapid.T, one func(string, int) int) func(label string)
 	}
 }
 
-// mend has the client refuse nothing any more.
+// mend makes all resources good, so that the client refuses nothing.
 func (m *mesh) mend() {
 	for name, content := range m.lines {
 		m.lines[name] = strings.ReplaceAll(content, " bad", "")
 	}
 }
 
-// routes draws a table, in delta as virtual hosts of their own, whose domains
-// move between them.
+// routes draws a route configuration. In delta its virtual hosts are resources of their
+// own, between which domains move.
 func (m *mesh) routes(t *rapid.T, v protocol.Variant, name string, leads func(string) string, one func(string, int) int) {
 	if v != protocol.Delta {
 		m.lines["RDS "+name] = fmt.Sprint("whole", leads("route"), leads("route"))
@@ -141,7 +140,7 @@ func (m *mesh) routes(t *rapid.T, v protocol.Variant, name string, leads func(st
 	m.lines["RDS "+name] = fmt.Sprint("v", one("options", 2), some)
 }
 
-// listens says whether a listener names routes.
+// listens says whether a listener needs a route configuration.
 func (m *mesh) listens(routes string) bool {
 	for name, content := range m.lines {
 		if strings.HasPrefix(name, "LDS ") && slices.Contains(strings.Fields(content), ">"+routes) {
@@ -151,21 +150,21 @@ func (m *mesh) listens(routes string) bool {
 	return false
 }
 
-// unlisten removes the listeners that name routes.
+// unlisten removes the listeners that need a route configuration.
 func (m *mesh) unlisten(routes string) {
 	maps.DeleteFunc(m.lines, func(line, content string) bool {
 		return strings.HasPrefix(line, "LDS ") && slices.Contains(strings.Fields(content), ">"+routes)
 	})
 }
 
-// tableGoes removes routes with their virtual hosts.
+// tableGoes removes a route configuration with its virtual hosts.
 func (m *mesh) tableGoes(name string) {
 	maps.DeleteFunc(m.lines, func(line, _ string) bool {
 		return line == "RDS "+name || strings.HasPrefix(line, "VHDS "+name+"/")
 	})
 }
 
-// repair has all lead to clusters that are there.
+// repair makes all traffic go to clusters that exist.
 func (m *mesh) repair(leads func(string) string) {
 	for _, line := range slices.Sorted(maps.Keys(m.lines)) {
 		words := strings.Fields(m.lines[line])

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// need says that resources of one type, by, wait for resources of another type, of:
-// clusters for endpoints and secrets, listeners for routes and secrets.
+// need links two types: resources of the first, by, wait for resources of the second, of.
+// Clusters wait so for endpoints and secrets, listeners for routes and secrets.
 type need struct {
 	by, of *typeState
 	kind   resource.NeedKind
@@ -46,8 +46,7 @@ func (t *typeState) isTargetOrNeeded() bool {
 	return t.sequencer.target == t || slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.by == t.sequencer.target })
 }
 
-// names iterates over the names of the other type that a resource needs, with this kind
-// of need.
+// names iterates over the names that a resource needs by this link.
 func (n *need) names(r *resource.Resource) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r == nil {
@@ -61,7 +60,7 @@ func (n *need) names(r *resource.Resource) iter.Seq[string] {
 	}
 }
 
-// namesOf returns the names of the other type that some resources need.
+// namesOf returns the names that some resources need by this link.
 func (n *need) namesOf(resources iter.Seq[*resource.Resource]) []string {
 	var out []string
 	for r := range resources {
@@ -70,9 +69,10 @@ func (n *need) namesOf(resources iter.Seq[*resource.Resource]) []string {
 	return out
 }
 
-// follow processes a response with resources that need others. The needed resources are
-// sent again. Resources that are not needed any more the client removes by itself,
-// except secrets, which it keeps until their removal is sent.
+// follow processes that a response is being sent whose resources need others. What they
+// need becomes due again. What their former versions and the removed resources needed,
+// the client removes by itself, so the server forgets these removals. Secrets are
+// different: the client keeps a secret until its removal is sent.
 func (n *need) follow(r *protocol.Response) {
 	if !n.resends() {
 		n.resendNew(r)
@@ -94,9 +94,9 @@ func (n *need) follow(r *protocol.Response) {
 	n.of.forget(before)
 }
 
-// resendNew makes secrets due again that a resource newly needs. In state of the world,
-// a client that dropped a secret and requests it again with its next answer looks like
-// one that has it.
+// resendNew makes due again the secrets that a resource needs and its former version did
+// not. In state of the world the client may drop a secret and request it again with its
+// next answer, and so look as if it had it.
 func (n *need) resendNew(r *protocol.Response) {
 	if n.by.sequencer.variant != protocol.StateOfTheWorld {
 		return
@@ -115,9 +115,9 @@ func (n *need) resendNew(r *protocol.Response) {
 	}
 }
 
-// retain adds to a set secrets that it lacks and that the client still needs. The
-// client was sent resources that need them, and uses these only once it has the
-// secrets. An Envoy that lacks one would not even answer.
+// retain adds to a desired set the secrets that are gone from it and that the client
+// still needs. The client was sent resources that need them, and uses these only once it
+// has the secrets. An Envoy that lacks one would not even answer.
 func (t *typeState) retain(to resource.Set) resource.Set {
 	t.given = to
 	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Secret }) {
@@ -131,11 +131,12 @@ func (t *typeState) retain(to resource.Set) resource.Set {
 	return to
 }
 
-// retains says whether the subscription has secrets that the owner gives no more.
+// retains says whether the subscription still has secrets that are gone from the given
+// set.
 func (t *typeState) retains() bool { return t.given != t.sub.DesiredSet() }
 
-// neededOnTheWay says whether the client has, or is being sent, a resource that needs a
-// secret and is not the desired one.
+// neededOnTheWay says whether a secret is needed by a resource that the client is being
+// sent, or by one that it has in another form than the desired one.
 func (t *typeState) neededOnTheWay(name string) bool {
 	for _, n := range t.neededBy {
 		if n.kind != resource.Secret {
@@ -150,8 +151,8 @@ func (t *typeState) neededOnTheWay(name string) bool {
 	return false
 }
 
-// releaseRetained drops retained secrets that resources of this type do not need any
-// more.
+// releaseRetained drops the retained secrets that nothing on its way to the client needs
+// any more, after the client has answered a response of this type.
 func (t *typeState) releaseRetained() {
 	for _, n := range t.needs {
 		if n.of.retains() {
@@ -160,7 +161,7 @@ func (t *typeState) releaseRetained() {
 	}
 }
 
-// needs says whether a resource needs a name of the other type.
+// needs says whether a resource needs a name by this link.
 func (n *need) needs(r *resource.Resource, name string) bool {
 	for needed := range n.names(r) {
 		if needed == name {
@@ -171,7 +172,7 @@ func (n *need) needs(r *resource.Resource, name string) bool {
 }
 
 // forget drops removals that the client carries out by itself, and closes the scopes of
-// the removed resources.
+// these resources.
 func (t *typeState) forget(names []string) {
 	forgotten := t.active().Forget(names)
 	for _, inner := range t.inner {
@@ -181,12 +182,12 @@ func (t *typeState) forget(names []string) {
 	}
 }
 
-// awaitedSubscription is a request that the client is about to send: it has
-// acknowledged resources that it uses only once it has what they need. Normally it is
+// awaitedSubscription is a request that the client is about to send: it has acknowledged
+// a listener, for example, and will request its routes before it uses it. Normally it is
 // empty.
 type awaitedSubscription struct {
-	// by are the resources that need names which the client does not request; none if it
-	// requests nothing of the type yet.
+	// by are the acknowledged resources that need names which the client has not
+	// requested. It is empty if the client has requested nothing of the type yet.
 	by []neededBy
 	// until is when the sequencer stops expecting the request.
 	until time.Time
@@ -198,12 +199,12 @@ type neededBy struct {
 	resource *resource.Resource
 }
 
-// expectSubscriptions notes that the client has acknowledged a response, and will request
-// what its resources need.
+// expectSubscriptions notes, after an ACK, that the client will request what the
+// acknowledged resources need.
 func (t *typeState) expectSubscriptions(flight protocol.Flight, until time.Time) {
 	for _, n := range t.needs {
 		if n.of.Optional {
-			continue // it is not asked for at all
+			continue // the client may never request it
 		}
 		for r := range flight.Changed {
 			if !n.lacksSubscription(r) {
@@ -230,9 +231,9 @@ func (n *need) lacksSubscription(r *resource.Resource) bool {
 	return false
 }
 
-// ExpectsSubscription says whether the client is about to request more of a type: it
-// has acknowledged resources that need more, and does not use them before. It expects
-// so for Ready at most.
+// ExpectsSubscription says whether the client is about to request more of a type: it has
+// acknowledged resources that need more, and uses them only then. It is true for
+// Limits.Ready after the ACK at most.
 func (s *Sequencer) ExpectsSubscription(typeURL string, now time.Time) bool {
 	t := s.typeState(typeURL)
 	if t == nil || t.awaited.until.IsZero() {

@@ -8,12 +8,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 )
 
-// request is the first of a type of a client that was connected before.
+// request is the first request for a type by a client that reconnects and states what it
+// has.
 func request(initial map[string]string, names ...string) protocol.Request {
 	return protocol.Request{Subscribe: protocoltest.NameSet(names...), Initial: protocoltest.Versions(initial)}
 }
 
-// TestAChangedListenerHasItsRoutesSentAgain: it waits for them anew.
+// TestAChangedListenerHasItsRoutesSentAgain, since it waits for them anew.
 func TestAChangedListenerHasItsRoutesSentAgain(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -23,8 +24,8 @@ func TestAChangedListenerHasItsRoutesSentAgain(t *testing.T) {
 	})
 }
 
-// TestVirtualHostsAfterTheirRoutes: they are sent once the client has taken what
-// they live in, and not at all to one that does not ask for that.
+// TestVirtualHostsAfterTheirRoutes: virtual hosts are sent once the client has
+// acknowledged their route configuration, and not at all if it does not request that.
 func TestVirtualHostsAfterTheirRoutes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, protocol.Delta)
@@ -80,9 +81,9 @@ func TestRefusedRoutesHaveNoVirtualHosts(t *testing.T) {
 	p.sends("it may not have taken what it acknowledged", "VHDS +r/a")
 }
 
-// TestAClientThatConnectsAgainStatesItsVirtualHosts: whichever request comes
-// first, what is stated of routes that it has is not sent again, and what is
-// stated of others is lost to it.
+// TestAClientThatConnectsAgainStatesItsVirtualHosts, before or after its route
+// configurations. Virtual hosts that it states of a route configuration that it has are
+// not sent again. What it states of any other it has lost.
 func TestAClientThatConnectsAgainStatesItsVirtualHosts(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{rds, vhds} {
@@ -110,9 +111,9 @@ func TestAClientThatConnectsAgainStatesItsVirtualHosts(t *testing.T) {
 	}
 }
 
-// TestAllChangesOfAScopeAreOneResponse: a domain that moves is never in two hosts
-// and never in none. A scope waits with all of them for a cluster that one needs;
-// the others do not.
+// TestAllChangesOfAScopeAreOneResponse, so that a domain that moves is never in two
+// virtual hosts, and always in one. If one virtual host needs a cluster, its whole scope
+// waits, and other scopes do not.
 func TestAllChangesOfAScopeAreOneResponse(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, protocol.Delta)
@@ -142,8 +143,9 @@ func TestAScopeThatWaitsHasALimit(t *testing.T) {
 	}
 }
 
-// TestRoutesThatGoTakeTheirVirtualHostsAlong: after the listener, and they are
-// sent again with the routes, in which the client has nothing.
+// TestRoutesThatGoTakeTheirVirtualHostsAlong: virtual hosts are removed after the
+// listener. When the route configuration comes back, the client has none of them, so all
+// are sent again.
 func TestRoutesThatGoTakeTheirVirtualHostsAlong(t *testing.T) {
 	t.Parallel()
 	all := []string{"LDS l: >r", "RDS r: 1", "VHDS r/a: 1", "VHDS r/b: 1"}
@@ -171,7 +173,8 @@ func TestRoutesThatGoTakeTheirVirtualHostsAlong(t *testing.T) {
 	}
 }
 
-// TestRoutesGivenUpLoseTheirVirtualHosts: those of other listeners stay.
+// TestRoutesGivenUpLoseTheirVirtualHosts: a client that unsubscribes from a route
+// configuration keeps only the virtual hosts of the others.
 func TestRoutesGivenUpLoseTheirVirtualHosts(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, protocol.Delta)
@@ -183,8 +186,8 @@ func TestRoutesGivenUpLoseTheirVirtualHosts(t *testing.T) {
 	p.sends("of those that it has", "VHDS +s/a")
 }
 
-// TestATableThatEmpties: the last hosts go before the routes that name no virtual
-// hosts any more, of which the client takes no word.
+// TestATableThatEmpties: the last virtual host is removed before the route configuration
+// that announces none. After that the client would ignore the removal.
 func TestATableThatEmpties(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, protocol.Delta)
@@ -200,7 +203,7 @@ func TestATableThatEmpties(t *testing.T) {
 	p.sends("the host", "VHDS +r/a")
 }
 
-// TestAClusterStaysForAVirtualHost that leads to it.
+// TestAClusterStaysForAVirtualHost that sends traffic to it.
 func TestAClusterStaysForAVirtualHost(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, protocol.Delta)
@@ -217,8 +220,9 @@ func TestAClusterStaysForAVirtualHost(t *testing.T) {
 	p.sends("then the cluster goes", "CDS -b")
 }
 
-// TestWhatCameWithRefusedChildrenComesAgain when the parent of those that the
-// client may have refused is gone.
+// TestWhatCameWithRefusedChildrenComesAgain: the client rejects the endpoints of two
+// clusters in one response, and one of the clusters is gone by then. The endpoints of the
+// other are sent again.
 func TestWhatCameWithRefusedChildrenComesAgain(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -232,10 +236,11 @@ func TestWhatCameWithRefusedChildrenComesAgain(t *testing.T) {
 	})
 }
 
-// TestRoutesThatAreUnknownLoseTheirVirtualHosts: a client that comes back while it
-// drains a listener asks for routes that there are no more. It is told to give up
-// their virtual hosts before it is sent empty routes, in which it would take no word
-// of them; and when the routes come again it has nothing in them.
+// TestRoutesThatAreUnknownLoseTheirVirtualHosts: a client that reconnects while it drains
+// a listener requests a route configuration that does not exist any more. The server
+// removes its virtual hosts first: in an empty route configuration the client would
+// ignore their removal. When the route configuration comes back, the client has none of
+// them.
 func TestRoutesThatAreUnknownLoseTheirVirtualHosts(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, protocol.Delta)
@@ -253,10 +258,10 @@ func TestRoutesThatAreUnknownLoseTheirVirtualHosts(t *testing.T) {
 	p.sends("its virtual host", "VHDS +r/b")
 }
 
-// TestATableThatEmptiedWaitsForWhatIsStated: a client that comes back asks for routes
-// before it says what it has in them. Routes that have nothing any more wait until it
-// did, or a moment where it has nothing to say, and so do others that are unknown;
-// routes with virtual hosts do not.
+// TestATableThatEmptiedWaitsForWhatIsStated: a client that reconnects requests route
+// configurations before it states their virtual hosts. Route configurations that should
+// have none, and those that do not exist, wait for that request, or for a moment if it
+// does not come. Others do not wait.
 func TestATableThatEmptiedWaitsForWhatIsStated(t *testing.T) {
 	t.Parallel()
 	for _, says := range []bool{true, false} {

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// opening are clients of a mesh of n clusters and as many listeners that lead to
-// them, none of which has anything. Each has a cluster of its own besides.
+// opening has clients in their first sync, in a mesh of n clusters and as many listeners
+// that send traffic to them. Each client also has a cluster of its own.
 type opening struct {
 	tb         testing.TB
 	types      []delivery.Type
@@ -43,7 +43,7 @@ func newOpening(tb testing.TB, n int) *opening {
 	return o
 }
 
-// connect has a client ask for clusters and listeners, as it does at first.
+// connect makes a new client request clusters and listeners.
 func (o *opening) connect() *delivery.Sequencer {
 	o.private++
 	own := made(o.tb, cds, fmt.Sprintf("inbound|%d", o.private), "")
@@ -60,7 +60,7 @@ func (o *opening) connect() *delivery.Sequencer {
 	return f
 }
 
-// next is what goes out: the nonce of the only response, of a type.
+// next returns the nonce of the only response that goes now, which must be of a type.
 func (o *opening) next(f *delivery.Sequencer, typeURL string) string {
 	o.tb.Helper()
 	var nonce string
@@ -76,9 +76,9 @@ func (o *opening) next(f *delivery.Sequencer, typeURL string) string {
 	return nonce
 }
 
-// TestClientsThatWaitHoldNothingByName: a client that is brought up from nothing,
-// whose clusters, and then their endpoints, are under way while its listeners
-// wait, holds next to nothing of its own.
+// TestClientsThatWaitHoldNothingByName: a client in its first sync takes next to no
+// memory of its own, while its clusters, and then its endpoints, are in flight and its
+// listeners wait.
 func TestClientsThatWaitHoldNothingByName(t *testing.T) {
 	const clusters, clients, limit = 6_000, 50, 24 << 10
 	o := newOpening(t, clusters)
@@ -125,8 +125,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestWhatWaitsTogetherIsLateTogether: listeners that wait while the first clusters
-// are under way are sent without these once the limit has passed, no later.
+// TestWhatWaitsTogetherIsLateTogether: listeners that wait for the first clusters are
+// sent without them once the limit has passed, no later.
 func TestWhatWaitsTogetherIsLateTogether(t *testing.T) {
 	o := newOpening(t, 20)
 	f := o.connect()
@@ -141,9 +141,9 @@ func TestWhatWaitsTogetherIsLateTogether(t *testing.T) {
 	}
 }
 
-// TestAClientThatGoesOnIsWaitedFor: one that is brought up from nothing, and takes
-// almost as long as may be for each step, is sent listeners when it has all that they
-// lead to, and none before.
+// TestAClientThatGoesOnIsWaitedFor: a client in its first sync takes almost the whole
+// limit for each step. It is sent listeners once it has all that they need, and none
+// before.
 func TestAClientThatGoesOnIsWaitedFor(t *testing.T) {
 	o := newOpening(t, 20)
 	f := o.connect()
@@ -166,9 +166,9 @@ func TestAClientThatGoesOnIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAClientThatStopsIsNotWaitedFor: one that went on for a while, and then is
-// silent, is sent listeners the limit after it went on last, whatever else it takes
-// of what it has already.
+// TestAClientThatStopsIsNotWaitedFor: a client goes on with its first sync for a while
+// and then stops. It is sent listeners when the limit has passed since its last progress.
+// ACKs of changed clusters are no progress.
 func TestAClientThatStopsIsNotWaitedFor(t *testing.T) {
 	o := newOpening(t, 20)
 	f := o.connect()
@@ -204,7 +204,7 @@ func TestAClientThatStopsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAClientThatTakesAPartIsWaitedFor: what is large may be under way for long.
+// TestAClientThatTakesAPartIsWaitedFor: a large response may be on the wire for long.
 func TestAClientThatTakesAPartIsWaitedFor(t *testing.T) {
 	o := newOpening(t, 20)
 	var took time.Time
@@ -233,8 +233,8 @@ func TestAClientThatTakesAPartIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestMuchIsWaitedForLonger: for a first response a client is given a second more
-// for each megabyte, and its answer ends that.
+// TestMuchIsWaitedForLonger: a client gets a second more for each megabyte of a first
+// response, until it answers that.
 func TestMuchIsWaitedForLonger(t *testing.T) {
 	o := newOpening(t, 20)
 	large, err := protocoltest.Resource(cds, "large", strings.Repeat("x", 3<<20))
@@ -259,8 +259,8 @@ func TestMuchIsWaitedForLonger(t *testing.T) {
 	}
 }
 
-// TestAnAnswerEndsTheTimeForItsOwnTypeOnly: an Envoy asks for endpoints before it
-// answers clusters, so that much of those is under way when its answer comes.
+// TestAnAnswerEndsTheTimeForItsOwnTypeOnly: an Envoy requests endpoints before it answers
+// clusters. So large endpoints may be in flight when it answers.
 func TestAnAnswerEndsTheTimeForItsOwnTypeOnly(t *testing.T) {
 	o := newOpening(t, 20)
 	large := func(typeURL, name string, size int) {
@@ -294,8 +294,8 @@ func TestAnAnswerEndsTheTimeForItsOwnTypeOnly(t *testing.T) {
 	}
 }
 
-// BenchmarkOpening is a client brought up from nothing, whose endpoints arrive
-// before its listeners go, in a mesh that others have before it.
+// BenchmarkOpening measures the first sync of a client that has its endpoints before its
+// listeners go, in a mesh where another client did the same before.
 func BenchmarkOpening(b *testing.B) {
 	o := newOpening(b, 6_000)
 	up := func() {

@@ -7,9 +7,9 @@ import (
 )
 
 // A gRPC client requests only the clusters that its routes name. New routes would send
-// calls to clusters that it does not have. So its present routes are sent once more,
-// and name the new clusters too, without traffic. Once it has these, the new routes
-// follow. It drops clusters that no routes name by itself.
+// calls to clusters that it does not have. So its present routes are sent once more, and
+// name the new clusters too, without traffic. Once it has these, the new routes follow.
+// It drops by itself the clusters that no routes name any more.
 
 // isGRPC says whether the client is a gRPC client.
 func (s *Sequencer) isGRPC() bool {
@@ -17,13 +17,14 @@ func (s *Sequencer) isGRPC() bool {
 }
 
 // mayPreannounce says whether new clusters are announced to the client in its present
-// resource of a name. It must have one, and must not have rejected the new one.
+// resource of a name. It must have one, and must not have rejected the desired one.
 func (t *typeState) mayPreannounce(name string) bool {
 	return t.Preannounce != nil && t.sub.Acked(name) != nil && !t.sub.Rejects(name)
 }
 
-// notPreannounced returns a target that holds back a pre-announced resource: one that
-// the client's present resource does not name, or one of the others that it cannot use.
+// notPreannounced returns a target that holds back the desired resource of a gRPC client:
+// one that the client's present resource does not name yet, or one that it names and the
+// client cannot use; false if there is none.
 func (s *Sequencer) notPreannounced(t *typeState, name string) (string, bool) {
 	if some := s.unnamed(t, name); len(some) > 0 {
 		return some[0], true
@@ -49,8 +50,9 @@ func (s *Sequencer) unnamed(t *typeState, name string) []string {
 	return out
 }
 
-// preannouncement returns the interim form of a waiting name, which makes the client
-// request targets that it does not know; nil if it knows all.
+// preannouncement returns the interim form of a waiting name, from which the client
+// learns of new targets and then requests them. It returns nil if the present form names
+// them all.
 func (s *Sequencer) preannouncement(t *typeState, name string) *resource.Resource {
 	if _, waits := t.held.since[name]; !waits || !t.mayPreannounce(name) {
 		return nil
@@ -61,13 +63,13 @@ func (s *Sequencer) preannouncement(t *typeState, name string) *resource.Resourc
 	}
 	out, err := t.Preannounce(t.sub.Acked(name), unnamed)
 	if err != nil {
-		return nil // it waits for its limit
+		return nil // the resource waits until its limit instead
 	}
 	return out
 }
 
-// complete says whether a client that requests targets by name was answered one, and
-// what that target needs.
+// complete says whether a client that requests targets by name has an answer for a
+// target, and for everything that the target needs.
 func (t *typeState) complete(name string) bool {
 	if !t.sub.Answered(name) {
 		return false

@@ -10,10 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 )
 
-// twoClusters are those of the tests below, whose routes lead to the first.
+// twoClusters are the clusters of the tests below. The first routes lead to a.
 var twoClusters = []string{"CDS a: >a", "EDS a: 1", "CDS b: >b", "EDS b: 1"}
 
-// routed has a client that asks for what its routes name take these.
+// routed returns a client that has routes to cluster a, and then requested and took the
+// cluster and its endpoints.
 func routed(t *testing.T) *play {
 	t.Helper()
 	p := newPlayOf(t, protocol.StateOfTheWorld, announcing())
@@ -26,7 +27,7 @@ func routed(t *testing.T) *play {
 	return p
 }
 
-// fetches has the client ask for a cluster and its endpoints, and take them.
+// fetches makes the client request a cluster and its endpoints, and acknowledge them.
 func (p *play) fetches(name string) {
 	p.t.Helper()
 	p.ask(cds, name)
@@ -37,7 +38,7 @@ func (p *play) fetches(name string) {
 	p.ack(eds)
 }
 
-// routes takes what goes out now, which are routes of this content.
+// routes takes the response that goes now: routes with this content.
 func (p *play) routes(what, want string) {
 	p.t.Helper()
 	p.sends(what, "RDS +r")
@@ -46,8 +47,8 @@ func (p *play) routes(what, want string) {
 	}
 }
 
-// TestClustersAreAnnounced to a client that has routes: those stay as they are until
-// it has the clusters of the next and their endpoints.
+// TestClustersAreAnnounced to a client that has routes. Traffic goes where it went until
+// the client has the new clusters and their endpoints.
 func TestClustersAreAnnounced(t *testing.T) {
 	t.Parallel()
 	p := routed(t)
@@ -78,7 +79,7 @@ func TestClustersAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestAnAnnouncementFollowsTheRoutes where these change once more.
+// TestAnAnnouncementFollowsTheRoutes if these change once more.
 func TestAnAnnouncementFollowsTheRoutes(t *testing.T) {
 	t.Parallel()
 	more := append([]string{"CDS c: >c", "EDS c: 1"}, twoClusters...)
@@ -98,7 +99,7 @@ func TestAnAnnouncementFollowsTheRoutes(t *testing.T) {
 	p.sends("and that is all")
 }
 
-// TestARouteToNowhereIsNotAnnounced: there is nothing to ask for.
+// TestARouteToNowhereIsNotAnnounced: there is no cluster that the client could request.
 func TestARouteToNowhereIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	p := routed(t)
@@ -123,7 +124,7 @@ func TestAClientThatDoesNotAskForAClusterGetsItsRoutes(t *testing.T) {
 	p.sends("and that is all")
 }
 
-// TestRefusedRoutesAreNotAnnouncedAgain, but the next that are good are.
+// TestRefusedRoutesAreNotAnnouncedAgain, but the next good ones are.
 func TestRefusedRoutesAreNotAnnouncedAgain(t *testing.T) {
 	t.Parallel()
 	p := routed(t)
@@ -151,8 +152,8 @@ func TestRefusedRoutesAreNotAnnouncedAgain(t *testing.T) {
 	}
 }
 
-// TestTheFirstRoutesAreNotAnnounced: what a client has that came from another server
-// is not known.
+// TestTheFirstRoutesAreNotAnnounced: the server does not know routes that the client has
+// from another server.
 func TestTheFirstRoutesAreNotAnnounced(t *testing.T) {
 	t.Parallel()
 	p := newPlayOf(t, protocol.StateOfTheWorld, announcing())
@@ -165,8 +166,8 @@ func TestTheFirstRoutesAreNotAnnounced(t *testing.T) {
 	p.routes("the routes", " @b")
 }
 
-// TestAClusterIsGivenUpByItsClient where no routes lead there any more: it may be
-// sending what it sent there before, and asks for the cluster until it is done.
+// TestAClusterIsGivenUpByItsClient if no routes name it any more. The client stays
+// subscribed until its calls to the cluster are done.
 func TestAClusterIsGivenUpByItsClient(t *testing.T) {
 	t.Parallel()
 	moved := func(t *testing.T) *play {

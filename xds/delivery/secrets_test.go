@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestARotatedSecretGoesAlone: what needs it stays as it is.
+// TestARotatedSecretGoesAlone: the resources that need it are not sent again.
 func TestARotatedSecretGoesAlone(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -21,7 +21,7 @@ func TestARotatedSecretGoesAlone(t *testing.T) {
 }
 
 // TestTrafficWaitsForEndpointsAndSecrets: a new cluster gets traffic once the client has
-// all that it needs, in whatever order that comes.
+// acknowledged all that it needs, in whatever order.
 func TestTrafficWaitsForEndpointsAndSecrets(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]string{{eds, sds}, {sds, eds}} {
@@ -46,8 +46,8 @@ func TestTrafficWaitsForEndpointsAndSecrets(t *testing.T) {
 	}
 }
 
-// TestAFirstSyncWaitsForItsSecrets: the listeners go in one response, and not those first
-// that send traffic to no cluster with a secret.
+// TestAFirstSyncWaitsForItsSecrets: all listeners go in one response, also those that
+// send no traffic to a cluster with a secret.
 func TestAFirstSyncWaitsForItsSecrets(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -75,7 +75,7 @@ func TestASecretThatIsThereIsNotWaitedFor(t *testing.T) {
 	p.sends("the traffic", "LDS +l")
 }
 
-// TestASecretThatGoesIsKeptForWhatNeedsIt: a cluster on its way waits for it.
+// TestASecretThatGoesIsKeptForWhatNeedsIt: a cluster in flight waits for the secret.
 func TestASecretThatGoesIsKeptForWhatNeedsIt(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -96,7 +96,7 @@ func TestASecretThatGoesIsKeptForWhatNeedsIt(t *testing.T) {
 	})
 }
 
-// TestANeedThatIsNotServedIsNotWaitedFor: an Envoy may have secrets from its machine.
+// TestANeedThatIsNotServedIsNotWaitedFor: an Envoy may have secrets from its own machine.
 func TestANeedThatIsNotServedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	var served []delivery.Type
@@ -114,8 +114,8 @@ func TestANeedThatIsNotServedIsNotWaitedFor(t *testing.T) {
 	p.sends("the traffic", "LDS +l")
 }
 
-// TestAStatedClusterMayNotBeInUse: the endpoints that it lacks are not those of its next
-// form alone.
+// TestAStatedClusterMayNotBeInUse: the client may lack endpoints that its stated form
+// needs, and not only those of the next form.
 func TestAStatedClusterMayNotBeInUse(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, protocol.Delta)
@@ -131,7 +131,8 @@ func TestAStatedClusterMayNotBeInUse(t *testing.T) {
 	p.sends("no traffic before the next form is in use", "EDS +a")
 }
 
-// TestNothingLeadsToAClusterWhoseSecretWasRejected, while one is due that needs another.
+// TestNothingLeadsToAClusterWhoseSecretWasRejected, while a form of the cluster is due
+// that does without the secret.
 func TestNothingLeadsToAClusterWhoseSecretWasRejected(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {

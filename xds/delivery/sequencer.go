@@ -12,35 +12,38 @@ import (
 // Type is a resource type and what its resources may need.
 type Type struct {
 	protocol.Type
-	// Needs are the types that resources of this one may need, and the kinds of need;
-	// they have no names. Nobody waits for a type that the sequencer does not have, or
-	// that is Optional.
+	// Needs says which types the resources of this one may need, and how; its entries
+	// have no Name. Nobody waits for a type that the sequencer does not have, or that is
+	// Optional.
 	Needs []resource.Need
-	// Preannounce returns a resource that a client has, with more clusters named in it,
-	// to which it sends no traffic. Nil for a type whose clients learn of clusters in
-	// another way.
+	// Preannounce returns the interim form of a resource that the client has: it names
+	// more clusters, and sends them no traffic. It is nil for a type whose clients learn
+	// of clusters in another way.
 	Preannounce func(has *resource.Resource, clusters []string) (*resource.Resource, error)
-	// Together says that what changes at one time goes in one response, removals with
-	// additions. No need may concern the type.
+	// Together says that everything due goes in one response, removals with additions.
+	// Such a type must have no needs, and no other type may need it.
 	Together bool
-	// Optional says that the client may never request the type. Removals wait for other
-	// types until the client has requested them.
+	// Optional says that the client may never request the type. Removals wait a while for
+	// the client to request the types that may need the removed resource, but not for an
+	// Optional one.
 	Optional bool
 }
 
-// Limits bound the waiting. No time may be zero.
+// Limits bound how long the sequencer waits for the client. No time may be zero.
 type Limits struct {
 	// Ready is how long a resource waits until the client can use what it needs.
 	Ready time.Duration
 	// Resolve is the time that a client gets to resolve host names.
 	Resolve time.Duration
-	// Ask is the time that a client gets to request one type after another.
+	// Ask is how long the server expects the next request for a new type after the last
+	// one. A client that reconnects requests its types one after another.
 	Ask time.Duration
 	// Withdraw is how long a removal waits for resources that need the removed one.
 	Withdraw time.Duration
 	// LastActivity returns when the client last sent something, and when it last took
-	// something, parts of messages included; zero times if that is unknown, and nil if it
-	// always is. Where something waits for the client, its limit counts from then.
+	// something, parts of messages included. A zero time means unknown, and a nil
+	// LastActivity means that both always are. Limits that count the silence of the
+	// client start from these times.
 	LastActivity func() (sent, took time.Time)
 }
 
@@ -52,39 +55,43 @@ type Late struct {
 	Missing string
 }
 
-// Sequencer decides what goes to one client. One goroutine at a time uses it.
+// Sequencer decides what goes to one client, of all types, and in which order. It knows
+// what resources of different types need of each other. The Subscription of each type
+// knows what the client has of it. One goroutine at a time uses it.
 type Sequencer struct {
 	variant protocol.Variant
 	limits  Limits
 	types   []*typeState // in the order of sending
-	// target is the type that needs of kind Traffic name: clusters. Nil for none.
+	// target is the type to which resources of other types send traffic, that is,
+	// clusters; nil for none.
 	target   *typeState
 	late     []Late
 	revision int64 // of the last SetDesired
-	// lastAsked is the time of the last Responses. lastProgress is when a first sync
-	// last made progress. lastFirstRequest is when the client last requested a type for
-	// the first time, or was about to.
+	// lastAsked is the time of the last Responses. lastProgress is when a first sync last
+	// made progress. lastFirstRequest is when the client last requested a type for the
+	// first time, or, as it was active, may have been about to.
 	lastAsked, lastProgress, lastFirstRequest time.Time
 }
 
-// typeState is one type of a Sequencer.
+// typeState is one type of a Sequencer: its subscription, its needs, and what is held or
+// kept since when.
 type typeState struct {
 	Type
 	sequencer *Sequencer
 	sub       *protocol.Subscription // changed only through active
 	idleness
 
-	// needs are the types that resources of this one wait for; neededBy are the needs
-	// for this one.
+	// needs link the type to the types that its resources wait for; neededBy are the
+	// links from types whose resources wait for this one.
 	needs, neededBy []*need
-	// given is the desired set of the owner. The subscription's set may have more, see
-	// retain.
+	// given is the set of the last SetDesired. The set in the subscription may have more,
+	// see retain.
 	given resource.Set
 	// inner are the types whose resources live within those of this one. outer is the
 	// type within whose resources those of this one live; nil for none.
 	inner []*typeState
 	outer *typeState
-	// sendsTraffic says that resources of the type may need targets.
+	// sendsTraffic says that resources of the type may send traffic to targets.
 	sendsTraffic bool
 
 	awaited awaitedSubscription
@@ -97,16 +104,17 @@ type typeState struct {
 	// keptSince says since when each removal is held back; zero if it is held without
 	// limit.
 	keptSince map[string]time.Time
-	// stated says that the client began with resources of an earlier stream.
+	// stated says that the first request of the client stated resources from an earlier
+	// stream.
 	stated bool
 	// rejectedOuter, of an outer type, are the resources that the client rejected, alone
 	// or with others, and has not acknowledged since.
 	rejectedOuter map[string]struct{}
 }
 
-// New returns the sequencer of a client that has requested nothing yet. Types are in
-// the order of sending: a type comes before the types that it waits for, and after the
-// types to which it sends traffic.
+// New returns the sequencer of a client that has requested nothing yet. Types are in the
+// order of sending: a type comes before the types that it waits for, as clusters before
+// endpoints, and after the types to which it sends traffic, as routes after clusters.
 func New(types []Type, variant protocol.Variant, limits Limits) *Sequencer {
 	s := &Sequencer{variant: variant, limits: limits, types: make([]*typeState, 0, len(types))}
 	for _, t := range types {
@@ -134,7 +142,8 @@ func (s *Sequencer) add(t Type) *typeState {
 	return state
 }
 
-// Add adds a type that no other needs.
+// Add adds a type that needs no other and that no other needs, and returns its
+// subscription.
 func (s *Sequencer) Add(t protocol.Type) *protocol.Subscription { return s.add(Type{Type: t}).sub }
 
 // Subscriptions iterates over the subscriptions, in the order of sending, and wakes
@@ -159,7 +168,7 @@ func (s *Sequencer) MakeOptional(typeURL string) {
 // SetDesired sets what the client should have of each type from now on, at a revision
 // of the store.
 func (s *Sequencer) SetDesired(sets func(typeURL string) resource.Set, revision int64) {
-	back := revision < s.revision // the store is another one
+	back := revision < s.revision // the store was replaced
 	for _, t := range s.types {
 		to := sets(t.URL)
 		if t.idle && t.given == to && !back {
@@ -174,7 +183,8 @@ func (s *Sequencer) SetDesired(sets func(typeURL string) resource.Set, revision 
 	s.revision = revision
 }
 
-// Request processes a request for a type of the sequencer.
+// Request processes a request of the client for a type that the sequencer has: its names,
+// and its ACK or NACK of the response in flight. Responses then yields what may go next.
 func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) protocol.Answer {
 	t := s.typeState(typeURL)
 	firstSync := t.isTargetOrNeeded() && t.sub.FirstSync()
@@ -202,7 +212,10 @@ func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) p
 	return answer
 }
 
-// acknowledged notes that the client has acknowledged a response.
+// acknowledged draws the conclusions of an ACK for other types; flight is what the
+// response changed. Clusters start to resolve host names, and route configurations open
+// the scopes of their virtual hosts. The client is expected to request what the resources
+// need. Clusters whose endpoints and secrets have arrived are warm.
 func (s *Sequencer) acknowledged(t *typeState, flight protocol.Flight, now time.Time) {
 	if t == s.target {
 		t.resolve(flight, now.Add(s.limits.Resolve))
@@ -258,7 +271,8 @@ func (s *Sequencer) addTo(t *typeState, now time.Time) (*protocol.Response, bool
 	return r, ok
 }
 
-// skipIfSettled says whether nothing of a type is in flight or due.
+// skipIfSettled says whether nothing of a type is in flight or due. Then it also clears
+// what was noted of held and kept resources.
 func (t *typeState) skipIfSettled() bool {
 	if t.sub.Pending() {
 		return false
@@ -267,7 +281,8 @@ func (t *typeState) skipIfSettled() bool {
 	return true
 }
 
-// next returns the next response of a type, and processes that it is sent.
+// next returns the next response of a type, as far as allow permits. It notes for other
+// types that the response is being sent.
 func (s *Sequencer) next(t *typeState, allow protocol.Allow) (*protocol.Response, bool) {
 	r, ok := t.sub.Next(allow)
 	if !ok {
@@ -336,8 +351,9 @@ func (s *Sequencer) Late() []Late {
 	return out
 }
 
-// OnlyKeptRemovals says whether nothing but removals of a type is due, and the client
-// still uses the resources: it rejected others in their place.
+// OnlyKeptRemovals says whether nothing but removals of a type is due, and all of them
+// are kept without limit. Something needs them that the client goes on using because it
+// rejected a newer form, or they go together with another resource.
 func (s *Sequencer) OnlyKeptRemovals(typeURL string) bool {
 	t := s.typeState(typeURL)
 	if t == nil || len(t.keptSince) == 0 || t.sub.InFlight() || t.sub.HasAdditions() {

@@ -61,8 +61,9 @@ func (t *typeState) mayStateScopes() bool {
 	return false
 }
 
-// mayStateEmptied says whether the client may be about to state what it has in an
-// emptied scope. The removal of that must be sent before the outer resource is.
+// mayStateEmptied says whether the client may be about to state virtual hosts of a route
+// configuration that should have none. Their removal must be sent before the route
+// configuration, which therefore waits.
 func (t *typeState) mayStateEmptied(name string) bool {
 	return t.mayStateScopes() && t.sub.Has(name) && slices.ContainsFunc(t.inner, func(inner *typeState) bool { return inner.sub.ScopeIsEmpty(name) })
 }
@@ -128,8 +129,8 @@ func (t *typeState) scopeDraining(scope string) bool {
 	return t.sub.ScopeOpen(scope) && t.outer != nil && t.outer.sub.Removing(scope)
 }
 
-// heldScopes returns the scopes that wait: a change in them sends traffic to targets
-// that the client cannot use, or their outer resource is not acknowledged yet.
+// heldScopes returns the scopes that wait: a change in one sends traffic to a target that
+// the client cannot use, or the client has not acknowledged its outer resource yet.
 func (s *Sequencer) heldScopes(t *typeState, before map[string]time.Time, now time.Time) map[string]struct{} {
 	settled := !t.sendsTraffic || s.target.settled()
 	if settled && (t.outer == nil || !t.outer.sub.Pending()) {
@@ -172,8 +173,9 @@ func (t *typeState) outerChanging(scope string) (string, bool) {
 	return scope, outer.Desired(scope) != nil && !outer.InSync(scope) && !outer.Rejects(scope)
 }
 
-// scopeToEmpty returns a scope that must be emptied before its outer resource is sent:
-// after that the client may ignore the scope, and remove nothing from it.
+// scopeToEmpty returns the scope of a name if it must be emptied before its outer
+// resource is sent. An Envoy ignores the virtual hosts of a route configuration that
+// announces none, and would not remove them any more.
 func (t *typeState) scopeToEmpty(name string) (string, bool) {
 	for inner := range t.scopedTypes {
 		if inner.sub.EmptyScopeDue(name) {
@@ -183,8 +185,8 @@ func (t *typeState) scopeToEmpty(name string) (string, bool) {
 	return "", false
 }
 
-// scopeInFlight says whether the client has something in a scope, whose removal cannot
-// be sent now.
+// scopeInFlight says whether the client has something in a scope that cannot be removed
+// now, as another response of the inner type is in flight.
 func (t *typeState) scopeInFlight(name string) bool {
 	for inner := range t.scopedTypes {
 		if inner.sub.InFlight() && inner.sub.ClientHasScope(name) {

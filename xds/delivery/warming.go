@@ -55,8 +55,8 @@ func (t *typeState) isCold(name string) bool {
 	return false
 }
 
-// dropWarm drops the targets that the client can use by now, once nothing that they need
-// is on its way: until then isCold says it of each.
+// dropWarm drops the targets that the client can use by now. It waits until nothing that
+// they need is on its way; until then isCold decides for each target.
 func (t *typeState) dropWarm() {
 	whole := !t.sub.Pending() && t.sub.RejectedSet().Len() == 0
 	for _, n := range t.needs {
@@ -84,9 +84,9 @@ func (t *typeState) dropWarm() {
 	}
 }
 
-// inUse says whether the client keeps using its present form of a target until it can
-// use the next. A target that it stated may not be in use: in an unknown form, or
-// without what it needs.
+// inUse says whether the client uses its present form of a target, and goes on with it
+// until it can use the next. A target that a reconnected client stated may not be in use:
+// it may be in an unknown form, or lack what it needs.
 func (t *typeState) inUse(next *resource.Resource) bool {
 	if t.isWarming(next.Name) || !t.hasNeeds(next.Name) {
 		return false
@@ -94,8 +94,8 @@ func (t *typeState) inUse(next *resource.Resource) bool {
 	return t.sub.Acked(next.Name) != nil || !slices.ContainsFunc(next.Needs, func(n resource.Need) bool { return n.Kind == resource.Secret })
 }
 
-// hasNeeds says whether the client has, of all that it requests, what a target needs in
-// each form that the client has or may have.
+// hasNeeds says whether the client has what a target needs, in each form of the target
+// that the client has or may have. Names that it does not request do not count.
 func (t *typeState) hasNeeds(target string) bool {
 	for r := range t.sub.Forms(target) {
 		for _, n := range t.needs {
@@ -109,8 +109,9 @@ func (t *typeState) hasNeeds(target string) bool {
 	return true
 }
 
-// sentTargets notes a response in flight. A removed target is not usable until the
-// client has it again.
+// sentTargets notes that a response with targets is in flight. Targets that are new to
+// the client, or not in use, are cold from now on. A removed target is new again when it
+// comes back.
 func (t *typeState) sentTargets(r *protocol.Response) {
 	w := &t.warming
 	for name := range r.Withdrawn {
@@ -128,8 +129,8 @@ func (t *typeState) sentTargets(r *protocol.Response) {
 	}
 }
 
-// resolve gives the client time for the host names of the new targets that it has
-// acknowledged.
+// resolve gives the client until a time to resolve the host names of the new targets that
+// it has acknowledged.
 func (t *typeState) resolve(flight protocol.Flight, until time.Time) {
 	var resolving []string
 	for name, r := range t.warming.cold.All() {
@@ -142,9 +143,9 @@ func (t *typeState) resolve(flight protocol.Flight, until time.Time) {
 	}
 }
 
-// arrived says whether the client has a needed name, or is waited for no longer, given
-// that it has acknowledged a target that was new to it. Endpoints are sent again with
-// their target.
+// arrived says, of a target that the client has acknowledged, whether a name that it
+// needs is with the client, or no longer waited for. Endpoints are sent again with their
+// target, and have arrived once the client has acknowledged them again.
 func (n *need) arrived(name string) bool {
 	switch {
 	case n.of.Optional:
@@ -160,8 +161,8 @@ func (w *warming) pass(now time.Time) {
 	w.graces = slices.DeleteFunc(w.graces, func(g grace) bool { return !now.Before(g.until) })
 }
 
-// forgetUndesired drops targets that are no longer desired, and that need no removal. A
-// target that needs one is dropped when it is removed.
+// forgetUndesired drops the targets that are no longer desired and need no removal. A
+// target that needs one is dropped when its removal is sent.
 func (t *typeState) forgetUndesired(before resource.Set) {
 	if t.warming.cold.Len() == 0 {
 		return
@@ -190,8 +191,9 @@ func (t *typeState) settled() bool {
 }
 
 // firstSync says whether the client is about to get its first targets, or the first of
-// what they need: nothing that sends traffic to one may go yet. It has not requested the
-// secrets yet when it acknowledges the targets that wait for them.
+// what they need. Nothing that sends traffic to a target may go yet. It takes into
+// account that a client requests secrets only after it has acknowledged the first targets
+// that need them.
 func (t *typeState) firstSync() bool {
 	if t.sub.DesiredSet().Len() == 0 {
 		return false
@@ -202,9 +204,10 @@ func (t *typeState) firstSync() bool {
 }
 
 // ready says whether a resource that sends traffic to a target may be sent: the client
-// can use the target, or does not request it, or there is none. Where the client keeps an
-// older form of what it has rejected, nothing waits for the rejected one, unless a target
-// is due that does without it.
+// can use the target, or does not request it, or the target is not desired. Nothing waits
+// for a form that the client has rejected if it keeps an older one. But while another
+// form of the target is due, traffic waits if the client lacks what the present form
+// needs, for example a secret that it rejected.
 func (t *typeState) ready(name string) bool {
 	desired := t.sub.Desired(name)
 	if desired == nil {
@@ -232,7 +235,8 @@ func (t *typeState) needsReady(r *resource.Resource) bool {
 	return true
 }
 
-// ready says whether the client has a needed name, as far as a target can use it.
+// ready says whether the client has a name that a target needs, or an answer for it. A
+// name that is not desired, or that the client does not request, is ready too.
 func (n *need) ready(name string) bool {
 	s := n.of.sub
 	switch due, isNew := s.Due(name); {

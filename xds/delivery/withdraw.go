@@ -31,8 +31,8 @@ func (s *Sequencer) withdraw(t *typeState, now time.Time, yield func(string, *pr
 	return yield(t.URL, r)
 }
 
-// removals returns the removals of a type that may be sent now; false if there are
-// none.
+// removals returns what the next response of a type may remove, as an Allow; false if it
+// must remove nothing. It notes in keptSince since when each removal waits.
 func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool) {
 	before := t.keptSince
 	t.keptSince = nil
@@ -57,10 +57,11 @@ func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool)
 	}
 	needed := s.mayBeNeeded(t)
 	mayHave := t.sub.MayHave
-	if s.isGRPC() { // it answers before it drops what names the resource
+	if s.isGRPC() { // a gRPC client answers before it drops the routes that name the resource
 		mayHave = t.sub.Has
 	}
-	// A client that has nothing of a name may wait for the answer.
+	// A client that has nothing of a name may wait to learn that there is none, so that
+	// goes at once.
 	return protocol.Allow{Add: never, Remove: func(name string) bool {
 		since := t.keptSince[name]
 		overdue := !since.IsZero() && now.Sub(since) >= s.limits.Withdraw
@@ -71,7 +72,7 @@ func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool)
 	}}, true
 }
 
-// someNames are some names, or all there are.
+// someNames is a set of names, or of all names that there are.
 type someNames struct {
 	names map[string]struct{}
 	all   bool
@@ -91,9 +92,9 @@ func (n *someNames) add(names iter.Seq[string]) {
 	}
 }
 
-// goesWithOthers returns the removals that the client carries out by itself: another
-// resource that is to be removed needs them, and they go with it, not before. A resource
-// of unknown form may need anything.
+// goesWithOthers returns the names that a resource which is to be removed itself needs.
+// The client drops them by itself together with that resource, as the endpoints of a
+// cluster, so their removals wait for it. A resource of unknown form may need any name.
 func (t *typeState) goesWithOthers() someNames {
 	var out someNames
 	for _, n := range t.neededBy {
@@ -109,8 +110,8 @@ func (t *typeState) goesWithOthers() someNames {
 	return out
 }
 
-// overdue says whether a removal was held back for too long, even if only further
-// additions delayed it.
+// overdue says whether a removal was held back for longer than the limit, be it only by
+// ever new additions.
 func (t *typeState) overdue(now time.Time, limit time.Duration) bool {
 	for _, since := range t.keptSince {
 		if !since.IsZero() && now.Sub(since) >= limit {
@@ -123,8 +124,10 @@ func (t *typeState) overdue(now time.Time, limit time.Duration) bool {
 func never(string) bool  { return false }
 func always(string) bool { return true }
 
-// mayBeNeeded finds the removals of a type that the client may still need. A
-// reconnected client may be about to state what needs them.
+// mayBeNeeded returns a function that says whether a removal has to wait, since the
+// client may still need the resource: additions are on their way that replace it, or
+// something that the client has needs it. A reconnected client may be about to state what
+// needs it, and a gRPC client may give it up by itself.
 func (s *Sequencer) mayBeNeeded(t *typeState) func(name string) bool {
 	silent := false
 	for other := range s.needing(t) {
@@ -138,9 +141,10 @@ func (s *Sequencer) mayBeNeeded(t *typeState) func(name string) bool {
 	}
 }
 
-// usedTargets returns the targets that something sends traffic to. A client that requests
-// targets by name unsubscribes from others by itself, once it has finished with them. Of
-// any other client all count as used.
+// usedTargets returns the targets that a desired resource sends traffic to. A gRPC
+// client, which requests targets by name, unsubscribes from the others by itself once it
+// has finished with them. For any other client, and for any other type, all names count
+// as used.
 func (s *Sequencer) usedTargets(t *typeState) someNames {
 	_, all := t.sub.Subscribed()
 	out := someNames{all: all || t != s.target}
@@ -159,7 +163,9 @@ func (s *Sequencer) usedTargets(t *typeState) someNames {
 	return out
 }
 
-// neededRemovals returns the removals of a type that some resources of other types need.
+// neededRemovals returns the names of a type that resources of other types need. Its
+// parameter of chooses these resources from each subscription, as Subscription.NotInSync
+// does.
 func (s *Sequencer) neededRemovals(t *typeState, of func(*protocol.Subscription) iter.Seq[*resource.Resource]) someNames {
 	var out someNames
 	for other, names := range s.needing(t) {
@@ -194,8 +200,9 @@ func (s *Sequencer) needing(t *typeState) iter.Seq2[*typeState, func(*resource.R
 	}
 }
 
-// replacing says whether the client may still be replacing resources of the type, as
-// listeners do that wait for their routes. That applies to types that nothing needs.
+// replacing says whether the client may still be replacing resources of the type, as a
+// listener whose successor waits for its routes. It can be true only for a type that
+// nothing needs.
 func (t *typeState) replacing() bool {
 	if t == t.sequencer.target || len(t.neededBy) > 0 || t.outer != nil {
 		return false
@@ -204,7 +211,7 @@ func (t *typeState) replacing() bool {
 }
 
 // busy says whether the client lacks something of a type or of what that needs, or has
-// yet to answer.
+// not answered a response of these yet.
 func (t *typeState) busy() bool { return t.sub.HasAdditions() || t.sub.InFlight() || t.needsBusy() }
 
 func (t *typeState) needsBusy() bool {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAClusterIsWithdrawnAfterTheRoutesMoved: these are acknowledged first,
-// unrelated traffic is not waited for.
+// TestAClusterIsWithdrawnAfterTheRoutesMoved: it waits for the ACK of the routes that
+// named it, and not for other traffic.
 func TestAClusterIsWithdrawnAfterTheRoutesMoved(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -28,7 +28,8 @@ func TestAClusterIsWithdrawnAfterTheRoutesMoved(t *testing.T) {
 	})
 }
 
-// TestWhatRefusedRoutesLeadToIsKept, for as long as they are refused.
+// TestWhatRefusedRoutesLeadToIsKept: clusters of the old routes stay as long as the
+// client refuses the new ones.
 func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -65,8 +66,8 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 	})
 }
 
-// TestWithdrawalHasALimit: a client that does not answer, or changes without end,
-// do not keep a cluster for ever.
+// TestWithdrawalHasALimit: neither a client that does not answer nor ever new changes
+// keep a cluster for ever.
 func TestWithdrawalHasALimit(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -101,8 +102,8 @@ func TestWithdrawalHasALimit(t *testing.T) {
 	})
 }
 
-// TestAListenerIsWithdrawnAfterWhatStandsInForIt: that may wait for clusters and
-// routes.
+// TestAListenerIsWithdrawnAfterWhatStandsInForIt: the new listener may wait for clusters
+// and routes first.
 func TestAListenerIsWithdrawnAfterWhatStandsInForIt(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -120,8 +121,8 @@ func TestAListenerIsWithdrawnAfterWhatStandsInForIt(t *testing.T) {
 	})
 }
 
-// TestChildrenGoWithTheirParents: a listener that drains goes on with its routes,
-// a cluster with its endpoints; neither is emptied before it is given up.
+// TestChildrenGoWithTheirParents: a draining listener goes on with its routes, and a
+// cluster with its endpoints. The server does not remove these before.
 func TestChildrenGoWithTheirParents(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
@@ -139,8 +140,8 @@ func TestChildrenGoWithTheirParents(t *testing.T) {
 	})
 }
 
-// TestWhatWasStatedIsKeptUntilTheRestIsAskedFor: a client that connects again may
-// ask for clusters before it asks for the routes that name them.
+// TestWhatWasStatedIsKeptUntilTheRestIsAskedFor: a client that reconnects may request
+// clusters before the routes that name them.
 func TestWhatWasStatedIsKeptUntilTheRestIsAskedFor(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, 1)

@@ -20,8 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// entries is a generator of parts: one of the directory "hosts" for each host, and
-// says its namespace.
+// entries is a generator of parts: it makes one of the directory "hosts" for each host,
+// with the protocol of its first port.
 type entries struct{ built *atomic.Int32 }
 
 func (entries) TypeURL() string { return "entries" }
@@ -45,7 +45,7 @@ func (e entries) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return wrapperspb.String(string(s.Hostname) + " of " + string(s.Service().Ports[0].Protocol)), nil, nil
 }
 
-// directory is a composer of them.
+// directory is a composer of entries.
 type directory struct {
 	composed *atomic.Int32
 	fails    *atomic.Bool
@@ -80,7 +80,8 @@ func (d directory) Compose(own *resource.Resource, parts iter.Seq[*resource.Reso
 	return resource.New(own.Name, wrapperspb.String(strings.Join(lines, "\n")))
 }
 
-// composition is a mesh with the groups of some nodes that compose.
+// composition is a mesh, with members of the groups of some nodes whose resources are
+// composed.
 type composition struct {
 	*xdstest.World
 	entries   entries
@@ -95,7 +96,7 @@ func newComposition(t *testing.T, patches []generate.Patch, nodes ...xdstest.Nod
 		World:   xdstest.NewWorld(t),
 		entries: entries{new(atomic.Int32)}, directory: directory{new(atomic.Int32), new(atomic.Bool)},
 	}
-	// The parts are sent after what they are parts of.
+	// The parts come after the whole in the order of sending.
 	types := []generate.ResourceType{
 		generate.ResourceType{Name: "directory", Generator: c.directory}.Patched(patches...),
 		generate.ResourceType{Name: "entries", Generator: c.entries}.Patched(patches...),
@@ -116,7 +117,8 @@ func newComposition(t *testing.T, patches []generate.Patch, nodes ...xdstest.Nod
 	return c
 }
 
-// follow brings all members to the newest context, where they equal a full walk.
+// follow brings all members to the newest context, and compares them with a build of
+// everything.
 func (c *composition) follow(t *testing.T) {
 	t.Helper()
 	for i, p := range c.members {
@@ -135,8 +137,8 @@ func (c *composition) at(member int) *resource.Resource {
 	return c.members[member].Set("directory").Value("hosts")
 }
 
-// TestOneChangedPartCostsItsOwnBuilding: and one composition for all classes that
-// have the same parts.
+// TestOneChangedPartCostsItsOwnBuilding: only the part is built again, and all classes
+// with the same parts share one composition.
 func TestOneChangedPartCostsItsOwnBuilding(t *testing.T) {
 	t.Parallel()
 	c := newComposition(t, nil, xdstest.Node{Namespace: "shop"}, xdstest.Node{Namespace: "edge"})
@@ -177,7 +179,7 @@ func TestOneChangedPartCostsItsOwnBuilding(t *testing.T) {
 	}
 }
 
-// TestACompositionThatFailsKeepsTheLast: and is tried again.
+// TestACompositionThatFailsKeepsTheLast, and is tried again with the next change.
 func TestACompositionThatFailsKeepsTheLast(t *testing.T) {
 	t.Parallel()
 	c := newComposition(t, nil, xdstest.Node{})
@@ -198,8 +200,8 @@ func TestACompositionThatFailsKeepsTheLast(t *testing.T) {
 	}
 }
 
-// curfew is a patch: while there is a service night.example it takes all others
-// away and adds one of its own, which says which.
+// curfew is a patch. While there is a service night.example, it removes all resources of
+// hosts and adds the resource "hosts/closed".
 type curfew struct{}
 
 const night = "night.example"
@@ -228,8 +230,8 @@ func (curfew) Apply(v *mesh.View, name string, message proto.Message, needs []re
 	return message, needs, nil
 }
 
-// TestPatches add and take away names and edit resources, composed ones too, and
-// do so again when what they read changes.
+// TestPatches: patches add and remove names and edit resources, composed ones too, and do
+// so again when what they read changes.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	c := newComposition(t, []generate.Patch{curfew{}}, xdstest.Node{}, xdstest.Node{Namespace: "edge"})
@@ -240,8 +242,8 @@ func TestPatches(t *testing.T) {
 		t.Errorf("by day (-want +got):\n%s", d)
 	}
 	c.Apply(xdstest.HTTPService("night", night, "10.1.0.1"))
-	// The patch takes away what is there: those resources have read that there was
-	// no night.
+	// The patch removes the resources that exist. They are built again, since they have
+	// read that there was no night.
 	c.follow(t)
 	if d := cmp.Diff([]string{"hosts/closed"}, names()); d != "" {
 		t.Errorf("by night (-want +got):\n%s", d)
@@ -251,8 +253,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// greeter is a generator of inbound resources: one for each service of the
-// workload, which says where it is.
+// greeter is a generator of inbound resources: it makes one for each service of the
+// workload, with its address.
 type greeter struct{ built *atomic.Int32 }
 
 func (greeter) TypeURL() string { return "entries" }
@@ -277,8 +279,8 @@ func (g greeter) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return nil, nil, nil
 }
 
-// TestInboundResources are a workload's own, beside those of its class, which all
-// of the class share.
+// TestInboundResources: inbound resources belong to one workload, and the class shares
+// all others.
 func TestInboundResources(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)

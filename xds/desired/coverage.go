@@ -11,18 +11,20 @@ import (
 
 // coverage knows which resources of other types the versions of one type's resources
 // cover. Endpoints cover their cluster: a client that gets a changed cluster lacks its
-// endpoints again. The covered resources say so by their needs. Their types precede
-// this one.
+// endpoints again. The covered resources declare it by needs of kind Covered. Their types
+// precede this one in the order of sending.
 type coverage struct {
-	// same are the types of resources that were covered under their own names, in order.
+	// same are the types of covered resources that have the name of the covering one, in
+	// order.
 	same []*groupType
-	// others are, by name, the resources that are covered under another name than
-	// theirs, in order.
+	// others are, by the name of the covering resource, the covered ones of other names,
+	// in order.
 	others map[string][]covered
-	// uncertain are the names of resources that cover what has changed.
+	// uncertain are the names whose covered resources have changed, so their versions may
+	// too.
 	uncertain []string
-	// needed counts, by name, the resources that need a secret, for a type that other types
-	// need.
+	// needed counts, by name, the resources that need a secret, if this is a type of
+	// secrets.
 	needed pmap.Map[int]
 }
 
@@ -32,7 +34,7 @@ type covered struct {
 	name string
 }
 
-// follow notes that a resource replaces another; either may be nil.
+// follow notes for other types that a resource replaces another; either may be nil.
 func (g *Group) follow(t *groupType, before, after *resource.Resource) {
 	if before == after {
 		return
@@ -57,7 +59,7 @@ func (g *Group) follow(t *groupType, before, after *resource.Resource) {
 	})
 }
 
-// need notes that a resource, nil for none, began or ceased to need secrets.
+// need adds by to the counts of the secrets that a resource needs; nil needs none.
 func (g *Group) need(r *resource.Resource, by int) {
 	if r == nil {
 		return
@@ -88,14 +90,14 @@ func (g *Group) eachCovering(t *groupType, r *resource.Resource, do func(by *gro
 	}
 }
 
-// uncoverAll forgets what covers what, which is to be found anew.
+// uncoverAll forgets all coverage; the build of everything notes it anew.
 func (g *Group) uncoverAll() {
 	for _, t := range g.types {
 		t.coverage = coverage{}
 	}
 }
 
-// cover notes a resource that one of this type covers under another name.
+// cover notes that the resource of a name covers another one, of another name.
 func (c *coverage) cover(name string, of covered) {
 	if c.others == nil {
 		c.others = map[string][]covered{}

@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// holders has a resource for each host, which says its port. Each has two pools cover it:
-// the pool of its own name, and that of its protocol.
+// holders makes a resource for each host, with its port. Two pools cover each resource:
+// the pool of its own name, and the pool of its protocol.
 type holders struct{}
 
 func (holders) TypeURL() string { return "holders" }
@@ -45,7 +45,7 @@ func (holders) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 	}, nil
 }
 
-// pools are always the same.
+// pools makes resources that never change.
 type pools struct{}
 
 func (pools) TypeURL() string { return "pools" }
@@ -64,8 +64,8 @@ func (pools) Build(_ *mesh.View, name string) (proto.Message, []resource.Need, e
 	return wrapperspb.String(name), nil, nil
 }
 
-// TestVersionsCoverWhatNeedsThem: a pool has another version with each change of a
-// resource that it covers, under its own name or another, and with no other change.
+// TestVersionsCoverWhatNeedsThem: the version of a pool changes with each change of a
+// resource that it covers, under the same name or another, and with nothing else.
 func TestVersionsCoverWhatNeedsThem(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)

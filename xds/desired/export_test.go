@@ -1,6 +1,6 @@
 package desired
 
-// Len is how many groups there are.
+// Len returns how many groups there are.
 func (gs *Groups) Len() int {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

@@ -20,10 +20,10 @@ import (
 // failure is why a resource cannot be built; the zero one is none.
 type failure struct{ typeName, name, message string }
 
-// failing is a failure while it lasts.
+// failing is what is known of a failure while it lasts.
 type failing struct {
 	since   time.Time
-	holders int // classes and workloads that it keeps from the resource
+	holders int // number of groups and workloads whose resource fails so
 	objects map[string]struct{}
 }
 
@@ -31,7 +31,7 @@ type failing struct {
 // each, where there is one. They are safe for concurrent use.
 type failures struct {
 	logger  *slog.Logger
-	changed func() // is called after each change
+	changed func() // called after each change
 
 	mu  sync.Mutex // guards all
 	all map[failure]*failing
@@ -41,9 +41,9 @@ func newFailures(logger *slog.Logger, changed func()) *failures {
 	return &failures{logger: logger, changed: changed, all: map[failure]*failing{}}
 }
 
-// failed notes that a resource could not be built, and returns the failure. before is
-// the earlier failure of the resource, if any. reads are the rows that it was built
-// from, for an error that does not know them.
+// failed notes that a resource could not be built, and returns the failure. before is the
+// earlier failure of the resource, if any. reads are the rows of its last good form, in
+// case err is no memo.Failure, which has its own.
 func (f *failures) failed(before failure, typeName, name string, err error, reads []mesh.Dependency) failure {
 	is := failure{typeName, name, err.Error()}
 	if is == before {
@@ -73,7 +73,7 @@ func (f *failures) failed(before failure, typeName, name string, err error, read
 	return is
 }
 
-// log says once that a resource cannot be built.
+// log logs once that a resource cannot be built.
 func (f *failures) log(is failure, err error, objects []config.Key) {
 	args := []any{"type", is.typeName, "name", is.name, "objects", objects, "err", err}
 	if p := (*generate.Panic)(nil); errors.As(err, &p) {
@@ -82,7 +82,7 @@ func (f *failures) log(is failure, err error, objects []config.Key) {
 	f.logger.Error("resource not built, proxies keep the last good one", args...)
 }
 
-// mended takes back a failure, none included, of one who held it.
+// mended takes back the failure of one holder. It does nothing for the zero failure.
 func (f *failures) mended(was failure) {
 	if was == (failure{}) {
 		return
@@ -107,7 +107,7 @@ type Failure struct {
 	Objects             []string // paths of the objects that it is built from, in order
 }
 
-// list is the failures by type, name and message.
+// list returns the failures in the order of type, name and message.
 func (f *failures) list() []Failure {
 	f.mu.Lock()
 	defer f.mu.Unlock()

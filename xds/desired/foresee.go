@@ -20,8 +20,9 @@ type Viewer struct {
 	Reads *mesh.Rows
 }
 
-// Difference is a resource that differs between two contexts; the side without one is
-// nil. A composed resource differs in its frame alone: its parts are resources, too.
+// Difference is a resource that differs between two contexts; Before or After is nil if
+// there is none. A composed resource is compared by its frame alone, since its parts are
+// resources too.
 type Difference struct {
 	Type, TypeURL string // the short name of the type, and its URL
 	Name          string
@@ -30,9 +31,9 @@ type Difference struct {
 
 // Foresee returns, for each viewer, the resources that differ between a context and one
 // that was derived from it, in the order of the types. The second need not be published,
-// and no proxy gets anything of it. A resource that cannot be built in the second is left
-// out, since proxies keep what they have. Proxies of one class share the differences; the
-// caller must not modify them. The cost follows what differs.
+// and nothing of it is sent to proxies. A resource that cannot be built in the second is
+// left out, since proxies keep what they have. Proxies of one class share the
+// differences; the caller must not modify them. The cost follows what differs.
 func (gs *Groups) Foresee(from, to *mesh.PushContext, viewers []Viewer) [][]Difference {
 	f := &foresight{groups: gs, from: from, to: to, crossings: map[crossing]*compared{}}
 	defer func() { gs.memo.Release(f.held...) }()
@@ -56,7 +57,7 @@ type foresight struct {
 	held      []*memo.Built // to be released
 }
 
-// crossing is the class of a proxy in either context.
+// crossing is the class of a proxy in the first context and in the second.
 type crossing struct{ before, after mesh.Class }
 
 // compared is what proxies of a crossing share.
@@ -91,10 +92,10 @@ func (f *foresight) crossing(x crossing) *compared {
 	return c
 }
 
-// concerned names, in order, the resources of a type that may differ for a class. These
-// are the ones that may appear or go, and those that the group of the class has and that
-// were built from a row which differs. Where the group is behind, what has changed since
-// counts too.
+// concerned returns, in order, the names of the resources of a type that may differ for a
+// class. These are the ones that may appear or go, and those of the class's group that
+// were built from a row which differs. If the group is behind from, what has changed
+// since counts too.
 func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []string {
 	names := map[string]struct{}{}
 	add := func(all iter.Seq[string]) {
@@ -123,8 +124,9 @@ func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []stri
 	return slices.Sorted(maps.Keys(names))
 }
 
-// has returns what the group of a class has, maybe of an earlier context than the compared
-// one. It returns nil if there is no group, or if another scope builds all resources anew.
+// has returns what the group of a class has, maybe of an earlier context than from. It
+// returns nil if there is no such group, or if the class sees another scope, so that all
+// resources may differ.
 func (f *foresight) has(c *compared) *snapshot {
 	if !c.sameScope {
 		return nil
@@ -142,7 +144,7 @@ func (f *foresight) has(c *compared) *snapshot {
 	return s
 }
 
-// build makes a resource, or finds it with those that the groups have.
+// build builds a resource, or takes one that the groups have.
 func (f *foresight) build(v *mesh.View, g generate.Generator, name string) (*resource.Resource, error) {
 	built, err := f.groups.memo.Build(v, g, name)
 	if err != nil {
@@ -161,7 +163,7 @@ func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
 	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
 	for _, t := range f.groups.types {
 		own := t.Own(v.Proxy)
-		if own == nil || t.Needed { // secrets are what clusters and listeners need, which are compared
+		if own == nil || t.Needed { // secrets are not compared: the clusters and listeners that need them are
 			continue
 		}
 		names := slices.AppendSeq(slices.Collect(own.Affected(before, mesh.Diff(nil, f.from))), own.Affected(after, mesh.Diff(nil, f.to)))
@@ -179,7 +181,7 @@ func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
 	return out
 }
 
-// differ adds a resource if it differs.
+// differ appends a resource to all if it differs.
 func differ(all []Difference, t generate.ResourceType, name string, before, after *resource.Resource) []Difference {
 	if before == after || before != nil && after != nil && before.Version == after.Version {
 		return all

@@ -16,9 +16,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestForeseenEqualsAComparison: over random histories, what Foresee finds between two
-// contexts is what one finds that builds all resources of each proxy in both. Some of the
-// groups are behind, and nothing of them changes.
+// TestForeseenEqualsAComparison: over random histories, Foresee finds the same
+// differences between two contexts as a build of all resources of each proxy in both.
+// Some groups are behind the first context, and Foresee changes no group.
 func TestForeseenEqualsAComparison(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()

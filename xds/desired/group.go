@@ -20,11 +20,11 @@ import (
 type Group struct {
 	class  mesh.Class
 	groups *Groups
-	serial int // in the order of making
+	serial int // grows with each group made
 
 	members int // guarded by Groups.mu
 
-	newest atomic.Pointer[snapshot] // nil before the first, and once the group is closed
+	newest atomic.Pointer[snapshot] // nil before the first advance, and after close
 
 	mu    sync.Mutex   // guards the fields below; held while resources are built
 	types []*groupType // in the order of the server
@@ -37,11 +37,12 @@ type snapshot struct {
 	context *mesh.PushContext
 	view    *mesh.View
 	byType  []resource.Set // in the order of the server
-	// needed are the names that resources need, in the same order.
+	// needed counts, by type in the same order and then by name, the resources that need
+	// a secret.
 	needed []pmap.Map[int]
 }
 
-// newGroup makes the empty group of a class, with the served types.
+// newGroup makes the empty group of a class, with all served types.
 func newGroup(class mesh.Class, groups *Groups, serial int) *Group {
 	g := &Group{class: class, groups: groups, serial: serial, byURL: map[string]*groupType{}}
 	for _, served := range groups.types {
@@ -89,11 +90,12 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 	return next
 }
 
-// build takes all types to a view of a context, from an earlier snapshot or nil. It adds
-// a replacement before it releases the former resource, so that their shared parts stay.
+// build brings the resources of all types to a view of a context; from is an earlier
+// snapshot, nil for none. It adds a replacement before it releases the former resource,
+// so that the parts which both share stay.
 //
-// Everything has changed for the class if its proxies see another scope. If only their
-// gateways are others, types that depend on no Gateway have only what differs.
+// If the proxies of the class see another scope than before, everything is built again.
+// If only their Gateways differ, types that depend on no Gateway build only what differs.
 func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	everything := mesh.Diff(nil, to)
 	delta := everything
@@ -115,8 +117,9 @@ func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	})
 }
 
-// remake builds the named resources of each type as a view has them, and then brings the
-// sets in line: from nothing, or for what differs.
+// remake builds, of each type, the resources that concerned names, as a view has them.
+// Then it brings the set of the type in line: anew if fromNothing, otherwise by what
+// differs.
 func (g *Group) remake(view *mesh.View, fromNothing bool, concerned func(*groupType) map[string]struct{}) {
 	var old []*memo.Built
 	for _, t := range g.order {
@@ -165,7 +168,7 @@ func (g *Group) update(t *groupType, names []string) {
 	t.uncertain = nil
 }
 
-// fill makes the set of a type from nothing.
+// fill makes the set of a type anew from its built resources.
 func (g *Group) fill(t *groupType) {
 	names := slices.Sorted(maps.Keys(t.built))
 	t.set = resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
@@ -205,7 +208,7 @@ type groupType struct {
 	gatewayless bool         // no resource depends on Gateways
 	before      resource.Set // the set one context earlier
 
-	// absent are names without a resource, which a trait of the class may have decided.
+	// absent are names that have no resource, maybe because of a trait of the class.
 	absent map[string]struct{}
 
 	// For a composed type:
@@ -213,7 +216,7 @@ type groupType struct {
 	parts    *groupType
 	composed map[string]*memo.Built // the resources; built has only the frame of each
 	sums     map[string]memo.Sum    // of the parts of each
-	// uncomposed could not be put together the last time.
+	// uncomposed are the resources that could not be put together the last time.
 	uncomposed map[string]failure
 
 	coverage
@@ -229,8 +232,8 @@ func newGroupType(of table) *groupType {
 	return t
 }
 
-// concerned names the resources that a delta may concern: those that may appear or go,
-// those built from a changed row, and those that could not be built.
+// concerned returns the names of the resources that a delta may concern: those that may
+// appear or go, those built from a changed row, and those that could not be built.
 func (t *groupType) concerned(view *mesh.View, delta mesh.Delta, changed []mesh.RowKey) map[string]struct{} {
 	names := map[string]struct{}{}
 	for name := range t.failed {
@@ -255,8 +258,8 @@ func (t *groupType) concerned(view *mesh.View, delta mesh.Delta, changed []mesh.
 	return names
 }
 
-// compose puts together again the resources whose frame or part changed, and names
-// them.
+// compose puts together again the resources whose frame or part changed, and returns
+// their names.
 func (t *groupType) compose(own []string) (dirty []string) {
 	names := map[string]struct{}{}
 	for _, name := range own {

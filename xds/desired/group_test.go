@@ -30,7 +30,7 @@ import (
 type history struct {
 	t     *rapid.T
 	there []string // names of the objects that exist
-	// pair is in secrets; without it there are none.
+	// pair is what secrets contain; without it there are no secrets.
 	pair secrettest.Pair
 }
 
@@ -44,7 +44,7 @@ func (h *history) host(label string) string {
 
 func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 
-// object draws an object and its name as World.Delete takes it.
+// object draws an object, and its name as World.Delete expects it.
 func (h *history) object() (name, document string) {
 	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
@@ -138,7 +138,7 @@ func (h *history) gateway() string {
 		h.one("serves more", "HTTP", "MYSQL", "HTTPS}, tls: {mode: MUTUAL, credentialName: z", "HTTPS}, tls: {mode: OPTIONAL_MUTUAL, credentialNames: [x, z], caCertCredentialName: x"))
 }
 
-// secret is for servers of Gateways.
+// secret draws a secret for servers of Gateways.
 func (h *history) secret(name string) string {
 	data := map[string][]byte{secret.TLSCert: h.pair.Cert, secret.TLSKey: h.pair.Key}
 	switch h.one("secret has", "pair", "authority", "both") {
@@ -177,11 +177,11 @@ func (h *history) step(w *xdstest.World) {
 	}
 }
 
-// TestAffectedEqualsAWalk: over random histories of all kinds, the resources
-// that a proxy's member arrives at change by change are those which building all
-// anew makes: for gateways and sidecars of several namespaces, some of one class,
-// which share groups and one memo, change classes and reconnect as they go. Some differ
-// in their localities alone, so a group begins as another is.
+// TestAffectedEqualsAWalk: over random histories of all kinds, a member that advances
+// change by change has the same resources as a build of everything. The proxies are
+// gateways and sidecars of several namespaces. Some are of one class; they share groups
+// and one memo, change classes and reconnect as they go. Some differ only in their
+// localities, so a group begins with the resources of another.
 func TestAffectedEqualsAWalk(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -228,8 +228,8 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 	})
 }
 
-// followsLikeAWalk has a member take the newest push: it then holds what a walk over
-// everything finds.
+// followsLikeAWalk lets a member take the newest push, and compares it with a build of
+// everything.
 func followsLikeAWalk(rt *rapid.T, node int, w xdstest.Member) {
 	w.Follow()
 	want, err := w.Walked()
@@ -241,7 +241,7 @@ func followsLikeAWalk(rt *rapid.T, node int, w xdstest.Member) {
 	}
 }
 
-// moody is a generator of one resource, which cannot be built until it can.
+// moody is a generator of one resource, whose build fails while fails is set.
 type moody struct {
 	fails *atomic.Bool
 	built *atomic.Int32
@@ -265,8 +265,8 @@ func (m moody) Build(v *mesh.View, _ string) (proto.Message, []resource.Need, er
 	return wrapperspb.Int32(m.built.Load()), nil, nil
 }
 
-// TestWhatCouldNotBeBuiltIsBuiltLater: a failed build keeps the last resource,
-// also none, and what it had read makes it due again.
+// TestWhatCouldNotBeBuiltIsBuiltLater: a failed build keeps the last resource, or none if
+// there was none. The next change builds it again, whatever changes.
 func TestWhatCouldNotBeBuiltIsBuiltLater(t *testing.T) {
 	t.Parallel()
 	m := moody{new(atomic.Bool), new(atomic.Int32)}

@@ -20,11 +20,11 @@ type Groups struct {
 
 	mu      sync.Mutex // guards the fields below, and the members of each group
 	byClass map[mesh.Class]*Group
-	made    int // groups so far
+	made    int // number of groups made so far
 }
 
-// New makes the groups of the proxies that are served some types. It calls changed
-// after each change of Failures.
+// New returns the groups for the served types; there is none before the first member. It
+// calls changed after each change of Failures.
 func New(types []generate.ResourceType, logger *slog.Logger, changed func()) *Groups {
 	urls := make([]string, len(types))
 	for i, t := range types {
@@ -36,7 +36,7 @@ func New(types []generate.ResourceType, logger *slog.Logger, changed func()) *Gr
 	}
 }
 
-// enter counts a member into the group of a class.
+// enter counts a member into the group of a class, and makes the group if there is none.
 func (gs *Groups) enter(class mesh.Class) *Group {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -50,7 +50,7 @@ func (gs *Groups) enter(class mesh.Class) *Group {
 	return g
 }
 
-// leave counts a member out. A group without members is given up.
+// leave counts a member out. A group without members is closed.
 func (gs *Groups) leave(g *Group) {
 	gs.mu.Lock()
 	g.members--
@@ -64,8 +64,8 @@ func (gs *Groups) leave(g *Group) {
 	}
 }
 
-// kin are the other groups whose classes are equal but for their traits, the oldest
-// first.
+// kin returns the other groups whose classes differ from this one only in traits, the
+// oldest first.
 func (g *Group) kin() (all []*Group) {
 	g.groups.mu.Lock()
 	defer g.groups.mu.Unlock()
@@ -78,12 +78,12 @@ func (g *Group) kin() (all []*Group) {
 	return all
 }
 
-// Built is how many built resources are held.
+// Built returns how many built resources are held.
 func (gs *Groups) Built() int { return gs.memo.Len() }
 
-// Uses are the objects that the resources of all members are made of.
+// Uses returns the objects that the resources of all members are made of.
 func (gs *Groups) Uses() *memo.Uses { return &gs.memo.Uses }
 
-// Failures are the resources that cannot be built, in order. Proxies keep the last good
-// form of each.
+// Failures returns the resources that cannot be built, in order. Proxies keep the last
+// good form of each.
 func (gs *Groups) Failures() []Failure { return gs.failures.list() }

@@ -6,13 +6,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// begin has a new group take over the resources of another, whose class differs in its
-// traits alone, and returns them as the snapshot to go on from; nil if there is no such
-// group. Only what was built from a trait, or is absent by one, is built again. So a
-// further locality costs what depends on localities.
+// begin has a new group take over the resources of another group, whose class differs
+// only in its traits. It returns them as the snapshot to go on from; nil if there is no
+// such group. Only what was built from a trait, or is absent because of one, is built
+// again. So a proxy in a further locality costs only what depends on localities.
 //
-// It waits for groups that are older than it, and takes younger ones as they are, so that
-// no two wait for each other.
+// It waits while an older group advances. Of younger groups it uses only those that have
+// resources already, so no two groups wait for each other.
 func (g *Group) begin() *snapshot {
 	for _, other := range g.kin() {
 		if other.serial < g.serial || other.newest.Load() != nil {
@@ -24,7 +24,7 @@ func (g *Group) begin() *snapshot {
 	return nil
 }
 
-// beginAs is begin with one group, nil if that has nothing yet, or no longer.
+// beginAs is begin with one other group; nil if that has no resources yet, or was closed.
 func (g *Group) beginAs(other *Group) *snapshot {
 	other.mu.Lock()
 	defer other.mu.Unlock()
@@ -56,7 +56,7 @@ func (t *groupType) beginAs(other *groupType) (again map[string]struct{}) {
 		}
 	}
 	for _, failed := range [...]map[string]failure{other.failed, other.uncomposed} {
-		for name := range failed { // its last good form stays with those that have it
+		for name := range failed { // a last good form stays only in the groups that have it
 			again[name] = struct{}{}
 			delete(t.built, name)
 			delete(t.composed, name)
@@ -67,7 +67,7 @@ func (t *groupType) beginAs(other *groupType) (again map[string]struct{}) {
 	return again
 }
 
-// lack notes whether a name has no resource and a trait may have decided that.
+// lack notes whether a name has no resource, maybe because of a trait.
 func (t *groupType) lack(name string, byTrait bool) {
 	if !byTrait {
 		delete(t.absent, name)
@@ -79,7 +79,8 @@ func (t *groupType) lack(name string, byTrait bool) {
 	t.absent[name] = struct{}{}
 }
 
-// in returns the same coverage of the types of another group.
+// in returns a copy of a coverage, with the types of group g in place of those of its own
+// group.
 func (c coverage) in(g *Group) (out coverage) {
 	out.needed = c.needed
 	for _, t := range c.same {

@@ -10,9 +10,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// TestALocalityCostsWhatDependsOnIt: where one service of two hundred prefers localities,
-// the first proxy of a second locality costs little beside the first of a namespace, and
-// has what it would have alone.
+// TestALocalityCostsWhatDependsOnIt: one service of two hundred prefers localities. The
+// first proxy of a second locality then costs little compared with the first of a
+// namespace, and has the same resources as if it were alone.
 func TestALocalityCostsWhatDependsOnIt(t *testing.T) {
 	world := xdstest.NewWorld(t)
 	var documents []string
@@ -26,7 +26,7 @@ spec: {host: s7.example, trafficPolicy: {outlierDetection: {interval: 1s}}}
 `)
 	world.Apply(strings.Join(documents, "---\n"))
 	groups := xdstest.NewGroups(catalogue.Types(), world.Context)
-	// allocations are those of a proxy that comes and goes.
+	// allocations returns the allocations for a proxy that joins, advances and leaves.
 	allocations := func(namespace, locality string) float64 {
 		proxy := xdstest.Node{Type: discovery.Sidecar, Namespace: namespace, IP: "10.0.0.1", Locality: locality}.Proxy(t)
 		return testing.AllocsPerRun(5, func() {

@@ -11,14 +11,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Member is one proxy's view of its group: the resources of its class and of its own
-// workload. One goroutine at a time uses it.
+// Member is one proxy's view of its group: the resources of its class, and those of its
+// own workload. One goroutine at a time uses it.
 type Member struct {
 	groups   *Groups
 	proxy    *discovery.Proxy
 	class    mesh.Class
 	group    *Group     // nil before the first Advance
-	at       *snapshot  // of the group; nil likewise
+	at       *snapshot  // of the group; nil before the first Advance
 	workload []workload // in the order of the types
 	reads    *mesh.Rows // what the workload's resources were built from; see settled
 }
@@ -38,9 +38,9 @@ func (gs *Groups) Join(proxy *discovery.Proxy) *Member {
 // SetProxy replaces the proxy's description, from the next Advance on.
 func (m *Member) SetProxy(proxy *discovery.Proxy) { m.proxy, m.at = proxy, nil }
 
-// Advance brings what the proxy should have to the newest context. The group may be
-// further ahead than the context in which the class was derived, and the proxy of
-// another class there.
+// Advance brings what the proxy should have to the newest context. The group may be at a
+// newer context than the one by which the class of the proxy was found, and the proxy of
+// another class there. So it repeats until both are of one context.
 func (m *Member) Advance(newest func() *mesh.PushContext) {
 	var from *mesh.PushContext
 	before := m.at
@@ -53,7 +53,7 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 			break
 		}
 	}
-	var view *mesh.View // nil where nothing is to be asked
+	var view *mesh.View // nil if the workload's resources stay as they are
 	if !m.settled(before) {
 		view = m.at.view.Of(m.proxy)
 	}
@@ -69,8 +69,8 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 	}
 }
 
-// settled says that no row has changed, since an earlier snapshot, from which the
-// workload's resources follow: there is nothing to look at.
+// settled says whether the workload's own resources stay as they are: no row that they
+// follow from has changed since an earlier snapshot, and none failed to build.
 func (m *Member) settled(before *snapshot) bool {
 	switch {
 	case before == m.at:
@@ -100,7 +100,8 @@ func sameNames(a, b pmap.Map[int]) bool {
 	return true
 }
 
-// needed are the names, in order, of a type that the proxy's resources of others need.
+// needed returns, in order, the names of a type of secrets that the other resources of
+// the proxy need. typ is the index of the type.
 func (m *Member) needed(typ int) []string {
 	out := slices.Collect(m.at.needed[typ].Keys())
 	for i := range m.workload {
@@ -132,11 +133,12 @@ func (m *Member) remember() {
 	m.reads = &reads
 }
 
-// Reads are the rows that the resources of its own workload were built from, nil before
-// the first Advance. They are never modified.
+// Reads returns the rows that the resources of its own workload were built from, nil
+// before the first Advance. They are never modified.
 func (m *Member) Reads() *mesh.Rows { return m.reads }
 
-// move changes the group. Resources that both groups hold stay.
+// move changes the member to the group of a class. It enters that before it leaves the
+// old one, so that resources that both groups hold stay.
 func (m *Member) move(class mesh.Class) {
 	if m.group != nil && m.class == class {
 		return
@@ -148,7 +150,8 @@ func (m *Member) move(class mesh.Class) {
 	}
 }
 
-// Context is the context that the proxy's resources are of; nil before the first Advance.
+// Context returns the context that the proxy's resources were built from; nil before the
+// first Advance.
 func (m *Member) Context() *mesh.PushContext {
 	if m.at == nil {
 		return nil

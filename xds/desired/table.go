@@ -16,15 +16,15 @@ type table struct {
 	failures  *failures
 	// memo shares built resources with other groups; nil for a workload's own.
 	memo *memo.Memo
-	// built are the last good forms, failed what could not be built the last time,
-	// whatever built has of it.
+	// built has the last good form of each name. failed has the names whose last build
+	// failed, whether or not built has a form of them.
 	built  map[string]*memo.Built
 	failed map[string]failure
 	set    resource.Set
 }
 
-// rebuild builds a resource as a view has it, and returns the last form, which the
-// caller releases.
+// rebuild builds a resource as a view has it, and returns the form before, which the
+// caller releases. If the build fails, built keeps its form, and rebuild returns nil.
 func (t *table) rebuild(v *mesh.View, name string) (last *memo.Built) {
 	built, err := t.build(v, name)
 	if err != nil {
@@ -46,7 +46,7 @@ func (t *table) build(v *mesh.View, name string) (*memo.Built, error) {
 	return t.memo.Build(v, t.generator, name)
 }
 
-// fail notes that a resource could not be made, among failures of a kind.
+// fail adds the failure of a resource to among, which it makes if nil, and returns among.
 func (t *table) fail(among map[string]failure, name string, err error) map[string]failure {
 	if among == nil {
 		among = map[string]failure{}
@@ -55,7 +55,7 @@ func (t *table) fail(among map[string]failure, name string, err error) map[strin
 	return among
 }
 
-// mend takes a failure back, if there is one.
+// mend removes the failure of a name from among, if there is one.
 func (t *table) mend(among map[string]failure, name string) {
 	if was, failed := among[name]; failed {
 		t.failures.mended(was)
@@ -63,7 +63,7 @@ func (t *table) mend(among map[string]failure, name string) {
 	}
 }
 
-// unless returns r, or the present resource if both have one version.
+// unless returns r, or the present resource if both have the same version.
 func unless(there, r *resource.Resource) *resource.Resource {
 	if r != nil && there != nil && there.Version == r.Version {
 		return there

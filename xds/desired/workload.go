@@ -8,16 +8,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// workload is the resources of one type of one proxy: the resources of its group, and
-// among them the resources of its own workload, which are few.
+// workload holds the resources of one type for one proxy: the resources of its group, and
+// among them the few of its own workload.
 type workload struct {
-	table // the workload's own resources; without a generator if there are none
+	table // the workload's own resources; no generator if the type has none
 	uses  *memo.Uses
 	names []string
-	reads []mesh.Dependency // what the names follow from; nothing if others need them
-	given bool              // the names are those that others need
+	reads []mesh.Dependency // queries that the names follow from; none if other resources need them
+	given bool              // names are what other resources need, not what the generator finds
 	base  resource.Set      // the resources of the group
-	own   resource.Set      // the workload's own that are in all
+	own   resource.Set      // the workload's own as they are in all
 	all   resource.Set      // both
 }
 
@@ -32,7 +32,8 @@ func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base reso
 	}
 }
 
-// follow builds again what would not be built from the same.
+// follow finds the names of the workload's own resources anew if they may differ, and
+// builds again each resource for which the view answers otherwise than before.
 func (w *workload) follow(view *mesh.View, context *mesh.PushContext) {
 	if !w.given && (w.reads == nil || !memo.Hold(view, w.reads)) {
 		recording := view.Recording()
@@ -63,7 +64,7 @@ func (w *workload) put(name string, r *resource.Resource) {
 	}
 }
 
-// need names the workload's own resources.
+// need sets the names of the workload's own resources to what others need.
 func (w *workload) need(names []string) {
 	w.given = true
 	if !slices.Equal(w.names, names) {
@@ -72,14 +73,14 @@ func (w *workload) need(names []string) {
 	}
 }
 
-// holds says whether a resource would be built from the same.
+// holds says whether the last build of a resource succeeded, and would give the same now.
 func (w *workload) holds(view *mesh.View, name string) bool {
 	_, failed := w.failed[name]
 	built := w.built[name]
 	return !failed && built != nil && built.Holds(view)
 }
 
-// drop gives up what has no name any more.
+// drop removes the resources and failures whose names are gone.
 func (w *workload) drop() {
 	gone := func(name string) bool {
 		_, still := slices.BinarySearch(w.names, name)

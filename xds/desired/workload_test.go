@@ -21,7 +21,7 @@ func (h workloads) one(label string, of ...string) string {
 	return rapid.SampledFrom(of).Draw(h.t, label)
 }
 
-// object draws an object and its name as World.Delete takes it.
+// object draws an object, and its name as World.Delete expects it.
 func (h workloads) object() (name, document string) {
 	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "WorkloadEntry", "WorkloadEntry", "Sidecar", "DestinationRule", "VirtualService")
 	short, namespace := h.one("name", "x", "q", "z"), h.one("namespace", "shop", "shop", "edge")
@@ -48,8 +48,8 @@ func (h workloads) object() (name, document string) {
 		"apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n", kind, short, namespace, spec)
 }
 
-// TestWhatIsAWorkloadsOwnFollowsEveryChange: step by step, each of one change, what
-// is a workload's own is what is made anew.
+// TestWhatIsAWorkloadsOwnFollowsEveryChange: after each single change, the workload's own
+// resources equal a new build of them.
 func TestWhatIsAWorkloadsOwnFollowsEveryChange(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()

@@ -13,20 +13,20 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// maxAge is how long a run is kept since it was last used.
+// maxAge is how long a run is kept after its last use.
 const maxAge = 10 * time.Second
 
-// Cache keeps encoded runs of resources. It may be used by several goroutines.
+// Cache keeps encoded runs of resources. It is safe for concurrent use.
 type Cache struct {
 	controlPlane string // an encoded ControlPlane
 	seed         maphash.Seed
-	maxBytes     int // are kept for later clients; those being sent do not count
+	maxBytes     int // bound of the runs kept for later clients; bytes being sent do not count
 
 	mu    sync.Mutex                // guards what follows
-	runs  *simplelru.LRU[key, *run] // drops a run by dropped
+	runs  *simplelru.LRU[key, *run] // calls dropped for each run that it removes
 	bytes int
 	built int // runs encoded so far
-	// sweeping says that a sweep is to come.
+	// sweeping says that a timer for the next sweep runs.
 	sweeping bool
 }
 
@@ -36,7 +36,7 @@ type key struct {
 	hash  uint64
 }
 
-// New returns an empty cache, whose responses name the server.
+// New returns an empty cache. Its responses name controlPlane as the server.
 func New(controlPlane string) *Cache {
 	var w writer
 	w.string(controlPlaneIdentifier, controlPlane)
@@ -45,8 +45,8 @@ func New(controlPlane string) *Cache {
 	return c
 }
 
-// sweep drops what was not used for the maximum age, now and again until nothing is
-// left.
+// sweep drops the runs that were not used for maxAge, and starts the timer for the next
+// sweep if any are left.
 func (c *Cache) sweep() {
 	oldest := time.Now().Add(-maxAge)
 	c.mu.Lock()
@@ -59,8 +59,8 @@ func (c *Cache) sweep() {
 	}
 }
 
-// encode returns the bytes of a list of resources as repeated fields of a
-// response, with room for one more buffer.
+// encode returns the bytes of a list of resources as repeated fields of a response. The
+// slice has capacity for one more buffer.
 func (c *Cache) encode(resources []*resource.Resource, delta bool) mem.BufferSlice {
 	var out mem.BufferSlice
 	for part := range cut(resources) {
@@ -71,7 +71,7 @@ func (c *Cache) encode(resources []*resource.Resource, delta bool) mem.BufferSli
 	return out
 }
 
-// find returns the run of some resources, which may yet have to be built.
+// find returns the run of some resources, which the caller builds if nobody has.
 func (c *Cache) find(resources []*resource.Resource, delta bool) *run {
 	k := key{delta: delta, hash: c.hash(resources)}
 	c.mu.Lock()
@@ -90,7 +90,8 @@ func (c *Cache) find(resources []*resource.Resource, delta bool) *run {
 	return r
 }
 
-// keep takes a run in, and drops the oldest for it. The first one begins the sweeps.
+// keep adds a run, and drops the oldest ones if the cache has too many bytes. The first
+// run starts the timer of the sweeps.
 func (c *Cache) keep(k key, r *run) {
 	if !c.sweeping {
 		c.sweeping = true
@@ -103,7 +104,7 @@ func (c *Cache) keep(k key, r *run) {
 	}
 }
 
-// dropped follows the removal of a run.
+// dropped accounts for a removed run.
 func (c *Cache) dropped(_ key, r *run) { c.bytes -= r.size }
 
 func (c *Cache) hash(resources []*resource.Resource) uint64 {
@@ -114,7 +115,7 @@ func (c *Cache) hash(resources []*resource.Resource) uint64 {
 	return sum
 }
 
-// same says whether two resources are the same on the wire: a version covers the
+// same says whether two resources are the same on the wire: equal versions mean equal
 // content.
 func same(a, b *resource.Resource) bool {
 	return a == b || a.Name == b.Name && a.Version == b.Version && a.Body.GetTypeUrl() == b.Body.GetTypeUrl()

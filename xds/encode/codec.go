@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec is gRPC's own for all but a Message, which it sends without a copy. It is for
-// grpc.ForceServerCodecV2.
+// Codec returns gRPC's own codec, except that it sends a Message without a copy. Pass it
+// to grpc.ForceServerCodecV2.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 type codec struct{ encoding.CodecV2 }

@@ -1,4 +1,4 @@
-// Package encode makes xDS responses of bytes that are built once and sent to all
+// Package encode makes xDS responses from bytes that are built once and sent to all
 // clients that need them.
 //
 // A response is mostly a list of resources, in the order of their names. A [Cache] cuts
@@ -9,6 +9,6 @@
 // nonce, follow in a buffer of their own; the fields of a message may come in any
 // order.
 //
-// The [Codec] makes gRPC send a [Message] as the buffers it consists of, without a
-// copy: a client that is slow to read holds on to shared bytes.
+// The [Codec] makes gRPC send a [Message] as the buffers it consists of, without a copy.
+// So while a client is slow to read, it keeps only shared bytes in memory.
 package encode

@@ -45,7 +45,7 @@ func numbered(tb testing.TB, n int) []*resource.Resource {
 
 var controlPlane = &corev3.ControlPlane{Identifier: "portolan"}
 
-// plainWorld and plainDelta are the responses as protocol buffers.
+// plainWorld and plainDelta make the responses as messages of protocol buffers.
 func plainWorld(h encode.Header, resources []*resource.Resource) *discoveryv3.DiscoveryResponse {
 	out := &discoveryv3.DiscoveryResponse{
 		TypeUrl: h.TypeURL, Nonce: h.Nonce, VersionInfo: h.Version, ControlPlane: controlPlane,
@@ -66,8 +66,8 @@ func plainDelta(h encode.Header, resources []*resource.Resource, removed []strin
 	return out
 }
 
-// TestBytesAreThoseOfThePlainMessage: what is sent decodes to the response that
-// protocol buffers would send.
+// TestBytesAreThoseOfThePlainMessage: the bytes sent decode to the response that protocol
+// buffers would send.
 func TestBytesAreThoseOfThePlainMessage(t *testing.T) {
 	t.Parallel()
 	header := encode.Header{TypeURL: "type.googleapis.com/cluster", Nonce: "17-3", Version: "17"}
@@ -129,7 +129,7 @@ func TestOtherMessagesPassTheCodec(t *testing.T) {
 	}
 }
 
-// own is how many bytes of a message are not among the buffers of others.
+// own returns how many bytes of a message are not in the buffers of others.
 func own(m *encode.Message, others ...*encode.Message) int {
 	shared := map[*byte]bool{}
 	for _, o := range others {
@@ -146,7 +146,7 @@ func own(m *encode.Message, others ...*encode.Message) int {
 	return size
 }
 
-// TestEqualResponsesShareTheirBytes, but for what is of one stream.
+// TestEqualResponsesShareTheirBytes, except for the fields of one stream.
 func TestEqualResponsesShareTheirBytes(t *testing.T) {
 	t.Parallel()
 	const n = 2000
@@ -194,7 +194,7 @@ func TestAChangeCostsItsRun(t *testing.T) {
 	}
 }
 
-// TestLargeContentIsNotCopied: its bytes are those of the resource.
+// TestLargeContentIsNotCopied: the message has the bytes of the resource itself.
 func TestLargeContentIsNotCopied(t *testing.T) {
 	t.Parallel()
 	r := res(t, "routes", strings.Repeat("large", 1_000_000))
@@ -238,7 +238,7 @@ func TestTheCacheIsBounded(t *testing.T) {
 	})
 }
 
-// BenchmarkFirstSync is the response of 6,000 resources to the next of many
+// BenchmarkFirstSync measures the response of 6,000 resources to one more of many
 // clients, by the cache and by protocol buffers.
 func BenchmarkFirstSync(b *testing.B) {
 	const clients = 200

@@ -2,23 +2,23 @@ package encode
 
 import "google.golang.org/grpc/mem"
 
-// Stats describe the content of a cache, and the work it did.
+// Stats describes the content of a cache, and the work it did.
 type Stats struct {
-	Bytes int // kept
+	Bytes int // bytes kept
 	Built int // runs encoded so far
 }
 
-// Stats tells what the cache keeps.
+// Stats returns the statistics of the cache.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{Bytes: c.bytes, Built: c.built}
 }
 
-// Buffers are the bytes of the message. Shared and read-only.
+// Buffers returns the bytes of the message. They are shared and read-only.
 func (m *Message) Buffers() mem.BufferSlice { return m.buffers }
 
-// NewBounded is New with another bound of what is kept.
+// NewBounded is New, with a bound of the bytes that the cache keeps.
 func NewBounded(controlPlane string, maxBytes int) *Cache {
 	c := New(controlPlane)
 	c.maxBytes = maxBytes

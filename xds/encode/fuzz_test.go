@@ -12,7 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 )
 
-// FuzzRequest: a request is read as protobuf reads it, or refused.
+// FuzzRequest: Decode reads a request as protobuf reads it, or refuses it as protobuf
+// does.
 func FuzzRequest(f *testing.F) {
 	for _, n := range []int{0, 1, 40} {
 		bytes, err := proto.Marshal(subscription(n))

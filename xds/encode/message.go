@@ -10,27 +10,27 @@ import (
 type Header struct {
 	TypeURL string
 	Nonce   string
-	// Version is version_info, and system_version_info in delta.
+	// Version is version_info, or system_version_info in delta.
 	Version string
 }
 
 // Message is a response as it goes over the wire. The Codec sends it.
 type Message struct{ buffers mem.BufferSlice }
 
-// World is a DiscoveryResponse.
+// World makes a DiscoveryResponse.
 func (c *Cache) World(h Header, resources []*resource.Resource) *Message {
 	return c.message(h, resources, nil, false)
 }
 
-// Delta is a DeltaDiscoveryResponse.
+// Delta makes a DeltaDiscoveryResponse.
 func (c *Cache) Delta(h Header, resources []*resource.Resource, removed []string) *Message {
 	return c.message(h, resources, removed, true)
 }
 
-// maxHead is the most that precedes the content of a field of a response.
+// maxHead is the most bytes that precede the content of a field of a response.
 const maxHead = 1 + 5
 
-// message joins the shared buffers, with the buffer of the stream after them.
+// message appends the buffer with the fields of one stream to the shared buffers.
 func (c *Cache) message(h Header, resources []*resource.Resource, removed []string, delta bool) *Message {
 	server := worldControlPlane
 	if delta {
@@ -51,5 +51,5 @@ func (c *Cache) message(h Header, resources []*resource.Resource, removed []stri
 	return &Message{append(c.encode(resources, delta), mem.SliceBuffer(own.b))}
 }
 
-// Size is how many bytes the message has.
+// Size returns how many bytes the message has.
 func (m *Message) Size() int { return m.buffers.Len() }

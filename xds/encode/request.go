@@ -13,21 +13,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// Request receives a request of either variant, whose lists of names are long and most
-// often those that others have sent: what is known of a Table is not decoded again.
+// Request decodes a request of either variant. Its lists of names are long, and mostly
+// the same as other clients have sent: a list that Table knows is not decoded again.
 type Request struct {
 	Variant protocol.Variant
-	// Into is made of all but the names and the stated versions.
+	// Into receives all fields except the names and the stated versions.
 	Into proto.Message
 	// Table shares the sets of names.
 	Table *nameset.Table
-	// Names are what a request in state of the world names, or what a delta request
-	// subscribes to, and then what it unsubscribes from.
+	// Names has two sets. The first is what a request in state of the world names, or
+	// what a delta request subscribes to. The second is what a delta request unsubscribes
+	// from.
 	Names [2]nameset.Set
-	// Stated are the versions that a delta request states.
+	// Stated has the versions of resources that a delta request states.
 	Stated protocol.Versions
-	// Limit bounds the memory that it takes to answer the request, in bytes; 0 is no
-	// limit. A request beyond it fails with a TooMuchError before anything is made of it.
+	// Limit bounds the memory that it takes to answer the request, in bytes; 0 means no
+	// limit. A request beyond it fails with a TooMuchError before it is decoded.
 	Limit int64
 }
 
@@ -39,12 +40,12 @@ func (e *TooMuchError) Error() string { return fmt.Sprintf("a request for %d nam
 
 // The fields of requests that list names.
 const (
-	requestNames     protowire.Number = 3 // of both variants
+	requestNames     protowire.Number = 3 // in both variants
 	deltaUnsubscribe protowire.Number = 4
 	deltaStated      protowire.Number = 5
 )
 
-// Decode reads the request from a message.
+// Decode reads the request from an encoded message.
 func (q *Request) Decode(data mem.BufferSlice) error {
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
@@ -85,18 +86,18 @@ func (q *Request) Decode(data mem.BufferSlice) error {
 	return proto.Unmarshal(rest, q.Into)
 }
 
-// parts says where the lists and the stated versions are in a message.
+// parts says where in a message the lists of names are, and how much is stated.
 type parts struct {
 	lists  [len(Request{}.Names)]part
 	stated statedSize
 }
 
-// part says where the fields of a list are in a message, heads included: from the first
-// to the last, and how many of those bytes they are.
+// part says where in a message the fields of one list are, their tags included: from the
+// first to the last, and size, the bytes of just these fields.
 type part struct {
 	from, to, size int
 	names          int
-	known          bool // the names are those of a list read before
+	known          bool // Table knows the names, so they need not be read
 }
 
 // PerName estimates the bytes, besides the name itself, that it takes to answer a
@@ -104,7 +105,7 @@ type part struct {
 // answer. perStated estimates the bytes of a stated version.
 const PerName, perStated = 600, 64
 
-// check fails where it would take more memory to answer a request than it may.
+// check fails if the answer to the request would take more memory than the limit.
 func (p *parts) check(limit int64) error {
 	names, size := p.stated.entries, p.stated.text+perStated*p.stated.entries
 	for _, list := range p.lists {
@@ -116,8 +117,8 @@ func (p *parts) check(limit int64) error {
 	return nil
 }
 
-// begins finds a list, of those that were read before, by where it begins; -1 for
-// none.
+// begins returns the index of the known list that begins at a position of the message; -1
+// for none.
 func (p *parts) begins(at int) int {
 	for i, list := range p.lists {
 		if list.known && list.from == at {
@@ -127,8 +128,7 @@ func (p *parts) begins(at int) int {
 	return -1
 }
 
-// cut goes through the fields of a message once. Names of a list that is known it
-// passes over.
+// cut goes through the fields of a message once. It skips the names of a known list.
 func (q *Request) cut(message []byte) (parts, error) {
 	var p parts
 	for at := 0; at < len(message); {
@@ -147,7 +147,7 @@ func (q *Request) cut(message []byte) (parts, error) {
 					list.names = names.Len()
 				}
 			} else {
-				list.known = false // it goes on, so that all is read
+				list.known = false // the list goes on after the known names, so all of it is read
 			}
 			if name := f.bytes(); !utf8.Valid(name) {
 				return p, fmt.Errorf("a request cannot be read: the name %q in field %d is not UTF-8", name, f.number)
@@ -169,8 +169,8 @@ func (q *Request) states(f field) bool {
 	return q.Variant == protocol.Delta && f.number == deltaStated && f.kind == protowire.BytesType
 }
 
-// statedSize is how much is stated: entries, the bytes of their fields, and of the
-// text in them.
+// statedSize is how much a request states: the number of entries, the bytes of their
+// fields, and the bytes of the names and versions in them.
 type statedSize struct{ entries, fields, text int }
 
 func (s *statedSize) add(f field) error {
@@ -185,8 +185,8 @@ func (s *statedSize) add(f field) error {
 	return nil
 }
 
-// versions returns the versions in a message that was read once. They share one copy of
-// their text.
+// versions returns the stated versions of a message that cut has checked. They share one
+// copy of their text.
 func versions(message []byte, size statedSize) protocol.Versions {
 	var text strings.Builder
 	text.Grow(size.text)
@@ -201,13 +201,13 @@ func versions(message []byte, size statedSize) protocol.Versions {
 		at := text.Len()
 		text.Write(name)
 		text.Write(version)
-		own := text.String()[at:] // it does not move, as there is room for all
+		own := text.String()[at:] // Grow has made room for all, so it does not move
 		out = append(out, protocol.Stated{Name: own[:len(name)], Version: own[len(name):]})
 	}
 	return protocol.VersionsOf(out)
 }
 
-// list is the place of the list that a field is of, -1 for none.
+// list returns the index in Names of the list that a field belongs to; -1 for none.
 func (q *Request) list(f field) int {
 	switch {
 	case f.kind != protowire.BytesType:
@@ -224,7 +224,7 @@ func (q *Request) list(f field) int {
 func names(message []byte, list protowire.Number) (next func() ([]byte, bool)) {
 	return func() ([]byte, bool) {
 		for len(message) > 0 {
-			f, _ := cutField(message) // it was read once
+			f, _ := cutField(message) // cut has checked it
 			message = message[len(f.whole):]
 			if f.number == list && f.kind == protowire.BytesType {
 				return f.bytes(), true
@@ -234,7 +234,7 @@ func names(message []byte, list protowire.Number) (next func() ([]byte, bool)) {
 	}
 }
 
-// field is one field of a message, with its head.
+// field is one encoded field of a message. head is the length of its tag.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -242,7 +242,7 @@ type field struct {
 	whole  []byte
 }
 
-// cutField takes the first off a message.
+// cutField returns the first field of a message.
 func cutField(message []byte) (field, error) {
 	number, kind, head := protowire.ConsumeTag(message)
 	if head < 0 {
@@ -261,7 +261,7 @@ func (f field) bytes() []byte {
 	return content
 }
 
-// entry splits a field that is an entry of a map from text to text.
+// entry returns the key and the value of a field that is a map entry of strings.
 func (f field) entry() (key, value []byte, err error) {
 	for left := f.bytes(); len(left) > 0; {
 		part, err := cutField(left)

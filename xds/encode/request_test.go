@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/encode"
 )
 
-// received is a request as it comes, cut into pieces.
+// received encodes a request, cut into pieces as gRPC may deliver it.
 func received(tb testing.TB, q proto.Message) mem.BufferSlice {
 	tb.Helper()
 	bytes, err := proto.Marshal(q)
@@ -50,7 +50,8 @@ func subscription(n int) *discoveryv3.DeltaDiscoveryRequest {
 	return q
 }
 
-// TestARequestIsDecodedButForItsNames, which are sets of a table.
+// TestARequestIsDecodedButForItsNames: the names become sets of the table, and Into gets
+// all other fields.
 func TestARequestIsDecodedButForItsNames(t *testing.T) {
 	t.Parallel()
 	table := nameset.NewTable()
@@ -95,7 +96,7 @@ func TestAMalformedRequestIsRefused(t *testing.T) {
 			t.Errorf("%s: it is taken", what)
 		}
 	}
-	// A field of another kind is unknown, and passed over.
+	// A field of another wire type is unknown, and skipped.
 	r, _ := request(nil)
 	if err := r.Decode(mem.BufferSlice{mem.SliceBuffer(append(slices.Clone(whole), 3<<3, 1))}); err != nil || r.Names[0].Len() != 3 {
 		t.Errorf("with an unknown field: %v", err)
@@ -126,8 +127,8 @@ func TestNamesThatAreKnownAreNotDecodedAgain(t *testing.T) {
 	}
 }
 
-// TestAListThatIsKnownIsPassedOver, and only just that: each of these requests means
-// what it says, however often others were read that are alike.
+// TestAListThatIsKnownIsPassedOver, and nothing else: each of these requests is read as
+// it is, however many similar ones were read before.
 func TestAListThatIsKnownIsPassedOver(t *testing.T) {
 	t.Parallel()
 	list := func(from, to int) []string {
@@ -189,8 +190,8 @@ func TestAListThatIsKnownIsPassedOver(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest is a request for 6,000 names that others have sent before, and
-// an acknowledgement.
+// BenchmarkRequest measures a request for 6,000 names that the table knows, and an
+// acknowledgement.
 func BenchmarkRequest(b *testing.B) {
 	table := nameset.NewTable()
 	for what, q := range map[string]*discoveryv3.DeltaDiscoveryRequest{
@@ -215,8 +216,8 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// TestWhatIsStatedIsOneCopy: however much a client states that it has, reading it
-// takes a few pieces of memory, and no more of it than the text and a list.
+// TestWhatIsStatedIsOneCopy: however many versions a client states, Decode makes few
+// allocations, of the text and one list.
 func TestWhatIsStatedIsOneCopy(t *testing.T) {
 	counts := map[int]float64{}
 	for _, n := range []int{100, 6_000} {

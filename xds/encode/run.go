@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// longestRun and largestRun end a run, in resources and in bytes, where the
-	// resources do not: a change costs at most that much.
+	// longestRun and largestRun bound a run, in resources and in bytes, that no resource
+	// ends: a change costs at most that much.
 	longestRun = 256
 	largestRun = 128 << 10
-	// apart is the size from which the content of a resource is a buffer of its
-	// own: the bytes that the resource has, not a copy of them.
+	// apart is the size in bytes from which the content of a resource is a buffer of its
+	// own. The resource and the buffer share the bytes.
 	apart = 16 << 10
-	// around is about what a resource takes beside its name and content.
+	// around estimates the bytes of an encoded resource besides its name and content.
 	around = 160
 )
 
-// run is some resources as repeated fields of a response.
+// run is a part of a list of resources, encoded as repeated fields of a response.
 type run struct {
 	resources []*resource.Resource
-	size      int       // about
+	size      int       // estimate, in bytes
 	used      time.Time // guarded by the cache
 
 	once    sync.Once
 	buffers mem.BufferSlice
 }
 
-// cut divides a list where the resources themselves determine: lists that have
-// most in common have most of their runs in common, wherever they differ.
+// cut divides a list into runs, at places that the resources themselves determine. So
+// lists that have most in common have most of their runs in common, wherever they differ.
 func cut(resources []*resource.Resource) iter.Seq[[]*resource.Resource] {
 	return func(yield func([]*resource.Resource) bool) {
 		begin, size := 0, 0
@@ -55,7 +55,8 @@ func cut(resources []*resource.Resource) iter.Seq[[]*resource.Resource] {
 	}
 }
 
-// ends says whether a resource is the last of its run: one in 64 is.
+// ends says whether a resource is the last of its run, by its version: about one in 64
+// is.
 func ends(r *resource.Resource) bool {
 	n := len(r.Version)
 	return n >= 2 && r.Version[n-1] == '0' && strings.IndexByte("0123", r.Version[n-2]) >= 0
@@ -69,7 +70,7 @@ func sizeOf(resources []*resource.Resource) int {
 	return size
 }
 
-// build encodes the resources.
+// build encodes the resources of the run, for delta or state of the world.
 func (r *run) build(delta bool) {
 	own := r.size
 	for _, res := range r.resources {
@@ -89,13 +90,13 @@ func (r *run) build(delta bool) {
 	r.buffers = w.out
 }
 
-// writer puts buffers together.
+// writer encodes fields into a list of buffers.
 type writer struct {
 	out mem.BufferSlice
 	b   []byte
 }
 
-// flush ends the buffer under way.
+// flush adds the bytes so far as a buffer.
 func (w *writer) flush() {
 	if len(w.b) > 0 {
 		w.out = append(w.out, mem.SliceBuffer(w.b[:len(w.b):len(w.b)]))
@@ -103,8 +104,8 @@ func (w *writer) flush() {
 	w.b = nil
 }
 
-// resource writes a resource of delta as a field of its response. Its content is
-// the last of it.
+// resource writes a resource of delta as a field of its response. The content of the
+// resource comes last.
 func (w *writer) resource(r *resource.Resource) {
 	size := sizeString(resourceName, r.Name) + sizeString(resourceVersion, r.Version) +
 		protowire.SizeTag(resourceResource) + protowire.SizeBytes(sizeAny(r))
@@ -136,7 +137,7 @@ func (w *writer) tag(field protowire.Number, size int) {
 	w.b = protowire.AppendVarint(w.b, uint64(size))
 }
 
-// string writes a field, unless it is empty, as proto3 has it.
+// string writes a field, unless it is empty, as proto3 requires.
 func (w *writer) string(field protowire.Number, s string) {
 	if s != "" {
 		w.content(field, s)
@@ -173,7 +174,7 @@ const (
 	resourceResource protowire.Number = 2
 	resourceName     protowire.Number = 3
 
-	// of both variants
+	// in both variants
 	responseVersion   protowire.Number = 1
 	responseResources protowire.Number = 2
 	responseTypeURL   protowire.Number = 4

@@ -36,7 +36,8 @@ func directoryOf(revision int64, objects ...*config.Config) *cache.Snapshot {
 	return cache.NewSnapshot(revision, configs)
 }
 
-// follower is the sources of a server with one source, and what is published of it.
+// follower makes the Sources of a server that has one source, from its state and its newest
+// snapshot.
 func follower(state *status.SourceState, newest **cache.Snapshot) *beside.Sources {
 	return &beside.Sources{
 		States: func() []status.SourceState { return []status.SourceState{*state} },
@@ -44,8 +45,8 @@ func follower(state *status.SourceState, newest **cache.Snapshot) *beside.Source
 	}
 }
 
-// TestSourcesAreReported: what is stored is what there is, under any lease, and what stays
-// is not written again.
+// TestSourcesAreReported: the stored report equals the sources, also under a new lease, and
+// what has not changed is not written again.
 func TestSourcesAreReported(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -125,8 +126,8 @@ func TestSourcesAreReported(t *testing.T) {
 	report()
 }
 
-// having are the facts of servers that have an object of a file in a version, each with
-// some proxies; an empty version is none.
+// having makes the facts of servers that have some version of an object of a file, each
+// with some proxies. A server with an empty version lacks the object.
 func having(used bool, o *config.Config, servers map[string]string, now status.Count) *statuses.Facts {
 	facts := using()
 	if used {
@@ -194,7 +195,7 @@ func TestConditionsOfAnObjectOfAFile(t *testing.T) {
 	l.looks(10, &accused)
 	is("a proxy refuses it", "False Refused")
 
-	// The leader does not have it any more, and another server does: it is left.
+	// The leader no longer has the object, but another server does: the status stays.
 	l.stored.configs = l.stored.configs.Delete(o.Key().Path())
 	l.looks(3, having(true, o, map[string]string{"a": "", "b": "f2"}, took))
 	is("another server has it", "False Refused")

@@ -40,7 +40,7 @@ func change(from, to int64, c status.Count) status.Change {
 	return status.Change{From: from, To: to, Alone: c, All: c}
 }
 
-// TestSay: what is said of an object that was written at revision 10.
+// TestSay checks the reports of an object that was written at revision 10.
 func TestSay(t *testing.T) {
 	t.Parallel()
 	path := object("reviews", 10).Key().Path()
@@ -117,8 +117,8 @@ func messageOf(r *status.Report, typ string) string {
 	return ""
 }
 
-// TestTheReportOfAnUnusedObject: it is Unknown whether an object works that no proxy uses,
-// and what proxies wait for or refuse outranks that.
+// TestTheReportOfAnUnusedObject: Programmed is Unknown for an object that no proxy uses,
+// unless proxies wait for the change or reject it.
 func TestTheReportOfAnUnusedObject(t *testing.T) {
 	t.Parallel()
 	factsWith := func(c status.Count) *statuses.Facts {
@@ -150,7 +150,7 @@ func TestTheReportOfAnUnusedObject(t *testing.T) {
 }
 
 // TestConditionsAreReadAsKstatus reads reports as kstatus does: Stalled is Failed,
-// Reconciling is InProgress, else an object is Current. Never more than one is said.
+// Reconciling is InProgress, else an object is Current. No report has both.
 func TestConditionsAreReadAsKstatus(t *testing.T) {
 	t.Parallel()
 	path := object("reviews", 10).Key().Path()
@@ -230,8 +230,8 @@ func (m *stored) land(t *testing.T, writes []etcd.SideWrite, says map[string]*st
 	}
 }
 
-// TestAStormIsFewWrites: however often objects change, each look writes what is true
-// then, once for an object, and no more than maxWrites.
+// TestAStormIsFewWrites: however often objects change, each look writes at most one status
+// for each object, and at most maxWrites, all true at that time.
 func TestAStormIsFewWrites(t *testing.T) {
 	t.Parallel()
 	m, tracked := &stored{}, newStatusQueue()
@@ -267,7 +267,7 @@ func TestAStormIsFewWrites(t *testing.T) {
 		t.Errorf("%d writes for %d objects, %d are pending, idle %v", total, objects, len(tracked.pending), tracked.idle)
 	}
 
-	// What is under way is told of when it takes long, and not again for a while.
+	// A change that takes long is reported, and then not again for a while.
 	m.put(object("slow", 2e6))
 	waiting := factsOf(&status.Replica{ID: "a", Proxies: 1, Changes: []status.Change{change(0, 3e6, status.Count{Waiting: 1})}})
 	tracked.follow(inputsOf(m.snapshot(), waiting, nil), noon)
@@ -280,7 +280,7 @@ func TestAStormIsFewWrites(t *testing.T) {
 		}
 	}
 
-	// The status of an object goes with it, and a new leader knows what was said.
+	// A deleted object loses its status, and a new leader goes by the stored statuses.
 	m.configs = m.configs.Delete(object("slow", 0).Key().Path())
 	m.configs = m.configs.Delete(object("o0000", 0).Key().Path())
 	next := newStatusQueue()
@@ -296,8 +296,8 @@ func TestAStormIsFewWrites(t *testing.T) {
 	}
 }
 
-// TestStrays: proxies of a server that is gone are said to be gone, and those that
-// are gone for long are forgotten.
+// TestStrays: proxies of a server that is gone are marked as gone, and proxies that have
+// been gone for long are forgotten.
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	facts := factsOf(&status.Replica{ID: "a"})

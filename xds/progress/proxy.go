@@ -15,7 +15,7 @@ type Proxy struct {
 	// Since is when its newest stream began, and Variant the protocol of that stream.
 	Since   time.Time
 	Variant protocol.Variant
-	// Generation is the number of the newest push that it has got to.
+	// Generation is the number of the newest push that all its streams have advanced to.
 	Generation uint64
 	// Types holds the types of the server, in its order.
 	Types []Type
@@ -43,7 +43,7 @@ func (p *Proxy) judge(of func(*Type, int64) outcome, revision int64) outcome {
 	return v
 }
 
-// now returns how the proxy took all up to a push.
+// now returns how the proxy took everything that was published up to a push.
 func (p *Proxy) now(generation uint64) outcome {
 	out := accepted
 	if p.Generation < generation {

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
-// inputs are what statuses of objects are made of at one time.
+// inputs are all that the statuses of objects depend on, at one time.
 type inputs struct {
 	*cache.Snapshot
 	facts    *statuses.Facts
@@ -29,7 +29,7 @@ func inputsOf(at *cache.Snapshot, facts *statuses.Facts, verdicts *index.Index) 
 	return &inputs{at, facts, verdicts, usageOf(facts)}
 }
 
-// same says whether all statuses are the same by other inputs.
+// same says whether other inputs lead to the same statuses.
 func (in *inputs) same(o *inputs) bool {
 	return in.Content() == o.Content() && in.verdicts == o.verdicts && in.facts.Replicas == o.facts.Replicas &&
 		in.facts.Uses == o.facts.Uses && in.facts.Sources == o.facts.Sources && in.facts.Contents == o.facts.Contents
@@ -38,10 +38,10 @@ func (in *inputs) same(o *inputs) bool {
 // statusQueue knows the objects whose status may need a write. It lasts for one term of the
 // leader.
 type statusQueue struct {
-	last    *inputs              // that were followed; nil before
+	last    *inputs              // the inputs of the last follow; nil before
 	pending map[string]*pending  // by path
 	judged  map[string]time.Time // when new verdicts of an object were last written, for calmTime
-	idle    bool                 // nothing was left to do by the last inputs
+	idle    bool                 // the last inputs leave nothing to do
 }
 
 func newStatusQueue() *statusQueue {
@@ -58,8 +58,9 @@ type pending struct {
 	unused time.Time // since when no proxy uses it; zero if one does
 }
 
-// follow adds the objects whose status may be another than by the last inputs, and those
-// that proxies reject. The first time it goes by the statuses that are stored.
+// follow adds the objects whose status may have changed since the last inputs, and those
+// that proxies reject. The first time, or for another store, it adds the objects whose
+// stored status may be wrong.
 func (t *statusQueue) follow(in *inputs, now time.Time) {
 	last := t.last
 	if last == nil || last.Epoch() != in.Epoch() {
@@ -92,7 +93,7 @@ func (t *statusQueue) follow(in *inputs, now time.Time) {
 	maps.DeleteFunc(t.judged, func(_ string, at time.Time) bool { return now.Sub(at) >= calmTime })
 
 	ids := in.reportedSince(last)
-	known := last.Snapshot != nil && last.usage.all == in.usage.all // that only the use of these may have changed
+	known := last.Snapshot != nil && last.usage.all == in.usage.all // then use may have changed only for the objects in ids
 	if known && len(ids) == 0 {
 		return
 	}
@@ -104,7 +105,8 @@ func (t *statusQueue) follow(in *inputs, now time.Time) {
 	}
 }
 
-// add adds an object, if there is one, unless it is pending already.
+// add makes an object pending, unless it is already. It returns nil if no such object
+// exists.
 func (t *statusQueue) add(path string, now time.Time) *pending {
 	if _, exists := t.last.Configs().Get(path); !exists {
 		return nil
@@ -117,8 +119,9 @@ func (t *statusQueue) add(path string, now time.Time) *pending {
 	return p
 }
 
-// reportedSince returns the ids of the objects that only one of two inputs has in use, and
-// of those whose content servers may have come to have otherwise.
+// reportedSince returns the ids of the objects that only one of two inputs has in use. It
+// adds the ids of all objects of sources other than the store in a part of a server's
+// report that changed.
 func (in *inputs) reportedSince(last *inputs) map[uint64]bool {
 	ids := map[uint64]bool{}
 	for change := range pmap.Diff(last.facts.Uses, in.facts.Uses) {
@@ -146,8 +149,9 @@ func (in *inputs) reportedSince(last *inputs) map[uint64]bool {
 	return ids
 }
 
-// mayStand says whether a stored status may be what is true of an object that has no
-// verdicts: it is final, goes by whether the object is used, and tells of no verdicts.
+// mayStand says whether the stored status of an object may still be true if the object has
+// no verdicts: it is final, it fits whether the object is used, and it has no condition of
+// verdicts.
 func mayStand(said *status.Report, object *config.Config, used bool) bool {
 	before := programmedBefore(said, object)
 	final := before.Status == status.True || before.Reason == reasonNoProxies
@@ -170,7 +174,7 @@ func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
 			switch {
 			case said == nil:
 				delete(t.pending, p.path)
-			case said.Version == "" || !beside.MayHave(in.facts, said.Key): // else another server has the object
+			case said.Version == "" || !beside.MayHave(in.facts, said.Key): // else another server may have the object
 				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
 			}
 			continue
@@ -203,7 +207,7 @@ func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
 	return writes, nil
 }
 
-// uses says whether a proxy uses an object, or else has left it a moment ago.
+// uses says whether a proxy uses an object, or else whether one did until a moment ago.
 func (t *statusQueue) uses(p *pending, object *config.Config, said *status.Report, now time.Time) (used, left bool) {
 	if used = t.last.usage.has(status.ObjectID(object.Key())); used {
 		p.unused = time.Time{}
@@ -229,7 +233,7 @@ type usage struct {
 	all bool
 }
 
-// usageOf returns what is in use by some facts.
+// usageOf returns what is in use according to facts.
 func usageOf(facts *statuses.Facts) (u usage) {
 	for r := range facts.Replicas.Values() {
 		u.all = u.all || r.Proxies > 0 && !r.ReportsUse

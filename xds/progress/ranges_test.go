@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRanges: of old revisions it is forgotten which changed nothing, and never
-// that one changed something.
+// TestRanges: Ranges may forget that an old revision changed nothing, but never that one
+// changed something.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	var s Ranges

@@ -63,7 +63,7 @@ type Reporter struct {
 	keepAlive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is lost
 	written   map[string]any                          // the values that were written under this lease, by key
 
-	rows []row // of the progress at the last look; nil before
+	rows []row // of the progress, as of the last look; nil before
 	// ChangeCount and the known proxies when the known proxies were last up to date.
 	lastCount int64
 	lastKnown pmap.Map[*status.Proxy]
@@ -150,9 +150,9 @@ func (r *Reporter) report(ctx context.Context) error {
 	return nil
 }
 
-// progressRows returns the objects in use and the report. It reads the objects in use after
-// the progress, and they are written first: a reader that finds a change on all proxies
-// then also finds what they use with it.
+// progressRows returns the rows of the objects in use, and then the row of the report. It
+// reads the objects in use after the progress, and they are written first. So a reader that
+// finds a change on all proxies also finds the objects that they use with it.
 func (r *Reporter) progressRows(p *Snapshot) ([]row, error) {
 	own := p.Report(r.ID, maxProblems)
 	own.API = r.API
@@ -170,8 +170,8 @@ func (r *Reporter) progressRows(p *Snapshot) ([]row, error) {
 	return append(rows, row{etcd.ReplicaKey(r.ID), string(value)}), err
 }
 
-// sourceRows are a report of sources other than the store. The contents go first: a source
-// is said to be complete with what there is.
+// sourceRows returns the rows of a report of sources other than the store. The contents go
+// first: when a reader finds a source complete, its contents are there.
 func sourceRows(id string, report beside.Report) ([]row, error) {
 	var rows []row
 	for _, key := range slices.Sorted(maps.Keys(report.Contents)) {
@@ -181,8 +181,8 @@ func sourceRows(id string, report beside.Report) ([]row, error) {
 	return append(rows, row{etcd.SourcesKey(id), string(value)}), err
 }
 
-// write makes the rows what stands under the lease, as far as they differ from what was
-// written: it deletes the others, and writes these in their order.
+// write makes the entries under the lease equal to rows: it deletes the entries that are
+// not among them, and then writes the rows that have changed, in their order.
 func (r *Reporter) write(ctx context.Context, rows []row) error {
 	gone := maps.Clone(r.written)
 	for _, one := range rows {
@@ -294,7 +294,7 @@ func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideW
 		switch known := knownProxy(facts, proxy.ID); {
 		case known == nil:
 			put(r.present(proxy), 0)
-		case known.Replica == r.ID && (known.Seen.Equal(proxy.Since) || known.Like(r.present(proxy))): // it is known as it is
+		case known.Replica == r.ID && (known.Seen.Equal(proxy.Since) || known.Like(r.present(proxy))): // its entry is up to date
 		case known.Replica == r.ID, liveServer(facts, known.Replica) == nil, proxy.Since.After(known.Seen):
 			put(r.present(proxy), known.Revision)
 		}

@@ -20,7 +20,8 @@ type Snapshot struct {
 	changes  Ranges // of the configuration
 	proxies  []Proxy
 	failures []status.Problem
-	// generation is the number of the newest push, by which now counts.
+	// generation is the number of the newest push; now counts a proxy as Waiting before it
+	// has advanced to that.
 	generation uint64
 }
 
@@ -97,9 +98,9 @@ func (s *Snapshot) All(revision int64) status.Count {
 	return s.count(func(p *Proxy) outcome { return p.judge((*Type).all, revision) })
 }
 
-// now counts how the proxies took all that is published, whatever its revision: who lacks
-// nothing is Accepted, who rejects something Rejected. An object of another source than the
-// store is judged by that: it has no revision by which it could be said who has it.
+// now counts how the proxies took everything that is published, whatever its revision. A
+// proxy that lacks nothing is Accepted, one that rejects something is Rejected. These
+// counts judge the objects of sources other than the store, which have no revision.
 func (s *Snapshot) now() status.Count {
 	return s.count(func(p *Proxy) outcome { return p.now(s.generation) })
 }
@@ -120,8 +121,8 @@ func (s *Snapshot) lastChange(revision int64) int64 { return s.changes.upTo(revi
 const MaxMessage = 512
 
 // Problems returns at most limit resources that could not be built, and at most limit
-// proxies that reject or lack something. Rejections come first, and among these one for
-// each set of objects; then what has lasted longest.
+// problems of proxies that reject or lack something. Among the latter, rejections come
+// first, beginning with one for each set of objects; else the oldest problem comes first.
 func (s *Snapshot) Problems(limit int) []status.Problem {
 	var out []ranked
 	alike := map[string]int{}
@@ -169,7 +170,8 @@ func rejectedFirst(a, b status.Problem) int {
 	return 1
 }
 
-// Shorten cuts a text to a number of bytes.
+// Shorten returns a text as it is if it has at most limit bytes, else its first limit bytes
+// and " ...".
 func Shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text

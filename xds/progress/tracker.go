@@ -13,33 +13,35 @@ import (
 type Tracker struct {
 	Type
 
-	lastDesired int64 // the Desired of the subscription at the last Follow after its request
+	lastDesired int64 // the subscription's Desired at the last Follow; 0 before the type was requested
 	latest      Range // the newest change
 
 	// A follow-up: the proxy requests more of this type because of a change of another
-	// type. The proxy lacks some of that, for the revisions after followUpFrom, while
-	// followUp is true. followUpOpen turns false once it lacks only resources that it
-	// rejects or cannot remove; settled is the revision at which that was so.
+	// type. While followUp is true, the proxy lacks some of what it requested for that
+	// reason, for the revisions after followUpFrom. followUpOpen turns false once it lacks
+	// only resources that it rejects, and removals of resources that it uses in their
+	// place. settled is the last revision at which that was so.
 	followUp, followUpOpen bool
 	followUpFrom, settled  int64
 
 	rejected resource.Set // the set that Rejections was made of
 }
 
-// Turn is what a Tracker must know of a turn beside the subscription.
+// Turn is what a Tracker must know about a turn, besides the subscription.
 type Turn struct {
 	Now time.Time
-	// Idle is as for Unchanged. LastRevision is the revision of the last turn.
+	// Idle is the number that Unchanged takes. LastRevision is the revision of the last
+	// turn.
 	Idle         int
 	LastRevision int64
-	// Expecting: the proxy took a change of another type, and is about to request more of
-	// this type because of it.
+	// Expecting says that the proxy took a change of another type, and is about to request
+	// more of this type because of it.
 	Expecting bool
-	// Stuck: all that the proxy lacks are removals of what it uses in place of something
-	// that it rejects.
+	// Stuck says that the proxy lacks only removals, of resources that it still uses in
+	// place of rejected ones.
 	Stuck bool
-	// Cause is the last change of the type that makes proxies request more of this one;
-	// the zero Range is none.
+	// Cause is the last change of a type that makes proxies request more of this one; the
+	// zero Range if there is none.
 	Cause Range
 }
 
@@ -50,8 +52,9 @@ type Origins func(rejected, held *resource.Resource) []config.Key
 // Latest returns the range of the newest change of the type.
 func (t *Tracker) Latest() Range { return t.latest }
 
-// Unchanged says whether the type has been idle since the last Follow: it needs no other.
-// idle is 0 for a type that is not idle, and another number each time that it becomes idle.
+// Unchanged says whether the type has been idle since the last Follow, so that another
+// Follow is not needed. idle is 0 for a type that is not idle, and another number each time
+// that it becomes idle.
 func (t *Tracker) Unchanged(idle int) bool { return idle != 0 && t.idle == idle }
 
 // Follow updates the Type from a subscription.
@@ -163,8 +166,8 @@ func (t *Tracker) rejections(sub *protocol.Subscription, st protocol.Status, ori
 	return out
 }
 
-// newRejected makes the rejection of a name. What the proxy requested because of a change
-// came with that change.
+// newRejected makes the rejection of a name. During a follow-up, its range includes the
+// change that caused the request.
 func (t *Tracker) newRejected(name string, r *protocol.Rejection) Rejected {
 	from := min(r.Since, r.Revision-1)
 	if t.followUp {

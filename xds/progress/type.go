@@ -16,7 +16,8 @@ type Type struct {
 	// Name is the short name of the type, such as CDS.
 	Name string
 	// Status is the status of the subscription. While the proxy is about to request more
-	// of the type, because it took a change of another, Status says that it lacks that.
+	// of the type, because it took a change of another, Status counts that as missing:
+	// Synced and NotSent become Stale.
 	protocol.Status
 	// Changes are the revisions that made a difference to the proxy.
 	Changes Ranges
@@ -37,8 +38,8 @@ type Type struct {
 	idle int
 }
 
-// Rejected is a resource that a proxy rejects. Its content came with the revisions of
-// the range.
+// Rejected is a resource that a proxy rejects. Range has the revisions that brought its
+// content.
 type Rejected struct {
 	Range
 	// Name of the resource; empty if it is unknown which one the proxy rejects.

@@ -25,10 +25,10 @@ const (
 	repeatInterval = 5 * time.Second
 	// forgetAfter is how long a proxy is known after it left.
 	forgetAfter = 24 * time.Hour
-	// leaveTime is how long no proxy uses an object that one used, before this is written:
-	// proxies that start again, or move to another server, move no status.
+	// leaveTime is how long no proxy must have used an object before this is written:
+	// proxies that restart, or move to another server, change no status.
 	leaveTime = time.Minute
-	// calmTime is how long verdicts that change again and again are left unwritten.
+	// calmTime is how long verdicts that change again and again may stay unwritten.
 	calmTime = 30 * time.Second
 )
 
@@ -36,7 +36,7 @@ const (
 type Writer struct {
 	Store    *etcd.Store
 	Statuses *statuses.Cache
-	// Verdicts returns the verdicts of now, nil as long as there are none.
+	// Verdicts returns the present verdicts, nil before the first were derived.
 	Verdicts func() *index.Index
 	Logger   *slog.Logger
 }

@@ -21,8 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
-// looker lets a Writer's queue look at a store, a second after the other, and counts what
-// it writes.
+// looker lets a Writer's queue look at a store once a second, and counts its writes.
 type looker struct {
 	t      *testing.T
 	stored stored
@@ -91,8 +90,8 @@ func (l *looker) says(o *config.Config, typ string) string {
 	return ""
 }
 
-// using are the facts of one server, with a proxy that uses some objects and has them all
-// if there are any.
+// using makes the facts of a server with one proxy, which uses and has all the objects.
+// Without objects the proxy is not concerned by any change.
 func using(objects ...*config.Config) *statuses.Facts {
 	count := status.Count{NotConcerned: 1}
 	if len(objects) > 0 {
@@ -116,7 +115,7 @@ func using(objects ...*config.Config) *statuses.Facts {
 }
 
 // TestProgrammedFollowsTheProxies: an object is Unknown while no proxy uses it, and True
-// when one comes. A proxy that is away for a moment moves nothing.
+// when one comes. A proxy that is away for a moment changes nothing.
 func TestProgrammedFollowsTheProxies(t *testing.T) {
 	t.Parallel()
 	l := newLooker(t)
@@ -153,7 +152,7 @@ func TestProgrammedFollowsTheProxies(t *testing.T) {
 		t.Errorf("%d writes while nothing happens, %d are pending, idle %v", n, len(l.queue.pending), l.queue.idle)
 	}
 
-	// A new write of it is told of at once.
+	// A new write of the object is reported at once.
 	o = object("reviews", 30)
 	l.stored.put(o)
 	l.look(using(o))
@@ -196,7 +195,7 @@ func TestAServerThatReportsNoUse(t *testing.T) {
 }
 
 // TestAStormOfVerdictsIsFewWrites: 1,000 verdicts that come and go with every look are
-// written once in calmTime for each object, and settle on what is so.
+// written once in calmTime for each object. After the storm the statuses are right.
 func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
 	t.Parallel()
 	const objects, flips = 1000, 35
@@ -227,7 +226,7 @@ func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
 		t.Fatalf("%d writes where nothing is odd, %s", n, l.says(all[7], status.ResolvedRefs))
 	}
 
-	// They come at once, and are told of within a few looks.
+	// All verdicts come at once, and are written within a few looks.
 	here(false)
 	if n := l.looks(10, used); n < objects || n > objects+1 || l.says(all[7], status.ResolvedRefs) != "False PTL0103" {
 		t.Errorf("%d writes for %d verdicts, %s", n, objects, l.says(all[7], status.ResolvedRefs))
@@ -254,7 +253,8 @@ func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
 	}
 }
 
-// TestUsage: what is in use is so on any server, and two looks tell which objects differ.
+// TestUsage: an object is in use if any server uses it, and reportedSince finds the objects
+// whose use changed between two looks.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	a, b := object("a", 1), object("b", 2)
@@ -282,8 +282,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestAnotherStoreIsLookedAtAnew: where the store is another one, such as an older state of
-// itself, its statuses are judged though no object differs.
+// TestAnotherStoreIsLookedAtAnew: when the store is replaced, such as by an older state of
+// itself, its statuses are checked though no object differs.
 func TestAnotherStoreIsLookedAtAnew(t *testing.T) {
 	t.Parallel()
 	l := newLooker(t)

@@ -14,8 +14,8 @@ const (
 // planes request are the kinds of these objects.
 const ConfigType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
 
-// Need is another resource, without which a client cannot use a resource. A server that
-// does not serve the type does not wait for it.
+// Need is what a client needs besides a resource before it can use it, as a cluster needs
+// its endpoints. A server that does not serve the needed type does not wait for it.
 type Need struct {
 	TypeURL, Name string
 	Kind          NeedKind
@@ -25,35 +25,37 @@ type Need struct {
 type NeedKind uint8
 
 const (
-	// Warm: the client puts the resource into use when it has the needed one, which is
-	// sent again with it: the routes of a listener.
+	// Warm: the client uses the resource only once it has the needed one. The server
+	// sends the needed one again with each form of the resource: a changed listener waits
+	// for its routes anew.
 	Warm NeedKind = iota + 1
-	// Covered is Warm, and the version of the needed resource covers the version of
-	// this one: the endpoints of a cluster.
+	// Covered is Warm, and the version of the needed resource also covers the version of
+	// this one: whoever lacks a changed cluster lacks its endpoints too.
 	Covered
-	// Secret: the client puts the resource into use when it has the needed one, which is
-	// not sent again with it.
+	// Secret: the client uses the resource only once it has the needed one, which the
+	// server does not send again with it.
 	Secret
-	// Traffic: the resource sends traffic to the needed one, which is usable before the
-	// resource is sent, and withdrawn after it.
+	// Traffic: the resource sends traffic to the needed one, as a route to a cluster. The
+	// server sends the resource once the client can use the needed one, and withdraws the
+	// needed one last.
 	Traffic
-	// Within: the needed resources live in this one, and the client forgets them with it.
-	// Their names are Name, a slash, and a name within: the virtual hosts of a route
-	// configuration.
+	// Within: the needed resources live in this one, as virtual hosts in a route
+	// configuration, and the client forgets them with it. Their names are Name, a slash,
+	// and a name within.
 	Within
-	// Grace: the client takes a moment after it has the resource, as it resolves host
-	// names. It names nothing.
+	// Grace: the client resolves host names once it has the resource, and can use it a
+	// moment later. The need names nothing.
 	Grace
 )
 
-// warming says whether the client sets the needed resource up with this one, before it
-// puts either into use.
+// warming says whether the client waits for the needed resource each time it is sent this
+// one, before it uses either.
 func (n Need) warming() bool { return n.Kind == Warm || n.Kind == Covered }
 
 // Requests says whether a client that has the resource requests the needed one.
 func (n Need) Requests() bool { return n.warming() || n.Kind == Secret || n.Kind == Within }
 
-// TrafficTo are the needs of a resource that sends traffic to clusters.
+// TrafficTo returns the needs of a resource that sends traffic to clusters.
 func TrafficTo(clusters []string) []Need {
 	if len(clusters) == 0 {
 		return nil

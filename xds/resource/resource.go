@@ -62,12 +62,13 @@ func (r *Resource) Refers(cluster string) bool {
 	return slices.ContainsFunc(r.Needs, func(n Need) bool { return n.Kind == Traffic && n.Name == cluster })
 }
 
-// Resolves says whether a client that has taken the resource needs a moment more.
+// Resolves says whether a client that has taken the resource still resolves host names
+// before it can use it.
 func (r *Resource) Resolves() bool {
 	return slices.ContainsFunc(r.Needs, func(n Need) bool { return n.Kind == Grace })
 }
 
-// Encoded is a message that its generator has encoded by itself, from parts that were
+// Encoded is a message whose Body its generator has put together from parts that were
 // encoded before. Message lacks these parts.
 type Encoded struct {
 	proto.Message
@@ -100,7 +101,8 @@ func New(name string, m proto.Message, needs ...Need) (*Resource, error) {
 	return &Resource{Name: name, Body: &anypb.Any{TypeUrl: typeOf(m), Value: value}, Version: hash(value), Needs: needs}, nil
 }
 
-// typeOf is the type URL of a message, one string for all of a type that is served.
+// typeOf returns the type URL of a message. The messages of one served type share one
+// string.
 func typeOf(message proto.Message) string {
 	const prefix = "type.googleapis.com/"
 	name := string(message.ProtoReflect().Descriptor().FullName())
@@ -125,11 +127,11 @@ func (r *Resource) With(body []byte, parts []*Resource) *Resource {
 	return &out
 }
 
-// apart begins the versions of resources whose parts come apart from them.
+// apart is the prefix of the version of a resource whose parts are sent separately.
 const apart = "apart-"
 
-// Apart is With for a resource that a client puts together itself, with parts that
-// it gets one by one. Its version says so.
+// Apart is With for a resource whose parts the client gets one by one and puts together
+// itself. IsApart recognises its version.
 func (r *Resource) Apart(body []byte) *Resource {
 	out := r.With(body, nil)
 	out.Version = apart + out.Version
@@ -147,7 +149,7 @@ func (r *Resource) Under(parentVersion string) *Resource {
 	return &out
 }
 
-// hash is the first 128 bits of SHA-256 in hex.
+// hash returns the first 128 bits of SHA-256 in hex.
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])

@@ -21,7 +21,7 @@ type Set struct {
 // An Entry is a resource under a name.
 type Entry = pmap.Entry[*Resource]
 
-// A Change is what differs in one name between two Sets.
+// A Change is the difference between two Sets under one name.
 type Change = pmap.Change[*Resource]
 
 // FromSorted builds a Set from resources in strictly ascending order of their names.
@@ -30,9 +30,9 @@ func FromSorted(resources iter.Seq2[string, *Resource]) Set {
 	return Set{most: pmap.FromSorted(resources)}
 }
 
-// Beside returns the set with a few resources of another, which replace resources of the
-// same names. It keeps them apart if it can: Sets that differ only in them share the rest,
-// and its difference to the next.
+// Beside returns the set with the few resources of another, which replace resources of
+// the same names. It keeps them apart if it can. Sets that differ only in such resources
+// then share all others, and Differing finds one difference for all of them.
 func (s Set) Beside(few Set) Set {
 	for name, r := range few.All() {
 		if _, ok := s.Get(name); ok || s.beside.Len() > 0 {
@@ -52,7 +52,7 @@ func (s Set) Beside(few Set) Set {
 // Len is the number of resources.
 func (s Set) Len() int { return s.most.Len() + s.beside.Len() }
 
-// Get is the resource of a name, and whether there is one.
+// Get returns the resource of a name, and whether there is one.
 func (s Set) Get(name string) (*Resource, bool) {
 	if s.beside.Len() > 0 {
 		if r, ok := s.beside.Get(name); ok {
@@ -62,13 +62,14 @@ func (s Set) Get(name string) (*Resource, bool) {
 	return s.most.Get(name)
 }
 
-// Value is the resource of a name, nil for none.
+// Value returns the resource of a name, nil for none.
 func (s Set) Value(name string) *Resource {
 	r, _ := s.Get(name)
 	return r
 }
 
-// Set is the set with a resource under a name: itself, where it has that.
+// Set returns the set with a resource under a name: the set itself, if it has that
+// already.
 func (s Set) Set(name string, r *Resource) Set {
 	if s.apart(name) {
 		s.beside = s.beside.Set(name, r)
@@ -78,8 +79,8 @@ func (s Set) Set(name string, r *Resource) Set {
 	return s
 }
 
-// SetAll is the set with resources under their names, which are in strictly ascending
-// order. It is what as many calls of Set return, at less cost.
+// SetAll returns the set with the resources of entries, whose keys must be in strictly
+// ascending order. It returns what as many calls of Set would, at less cost.
 func (s Set) SetAll(entries []Entry) Set {
 	if s.beside.Len() > 0 {
 		for _, e := range entries {
@@ -91,7 +92,7 @@ func (s Set) SetAll(entries []Entry) Set {
 	return s
 }
 
-// Delete is the set without a name: itself, where there is none.
+// Delete returns the set without a name: the set itself, if there is no such name.
 func (s Set) Delete(name string) Set {
 	if s.apart(name) {
 		s.beside = s.beside.Delete(name)
@@ -114,14 +115,14 @@ func (s Set) All() iter.Seq2[string, *Resource] {
 	return func(yield func(string, *Resource) bool) { s.walk("", yield) }
 }
 
-// Prefix iterates, in order, over those whose names begin with a prefix.
+// Prefix iterates, in order, over the resources whose names begin with a prefix.
 func (s Set) Prefix(prefix string) iter.Seq2[string, *Resource] {
 	return func(yield func(string, *Resource) bool) {
 		s.walk(prefix, func(name string, r *Resource) bool { return strings.HasPrefix(name, prefix) && yield(name, r) })
 	}
 }
 
-// walk yields, in order, from a name on.
+// walk yields the resources, in order, from the name start on.
 func (s Set) walk(start string, yield func(string, *Resource) bool) {
 	if s.beside.Len() == 0 {
 		s.most.From(start)(yield)
@@ -167,8 +168,8 @@ func (s Set) Keys() iter.Seq[string] {
 	}
 }
 
-// Find iterates over names, in order, with the resources that a Set has of them, nil
-// where it has none. It costs what pmap.Find costs.
+// Find iterates over names, in order, with the resource that a Set has of each, nil for
+// none. It costs what pmap.Find costs.
 func Find(names pmap.Map[struct{}], in Set) iter.Seq2[string, *Resource] {
 	return func(yield func(string, *Resource) bool) { find(names, in, yield) }
 }
@@ -202,7 +203,7 @@ func diff(from, to Set, yield func(Change) bool) {
 				return
 			}
 		}
-		if len(few) > 0 && few[0].Key == c.Key { // it has moved from one to the other
+		if len(few) > 0 && few[0].Key == c.Key { // the name has moved between most and beside
 			c = both(c, few[0])
 			few = few[1:]
 			if c.HasOld && c.HasNew && c.Old == c.New {
@@ -228,8 +229,8 @@ func both(a, b Change) Change {
 	return a
 }
 
-// Differing are two Sets that differ in the same, without what both of them keep
-// beside the rest.
+// Differing returns two Sets with the same difference as from and to. It leaves out what
+// both of them keep beside the rest, so the clients of a class get the same pair of Sets.
 func Differing(from, to Set) (Set, Set) {
 	if from.beside == to.beside {
 		return Set{most: from.most}, Set{most: to.most}

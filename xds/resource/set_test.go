@@ -15,7 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// version is a Set, what it has, and that made as one piece.
+// version is a Set, its expected content, and a Set that is built from that content at
+// once.
 type version struct {
 	set   resource.Set
 	has   map[string]*resource.Resource
@@ -47,8 +48,8 @@ func list(seq iter.Seq2[string, *resource.Resource]) (out []named) {
 	return out
 }
 
-// TestASetIsTheSameHoweverItIsKept: what is kept beside the rest is found, changed,
-// listed and compared as if it were among it.
+// TestASetIsTheSameHoweverItIsKept: resources that are kept beside the rest are found,
+// changed, listed and compared like all others.
 func TestASetIsTheSameHoweverItIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +101,7 @@ func TestASetIsTheSameHoweverItIsKept(t *testing.T) {
 	})
 }
 
-// first are so many of a sequence, which is then left.
+// first returns the first n elements of a sequence, and stops it there.
 func first[T any](n int, seq iter.Seq[T]) (out []T) {
 	for one := range seq {
 		if len(out) == n {
@@ -118,7 +119,7 @@ func same(t *rapid.T, what string, want, got any) {
 	}
 }
 
-// check holds all that a Set says against what it has.
+// check compares everything that a Set answers with its expected content.
 func check(t *rapid.T, v version) {
 	t.Helper()
 	all := list(sorted(v.has))
@@ -154,8 +155,9 @@ func check(t *rapid.T, v version) {
 	}
 }
 
-// TestWhatDiffersIsSharedByThoseOfOneClass: two Sets that have other resources beside
-// the same differ, when that becomes another, in the same two Sets.
+// TestWhatDiffersIsSharedByThoseOfOneClass: the resources that a client has beside the
+// rest do not show in the two Sets that Differing returns, so clients of a class get the
+// same two.
 func TestWhatDiffersIsSharedByThoseOfOneClass(t *testing.T) {
 	t.Parallel()
 	var before resource.Set

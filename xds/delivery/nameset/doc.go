@@ -1,6 +1,6 @@
-// Package nameset has sets of names that are held once, however many hold them.
+// Package nameset keeps equal sets of names once in memory, however many streams use them.
 //
-// The proxies of a mesh ask for much the same names: thousands of sets of
-// thousands of names are but a few. A Table gives equal sets one representation,
-// and holds none of them itself: a set goes when the last who holds it goes.
+// The proxies of a mesh request much the same names: thousands of streams have a set of
+// thousands of names each, but few of these sets differ. A Table gives equal sets one
+// representation. It refers to the sets weakly, so a set is freed with its last user.
 package nameset

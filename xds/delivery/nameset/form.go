@@ -7,21 +7,22 @@ import (
 	"weak"
 )
 
-// form is how a message has the names of a set.
+// form is the part of a message that carries the names of a set, as bytes.
 type form struct {
-	bytes []byte // nil where it was met but once
+	bytes []byte // nil if it was met only once
 }
 
 const (
-	// keepFrom is how many bytes make a form worth keeping.
+	// keepFrom is the least number of bytes that make a form worth keeping.
 	keepFrom = 1 << 10
-	// beginning is how many of the bytes forms are found by, and alike how many that
-	// begin with the same are told apart.
+	// beginning is how many first bytes of a form make its key; alike is how many forms
+	// with one key are kept.
 	beginning, alike = 128, 8
 )
 
-// Keep remembers that a message had the names of a set in a form, for Known, if it is
-// long and the set is met again and again. It holds as long as the set is used.
+// Keep remembers, for Known, the bytes that carried the names of a set in a message. It
+// does so only for long ones, and from the second time that the set is met. It forgets
+// them with the set.
 func (t *Table) Keep(s Set, in []byte) {
 	if t == nil || len(in) < keepFrom || s.Len() < internFrom {
 		return
@@ -41,8 +42,8 @@ func (t *Table) Keep(s Set, in []byte) {
 	t.forms[key] = append([]weak.Pointer[content]{self}, others[:min(len(others), alike-1)]...)
 }
 
-// Known finds the set in whose form a message begins, and how long that is: 0 where
-// none is known.
+// Known returns the set whose form a message begins with, and the length of that form; 0
+// if none is known.
 func (t *Table) Known(message []byte) (Set, int) {
 	if t == nil || len(message) < keepFrom {
 		return Set{}, 0

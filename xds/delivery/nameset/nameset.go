@@ -14,17 +14,17 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Set is an immutable set of names. The zero Set is empty. Sets of one Table
-// that are == are equal; the converse holds of large ones.
+// Set is an immutable set of names. The zero Set is empty. Sets of one Table that are ==
+// are equal. The converse holds of sets of at least internFrom names.
 type Set struct{ content *content }
 
 // content is what equal sets share.
 type content struct {
 	names pmap.Map[struct{}]
-	sum   uint64 // of the hashes of the names
+	sum   uint64 // sum of the hashes of the names
 	text  int    // bytes of the names
 
-	form atomic.Pointer[form] // nil where it was never kept
+	form atomic.Pointer[form] // nil if Keep was never called with the set
 }
 
 // empty is the content of the zero Set.
@@ -42,10 +42,10 @@ func (s Set) names() pmap.Map[struct{}] { return s.get().names }
 // Len returns the number of names.
 func (s Set) Len() int { return s.names().Len() }
 
-// perName is about what a name takes beside its text, in bytes.
+// perName estimates the memory of a name besides its text, in bytes.
 const perName = 64
 
-// Bytes is about how much memory the set takes.
+// Bytes estimates the memory that the set takes.
 func (s Set) Bytes() int64 { return int64(s.get().text) + perName*int64(s.Len()) }
 
 // Has says whether a name is in the set.
@@ -57,14 +57,13 @@ func (s Set) Has(name string) bool {
 // All iterates over the names in order.
 func (s Set) All() iter.Seq[string] { return s.names().Keys() }
 
-// In iterates over the names, in order, with the resources of a set: nil for those
-// that are not there.
+// In iterates over the names, in order, each with its resource in a set, nil for none.
 func In(s Set, of resource.Set) iter.Seq2[string, *resource.Resource] {
 	return resource.Find(s.names(), of)
 }
 
-// Missing iterates over the names of s that are not in other, in order. It costs
-// what differs where one was made from the other.
+// Missing iterates, in order, over the names of s that are not in other. If one set was
+// made from the other, the cost follows what differs.
 func (s Set) Missing(other Set) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for c := range pmap.Diff(s.names(), other.names()) {
@@ -75,7 +74,7 @@ func (s Set) Missing(other Set) iter.Seq[string] {
 	}
 }
 
-// internFrom is how many names make a set worth a place in the table.
+// internFrom is the least number of names that make a set worth a place in the table.
 const internFrom = 16
 
 // Table makes sets. Several goroutines may use it. A nil Table makes sets that share
@@ -85,9 +84,9 @@ type Table struct {
 
 	mu   sync.Mutex
 	sets map[uint64]weak.Pointer[content] // by sum
-	live int                              // entries that the last sweep has left
+	live int                              // entries that the last sweep left
 
-	forms map[uint64][]weak.Pointer[content] // by how they begin; see Keep
+	forms map[uint64][]weak.Pointer[content] // by a hash of their first bytes; see Keep
 }
 
 // NewTable returns an empty table.
@@ -115,9 +114,9 @@ func (t *Table) Of(names []string) Set {
 	return t.intern(&content{names: pmap.FromSorted(each(names)), sum: sum, text: text})
 }
 
-// Read returns the set of names that a message has: begin starts to go through
-// them, and the function that it returns is the next name, false after the last.
-// Of a set that is known no name is copied, where the names come in order.
+// Read returns the set of the names in a message. Each call of begin starts again with
+// the first name; the function that it returns yields the next name, and false after the
+// last. If the names come in order and the set is known, Read copies none of them.
 func (t *Table) Read(begin func() (next func() ([]byte, bool))) Set {
 	var sum uint64
 	var last []byte
@@ -138,7 +137,7 @@ func (t *Table) Read(begin func() (next func() ([]byte, bool))) Set {
 	return t.Of(names)
 }
 
-// reads says whether a map has just these names.
+// reads says whether a map has exactly the names that next yields, in order.
 func reads(m pmap.Map[struct{}], next func() ([]byte, bool)) bool {
 	for has := range m.Keys() {
 		if name, ok := next(); !ok || string(name) != has {
@@ -160,7 +159,7 @@ func (t *Table) Plus(s, other Set) Set {
 	return t.With(s, slices.Collect(other.All())...)
 }
 
-// With returns the set of the names of s and others.
+// With returns the set of the names of s and names.
 func (t *Table) With(s Set, names ...string) Set {
 	if len(names) > s.Len() {
 		if s.Len() == 0 {
@@ -181,7 +180,7 @@ func (t *Table) With(s Set, names ...string) Set {
 	return t.replace(s, &content{names: next, sum: sum, text: text})
 }
 
-// Minus returns the set of those names of s that are not in other.
+// Minus returns the set of the names of s that are not in other.
 func (t *Table) Minus(s, other Set) Set {
 	switch {
 	case s == other:
@@ -192,7 +191,7 @@ func (t *Table) Minus(s, other Set) Set {
 	return t.Of(slices.Collect(s.Missing(other)))
 }
 
-// Without returns the set of those names of s that are not among others.
+// Without returns the set of the names of s that are not among names.
 func (t *Table) Without(s Set, names ...string) Set {
 	if len(names) == 0 || s.Len() == 0 {
 		return s
@@ -207,15 +206,16 @@ func (t *Table) Without(s Set, names ...string) Set {
 	return t.replace(s, &content{names: next, sum: sum, text: text})
 }
 
-// Len is how many sets the table knows, those included that went since it was
-// last swept.
+// Len returns how many sets the table knows. That includes sets freed since the last
+// sweep.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.sets)
 }
 
-// replace returns the set with the names by, which were derived from the names of s.
+// replace returns the set of the content by, which was made from s. It returns s if no
+// name changed.
 func (t *Table) replace(s Set, by *content) Set {
 	switch {
 	case by.names == s.names():
@@ -240,7 +240,7 @@ func (t *Table) hash(name string) uint64 {
 	return maphash.String(t.seed, name)
 }
 
-// find returns the content of a sum, if there is one of that size.
+// find returns the known content with a sum and a number of names; nil for none.
 func (t *Table) find(size int, sum uint64) *content {
 	if t == nil || size < internFrom {
 		return nil
@@ -253,7 +253,8 @@ func (t *Table) find(size int, sum uint64) *content {
 	return nil
 }
 
-// intern returns the set of what is equal to c and known, or else makes c known.
+// intern returns the known set that equals c, or else makes c known. When the table has
+// grown enough, it first sweeps out the sets that are freed.
 func (t *Table) intern(c *content) Set {
 	if t == nil || c.names.Len() < internFrom {
 		return Set{c}
@@ -291,7 +292,7 @@ func each(names []string) iter.Seq2[string, struct{}] {
 	}
 }
 
-// holds says whether a map has just these names, given in order.
+// holds says whether a map has exactly these names, given in order.
 func holds(m pmap.Map[struct{}], names []string) bool {
 	i := 0
 	for name := range m.Keys() {

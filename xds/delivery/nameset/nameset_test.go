@@ -94,7 +94,7 @@ func TestEqualSetsAreOne(t *testing.T) {
 	}
 }
 
-// TestASetGoesWithItsHolders: a table holds none of what it knows.
+// TestASetGoesWithItsHolders: a table keeps no set in memory.
 func TestASetGoesWithItsHolders(t *testing.T) {
 	t.Parallel()
 	table := nameset.NewTable()
@@ -113,7 +113,7 @@ func TestASetGoesWithItsHolders(t *testing.T) {
 	}
 }
 
-// BenchmarkOf is what a request for 6,000 names costs that others made before.
+// BenchmarkOf measures a set of 6,000 names that the table knows already.
 func BenchmarkOf(b *testing.B) {
 	table := nameset.NewTable()
 	names := numbered(6_000)
@@ -126,7 +126,7 @@ func BenchmarkOf(b *testing.B) {
 	}
 }
 
-// message goes through names as one that was received has them.
+// message yields names as Read wants them, like a received message.
 func message(names []string) func() func() ([]byte, bool) {
 	received := make([][]byte, len(names))
 	for i, name := range names {
@@ -145,7 +145,8 @@ func message(names []string) func() func() ([]byte, bool) {
 	}
 }
 
-// TestNamesAreReadAsTheyAre in any order, any number of times, known or not.
+// TestNamesAreReadAsTheyAre in any order, with names repeated, and whether the set is
+// known or not.
 func TestNamesAreReadAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for what, table := range map[string]*nameset.Table{"of a table": nameset.NewTable(), "of none": nil} {
@@ -167,8 +168,8 @@ func TestNamesAreReadAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestKnownNamesAreReadOnce: two hundred messages of the same names are one set,
-// and none of their names is copied but those of the first.
+// TestKnownNamesAreReadOnce: two hundred messages with the same names make one set, and
+// only the names of the first are copied.
 func TestKnownNamesAreReadOnce(t *testing.T) {
 	table := nameset.NewTable()
 	names := numbered(6_000)
@@ -185,7 +186,7 @@ func TestKnownNamesAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestSetsGrowTogether: the union of sets is what each of them has.
+// TestSetsGrowTogether: Plus returns the union of two sets.
 func TestSetsGrowTogether(t *testing.T) {
 	t.Parallel()
 	table := nameset.NewTable()
@@ -202,7 +203,7 @@ func TestSetsGrowTogether(t *testing.T) {
 	}
 }
 
-// BenchmarkRead is a message of 6,000 names that others have sent before.
+// BenchmarkRead measures a message of 6,000 names that the table knows already.
 func BenchmarkRead(b *testing.B) {
 	table := nameset.NewTable()
 	names := numbered(6_000)

@@ -12,8 +12,9 @@ type Allow struct {
 	Interim func(name string) *resource.Resource
 	// Remove says whether a removal of a name may be sent; nil for none.
 	Remove func(name string) bool
-	// Together sends removals in one response with additions, for resources that must
-	// not exist at the same time. Otherwise they go alone.
+	// Together sends removals in one response with additions, for resources that must not
+	// exist at the same time, as two virtual hosts with one domain. Otherwise they go
+	// alone.
 	Together bool
 }
 

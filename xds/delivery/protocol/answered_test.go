@@ -8,8 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TestAnAlwaysAnsweredType: a client that comes back with all it should have is answered,
-// and then as any other. A type without this says nothing.
+// TestAnAlwaysAnsweredType: a client that reconnects with everything that it should have
+// gets a response, and from then on only changes. If the type is not AlwaysAnswered, the
+// client gets none.
 func TestAnAlwaysAnsweredType(t *testing.T) {
 	t.Parallel()
 	for _, always := range []bool{true, false} {

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TestConformance holds sessions against the rules of the protocol.
+// TestConformance runs the conformance suite on subscriptions.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	protocoltest.Run(t, protocoltest.Aggregated, func(tb testing.TB) protocoltest.Server {
@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// sessionServer is the least that sessions need around them to be a server.
+// sessionServer is the least server around subscriptions.
 type sessionServer struct {
 	tb       testing.TB
 	offered  map[string]resource.Set
@@ -54,7 +54,7 @@ func (s *sessionServer) Connect(variant protocol.Variant, _ string) protocoltest
 	return c
 }
 
-// sessionConn is one stream: a session for each type.
+// sessionConn is one stream, with a subscription for each type.
 type sessionConn struct {
 	server   *sessionServer
 	variant  protocol.Variant

@@ -14,11 +14,12 @@ type change = resource.Change
 // acked set under a version that no resource has, and so differ from every desired
 // resource.
 const (
-	unknownVersion = "?" // precedes the last known version, if any
-	// maybeReplaced precedes the last version if the client may have another one now.
+	unknownVersion = "?" // followed by the last known version, if any
+	// maybeReplaced is followed by the last version, where the client may have another
+	// form now.
 	maybeReplaced = "?!"
-	// rejectedVersion is the version of a resource that the client did not have,
-	// rejected, and may have taken even so.
+	// rejectedVersion is the version of a resource that the client did not have and
+	// rejected. It may have taken it even so.
 	rejectedVersion = "? refused"
 )
 
@@ -49,18 +50,20 @@ func (s *Subscription) differences(from, to resource.Set) iter.Seq[change] {
 	}
 }
 
-// Flight is what the response in flight changes for the client: nothing if there is none.
+// Flight says what the response in flight changes for the client: nothing if there is
+// none.
 type Flight struct {
 	sub *Subscription
-	// From is what the client has, and To what it has once it acknowledges the response.
+	// From is the acked set, and To the acked set once the client acknowledges the
+	// response.
 	From, To resource.Set
 }
 
 // Flight returns what the response in flight changes for the client.
 func (s *Subscription) Flight() Flight { return Flight{s, s.acked, s.ackedAfterFlight()} }
 
-// Changed iterates, in order, over the resources that the client lacks, and says of each
-// whether the client has no known version of it.
+// Changed iterates, in order, over the resources in flight that the client lacks. isNew
+// says that the client has no known version of it.
 func (f Flight) Changed(yield func(r *resource.Resource, isNew bool) bool) {
 	for c := range f.sub.differences(f.From, f.To) {
 		if c.HasNew && !yield(c.New, f.sub.isNew(c.Old)) {
@@ -74,7 +77,7 @@ func (f Flight) Changed(yield func(r *resource.Resource, isNew bool) bool) {
 func (s *Subscription) due() iter.Seq[change] {
 	return func(yield func(change) bool) {
 		if !s.started {
-			return // it asks for nothing yet
+			return // the client has requested nothing yet
 		}
 		for c := range s.differences(s.ackedAfterFlight(), s.desired) {
 			if c, ok := s.sendable(c); ok && !yield(c) {
@@ -85,8 +88,8 @@ func (s *Subscription) due() iter.Seq[change] {
 }
 
 // dueKinds says which kinds of changes are due: resources to send, and names to give up.
-// Callers ask again and again between two changes, so a subscription keeps it while its
-// basis is the same.
+// Callers ask for them often between two changes, so a subscription keeps them while
+// their basis is the same.
 type dueKinds struct {
 	basis          basis
 	added, removed bool
@@ -104,7 +107,7 @@ func (s *Subscription) dueKinds() dueKinds {
 	now := basis{s.started, s.wildcard, s.ackedAfterFlight(), s.desired, s.rejected, s.names, s.mustAnswer, s.scopeChanges}
 	switch {
 	case now.told == now.offered:
-		s.lastKinds = dueKinds{} // it keeps former sets in memory
+		s.lastKinds = dueKinds{} // an old basis would keep former sets in memory
 	case s.lastKinds.basis != now:
 		s.lastKinds = dueKinds{basis: now}
 		s.findKinds()
@@ -112,8 +115,8 @@ func (s *Subscription) dueKinds() dueKinds {
 	return s.lastKinds
 }
 
-// findKinds goes through the due changes as far as it has to. A client that has nothing
-// has nothing to give up.
+// findKinds goes through the due changes until it has found both kinds. A client that has
+// nothing has nothing to give up.
 func (s *Subscription) findKinds() {
 	kinds, bare := &s.lastKinds, s.ackedAfterFlight().Len() == 0
 	for c := range s.due() {
@@ -125,9 +128,9 @@ func (s *Subscription) findKinds() {
 }
 
 // sendable returns the change to send for a difference; false for none. In a scope that
-// was never open there is none, and in a closed scope the resource must be removed. The
-// client gets no version again that it rejected alone. If it may have lost the version
-// that it had in its place, it gets that one.
+// was never open there is none, and in a closed scope the resource must be removed. A
+// version that the client rejected alone is not sent again. If the client may have lost
+// the version that it had in its place, it gets that one.
 func (s *Subscription) sendable(c change) (change, bool) {
 	switch s.scope(c.Key) {
 	case unseen, ignored:

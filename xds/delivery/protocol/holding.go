@@ -7,14 +7,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Holding is what a client should have and has of one name.
+// Holding compares, for one name, what a client should have with what it has.
 type Holding struct {
 	Name string
 	// Desired is what the client should have, and Acked what it has as far as is known;
-	// nil for nothing. The empty resource that answers an unknown name counts as nothing:
-	// whether the client still uses a resource that is gone is not known.
+	// each is nil for nothing. The empty resource that answers an unknown name counts as
+	// nothing: whether the client still uses a resource that is gone is not known.
 	Desired, Acked *resource.Resource
-	// Unknown says that the client may have something else than Acked.
+	// Unknown says that the client may have another form than Acked.
 	Unknown bool
 	// InFlight says that a response with an answer for the name is in flight.
 	InFlight bool

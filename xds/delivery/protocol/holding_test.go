@@ -13,7 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// holdings tells of each name what the client has and should have: "a: 1 -> 2 in flight".
+// holdings writes for each name what the client has and should have: "a: 1 -> 2 in
+// flight".
 func holdings(t *testing.T, s *protocol.Subscription) string {
 	t.Helper()
 	content := func(r *resource.Resource) string {
@@ -83,7 +84,7 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
-// TestHoldingsOfNames: a client that names what it requests has nothing else, and nothing
+// TestHoldingsOfNames: a client that requests names has no holdings of other names, nor
 // of a name that does not exist.
 func TestHoldingsOfNames(t *testing.T) {
 	t.Parallel()
@@ -108,8 +109,8 @@ func TestHoldingsOfNames(t *testing.T) {
 	}
 }
 
-// TestHoldingsOfAReconnectedClient: what it states in another version than the desired one
-// is in an unknown form.
+// TestHoldingsOfAReconnectedClient: a resource that it states in another version than the
+// desired one is in an unknown form.
 func TestHoldingsOfAReconnectedClient(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.Delta)

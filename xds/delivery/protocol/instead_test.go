@@ -8,8 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// What goes out in place of a resource leaves that due: the client is not in step
-// when it has taken it, nor is it sent that again when it has refused it.
+// TestAnotherResourceForNow: after an interim form the resource itself stays due. A
+// client that acknowledges the interim form is not in sync, and one that rejects it is
+// not sent it again.
 func TestAnotherResourceForNow(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {

@@ -8,7 +8,7 @@ import (
 )
 
 // InSync says whether the client has the desired resource of a name: it has acknowledged
-// or stated that version, and is not sent it again.
+// or stated that version, and the server does not send it another or the same again.
 func (s *Subscription) InSync(name string) bool {
 	desired, exists := s.desired.Get(name)
 	if !exists || !s.started || !s.wants(name) || s.mustAnswer.Has(name) {
@@ -134,13 +134,14 @@ func (s *Subscription) Removing(name string) bool {
 	return due && !c.HasNew && !s.mustAnswer.Has(name)
 }
 
-// RemovingUnknown says whether the removal of a name is due that the client stated, and
-// whose form is unknown.
+// RemovingUnknown says whether the removal of a name is due whose form is unknown, as the
+// client stated it from an earlier stream.
 func (s *Subscription) RemovingUnknown(name string) bool {
 	return s.Removing(name) && s.unknown(s.ackedAfterFlight().Value(name))
 }
 
-// Rejects says whether the client rejected a resource and was not sent it again.
+// Rejects says whether the client rejected a resource alone in a response, and the
+// resource was not sent again since.
 func (s *Subscription) Rejects(name string) bool {
 	_, ok := s.rejected.Get(name)
 	return ok && s.subscribes(name)

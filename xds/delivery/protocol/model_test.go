@@ -17,11 +17,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TestAnyClientConverges drives sessions through random histories: offers,
-// subscriptions, gates, scopes, children that are sent again, answers that come
-// late, and refusals of which the client takes nothing, or a part even so, in words
-// that may name anything. What a session says of its client has to be true at any
-// time, and in the end the client has what it should, and refuses only what is bad.
+// TestAnyClientConverges drives subscriptions through random histories: changes,
+// requests, Allows, scopes, resends, late answers, and NACKs. At a NACK the client may
+// have taken nothing or a part, and its message may mention any names. What the
+// subscription says of its client must be true at any time. In the end the client has
+// what it should, and refuses only what is bad.
 func TestAnyClientConverges(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestAnyClientConverges(t *testing.T) {
 	}
 }
 
-// model is a client, and a server around its session.
+// model is a client, and a server around its subscription.
 type model struct {
 	t       *rapid.T
 	typ     protocol.Type
@@ -52,7 +52,7 @@ type model struct {
 
 	offered  resource.Set
 	revision int64
-	scopes   map[string]bool // that are open
+	scopes   map[string]bool // open scopes
 
 	wildcard bool
 	wanted   map[string]bool
@@ -61,8 +61,8 @@ type model struct {
 	flight   *protocol.Response
 	nonce    string
 	version  string
-	bad      map[string]string // versions that are refused
-	parts    bool              // it takes some of what it refuses
+	bad      map[string]string // versions that it refused
+	parts    bool              // it may take a part of a response that it refuses
 }
 
 var modelNames = []string{"r/a", "r/b", "q/a", "q/b", "q/c", "q/d", "q/e"}
@@ -146,7 +146,7 @@ func (m *model) reconnect() {
 
 func (m *model) subscribe() {
 	if m.variant == protocol.StateOfTheWorld && (m.flight != nil || m.typ.Full) {
-		return // it would be said with the answer
+		return // it would be part of the answer
 	}
 	name := m.pick("subscribe")
 	q := protocol.Request{Nonce: m.nonce}
@@ -169,7 +169,7 @@ func (m *model) subscribe() {
 	m.s.Request(q)
 }
 
-// resend is what happens when a parent is sent.
+// resend resends a name, as a server does that sends its parent.
 func (m *model) resend() {
 	name := m.pick("resend")
 	if _, exists := m.offered.Get(name); exists && m.wants(name) && m.open(name) {
@@ -178,7 +178,8 @@ func (m *model) resend() {
 	m.s.Resend(name)
 }
 
-// scope opens or closes one; the client has nothing of one that is new to it.
+// scope opens or closes a scope. If the scope is new to the client, the client has
+// nothing in it.
 func (m *model) scope() {
 	if !m.typ.Scoped {
 		return
@@ -199,7 +200,7 @@ func (m *model) scope() {
 	}
 }
 
-// send has the next response put under way, as far as some gates allow.
+// send sends the next response, as far as a random Allow permits.
 func (m *model) send() {
 	add, remove := m.some("add"), m.some("remove")
 	allow := protocol.Allow{Add: func(name string) bool { return add[name] }, Remove: func(name string) bool { return remove[name] }}
@@ -231,8 +232,8 @@ func (m *model) send() {
 	}
 }
 
-// answer takes the response under way, or refuses it, and then may have taken
-// some of it even so.
+// answer acknowledges the response in flight, or refuses it. A client that refuses it may
+// have taken a part even so.
 func (m *model) answer() {
 	r := m.flight
 	if r == nil {
@@ -281,7 +282,7 @@ func (m *model) take(r *protocol.Response, taken map[string]bool, rejected bool)
 	}
 }
 
-// check holds what the session says against what is so.
+// check compares what the subscription says with what the client has.
 func (m *model) check() {
 	for _, name := range modelNames {
 		if m.s.InSync(name) && m.holds[name] != m.s.Desired(name).Version {
@@ -298,7 +299,8 @@ func (m *model) check() {
 	}
 }
 
-// finish mends some of what was refused, lets everything pass and looks at the client.
+// finish makes some refused resources good, sends everything, and checks what the client
+// has.
 func (m *model) finish() {
 	m.answer()
 	mended := m.some("mended")
@@ -339,14 +341,14 @@ func (m *model) finish() {
 		case known && r.Version == res(m.t, name, "bad").Version:
 			guilty = append(guilty, name)
 			delete(m.holds, name)
-			delete(m.again, name) // unless there is a form that it took before
+			delete(m.again, name) // unless it took a form before
 		case known:
 			want[name] = r.Version
 		case m.typ.Empty != nil && m.holds[name] != "":
 			e, _ := empty(name)
 			want[name] = e.Version
 		case m.variant == protocol.StateOfTheWorld && !m.typ.Full:
-			delete(m.holds, name) // which it cannot be told
+			delete(m.holds, name) // the server cannot tell it that the name is gone
 		}
 	}
 	if d := cmp.Diff(want, m.holds); d != "" {

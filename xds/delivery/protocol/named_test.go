@@ -7,12 +7,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 )
 
-// listeners are of a client that names each and waits for each.
+// listeners is the type of a client that names each listener, and waits for each.
 var listeners = protocol.Type{URL: "listeners", Full: true, Empty: empty}
 
-// A client that names the resources of a full type, as one of gRPC does, is
-// answered each name: a missing one is no answer to it in state of the world,
-// where it may be of an older request.
+// TestUnknownNamesOfAFullType: a client that names resources of a full type, as gRPC
+// does, gets an answer for each name. In state of the world it cannot tell by a missing
+// one that there is none: the response may answer an older request.
 func TestUnknownNamesOfAFullType(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.StateOfTheWorld, protocol.Delta} {
@@ -37,8 +37,8 @@ func TestUnknownNamesOfAFullType(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswersForGivenUpNames: a client that gives up its last name while a response
-// is under way does not answer that.
+// TestNobodyAnswersForGivenUpNames: a client that unsubscribes from its last name while a
+// response is in flight does not answer the response.
 func TestNobodyAnswersForGivenUpNames(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.StateOfTheWorld, protocol.Delta} {

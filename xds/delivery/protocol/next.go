@@ -39,9 +39,8 @@ type plan struct {
 
 // Next returns the response to send now, if any. It returns none while another is in
 // flight, and only allowed changes; but names that do not exist are always answered.
-// Unless Allow.Together is set, no removals go with additions, which a client may
-// reject. A response that carries the whole state has, of what must wait, the version
-// that the client has.
+// Unless Allow.Together is set, no removals go with additions, which a client may reject.
+// A response that carries the whole state repeats the client's version of what must wait.
 func (s *Subscription) Next(allow Allow) (*Response, bool) {
 	if !s.started || s.inflight != nil {
 		return nil, false
@@ -61,7 +60,7 @@ func (s *Subscription) Next(allow Allow) (*Response, bool) {
 		return nil, false
 	}
 	if s.sendsWholeState() && p.heldBackUnknown {
-		return nil, false // what is left out of the response, the client gives up
+		return nil, false // the client would give up what the response leaves out
 	}
 	f := &inFlight{acked: s.ackedAfter(&p), unknown: p.unknown, trial: trial}
 	if s.search != nil {
@@ -85,7 +84,7 @@ func (s *Subscription) Next(allow Allow) (*Response, bool) {
 	return r, true
 }
 
-// usual is how many resources most changes have at most.
+// usual is the first capacity for the additions of a response. Most changes have no more.
 const usual = 8
 
 // nonce makes the nonce of a response: the revision, and the number of the response on
@@ -102,7 +101,7 @@ func (p *plan) says() int { return len(p.add) + len(p.unknown) + len(p.removed) 
 // sends suspects only; otherwise it sends all others.
 func (s *Subscription) plan(allow Allow, trial bool) plan {
 	var p plan
-	if s.acked.Len() == 0 { // a first response has all there is of what is asked for
+	if s.acked.Len() == 0 { // a first response has everything that the client requests
 		p.add = make([]*resource.Resource, 0, s.Size())
 	}
 	var leaving []change
@@ -135,7 +134,7 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 	s.planAsked(&p, allow, trial)
 	said := len(p.add)+len(p.unknown) > 0
 	for _, c := range leaving {
-		lost := s.sendsWholeState() && said && known(c.Old) == nil // there is nothing to keep it by
+		lost := s.sendsWholeState() && said && known(c.Old) == nil // no form of it is known that the response could repeat
 		if lost || (!said || allow.Together) && s.turn(c.Key, trial, p.says()) && allow.removes(c.Key) {
 			p.removed = append(p.removed, c)
 		} else {
@@ -145,7 +144,7 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 	return p
 }
 
-// setInterim replaces the last addition by another form for now, unless instead is nil.
+// setInterim replaces the last addition by its interim form, unless instead is nil.
 func (p *plan) setInterim(instead *resource.Resource) {
 	if instead != nil {
 		p.add[len(p.add)-1] = instead
@@ -160,8 +159,8 @@ func (p *plan) hold(c change) {
 	p.left++
 }
 
-// planAsked adds the answers to requested names: also if the client has the resource,
-// and if it does not exist.
+// planAsked adds the answers to mustAnswer: a resource is sent even if the client has it,
+// and a name without one gets the answer that it does not exist.
 func (s *Subscription) planAsked(p *plan, allow Allow, trial bool) {
 	var later []string
 	wait := func(name string) { later, p.heldBack = append(later, name), true }
@@ -194,7 +193,7 @@ func (s *Subscription) planAsked(p *plan, allow Allow, trial bool) {
 		slices.SortFunc(p.add, byName)
 	}
 	if s.sendsWholeState() {
-		p.repeat = nil // it is sent every time
+		p.repeat = nil // a whole state repeats them anyway
 	}
 }
 
@@ -204,8 +203,8 @@ func byName(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name
 // requests.
 func (s *Subscription) sendsWholeState() bool { return s.typ.Full && s.variant == StateOfTheWorld }
 
-// ackedAfter returns what the client has once it acknowledges a response. If the
-// response leaves nothing, that is the desired set, which clients share.
+// ackedAfter returns what the client has once it acknowledges the response of a plan. If
+// the response leaves nothing, that is the desired set, which clients share.
 func (s *Subscription) ackedAfter(p *plan) resource.Set {
 	if p.says() < len(p.held) && !s.sendsWholeState() {
 		return s.ackedAfterSaid(p)

@@ -7,13 +7,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 )
 
-// said is a request in both variants.
+// said makes a request that is valid in both variants.
 func said(nonce string, names ...string) protocol.Request {
 	return protocol.Request{Nonce: nonce, Names: protocoltest.NameSet(names...), Subscribe: protocoltest.NameSet(names...)}
 }
 
-// TestWildcardInStateOfTheWorld walks through the example of the protocol's
-// text: no names, then "*" and A, then A, then no names again.
+// TestWildcardInStateOfTheWorld goes through the example of the xDS documentation: no
+// names, then "*" and A, then A, then no names again.
 func TestWildcardInStateOfTheWorld(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.StateOfTheWorld)
@@ -35,8 +35,8 @@ func TestWildcardInStateOfTheWorld(t *testing.T) {
 	}
 }
 
-// TestAnEmptyListIsAllOnlyAtFirst: a client that began with names gives all up
-// by naming none.
+// TestAnEmptyListIsAllOnlyAtFirst: after a request with names, an empty list unsubscribes
+// from everything.
 func TestAnEmptyListIsAllOnlyAtFirst(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.StateOfTheWorld)
@@ -48,7 +48,7 @@ func TestAnEmptyListIsAllOnlyAtFirst(t *testing.T) {
 	expect(t, "given up", names(s.Next(protocoltest.Everything())))
 }
 
-// TestWildcardInDelta walks through the example of the protocol's text.
+// TestWildcardInDelta goes through the example of the xDS documentation.
 func TestWildcardInDelta(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.Delta)
@@ -67,8 +67,8 @@ func TestWildcardInDelta(t *testing.T) {
 	expect(t, "none", names(s.Next(protocoltest.Everything())))
 }
 
-// TestGivingUpANameUnderAWildcard: the client does not know whether it has the
-// resource for the name or for the wildcard, so it is told the state of it.
+// TestGivingUpANameUnderAWildcard: the client does not know whether it has the resource
+// for the name or for the wildcard, so the server sends its state again.
 func TestGivingUpANameUnderAWildcard(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.Delta)
@@ -83,8 +83,8 @@ func TestGivingUpANameUnderAWildcard(t *testing.T) {
 	expect(t, "nothing to tell", names(s.Next(protocoltest.Everything())))
 }
 
-// TestARejectionOutlivesOtherChanges: a client that refused a resource does not
-// have it because it took another one.
+// TestARejectionOutlivesOtherChanges: a rejection still stands after the client has
+// acknowledged another resource.
 func TestARejectionOutlivesOtherChanges(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.Delta)
@@ -106,7 +106,8 @@ func TestARejectionOutlivesOtherChanges(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenUpIsRejectedNoMore, nor what is deleted.
+// TestWhatIsGivenUpIsRejectedNoMore: a rejection ends when the client unsubscribes from
+// the name, or the resource is deleted.
 func TestWhatIsGivenUpIsRejectedNoMore(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -132,7 +133,8 @@ func TestWhatIsGivenUpIsRejectedNoMore(t *testing.T) {
 	}
 }
 
-// TestAnOldNonceAfterARejection is stale also once a later response was taken.
+// TestAnOldNonceAfterARejection: the nonce of a rejected response is stale, also after a
+// later response was acknowledged.
 func TestAnOldNonceAfterARejection(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(endpoints, protocol.StateOfTheWorld)
@@ -150,7 +152,7 @@ func TestAnOldNonceAfterARejection(t *testing.T) {
 	}
 }
 
-// TestForgottenRemovals are not told, and others are.
+// TestForgottenRemovals are not sent, and others are.
 func TestForgottenRemovals(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -166,7 +168,7 @@ func TestForgottenRemovals(t *testing.T) {
 	}
 }
 
-// TestWithdrawn names what a response takes away.
+// TestWithdrawn: a response names the resources that it removes.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -185,8 +187,9 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestOwedNamesGoWithTheirResources: a client that never asks for the children
-// of what it is sent does not make the session grow.
+// TestOwedNamesGoWithTheirResources: a name to resend before the first request is
+// forgotten when its resource goes. So a client that never requests the type does not
+// make the subscription grow.
 func TestOwedNamesGoWithTheirResources(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(endpoints, protocol.Delta)
@@ -199,8 +202,8 @@ func TestOwedNamesGoWithTheirResources(t *testing.T) {
 	expect(t, "of another life", names(s.Next(protocoltest.Everything())))
 }
 
-// TestAVersionOfNamesIsNoProof: a client that gave a name up and asked for it
-// again when the stream broke states the version of the time when it had both.
+// TestAVersionOfNamesIsNoProof: a client may drop a name and request it again just before
+// its stream breaks. It then still states the version of when it had the resource.
 func TestAVersionOfNamesIsNoProof(t *testing.T) {
 	t.Parallel()
 	now := set(t, map[string]string{"A": "1", "B": "1"})
@@ -214,8 +217,8 @@ func TestAVersionOfNamesIsNoProof(t *testing.T) {
 	expect(t, "by name", names(s.Next(protocoltest.Everything())), "+A", "+B")
 }
 
-// TestAnEmptyNameIsNone: a list of it alone is not all there are, as no list is, and
-// beside others it is of no account.
+// TestAnEmptyNameIsNone: a list of the empty name alone does not request all resources,
+// as an empty list would. Beside other names the empty name does not count.
 func TestAnEmptyNameIsNone(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -236,7 +239,7 @@ func TestAnEmptyNameIsNone(t *testing.T) {
 }
 
 // TestWhatAClientHadGoesThoughAllIsRefused: a client that states a version may have
-// anything. It gives that up once it takes a whole state, be it an empty one.
+// anything. It drops that once it takes a whole state, even an empty one.
 func TestWhatAClientHadGoesThoughAllIsRefused(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.StateOfTheWorld)

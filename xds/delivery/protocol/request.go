@@ -6,8 +6,8 @@ import (
 )
 
 // Request is a request of the client. Names and Version belong to state of the world;
-// Subscribe, Unsubscribe and Initial belong to delta. The sets should be from the table
-// of the type.
+// Subscribe, Unsubscribe and Initial belong to delta. The sets should be made by
+// Type.Names.
 type Request struct {
 	Names   nameset.Set
 	Version string
@@ -72,8 +72,9 @@ func (s *Subscription) Request(q Request) Answer {
 	return a
 }
 
-// unanswered ends the response in flight of a client that has given up all names: nothing
-// in it takes the response any more, and Envoy does not answer it then.
+// unanswered ends the response in flight of a client that has unsubscribed from all
+// names, as if acknowledged. Nothing in such an Envoy takes the response, so it does not
+// answer.
 func (s *Subscription) unanswered() Answer {
 	return s.answered(Request{Nonce: s.inflight.Nonce})
 }
@@ -86,7 +87,7 @@ func (s *Subscription) answered(q Request) Answer {
 		r := &Rejection{ResponseID: f.ResponseID, Message: q.Message, Since: s.ackedIgnoringRejected}
 		s.reject(f, r)
 		if s.sendsWholeState() && s.unknownState && f.acked.Len() > 0 {
-			s.mustRespond = true // whatever it has from before stays until it takes a whole state
+			s.mustRespond = true // it keeps what it had before until it takes a whole state
 		}
 		s.endSearch()
 		return Answer{NACK: r}
@@ -125,8 +126,9 @@ func (s *Subscription) startStateOfTheWorld(q Request) {
 	if !s.wildcard && s.names.Len() == 0 {
 		return
 	}
-	// Only the version of a whole state proves what the client has: a client that
-	// dropped a name and requested it again states the same version as one that has it.
+	// Only the version of a whole state proves what the client has. A client that named
+	// resources may have dropped a name and requested it again: it states the same
+	// version as one that has the resource.
 	all := s.typ.Full && s.wildcard && s.names.Len() == 0 && !s.typ.AlwaysAnswered
 	if all && q.Version != "" && q.Version == resource.SetVersion(s.wholeState(s.desired)) {
 		s.acked = s.desired
@@ -153,7 +155,7 @@ func (s *Subscription) setSubscription(names nameset.Set) {
 	s.names = s.typ.Names.Without(s.proper(names), wildcardName)
 }
 
-// proper returns the names of a request; an empty one does not count.
+// proper returns the names of a request without the empty name, which is none.
 func (s *Subscription) proper(names nameset.Set) nameset.Set {
 	if names.Has("") {
 		return s.typ.Names.Without(names, "")
@@ -161,8 +163,8 @@ func (s *Subscription) proper(names nameset.Set) nameset.Set {
 	return names
 }
 
-// answerUnknown makes due an answer for each requested name that does not exist. Names
-// that the client states get a removal instead.
+// answerUnknown makes due, for each requested name that does not exist, the answer that
+// it does not. A name that the client states gets a removal instead.
 func (s *Subscription) answerUnknown(stated Versions) {
 	var unknown []string
 	for name, r := range nameset.In(s.names, s.desired) {

@@ -66,8 +66,8 @@ func (s *Subscription) ClientHasScope(scope string) bool {
 }
 
 // OpenScope makes the resources of a scope due, except those that the client has stated
-// in the desired version. If the scope is new to the client it has lost what it stated,
-// so all are due.
+// in the desired version. isNew says that the client has just got the resource of the
+// scope anew: it has lost what it stated, so all are due.
 func (s *Subscription) OpenScope(scope string, isNew bool) {
 	was := s.scopes[scope]
 	if was == open && !isNew {
@@ -78,7 +78,7 @@ func (s *Subscription) OpenScope(scope string, isNew bool) {
 	if !isNew && was != ignored {
 		return
 	}
-	if s.inflight != nil { // it may arrive before the scope, and be lost, or after it
+	if s.inflight != nil { // the client may take it before the scope, and lose it, or after it
 		has := withoutScope(s.inflight.acked, scope)
 		for name := range namesWithin(s.inflight.acked, scope) {
 			if s.delivering(name) {

@@ -9,8 +9,8 @@ import (
 
 var virtualHosts = protocol.Type{URL: "hosts", Full: true, Scoped: true}
 
-// TestWhatNothingLeadsToIsSentWhenItIsOpened, also when the session has long
-// stopped to look at it, and what changed of it meanwhile.
+// TestWhatNothingLeadsToIsSentWhenItIsOpened: the resources of a scope are sent when it
+// opens, also after the subscription has ignored it, with changes from meanwhile.
 func TestWhatNothingLeadsToIsSentWhenItIsOpened(t *testing.T) {
 	t.Parallel()
 	for _, isNew := range []bool{true, false} {
@@ -32,8 +32,8 @@ func TestWhatNothingLeadsToIsSentWhenItIsOpened(t *testing.T) {
 	}
 }
 
-// TestWhatAClientStatesIsNotTakenForWhatIsOffered: of a scope that is opened late
-// it is sent what it lacks, and told what is gone, and nothing else.
+// TestWhatAClientStatesIsNotTakenForWhatIsOffered: when a scope opens late, the client is
+// sent what it lacks in it, and the removal of what is gone, and nothing else.
 func TestWhatAClientStatesIsNotTakenForWhatIsOffered(t *testing.T) {
 	t.Parallel()
 	now := set(t, map[string]string{"a/1": "1", "b/1": "1", "b/2": "1"})
@@ -48,8 +48,9 @@ func TestWhatAClientStatesIsNotTakenForWhatIsOffered(t *testing.T) {
 	expect(t, "at last", names(take(t, s, true)), "-b/9")
 }
 
-// TestARefusalBesideWhatNothingLeadsTo is of what was sent, and is not sent again,
-// though what was never open has changed with it.
+// TestARefusalBesideWhatNothingLeadsTo: a rejection concerns the resource that was sent,
+// which is not sent again, even if resources of a scope that was never open changed with
+// it.
 func TestARefusalBesideWhatNothingLeadsTo(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(virtualHosts, protocol.Delta)

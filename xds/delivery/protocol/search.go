@@ -15,8 +15,7 @@ import (
 // and the others go first, all together. That is faster if the message is right, and as
 // safe if it is not, since a search does so only once.
 type search struct {
-	// suspects holds, by name, the revision up to which the client had all but rejected
-	// resources when it first rejected the suspect.
+	// suspects holds, by name, Rejection.Since of the first NACK of the suspect.
 	suspects map[string]int64
 	limit    int  // how many of them the next response may send
 	tried    bool // the last response was of suspects; the next sends others, if any are due
@@ -38,8 +37,9 @@ func (s *Subscription) startSearch() *search {
 	return s.search
 }
 
-// turn says whether a response that sends said changes already may send a name: a
-// suspect in a trial, any other name otherwise.
+// turn says whether a response may send a name: a suspect in a trial, as long as said,
+// the number of changes that the response has already, is below the limit; any other name
+// otherwise.
 func (s *Subscription) turn(name string, trial bool, said int) bool {
 	if s.search == nil {
 		return true
@@ -87,8 +87,8 @@ func (s *Subscription) reject(f *inFlight, r *Rejection) {
 
 // rejectOmissions processes the NACK of a response without changes: the client rejected
 // what it left out, so the response is not sent again. The rejection has no name if it
-// left out nothing; it stands until the next ACK. None stands of what the client has
-// unsubscribed from meanwhile.
+// left out nothing; it stands until the next ACK. None is noted if the client has
+// unsubscribed from names of the response meanwhile.
 func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
 	for c := range s.differences(s.acked, f.acked) {
 		if !c.HasNew {
@@ -100,9 +100,10 @@ func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
 	}
 }
 
-// rejectOne processes the NACK of one change. The same version is not sent again. The
-// change becomes a suspect instead, and due again, if another version is desired by now,
-// the client has unsubscribed meanwhile, or the scope is not open.
+// rejectOne processes the NACK of a response with one change: the same version is not
+// sent again. If another version is desired by now, the client has unsubscribed from a
+// name of the response, or the scope is not open, the NACK is not held against the name.
+// It becomes a suspect then, and due again.
 func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 	form := nothing
 	if c.HasNew {
@@ -117,7 +118,7 @@ func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 			s.search.alone = append(s.search.alone, c.Key)
 		}
 	}
-	if refused := s.rejected.Value(c.Key); c.HasNew && refused != nil && slices.Contains(f.interim, c.Key) { // it is what stood in
+	if refused := s.rejected.Value(c.Key); c.HasNew && refused != nil && slices.Contains(f.interim, c.Key) { // it stood in for the rejected one
 		s.acked = s.acked.Set(c.Key, &resource.Resource{Name: c.Key, Version: rejectedVersion})
 		return
 	}
@@ -164,7 +165,8 @@ func (s *Subscription) suspect(name string, since int64) {
 	}
 }
 
-// resendAnyway makes a change due again, whatever the client has taken of it.
+// resendAnyway makes a change due again, whatever the client has taken of it: acked gets
+// the name in an unknown form.
 func (s *Subscription) resendAnyway(c change) {
 	s.updateAcked(func(has resource.Set) resource.Set {
 		r, ok := has.Get(c.Key)
@@ -233,7 +235,7 @@ func (s *Subscription) accept(f *inFlight) {
 	}
 }
 
-// retry makes some rejected names due again, each as a suspect.
+// retry makes rejected names due again, as suspects.
 func (s *Subscription) retry(names []string) {
 	var unanswered []string
 	for _, name := range names {
@@ -255,7 +257,9 @@ func (s *Subscription) retry(names []string) {
 	s.mustAnswer = s.typ.Names.With(s.mustAnswer, unanswered...)
 }
 
-// endSearch ends a search that has nothing left to find.
+// endSearch ends a search that has nothing left to find: no suspects and no forms that
+// the client may have taken, or nothing due. Before that it tries the names in again once
+// more.
 func (s *Subscription) endSearch() {
 	if s.search == nil {
 		return

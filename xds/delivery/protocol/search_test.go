@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// picky is a client that refuses each response which has a guilty resource.
+// picky is a client that refuses each response with a guilty resource.
 type picky struct {
 	t       *testing.T
 	s       *protocol.Subscription
@@ -25,7 +25,7 @@ type picky struct {
 	holds   map[string]string
 }
 
-// drive has all be sent that is due, and returns how many responses that took.
+// drive sends everything that is due, and returns the number of responses.
 func (p *picky) drive(limit int) int {
 	p.t.Helper()
 	for n := 0; ; n++ {
@@ -66,8 +66,8 @@ func (p *picky) answer(r *protocol.Response) {
 	p.s.Request(q)
 }
 
-// expect fails unless the client has all that is offered but what is bad, which alone
-// is refused, each in its own words.
+// expect fails unless the client has everything except bad resources, and rejects exactly
+// these, each with a message of its own.
 func (p *picky) expect(offered resource.Set) {
 	p.t.Helper()
 	want := map[string]string{}
@@ -104,7 +104,7 @@ func (p *picky) expect(offered resource.Set) {
 	}
 }
 
-// innocents are resources, of which some are bad.
+// innocents returns n resources, of which some are bad.
 func innocents(t *testing.T, n int, content string, bad ...int) resource.Set {
 	all := map[string]string{}
 	for i := range n {
@@ -116,10 +116,10 @@ func innocents(t *testing.T, n int, content string, bad ...int) resource.Set {
 	return set(t, all)
 }
 
-// TestTheGuiltyAreFound among innocents, which the client is sent all the same: at
-// first and with a change, whatever it says and whatever it takes of what it refuses,
-// in 3 log n responses for each of the guilty. The next change
-// of innocents is one response; so is what is mended.
+// TestTheGuiltyAreFound among innocents, which the client gets all the same, at first and
+// after a change. That takes 3 log n responses for each of the guilty, whatever the
+// client's message says and whatever part of a refused response it takes. The next change
+// of innocents takes one response.
 func TestTheGuiltyAreFound(t *testing.T) {
 	t.Parallel()
 	silent := func([]string) string { return "no" }
@@ -172,7 +172,7 @@ func TestTheGuiltyAreFound(t *testing.T) {
 						}
 						offered := innocents(t, n, "2")
 						p.s.SetDesired(offered, 100)
-						p.drive(8) // 1, 2, 4 and so on
+						p.drive(8) // responses of 1, 2, 4 and so on
 						p.expect(offered)
 						p.s.SetDesired(innocents(t, n, "3"), 101)
 						p.drive(1)
@@ -184,8 +184,8 @@ func TestTheGuiltyAreFound(t *testing.T) {
 	}
 }
 
-// TestSuspectsAreNotRejected: while it is being found what a client refuses, it is not
-// said to have refused anything, and changes of others go out.
+// TestSuspectsAreNotRejected: during a search no resource counts as rejected, and changes
+// of other resources are sent.
 func TestSuspectsAreNotRejected(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(clusters, protocol.Delta)
@@ -218,8 +218,8 @@ func TestSuspectsAreNotRejected(t *testing.T) {
 	}
 }
 
-// TestTheLastGoodFormStandsIn for what a client refuses, where it needs the resource
-// again: what it belongs to was sent anew.
+// TestTheLastGoodFormStandsIn for a rejected one if the client needs the resource again,
+// since its parent was sent again.
 func TestTheLastGoodFormStandsIn(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -240,15 +240,15 @@ func TestTheLastGoodFormStandsIn(t *testing.T) {
 		if st := s.Status(); st.State != protocol.Rejected || !slices.Equal(refused(s), []string{"a"}) {
 			t.Errorf("%s: %+v", v, st)
 		}
-		s.Resend("a") // and where it refuses that, too
+		s.Resend("a") // and if it refuses that too
 		r, _ = s.Next(protocoltest.Everything())
 		s.Request(protocol.Request{Nonce: r.Nonce, Rejected: true, Names: protocoltest.NameSet("a", "b")})
 		expect(t, "nothing at all", names(s.Next(protocoltest.Everything())))
 	}
 }
 
-// TestWhatIsInTheWayOfOthersIsTriedAgain: virtual hosts that exchange a domain are
-// refused one by one until the first has given it up.
+// TestWhatIsInTheWayOfOthersIsTriedAgain: the client refuses virtual hosts that exchange
+// domains, one by one, until the first has given its domain up.
 func TestWhatIsInTheWayOfOthersIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(protocol.Type{URL: "hosts", Full: true, Scoped: true}, protocol.Delta)

@@ -9,10 +9,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Shared caches results for subscriptions that compare the same Sets. The clients of
-// one class have the same Set and should have the same one, so a change is one
-// difference for all of them. It drops results soon, since they keep Sets in memory.
-// Subscriptions of several types may share one. It is safe for concurrent use.
+// Shared caches results for subscriptions that compare the same Sets. The clients of one
+// class share their acked Set and their desired Set, so a change is one difference for
+// all of them. It drops results soon, since they keep Sets in memory. Subscriptions of
+// several types may share one. It is safe for concurrent use.
 type Shared struct {
 	mu      sync.Mutex // guards the fields below
 	diffs   map[twoSets][]change
@@ -68,7 +68,7 @@ func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {
 	if s == nil {
 		return diff(from, to)
 	}
-	from, to = resource.Differing(from, to) // what is a client's own is mostly the same
+	from, to = resource.Differing(from, to) // the own resources of a client rarely differ
 	key := twoSets{from, to}
 	s.mu.Lock()
 	changes, known := s.diffs[key]
@@ -100,7 +100,8 @@ func diff(from, to resource.Set) (changes []change, few bool) {
 	return changes, true
 }
 
-// forgetSoon starts the timer. The caller holds the lock.
+// forgetSoon starts the timer, if it does not run, that clears the cache. The caller
+// holds the lock.
 func (s *Shared) forgetSoon() {
 	if s.forgets {
 		return
@@ -151,7 +152,7 @@ func replaceable(r *resource.Resource) *resource.Resource { return withVersionPr
 
 func isReplaceable(r *resource.Resource) bool { return strings.HasPrefix(r.Version, maybeReplaced) }
 
-// trusted returns r with its version known again.
+// trusted returns r under its last known version.
 func trusted(r *resource.Resource) *resource.Resource { return withVersionPrefix(r, "") }
 
 func withVersionPrefix(r *resource.Resource, doubt string) *resource.Resource {

@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TestASharedDifferenceIsTheDifference, whoever has asked for it before, and however
-// large it is.
+// TestASharedDifferenceIsTheDifference, whoever asked for it before, and however large it
+// is.
 func TestASharedDifferenceIsTheDifference(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,8 +47,8 @@ func TestASharedDifferenceIsTheDifference(t *testing.T) {
 	})
 }
 
-// TestWhatIsSharedIsForgotten: a resource that nobody has any more is not kept by the
-// difference in which it was replaced.
+// TestWhatIsSharedIsForgotten: a shared difference does not keep in memory a resource
+// that no client has any more.
 func TestWhatIsSharedIsForgotten(t *testing.T) {
 	t.Parallel()
 	shared, gone := protocol.NewShared(), make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// many is a Set of so many resources, and their names.
+// many returns a Set of n resources, and their names.
 func many(tb testing.TB, n int) (resource.Set, []string) {
 	tb.Helper()
 	var names []string
@@ -29,7 +29,7 @@ func many(tb testing.TB, n int) (resource.Set, []string) {
 	return set, names
 }
 
-// sync takes a session through the first response of all there is.
+// sync makes a subscription send its first response, with everything, and get the ACK.
 func sync(tb testing.TB, s *protocol.Subscription, offered resource.Set, q protocol.Request) {
 	tb.Helper()
 	s.SetDesired(offered, 1)
@@ -43,7 +43,8 @@ func sync(tb testing.TB, s *protocol.Subscription, offered resource.Set, q proto
 	}
 }
 
-// requests are first ones for all of some names, by variant and how they ask.
+// requests returns first requests for all resources, by how they ask: by the wildcard or
+// by name, in delta or in state of the world.
 func requests(table *nameset.Table, names []string) map[string]protocol.Request {
 	return map[string]protocol.Request{
 		"wildcard": {}, "named": {Subscribe: table.Of(names)}, "named, world": {Names: table.Of(names)},
@@ -58,8 +59,8 @@ func typeFor(how string, table *nameset.Table) (protocol.Type, protocol.Variant)
 	return typ, variant
 }
 
-// TestASessionInStepHoldsNothingByName: sessions that asked for the same and have
-// the same hold next to nothing of their own, also after a change.
+// TestASessionInStepHoldsNothingByName: subscriptions with the same requests and the same
+// resources take next to no memory of their own, also after a change.
 func TestASessionInStepHoldsNothingByName(t *testing.T) {
 	const sessions, limit = 100, 1 << 10
 	offered, names := many(t, 6_000)
@@ -103,7 +104,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestAFirstSyncAllocatesNothingByName but the list of what is sent: the number
+// TestAFirstSyncAllocatesNothingByName: apart from the list of what is sent, the number
 // of allocations is the same for any number of resources.
 func TestAFirstSyncAllocatesNothingByName(t *testing.T) {
 	for _, how := range []string{"wildcard", "named", "named, world"} {
@@ -133,8 +134,8 @@ func TestAFirstSyncAllocatesNothingByName(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstSync is a client's first response of 6,000 resources, which
-// others had before, and how one who states all of them is answered.
+// BenchmarkFirstSync measures the first response of 6,000 resources to a client after
+// others, and the answer to a client that states all of them.
 func BenchmarkFirstSync(b *testing.B) {
 	offered, names := many(b, 6_000)
 	stated := map[string]string{}
@@ -167,8 +168,8 @@ func BenchmarkFirstSync(b *testing.B) {
 	})
 }
 
-// BenchmarkOneChange is one changed resource among many, from offer to
-// acknowledgement.
+// BenchmarkOneChange measures one changed resource among many, from SetDesired to the
+// ACK.
 func BenchmarkOneChange(b *testing.B) {
 	for _, n := range []int{100, 6_000} {
 		offered, names := many(b, n)

@@ -21,12 +21,11 @@ const (
 // Status is the known progress of a client.
 type Status struct {
 	State State
-	// AckedRevision is the revision of the store that the client has: all that it should
-	// have had then. If the client lacks nothing it is the revision of the last
-	// SetDesired.
+	// AckedRevision is the newest revision of the store of which the client has
+	// everything. If the client lacks nothing it is the revision of the last SetDesired.
 	AckedRevision int64
-	// AckedIgnoringRejected is like AckedRevision, but ignores resources that the client
-	// rejected and was not sent again.
+	// AckedIgnoringRejected is like AckedRevision, but ignores rejected resources that
+	// were not sent again since.
 	AckedIgnoringRejected int64
 	// Desired is the revision of the last SetDesired, and Changed of the last one that
 	// made a difference to the client. Widened changes whenever the client comes to need
@@ -78,7 +77,7 @@ func (s *Subscription) LastACK() ResponseID { return s.lastACK }
 func (s *Subscription) Names() nameset.Set { return s.names }
 
 // Unanswered returns how many requested names have an answer due or in flight: names that
-// were requested again, and missing names that the client was not told of.
+// were requested again, and names that do not exist, which the client does not know yet.
 func (s *Subscription) Unanswered() int {
 	if s.inflight == nil {
 		return s.mustAnswer.Len()
@@ -86,8 +85,8 @@ func (s *Subscription) Unanswered() int {
 	return s.mustAnswer.Len() + len(s.inflight.unknown)
 }
 
-// RejectedResource is a resource that the client rejected alone, and was not sent
-// again.
+// RejectedResource is a resource that the client rejected alone in a response, and that
+// was not sent again since.
 type RejectedResource struct {
 	Name string
 	// Resource is the desired resource; nil if the client should have none.
@@ -100,7 +99,7 @@ type RejectedResource struct {
 func (s *Subscription) RejectedSet() resource.Set { return s.rejected }
 
 // Rejected iterates, in the order of their names, over the resources that the client
-// rejected alone and was not sent again.
+// rejected alone in a response, and that were not sent again since.
 func (s *Subscription) Rejected() iter.Seq[RejectedResource] {
 	return func(yield func(RejectedResource) bool) {
 		for name := range s.rejected.Keys() {

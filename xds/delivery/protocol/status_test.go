@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 )
 
-// TestStatusTellsWhatWasTaken: a client is at a revision when it has taken all
-// that this revision changed for it, in as many responses as that took.
+// TestStatusTellsWhatWasTaken: a client has acknowledged a revision once it has
+// acknowledged all changes up to it, in however many responses.
 func TestStatusTellsWhatWasTaken(t *testing.T) {
 	t.Parallel()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
@@ -71,7 +71,8 @@ func refused(s *protocol.Subscription) (names []string) {
 	return names
 }
 
-// TestTheRefusalOfNothingStands until the next ACK, though no resource is to blame.
+// TestTheRefusalOfNothingStands: the NACK of an empty response stands until the next ACK,
+// though no resource is rejected.
 func TestTheRefusalOfNothingStands(t *testing.T) {
 	s := protocol.New(clusters, protocol.StateOfTheWorld)
 	s.SetDesired(set(t, nil), 1)
@@ -89,7 +90,8 @@ func TestTheRefusalOfNothingStands(t *testing.T) {
 	}
 }
 
-// TestTheRefusalOfWhatIsUnsubscribedFrom meanwhile does not stand.
+// TestTheRefusalOfWhatIsUnsubscribedFrom: a NACK does not stand if the client has
+// unsubscribed from the refused name before.
 func TestTheRefusalOfWhatIsUnsubscribedFrom(t *testing.T) {
 	s := protocol.New(secrets, protocol.Delta)
 	s.SetDesired(set(t, map[string]string{"a": "1", "b": "1"}), 1)

@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// subscribe adds the names of a later delta request. Each gets an answer, also if the
+// subscribe adds the new names of a later request. Each gets an answer, even if the
 // client has the resource.
 func (s *Subscription) subscribe(names nameset.Set) {
 	if names.Has(wildcardName) {
@@ -30,7 +30,7 @@ func (s *Subscription) subscribe(names nameset.Set) {
 }
 
 // onlyNamed returns the part of a set that the client requests by name, with unknown
-// versions: all of it must be sent again.
+// versions, so that all of it is sent again with the wildcard.
 func (s *Subscription) onlyNamed(has resource.Set) resource.Set {
 	return resource.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource {
 		if !isKnown(r) {
@@ -40,7 +40,8 @@ func (s *Subscription) onlyNamed(has resource.Set) resource.Set {
 	}))
 }
 
-// nameds iterates over the part of a set that the client requests by name.
+// nameds iterates over the part of a set that the client requests by name, each resource
+// in the form that as returns.
 func (s *Subscription) nameds(has resource.Set, as func(*resource.Resource) *resource.Resource) iter.Seq2[string, *resource.Resource] {
 	return func(yield func(string, *resource.Resource) bool) {
 		for name := range s.names.All() {
@@ -51,8 +52,8 @@ func (s *Subscription) nameds(has resource.Set, as func(*resource.Resource) *res
 	}
 }
 
-// forgetNew drops acked entries of names that the client has not requested before: they
-// mean nothing.
+// forgetNew drops the acked entries of names that the client has not requested before.
+// They mean nothing, since acked may be the desired Set.
 func (s *Subscription) forgetNew(names nameset.Set) {
 	many := names.Len() > s.acked.Len()/8
 	s.updateAcked(func(has resource.Set) resource.Set {
@@ -97,8 +98,8 @@ func (s *Subscription) unsubscribe(names nameset.Set) {
 // Delivering says whether the response in flight has something of a name.
 func (s *Subscription) Delivering(name string) bool { return s.inflight != nil && s.delivering(name) }
 
-// delivering says whether the response in flight has something of a name, or of any
-// name for the wildcard.
+// delivering says whether the response in flight has something of a name. For the
+// wildcard it always has.
 func (s *Subscription) delivering(name string) bool {
 	if name == wildcardName {
 		return true

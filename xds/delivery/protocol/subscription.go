@@ -27,14 +27,15 @@ func (v Variant) String() string {
 // Type describes a resource type to this package.
 type Type struct {
 	URL string
-	// Full types are clusters and listeners: a client may request all by naming none,
-	// and a response in state of the world carries the whole state. So are virtual
-	// hosts, in delta only.
+	// Full says that a client may request all resources by naming none, and that a
+	// response in state of the world carries the whole state. So it is with clusters and
+	// listeners, and in delta with virtual hosts.
 	Full bool
-	// ByName: the wildcard names nothing, as for secrets.
+	// ByName says that the wildcard requests nothing, as with secrets.
 	ByName bool
-	// AlwaysAnswered: the first request for all resources is answered also if the client
-	// has them from an earlier stream, since it waits for that to know so.
+	// AlwaysAnswered says that the first request for all resources gets a response even
+	// if the client has them from an earlier stream. The client waits for it, to know
+	// that it has them all.
 	AlwaysAnswered bool
 	// Empty makes the answer to an unknown name, for clients that wait for each
 	// resource. If it is nil, or returns nil, unknown names are answered by a removal.
@@ -56,11 +57,13 @@ type ResponseID struct {
 	Revision int64
 }
 
-// Subscription is the state of one type on one stream.
+// Subscription is the state of one type on one stream: what the client requests, what it
+// should have (desired), what it has acknowledged (acked), and the response in flight.
 //
-// What a client has and what it should have are Sets, which subscriptions share. Where
-// the two differ something is due; a client in sync has the desired Set itself. By name
-// it keeps only the requested names, in a set that is shared too, and exceptions.
+// Desired and acked are Sets, which subscriptions share. Where the two differ something
+// is due; the acked Set of a client in sync is the desired Set itself. Apart from them a
+// subscription holds the requested names, in a set that is shared too, and few exceptions
+// by name.
 type Subscription struct {
 	typ     Type
 	variant Variant
@@ -68,7 +71,7 @@ type Subscription struct {
 	// What the client requests. Names in mustAnswer get an answer whatever the client
 	// has of them.
 	started      bool
-	explicit     bool // it has used names, so that no names are no wildcard
+	explicit     bool // it has named resources, so an empty list of names is no wildcard any more
 	wildcard     bool
 	names        nameset.Set
 	mustAnswer   nameset.Set
@@ -80,17 +83,18 @@ type Subscription struct {
 	desired   resource.Set
 	revision  int64
 	changedAt int64 // the revision of the last SetDesired that made a difference to the client
-	widened   int   // how often the client came to need more of an unchanged set
+	widened   int   // counts requests and scopes by which the client came to need more of an unchanged set
 
 	// What the client has. Entries of names that it does not request mean nothing, so
-	// acked may be the desired Set itself; see markUnknown for what the client may have.
+	// acked may be the desired Set itself. An entry that the client may have in another
+	// form has an unknown version, see markUnknown.
 	acked        resource.Set
-	unknownState bool        // it has more, but does not say what
+	unknownState bool        // it may have anything: it stated a version that does not say what
 	resend       nameset.Set // to be sent whatever version the first request states
 
-	// What was sent, and how it was answered. rejected holds what the client rejected
-	// alone and was not sent since: while it is desired it is not sent again. nacks are
-	// the rejections of these.
+	// What was sent, and how it was answered. rejected has, by name, the forms that the
+	// client rejected alone in a response and that were not sent again. While such a form
+	// is desired it is not sent again. nacks has the NACK of each.
 	count    int
 	nonce    string // of the last response
 	inflight *inFlight
@@ -100,8 +104,7 @@ type Subscription struct {
 	search   *search // nil for none
 	// The client has all that it should have had at ackedRevision, and will at
 	// pendingRevision once it acknowledges the response in flight. ackedIgnoringRejected
-	// is like ackedRevision, but ignores resources that it rejected and was not sent
-	// again.
+	// is like ackedRevision, but ignores the rejected resources.
 	ackedRevision, pendingRevision, ackedIgnoringRejected int64
 
 	lastKinds dueKinds
@@ -110,9 +113,9 @@ type Subscription struct {
 // inFlight is the response in flight.
 type inFlight struct {
 	ResponseID
-	acked   resource.Set // what the client has once it acknowledges this
+	acked   resource.Set // acked once the client acknowledges this
 	unknown []string     // requested names that do not exist
-	interim []string     // names that are sent in another form for now
+	interim []string     // names that are sent in an interim form
 	dropped bool         // the client has unsubscribed from names in it
 	trial   bool         // it sends suspects
 }
@@ -121,8 +124,8 @@ type inFlight struct {
 type Rejection struct {
 	ResponseID
 	Message string
-	// Since is the revision up to which the client had all, except for earlier
-	// rejections: the rejected content came later.
+	// Since is the revision of which the client had everything, earlier rejected
+	// resources aside. What it rejected came after it.
 	Since int64
 }
 
@@ -150,10 +153,12 @@ func (s *Subscription) SetDesired(to resource.Set, revision int64) {
 	s.settle()
 }
 
-// desiredChanged processes the difference to the former desired set.
+// desiredChanged processes the difference to the former desired set. A rejected resource
+// is tried again in its new form. A requested name that is gone before it was sent gets
+// the answer that it does not exist.
 func (s *Subscription) desiredChanged(from resource.Set) {
 	var repaired []string
-	var unsent, gone []string // removed: requested names that were not sent, and all
+	var unsent, gone []string // names that are gone: requested ones that were never sent, and all
 	told := s.ackedAfterFlight()
 	for c := range s.ChangesSince(from) {
 		if !differs(c) {
@@ -190,8 +195,8 @@ func (s *Subscription) Resend(names ...string) {
 	}
 }
 
-// markUnknown makes a name that the client has due again. That holds for a changed
-// resource too: before it is sent it may change back to what the client has.
+// markUnknown makes a name that the client has due again, also a changed one: before it
+// is sent, it may change back to what the client has.
 func (s *Subscription) markUnknown(name string) {
 	if _, ok := s.ackedAfterFlight().Get(name); !ok || !s.wants(name) {
 		return
@@ -238,7 +243,8 @@ func (s *Subscription) updateAcked(replace func(resource.Set) resource.Set) {
 	}
 }
 
-// subscribes says whether the client requests a name, wants whether it can also use it.
+// subscribes says whether the client requests a name. wants says whether it can also use
+// it, since the scope of the name is open.
 func (s *Subscription) subscribes(name string) bool { return s.wildcard || s.subscribesByName(name) }
 
 func (s *Subscription) wants(name string) bool { return s.subscribes(name) && s.scope(name) == open }

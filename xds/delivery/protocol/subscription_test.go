@@ -24,7 +24,7 @@ func res(t interface{ Fatal(...any) }, name, content string) *resource.Resource 
 	return r
 }
 
-// set makes a Set of "name=content" pairs.
+// set makes a Set from content by name.
 func set(t interface{ Fatal(...any) }, content map[string]string) resource.Set {
 	var s resource.Set
 	for name, c := range content {
@@ -43,8 +43,8 @@ var (
 	secrets   = protocol.Type{URL: "secrets"}
 )
 
-// names lists what a response carries: "+name" for each resource, "-name" for
-// each that is removed; nil where there is no response.
+// names lists what a response carries: "+name" for each resource, "-name" for each
+// removed one; nil if there is no response.
 func names(r *protocol.Response, ok bool) []string {
 	if !ok {
 		return nil
@@ -66,7 +66,7 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// allow has removals told, or held back.
+// allow permits all additions, and removals if asked.
 func allow(removals bool) protocol.Allow {
 	if removals {
 		return protocoltest.Everything()
@@ -74,7 +74,7 @@ func allow(removals bool) protocol.Allow {
 	return protocol.Additions()
 }
 
-// take sends the next response and acknowledges it.
+// take makes the subscription send the next response, and acknowledges it.
 func take(t *testing.T, s *protocol.Subscription, removals bool, names ...string) (*protocol.Response, bool) {
 	t.Helper()
 	r, ok := s.Next(allow(removals))
@@ -301,7 +301,7 @@ func TestRemovalsWait(t *testing.T) {
 	}
 }
 
-// client is a model of a client: what it holds after what it was told.
+// client is a model of a client: it has what responses gave it.
 type client struct {
 	variant protocol.Variant
 	full    bool
@@ -320,8 +320,8 @@ func (c *client) apply(r *protocol.Response) {
 	}
 }
 
-// TestClientConverges drives a session through random offers, subscriptions,
-// rejections and reconnects, and holds a model client against what was offered.
+// TestClientConverges drives a subscription through random changes, requests, rejections
+// and reconnects, and compares what a model client has with what it should have.
 func TestClientConverges(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
@@ -428,7 +428,7 @@ func converge(t *rapid.T, v protocol.Variant, typ protocol.Type, all []string) {
 }
 
 // TestWhatIsInFlight: a resource of which the client has another version is not new to
-// it, and the answer to a name that is unknown is no resource.
+// it, and the answer to an unknown name is not among the changed resources.
 func TestWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(endpoints, protocol.Delta)
@@ -447,9 +447,9 @@ func TestWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// TestWhatTurnsBackIsSentAgain: a client that waits anew for a resource, which is due
-// to it at that time in another version, is sent it also where it is what the client
-// had by the time it goes; and where it was gone meanwhile.
+// TestWhatTurnsBackIsSentAgain: a parent is sent, so the client waits anew for a
+// resource. It is sent the resource even if that changes meanwhile, or goes, and comes
+// back in the form that the client has.
 func TestWhatTurnsBackIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, meanwhile := range []map[string]string{{"a": "2"}, {"a": "1"}, {}} {

@@ -8,15 +8,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Stated is a resource that a client says it has, and the version of that.
+// Stated is the name and the version of a resource that a client says it has.
 type Stated struct{ Name, Version string }
 
-// Versions are what a client says it has of a type, in the order of the names. An
-// Envoy states megabytes of them: they are a list, and nothing keeps them when the
-// request was taken.
+// Versions lists what a client says it has of a type, in the order of the names. An Envoy
+// may state megabytes of it. A list takes little memory, and the subscription keeps
+// nothing of it after the request.
 type Versions []Stated
 
-// VersionsOf puts what a client states into its order, in place, each name once.
+// VersionsOf sorts what a client states by name, in place, and drops repeated names.
 func VersionsOf(stated []Stated) Versions {
 	byName := func(a, b Stated) int { return strings.Compare(a.Name, b.Name) }
 	if !slices.IsSortedFunc(stated, byName) {
@@ -25,14 +25,16 @@ func VersionsOf(stated []Stated) Versions {
 	return slices.CompactFunc(stated, func(a, b Stated) bool { return a.Name == b.Name })
 }
 
-// Has says whether something of a name is stated.
+// Has says whether a name is stated.
 func (v Versions) Has(name string) bool {
 	_, found := slices.BinarySearchFunc(v, name, func(s Stated, name string) int { return cmp.Compare(s.Name, name) })
 	return found
 }
 
-// stated is what a client has who states some versions: the desired Set, which clients
-// share, where nearly all are of that.
+// stated returns the acked set of a client that states versions. Where the client states
+// nearly everything in the desired version, that is the desired Set without the few
+// others, so that clients share it. A stated resource in another version gets an unknown
+// one.
 func (s *Subscription) stated(versions Versions) resource.Set {
 	same := func(v Stated) bool {
 		r := s.desired.Value(v.Name)
@@ -45,7 +47,7 @@ func (s *Subscription) stated(versions Versions) resource.Set {
 		case !s.subscribes(v.Name):
 		case same(v):
 			known++
-		default: // a name of its own: that of the request would keep all of it
+		default: // a copy: the name itself keeps the whole request in memory
 			others = append(others, strings.Clone(v.Name))
 		}
 	}

@@ -2,10 +2,10 @@ package protocol
 
 import "strings"
 
-// maxWords bounds the words that are looked through.
+// maxWords bounds how much of the message of a NACK is searched for names, in bytes.
 const maxWords = 16 << 10
 
-// mentioned are the changes whose names are in some words.
+// mentioned returns the changes whose names the message of a NACK mentions.
 func mentioned(words string, changes []change) (out []change) {
 	words = words[:min(len(words), maxWords)]
 	for _, c := range changes {
@@ -16,8 +16,8 @@ func mentioned(words string, changes []change) (out []change) {
 	return out
 }
 
-// mentions says whether words have a name in them, and not only as a part of
-// another.
+// mentions says whether words contain a name as a whole, and not only within another
+// name.
 func mentions(words, name string) bool {
 	for rest := words; name != ""; {
 		at := strings.Index(rest, name)
@@ -35,7 +35,8 @@ func mentions(words, name string) bool {
 
 func nameEnds(s string) bool { return s != "" && inName(s[len(s)-1]) }
 
-// nameBegins takes a full stop for a part of a name only where one goes on.
+// nameBegins says whether a name goes on at the beginning of s. A full stop belongs to a
+// name only if the name goes on after it.
 func nameBegins(s string) bool {
 	s = strings.TrimPrefix(s, ".")
 	return s != "" && inName(s[0])

@@ -20,15 +20,15 @@ func parse(content []string) map[string]string {
 	return out
 }
 
-// client says what it wants as the protocol has it, and knows what a client has
-// to know for that.
+// client makes requests as the protocol requires in its variant, and keeps the state that
+// it needs for that.
 type client struct {
 	*bench
 	conn  Conn
 	types map[string]*state
 }
 
-// state is the state of one type.
+// state is what a client knows of one type.
 type state struct {
 	asked   bool
 	names   map[string]bool
@@ -37,8 +37,8 @@ type state struct {
 	nonce   string            // of the last response
 }
 
-// connect opens a stream for a type; where the server has aggregated streams it
-// is one of all types.
+// connect opens a stream for a type. If the server has aggregated streams, it opens one
+// for all types.
 func (b *bench) connect(typeURL string) *client {
 	b.t.Helper()
 	if b.mode == Aggregated {
@@ -47,8 +47,8 @@ func (b *bench) connect(typeURL string) *client {
 	return &client{bench: b, conn: b.server.Connect(b.variant, typeURL), types: map[string]*state{}}
 }
 
-// again ends the stream and opens another, on which the client states what it
-// has. It has asked for nothing on it.
+// again ends the stream and opens another, on which the client will state what it has. It
+// has requested nothing there yet.
 func (c *client) again(typeURL string) *client {
 	c.t.Helper()
 	c.conn.Close()
@@ -66,13 +66,13 @@ func (c *client) typ(typeURL string) *state {
 	return c.types[typeURL]
 }
 
-// ask subscribes to names, or to all by naming none.
+// ask subscribes to names; without names, to all resources.
 func (c *client) ask(typeURL string, names ...string) {
 	c.t.Helper()
 	c.change(typeURL, names, nil)
 }
 
-// drop gives names up.
+// drop unsubscribes from names.
 func (c *client) drop(typeURL string, names ...string) {
 	c.t.Helper()
 	c.change(typeURL, nil, names)
@@ -97,7 +97,7 @@ func (c *client) change(typeURL string, more, fewer []string) {
 	c.say(typeURL, q)
 }
 
-// say sends what the variant has of a request.
+// say sends the fields of a request that the variant has.
 func (c *client) say(typeURL string, q protocol.Request) {
 	c.t.Helper()
 	if c.delta() {
@@ -108,8 +108,8 @@ func (c *client) say(typeURL string, q protocol.Request) {
 	c.conn.Send(typeURL, q)
 }
 
-// expect waits for the next response, which has to be of a type and to have just
-// this: "a=1" is a resource and its content, "-a" one that is removed.
+// expect waits for the next response. It must be of a type and have exactly the content
+// want: "a=1" is a resource and its content, "-a" a removed one.
 func (c *client) expect(typeURL string, want ...string) *Reply {
 	c.t.Helper()
 	r := c.conn.Receive()
@@ -128,7 +128,7 @@ func (c *client) expect(typeURL string, want ...string) *Reply {
 	return r
 }
 
-// ack takes a response.
+// ack acknowledges a response.
 func (c *client) ack(r *Reply) {
 	c.t.Helper()
 	s := c.typ(r.TypeURL)
@@ -142,14 +142,14 @@ func (c *client) ack(r *Reply) {
 	c.answer(r.TypeURL, r.Nonce)
 }
 
-// answer acknowledges by a nonce, whatever it is.
+// answer sends an acknowledgement with any nonce.
 func (c *client) answer(typeURL, nonce string) {
 	c.t.Helper()
 	s := c.typ(typeURL)
 	c.say(typeURL, protocol.Request{Nonce: nonce, Version: s.version, Names: NameSet(slices.Sorted(maps.Keys(s.names))...)})
 }
 
-// nack refuses a response.
+// nack rejects a response.
 func (c *client) nack(r *Reply) {
 	c.t.Helper()
 	s := c.typ(r.TypeURL)
@@ -158,13 +158,13 @@ func (c *client) nack(r *Reply) {
 	})
 }
 
-// take is expect and ack.
+// take expects a response and acknowledges it.
 func (c *client) take(typeURL string, want ...string) {
 	c.t.Helper()
 	c.ack(c.expect(typeURL, want...))
 }
 
-// takeIn is take of what each variant has.
+// takeIn is take with the content that is expected in each variant.
 func (c *client) takeIn(typeURL string, delta, world []string) {
 	c.t.Helper()
 	if c.delta() {

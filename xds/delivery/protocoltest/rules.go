@@ -12,10 +12,10 @@ func rules() []rule {
 	return slices.Concat(asking(&delta), answering(&delta, &world), reconnecting(&delta), warming(&delta))
 }
 
-// one is a list of one.
+// one returns a list of one string.
 func one(s string) []string { return []string{s} }
 
-// asking are the rules of what a client is sent.
+// asking returns the rules of what requests get.
 func asking(delta *protocol.Variant) []rule {
 	return []rule{
 		{name: "who names nothing at first is sent all", check: func(b *bench) {
@@ -148,7 +148,7 @@ func asking(delta *protocol.Variant) []rule {
 	}
 }
 
-// answering are the rules of responses and how they are taken.
+// answering returns the rules of responses, ACKs and NACKs.
 func answering(delta, world *protocol.Variant) []rule {
 	return []rule{
 		{name: "what is removed is told", check: func(b *bench) {
@@ -220,7 +220,7 @@ func answering(delta, world *protocol.Variant) []rule {
 			}
 			c.conn.Quiet()
 			b.offer(Clusters, "a=bad", "b=2")
-			c.takeIn(Clusters, one("b=2"), []string{"a=1", "b=2"}) // the last good
+			c.takeIn(Clusters, one("b=2"), []string{"a=1", "b=2"}) // the last good form
 			c.conn.Quiet()
 			b.offer(Clusters, "a=good", "b=2")
 			c.takeIn(Clusters, one("a=good"), []string{"a=good", "b=2"})
@@ -315,7 +315,7 @@ func answering(delta, world *protocol.Variant) []rule {
 	}
 }
 
-// reconnecting are the rules of what a client states that it has.
+// reconnecting returns the rules of what a client states on a new stream.
 func reconnecting(delta *protocol.Variant) []rule {
 	return []rule{
 		{name: "who has all is sent nothing on another stream", check: func(b *bench) {
@@ -375,7 +375,7 @@ func reconnecting(delta *protocol.Variant) []rule {
 	}
 }
 
-// warming are the rules of parents and children.
+// warming returns the rules of parents and children, such as clusters and endpoints.
 func warming(delta *protocol.Variant) []rule {
 	return []rule{
 		{name: "a parent that is sent again has its children sent again", several: true, check: func(b *bench) {
@@ -391,7 +391,7 @@ func warming(delta *protocol.Variant) []rule {
 			if r.TypeURL != Clusters {
 				c.t.Fatalf("a response of %s before that of the parent", r.TypeURL)
 			}
-			c.take(Endpoints, "a=1") // which a client may wait for before it acknowledges
+			c.take(Endpoints, "a=1") // a client may wait for these before it acknowledges
 			c.ack(r)
 			c.conn.Quiet()
 		}},

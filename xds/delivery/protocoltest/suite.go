@@ -10,17 +10,17 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// The types of the suite, in the order of sending. Each goes by the name of a type
-// of the API, whose ways it has.
+// The types of the suite, in the order of sending. Each has the URL of a type of the API
+// and behaves like that type.
 const (
-	// Clusters may be asked for as a whole, in which a response in state of the world
-	// is the whole truth. Each has the endpoints of its name as a child.
+	// Clusters may all be requested by naming none. A response in state of the world then
+	// carries the whole state. Each cluster has the endpoints of its name as a child.
 	Clusters = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	// Endpoints are named, and a client waits for each.
+	// Endpoints are requested by name, and a client waits for each.
 	Endpoints = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-	// Hosts may be asked for as a whole, in delta only.
+	// Hosts may all be requested by naming none, in delta only.
 	Hosts = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
-	// Secrets are named.
+	// Secrets are requested by name.
 	Secrets = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 )
 
@@ -47,7 +47,7 @@ func Resource(typeURL, name, content string) (*resource.Resource, error) {
 	return r, err
 }
 
-// Message is what a Resource is made of.
+// Message returns the message and the needs that Resource makes a resource of.
 func Message(typeURL, name, content string) (proto.Message, []resource.Need) {
 	var needs []resource.Need
 	if typeURL == Clusters {
@@ -63,24 +63,24 @@ func Content(body []byte) (name, content string, err error) {
 	return l.GetRegion(), l.GetZone(), err
 }
 
-// Server is what the suite is run against.
+// Server is what the suite tests.
 type Server interface {
-	// Offer has this offered of a type from now on: names, and the content of each.
-	// A stream that is opened later is offered nothing older.
+	// Offer sets the resources that clients should have of a type from now on, as content
+	// by name. A stream that is opened later must not get older ones.
 	Offer(typeURL string, content map[string]string)
-	// Connect opens a stream of a type, or of all where it is empty.
+	// Connect opens a stream of a type, or of all types if the URL is empty.
 	Connect(variant protocol.Variant, typeURL string) Conn
 }
 
-// Conn is a stream. Its methods fail the test where they cannot do what they
+// Conn is a stream of a client. Its methods fail the test if they cannot do what they
 // should.
 type Conn interface {
-	// Send says something of a type; who the client is goes with the first.
+	// Send sends a request for a type. It adds the node to the first request.
 	Send(typeURL string, q protocol.Request)
 	// Receive waits for the next response.
 	Receive() *Reply
-	// Quiet fails the test if a response has come, or is about to, as far as can be
-	// told.
+	// Quiet fails the test if a response has come, or, as far as can be known, is about
+	// to.
 	Quiet()
 	// Close ends the stream.
 	Close()
@@ -96,7 +96,7 @@ type Reply struct {
 // Received is a resource in a Reply. In state of the world it has no version.
 type Received struct{ Name, Version, Content string }
 
-// Mode is how the streams of a server are.
+// Mode says which streams a server has.
 type Mode int
 
 // The modes.
@@ -105,7 +105,7 @@ const (
 	PerType
 )
 
-// Run holds a server against each rule, in both variants.
+// Run checks a server against each rule, in both variants.
 func Run(t *testing.T, mode Mode, server func(testing.TB) Server) {
 	t.Helper()
 	for _, variant := range []protocol.Variant{protocol.StateOfTheWorld, protocol.Delta} {
@@ -121,7 +121,7 @@ func Run(t *testing.T, mode Mode, server func(testing.TB) Server) {
 	}
 }
 
-// rule is what a server has to do.
+// rule is a rule of the protocol, and its check.
 type rule struct {
 	name    string
 	only    *protocol.Variant // nil for both
@@ -129,7 +129,7 @@ type rule struct {
 	check   func(*bench)
 }
 
-// bench is where a rule is checked.
+// bench is what the check of a rule works with.
 type bench struct {
 	t       *testing.T
 	mode    Mode
@@ -139,13 +139,13 @@ type bench struct {
 
 func (b *bench) delta() bool { return b.variant == protocol.Delta }
 
-// offer takes content as it is written in the rules: "a=1" of each.
+// offer offers content in the notation of the rules: "a=1" for each resource.
 func (b *bench) offer(typeURL string, content ...string) {
 	b.t.Helper()
 	b.server.Offer(typeURL, parse(content))
 }
 
-// served are the types that the variant has.
+// served returns the types that the variant has.
 func (b *bench) served() []string {
 	if b.delta() {
 		return []string{Clusters, Endpoints, Hosts, Secrets}

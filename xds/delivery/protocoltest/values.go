@@ -13,7 +13,7 @@ import (
 // NameSet returns a set of names that shares nothing with others.
 func NameSet(names ...string) nameset.Set { return (*nameset.Table)(nil).Of(names) }
 
-// Versions returns what a client states, from a map by name.
+// Versions returns what a client states, from versions by name.
 func Versions(stated map[string]string) protocol.Versions {
 	var out []protocol.Stated
 	for _, name := range slices.Sorted(maps.Keys(stated)) {

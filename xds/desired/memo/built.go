@@ -9,8 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Built is a resource, nil where there is none of its name, and the answers that it was
-// built from, unless it was composed of others. It is held by its users and never modified.
+// Built is a resource, nil if its name has none, and the answers that it was built from.
+// A composed one has no answers, as it is made of others. A Built is held by its users
+// and never modified.
 type Built struct {
 	Resource *resource.Resource
 
@@ -22,8 +23,8 @@ type Built struct {
 	name     string
 	composed *composedID
 	users    int // guarded by Memo.mu
-	// under are the versions of the resource that also cover versions of what needs it,
-	// the last used last; guarded by Memo.mu.
+	// under has the resource under versions that also cover its parent, the last used
+	// last; guarded by Memo.mu.
 	under []covering
 }
 
@@ -38,7 +39,7 @@ func Alone(v *mesh.View, g generate.Generator, name string) (*Built, error) {
 	return &Built{Resource: built, reads: reads, traits: slices.ContainsFunc(reads, mesh.Dependency.OfTrait)}, nil
 }
 
-// Failure is the error of a build, with the reads before it.
+// Failure is the error of a build, with what the build read before it failed.
 type Failure struct {
 	Err   error
 	Reads []mesh.Dependency
@@ -47,7 +48,7 @@ type Failure struct {
 // Error implements error.
 func (f *Failure) Error() string { return f.Err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the error of the generator.
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Reads returns what the resource was built from; nothing for nil. The result is
@@ -59,13 +60,13 @@ func (b *Built) Reads() []mesh.Dependency {
 	return b.reads
 }
 
-// Holds says whether a view gives all answers that the resource was built from.
+// Holds says whether a view gives the same answers that the resource was built from.
 func (b *Built) Holds(v *mesh.View) bool { return Hold(v, b.reads) }
 
 // ReadsTrait says whether the resource was built from a trait of the class.
 func (b *Built) ReadsTrait() bool { return b.traits }
 
-// Hold says whether a view gives all answers as they were recorded.
+// Hold says whether a view gives the recorded answers.
 func Hold(v *mesh.View, reads []mesh.Dependency) bool {
 	for _, r := range reads {
 		if v.Answer(r.Query) != r.Answer {

@@ -21,8 +21,8 @@ type Sum struct {
 	n    int
 }
 
-// The two hashes of a Sum are keyed, so that only who knows the keys can make two sets
-// of one sum.
+// The two hashes of a Sum are keyed, so that nobody without the keys can make two sets
+// with one sum.
 var seedA, seedB = maphash.MakeSeed(), maphash.MakeSeed()
 
 type part struct{ name, version string }
@@ -40,8 +40,8 @@ func (s Sum) Without(r *resource.Resource) Sum {
 }
 
 // Compose returns the resource of a type that the composer makes of own and the parts
-// with that sum. It is made once for all with the same content. The caller holds it
-// until Release.
+// with that sum. It is made once for all with the same content. The caller is a user of
+// it until Release.
 func (m *Memo) Compose(typeURL string, by generate.Composer, own *resource.Resource, sum Sum, parts iter.Seq[*resource.Resource]) (*Built, error) {
 	defer m.lock(own.Name).Unlock()
 	id := composedID{typeURL, own.Name, own.Version, sum}

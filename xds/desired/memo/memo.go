@@ -15,14 +15,16 @@ import (
 // Memo keeps built resources. It is safe for concurrent use; building goes on outside
 // its lock.
 type Memo struct {
-	// Uses are the objects of the resources kept here, and of those that others count in.
+	// Uses counts the objects that the resources kept here were made of. Workloads count
+	// in those of their own resources.
 	Uses Uses
 
 	mu       sync.Mutex
 	families map[familyKey]*family
 	composed map[composedID]*Built
 
-	// A name is built under one of these locks, so that others who want it find the result.
+	// A name is built under one of these locks, so that others who need it at the same
+	// time find the result.
 	building [64]sync.Mutex
 	seed     maphash.Seed
 }
@@ -34,7 +36,7 @@ type familyKey struct {
 	shape   mesh.Shape
 }
 
-// family is the resources of one type and shape. Its fields are guarded by Memo.mu.
+// family holds the resources of one type and shape. Its fields are guarded by Memo.mu.
 type family struct {
 	built map[string][]*Built // by name: those in use, the newest last
 	// readers has, for a row, the names that were built from it, and by how many
@@ -42,14 +44,15 @@ type family struct {
 	readers map[mesh.RowKey]map[string]int
 }
 
-// covering is a resource under one version of what needs it.
+// covering is a resource under a version that also covers one version of its parent: the
+// endpoints of a cluster, for one version of the cluster.
 type covering struct {
 	parent   string
 	resource *resource.Resource
 }
 
-// maxUnder bounds how many versions of a parent a resource is kept under: those that
-// groups which share it see at one time.
+// maxUnder bounds how many versions of a parent a resource is kept under: as many as the
+// groups that share it may see at one time.
 const maxUnder = 4
 
 // New returns an empty memo.
@@ -111,7 +114,7 @@ func (m *Memo) family(key familyKey) *family {
 	return f
 }
 
-// use counts a user in, unless the resource has just lost its last.
+// use counts a user in. It returns false if the resource has just lost its last user.
 func (m *Memo) use(b *Built) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +141,8 @@ func (m *Memo) add(b *Built) {
 	}
 }
 
-// Share counts one more user in, for resources that a user holds.
+// Share counts one more user of each resource. The caller makes sure that each keeps a
+// user meanwhile.
 func (m *Memo) Share(all iter.Seq[*Built]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,8 +151,8 @@ func (m *Memo) Share(all iter.Seq[*Built]) {
 	}
 }
 
-// Release gives up uses of resources, nil ones apart. A resource without users is
-// forgotten.
+// Release counts a user of each resource out, and ignores nil. A resource without users
+// is forgotten.
 func (m *Memo) Release(all ...*Built) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,8 +208,8 @@ func (m *Memo) Readers(typeURL string, shape mesh.Shape, rows []mesh.RowKey) []s
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Under returns a resource with a version that also covers the version of what needs
-// it. All who ask for the same get the same.
+// Under returns a resource with a version that also covers the version of what needs it.
+// Equal calls return the same resource.
 func (m *Memo) Under(b *Built, parentVersion string) *resource.Resource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +228,7 @@ func (m *Memo) Under(b *Built, parentVersion string) *resource.Resource {
 	return c.resource
 }
 
-// Len is the number of resources in use.
+// Len returns the number of resources in use.
 func (m *Memo) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// asking is a generator whose resources say what the view answers.
+// asking is a generator whose resource says what ask finds in the view.
 type asking struct {
 	ask    func(*mesh.View) string
 	builds *atomic.Int32
@@ -47,8 +47,8 @@ func service(v *mesh.View, h host.Name) string {
 	return "none"
 }
 
-// TestSharing: a resource is shared where the answers that it was built from are
-// the same, and only there.
+// TestSharing: views share a resource if and only if they give the same answers to its
+// queries.
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	documents := []string{
@@ -111,8 +111,8 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestReaders: a row knows who was built from it, absent rows too, as long as
-// that is in use.
+// TestReaders: Readers finds the resources that were built from a row, also from an
+// absent one, as long as they are in use.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	w, m := xdstest.NewWorld(t), memo.New()
@@ -162,8 +162,8 @@ func TestAFailedBuildIsNotKept(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: users of several namespaces come and go, and each gets what
-// its own view says.
+// TestManyAtOnce: users of several namespaces come and go at the same time, and each gets
+// what its own view says.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	w, m := xdstest.NewWorld(t, xdstest.Object("ServiceEntry", "shop/b",

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 )
 
-// Uses knows the objects that the resources in use were made of. It is safe for
+// Uses counts, by object, the resources in use that were made of it. It is safe for
 // concurrent use; the zero Uses is empty.
 type Uses struct {
 	mu    sync.Mutex // guards the fields below
@@ -18,7 +18,7 @@ type Uses struct {
 	moves int64
 }
 
-// usePart counts the mentions of the objects of one part.
+// usePart has the counts of the objects of one part.
 type usePart struct {
 	mentions map[uint64]int
 	ids      []uint64 // of mentions, in order; nil if they are to be sorted anew
@@ -36,7 +36,7 @@ func (u *Uses) Replace(before, after *Built) {
 	u.count(before, -1)
 }
 
-// count adds to the mentions of a resource's objects. The caller holds the lock.
+// count adds by to the mentions of the objects of a resource. The caller holds the lock.
 func (u *Uses) count(b *Built, by int) {
 	if b == nil || b.Resource == nil {
 		return
