@@ -179,8 +179,8 @@ spec: {host: reviews.shop.example, trafficPolicy: {connectionPool: {tcp: {maxCon
 	})
 }
 
-// TestReconnectSendsWhatIsLacking: when a delta client reconnects, the server sends nothing
-// that the client states in its present version.
+// TestReconnectSendsWhatIsLacking: when a delta client reconnects, the server sends what the
+// client states in another version than the present one, and nothing else.
 func TestReconnectSendsWhatIsLacking(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
@@ -196,7 +196,7 @@ func TestReconnectSendsWhatIsLacking(t *testing.T) {
 			t.Fatalf("the client holds nothing of %s", typeURL)
 		}
 	}
-	for typeURL, states := range initial {
+	reconnect := func(typeURL string, states map[string]string) *xdstest.Client {
 		again := xdstest.Dial(t, s.Address, xdstest.ClientOptions{
 			Node: node("10.0.0.7"), Initial: map[string]map[string]string{typeURL: states}, Variant: protocol.Delta,
 		})
@@ -205,6 +205,10 @@ func TestReconnectSendsWhatIsLacking(t *testing.T) {
 			names = []string{"*"}
 		}
 		again.Subscribe(typeURL, names...)
+		return again
+	}
+	for typeURL, states := range initial {
+		again := reconnect(typeURL, states)
 		// A further, unknown name is answered; what was stated is not.
 		again.Subscribe(typeURL, "unknown")
 		a := again.AwaitAnswer(typeURL, 0)
@@ -212,6 +216,12 @@ func TestReconnectSendsWhatIsLacking(t *testing.T) {
 			if name != "unknown" {
 				t.Errorf("sent %s %s again", typeURL, name)
 			}
+		}
+		changed := slices.Min(slices.Collect(maps.Keys(states)))
+		older := maps.Clone(states)
+		older[changed] = "older"
+		if got := reconnect(typeURL, older).AwaitAnswer(typeURL, 0).Names(); !slices.Equal(got, []string{changed}) {
+			t.Errorf("%s: a client with an older %s was sent %v", typeURL, changed, got)
 		}
 	}
 }

@@ -56,12 +56,13 @@ func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool)
 		return protocol.Allow{}, false
 	}
 	needed := s.mayBeNeeded(t)
+	// A client that has nothing of a name may wait to learn that there is none, so that
+	// goes at once. A gRPC client waits for each cluster that it requested, also for one that
+	// it rejected along with others, and no route sends traffic to that.
 	mayHave := t.sub.MayHave
-	if s.isGRPC() { // a gRPC client answers before it drops the routes that name the resource
+	if s.isGRPC() {
 		mayHave = t.sub.Has
 	}
-	// A client that has nothing of a name may wait to learn that there is none, so that
-	// goes at once.
 	return protocol.Allow{Add: never, Remove: func(name string) bool {
 		since := t.keptSince[name]
 		overdue := !since.IsZero() && now.Sub(since) >= s.limits.Withdraw
