@@ -205,7 +205,7 @@ func (f *Feed) Lag() int64 {
 // assumes that the configuration before it is the same without the objects of that
 // resource version. A cache that can ask its source for more does so, until ctx ends.
 func (f *Feed) Since(_ context.Context, revision int64) (*Snapshot, bool) {
-	return f.history.before(revision)
+	return f.history.since(revision)
 }
 
 // At returns the configuration as of a revision; false if the history does not reach

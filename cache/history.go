@@ -95,11 +95,11 @@ func (h *history) at(revision int64) (*Snapshot, bool) {
 	if revision > h.newest.Load().Revision() {
 		return nil, false
 	}
-	return h.standing(revision)
+	return h.newestAt(revision)
 }
 
-// standing returns the last snapshot that was the newest one at a revision.
-func (h *history) standing(revision int64) (*Snapshot, bool) {
+// newestAt returns the last snapshot that was the newest one at a revision.
+func (h *history) newestAt(revision int64) (*Snapshot, bool) {
 	later := sort.Search(len(h.spans), func(i int) bool { return h.spans[i].from > revision })
 	if later == 0 {
 		return nil, false
@@ -107,11 +107,11 @@ func (h *history) standing(revision int64) (*Snapshot, bool) {
 	return h.spans[later-1].snapshot, true
 }
 
-// before is Feed.Since.
-func (h *history) before(revision int64) (*Snapshot, bool) {
+// since is Feed.Since.
+func (h *history) since(revision int64) (*Snapshot, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s, ok := h.standing(revision - 1); ok {
+	if s, ok := h.newestAt(revision - 1); ok {
 		return s, true
 	}
 	if len(h.spans) == 0 || h.trimmed || h.spans[0].from != revision {

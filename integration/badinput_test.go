@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 	s.apply(x.all(50, 50))
 	stale := s.must("", "get", "vs/reviews", "-n", "shop", "-o", "yaml")
 	s.apply(x.routes(40, 60))
-	before := s.everything()
+	before := s.storedKeys()
 	entry := func(replace, by string) string {
 		document := strings.Replace(x.entry(x.v1), replace, by, 1)
 		if document == x.entry(x.v1) {
@@ -55,7 +55,7 @@ func TestBadInput(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			out := s.try(c.document, append([]string{"apply", "-f", "-"}, c.args...)...)
 			expectRefusal(t, out, c.code, c.words...)
-			if after := s.everything(); after != before {
+			if after := s.storedKeys(); after != before {
 				t.Errorf("it changed something:\n%s\nwas\n%s", after, before)
 			}
 		})
@@ -75,7 +75,7 @@ func TestBadInput(t *testing.T) {
 		out := command(t, x.entry(x.v1), "apply", "-f", "-", "--server", address)
 		expectRefusal(t, out, 69, address, "portolan serve")
 	})
-	if after := s.everything(); after != before {
+	if after := s.storedKeys(); after != before {
 		t.Errorf("something changed:\n%s\nwas\n%s", after, before)
 	}
 }
@@ -111,7 +111,7 @@ func expectRefusal(t *testing.T, out outcome, code int, words ...string) {
 func TestServeRefuses(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
-	before, other := s.everything(), t.TempDir()
+	before, other := s.storedKeys(), t.TempDir()
 	for _, c := range []struct {
 		name  string
 		args  []string
@@ -128,7 +128,7 @@ func TestServeRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			out := command(t, "", append([]string{"serve", "--log-level", "error"}, c.args...)...)
 			expectRefusal(t, out, c.code, c.words...)
-			expectEqual(t, "what the server in the way has", s.everything(), before)
+			expectEqual(t, "what the server in the way has", s.storedKeys(), before)
 		})
 	}
 }

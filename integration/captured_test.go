@@ -122,8 +122,8 @@ func TestEnvoyAcceptsTransparency(t *testing.T) {
 }
 
 // listenersOf returns the listeners among an Envoy's resources.
-func listenersOf(all map[string]held) map[string]held {
-	out := map[string]held{}
+func listenersOf(all map[string]acceptedResource) map[string]acceptedResource {
+	out := map[string]acceptedResource{}
 	for name, h := range all {
 		if l, ok := strings.CutPrefix(name, "listeners "); ok {
 			out[l] = h
@@ -137,12 +137,12 @@ func listenersOf(all map[string]held) map[string]held {
 func (e *envoy) awaitListeners(what string, right func(have []string) bool) {
 	e.t.Helper()
 	eventually(e.t, e.name+" has "+what, func() error {
-		all, err := e.held()
+		all, err := e.acceptedResources()
 		if err != nil {
 			return err
 		}
 		have := listenersOf(all)
-		maps.DeleteFunc(have, func(_ string, h held) bool { return h.Version == "" }) // it drains
+		maps.DeleteFunc(have, func(_ string, h acceptedResource) bool { return h.Version == "" }) // it drains
 		if names := slices.Sorted(maps.Keys(have)); !right(names) {
 			return fmt.Errorf("it has %v", names)
 		}

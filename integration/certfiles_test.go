@@ -64,7 +64,7 @@ func TestEnvoyGatewayCertificateFiles(t *testing.T) {
 		client.awaitCertificate(t, pair)
 		kept := client.load(t, "kept connections", true)
 		kept.await(20)
-		before := s.sent()
+		before := s.sentResources()
 		for range 3 {
 			pair = of.issue(time.Hour, "files.shop.test")
 			files.replace(t, pair)
@@ -73,7 +73,7 @@ func TestEnvoyGatewayCertificateFiles(t *testing.T) {
 		}
 		kept.expectUnharmed()
 		expectEqual(t, "connections of kept ones", kept.dialed.Load(), int64(loadWorkers))
-		expectEqual(t, "what the server sent", len(nonzero(less(s.sent(), before))), 0)
+		expectEqual(t, "what the server sent", len(nonzero(less(s.sentResources(), before))), 0)
 		s.expectNothingRejected()
 		edge.expectNothingRejected()
 	})

@@ -87,8 +87,8 @@ func awaitOnly(t *testing.T, loads []*load, name string) {
 }
 
 // configOf returns an Envoy's resources without endpoints.
-func configOf(all map[string]held) map[string]held {
-	out := map[string]held{}
+func configOf(all map[string]acceptedResource) map[string]acceptedResource {
+	out := map[string]acceptedResource{}
 	for name, h := range all {
 		if len(name) < 8 || name[:8] != "endpoint" {
 			out[name] = h

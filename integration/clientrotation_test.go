@@ -82,7 +82,7 @@ func (c rotatingClient) rotate(t *testing.T, s *server, of *authority, port int,
 	fresh.sample(20)
 	begun := time.Now()
 	for round := 1; round <= rounds || time.Since(begun) < long; round++ {
-		name, sent := fmt.Sprintf("round-%d", round), s.sent()
+		name, sent := fmt.Sprintf("round-%d", round), s.sentResources()
 		c.replace(of.issue(24*time.Hour, name))
 		told := time.Now()
 		eventually(t, "new connections show the certificate of "+name, func() error {
@@ -94,7 +94,7 @@ func (c rotatingClient) rotate(t *testing.T, s *server, of *authority, port int,
 		if round <= rounds {
 			t.Logf("%s: %s was seen %s after the proxy had it", c.name, name, time.Since(told))
 		}
-		if n := nonzero(less(s.sent(), sent)); len(n) > 1 || n["SDS"] != c.sends {
+		if n := nonzero(less(s.sentResources(), sent)); len(n) > 1 || n["SDS"] != c.sends {
 			t.Errorf("%s: %s: sent %v, want %d secrets", c.name, name, n, c.sends)
 		}
 		kept.sample(20)

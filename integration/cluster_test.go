@@ -184,8 +184,8 @@ func (s *server) nextWrite(name string) time.Duration {
 	return time.Since(begun).Round(time.Millisecond)
 }
 
-// has checks that a server shows objects, in a read that includes all acknowledged writes.
-func (s *server) has(names ...string) {
+// expectObjects checks that a server shows objects, in a read that includes all acknowledged writes.
+func (s *server) expectObjects(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
 		if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/"+name+"?consistent=true", nil); err != nil {
@@ -203,7 +203,7 @@ func TestClusterOutlivesOneMember(t *testing.T) {
 		s.apply(entry(fmt.Sprintf("before-%d", i), 80))
 	}
 	for _, s := range f.servers {
-		s.has("before-0", "before-1", "before-2")
+		s.expectObjects("before-0", "before-1", "before-2")
 		expectEqual(t, "portolan_store_up", s.gauge("portolan_store_up"), 1)
 	}
 
@@ -215,7 +215,7 @@ func TestClusterOutlivesOneMember(t *testing.T) {
 	}
 	leader.start()
 	leader.awaitWhole()
-	leader.has("after-0", "after-1")
+	leader.expectObjects("after-0", "after-1")
 
 	// Only the store process: its server continues through the other members.
 	leader, others = f.leader()
@@ -228,7 +228,7 @@ func TestClusterOutlivesOneMember(t *testing.T) {
 		s.awaitWhole()
 	}
 	for _, s := range f.servers {
-		s.has("own-leader", "own-voter")
+		s.expectObjects("own-leader", "own-voter")
 	}
 	for _, s := range f.servers {
 		if err := s.process.terminate(t); err != nil {
@@ -285,7 +285,7 @@ func TestClusterWithoutQuorum(t *testing.T) {
 	s.awaitReady()
 	f.servers[1].expectReports("writes succeed", "do not answer: cp-3")
 	t.Logf("with two of three a write succeeds after %s", s.nextWrite("healed"))
-	f.servers[1].has("healed")
+	f.servers[1].expectObjects("healed")
 	f.servers[2].start()
 	for _, s := range f.servers {
 		s.awaitWhole()

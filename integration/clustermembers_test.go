@@ -92,14 +92,14 @@ func TestClusterGrowsFromOne(t *testing.T) {
 	two := f.addMember(one, newMemberAt(t, "cp-2"))
 	three := f.addMember(two, newMemberAt(t, "cp-3"))
 	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Voter, "cp-3": cluster.Voter})
-	three.has("old-0", "old-299", "later-600")
+	three.expectObjects("old-0", "old-299", "later-600")
 
 	f.kill(one)
 	t.Logf("without the first server a write succeeds after %s", three.nextWrite("new"))
-	two.has("old-0", "old-299", "new")
+	two.expectObjects("old-0", "old-299", "new")
 	one.start()
 	one.awaitWhole()
-	one.has("new")
+	one.expectObjects("new")
 
 	// Without its flags the others would not recognise the first one.
 	if err := one.process.terminate(t); err != nil {
@@ -150,7 +150,7 @@ func TestClusterReplacesAMember(t *testing.T) {
 	one.must("", "store", "member", "remove", "cp-3")
 	again := f.addMember(f.servers[1], m)
 	again.awaitWhole()
-	again.has("before")
+	again.expectObjects("before")
 	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Voter, "cp-3": cluster.Voter})
 	f.kill(one)
 	t.Logf("the new member counts: without the first a write succeeds after %s", again.nextWrite("after"))
@@ -179,7 +179,7 @@ func TestClusterRemovesALivingMember(t *testing.T) {
 	if strings.Contains(leader.process.output(), "panic: ") {
 		t.Errorf("its store process panicked:\n%s", leader.process.output())
 	}
-	leader.has("after")
+	leader.expectObjects("after")
 	if err := leader.process.terminate(t); err != nil {
 		t.Errorf("its server ended with %v", err)
 	}
@@ -248,7 +248,7 @@ func TestClusterStartsSlowly(t *testing.T) {
 	two.awaitReady()
 	for _, s := range f.servers {
 		s.awaitWhole()
-		s.has("two-of-three")
+		s.expectObjects("two-of-three")
 	}
 	if n := strings.Count(one.process.output(), "\n"); n > 60 {
 		t.Errorf("it logged %d lines while it waited:\n%s", n, one.process.output())
@@ -366,7 +366,7 @@ func TestClusterFindsDamage(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	f.servers[0].apply(entry("reviews", 8080))
-	f.servers[2].has("reviews")
+	f.servers[2].expectObjects("reviews")
 	damaged := f.servers[2]
 	if err := damaged.process.terminate(t); err != nil {
 		t.Fatal(err)

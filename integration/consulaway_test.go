@@ -72,8 +72,8 @@ func (a *awayScene) restart(harm func()) time.Duration {
 	return took
 }
 
-// everything waits until a new proxy has both Consul's service and the ServiceEntry.
-func (a *awayScene) everything(name string) {
+// awaitBoth waits until a new proxy has both Consul's service and the ServiceEntry.
+func (a *awayScene) awaitBoth(name string) {
 	a.t.Helper()
 	e := a.startEnvoy(envoyOptions{kind: "sidecar", name: name, variant: protocol.Delta, ip: "10.0.0.9"})
 	a.answered(name, "one", "two")
@@ -88,7 +88,7 @@ func TestConsulAwayAtStart(t *testing.T) {
 	t.Parallel()
 	a := startAwayScene(t)
 	a.restart(a.agent.process.kill)
-	a.everything("down")
+	a.awaitBoth("down")
 	a.awaitDegraded("what was known of it at 20")
 	if s := a.consulStatus(); s.State != consul.StateDegraded || s.LastKnown == nil {
 		t.Errorf("%+v", s)
@@ -102,7 +102,7 @@ func TestConsulAwayAtStart(t *testing.T) {
 		t.Errorf("with a Consul that hangs the server is ready after %s", took)
 	}
 	a.awaitDegraded("what was known of it at 20")
-	a.everything("hangs")
+	a.awaitBoth("hangs")
 	a.agent.process.Resume()
 	a.awaitDegraded("")
 	a.agent.deregister("two")

@@ -110,7 +110,7 @@ func (b *bigConsul) mark(service int, status string) time.Duration {
 		Node: node, CheckID: "c" + id, Name: "c", ServiceID: id, ServiceName: id, Status: status,
 	}}, nil)
 	b.must(err)
-	return b.seen(id+" is "+status, func() bool { e := b.endpoint(service); return e != nil && e.Health == want })
+	return b.awaitTimed(id+" is "+status, func() bool { e := b.endpoint(service); return e != nil && e.Health == want })
 }
 
 // reweigh registers a service again with another weight, and returns how long it takes until
@@ -124,11 +124,11 @@ func (b *bigConsul) reweigh(service int) time.Duration {
 		ID: id, Service: id, Port: 8080, Meta: map[string]string{"protocol": "http"}, Weights: api.AgentWeights{Passing: weight, Warning: 1},
 	}}, nil)
 	b.must(err)
-	return b.seen(id+" has a weight", func() bool { e := b.endpoint(service); return e != nil && e.Weight == uint32(weight) })
+	return b.awaitTimed(id+" has a weight", func() bool { e := b.endpoint(service); return e != nil && e.Weight == uint32(weight) })
 }
 
-// seen waits until something holds, and returns how long that took.
-func (b *bigConsul) seen(what string, holds func() bool) time.Duration {
+// awaitTimed waits until something holds, and returns how long that took.
+func (b *bigConsul) awaitTimed(what string, holds func() bool) time.Duration {
 	b.t.Helper()
 	began := time.Now()
 	for !holds() {

@@ -173,10 +173,10 @@ func TestLongDataDir(t *testing.T) {
 	dir += strings.Repeat("x", max(0, 200-len(dir)))
 	s, x := startServer(t, serverOptions{dataDir: dir}), newShop(t)
 	s.apply(x.all(50, 50))
-	before := s.everything()
+	before := s.storedKeys()
 	s.kill()
 	s.start()
-	expectEqual(t, "what the store has after a restart", s.everything(), before)
+	expectEqual(t, "what the store has after a restart", s.storedKeys(), before)
 	if err := s.process.terminate(t); err != nil {
 		t.Errorf("the server ended with %v on SIGTERM", err)
 	}

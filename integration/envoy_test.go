@@ -263,15 +263,15 @@ func (e *envoy) warming() (map[string]int, error) {
 	return nonzero(warming), err
 }
 
-// held is one resource that Envoy has.
-type held struct {
+// acceptedResource is one resource that Envoy has.
+type acceptedResource struct {
 	Version string
 	// Since is when Envoy accepted it.
 	Since string
 }
 
-// held returns the resources that Envoy accepted from its server, by "type name".
-func (e *envoy) held() (map[string]held, error) {
+// acceptedResources returns the resources that Envoy accepted from its server, by "type name".
+func (e *envoy) acceptedResources() (map[string]acceptedResource, error) {
 	body, err := e.get("/config_dump?include_eds")
 	if err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ func (e *envoy) held() (map[string]held, error) {
 	if err := json.Unmarshal(body, &dump); err != nil {
 		return nil, err
 	}
-	out := map[string]held{}
+	out := map[string]acceptedResource{}
 	for _, section := range dump.Configs {
 		for key, raw := range section {
 			if !strings.HasPrefix(key, "dynamic_") {
@@ -298,7 +298,7 @@ func (e *envoy) held() (map[string]held, error) {
 }
 
 // readHeld reads a list of a config dump. It gives warming resources names of their own.
-func readHeld(key string, raw json.RawMessage, into map[string]held) error {
+func readHeld(key string, raw json.RawMessage, into map[string]acceptedResource) error {
 	type entry struct {
 		Name           string `json:"name"`
 		VersionInfo    string `json:"version_info"`
@@ -317,9 +317,9 @@ func readHeld(key string, raw json.RawMessage, into map[string]held) error {
 	}
 	for _, x := range entries {
 		name := x.Name + x.Cluster.String() + x.RouteConfig.String() + x.EndpointConfig.String()
-		h := held{Version: x.VersionInfo, Since: x.LastUpdated}
+		h := acceptedResource{Version: x.VersionInfo, Since: x.LastUpdated}
 		if x.ActiveState != nil {
-			h = held{Version: x.ActiveState.VersionInfo, Since: x.ActiveState.LastUpdated}
+			h = acceptedResource{Version: x.ActiveState.VersionInfo, Since: x.ActiveState.LastUpdated}
 		}
 		into[strings.TrimPrefix(key, "dynamic_")+" "+name] = h
 	}
@@ -336,9 +336,9 @@ type named struct {
 func (n named) String() string { return n.Name + n.ClusterName }
 
 // mustHold is held, but fails the test if Envoy does not answer.
-func (e *envoy) mustHold() map[string]held {
+func (e *envoy) mustHold() map[string]acceptedResource {
 	e.t.Helper()
-	out, err := e.held()
+	out, err := e.acceptedResources()
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func (e *envoy) mustHold() map[string]held {
 func (e *envoy) awaitCluster(name string, present bool) {
 	e.t.Helper()
 	eventually(e.t, fmt.Sprintf("cluster %s of %s: %v", name, e.name, present), func() error {
-		resources, err := e.held()
+		resources, err := e.acceptedResources()
 		if _, there := resources["active_clusters "+name]; err == nil && there != present {
 			err = errors.New("not so")
 		}

@@ -30,7 +30,7 @@ func startReplicas(t *testing.T, v protocol.Variant, args ...string) *replicaPai
 	one, two := p.servers[0], p.servers[1]
 	revision := one.apply(p.shop.all(100, 0))
 	p.edge = one.launchEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v, xds: one.xds + "," + two.xds})
-	p.of(p.home()).awaitSynced(revision, "edge")
+	p.server(p.home()).awaitSynced(revision, "edge")
 	p.edge.awaitReady()
 	awaitReply(t, p.shop.atGateway("/"), "v1")
 	p.load = startLoad(t, "gateway", p.shop.atGateway("/"))
@@ -60,14 +60,14 @@ func (p *replicaPair) home() int {
 	return home
 }
 
-func (p *replicaPair) of(i int) *server { return p.servers[i] }
+func (p *replicaPair) server(i int) *server { return p.servers[i] }
 
 // expectMoved waits until the Envoy is connected to another server, which sends it nothing in
 // delta at first, and then changes.
 func (p *replicaPair) expectMoved(v protocol.Variant, to *server, before map[string]int) {
 	p.t.Helper()
 	to.awaitSynced(to.revision(), "edge")
-	if sent := less(to.sent(), before); v == protocol.Delta && len(sent) > 0 {
+	if sent := less(to.sentResources(), before); v == protocol.Delta && len(sent) > 0 {
 		p.t.Errorf("the other server sent what the proxy has: %v", sent)
 	}
 	p.load.sample(50)
@@ -84,9 +84,9 @@ func TestEnvoyFailsOver(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		p := startReplicas(t, v)
 		home := p.home()
-		other := p.of(1 - home)
-		before := other.sent()
-		p.of(home).kill()
+		other := p.server(1 - home)
+		before := other.sentResources()
+		p.server(home).kill()
 		p.expectMoved(v, other, before)
 	})
 }
@@ -97,14 +97,14 @@ func TestEnvoyIsDrained(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		p := startReplicas(t, v, "--drain-time", "500ms")
 		home := p.home()
-		other := p.of(1 - home)
-		before := other.sent()
-		eventually(t, "the servers know each other", func() error { return knowsAnother(p.of(home)) })
-		if err := p.of(home).process.terminate(t); err != nil {
-			t.Errorf("the drained server ended with %v\n%s", err, p.of(home).process.tail())
+		other := p.server(1 - home)
+		before := other.sentResources()
+		eventually(t, "the servers know each other", func() error { return knowsAnother(p.server(home)) })
+		if err := p.server(home).process.terminate(t); err != nil {
+			t.Errorf("the drained server ended with %v\n%s", err, p.server(home).process.tail())
 		}
-		if !strings.Contains(p.of(home).process.output(), "draining") {
-			t.Errorf("the server has not drained:\n%s", p.of(home).process.tail())
+		if !strings.Contains(p.server(home).process.output(), "draining") {
+			t.Errorf("the server has not drained:\n%s", p.server(home).process.tail())
 		}
 		p.expectMoved(v, other, before)
 	})
@@ -120,14 +120,14 @@ func TestEnvoyConnectsAnew(t *testing.T) {
 		awaitReply(t, x.atGateway("/"), "v1")
 		l := startLoad(t, "gateway", x.atGateway("/"))
 		since := connectedSince(t, s)
-		sent := s.sent()
+		sent := s.sentResources()
 		eventually(t, "the Envoy has connected anew", func() error {
 			if now := connectedSince(t, s); !now.After(since) {
 				return fmt.Errorf("it is connected since %s", now)
 			}
 			return nil
 		})
-		if again := less(s.sent(), sent); v == protocol.Delta && len(again) > 0 {
+		if again := less(s.sentResources(), sent); v == protocol.Delta && len(again) > 0 {
 			t.Errorf("resources were sent again: %v", again)
 		}
 		s.awaitSynced(s.apply(x.routes(0, 100)), "edge")

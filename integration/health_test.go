@@ -71,7 +71,7 @@ spec: {host: red.shop.test, subsets: [{name: one, labels: {version: one}}, {name
 		s.setHealth("two", "True")
 		awaitReply(t, red, "two")
 
-		traffic, before := startLoad(t, "client", red), s.sent()
+		traffic, before := startLoad(t, "client", red), s.sentResources()
 		for range 3 {
 			s.setHealth("one", "False")
 			left := time.Now()
@@ -90,7 +90,7 @@ spec: {host: red.shop.test, subsets: [{name: one, labels: {version: one}}, {name
 		s.setHealth("one", "False")
 		awaitOnly(t, []*load{traffic}, "two")
 		traffic.expectUnharmed()
-		expectEqual(t, "types sent for health", typesOf(less(s.sent(), before)), []string{"EDS"})
+		expectEqual(t, "types sent for health", typesOf(less(s.sentResources(), before)), []string{"EDS"})
 		expectShown(t, s)
 		s.kill()
 		s.start()

@@ -60,9 +60,9 @@ func openStore(t testing.TB, dataDir string) *clientv3.Client {
 	return client
 }
 
-// everything returns all stored keys with values and revisions. It leaves out elections and
+// storedKeys returns all stored keys with values and revisions. It leaves out elections and
 // statuses, which servers write at any time.
-func (s *server) everything() string {
+func (s *server) storedKeys() string {
 	s.t.Helper()
 	client := openStore(s.t, s.o.dataDir)
 	defer func() { _ = client.Close() }()

@@ -47,8 +47,8 @@ func (k kubectl) run(stdin string, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// says runs kubectl, and checks that its output contains words.
-func (k kubectl) says(ok bool, stdin string, args []string, words ...string) string {
+// expectOutput runs kubectl, and checks that its output contains words.
+func (k kubectl) expectOutput(ok bool, stdin string, args []string, words ...string) string {
 	k.t.Helper()
 	out, did := k.run(stdin, args...)
 	if did != ok {
@@ -67,25 +67,25 @@ func TestKubectl(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	k := newKubectl(t, s)
 	words := func(line string) []string { return strings.Fields(line) }
-	k.says(true, "", words("version"), "Server Version: v")
-	k.says(true, "", words("api-resources"), "virtualservices", "telemetry.istio.io/v1", "wasmplugins")
-	k.says(true, "", words("get serviceentries"), "No resources found in shop namespace.")
-	k.says(false, "", words("get serviceentry nothing"), `serviceentries.networking.istio.io "nothing" not found`)
+	k.expectOutput(true, "", words("version"), "Server Version: v")
+	k.expectOutput(true, "", words("api-resources"), "virtualservices", "telemetry.istio.io/v1", "wasmplugins")
+	k.expectOutput(true, "", words("get serviceentries"), "No resources found in shop namespace.")
+	k.expectOutput(false, "", words("get serviceentry nothing"), `serviceentries.networking.istio.io "nothing" not found`)
 
 	web := ship("shop", "web", "10.0.0.1")
-	k.says(true, web, words("apply --validate=false -f -"), "serviceentry.networking.istio.io/web created")
-	k.says(true, web, words("apply --validate=false -f -"), "web unchanged")
-	k.says(false, web, words("create --validate=false -f -"), "AlreadyExists")
-	k.says(false, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("apply --validate=false -f -"), "patch is not served")
-	k.says(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("replace --validate=false -f -"), "web replaced")
-	k.says(true, "", words("get se web -o yaml"), "10.0.0.2", "generation: 2")
-	k.says(true, "", words("wait --for=condition=Accepted se/web --timeout=30s"), "web condition met")
-	k.says(true, "", words("describe se web"), "Observed Generation:")
+	k.expectOutput(true, web, words("apply --validate=false -f -"), "serviceentry.networking.istio.io/web created")
+	k.expectOutput(true, web, words("apply --validate=false -f -"), "web unchanged")
+	k.expectOutput(false, web, words("create --validate=false -f -"), "AlreadyExists")
+	k.expectOutput(false, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("apply --validate=false -f -"), "patch is not served")
+	k.expectOutput(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("replace --validate=false -f -"), "web replaced")
+	k.expectOutput(true, "", words("get se web -o yaml"), "10.0.0.2", "generation: 2")
+	k.expectOutput(true, "", words("wait --for=condition=Accepted se/web --timeout=30s"), "web condition met")
+	k.expectOutput(true, "", words("describe se web"), "Observed Generation:")
 
 	unnamed := regexp.MustCompile(`\bname: web\b`).ReplaceAllString(web, "generateName: web-")
 	var names []string
 	for range 2 {
-		out := k.says(true, unnamed, words("create --validate=false -f - -o name"))
+		out := k.expectOutput(true, unnamed, words("create --validate=false -f - -o name"))
 		found := regexp.MustCompile(`(?m)^serviceentry\.networking\.istio\.io/(web-\S+)$`).FindStringSubmatch(out)
 		if found == nil {
 			t.Fatalf("no name in %s", out)
@@ -95,8 +95,8 @@ func TestKubectl(t *testing.T) {
 	if names[0] == names[1] {
 		t.Errorf("both are %s", names[0])
 	}
-	k.says(true, "", words("get se -o name"), "/web\n", "/"+names[0]+"\n", "/"+names[1]+"\n")
-	k.says(true, "", append(words("delete se"), names...), `"`+names[1]+`" deleted`)
-	k.says(true, web, words("delete -f -"), `"web" deleted`)
-	k.says(true, "", words("get se"), "No resources found")
+	k.expectOutput(true, "", words("get se -o name"), "/web\n", "/"+names[0]+"\n", "/"+names[1]+"\n")
+	k.expectOutput(true, "", append(words("delete se"), names...), `"`+names[1]+`" deleted`)
+	k.expectOutput(true, web, words("delete -f -"), `"web" deleted`)
+	k.expectOutput(true, "", words("get se"), "No resources found")
 }

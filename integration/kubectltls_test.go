@@ -46,12 +46,12 @@ current-context: mesh
 	k.args = []string{"--kubeconfig=" + config}
 	words := func(line string) []string { return strings.Fields(line) }
 
-	k.says(true, "", words("auth whoami"), "bob", "authenticated")
-	k.says(true, "", words("auth can-i create serviceentries.networking.istio.io"), "yes\n")
-	k.says(false, "", words("auth can-i create serviceentries.networking.istio.io -n bank"), "no - user")
-	k.says(false, "", words("auth can-i create roles.portolan.io"), "no - user")
-	k.says(true, "", words("auth can-i --list"), "serviceentries", "[create update delete]")
-	k.says(true, "", words("get serviceentries"), "No resources found in shop namespace.")
+	k.expectOutput(true, "", words("auth whoami"), "bob", "authenticated")
+	k.expectOutput(true, "", words("auth can-i create serviceentries.networking.istio.io"), "yes\n")
+	k.expectOutput(false, "", words("auth can-i create serviceentries.networking.istio.io -n bank"), "no - user")
+	k.expectOutput(false, "", words("auth can-i create roles.portolan.io"), "no - user")
+	k.expectOutput(true, "", words("auth can-i --list"), "serviceentries", "[create update delete]")
+	k.expectOutput(true, "", words("get serviceentries"), "No resources found in shop namespace.")
 
 	// A watch shows changes as they happen.
 	watch := exec.CommandContext(t.Context(), k.path, append(words("get serviceentries --watch -o name"), k.args...)...)
@@ -91,16 +91,16 @@ current-context: mesh
 		})
 	}
 	web := ship("shop", "web", "10.0.0.1")
-	k.says(true, web, words("apply --validate=false -f -"), "serviceentry.networking.istio.io/web created")
+	k.expectOutput(true, web, words("apply --validate=false -f -"), "serviceentry.networking.istio.io/web created")
 	watched(1)
-	k.says(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("replace --validate=false -f -"), "web replaced")
+	k.expectOutput(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("replace --validate=false -f -"), "web replaced")
 	watched(2)
 
 	// Beyond the user's rights, and without any.
-	k.says(false, "", words("get serviceentries -n bank"), "Forbidden", `user "bob" may not list serviceentries in namespace bank`)
-	k.says(false, "", words("get serviceentries -A"), "Forbidden", "in all namespaces")
-	k.says(false, ship("bank", "web", "10.0.0.1"), words("create --validate=false -f - -n bank"), "Forbidden", `user "bob" may not`)
-	k.says(false, "", words("get serviceentries --token put_nobody"), "the token is not valid")
+	k.expectOutput(false, "", words("get serviceentries -n bank"), "Forbidden", `user "bob" may not list serviceentries in namespace bank`)
+	k.expectOutput(false, "", words("get serviceentries -A"), "Forbidden", "in all namespaces")
+	k.expectOutput(false, ship("bank", "web", "10.0.0.1"), words("create --validate=false -f - -n bank"), "Forbidden", `user "bob" may not`)
+	k.expectOutput(false, "", words("get serviceentries --token put_nobody"), "the token is not valid")
 
 	// When the rights end, the watch ends too.
 	socket("user", "disable", "bob")

@@ -246,10 +246,10 @@ func TestEnvoyOriginatesTLSWithSecrets(t *testing.T) {
 		awaitReply(t, q, "503")
 		s.awaitSynced(s.apply(store("first")), "client")
 		awaitReply(t, q, "first")
-		before := s.sent()
+		before := s.sentResources()
 		s.awaitSynced(s.apply(store("second")), "client")
 		awaitReply(t, q, "second")
-		if sent := nonzero(less(s.sent(), before)); len(sent) != 1 {
+		if sent := nonzero(less(s.sentResources(), before)); len(sent) != 1 {
 			t.Errorf("a certificate was replaced, and sent was %v", sent)
 		}
 		s.awaitSynced(s.remove(credential("bank", nil)), "client")

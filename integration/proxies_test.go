@@ -172,9 +172,9 @@ spec:
 		s.awaitSynced(s.apply(documents...), "client")
 		awaitReply(t, request{port: port, host: fmt.Sprintf("s%d.shop.test", services-1)}, "last")
 		client.awaitWarm()
-		before := s.sent()
+		before := s.sentResources()
 		s.awaitSynced(s.remove(documents[0]), "client")
-		sent := less(s.sent(), before)
+		sent := less(s.sentResources(), before)
 		if limit := 10; v == protocol.Delta && sent["CDS"]+sent["EDS"] > limit {
 			t.Errorf("one service of %d went, and this was sent: %v", services, sent)
 		}

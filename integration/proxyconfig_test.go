@@ -43,7 +43,7 @@ func (s *server) compareWithDump(e *envoy) (map[string]int, error) {
 	if dump.Node != config.Proxy.Node {
 		return nil, fmt.Errorf("the dump is of %q, the configuration of %q", dump.Node, config.Proxy.Node)
 	}
-	listed, err := e.held()
+	listed, err := e.acceptedResources()
 	if err != nil {
 		return nil, err
 	}

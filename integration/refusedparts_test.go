@@ -51,8 +51,8 @@ func spoil[M proto.Message](change func(M)) func(proto.Message) proto.Message {
 	}
 }
 
-// unknown returns the configuration of an extension that no Envoy has.
-func unknown() *anypb.Any {
+// unknownExtension returns the configuration of an extension that no Envoy has.
+func unknownExtension() *anypb.Any {
 	return &anypb.Any{TypeUrl: "type.googleapis.com/portolan.test.Unknown"}
 }
 
@@ -66,7 +66,7 @@ const takenAddress = "127.0.0.2"
 func harms(taken int) []harm {
 	return []harm{
 		{typ: "CDS", name: "extension", do: spoil(func(c *clusterv3.Cluster) {
-			c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"portolan.test.unknown": unknown()}
+			c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"portolan.test.unknown": unknownExtension()}
 		})},
 		{typ: "EDS", name: "weights", do: spoil(func(a *endpointv3.ClusterLoadAssignment) {
 			one := a.Endpoints[0].LbEndpoints[0]
@@ -95,7 +95,7 @@ spec: {host: guilty-eds-weights.test, trafficPolicy: {loadBalancer: {consistentH
 		{typ: "EDS", name: "type", do: otherType},
 		{typ: "LDS", name: "filter", do: spoil(func(l *listenerv3.Listener) {
 			l.ListenerFilters = append(l.ListenerFilters, &listenerv3.ListenerFilter{
-				Name: "portolan.test.unknown", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: unknown()},
+				Name: "portolan.test.unknown", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: unknownExtension()},
 			})
 		})},
 		{typ: "LDS", name: "type", do: otherType},

@@ -31,14 +31,14 @@ type relay struct {
 	dropping bool
 	dropped  int
 	spoil    map[string]func(proto.Message) // by type URL
-	said     []said
+	said     []message
 	shut     bool
 	joined   int // number of delta streams so far
 	streams  map[*context.CancelFunc]struct{}
 }
 
-// said is one message of a side, in delta.
-type said struct {
+// message is one message of a side, in delta.
+type message struct {
 	request        bool
 	unprompted     bool // a request that is no ACK or NACK
 	typeURL        string
@@ -151,7 +151,7 @@ func (r *relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoverySer
 	if err != nil {
 		return err
 	}
-	r.running.Go(func() { _ = pump(down.Recv, up.Send, r.heard, up.CloseSend) })
+	r.running.Go(func() { _ = pump(down.Recv, up.Send, r.recordRequest, up.CloseSend) })
 	return pump(up.Recv, down.Send, func(m *discoveryv3.DeltaDiscoveryResponse) bool {
 		r.answered(m)
 		return r.passes(m.GetTypeUrl())
@@ -176,8 +176,8 @@ func (r *relay) join(parent context.Context) (ctx context.Context, end func(), e
 	}, nil
 }
 
-// part ends all delta streams, and admits none until meet.
-func (r *relay) part() {
+// cutStreams ends all delta streams, and admits none until admitStreams.
+func (r *relay) cutStreams() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shut = true
@@ -186,23 +186,23 @@ func (r *relay) part() {
 	}
 }
 
-// met returns the number of delta streams so far.
-func (r *relay) met() int {
+// streamCount returns the number of delta streams so far.
+func (r *relay) streamCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.joined
 }
 
-// meet admits streams again after part.
-func (r *relay) meet() {
+// admitStreams admits streams again after cutStreams.
+func (r *relay) admitStreams() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shut = false
 }
 
-// heard records a request.
-func (r *relay) heard(m *discoveryv3.DeltaDiscoveryRequest) bool {
-	r.note(said{
+// recordRequest records a request.
+func (r *relay) recordRequest(m *discoveryv3.DeltaDiscoveryRequest) bool {
+	r.note(message{
 		request: true, unprompted: m.GetResponseNonce() == "", typeURL: m.GetTypeUrl(), names: m.GetResourceNamesSubscribe(), removed: m.GetResourceNamesUnsubscribe(),
 		stated: len(m.GetInitialResourceVersions()), refused: m.GetErrorDetail().GetMessage(), bytes: proto.Size(m),
 	})
@@ -211,21 +211,21 @@ func (r *relay) heard(m *discoveryv3.DeltaDiscoveryRequest) bool {
 
 // answered records a response.
 func (r *relay) answered(m *discoveryv3.DeltaDiscoveryResponse) {
-	s := said{typeURL: m.GetTypeUrl(), removed: m.GetRemovedResources(), bytes: proto.Size(m)}
+	s := message{typeURL: m.GetTypeUrl(), removed: m.GetRemovedResources(), bytes: proto.Size(m)}
 	for _, resource := range m.GetResources() {
 		s.names = append(s.names, resource.GetName())
 	}
 	r.note(s)
 }
 
-func (r *relay) note(s said) {
+func (r *relay) note(s message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said = append(r.said, s)
 }
 
 // since returns the messages after the first n.
-func (r *relay) since(n int) []said {
+func (r *relay) since(n int) []message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.said[n:])

@@ -18,7 +18,7 @@ import (
 func startEtcd(t testing.TB) string {
 	t.Helper()
 	at := url.URL{Scheme: "http", Host: local(freePort(t))}
-	etcdtest.Start(t, etcdtest.Stock, func(c *embed.Config) {
+	etcdtest.Start(t, etcdtest.DefaultLimits, func(c *embed.Config) {
 		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{at}, []url.URL{at}
 	})
 	return at.Host

@@ -23,7 +23,7 @@ func TestEnvoyKillServer(t *testing.T) {
 		edge, client := s.startPair(v)
 		awaitReply(t, request{port: x.gateway, host: shopHost, path: "/"}, send(t, x.atGateway("/")).String())
 		loads := []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
-		before := map[string]map[string]held{"edge": edge.mustHold(), "client": client.mustHold()}
+		before := map[string]map[string]acceptedResource{"edge": edge.mustHold(), "client": client.mustHold()}
 
 		s.kill()
 		for _, l := range loads {
@@ -32,13 +32,13 @@ func TestEnvoyKillServer(t *testing.T) {
 		s.start()
 		s.awaitSynced(s.revision(), "edge", "client")
 
-		after := map[string]map[string]held{"edge": edge.mustHold(), "client": client.mustHold()}
+		after := map[string]map[string]acceptedResource{"edge": edge.mustHold(), "client": client.mustHold()}
 		if v == protocol.Delta {
 			// The comparison includes the time at which Envoy accepted each resource.
 			if d := cmp.Diff(before, after); d != "" {
 				t.Errorf("the restart changed what the proxies hold (-before +after):\n%s", d)
 			}
-			if sent := s.sent(); len(sent) > 0 {
+			if sent := s.sentResources(); len(sent) > 0 {
 				t.Errorf("resources were sent again: %v", sent)
 			}
 		} else if d := cmp.Diff(versionsOf(before), versionsOf(after)); d != "" {
@@ -56,7 +56,7 @@ func TestEnvoyKillServer(t *testing.T) {
 }
 
 // versionsOf returns the versions of the resources of proxies.
-func versionsOf(all map[string]map[string]held) []string {
+func versionsOf(all map[string]map[string]acceptedResource) []string {
 	var out []string
 	for proxy, resources := range all {
 		for name, h := range resources {
@@ -116,12 +116,12 @@ func TestEnvoyIsBackSoon(t *testing.T) {
 	s.awaitSynced(s.revision(), "edge")
 	longest := time.Duration(0)
 	for range 11 {
-		met := relay.met()
-		relay.part()
-		relay.meet()
+		met := relay.streamCount()
+		relay.cutStreams()
+		relay.admitStreams()
 		began := time.Now()
 		eventually(t, "the proxy is back", func() error {
-			if relay.met() == met {
+			if relay.streamCount() == met {
 				return errors.New("it is not")
 			}
 			return nil

@@ -127,54 +127,38 @@ const loadWorkers = 2
 // load sends some 250 requests a second.
 func (c tlsClient) load(t testing.TB, name string, kept bool) *tlsLoad {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
 	l := &tlsLoad{t: t, name: name}
-	var running sync.WaitGroup
+	var workers []func(context.Context)
 	for range loadWorkers {
-		running.Go(func() {
-			transport := &http.Transport{DisableKeepAlives: !kept, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				l.dialed.Add(1)
-				return c.dial(ctx)
-			}}
-			defer transport.CloseIdleConnections()
-			l.run(ctx, &http.Client{Transport: transport, Timeout: 15 * time.Second}, c.host)
-		})
+		transport := &http.Transport{DisableKeepAlives: !kept, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			l.dialed.Add(1)
+			return c.dial(ctx)
+		}}
+		t.Cleanup(transport.CloseIdleConnections)
+		client := &http.Client{Transport: transport, Timeout: 15 * time.Second}
+		workers = append(workers, func(ctx context.Context) { l.send(ctx, client, c.host) })
 	}
-	l.stop = func() {
-		cancel()
-		running.Wait()
-	}
-	t.Cleanup(l.stop)
+	l.stop = atPace(t, workers...)
 	return l
 }
 
-func (l *tlsLoad) run(ctx context.Context, client *http.Client, host string) {
-	pace := time.NewTicker(8 * time.Millisecond)
-	defer pace.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pace.C:
-		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", nil)
-		var got reply
-		if err == nil {
-			got, err = answer(client, r)
-		}
-		if err == nil && got.status != http.StatusOK {
-			err = fmt.Errorf("%d %s", got.status, got.body)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			l.answered.Add(1)
-		default:
-			l.mu.Lock()
-			l.failures = append(l.failures, fmt.Sprintf("%s %v", time.Now().Format(time.TimeOnly), err))
-			l.mu.Unlock()
-		}
+func (l *tlsLoad) send(ctx context.Context, client *http.Client, host string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", nil)
+	var got reply
+	if err == nil {
+		got, err = answer(client, r)
+	}
+	if err == nil && got.status != http.StatusOK {
+		err = fmt.Errorf("%d %s", got.status, got.body)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		l.answered.Add(1)
+	default:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.failures = append(l.failures, fmt.Sprintf("%s %v", time.Now().Format(time.TimeOnly), err))
 	}
 }
 
@@ -222,10 +206,10 @@ func TestSoakCertificatesRotate(t *testing.T) {
 		fresh.await(50)
 		begun := time.Now()
 		for round := 1; round < rounds || time.Since(begun) < long; round++ {
-			next, before := certificates[round%rounds], s.sent()
+			next, before := certificates[round%rounds], s.sentResources()
 			s.awaitSynced(s.apply(tlsSecret("door", next)), "edge", "client")
 			took := door.awaitCertificate(t, next)
-			if sent := nonzero(less(s.sent(), before)); len(sent) != 1 || sent["SDS"] != 1 {
+			if sent := nonzero(less(s.sentResources(), before)); len(sent) != 1 || sent["SDS"] != 1 {
 				t.Errorf("round %d: sent %v, want one secret", round, sent)
 			}
 			if round < rounds {

@@ -194,15 +194,15 @@ func TestKubectlStoresSecrets(t *testing.T) {
 	k := newKubectl(t, s)
 	pair := secrettest.New(t, time.Hour, "door.example")
 	cert, key := write(t, "cert.pem", string(pair.Cert)), write(t, "key.pem", string(pair.Key))
-	document := k.says(true, "", []string{"create", "secret", "tls", "door", "--cert", cert, "--key", key, "--dry-run=client", "-o", "yaml"})
-	k.says(true, document, []string{"create", "--validate=false", "-f", "-"}, "secret/door created")
-	k.says(true, "", []string{"get", "secrets"}, "door")
-	k.says(true, tlsSecret("window", pair), []string{"apply", "-f", "-", "--validate=false"}, "created")
-	if text := k.says(true, "", []string{"get", "secret", "window", "-o", "yaml"}, "kubernetes.io/tls"); strings.Contains(text, "last-applied") {
+	document := k.expectOutput(true, "", []string{"create", "secret", "tls", "door", "--cert", cert, "--key", key, "--dry-run=client", "-o", "yaml"})
+	k.expectOutput(true, document, []string{"create", "--validate=false", "-f", "-"}, "secret/door created")
+	k.expectOutput(true, "", []string{"get", "secrets"}, "door")
+	k.expectOutput(true, tlsSecret("window", pair), []string{"apply", "-f", "-", "--validate=false"}, "created")
+	if text := k.expectOutput(true, "", []string{"get", "secret", "window", "-o", "yaml"}, "kubernetes.io/tls"); strings.Contains(text, "last-applied") {
 		t.Errorf("kubectl's copy of the data is stored: %s", text)
 	}
 	if got := s.must("", "secret", "read", "window", "tls.key", "-n", "shop"); got != string(pair.Key) {
 		t.Errorf("read back: %d bytes", len(got))
 	}
-	k.says(true, "", []string{"delete", "secret", "door"}, "deleted")
+	k.expectOutput(true, "", []string{"delete", "secret", "door"}, "deleted")
 }

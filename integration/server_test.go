@@ -277,8 +277,8 @@ func (s *server) counters(metric, label string) map[string]int {
 	return out
 }
 
-// sent returns the number of resources sent since the server started, by type.
-func (s *server) sent() map[string]int {
+// sentResources returns the number of resources sent since the server started, by type.
+func (s *server) sentResources() map[string]int {
 	return nonzero(s.counters("portolan_xds_resources_sent_total", "type"))
 }
 

@@ -53,7 +53,7 @@ func TestStoreJoinsByToken(t *testing.T) {
 	two.start()
 	want := map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Voter}
 	two.awaitMembers(want)
-	two.has("before")
+	two.expectObjects("before")
 	if out := two.must("", "secret", "status"); strings.Contains(out, "cannot be opened") {
 		t.Errorf("it lacks the sealing keys: %s", out)
 	}

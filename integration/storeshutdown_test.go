@@ -71,8 +71,8 @@ func startsAgain(t *testing.T, dir string) {
 	})
 }
 
-// used makes a data directory that a server has used.
-func used(t *testing.T, dir string) {
+// usedDataDir makes a data directory that a server has used.
+func usedDataDir(t *testing.T, dir string) {
 	t.Helper()
 	s := startServer(t, serverOptions{dataDir: dir})
 	s.apply(newShop(t).all(50, 50))
@@ -82,8 +82,8 @@ func used(t *testing.T, dir string) {
 	startsAgain(t, dir)
 }
 
-// holding keeps a file locked until the test ends, as another process would.
-func holding(t *testing.T, file string) {
+// holdLock keeps a file locked until the test ends, as another process would.
+func holdLock(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -97,8 +97,8 @@ func holding(t *testing.T, file string) {
 
 // stateStarting has an etcd that waits for its files.
 func stateStarting(t *testing.T, dir string) *process {
-	used(t, dir)
-	holding(t, filepath.Join(dir, "etcd", "member", "snap", "db"))
+	usedDataDir(t, dir)
+	holdLock(t, filepath.Join(dir, "etcd", "member", "snap", "db"))
 	p := serveOn(t, dir)
 	eventually(t, "its store process has the lock", func() error {
 		h, err := holderOf(dir)
@@ -113,8 +113,8 @@ func stateStarting(t *testing.T, dir string) *process {
 // stateLocked has a store process that waits for a lock, whose holder has not written who it
 // is.
 func stateLocked(t *testing.T, dir string) *process {
-	used(t, dir)
-	holding(t, filepath.Join(dir, "portolan.lock"))
+	usedDataDir(t, dir)
+	holdLock(t, filepath.Join(dir, "portolan.lock"))
 	p := serveOn(t, dir)
 	eventually(t, "there is a store process", func() error {
 		_, err := childOf(p.pid())
@@ -125,7 +125,7 @@ func stateLocked(t *testing.T, dir string) *process {
 
 // stateAtOnce ends the server as early as possible.
 func stateAtOnce(t *testing.T, dir string) *process {
-	used(t, dir)
+	usedDataDir(t, dir)
 	p := serveOn(t, dir)
 	eventually(t, "there is a store process", func() error {
 		_, err := childOf(p.pid())

@@ -189,44 +189,54 @@ type load struct {
 // startLoad sends a request again and again, some 250 times a second.
 func startLoad(t testing.TB, name string, q request) *load {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{t: t, name: name, counts: map[string]int{}}
 	client := clientOf(t)
-	var running sync.WaitGroup
-	for range 2 {
-		running.Go(func() { l.run(ctx, client, q) })
-	}
-	l.stop = func() {
-		cancel()
-		running.Wait()
-	}
-	t.Cleanup(l.stop)
+	send := func(ctx context.Context) { l.send(ctx, client, q) }
+	l.stop = atPace(t, send, send)
 	return l
 }
 
-func (l *load) run(ctx context.Context, client *http.Client, q request) {
-	pace := time.NewTicker(8 * time.Millisecond)
-	defer pace.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pace.C:
-		}
-		got, err := do(ctx, client, q)
-		if ctx.Err() != nil {
-			return
-		}
-		l.mu.Lock()
-		switch {
-		case err != nil:
-			l.failures = append(l.failures, fmt.Sprintf("%s %v", time.Now().Format(time.TimeOnly), err))
-		case got.status != http.StatusOK:
-			l.failures = append(l.failures, fmt.Sprintf("%s %d %s", time.Now().Format(time.TimeOnly), got.status, got.body))
-		default:
-			l.counts[got.String()]++
-		}
-		l.mu.Unlock()
+// atPace calls each function again and again, 8 ms after the call before at the earliest,
+// until stop is called or the test ends.
+func atPace(t testing.TB, functions ...func(context.Context)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, call := range functions {
+		running.Go(func() {
+			pace := time.NewTicker(8 * time.Millisecond)
+			defer pace.Stop()
+			for ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+				case <-pace.C:
+					call(ctx)
+				}
+			}
+		})
+	}
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func (l *load) send(ctx context.Context, client *http.Client, q request) {
+	got, err := do(ctx, client, q)
+	if ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		l.failures = append(l.failures, fmt.Sprintf("%s %v", time.Now().Format(time.TimeOnly), err))
+	case got.status != http.StatusOK:
+		l.failures = append(l.failures, fmt.Sprintf("%s %d %s", time.Now().Format(time.TimeOnly), got.status, got.body))
+	default:
+		l.counts[got.String()]++
 	}
 }
 

@@ -50,7 +50,7 @@ func newScene(t testing.TB, delta bool, o envoyOptions, want map[string]map[stri
 
 // step makes a change, waits until Envoy has acknowledged it and has the wanted virtual hosts,
 // and returns the messages.
-func (x *scene) step(what string, change func()) []said {
+func (x *scene) step(what string, change func()) []message {
 	x.t.Helper()
 	before := len(x.relay.since(0))
 	change()
@@ -67,7 +67,7 @@ func (x *scene) step(what string, change func()) []said {
 
 // expectHosts fails unless one response had exactly the virtual hosts of want. A minus marks
 // removed ones.
-func (x *scene) expectHosts(what string, heard []said, want ...string) {
+func (x *scene) expectHosts(what string, heard []message, want ...string) {
 	x.t.Helper()
 	if !x.delta {
 		return
@@ -94,7 +94,7 @@ func (x *scene) expectHosts(what string, heard []said, want ...string) {
 }
 
 // expectTables fails unless exactly the route configurations of want were sent.
-func (x *scene) expectTables(what string, heard []said, want ...string) {
+func (x *scene) expectTables(what string, heard []message, want ...string) {
 	x.t.Helper()
 	var got []string
 	for _, m := range heard {
@@ -113,7 +113,7 @@ func (x *scene) draining(config string) bool { return x.drains && x.want[config]
 
 // expectOneHost fails unless a change of one virtual host made the server send one small
 // response and no more. With whole route configurations, that one is sent.
-func (x *scene) expectOneHost(what string, heard []said, config string, want ...string) {
+func (x *scene) expectOneHost(what string, heard []message, config string, want ...string) {
 	x.t.Helper()
 	if x.delta {
 		x.expectTables(what, heard)
@@ -328,7 +328,7 @@ func (x *scene) proxyReturns(table string, known request, unchanged int) {
 	x.t.Helper()
 	for _, what := range []string{"reconnect", "restart", "reconnect after a change"} {
 		before := len(x.relay.since(0))
-		x.relay.part()
+		x.relay.cutStreams()
 		switch what {
 		case "restart":
 			x.s.kill()
@@ -336,7 +336,7 @@ func (x *scene) proxyReturns(table string, known request, unchanged int) {
 		case "reconnect after a change":
 			x.s.apply(answering("s2", "mesh", 411))
 		}
-		x.relay.meet()
+		x.relay.admitStreams()
 		x.awaitReturn(before, unchanged)
 		x.s.awaitSynced(x.s.revision(), "proxy")
 		x.awaitHosts(what)

@@ -9,39 +9,39 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// tables is a sidecar with a route configuration ("table") for each of some ports. The test
+// routeConfigs is a sidecar with a route configuration ("table") for each of some ports. The test
 // disconnects it from its server repeatedly.
-type tables struct {
+type routeConfigs struct {
 	*scene
 	port map[string]int // by table
 	up   *upstream
 }
 
 // site is an object that defines a service in a table.
-func (x *tables) site(table, name string, addresses ...string) string {
+func (x *routeConfigs) site(table, name string, addresses ...string) string {
 	return site(x.port[table], x.up, name, addresses...)
 }
 
-// away disconnects Envoy, makes a change, restarts the server if restart is set, and waits
+// changeWhileAway disconnects Envoy, makes a change, restarts the server if restart is set, and waits
 // until Envoy is back and has all that the server has.
-func (x *tables) away(what string, restart bool, change func()) []said {
+func (x *routeConfigs) changeWhileAway(what string, restart bool, change func()) []message {
 	x.t.Helper()
 	before := len(x.relay.since(0))
-	x.relay.part()
+	x.relay.cutStreams()
 	change()
 	if restart {
 		x.s.kill()
 		x.s.start()
 	}
-	x.relay.meet()
+	x.relay.admitStreams()
 	x.awaitReturn(before, 0)
 	x.s.awaitSynced(x.s.revision(), "proxy")
 	x.awaitHosts(what)
 	return x.relay.since(before)
 }
 
-// has sets which virtual hosts a table should have, with their domains.
-func (x *tables) has(table string, hosts ...string) {
+// setWanted sets which virtual hosts a table should have, with their domains.
+func (x *routeConfigs) setWanted(table string, hosts ...string) {
 	config := fmt.Sprint(x.port[table])
 	x.want[config] = map[string]string{}
 	for _, domains := range hosts {
@@ -52,7 +52,7 @@ func (x *tables) has(table string, hosts ...string) {
 }
 
 // answers fails unless requests to hosts of a table get the given replies in the end.
-func (x *tables) answers(table string, replies map[string]string) {
+func (x *routeConfigs) answers(table string, replies map[string]string) {
 	x.t.Helper()
 	for _, host := range slices.Sorted(maps.Keys(replies)) {
 		awaitReply(x.t, request{port: x.port[table], host: host}, replies[host])
@@ -61,7 +61,7 @@ func (x *tables) answers(table string, replies map[string]string) {
 
 // expectSent fails unless exactly these virtual hosts of a table were sent, in one response. A
 // minus marks removed ones. Without VHDS the whole table is sent.
-func (x *tables) expectSent(what string, heard []said, table string, want ...string) {
+func (x *routeConfigs) expectSent(what string, heard []message, table string, want ...string) {
 	x.t.Helper()
 	config := fmt.Sprint(x.port[table])
 	var got [][]string
@@ -86,7 +86,7 @@ func (x *tables) expectSent(what string, heard []said, table string, want ...str
 
 // within returns the virtual hosts of a table in a response, by the names of their services, in
 // order.
-func (x *tables) within(config string, m said) []string {
+func (x *routeConfigs) within(config string, m message) []string {
 	var out []string
 	add := func(sign string, names []string) {
 		for _, name := range names {
@@ -107,10 +107,10 @@ func (x *tables) within(config string, m said) []string {
 // exactly the current state, and the server has sent nothing that it already had.
 func TestEnvoyVirtualHostsChangeWhileAway(t *testing.T) {
 	inBothRouteModes(t, func(t *testing.T, delta bool) {
-		x := &tables{port: map[string]int{"one": freePort(t), "two": freePort(t), "three": freePort(t)}, up: startUpstream(t, "up")}
+		x := &routeConfigs{port: map[string]int{"one": freePort(t), "two": freePort(t), "three": freePort(t)}, up: startUpstream(t, "up")}
 		x.scene = &scene{want: map[string]map[string]string{}}
-		x.has("one", "left.shop.test 10.9.0.1", "right.shop.test", "old.shop.test 10.9.0.2", "gone.shop.test", "stays.shop.test")
-		x.has("two", "second.shop.test", "beside.shop.test")
+		x.setWanted("one", "left.shop.test 10.9.0.1", "right.shop.test", "old.shop.test 10.9.0.2", "gone.shop.test", "stays.shop.test")
+		x.setWanted("two", "second.shop.test", "beside.shop.test")
 		x.scene = newScene(t, delta, envoyOptions{kind: "sidecar"}, x.want,
 			x.site("one", "left", "10.9.0.1"), x.site("one", "right"), siteAs("object", x.port["one"], x.up, "old", "10.9.0.2"),
 			x.site("one", "gone"), x.site("one", "stays"), x.site("two", "second"), x.site("two", "beside"), answering("beside", "mesh", 411))
@@ -126,12 +126,12 @@ func TestEnvoyVirtualHostsChangeWhileAway(t *testing.T) {
 
 // changesWhileAway changes hosts of a table in all ways at once, removes a table and adds
 // another.
-func (x *tables) changesWhileAway() {
+func (x *routeConfigs) changesWhileAway() {
 	const what = "changes while away"
-	x.has("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "new.shop.test", "stays.shop.test")
-	x.has("three", "third.shop.test")
+	x.setWanted("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "new.shop.test", "stays.shop.test")
+	x.setWanted("three", "third.shop.test")
 	delete(x.want, fmt.Sprint(x.port["two"]))
-	heard := x.away(what, false, func() {
+	heard := x.changeWhileAway(what, false, func() {
 		x.s.apply(x.site("one", "left"), x.site("one", "right", "10.9.0.1"), answering("right", "mesh", 410),
 			siteAs("object", x.port["one"], x.up, "young", "10.9.0.2"), x.site("one", "new"), x.site("three", "third"))
 		x.s.remove(x.site("one", "gone"), x.site("two", "second"), x.site("two", "beside"))
@@ -148,12 +148,12 @@ func (x *tables) changesWhileAway() {
 
 // returnsToAnother restarts the server while the proxy is away, and adds the removed table
 // again, with other hosts.
-func (x *tables) returnsToAnother() {
+func (x *routeConfigs) returnsToAnother() {
 	const what = "a restart while away"
-	x.has("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "gone.shop.test", "stays.shop.test")
-	x.has("two", "second.shop.test", "more.shop.test")
+	x.setWanted("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "gone.shop.test", "stays.shop.test")
+	x.setWanted("two", "second.shop.test", "more.shop.test")
 	delete(x.want, fmt.Sprint(x.port["three"]))
-	heard := x.away(what, true, func() {
+	heard := x.changeWhileAway(what, true, func() {
 		x.s.apply(x.site("one", "gone"), answering("gone", "mesh", 412), x.site("two", "second"), x.site("two", "more"))
 		x.s.remove(x.site("one", "new"), x.site("three", "third"))
 	})
@@ -166,7 +166,7 @@ func (x *tables) returnsToAnother() {
 
 // framesWhileAway changes all route configurations outside their virtual hosts while the proxy
 // is away, and adds a table again. The server sends only those virtual hosts that changed.
-func (x *tables) framesWhileAway() {
+func (x *routeConfigs) framesWhileAway() {
 	const policy = `
 apiVersion: networking.istio.io/v1
 kind: Sidecar
@@ -174,9 +174,9 @@ metadata: {name: open, namespace: shop}
 spec: {outboundTrafficPolicy: {mode: ALLOW_ANY}, egress: [{hosts: ["*/*"]}]}
 `
 	const what = "frames while away"
-	x.has("three", "third.shop.test")
-	x.has("two", "second.shop.test")
-	heard := x.away(what, false, func() {
+	x.setWanted("three", "third.shop.test")
+	x.setWanted("two", "second.shop.test")
+	heard := x.changeWhileAway(what, false, func() {
 		x.s.apply(policy, x.site("three", "third"), answering("stays", "mesh", 413))
 		x.s.remove(x.site("two", "more"))
 	})
@@ -200,19 +200,19 @@ func TestEnvoyGatewayTableChangesWhileAway(t *testing.T) {
 		table := fmt.Sprintf("http.%d.127.0.0.1", port)
 		named := func(name string) string { return fmt.Sprintf("%s.shop.test:%d", name, port) }
 		at := func(name string) request { return request{port: port, host: name + ".shop.test"} }
-		x := &tables{scene: newScene(t, delta, envoyOptions{kind: "router", labels: "app=edge"}, map[string]map[string]string{
+		x := &routeConfigs{scene: newScene(t, delta, envoyOptions{kind: "router", labels: "app=edge"}, map[string]map[string]string{
 			table: {named("a"): "a.shop.test", named("b"): "b.shop.test"},
 		}, door(port), answering("a", "edge", 410), answering("b", "edge", 411))}
 		awaitReply(t, at("a"), "410")
 		for _, restart := range []bool{false, true} {
 			x.want[table] = map[string]string{}
-			x.away("a table empties", restart, func() {
+			x.changeWhileAway("a table empties", restart, func() {
 				x.s.remove(answering("a", "edge", 410), answering("b", "edge", 411))
 			})
 			awaitReply(t, at("a"), "404")
 
 			x.want[table] = map[string]string{named("b"): "b.shop.test", named("c"): "c.shop.test"}
-			x.away("a table fills", restart, func() {
+			x.changeWhileAway("a table fills", restart, func() {
 				x.s.apply(answering("b", "edge", 411), answering("c", "edge", 412))
 			})
 			awaitReply(t, at("a"), "404")
@@ -220,7 +220,7 @@ func TestEnvoyGatewayTableChangesWhileAway(t *testing.T) {
 			awaitReply(t, at("c"), "412")
 
 			x.want[table] = map[string]string{named("a"): "a.shop.test", named("b"): "b.shop.test"}
-			x.away("others", restart, func() {
+			x.changeWhileAway("others", restart, func() {
 				x.s.apply(answering("a", "edge", 410))
 				x.s.remove(answering("c", "edge", 412))
 			})

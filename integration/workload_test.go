@@ -39,7 +39,7 @@ spec: {address: 127.0.0.1, ports: {http: $port}, labels: {app: $app}}
 		red, blue := request{port: port, host: "red.shop.test"}, request{port: port, host: "blue.shop.test"}
 		awaitReply(t, red, "503")
 		awaitReply(t, blue, "503")
-		before := s.sent()
+		before := s.sentResources()
 		for _, step := range []struct {
 			name      string
 			change    func() int64
@@ -58,7 +58,7 @@ spec: {address: 127.0.0.1, ports: {http: $port}, labels: {app: $app}}
 				t.Fatalf("after the entry was %s", step.name)
 			}
 		}
-		expectEqual(t, "types sent for workload entries", typesOf(less(s.sent(), before)), []string{"EDS"})
+		expectEqual(t, "types sent for workload entries", typesOf(less(s.sentResources(), before)), []string{"EDS"})
 		s.expectNothingRejected()
 		client.expectNothingRejected()
 	})

@@ -52,16 +52,16 @@ func endpointRow(h host.Name, namespace string, weight uint32) *mesh.EndpointRow
 // rig is a proxy in a mesh of n services: its desired resources, and the subscription to
 // its endpoints.
 type rig struct {
-	in      mesh.Inputs
-	context *mesh.PushContext
-	member  xdstest.Member
-	session *protocol.Subscription
-	weight  uint32
+	in           mesh.Inputs
+	context      *mesh.PushContext
+	member       xdstest.Member
+	subscription *protocol.Subscription
+	weight       uint32
 }
 
 func newRig(tb testing.TB, n int) *rig {
 	tb.Helper()
-	r := &rig{in: inputs(n), weight: 1, session: protocol.New(protocol.Type{}, protocol.Delta)}
+	r := &rig{in: inputs(n), weight: 1, subscription: protocol.New(protocol.Type{}, protocol.Delta)}
 	r.context = mesh.New(r.in)
 	r.member = xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return r.context }).Join(xdstest.Node{Namespace: "n1"}.Proxy(tb))
 	r.member.Follow()
@@ -73,10 +73,10 @@ func newRig(tb testing.TB, n int) *rig {
 	if len(names) != n {
 		tb.Fatalf("%d endpoint resources for %d services", len(names), n)
 	}
-	r.session.SetDesired(endpoints, 1)
-	r.session.Request(protocol.Request{Subscribe: protocoltest.NameSet(names...)})
-	response, _ := r.session.Next(protocoltest.Everything())
-	r.session.Request(protocol.Request{Nonce: response.Nonce})
+	r.subscription.SetDesired(endpoints, 1)
+	r.subscription.Request(protocol.Request{Subscribe: protocoltest.NameSet(names...)})
+	response, _ := r.subscription.Next(protocoltest.Everything())
+	r.subscription.Request(protocol.Request{Nonce: response.Nonce})
 	return r
 }
 
@@ -87,12 +87,12 @@ func (r *rig) change(tb testing.TB) {
 	r.in.Endpoints = r.in.Endpoints.Set(key, endpointRow("s7.example", "n7", r.weight))
 	r.context = r.context.Next(r.in)
 	r.member.Follow()
-	r.session.SetDesired(r.member.Set("EDS"), int64(r.weight))
-	response, ok := r.session.Next(protocoltest.Everything())
+	r.subscription.SetDesired(r.member.Set("EDS"), int64(r.weight))
+	response, ok := r.subscription.Next(protocoltest.Everything())
 	if !ok || len(response.Resources) != 1 {
 		tb.Fatalf("the response is %+v", response)
 	}
-	r.session.Request(protocol.Request{Nonce: response.Nonce})
+	r.subscription.Request(protocol.Request{Nonce: response.Nonce})
 }
 
 // TestOneEndpointCostsTheSameInAnyMesh: one changed endpoint among 2,000 services, or

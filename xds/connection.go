@@ -337,7 +337,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 	case answer.NACK != nil:
 		t.AnsweredAt = time.Now()
 		t.counts.rejections.Inc() // repeated ones, too, which are not logged
-		if !searching && sub.Searching() && t.isNews("", answer.NACK.Version, answer.NACK.Message) {
+		if !searching && sub.Searching() && t.noteRejection("", answer.NACK.Version, answer.NACK.Message) {
 			c.server.logger.Warn("proxy rejected a response, which is sent again in parts", "proxy", c.note.Node(), "type", m.typeURL,
 				"version", answer.NACK.Version, "err", progress.Shorten(answer.NACK.Message, maxLogged))
 		}

@@ -32,9 +32,9 @@ func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
 	c := s.newConnection(nil, &wire{variant: protocol.Delta}, nil)
 	c.proxy = proxy
 	c.sequencer = c.newSequencer()
-	for typeURL, session := range c.sequencer.Subscriptions() {
-		session.Request(protocol.Request{})
-		session.Next(protocoltest.Everything())
+	for typeURL, subscription := range c.sequencer.Subscriptions() {
+		subscription.Request(protocol.Request{})
+		subscription.Next(protocoltest.Everything())
 		c.typeState(typeURL).SentAt = time.Now()
 	}
 	c.updateNote()

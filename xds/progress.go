@@ -87,7 +87,7 @@ func (s *DiscoveryServer) nodes(which func(*discovery.Proxy) bool) []*discovery.
 // ChangeCount changes whenever the results of Progress or UsedObjects may have changed.
 // Callers that poll compare it to learn that nothing has happened.
 func (s *DiscoveryServer) ChangeCount() int64 {
-	return s.changeCount.Load() + s.desired.Uses().Moves()
+	return s.changeCount.Load() + s.desired.Uses().ChangeCount()
 }
 
 // UsedObjects returns the ids of the objects that the resources of connected proxies are

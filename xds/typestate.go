@@ -74,10 +74,10 @@ func (c *Connection) chargeNames(t *typeState) error {
 // loggedRejection is a rejected version of a resource, and the proxy's message.
 type loggedRejection struct{ version, message string }
 
-// isNews says whether to log a rejection of a resource, or of a response if name is empty,
+// noteRejection says whether to log a rejection of a resource, or of a response if name is empty,
 // and notes it as logged. It is news unless the last logged one has the same version or the
 // same message.
-func (t *typeState) isNews(name, version, message string) bool {
+func (t *typeState) noteRejection(name, version, message string) bool {
 	if last, known := t.logged[name]; known && (last.version == version || last.message == message) {
 		return false
 	}
@@ -102,7 +102,7 @@ func (c *Connection) logRejections(t *typeState) {
 	}
 	fresh := 0
 	for _, r := range t.Rejections {
-		if !t.isNews(r.Name, r.Version, r.Message) {
+		if !t.noteRejection(r.Name, r.Version, r.Message) {
 			continue
 		}
 		t.loggedUntil = max(t.loggedUntil, r.Revision)

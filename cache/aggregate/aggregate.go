@@ -121,7 +121,7 @@ func MakeCache(o Options) (*Cache, error) {
 		if m.own {
 			c.store = m
 		}
-		if c.named(source.Name) != nil {
+		if c.member(source.Name) != nil {
 			return nil, fmt.Errorf("two sources of configuration have the name %q", source.Name)
 		}
 		c.members = append(c.members, m)
@@ -142,8 +142,8 @@ func MakeCache(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// named returns the member with a name, nil for none.
-func (c *Cache) named(name string) *member {
+// member returns the member with a name, nil for none.
+func (c *Cache) member(name string) *member {
 	for _, m := range c.members {
 		if m.Name == name {
 			return m
@@ -156,7 +156,7 @@ func (c *Cache) named(name string) *member {
 func (c *Cache) Add(source Source) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.named(source.Name) != nil {
+	if c.member(source.Name) != nil {
 		return fmt.Errorf("add the source of configuration %q: there is one of that name", source.Name)
 	}
 	m := &member{Source: source}
@@ -171,7 +171,7 @@ func (c *Cache) Add(source Source) error {
 // snapshot. The store cannot be removed.
 func (c *Cache) Remove(name string) error {
 	c.mu.Lock()
-	m := c.named(name)
+	m := c.member(name)
 	switch {
 	case m == nil:
 		c.mu.Unlock()

@@ -115,9 +115,9 @@ func (b *bed) start() {
 	b.Start()
 }
 
-// has waits until the cache has the given round of an object from a source. "" is the
+// awaitObject waits until the cache has the given round of an object from a source. "" is the
 // store; round "-" is no object.
-func (b *bed) has(key config.Key, source, round string) {
+func (b *bed) awaitObject(key config.Key, source, round string) {
 	b.Eventually(fmt.Sprintf("%s has round %s of %q", key, round, source), func() bool {
 		b.Quiesce()
 		object := b.all.Handled().Get(key)
@@ -146,21 +146,21 @@ func TestTheFirstSourceWins(t *testing.T) {
 	key := cachetest.Key("a", "x")
 	put := func(round int) storage.Op { return cachetest.Put("a", "x", round) }
 	b.below.publish(put(1))
-	b.has(key, "below", "1")
+	b.awaitObject(key, "below", "1")
 	b.Put("a", "x", 2)
-	b.has(key, "", "2")
+	b.awaitObject(key, "", "2")
 	b.below.publish(put(3)) // is shadowed
 	b.Eventually("the shadow is known", func() bool {
 		s := b.all.Snapshot().Shadows().Value(key.Path())
 		return s != nil && cachetest.Round(s.Objects[1]) == "3" && s.Objects[1].Source == "below"
 	})
 	b.above.publish(put(4))
-	b.has(key, "above", "4")
+	b.awaitObject(key, "above", "4")
 	b.Settle(b.Remove("a", "x")) // is shadowed too
 	b.above.publish(cachetest.Remove("a", "x"))
-	b.has(key, "below", "3")
+	b.awaitObject(key, "below", "3")
 	b.below.publish(cachetest.Remove("a", "x"))
-	b.has(key, "", "-")
+	b.awaitObject(key, "", "-")
 	if n := b.all.Snapshot().Shadows().Len(); n != 0 {
 		t.Errorf("%d keys are shadowed, want none", n)
 	}
@@ -178,10 +178,10 @@ func TestSourcesAreFollowedAtTheRevisionOfTheStore(t *testing.T) {
 	b := open(t)
 	b.start()
 	revision := b.Put("a", "x", 1)
-	b.has(cachetest.Key("a", "x"), "", "1")
+	b.awaitObject(cachetest.Key("a", "x"), "", "1")
 	for round := range 5 {
 		b.below.publish(cachetest.Put("b", "y", round))
-		b.has(cachetest.Key("b", "y"), "below", fmt.Sprint(round))
+		b.awaitObject(cachetest.Key("b", "y"), "below", fmt.Sprint(round))
 	}
 	at := cachetest.Revision(t, revision)
 	if newest := b.all.Snapshot(); newest.Revision() != at {
@@ -343,7 +343,7 @@ func TestAFirstStartWaitsForASource(t *testing.T) {
 	late.Put("a", "x", 1)
 	late.Start()
 	late.below.publish(cachetest.Put("b", "y", 1))
-	late.has(cachetest.Key("b", "y"), "below", "1")
+	late.awaitObject(cachetest.Key("b", "y"), "below", "1")
 }
 
 // TestASourceThatFailsKeepsItsObjects: and delays nothing.
@@ -352,7 +352,7 @@ func TestASourceThatFailsKeepsItsObjects(t *testing.T) {
 	b := open(t)
 	b.start()
 	b.below.publish(cachetest.Put("b", "y", 1))
-	b.has(cachetest.Key("b", "y"), "below", "1")
+	b.awaitObject(cachetest.Key("b", "y"), "below", "1")
 	b.below.end <- errors.New("the disk is gone")
 	b.above.degrade(errors.New("the peer is silent"))
 	b.Eventually("Degraded names both", func() bool {
@@ -360,8 +360,8 @@ func TestASourceThatFailsKeepsItsObjects(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "the disk is gone") && strings.Contains(err.Error(), "source above: the peer is silent")
 	})
 	b.Put("a", "x", 1)
-	b.has(cachetest.Key("a", "x"), "", "1")
-	b.has(cachetest.Key("b", "y"), "below", "1")
+	b.awaitObject(cachetest.Key("a", "x"), "", "1")
+	b.awaitObject(cachetest.Key("b", "y"), "below", "1")
 	statuses := b.all.Statuses()
 	if len(statuses) != 3 || !statuses[1].Writable || statuses[2].Objects["ServiceEntry"] != 1 || statuses[2].Err == nil || statuses[2].Changed.IsZero() {
 		t.Errorf("Statuses = %+v", statuses)
@@ -383,13 +383,13 @@ func TestSourcesComeAndGo(t *testing.T) {
 	if b.all.Add(aggregate.Source{Name: "more", Cache: newFake()}) == nil {
 		t.Error("two sources have one name")
 	}
-	b.has(cachetest.Key("a", "z"), "more", "7")
-	b.has(cachetest.Key("a", "x"), "", "1")
+	b.awaitObject(cachetest.Key("a", "z"), "more", "7")
+	b.awaitObject(cachetest.Key("a", "x"), "", "1")
 	if err := b.all.Remove("more"); err != nil {
 		t.Fatal(err)
 	}
-	b.has(cachetest.Key("a", "z"), "", "-")
-	b.has(cachetest.Key("a", "x"), "", "1")
+	b.awaitObject(cachetest.Key("a", "z"), "", "-")
+	b.awaitObject(cachetest.Key("a", "x"), "", "1")
 	if b.all.Remove("more") == nil || b.all.Remove("store") == nil {
 		t.Error("what is not there, or is the store, was removed")
 	}
@@ -404,8 +404,8 @@ func TestWrites(t *testing.T) {
 	b.start()
 	b.above.publish(cachetest.Put("a", "up", 1))
 	b.below.publish(cachetest.Put("a", "down", 1), cachetest.Put("a", "kept", 1))
-	b.has(cachetest.Key("a", "up"), "above", "1")
-	b.has(cachetest.Key("a", "kept"), "below", "1")
+	b.awaitObject(cachetest.Key("a", "up"), "above", "1")
+	b.awaitObject(cachetest.Key("a", "kept"), "below", "1")
 	ctx := t.Context()
 	entry := func(name string) *config.Config { return cachetest.ServiceEntry("a", name, 2) }
 	_, create := b.all.Create(ctx, entry("up"))
@@ -428,11 +428,11 @@ func TestWrites(t *testing.T) {
 	if _, err := b.all.Create(ctx, entry("down")); err != nil {
 		t.Errorf("what shadows a source behind the store: %v", err)
 	}
-	b.has(cachetest.Key("a", "down"), "", "2")
+	b.awaitObject(cachetest.Key("a", "down"), "", "2")
 	if _, err := b.all.Delete(ctx, schema.ServiceEntry, "down", "a", ""); err != nil {
 		t.Error(err)
 	}
-	b.has(cachetest.Key("a", "down"), "below", "1")
+	b.awaitObject(cachetest.Key("a", "down"), "below", "1")
 }
 
 // TestObjectsOfASource: Objects returns all objects of a source, and which source
@@ -446,9 +446,9 @@ func TestObjectsOfASource(t *testing.T) {
 	b.below.publish(cachetest.Put("a", "x", 1), cachetest.Put("a", "y", 1), cachetest.Put("a", "z", 1))
 	b.above.publish(cachetest.Put("a", "y", 1))
 	b.Put("a", "x", 2)
-	b.has(cachetest.Key("a", "x"), "", "2")
-	b.has(cachetest.Key("a", "y"), "above", "1")
-	b.has(cachetest.Key("a", "z"), "below", "1")
+	b.awaitObject(cachetest.Key("a", "x"), "", "2")
+	b.awaitObject(cachetest.Key("a", "y"), "above", "1")
+	b.awaitObject(cachetest.Key("a", "z"), "below", "1")
 	list := func(source string) (out []string) {
 		objects, known := b.all.Objects(source)
 		if !known {
@@ -482,9 +482,9 @@ func TestTheMapOfTheStoreIsShared(t *testing.T) {
 	b.Settle(b.Put("a", "x", 1))
 	b.Eventually("the maps are one", func() bool { return b.all.Snapshot().Configs() == b.store.Snapshot().Configs() })
 	b.below.publish(cachetest.Put("b", "y", 1))
-	b.has(cachetest.Key("b", "y"), "below", "1")
+	b.awaitObject(cachetest.Key("b", "y"), "below", "1")
 	b.below.publish(cachetest.Remove("b", "y"))
-	b.has(cachetest.Key("b", "y"), "", "-")
+	b.awaitObject(cachetest.Key("b", "y"), "", "-")
 	b.Settle(b.Put("a", "x", 2))
 	b.Eventually("the maps are one again", func() bool { return b.all.Snapshot().Configs() == b.store.Snapshot().Configs() })
 }
@@ -526,7 +526,7 @@ func TestWhatIsShadowedMayGo(t *testing.T) {
 	b.start()
 	key := cachetest.Key("a", "x")
 	b.above.publish(cachetest.Put("a", "x", 1))
-	b.has(key, "above", "1")
+	b.awaitObject(key, "above", "1")
 	permitted := func() (out []storage.Verb) {
 		for _, verb := range []storage.Verb{storage.Create, storage.Update, storage.Put, storage.Restore, storage.Delete} {
 			err := b.all.Permit(storage.Op{Verb: verb, Key: key})

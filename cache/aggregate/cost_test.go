@@ -20,10 +20,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// hand is a read-only source whose snapshots a test publishes.
-type hand struct{ *cache.Feed }
+// testSource is a read-only source whose snapshots a test publishes.
+type testSource struct{ *cache.Feed }
 
-func (hand) Run(ctx context.Context) error {
+func (testSource) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
@@ -31,7 +31,7 @@ func (hand) Run(ctx context.Context) error {
 // large is an aggregate of three sources that share n objects. The first shadows a tenth
 // of the middle one, and that a tenth of the last.
 type large struct {
-	parts    [3]hand
+	parts    [3]testSource
 	of       [3][]string // names of objects that count, by source
 	round    int
 	told     chan struct{} // one for each update
@@ -44,7 +44,7 @@ func newLarge(t testing.TB, n int) *large {
 	worker := cache.NewWorker()
 	o := aggregate.Options{Worker: worker, FirstSync: time.Hour}
 	for i, name := range []string{"first", "store", "last"} {
-		l.parts[i] = hand{cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schema.Pilot()})}
+		l.parts[i] = testSource{cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schema.Pilot()})}
 		o.Sources = append(o.Sources, aggregate.Source{Name: name, Cache: l.parts[i]})
 		content := cache.Content{}
 		for k := range n / 3 {

@@ -38,7 +38,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		m.done, m.since = make(chan struct{}), c.o.Now()
 		running.Go(func() {
 			defer close(m.done)
-			if err := c.attend(own, m); err != nil && m.own {
+			if err := c.runSource(own, m); err != nil && m.own {
 				failure = err
 				stop()
 			}
@@ -74,9 +74,9 @@ func (c *Cache) waitNoMore() {
 	c.publish(false)
 }
 
-// attend runs a source and follows it until ctx ends. If the source ends before, attend
+// runSource runs a source and follows it until ctx ends. If the source ends before, runSource
 // returns its error.
-func (c *Cache) attend(ctx context.Context, m *member) error {
+func (c *Cache) runSource(ctx context.Context, m *member) error {
 	following, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { c.follow(following, m) })
@@ -123,13 +123,13 @@ func (c *Cache) follow(ctx context.Context, m *member) {
 			}
 		}
 		backoff.Reset()
-		c.merge(ctx, m, next, err != nil || m.own && c.leapt(last, next))
+		c.merge(ctx, m, next, err != nil || m.own && c.hasGap(last, next))
 		last = next
 	}
 }
 
-// leapt says whether the store does not know what was between two of its snapshots.
-func (c *Cache) leapt(last, next *cache.Snapshot) bool {
+// hasGap says whether the store does not know what was between two of its snapshots.
+func (c *Cache) hasGap(last, next *cache.Snapshot) bool {
 	if last == nil {
 		return false
 	}
@@ -141,10 +141,10 @@ func (c *Cache) leapt(last, next *cache.Snapshot) bool {
 func (c *Cache) merge(ctx context.Context, m *member, s *cache.Snapshot, gap bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ctx.Err() != nil || c.named(m.Name) != m {
+	if ctx.Err() != nil || c.member(m.Name) != m {
 		return // it was removed
 	}
-	c.take(m, s)
+	c.mergeSnapshot(m, s)
 	c.publish(gap && m.own)
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// take merges a newer snapshot of a member. The cost follows the difference from the
+// mergeSnapshot merges a newer snapshot of a member. The cost follows the difference from the
 // last one.
-func (c *Cache) take(m *member, s *cache.Snapshot) {
+func (c *Cache) mergeSnapshot(m *member, s *cache.Snapshot) {
 	from := m.snapshot.Configs()
 	m.snapshot = s
 	if from != s.Configs() {
@@ -18,7 +18,7 @@ func (c *Cache) take(m *member, s *cache.Snapshot) {
 	}
 	if m.own {
 		m.objects = s.Configs()
-		if c.alone() {
+		if c.onlyStore() {
 			c.configs, c.shadows = m.objects, pmap.Map[*cache.Shadow]{}
 			return
 		}
@@ -27,12 +27,12 @@ func (c *Cache) take(m *member, s *cache.Snapshot) {
 		if !m.own {
 			m.put(change, c)
 		}
-		c.settle(change.Key)
+		c.resolve(change.Key)
 	}
 }
 
-// alone says whether no source but the store has objects.
-func (c *Cache) alone() bool {
+// onlyStore says whether no source but the store has objects.
+func (c *Cache) onlyStore() bool {
 	for _, m := range c.members {
 		if !m.own && m.objects.Len() > 0 {
 			return false
@@ -57,8 +57,8 @@ func (m *member) put(change pmap.Change[*config.Config], c *Cache) {
 	m.objects = m.objects.Set(change.Key, object)
 }
 
-// settle finds the object of a key that counts, and those that it shadows.
-func (c *Cache) settle(path string) {
+// resolve finds the object of a key that counts, and those that it shadows.
+func (c *Cache) resolve(path string) {
 	var all []*config.Config
 	for _, m := range c.members {
 		if object := m.objects.Value(path); object != nil {
@@ -82,7 +82,7 @@ func (c *Cache) empty(m *member) {
 	gone := m.objects
 	m.objects, m.snapshot = pmap.Map[*config.Config]{}, nil
 	for path := range gone.Keys() {
-		c.settle(path)
+		c.resolve(path)
 	}
 }
 

@@ -21,7 +21,7 @@ type Object struct {
 // unknown source.
 func (c *Cache) Objects(name string) ([]Object, bool) {
 	c.mu.Lock()
-	m := c.named(name)
+	m := c.member(name)
 	if m == nil {
 		c.mu.Unlock()
 		return nil, false

@@ -39,7 +39,7 @@ type State struct {
 
 // States describes the sources other than the store, in the order of their priority.
 func (c *Cache) States() []State {
-	others := c.others()
+	others := c.otherMembers()
 	out := make([]State, len(others))
 	for i := range others {
 		m := &others[i]
@@ -96,7 +96,7 @@ func (m *member) trouble() error {
 // content is served.
 func (c *Cache) Degraded() error {
 	var all *multierror.Error
-	for _, m := range c.others() {
+	for _, m := range c.otherMembers() {
 		if err := m.trouble(); err != nil {
 			all = multierror.Append(all, fmt.Errorf("source %s: %w", m.Name, err))
 		}
@@ -114,8 +114,8 @@ func (c *Cache) Degraded() error {
 	return all
 }
 
-// others returns copies of the members other than the store.
-func (c *Cache) others() []member {
+// otherMembers returns copies of the members other than the store.
+func (c *Cache) otherMembers() []member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []member
@@ -143,7 +143,7 @@ func (c *Cache) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *Cache) Collect(out chan<- prometheus.Metric) {
-	for _, m := range c.others() {
+	for _, m := range c.otherMembers() {
 		degraded := 0.0
 		if m.trouble() != nil {
 			degraded = 1

@@ -103,7 +103,7 @@ func pairs(here, there []status.SourceState) (out [][2]*status.SourceState) {
 // Compare compares this server with the others, and logs differences that last. It adds
 // to the report of this server which of its objects differ on others.
 func (s *Sources) Compare(own string, report Report, facts *statuses.Facts, at time.Time, log *slog.Logger) {
-	s.lasting(s.compare(own, report, facts), at, log)
+	s.setLasting(s.compare(own, report, facts), at, log)
 }
 
 // compare returns the differences between this server and the others. It adds to a
@@ -214,9 +214,9 @@ func (s *Sources) keysOf(source string, ids []uint64) []config.Key {
 // pair is the source and the other server of a Difference.
 type pair struct{ source, server string }
 
-// lasting keeps the present differences that have lasted. It logs each one that is new
+// setLasting keeps the present differences that have lasted. It logs each one that is new
 // among them, and each one that is over.
-func (s *Sources) lasting(now []Difference, at time.Time, log *slog.Logger) {
+func (s *Sources) setLasting(now []Difference, at time.Time, log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since, before := map[pair]time.Time{}, map[pair]bool{}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/cachetest"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -38,7 +39,7 @@ func (p *peer) look() []Difference {
 // newPeer makes a server with directories, each with its objects.
 func newPeer(facts *statuses.Facts, id string, dirs map[string][]*config.Config, problems map[string]string, names ...string) *peer {
 	b := &Sources{}
-	at := directoryOf(1)
+	at := cachetest.DirectoryOf(1)
 	content := at.Content()
 	var states []status.SourceState
 	for _, name := range names {
@@ -60,10 +61,10 @@ func newPeer(facts *statuses.Facts, id string, dirs map[string][]*config.Config,
 func TestWhatDiffersIsNamed(t *testing.T) {
 	t.Parallel()
 	type dirs = map[string][]*config.Config
-	a, b, changed := inFile("a", "f1"), inFile("b", "f1"), inFile("a", "f2")
+	a, b, changed := cachetest.InFile("a", "f1"), cachetest.InFile("b", "f1"), cachetest.InFile("a", "f2")
 	var many []*config.Config
 	for i := range 20 {
-		many = append(many, inFile(fmt.Sprintf("m%02d", i), "f1"))
+		many = append(many, cachetest.InFile(fmt.Sprintf("m%02d", i), "f1"))
 	}
 	for name, c := range map[string]struct {
 		one, two dirs
@@ -128,7 +129,7 @@ func TestADifferenceIsToldOnceItLasts(t *testing.T) {
 	differs := []Difference{{Source: "/etc", Server: "two:2/y", Message: "the server two:2 has other objects, only here: a"}}
 	told := func(after time.Duration, now []Difference, want bool) {
 		t.Helper()
-		b.lasting(now, at.Add(after), log)
+		b.setLasting(now, at.Add(after), log)
 		if got := b.Degraded() != nil; got != want || len(b.Differences()) > 0 != want {
 			t.Errorf("after %s it is told: %v, want %v", after, b.Degraded(), want)
 		}

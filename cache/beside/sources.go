@@ -136,7 +136,7 @@ func (s *Sources) Report(replica string) Report {
 		if source := s.sources[state.Name]; source != nil {
 			state.Objects, state.Digest = source.objects, source.digest
 			for i := range source.parts {
-				if content := source.parts[i].made(replica, state.Name, i); content != nil {
+				if content := source.parts[i].statusContent(replica, state.Name, i); content != nil {
 					out.Contents[etcd.ContentKey(replica, state.Name, i)] = content
 				}
 			}
@@ -147,8 +147,8 @@ func (s *Sources) Report(replica string) Report {
 	return out
 }
 
-// made returns the content of a part, nil if it is empty.
-func (p *sourcePart) made(replica, source string, part int) *status.Content {
+// statusContent returns the content of a part, nil if it is empty.
+func (p *sourcePart) statusContent(replica, source string, part int) *status.Content {
 	if p.content == nil && len(p.objects) > 0 {
 		out := &status.Content{Replica: replica, Source: source, Part: part}
 		for _, id := range slices.Sorted(maps.Keys(p.objects)) {

@@ -6,31 +6,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/pmap"
-	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/cache/cachetest"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
-
-// inFile makes a ServiceEntry of a directory.
-func inFile(name, version string) *config.Config {
-	return &config.Config{
-		Meta: config.Meta{GroupVersionKind: schema.ServiceEntry, Namespace: "shop", Name: name, Source: "dir", ResourceVersion: version, UID: "of " + name, Generation: 1},
-		Spec: &networking.ServiceEntry{Hosts: []string{name + ".example"}, Resolution: networking.ServiceEntry_STATIC},
-	}
-}
-
-// directoryOf makes a snapshot of the objects of a directory.
-func directoryOf(revision int64, objects ...*config.Config) *cache.Snapshot {
-	var configs pmap.Map[*config.Config]
-	for _, object := range objects {
-		configs = configs.Set(object.Key().Path(), object)
-	}
-	return cache.NewSnapshot(revision, configs)
-}
 
 // follower makes Sources with one source, whose state and newest snapshot the test sets.
 func follower(state *status.SourceState, newest **cache.Snapshot) *Sources {
@@ -47,12 +27,12 @@ func TestSourcesAreFollowed(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	state, at := &status.SourceState{Name: "dir", Complete: true}, directoryOf(1)
+	state, at := &status.SourceState{Name: "dir", Complete: true}, cachetest.DirectoryOf(1)
 	b := follower(state, &at)
 	b.Follow(at)
 	for round := range int64(200) {
 		configs := at.Configs()
-		object := inFile(fmt.Sprint(random.IntN(100)), fmt.Sprintf("f%d", round))
+		object := cachetest.InFile(fmt.Sprint(random.IntN(100)), fmt.Sprintf("f%d", round))
 		if path := object.Key().Path(); random.IntN(3) == 0 {
 			configs = configs.Delete(path)
 		} else {
@@ -86,9 +66,9 @@ func TestSourcesAreFollowed(t *testing.T) {
 // the source is not reported as complete without them.
 func TestASourceIsCompleteOnceItIsPublished(t *testing.T) {
 	t.Parallel()
-	state, newest := &status.SourceState{Name: "dir", Complete: true}, directoryOf(1, inFile("a", "f1"))
+	state, newest := &status.SourceState{Name: "dir", Complete: true}, cachetest.DirectoryOf(1, cachetest.InFile("a", "f1"))
 	b := follower(state, &newest)
-	b.Follow(directoryOf(1))
+	b.Follow(cachetest.DirectoryOf(1))
 	if b.Report("x").States[0].Complete {
 		t.Error("it is complete before it is published")
 	}
@@ -96,7 +76,7 @@ func TestASourceIsCompleteOnceItIsPublished(t *testing.T) {
 	if !b.Report("x").States[0].Complete {
 		t.Error("it is not complete when it is published")
 	}
-	newest = directoryOf(2, inFile("a", "f2")) // read, not yet published
+	newest = cachetest.DirectoryOf(2, cachetest.InFile("a", "f2")) // read, not yet published
 	if !b.Report("x").States[0].Complete {
 		t.Error("it is not complete any more while a change is on its way")
 	}

@@ -127,14 +127,14 @@ type document struct {
 func (c *Cache) update(u files.Update[*parsed]) {
 	configs := c.configs
 	c.mu.Lock()
-	c.tell(u)
+	c.recordState(u)
 	concerned := map[string]bool{}
-	var said turns
+	var changes problemChanges
 	for _, change := range u.Changes {
-		c.apply(change, concerned, &said)
+		c.apply(change, concerned, &changes)
 	}
 	for _, path := range slices.Sorted(maps.Keys(concerned)) {
-		configs = c.elect(configs, path, &said)
+		configs = c.resolve(configs, path, &changes)
 	}
 	first := u.Begun && c.Snapshot() == nil
 	differs := configs != c.configs
@@ -142,7 +142,7 @@ func (c *Cache) update(u files.Update[*parsed]) {
 		c.lastChange = time.Now()
 	}
 	c.mu.Unlock()
-	cache.LogProblems(c.o.Log.With("dir", c.o.Dir), shown(said.news), shown(said.gone))
+	cache.LogProblems(c.o.Log.With("dir", c.o.Dir), problemTexts(changes.added), problemTexts(changes.solved))
 	if differs || first {
 		c.revision++
 		c.configs = configs
@@ -150,8 +150,8 @@ func (c *Cache) update(u files.Update[*parsed]) {
 	}
 }
 
-// tell records and logs the state of the directory.
-func (c *Cache) tell(u files.Update[*parsed]) {
+// recordState records and logs the state of the directory.
+func (c *Cache) recordState(u files.Update[*parsed]) {
 	if (c.degraded == nil) != (u.Degraded == nil) {
 		if u.Degraded != nil {
 			c.o.Log.Warn("a directory of configuration cannot be followed", "dir", c.o.Dir, "err", u.Degraded)
@@ -179,14 +179,14 @@ func (c *Cache) tell(u files.Update[*parsed]) {
 
 // apply replaces the content of a file that was read or is gone. It adds the paths of
 // the affected keys to concerned, and new and solved problems to said.
-func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, said *turns) {
+func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, problems *problemChanges) {
 	old := c.files[change.Path]
 	if old == nil {
 		old = &document{}
 	}
 	next := &document{}
 	if !change.Gone {
-		next = settle(change.Path, old, change.Value, time.Now())
+		next = keepLastGood(change.Path, old, change.Value, time.Now())
 	}
 	for _, gone := range old.claims {
 		concerned[gone.path] = true
@@ -202,7 +202,7 @@ func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, s
 	}
 	for _, p := range old.problems {
 		if !slices.ContainsFunc(next.problems, func(o problem) bool { return o.sameDocument(p) || o.sameFault(p) }) {
-			said.gone = append(said.gone, p)
+			problems.solved = append(problems.solved, p)
 		}
 	}
 	if change.Gone {
@@ -212,27 +212,27 @@ func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, s
 	c.files[change.Path] = next
 	for _, p := range next.problems {
 		if !slices.ContainsFunc(old.problems, p.same) {
-			said.news = append(said.news, p)
+			problems.added = append(problems.added, p)
 		}
 	}
-	if p, contradicts := c.contradiction(change.Path, next); contradicts {
-		if _, did := c.contradiction(change.Path, old); !did {
-			said.news = append(said.news, p)
+	if p, contradicts := c.namespaceMismatch(change.Path, next); contradicts {
+		if _, did := c.namespaceMismatch(change.Path, old); !did {
+			problems.added = append(problems.added, p)
 		}
 	}
 }
 
-// elect makes the first claim of a key count.
-func (c *Cache) elect(configs pmap.Map[*config.Config], path string, said *turns) pmap.Map[*config.Config] {
+// resolve makes the first claim of a key count.
+func (c *Cache) resolve(configs pmap.Map[*config.Config], path string, problems *problemChanges) pmap.Map[*config.Config] {
 	all := c.claims[path]
 	if was := c.contested[path]; len(all) > 1 {
 		c.contested[path] = true
 		if !was {
-			said.news = append(said.news, all[1].second(all[0]))
+			problems.added = append(problems.added, all[1].duplicate(all[0]))
 		}
 	} else {
 		if c.contested[path] && len(all) == 1 {
-			said.gone = append(said.gone, problem{all[0].Place, cache.Problem{Object: all[0].object.Key().String()}})
+			problems.solved = append(problems.solved, problem{all[0].Place, cache.Problem{Object: all[0].object.Key().String()}})
 		}
 		delete(c.contested, path)
 	}
@@ -246,9 +246,9 @@ func (c *Cache) elect(configs pmap.Map[*config.Config], path string, said *turns
 	return configs.Set(path, all[0].object)
 }
 
-// settle returns the new content of a file: all its sound documents and, as long as
+// keepLastGood returns the new content of a file: all its sound documents and, as long as
 // another document is broken, also the file's previous objects.
-func settle(file string, old *document, now *parsed, at time.Time) *document {
+func keepLastGood(file string, old *document, now *parsed, at time.Time) *document {
 	next := &document{cut: now.cut}
 	if now.cut && len(old.claims) > 0 && !old.cut {
 		next.cut, next.claims = false, old.claims

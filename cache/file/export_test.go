@@ -16,7 +16,7 @@ func (c *Cache) Settle(before *Held, data []byte) *Held {
 	if before != nil {
 		old = before.document
 	}
-	out := &Held{document: settle("x.yaml", old, c.parse("x.yaml", data), time.Now())}
+	out := &Held{document: keepLastGood("x.yaml", old, c.parse("x.yaml", data), time.Now())}
 	for _, one := range out.document.claims {
 		out.Paths = append(out.Paths, one.path)
 	}

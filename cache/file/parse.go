@@ -88,7 +88,7 @@ func (c *Cache) parse(path string, data []byte) *parsed {
 			fault = &config.DecodeError{Message: err.Error()}
 		}
 		place := Place{File: path, Document: fault.Index, Line: fault.Line, Item: fault.Item}
-		out.fault(place, c.named(fault.Object), join(fault.Field, fault.Message))
+		out.fault(place, c.qualifiedName(fault.Object), join(fault.Field, fault.Message))
 	}
 	return out
 }
@@ -102,8 +102,8 @@ func (p *parsed) fault(at Place, object, message string) {
 	p.broken = append(p.broken, broken{at, object, message})
 }
 
-// named adds the default namespace to the name of an object in a fault.
-func (c *Cache) named(object string) string {
+// qualifiedName adds the default namespace to the name of an object in a fault.
+func (c *Cache) qualifiedName(object string) string {
 	if kind, name, ok := strings.Cut(object, "/"); ok && !strings.Contains(name, "/") {
 		return kind + "/" + c.o.Namespace + "/" + name
 	}

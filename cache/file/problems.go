@@ -19,8 +19,8 @@ type problem struct {
 	cache.Problem
 }
 
-// shown returns problems with their places as text.
-func shown(all []problem) []cache.Problem {
+// problemTexts returns problems with their places as text.
+func problemTexts(all []problem) []cache.Problem {
 	out := make([]cache.Problem, len(all))
 	for i, p := range all {
 		out[i] = p.Problem
@@ -50,25 +50,25 @@ func (c *Cache) Problems() []cache.Problem {
 	}
 	for path, d := range c.files {
 		out = append(out, d.problems...)
-		if p, contradicts := c.contradiction(path, d); contradicts {
+		if p, contradicts := c.namespaceMismatch(path, d); contradicts {
 			out = append(out, p)
 		}
 	}
 	for path := range c.contested {
 		all := c.claims[path]
 		for _, one := range all[1:] {
-			out = append(out, one.second(all[0]))
+			out = append(out, one.duplicate(all[0]))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b problem) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Document, b.Document), cmp.Compare(len(a.Item), len(b.Item)),
 			strings.Compare(a.Item, b.Item), strings.Compare(a.Message, b.Message))
 	})
-	return shown(out)
+	return problemTexts(out)
 }
 
-// second returns the problem of a claim that another one precedes.
-func (c *claim) second(first *claim) problem {
+// duplicate returns the problem of a claim that another one precedes.
+func (c *claim) duplicate(first *claim) problem {
 	return problem{c.Place, cache.Problem{
 		Object: c.object.Key().String(), Since: c.since,
 		Message: fmt.Sprintf("is there twice: %s counts", first.Place),
@@ -96,10 +96,10 @@ func (c *Cache) count(one *claim, by int) {
 	}
 }
 
-// contradiction warns about objects in another namespace than their folder's. A folder
+// namespaceMismatch warns about objects in another namespace than their folder's. A folder
 // directly below the directory belongs to a namespace if it has its name and at least
 // one of its objects.
-func (c *Cache) contradiction(file string, d *document) (problem, bool) {
+func (c *Cache) namespaceMismatch(file string, d *document) (problem, bool) {
 	folder, _, ok := strings.Cut(file, "/")
 	if of := c.folders[folder]; !ok || of[folder] == 0 || len(of) == 1 {
 		return problem{}, false
@@ -115,8 +115,8 @@ func (c *Cache) contradiction(file string, d *document) (problem, bool) {
 	return problem{}, false
 }
 
-// turns are the problems that an update has added and solved.
-type turns struct{ news, gone []problem }
+// problemChanges are the problems that an update has added and solved.
+type problemChanges struct{ added, solved []problem }
 
 // Degraded says why the content may be old, nil if it is not. Broken documents do not
 // count: Problems has them.

@@ -143,7 +143,7 @@ func TestSecurityThatIsNotServed(t *testing.T) {
 		t.Skip("all of it is served")
 	}
 	p := newPeer(t, nil)
-	p.set(schema.AuthorizationPolicy.String(), map[string]resource{"a/x": of(t, policy)})
+	p.set(schema.AuthorizationPolicy.String(), map[string]resource{"a/x": resourceOf(t, policy)})
 	strict, lax := synced(t, p, mcp.Delta), synced(t, p, mcp.Delta, func(o *mcp.Options) { o.AcceptUnserved = true })
 	if n := strict.c.Snapshot().Configs().Len(); n != 0 || len(strict.c.Problems()) != 1 {
 		t.Errorf("%d objects, %v", n, strict.c.Problems())
@@ -175,7 +175,7 @@ func TestBadInputTakesNothingAway(t *testing.T) {
 				if renamed && variant == mcp.StateOfTheWorld {
 					x = "-" // the fault makes it another resource
 				}
-				s.has(map[string]string{"a/y": "2", "a/z": "1", "a/x": x})
+				s.awaitRounds(map[string]string{"a/y": "2", "a/z": "1", "a/x": x})
 				problems := s.c.Problems()
 				if variant == mcp.Delta && renamed {
 					c.says = "its metadata have the name"
@@ -191,14 +191,14 @@ func TestBadInputTakesNothingAway(t *testing.T) {
 					t.Errorf("%d are broken", got)
 				}
 				s.Eventually("the answer is refused, or not", func() bool {
-					of := slices.DeleteFunc(p.asked(), func(r request) bool { return r.typeURL != entries })
+					of := slices.DeleteFunc(p.receivedRequests(), func(r request) bool { return r.typeURL != entries })
 					return len(of) == 3 && (of[2].refused != nil) == c.refused && of[1].refused == nil
 				})
 				if err := s.c.Degraded(); err != nil || s.c.Whole() {
 					t.Errorf("for one object all is degraded: %v; or nothing is missing: %v", err, s.c.Whole())
 				}
 				p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 3)})
-				s.has(map[string]string{"a/x": "3"})
+				s.awaitRounds(map[string]string{"a/x": "3"})
 				s.Eventually("it is mended", func() bool { return len(s.c.Problems()) == 0 && s.c.Whole() })
 				p.set(entries, map[string]resource{"a/x": bad["a/x"], "a/y": {}})
 				s.Eventually("it is broken again", func() bool { return len(s.c.Problems()) == 1 })
@@ -218,7 +218,7 @@ func TestABrokenObjectAtTheStart(t *testing.T) {
 		p := newPeer(t, nil)
 		p.set(entries, map[string]resource{"a/x": {"1", &anypb.Any{TypeUrl: "type.googleapis.com/example.Widget"}}, "a/y": entry(t, "a", "y", 1)})
 		s := synced(t, p, variant)
-		s.has(map[string]string{"a/y": "1", "a/x": "-"})
+		s.awaitRounds(map[string]string{"a/y": "1", "a/x": "-"})
 		if problems := s.c.Problems(); len(problems) != 1 || problems[0].Serving {
 			t.Errorf("the problems are %+v", problems)
 		}
@@ -235,12 +235,12 @@ func TestAnObjectTwice(t *testing.T) {
 	p := newPeer(t, nil)
 	p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1), "a/x again": entry(t, "a", "x", 2)})
 	s := synced(t, p, mcp.StateOfTheWorld)
-	s.has(map[string]string{"a/x": "1"})
+	s.awaitRounds(map[string]string{"a/x": "1"})
 	if problems := s.c.Problems(); len(problems) != 1 || !strings.Contains(problems[0].String(), "serviceentry/a/x: is there twice") {
 		t.Errorf("the problems are %+v", problems)
 	}
 	p.set(entries, map[string]resource{"a/x again": {}, "a/y": entry(t, "a", "y", 1)})
-	s.has(map[string]string{"a/x": "1", "a/y": "1"})
+	s.awaitRounds(map[string]string{"a/x": "1", "a/y": "1"})
 	s.Eventually("it is mended", func() bool { return len(s.c.Problems()) == 0 })
 }
 
@@ -252,7 +252,7 @@ func TestFieldsThatAreNotKnown(t *testing.T) {
 	m.Body.Value = protowire.AppendVarint(protowire.AppendTag(m.Body.Value, 1000, protowire.VarintType), 1)
 	p.set(entries, map[string]resource{"a/x": {"1002", pack(t, m)}})
 	s := synced(t, p, mcp.Delta)
-	s.has(map[string]string{"a/x": "2"})
+	s.awaitRounds(map[string]string{"a/x": "2"})
 	if problems := s.c.Problems(); len(problems) != 1 || !problems[0].Warning || s.c.Status().Broken != 0 {
 		t.Errorf("the problems are %+v", problems)
 	}
@@ -313,7 +313,7 @@ func BenchmarkFirstSync(b *testing.B) {
 	for i := range 10_000 {
 		object := cachetest.ServiceEntry("a", fmt.Sprint("x", i), i)
 		object.ResourceVersion = "1"
-		all["a/"+object.Name] = of(b, object)
+		all["a/"+object.Name] = resourceOf(b, object)
 	}
 	p.set(entries, all)
 	for b.Loop() {

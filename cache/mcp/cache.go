@@ -178,7 +178,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.lost(err)
+		c.setLost(err)
 		if followed {
 			wait = retry.New(c.o.RetryMin, c.o.RetryMax)
 		}
@@ -187,8 +187,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	return nil
 }
 
-// lost records why the peer is not followed.
-func (c *Cache) lost(err error) {
+// setLost records why the peer is not followed.
+func (c *Cache) setLost(err error) {
 	c.mu.Lock()
 	if c.link == nil {
 		c.since = c.o.Now()
@@ -205,8 +205,8 @@ func (c *Cache) lost(err error) {
 	}
 }
 
-// found records that the peer is followed.
-func (c *Cache) found(variant Variant) {
+// setFollowed records that the peer is followed.
+func (c *Cache) setFollowed(variant Variant) {
 	c.mu.Lock()
 	c.link = nil
 	c.mu.Unlock()
@@ -214,27 +214,27 @@ func (c *Cache) found(variant Variant) {
 	c.o.Log.Info("a source of configuration is followed", "peer", c.o.Address, "variant", string(variant), "objects", c.configs.Len())
 }
 
-// waits records that the peer was called, and has not answered for all kinds.
-func (c *Cache) waits(err error) {
+// setWaiting records that the peer was called, and has not answered for all kinds.
+func (c *Cache) setWaiting(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.link = err
 }
 
-// take applies responses as one snapshot.
-func (c *Cache) take(answers []*answer) {
+// apply applies responses as one snapshot.
+func (c *Cache) apply(answers []*answer) {
 	configs := c.configs
-	var said turns
+	var changes problemChanges
 	c.mu.Lock()
 	for _, a := range answers {
-		configs = a.of.take(configs, a, c.o.Now(), &said)
+		configs = a.of.apply(configs, a, c.o.Now(), &changes)
 	}
 	differs := configs != c.configs
 	if differs {
 		c.lastChange = c.o.Now()
 	}
 	c.mu.Unlock()
-	cache.LogProblems(c.o.Log.With("peer", c.o.Address), said.news, said.gone)
+	cache.LogProblems(c.o.Log.With("peer", c.o.Address), changes.added, changes.solved)
 	if differs || c.Snapshot() == nil {
 		c.revision++
 		c.configs = configs

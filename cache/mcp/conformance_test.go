@@ -101,7 +101,7 @@ func (s *served) Apply(ctx context.Context, ops []storage.Op) (string, []storage
 		key := op.Target()
 		var r resource
 		if object, err := s.Get(ctx, key.Kind, key.Name, key.Namespace); err == nil {
-			r = of(s.t, object)
+			r = resourceOf(s.t, object)
 		}
 		resources[key.Namespace+"/"+key.Name] = r
 	}

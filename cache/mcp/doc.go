@@ -2,7 +2,7 @@
 // which serves its objects over xDS (Istio: MCP over xDS, the generator "api"). The peer
 // is another Portolan, or istiod.
 //
-//	stream (delta, or state of the world) -> decode -> Cache.take -> Feed.Publish
+//	stream (delta, or state of the world) -> decode -> Cache.apply -> Feed.Publish
 //
 // A type of resources is a kind: "networking.istio.io/v1/ServiceEntry". A resource is an
 // istio.mcp.v1alpha1.Resource, whose metadata have the name "namespace/name", the

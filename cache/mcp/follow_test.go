@@ -76,8 +76,8 @@ func (s *scene) round(namespace, name string) string {
 	return cachetest.Round(s.c.Snapshot().Get(cachetest.Key(namespace, name)))
 }
 
-// has waits for rounds of service entries, by "namespace/name".
-func (s *scene) has(rounds map[string]string) {
+// awaitRounds waits for rounds of service entries, by "namespace/name".
+func (s *scene) awaitRounds(rounds map[string]string) {
 	s.t.Helper()
 	for name, want := range rounds {
 		namespace, own, _ := strings.Cut(name, "/")
@@ -93,25 +93,25 @@ func TestAReconnectLosesNothing(t *testing.T) {
 		p := newPeer(t, nil)
 		p.set(entries, map[string]resource{"a/kept": entry(t, "a", "kept", 1), "a/changed": entry(t, "a", "changed", 1), "a/gone": entry(t, "a", "gone", 1)})
 		s := synced(t, p, variant)
-		s.has(map[string]string{"a/kept": "1", "a/changed": "1", "a/gone": "1"})
+		s.awaitRounds(map[string]string{"a/kept": "1", "a/changed": "1", "a/gone": "1"})
 		kept := s.c.Snapshot().Get(cachetest.Key("a", "kept"))
 
-		asked := len(p.asked())
+		asked := len(p.receivedRequests())
 		p.listener.cut(true)
 		s.degraded("Unavailable")
 		p.set(entries, map[string]resource{"a/changed": entry(t, "a", "changed", 2), "a/gone": {}, "a/new": entry(t, "a", "new", 1)})
-		s.has(map[string]string{"a/kept": "1", "a/changed": "1", "a/gone": "1", "a/new": "-"})
+		s.awaitRounds(map[string]string{"a/kept": "1", "a/changed": "1", "a/gone": "1", "a/new": "-"})
 		if status := s.c.Status(); status.Since.IsZero() || status.Objects != 3 {
 			t.Errorf("while the peer is away: %+v", status)
 		}
 
 		p.listener.cut(false)
 		s.followed()
-		s.has(map[string]string{"a/kept": "1", "a/changed": "2", "a/gone": "-", "a/new": "1"})
+		s.awaitRounds(map[string]string{"a/kept": "1", "a/changed": "2", "a/gone": "-", "a/new": "1"})
 		if s.c.Snapshot().Get(cachetest.Key("a", "kept")) != kept {
 			t.Error("an object that is the same was replaced")
 		}
-		again := slices.DeleteFunc(p.asked()[asked:], func(r request) bool { return r.nonce != "" })
+		again := slices.DeleteFunc(p.receivedRequests()[asked:], func(r request) bool { return r.nonce != "" })
 		i := slices.IndexFunc(again, func(r request) bool { return r.typeURL == entries })
 		if i < 0 {
 			t.Fatal("service entries were not requested again")
@@ -145,7 +145,7 @@ func TestAnotherPeerIsHeldUntilItIsRead(t *testing.T) {
 		p.change(func() { p.silent[gateways] = true })
 		p.listener.cut(false)
 		s.degraded("the peer has not answered yet for Gateway")
-		s.has(map[string]string{"a/x": "1", "a/y": "-"})
+		s.awaitRounds(map[string]string{"a/x": "1", "a/y": "-"})
 		before := s.c.Snapshot()
 		p.change(func() { p.silent[gateways] = false })
 		s.followed()
@@ -170,7 +170,7 @@ func TestAPeerThatIsNotRead(t *testing.T) {
 		}
 		p.change(func() { p.silent = map[string]bool{} })
 		s.followed()
-		s.has(map[string]string{"a/x": "1"})
+		s.awaitRounds(map[string]string{"a/x": "1"})
 		if err := s.c.Ready(); err != nil {
 			t.Error(err)
 		}
@@ -185,10 +185,10 @@ func TestAPeerWithoutDelta(t *testing.T) {
 	p.noDelta = true
 	p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
 	s := synced(t, p, mcp.AnyVariant)
-	s.has(map[string]string{"a/x": "1"})
+	s.awaitRounds(map[string]string{"a/x": "1"})
 	p.set(entries, map[string]resource{"a/x": {}})
-	s.has(map[string]string{"a/x": "-"})
-	if slices.ContainsFunc(p.asked(), func(r request) bool { return r.delta }) {
+	s.awaitRounds(map[string]string{"a/x": "-"})
+	if slices.ContainsFunc(p.receivedRequests(), func(r request) bool { return r.delta }) {
 		t.Error("a peer without delta was asked by it")
 	}
 	start(t, p, mcp.Delta).degraded("the peer has no delta")
@@ -208,11 +208,11 @@ func TestManyVersions(t *testing.T) {
 	p.listener.cut(true)
 	s.degraded("Unavailable")
 	p.set(entries, map[string]resource{"a/x": {}})
-	asked := len(p.asked())
+	asked := len(p.receivedRequests())
 	p.listener.cut(false)
 	s.followed()
-	s.has(map[string]string{"a/x": "-", "a/y": "1"})
-	again := slices.DeleteFunc(p.asked()[asked:], func(r request) bool { return r.nonce != "" })
+	s.awaitRounds(map[string]string{"a/x": "-", "a/y": "1"})
+	again := slices.DeleteFunc(p.receivedRequests()[asked:], func(r request) bool { return r.nonce != "" })
 	if slices.ContainsFunc(again, func(r request) bool { return r.delta }) {
 		t.Error("more versions were stated than fit")
 	}
@@ -223,7 +223,7 @@ func TestDeltaIsPreferred(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, nil)
 	synced(t, p, mcp.AnyVariant)
-	if slices.ContainsFunc(p.asked(), func(r request) bool { return !r.delta }) {
+	if slices.ContainsFunc(p.receivedRequests(), func(r request) bool { return !r.delta }) {
 		t.Error("a peer with delta was asked in the state of the world")
 	}
 }
@@ -282,12 +282,12 @@ func TestTooLargeAnswers(t *testing.T) {
 		s := synced(t, p, variant, func(o *mcp.Options) { o.MaxMessage = 2000 })
 		large := cachetest.ServiceEntry("a", "large", 1)
 		large.ResourceVersion, large.Annotations = "7", map[string]string{"note": strings.Repeat("x", 4000)}
-		p.set(entries, map[string]resource{"a/large": of(t, large)})
+		p.set(entries, map[string]resource{"a/large": resourceOf(t, large)})
 		s.degraded("ResourceExhausted")
-		s.has(map[string]string{"a/x": "1", "a/large": "-"})
+		s.awaitRounds(map[string]string{"a/x": "1", "a/large": "-"})
 		p.set(entries, map[string]resource{"a/large": {}, "a/y": entry(t, "a", "y", 1)})
 		s.followed()
-		s.has(map[string]string{"a/x": "1", "a/y": "1"})
+		s.awaitRounds(map[string]string{"a/x": "1", "a/y": "1"})
 	})
 }
 
@@ -329,7 +329,7 @@ func TestTLS(t *testing.T) {
 	p := newPeer(t, server)
 	p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
 	s := synced(t, p, mcp.AnyVariant, func(o *mcp.Options) { o.TLS = func() (*tls.Config, error) { return client, nil } })
-	s.has(map[string]string{"a/x": "1"})
+	s.awaitRounds(map[string]string{"a/x": "1"})
 	start(t, p, mcp.AnyVariant, func(o *mcp.Options) { o.TLS = func() (*tls.Config, error) { return &tls.Config{}, nil } }).degraded("certificate")
 	start(t, p, mcp.AnyVariant, func(o *mcp.Options) {
 		o.TLS = func() (*tls.Config, error) { return nil, errors.New("ca.pem: there is no certificate") }
@@ -392,7 +392,7 @@ func TestKinds(t *testing.T) {
 	kinds := schema.NewSet(append(slices.Clone(schema.Pilot().All()), secret)...)
 	synced(t, p, mcp.Delta, func(o *mcp.Options) { o.Schemas = kinds })
 	var got, want []string
-	for _, r := range p.asked() {
+	for _, r := range p.receivedRequests() {
 		if r.nonce == "" {
 			got = append(got, r.typeURL)
 		}

@@ -110,7 +110,7 @@ type oneKind struct {
 	version   string
 }
 
-func (c *oneKind) of(typeURL string) map[string]types.Resource {
+func (c *oneKind) resourcesOf(typeURL string) map[string]types.Resource {
 	if typeURL == entries {
 		return c.resources
 	}
@@ -126,12 +126,14 @@ func (c *oneKind) GetVersion(typeURL string) string {
 }
 
 // GetResources implements xdscache.ResourceSnapshot.
-func (c *oneKind) GetResources(typeURL string) map[string]types.Resource { return c.of(typeURL) }
+func (c *oneKind) GetResources(typeURL string) map[string]types.Resource {
+	return c.resourcesOf(typeURL)
+}
 
 // GetResourcesAndTTL implements xdscache.ResourceSnapshot.
 func (c *oneKind) GetResourcesAndTTL(typeURL string) map[string]types.ResourceWithTTL {
 	out := map[string]types.ResourceWithTTL{}
-	for name, r := range c.of(typeURL) {
+	for name, r := range c.resourcesOf(typeURL) {
 		out[name] = types.ResourceWithTTL{Resource: r}
 	}
 	return out
@@ -143,7 +145,7 @@ func (c *oneKind) ConstructVersionMap() error { return nil }
 // GetVersionMap implements xdscache.ResourceSnapshot.
 func (c *oneKind) GetVersionMap(typeURL string) map[string]string {
 	out := map[string]string{}
-	for name, r := range c.of(typeURL) {
+	for name, r := range c.resourcesOf(typeURL) {
 		bytes, err := xdscache.MarshalResource(r)
 		if err != nil {
 			continue

@@ -33,8 +33,8 @@ type resource struct {
 	any     *anypb.Any
 }
 
-// of makes the resource of an object, as istiod does.
-func of(t testing.TB, object *config.Config) resource {
+// resourceOf makes the resource of an object, as istiod does.
+func resourceOf(t testing.TB, object *config.Config) resource {
 	t.Helper()
 	spec, err := config.MarshalSpec(object.Spec, nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func entry(t testing.TB, namespace, name string, round int) resource {
 	t.Helper()
 	object := cachetest.ServiceEntry(namespace, name, round)
 	object.ResourceVersion = fmt.Sprint(1000 + round)
-	return of(t, object)
+	return resourceOf(t, object)
 }
 
 // entries is the type of service entries.
@@ -189,7 +189,7 @@ func (p *peer) change(how func()) {
 	p.changed = make(chan struct{})
 }
 
-func (p *peer) asked() []request {
+func (p *peer) receivedRequests() []request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
@@ -197,7 +197,7 @@ func (p *peer) asked() []request {
 
 // refusals returns the reasons of the NACKs.
 func (p *peer) refusals() (out []string) {
-	for _, r := range p.asked() {
+	for _, r := range p.receivedRequests() {
 		if r.refused != nil {
 			out = append(out, r.refused.GetMessage())
 		}

@@ -113,5 +113,5 @@ func (c *Cache) collectors() []prometheus.Collector {
 	}
 }
 
-// turns are the problems that a snapshot has added and solved.
-type turns struct{ news, gone []cache.Problem }
+// problemChanges are the problems that a snapshot has added and solved.
+type problemChanges struct{ added, solved []cache.Problem }

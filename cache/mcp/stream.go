@@ -49,7 +49,7 @@ func (c *Cache) follow(ctx context.Context) (followed bool, err error) {
 		return false, err
 	}
 	client := discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
-	if c.o.Variant == Delta || c.o.Variant == AnyVariant && c.fits() {
+	if c.o.Variant == Delta || c.o.Variant == AnyVariant && c.versionsFit() {
 		followed, err = c.followDelta(ctx, client)
 		if !errors.Is(err, errNoDelta) || c.o.Variant == Delta {
 			return followed, err
@@ -58,8 +58,8 @@ func (c *Cache) follow(ctx context.Context) (followed bool, err error) {
 	return c.followWhole(ctx, client)
 }
 
-// fits says whether the versions of the held resources fit into delta requests.
-func (c *Cache) fits() bool {
+// versionsFit says whether the versions of the held resources fit into delta requests.
+func (c *Cache) versionsFit() bool {
 	for _, t := range c.types {
 		if t.size() > c.maxRequest {
 			return false
@@ -150,15 +150,15 @@ func (c *Cache) converse(w wire, variant Variant) (followed bool, err error) {
 		switch {
 		case a.of == nil:
 		case followed:
-			c.take([]*answer{a})
+			c.apply([]*answer{a})
 		default:
 			first = append(first, a)
 			if delete(missing, a.of); len(missing) > 0 {
-				c.waits(unanswered(missing))
+				c.setWaiting(unanswered(missing))
 				continue
 			}
-			c.take(first)
-			c.found(variant)
+			c.apply(first)
+			c.setFollowed(variant)
 			first, followed = nil, true
 		}
 	}
@@ -192,8 +192,8 @@ func (c *Cache) refusal(a *answer, typeURL string) *statuspb.Status {
 	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), maxDetail)], "")}
 }
 
-// ended returns the reason why a stream ended.
-func ended(err error) error {
+// endReason returns the reason why a stream ended.
+func endReason(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the peer has closed the stream")
 	}

@@ -52,8 +52,8 @@ func (a *answer) undecodable() (out []*received) {
 	return out
 }
 
-// findTwice marks the first resource of each name that occurs again.
-func (a *answer) findTwice() {
+// markDuplicates marks the first resource of each name that occurs again.
+func (a *answer) markDuplicates() {
 	first := make(map[string]*received, len(a.resources))
 	for _, r := range a.resources {
 		if f := first[r.name]; f != nil {
@@ -64,10 +64,10 @@ func (a *answer) findTwice() {
 	}
 }
 
-// take applies a response, and returns the changed configuration.
-func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Time, said *turns) pmap.Map[*config.Config] {
+// apply applies a response, and returns the changed configuration.
+func (t *typeState) apply(configs pmap.Map[*config.Config], a *answer, at time.Time, changes *problemChanges) pmap.Map[*config.Config] {
 	gone, named := map[string]bool{}, map[string]bool{}
-	a.findTwice()
+	a.markDuplicates()
 	for _, name := range a.removed {
 		gone[name] = true
 	}
@@ -88,7 +88,7 @@ func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Ti
 			t.nameless = append(t.nameless, &cache.Problem{Object: "a resource of the kind " + t.kind.Kind, Message: r.fault, Since: at})
 		case !named[r.name]:
 			named[r.name] = true
-			configs = t.put(configs, r, at, said)
+			configs = t.put(configs, r, at, changes)
 		}
 	}
 	if a.whole && len(t.nameless) > 0 {
@@ -99,18 +99,18 @@ func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Ti
 			configs = configs.Delete(h.object.Meta.Key().Path())
 		}
 		delete(t.held, name)
-		t.mended(name, said)
+		t.clearFault(name, changes)
 	}
-	t.tellNameless(nameless, said)
+	t.compareNameless(nameless, changes)
 	return configs
 }
 
 // put applies one resource.
-func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.Time, said *turns) pmap.Map[*config.Config] {
+func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.Time, changes *problemChanges) pmap.Map[*config.Config] {
 	before := t.held[r.name]
 	switch {
 	case r.object == nil:
-		t.fault(r, &cache.Problem{Message: r.fault, Serving: before != nil && before.object != nil}, at, said)
+		t.setFault(r, &cache.Problem{Message: r.fault, Serving: before != nil && before.object != nil}, at, changes)
 		if r.undecodable { // the NACK says that it was not accepted
 			return configs
 		}
@@ -121,11 +121,11 @@ func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.T
 		t.held[r.name] = h
 		return configs
 	case r.twice:
-		t.fault(r, &cache.Problem{Message: "is there twice in one answer: the first counts", Serving: true}, at, said)
+		t.setFault(r, &cache.Problem{Message: "is there twice in one answer: the first counts", Serving: true}, at, changes)
 	case r.warning != "":
-		t.fault(r, &cache.Problem{Message: r.warning, Serving: true, Warning: true}, at, said)
+		t.setFault(r, &cache.Problem{Message: r.warning, Serving: true, Warning: true}, at, changes)
 	default:
-		t.mended(r.name, said)
+		t.clearFault(r.name, changes)
 	}
 	h := &held{r.version, r.object}
 	if before != nil && before.object != nil && before.object.ResourceVersion == r.object.ResourceVersion {
@@ -138,8 +138,8 @@ func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.T
 	return configs
 }
 
-// fault records a fault of a resource.
-func (t *typeState) fault(r *received, p *cache.Problem, at time.Time, said *turns) {
+// setFault records a fault of a resource.
+func (t *typeState) setFault(r *received, p *cache.Problem, at time.Time, changes *problemChanges) {
 	p.Object, p.Since = r.key(t.kind).String(), at
 	if old := t.faults[r.name]; old != nil {
 		p.Since = old.Since
@@ -149,19 +149,19 @@ func (t *typeState) fault(r *received, p *cache.Problem, at time.Time, said *tur
 		}
 	}
 	t.faults[r.name] = p
-	said.news = append(said.news, *p)
+	changes.added = append(changes.added, *p)
 }
 
-// mended records that a resource has no fault.
-func (t *typeState) mended(name string, said *turns) {
+// clearFault records that a resource has no fault.
+func (t *typeState) clearFault(name string, changes *problemChanges) {
 	if old := t.faults[name]; old != nil {
-		said.gone = append(said.gone, *old)
+		changes.solved = append(changes.solved, *old)
 		delete(t.faults, name)
 	}
 }
 
-// tellNameless adds to said how the faults without a name differ from those before.
-func (t *typeState) tellNameless(before []*cache.Problem, said *turns) {
+// compareNameless adds to said how the faults without a name differ from those before.
+func (t *typeState) compareNameless(before []*cache.Problem, changes *problemChanges) {
 	has := func(all []*cache.Problem, p *cache.Problem) *cache.Problem {
 		if i := slices.IndexFunc(all, func(o *cache.Problem) bool { return o.Message == p.Message }); i >= 0 {
 			return all[i]
@@ -172,12 +172,12 @@ func (t *typeState) tellNameless(before []*cache.Problem, said *turns) {
 		if old := has(before, p); old != nil {
 			p.Since = old.Since
 		} else {
-			said.news = append(said.news, *p)
+			changes.added = append(changes.added, *p)
 		}
 	}
 	for _, p := range before {
 		if has(t.nameless, p) == nil {
-			said.gone = append(said.gone, *p)
+			changes.solved = append(changes.solved, *p)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (c *Cache) followDelta(ctx context.Context, client discoveryv3.AggregatedDi
 	defer cancel()
 	stream, err := client.DeltaAggregatedResources(ctx)
 	if err != nil {
-		return false, ended(err)
+		return false, endReason(err)
 	}
 	w := &deltaWire{cache: c, stream: stream, out: newOutbox[*discoveryv3.DeltaDiscoveryRequest]()}
 	sending.Go(func() { w.out.run(ctx, stream.Send) })
@@ -81,7 +81,7 @@ func (c *Cache) followDelta(ctx context.Context, client discoveryv3.AggregatedDi
 	if status.Code(err) == codes.Unimplemented && !followed {
 		return false, fmt.Errorf("%w: %s", errNoDelta, status.Convert(err).Message())
 	}
-	return followed, ended(err)
+	return followed, endReason(err)
 }
 
 func (w *deltaWire) request(t *typeState, node *corev3.Node) {
@@ -128,12 +128,12 @@ func (c *Cache) followWhole(ctx context.Context, client discoveryv3.AggregatedDi
 	defer cancel()
 	stream, err := client.StreamAggregatedResources(ctx)
 	if err != nil {
-		return false, ended(err)
+		return false, endReason(err)
 	}
 	w := &wholeWire{cache: c, stream: stream, out: newOutbox[*discoveryv3.DiscoveryRequest](), versions: map[string]string{}}
 	sending.Go(func() { w.out.run(ctx, stream.Send) })
 	followed, err = c.converse(w, StateOfTheWorld)
-	return followed, ended(err)
+	return followed, endReason(err)
 }
 
 func (w *wholeWire) request(t *typeState, node *corev3.Node) {

@@ -24,11 +24,11 @@ const (
 // errSilent: the store has newer revisions but the watch does not report them.
 var errSilent = errors.New("the watch went silent")
 
-// ask keeps an idle cache in step. Every ProgressInterval, and more often while a caller
+// keepInStep keeps an idle cache in step. Every ProgressInterval, and more often while a caller
 // awaits a revision, it requests progress from etcd, which arrives as a progress
 // notification of the watch. It ends the watch if the store is no longer the same, or if
 // the watch went silent.
-func (c *Cache) ask(ctx context.Context, cancel context.CancelCauseFunc) {
+func (c *Cache) keepInStep(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(c.o.ProgressInterval)
 	defer ticker.Stop()
 	demanded := time.NewTimer(0)
@@ -61,9 +61,9 @@ type silence struct {
 	times, patience int
 }
 
-// hears records the revisions of store and cache, and says whether the watch may be
+// watchAlive records the revisions of store and cache, and says whether the watch may be
 // alive.
-func (s *silence) hears(store, cache int64) bool {
+func (s *silence) watchAlive(store, cache int64) bool {
 	if cache >= store || cache != s.revision {
 		*s = silence{revision: cache, patience: patience}
 		return true
@@ -89,7 +89,7 @@ func (c *Cache) probe(ctx context.Context) error {
 	}
 	stands := c.Snapshot().Revision()
 	c.fresh.note(asked, store.Revision, stands)
-	if !c.silence.hears(store.Revision, stands) {
+	if !c.silence.watchAlive(store.Revision, stands) {
 		return fmt.Errorf("%w: the store is at %d, the cache at %d", errSilent, store.Revision, stands)
 	}
 	return nil

@@ -22,18 +22,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// beside writes the trees beside the objects, and records the calls of handlers.
-type beside struct {
+// treesRig writes the trees beside the objects, and records the calls of handlers.
+type treesRig struct {
 	*cachetest.Rig
 	t      *testing.T
 	client *clientv3.Client
 	told   []string // written by the worker
 }
 
-func newBeside(t *testing.T) *beside {
+func newBeside(t *testing.T) *treesRig {
 	t.Helper()
 	client := etcdtest.Start(t)
-	b := &beside{Rig: cachetest.NewRig(t, subject(t, client, client)), t: t, client: client}
+	b := &treesRig{Rig: cachetest.NewRig(t, subject(t, client, client)), t: t, client: client}
 	err := b.Cache.RegisterSnapshotHandler(func(from, to *cache.Snapshot) {
 		for c := range pmap.Diff(from.Addresses(), to.Addresses()) {
 			b.told = append(b.told, "address "+c.Key)
@@ -52,7 +52,7 @@ func newBeside(t *testing.T) *beside {
 }
 
 // put writes keys and values as one revision.
-func (b *beside) put(pairs ...string) string {
+func (b *treesRig) put(pairs ...string) string {
 	b.t.Helper()
 	var ops []clientv3.Op
 	for pair := range slices.Chunk(pairs, 2) {
@@ -66,7 +66,7 @@ func (b *beside) put(pairs ...string) string {
 }
 
 // expect compares the calls of handlers since the last time.
-func (b *beside) expect(revision string, told ...string) {
+func (b *treesRig) expect(revision string, told ...string) {
 	b.t.Helper()
 	b.Settle(revision)
 	if d := cmp.Diff(told, b.told); d != "" {
@@ -161,7 +161,7 @@ func TestTheCheckCoversWhatIsBeside(t *testing.T) {
 		return []clientv3.WatchResponse{r}
 	})
 	r := cachetest.NewRig(t, subject(t, m, client, checkEvery(-1)))
-	b := &beside{Rig: r, t: t, client: client}
+	b := &treesRig{Rig: r, t: t, client: client}
 	r.Start()
 	key := etcd.AddressKey("a", "db.example")
 	r.Settle(b.put(key, addressValue(t, "a", "db.example", "240.240.0.1"), etcd.HealthKey("a", "w"), healthValue(t, health.Report{Namespace: "a", Name: "w"})))

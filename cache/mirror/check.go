@@ -136,7 +136,7 @@ type difference struct {
 
 func (d *difference) find(ctx context.Context) error {
 	content := d.snapshot.Content()
-	next, stop := iter.Pull2(everything(&content))
+	next, stop := iter.Pull2(allValues(&content))
 	defer stop()
 	d.next = next
 	d.advance()

@@ -42,25 +42,25 @@ func (c *Cache) identify(ctx context.Context) (etcd.Instance, error) {
 	defer cancel()
 	store, err := etcd.ReadInstance(ctx, c.client)
 	if err == nil {
-		c.hear()
-		c.learn(store.Format)
+		c.markHeard()
+		c.setFormat(store.Format)
 	}
 	return store, err
 }
 
-// learn keeps the format of the store, and logs the first one that is too new for this
+// setFormat keeps the format of the store, and logs the first one that is too new for this
 // binary.
-func (c *Cache) learn(f etcd.Format) {
-	known := c.unfit()
+func (c *Cache) setFormat(f etcd.Format) {
+	known := c.checkFormat()
 	c.format.Store(&f)
-	if err := c.unfit(); err != nil && known == nil {
+	if err := c.checkFormat(); err != nil && known == nil {
 		c.o.Log.Warn("a newer server has written to the store", "err", err, "format", f.StorageFormat, "reader", f.MinReader)
 	}
 }
 
-// unfit says why this binary may misread the store or refuses to write to it; nil if
+// checkFormat says why this binary may misread the store or refuses to write to it; nil if
 // neither is true.
-func (c *Cache) unfit() error {
+func (c *Cache) checkFormat() error {
 	f := c.format.Load()
 	if f == nil {
 		return nil
@@ -96,7 +96,7 @@ func (c *Cache) recognise(ctx context.Context) (etcd.Instance, error) {
 	if err := c.compareIdentity(store, highest); err != nil {
 		return store, err
 	}
-	c.saw(store.Revision)
+	c.raiseKnown(store.Revision)
 	return store, nil
 }
 
@@ -112,11 +112,11 @@ func (c *Cache) compareIdentity(store etcd.Instance, highest int64) error {
 	return nil
 }
 
-// enter makes the listed store the store of this cache. A new epoch begins if it is
+// setStore makes the listed store the store of this cache. A new epoch begins if it is
 // another store, if it went back, or if a check found a difference. In the last two
 // cases the store may have reused revisions, and followers of the cache may have got
 // wrong objects.
-func (c *Cache) enter(store etcd.Instance) {
+func (c *Cache) setStore(store etcd.Instance) {
 	if c.Snapshot() != nil {
 		err := c.compareIdentity(store, c.highest.Load())
 		if err == nil && (errors.Is(c.cause, errWentBack) || errors.Is(c.cause, errDiverged)) {
@@ -133,8 +133,8 @@ func (c *Cache) enter(store etcd.Instance) {
 	c.highest.Store(store.Revision)
 }
 
-// saw raises the highest known revision of the store.
-func (c *Cache) saw(revision int64) {
+// raiseKnown raises the highest known revision of the store.
+func (c *Cache) raiseKnown(revision int64) {
 	for {
 		highest := c.highest.Load()
 		if revision <= highest || c.highest.CompareAndSwap(highest, revision) {
@@ -206,7 +206,7 @@ func (c *Cache) Degraded() error {
 		problems = append(problems, fmt.Sprintf("%v: what was known at revision %s is served on, and nothing is written: restore a snapshot into it, "+
 			"or, where a new store is meant, start all servers again", errEmptied, c.Version()))
 	}
-	if err := c.unfit(); err != nil {
+	if err := c.checkFormat(); err != nil {
 		problems = append(problems, err.Error())
 	}
 	if len(problems) == 0 {

@@ -21,7 +21,7 @@ func (c *Cache) Begin(revision int64, kvs []*mvccpb.KeyValue) {
 				yield(e)
 			}
 		}
-	}, c.confine)
+	}, c.quarantineEntry)
 	c.versions.replace(read.entries)
 	c.Replace((*cache.Snapshot)(nil).Next(revision, read.content()))
 }

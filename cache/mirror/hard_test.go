@@ -38,16 +38,16 @@ func lists(t *testing.T, registry *prometheus.Registry) (n float64) {
 	return n
 }
 
-// warned collects log lines.
-type warned struct {
+// warnLog collects log lines.
+type warnLog struct {
 	slog.Handler
 	mu    sync.Mutex // guards lines
 	lines []string
 }
 
-func (w *warned) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (w *warnLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 
-func (w *warned) Handle(_ context.Context, r slog.Record) error {
+func (w *warnLog) Handle(_ context.Context, r slog.Record) error {
 	line := r.Message
 	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
 	w.mu.Lock()
@@ -56,7 +56,7 @@ func (w *warned) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (w *warned) said(text string) bool {
+func (w *warnLog) said(text string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.Contains(strings.Join(w.lines, "\n"), text)
@@ -68,7 +68,7 @@ func TestNoLeader(t *testing.T) {
 	t.Parallel()
 	members := etcdtest.Cluster(t)
 	client := etcdtest.Dial(t, etcdtest.Endpoints(members)...)
-	registry, log := prometheus.NewRegistry(), &warned{}
+	registry, log := prometheus.NewRegistry(), &warnLog{}
 	r := cachetest.NewRig(t, subject(t, client, client, register(registry), logTo(log)))
 	fold := r.Fold()
 	r.Start()
@@ -142,7 +142,7 @@ func TestASilentWatchIsBegunAgain(t *testing.T) {
 		}
 		return []clientv3.WatchResponse{r}
 	})
-	registry, log := prometheus.NewRegistry(), &warned{}
+	registry, log := prometheus.NewRegistry(), &warnLog{}
 	r := cachetest.NewRig(t, subject(t, silent, etcdtest.Dial(t, endpoint), register(registry), logTo(log)))
 	fold := r.Fold()
 	r.Start()

@@ -43,7 +43,7 @@ func (c *Cache) list(ctx context.Context) error {
 		header.Revision < before.Revision || store.Revision < header.Revision {
 		return errors.New("the store in etcd was replaced while it was listed")
 	}
-	c.enter(etcd.Instance{Cluster: store.Cluster, ID: store.ID, Revision: header.Revision})
+	c.setStore(etcd.Instance{Cluster: store.Cluster, ID: store.ID, Revision: header.Revision})
 	c.versions.replace(read.entries)
 	c.setQuarantine(read.quarantine)
 	c.listed.Store(header.Revision)
@@ -69,7 +69,7 @@ func (c *Cache) readTree(ctx context.Context) (listing, error) {
 		out.header, err = c.scan(ctx, etcd.Range{Prefix: etcd.MeshPrefix, Whole: c.whole}, each)
 		return err
 	})
-	out.take(entries, c.confine)
+	out.take(entries, c.quarantineEntry)
 	return out, wait()
 }
 

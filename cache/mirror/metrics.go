@@ -41,7 +41,7 @@ func newMetrics(r prometheus.Registerer, c *Cache) *metrics {
 		gauge("portolan_cache_foreign_keys", "Keys of the configuration in the store that are of no kind known here; they are passed over.",
 			func() float64 { return float64(c.Quarantine().Foreign()) }),
 		gauge("portolan_store_newer", "Whether a newer server has written to the store, so that this one only reads it: 1 or 0.", func() float64 {
-			if c.unfit() != nil {
+			if c.checkFormat() != nil {
 				return 1
 			}
 			return 0

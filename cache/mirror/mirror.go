@@ -165,7 +165,7 @@ func (c *Cache) lastHeard() time.Time {
 // Reachable says whether etcd answered within the last three ProgressIntervals.
 func (c *Cache) Reachable() bool { return c.o.Now().Sub(c.lastHeard()) <= 3*c.o.ProgressInterval }
 
-func (c *Cache) hear() {
+func (c *Cache) markHeard() {
 	now := c.o.Now()
 	c.heard.Store(&now)
 }

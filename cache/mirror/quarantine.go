@@ -48,7 +48,7 @@ func (q Quarantine) Foreign() int { return q.foreign }
 // with returns a quarantine with one more entry, which may replace one.
 func (q Quarantine) with(one *Quarantined) Quarantine {
 	q = q.without(one.Key)
-	return Quarantine{q.byKey.Set(one.Key, one), q.foreign + foreigners(one)}
+	return Quarantine{q.byKey.Set(one.Key, one), q.foreign + foreignCount(one)}
 }
 
 // without returns a quarantine without a key.
@@ -56,10 +56,10 @@ func (q Quarantine) without(key string) Quarantine {
 	if q.Len() == 0 {
 		return q
 	}
-	return Quarantine{q.byKey.Delete(key), q.foreign - foreigners(q.byKey.Value(key))}
+	return Quarantine{q.byKey.Delete(key), q.foreign - foreignCount(q.byKey.Value(key))}
 }
 
-func foreigners(one *Quarantined) int {
+func foreignCount(one *Quarantined) int {
 	if one != nil && one.foreign() {
 		return 1
 	}
@@ -74,9 +74,9 @@ func (c *Cache) Quarantine() Quarantine {
 	return Quarantine{}
 }
 
-// confine returns the quarantine entry of a key: the known one, if nothing about it
+// quarantineEntry returns the quarantine entry of a key: the known one, if nothing about it
 // changed.
-func (c *Cache) confine(one *Quarantined, serving bool) *Quarantined {
+func (c *Cache) quarantineEntry(one *Quarantined, serving bool) *Quarantined {
 	out := *one
 	out.Since, out.Serving = c.o.Now(), serving
 	known := c.Quarantine().byKey.Value(one.Key)
@@ -96,7 +96,7 @@ func (c *Cache) changeQuarantine(key string, one *Quarantined, serving bool) {
 	before := c.Quarantine()
 	after := before.without(key)
 	if one != nil {
-		after = after.with(c.confine(one, serving))
+		after = after.with(c.quarantineEntry(one, serving))
 	}
 	c.setQuarantine(after)
 }

@@ -60,7 +60,7 @@ func (c *Cache) stream(ctx context.Context, r etcd.Range, each pairs) (header *e
 			}
 			return nil, err
 		}
-		c.hear()
+		c.markHeard()
 		stalled.Reset(callTimeout)
 		if header = piece.Header; len(piece.Kvs) == 0 {
 			continue
@@ -83,6 +83,6 @@ func (c *Cache) get(ctx context.Context, from string, options ...clientv3.OpOpti
 	if err != nil {
 		return nil, fmt.Errorf("from %q: %w", from, err)
 	}
-	c.hear()
+	c.markHeard()
 	return page, nil
 }

@@ -35,14 +35,14 @@ func TestDeletionsOfTheListedRevision(t *testing.T) {
 			if !ok || since.Revision() != revision-1 {
 				t.Fatalf("Since the listed revision %d = %s, %v", revision, since.Version(), ok)
 			}
-			if got := told(since, r.Cache.Snapshot()); !slices.Equal(got, want) {
+			if got := eventsBetween(since, r.Cache.Snapshot()); !slices.Equal(got, want) {
 				t.Errorf("the client is told %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-func told(from, to *cache.Snapshot) (events []string) {
+func eventsBetween(from, to *cache.Snapshot) (events []string) {
 	for c := range pmap.Diff(from.Configs(), to.Configs()) {
 		if c.HasNew {
 			events = append(events, "put "+c.New.Namespace+"/"+c.New.Name)

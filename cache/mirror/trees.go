@@ -74,8 +74,8 @@ func (t *tree) fill(in *cache.Content, of []entry) {
 	})
 }
 
-// everything iterates over a content, in path order.
-func everything(of *cache.Content) iter.Seq2[string, any] {
+// allValues iterates over a content, in path order.
+func allValues(of *cache.Content) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, t := range trees {
 			for key, value := range t.held.All(of) {

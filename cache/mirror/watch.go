@@ -38,7 +38,7 @@ func (c *Cache) watch(ctx context.Context, backoff *retry.Backoff) error {
 	defer beside.Wait()
 	defer cancel(nil)
 	responses := c.client.Watch(ctx, etcd.MeshPrefix, c.watchOptions()...)
-	beside.Go(func() { c.ask(ctx, cancel) })
+	beside.Go(func() { c.keepInStep(ctx, cancel) })
 	if c.o.CheckInterval > 0 {
 		beside.Go(func() { c.check(ctx, cancel) })
 	}
@@ -73,7 +73,7 @@ func (c *Cache) receive(ctx context.Context, r *clientv3.WatchResponse) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	c.hear()
+	c.markHeard()
 	snapshot := c.Snapshot()
 	switch {
 	case r.Header.ClusterId != c.store.Cluster:
@@ -86,7 +86,7 @@ func (c *Cache) receive(ctx context.Context, r *clientv3.WatchResponse) error {
 	case r.IsProgressNotify() && r.Header.Revision > snapshot.Revision():
 		c.Publish(snapshot.Next(r.Header.Revision, snapshot.Content()))
 	}
-	c.saw(r.Header.Revision)
+	c.raiseKnown(r.Header.Revision)
 	entries := c.readEvents(r.Events)
 	for rest := r.Events; len(rest) > 0; {
 		n := sameRevision(rest)

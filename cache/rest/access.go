@@ -105,18 +105,18 @@ func (s *Server) admit(c *call) error {
 func (s *Server) authenticate(c *call) error {
 	if s.authenticator == nil {
 		if !FromThisMachine(c.r) {
-			return c.turnAway(unauthorized("this server has no authentication configured and serves its own machine only"))
+			return c.noteRefused(unauthorized("this server has no authentication configured and serves its own machine only"))
 		}
-		c.is(Identity{User: "local"})
+		c.setIdentity(Identity{User: "local"})
 		return nil
 	}
 	c.rights = s.rights()
 	identity, err := s.authenticator.Authenticate(c.r)
 	if err != nil {
 		s.offerSocket(c)
-		return c.turnAway(asRefused(err, unauthorized))
+		return c.noteRefused(asRefused(err, unauthorized))
 	}
-	c.is(identity)
+	c.setIdentity(identity)
 	return nil
 }
 
@@ -138,8 +138,8 @@ func asRefused(err error, make func(string) *apierrors.StatusError) *apierrors.S
 	return make(err.Error())
 }
 
-// turnAway records why the caller is refused, and returns the error.
-func (c *call) turnAway(err *apierrors.StatusError) error {
+// noteRefused records why the caller is refused, and returns the error.
+func (c *call) noteRefused(err *apierrors.StatusError) error {
 	if code := err.ErrStatus.Code; code == http.StatusUnauthorized || code == http.StatusForbidden {
 		c.refused = err.ErrStatus.Message
 	}
@@ -154,8 +154,8 @@ func (s *Server) rights() any {
 	return nil
 }
 
-// still returns nil as long as the caller has the right to the call.
-func (s *Server) still(c *call) error {
+// reauthorize returns nil as long as the caller has the right to the call.
+func (s *Server) reauthorize(c *call) error {
 	if s.rights() == c.rights {
 		return nil
 	}
@@ -165,8 +165,8 @@ func (s *Server) still(c *call) error {
 	return err
 }
 
-// is sets the identity of the caller, also for the history.
-func (c *call) is(identity Identity) {
+// setIdentity sets the identity of the caller, also for the history.
+func (c *call) setIdentity(identity Identity) {
 	c.identity = identity
 	ctx := context.WithValue(c.r.Context(), callKey{}, c)
 	c.r = c.r.WithContext(storage.WithOrigin(ctx, storage.Origin{
@@ -182,8 +182,8 @@ func addressOf(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// say sets the client's message about its change, for the history.
-func (c *call) say(message string, found *faults) {
+// setMessage sets the client's message about its change, for the history.
+func (c *call) setMessage(message string, found *faults) {
 	switch {
 	case len(message) > batch.MaxMessage:
 		found.cannotRead("message", fmt.Sprintf("has %d bytes, and may have %d", len(message), batch.MaxMessage))
@@ -201,7 +201,7 @@ func (s *Server) authorize(c *call, access Access) error {
 		return nil
 	}
 	if err := s.authorizer.Authorize(c.r.Context(), c.identity, access); err != nil {
-		return c.turnAway(asRefused(err, forbidden))
+		return c.noteRefused(asRefused(err, forbidden))
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (s *Server) granting(c *call, ops []storage.Op) []error {
 	errs := granter.Grants(c.r.Context(), c.identity, ops)
 	for _, err := range errs {
 		if err != nil {
-			_ = c.turnAway(asRefused(err, forbidden))
+			_ = c.noteRefused(asRefused(err, forbidden))
 		}
 	}
 	return errs

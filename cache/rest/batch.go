@@ -56,12 +56,12 @@ func (s *Server) apply(c *call) error {
 		return err
 	}
 	b := &batchCall{server: s, call: c, places: map[config.Key]int{}}
-	c.say(request.Message, &b.faults)
+	c.setMessage(request.Message, &b.faults)
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}
 	if request.Strict && len(b.warnings) > 0 {
-		return b.tooOdd()
+		return b.strictRefusal()
 	}
 	for i, op := range b.ops {
 		var learnt bool
@@ -107,7 +107,7 @@ func (s *Server) apply(c *call) error {
 func (b *batchCall) ofSources() error {
 	var found *multierror.Error
 	for i, op := range b.ops {
-		err := b.server.allowed(op)
+		err := b.server.checkSource(op)
 		if err == nil {
 			err = b.server.unreserved(b.call.r, op)
 		}
@@ -136,13 +136,13 @@ func (b *batchCall) seal(trial bool) error {
 func asServed(snapshot *cache.Snapshot, results []storage.Result) {
 	for i, r := range results {
 		if object := snapshot.Get(r.Key); object != nil && object.ResourceVersion == r.ResourceVersion {
-			results[i].ResourceVersion = served(snapshot, object).ResourceVersion
+			results[i].ResourceVersion = withStatus(snapshot, object).ResourceVersion
 		}
 	}
 }
 
-// tooOdd refuses a strict batch because of its warnings.
-func (b *batchCall) tooOdd() error {
+// strictRefusal refuses a strict batch because of its warnings.
+func (b *batchCall) strictRefusal() error {
 	err := refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 		"batch refused, nothing was written: it is strict and has warnings: "+strings.Join(b.warnings, "; "))
 	details := metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind}
@@ -165,7 +165,7 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion, Dangling: b.dangling[i],
 		}
 		if r.Outcome == storage.Deleted {
-			answer.Results[i].Note = b.server.leaves(b.before, r.Key)
+			answer.Results[i].Note = b.server.replacementAfterDelete(b.before, r.Key)
 		}
 	}
 	return answer
@@ -428,7 +428,7 @@ func (b *batchCall) refused(err error) error {
 			return classify(one)
 		}
 		if slices.Contains(b.unlearnt, fault.Index) {
-			one = b.server.unlearnt(b.call.r.Context(), one)
+			one = b.server.unseenVersionError(b.call.r.Context(), one)
 		}
 		var status *apierrors.StatusError
 		if !errors.As(one, &status) {

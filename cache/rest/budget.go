@@ -56,8 +56,8 @@ const (
 	bodyRate  = 256 << 10       // bytes a second that it must reach beyond that
 )
 
-// paced reads a body, and fails if it comes too slowly.
-type paced struct {
+// minRateReader reads a body, and fails if it comes too slowly.
+type minRateReader struct {
 	io.Reader
 	c     *call
 	since time.Time
@@ -65,7 +65,7 @@ type paced struct {
 }
 
 // Read implements io.Reader.
-func (p *paced) Read(into []byte) (int, error) {
+func (p *minRateReader) Read(into []byte) (int, error) {
 	due := p.since.Add(bodyGrace + time.Duration(p.read)*time.Second/bodyRate)
 	_ = http.NewResponseController(p.c.w).SetReadDeadline(due) // a connection that does not support deadlines has none
 	n, err := p.Reader.Read(into)
@@ -80,7 +80,7 @@ func (b *budget) readAll(c *call) ([]byte, error) {
 		return nil, &http.MaxBytesError{Limit: maxBody}
 	}
 	defer func() { _ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) }()
-	body := &paced{Reader: http.MaxBytesReader(c.w, c.r.Body, maxBody), c: c, since: time.Now()}
+	body := &minRateReader{Reader: http.MaxBytesReader(c.w, c.r.Body, maxBody), c: c, since: time.Now()}
 	begin, err := io.ReadAll(io.LimitReader(body, freeBody))
 	if err != nil || len(begin) < freeBody {
 		return begin, err

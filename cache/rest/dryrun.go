@@ -51,7 +51,7 @@ func (s *Server) rehearse(c *call, values []string) (*rehearsal, error) {
 	if err != nil || !dry {
 		return nil, err
 	}
-	revision, err := s.least(c)
+	revision, err := s.minRevision(c)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 // ofStore returns an object in the form in which the store compares it, nil if the store
 // has none.
 func ofStore(in *cache.Snapshot, key config.Key) *config.Config {
-	return keptWith(in, in.Stored(key))
+	return withComparedStatus(in, in.Stored(key))
 }
 
 // previewOf reads the value of preview, which only dry runs may have.
@@ -147,7 +147,7 @@ func (r *rehearsal) object() *config.Config {
 	step := r.steps[0]
 	after := *step.After
 	if step.Before != nil {
-		before := served(r.snapshot, step.Before)
+		before := withStatus(r.snapshot, step.Before)
 		after.ResourceVersion, after.Status = before.ResourceVersion, before.Status
 	}
 	return &after

@@ -107,10 +107,10 @@ func TestDryRunOfOneObject(t *testing.T) {
 	}
 }
 
-// foretold is a previewer that knows one proxy, and counts the operations.
-type foretold struct{}
+// fakePreviewer is a previewer that knows one proxy, and counts the operations.
+type fakePreviewer struct{}
 
-func (foretold) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
+func (fakePreviewer) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
 	return batch.Effect{Proxies: 1, Concerned: len(ops), Nodes: []string{string(what)}}, true
 }
 
@@ -118,7 +118,7 @@ func (foretold) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, boo
 // the users' form, and what that would change for proxies.
 func TestPreviewOfABatch(t *testing.T) {
 	t.Parallel()
-	s := resttest.Start(t, 0, func(o *rest.Options) { o.Previewer = foretold{} })
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Previewer = fakePreviewer{} })
 	create(t, s, "same", "")
 	create(t, s, "old", "")
 	create(t, s, "changed", "")

@@ -31,16 +31,16 @@ func (s *Server) Endpoint(pattern string, answer EndpointFunc) {
 			if err := s.admit(c); err != nil {
 				return err
 			}
-			return c.noted(answer(c.w, c.r))
+			return c.recordRefusal(answer(c.w, c.r))
 		})
 	})
 }
 
-// noted returns an error of an endpoint, and records it if it refuses the caller.
-func (c *call) noted(err error) error {
+// recordRefusal returns an error of an endpoint, and records it if it refuses the caller.
+func (c *call) recordRefusal(err error) error {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {
-		_ = c.turnAway(status)
+		_ = c.noteRefused(status)
 	}
 	return err
 }
@@ -63,11 +63,11 @@ func (s *Server) EndpointFor(kind config.GroupVersionKind, verb, pattern string,
 					found.cannotRead(name, "is no parameter of this path")
 				}
 			}
-			c.say(c.query.Get("message"), &found)
+			c.setMessage(c.query.Get("message"), &found)
 			if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 				return err
 			}
-			return c.noted(answer(c.w, c.r))
+			return c.recordRefusal(answer(c.w, c.r))
 		})
 	})
 }

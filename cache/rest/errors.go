@@ -160,10 +160,10 @@ func tooFarAhead(err error) *apierrors.StatusError {
 	return out
 }
 
-// neverThere is tooFarAhead for a version that the store itself has not reached, for
+// unknownRevision is tooFarAhead for a version that the store itself has not reached, for
 // example after a restore. Waiting does not help, so the answer has no time to retry:
 // then client-go lists everything again at once.
-func neverThere(revision, now int64) error {
+func unknownRevision(revision, now int64) error {
 	out := tooFarAhead(fmt.Errorf("revision %d is in the future, or of a store that was restored since: the store is at %d", revision, now))
 	out.ErrStatus.Details.RetryAfterSeconds = 0
 	return out

@@ -10,11 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 )
 
-// least returns the oldest revision that may answer the request. A resourceVersion
+// minRevision returns the oldest revision that may answer the request. A resourceVersion
 // names it: with the one that a write returned, a client reads its own write through
 // any replica. With consistent=true the answer shows every write acknowledged before
-// the request, so least asks the store for its revision.
-func (s *Server) least(c *call) (int64, error) {
+// the request, so minRevision asks the store for its revision.
+func (s *Server) minRevision(c *call) (int64, error) {
 	revision, err := s.parseRevision(c.query)
 	if err != nil || !truthy(c.query, "consistent") {
 		return revision, err
@@ -82,7 +82,7 @@ func (s *Server) atLeast(ctx context.Context, revision int64) (*cache.Snapshot, 
 	select {
 	case now := <-now:
 		if now < revision {
-			return nil, neverThere(revision, now)
+			return nil, unknownRevision(revision, now)
 		}
 	default:
 	}

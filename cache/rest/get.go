@@ -11,7 +11,7 @@ func (s *Server) get(c *call) error {
 	if truthy(c.query, "watch") {
 		return badRequest("watch a list with fieldSelector=metadata.name=" + c.name + " instead of an object")
 	}
-	revision, err := s.least(c)
+	revision, err := s.minRevision(c)
 	if err != nil {
 		return err
 	}
@@ -19,7 +19,7 @@ func (s *Server) get(c *call) error {
 	if err != nil {
 		return err
 	}
-	object := served(snapshot, snapshot.Get(c.key()))
+	object := withStatus(snapshot, snapshot.Get(c.key()))
 	if object == nil {
 		return storage.ErrNotFound
 	}

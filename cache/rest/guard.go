@@ -14,10 +14,10 @@ import (
 func (s *Server) guard(c *call) error {
 	r := c.r
 	if !s.knownHost(r) {
-		return c.turnAway(forbidden(fmt.Sprintf("host %q is not a name of this server: use its address, a name in its certificate, or one of serve --api-name", r.Host)))
+		return c.noteRefused(forbidden(fmt.Sprintf("host %q is not a name of this server: use its address, a name in its certificate, or one of serve --api-name", r.Host)))
 	}
 	if err := s.origin.Check(r); err != nil {
-		return c.turnAway(forbidden(err.Error()))
+		return c.noteRefused(forbidden(err.Error()))
 	}
 	return nil
 }

@@ -91,8 +91,8 @@ func TestInformerLosesItsConnection(t *testing.T) {
 	}
 }
 
-// informed is the result of a run.
-type informed struct {
+// informerResult is the result of a run.
+type informerResult struct {
 	bytes    uint64
 	cut      int
 	expired  int64 // number of lists after the first
@@ -100,7 +100,7 @@ type informed struct {
 }
 
 // inform is one run, without a cut if at is 0.
-func inform(t *testing.T, o cutting) informed {
+func inform(t *testing.T, o cutting) informerResult {
 	s := resttest.Start(t, o.history, func(r *rest.Options) { r.BookmarkInterval = 5 * time.Millisecond })
 	relay := newCutter(t, strings.TrimPrefix(s.URL, "http://"), o)
 	p := &participant{t: t, cutting: o, server: s, told: &fold{held: map[string]string{}, deleted: map[string]int{}}}
@@ -113,7 +113,7 @@ func inform(t *testing.T, o cutting) informed {
 		t.Errorf("%v: %s", o, fault)
 	}
 	bytes, cut := relay.counted()
-	return informed{bytes: bytes, cut: cut, expired: p.expired.Load(), complete: p.complete.Load()}
+	return informerResult{bytes: bytes, cut: cut, expired: p.expired.Load(), complete: p.complete.Load()}
 }
 
 // participant is the informer of a run, and the changes that it should see.

@@ -104,7 +104,7 @@ func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *
 		objects, snapshot, err := s.listedAt(c, revision, selector, stored)
 		return objects, snapshot, revision, err
 	}
-	least, err := s.least(c)
+	least, err := s.minRevision(c)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -128,7 +128,7 @@ func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*confi
 	}
 	return func(yield func(*config.Config) bool) {
 		for object := range objects {
-			if !yield(served(snapshot, object)) {
+			if !yield(withStatus(snapshot, object)) {
 				return
 			}
 		}
@@ -139,7 +139,7 @@ func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*confi
 // from the history if the cache does not reach so far back. For one object history often
 // reaches further than for many. Objects from the history have no status.
 func (s *Server) listedAt(c *call, revision int64, selector selector, stored bool) (iter.Seq[*config.Config], *cache.Snapshot, error) {
-	if err := s.reach(c, revision); err != nil {
+	if err := s.awaitReached(c, revision); err != nil {
 		return nil, nil, err
 	}
 	if snapshot, ok := s.cache.At(revision); ok {
@@ -160,9 +160,9 @@ func (s *Server) listedAt(c *call, revision int64, selector selector, stored boo
 	return slices.Values(objects), nil, err
 }
 
-// reach waits a while until the cache has a revision. It refuses a revision that the
+// awaitReached waits a while until the cache has a revision. It refuses a revision that the
 // store has not reached at once: that is the client's mistake.
-func (s *Server) reach(c *call, revision int64) error {
+func (s *Server) awaitReached(c *call, revision int64) error {
 	if snapshot := s.cache.Snapshot(); snapshot != nil && snapshot.Revision() < revision {
 		if now, err := s.storeRevision(c.r.Context()); err == nil && now < revision {
 			return badRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))

@@ -14,7 +14,7 @@ func (s *Server) Open(pattern string, answer EndpointFunc) {
 			if r.TLS == nil && !FromThisMachine(r) {
 				return forbidden(fmt.Sprintf("%s is answered over TLS alone", r.URL.Path))
 			}
-			c.is(Identity{})
+			c.setIdentity(Identity{})
 			return answer(c.w, c.r)
 		})
 	})

@@ -44,10 +44,10 @@ func (s *Server) asStored(ctx context.Context, op storage.Op) (stored storage.Op
 	return op, true
 }
 
-// unlearnt returns the error of an operation under a version that this server has not
+// unseenVersionError returns the error of an operation under a version that this server has not
 // seen yet. An older version in the store is then no conflict, since the named version
 // may be that of a report. The client should try again.
-func (s *Server) unlearnt(ctx context.Context, err error) error {
+func (s *Server) unseenVersionError(ctx context.Context, err error) error {
 	var conflict *storage.ConflictError
 	if !errors.As(err, &conflict) {
 		return err
@@ -72,7 +72,7 @@ func storedVersion(snapshot *cache.Snapshot, op storage.Op, named int64) string 
 	if object == nil || !report.Of(object.UID) || named > report.Revision {
 		return ""
 	}
-	kept := keptWith(snapshot, object).ResourceVersion
+	kept := withComparedStatus(snapshot, object).ResourceVersion
 	if own, err := strconv.ParseInt(kept, 10, 64); err != nil || named <= own {
 		return ""
 	}

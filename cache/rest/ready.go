@@ -18,10 +18,10 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	var report strings.Builder
 	failed, degraded := 0, 0
 	for _, check := range s.checks {
-		if err := ask(check.Ready); err != nil {
+		if err := run(check.Ready); err != nil {
 			failed++
 			fmt.Fprintf(&report, "[-] %s: %v\n", check.Name, err)
-		} else if err := ask(check.Degraded); err != nil {
+		} else if err := run(check.Degraded); err != nil {
 			degraded++
 			fmt.Fprintf(&report, "[!] %s: %v\n", check.Name, err)
 		} else if check.Remark != nil && check.Remark() != "" {
@@ -59,7 +59,7 @@ func (s *Server) mayKnow(r *http.Request) bool {
 	return err == nil
 }
 
-func ask(condition func() error) error {
+func run(condition func() error) error {
 	if condition == nil {
 		return nil
 	}

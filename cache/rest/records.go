@@ -91,10 +91,10 @@ func showRecord(r storage.Record, objects bool) (record.Record, error) {
 		}
 		var err error
 		if objects {
-			if shown.Before, err = showPast(change.Before); err != nil {
+			if shown.Before, err = pastJSON(change.Before); err != nil {
 				return out, err
 			}
-			if shown.After, err = showPast(change.After); err != nil {
+			if shown.After, err = pastJSON(change.After); err != nil {
 				return out, err
 			}
 		}
@@ -103,9 +103,9 @@ func showRecord(r storage.Record, objects bool) (record.Record, error) {
 	return out, nil
 }
 
-// showPast returns a past object in JSON; an object that is no longer known has only
+// pastJSON returns a past object in JSON; an object that is no longer known has only
 // metadata.
-func showPast(object *config.Config) (json.RawMessage, error) {
+func pastJSON(object *config.Config) (json.RawMessage, error) {
 	switch {
 	case object == nil:
 		return nil, nil
@@ -129,7 +129,7 @@ type recordQuery struct {
 // faults of all of them.
 func (s *Server) parseRecordQuery(query url.Values) (recordQuery, error) {
 	p := &recordParser{query: query, schemas: s.schemas}
-	p.known("group", "kind", "namespace", "name", "after", "until", "limit", "objects")
+	p.refuseUnknown("group", "kind", "namespace", "name", "after", "until", "limit", "objects")
 	out := recordQuery{objects: true}
 	out.Selection = p.selection()
 	after, until := p.number("after", 1<<62), p.number("until", 1<<62)
@@ -162,8 +162,8 @@ type recordParser struct {
 	schemas schema.Set
 }
 
-// known reports parameters that are not among the given names.
-func (p *recordParser) known(names ...string) {
+// refuseUnknown reports parameters that are not among the given names.
+func (p *recordParser) refuseUnknown(names ...string) {
 	var others []string
 	for name, values := range p.query {
 		if !slices.Contains(names, name) {

@@ -30,8 +30,8 @@ func readRecords(t *testing.T, s *resttest.Server, query string) record.List {
 	return parse[record.List](t, a.Body)
 }
 
-// told returns a history as text, a line for each change.
-func told(list record.List) string {
+// historyText returns a history as text, a line for each change.
+func historyText(list record.List) string {
 	var lines []string
 	for _, r := range list.Items {
 		for _, c := range r.Changes {
@@ -74,7 +74,7 @@ func TestRecords(t *testing.T) {
 		"?" + (record.Query{Until: 2, Bare: true}).Values().Encode(): "2 created shop/a",
 	} {
 		list := readRecords(t, s, query)
-		if got := told(list); got != want || list.Kind != "RecordList" || list.Items == nil {
+		if got := historyText(list); got != want || list.Kind != "RecordList" || list.Items == nil {
 			t.Errorf("%s: %s", query, got)
 		}
 	}
@@ -116,7 +116,7 @@ func TestRecordsComeInPages(t *testing.T) {
 // after an earlier one has no spec.
 func TestRecordsOfWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
-	s := resttest.Start(t, 0, func(o *rest.Options) { o.History = vague{o.History} })
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.History = historyWithoutObjects{o.History} })
 	create(t, s, "a", "")
 	after := string(readRecords(t, s, "").Items[0].Changes[0].After)
 	if want := `"apiVersion":"networking.istio.io/v1","metadata":{"name":"a","namespace":"shop","resourceVersion":"2"`; !strings.Contains(after, want) || strings.Contains(after, "spec") {
@@ -124,10 +124,10 @@ func TestRecordsOfWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// vague is a history that does not know the objects after changes.
-type vague struct{ rest.History }
+// historyWithoutObjects is a history that does not know the objects after changes.
+type historyWithoutObjects struct{ rest.History }
 
-func (v vague) Records(ctx context.Context, q storage.Query) ([]storage.Record, error) {
+func (v historyWithoutObjects) Records(ctx context.Context, q storage.Query) ([]storage.Record, error) {
 	records, err := v.History.Records(ctx, q)
 	for _, r := range records {
 		for i := range r.Changes {

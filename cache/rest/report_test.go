@@ -99,8 +99,8 @@ func (s reported) object(t *testing.T, path string) servedObject {
 	return out
 }
 
-// say writes a report on an object, and returns once the API shows it.
-func (s reported) say(t *testing.T, path string, kind config.GroupVersionKind, name, message string) servedObject {
+// writeReport writes a report on an object, and returns once the API shows it.
+func (s reported) writeReport(t *testing.T, path string, kind config.GroupVersionKind, name, message string) servedObject {
 	t.Helper()
 	before, key := s.object(t, path), config.Key{Kind: kind, Namespace: "shop", Name: name}
 	stored, err := s.client.Get(t.Context(), etcd.ConfigKey(key))
@@ -132,7 +132,7 @@ func TestReportsOfAnEarlierWriteAreNotShown(t *testing.T) {
 	s := withReports(t)
 	s.Do(t, http.MethodPost, shopEntries, entry("a", ""))
 	path := shopEntries + "/a"
-	s.say(t, path, schema.ServiceEntry, "a", "of the first")
+	s.writeReport(t, path, schema.ServiceEntry, "a", "of the first")
 	if answer := s.Do(t, http.MethodPut, path, strings.Replace(entry("a", ""), "80", "81", 1)); answer.Code != http.StatusOK {
 		t.Fatal(answer.Body)
 	}
@@ -144,7 +144,7 @@ func TestReportsOfAnEarlierWriteAreNotShown(t *testing.T) {
 	if got.ObservedGeneration != "2" {
 		t.Errorf("observedGeneration %s, want 2", got.ObservedGeneration)
 	}
-	if got := s.say(t, path, schema.ServiceEntry, "a", "of the second").Status.Conditions; len(got) != 1 || got[0].Message != "of the second" {
+	if got := s.writeReport(t, path, schema.ServiceEntry, "a", "of the second").Status.Conditions; len(got) != 1 || got[0].Message != "of the second" {
 		t.Errorf("after its report: %+v", got)
 	}
 }
@@ -159,7 +159,7 @@ func TestReportsMoveTheVersion(t *testing.T) {
 	if answer.Code != http.StatusOK {
 		t.Fatal(answer.Body)
 	}
-	got := s.say(t, workloads+"/w", schema.WorkloadEntry, "w", "first")
+	got := s.writeReport(t, workloads+"/w", schema.WorkloadEntry, "w", "first")
 	if c := got.Status.Conditions; len(c) != 2 || c[0].Type != "Healthy" || c[1].Message != "first" {
 		t.Errorf("conditions %+v", c)
 	}
@@ -216,8 +216,8 @@ func TestReportsAreInNobodysWay(t *testing.T) {
 		},
 	} {
 		before := s.object(t, path+"/e").Metadata.ResourceVersion
-		first := s.say(t, path+"/e", schema.ServiceEntry, "e", "one").Metadata.ResourceVersion
-		last := s.say(t, path+"/e", schema.ServiceEntry, "e", "two").Metadata.ResourceVersion
+		first := s.writeReport(t, path+"/e", schema.ServiceEntry, "e", "one").Metadata.ResourceVersion
+		last := s.writeReport(t, path+"/e", schema.ServiceEntry, "e", "two").Metadata.ResourceVersion
 		written, _ := strconv.ParseInt(before, 10, 64)
 		for _, wrong := range []string{strconv.FormatInt(written-1, 10), "100000"} {
 			if answer := write(wrong); answer.Code != http.StatusConflict {
@@ -249,7 +249,7 @@ func TestAVersionThatIsYetToBeLearntIsNoConflict(t *testing.T) {
 	s.Do(t, http.MethodPost, path, document("", "0"))
 	before := s.object(t, path+"/e").Metadata.ResourceVersion
 	behind := s.cache.Snapshot()
-	reported := s.say(t, path+"/e", schema.ServiceEntry, "e", "one").Metadata.ResourceVersion
+	reported := s.writeReport(t, path+"/e", schema.ServiceEntry, "e", "one").Metadata.ResourceVersion
 	s.cache.stopped.Store(behind)
 	batch := func(version, label string) resttest.Answer {
 		return s.Do(t, http.MethodPost, "/apis/portolan.io/v1/batches", `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":`+

@@ -68,14 +68,14 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 		}
 		verb := s.verb(c)
 		if verb == nil {
-			c.w.Header().Set("Allow", allowed(c))
+			c.w.Header().Set("Allow", allowHeader(c))
 			return methodNotAllowed(c)
 		}
 		if err := s.admit(c); err != nil {
 			return err
 		}
 		var found faults
-		c.say(c.query.Get("message"), &found) // a read ignores the message
+		c.setMessage(c.query.Get("message"), &found) // a read ignores the message
 		if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 			return err
 		}
@@ -185,8 +185,8 @@ func (s *Server) verb(c *call) func(*call) error {
 	return handlers[verb]
 }
 
-// allowed returns the Allow header of a path.
-func allowed(c *call) string {
+// allowHeader returns the Allow header of a path.
+func allowHeader(c *call) string {
 	switch {
 	case c.subresource != "":
 		return "GET, PUT"

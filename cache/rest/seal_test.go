@@ -81,11 +81,11 @@ func TestADocumentOfASecretKeepsItsData(t *testing.T) {
 	}
 }
 
-// shown is an advisor that reports which entries of secrets it sees, and whether it sees
+// entryAdvisor is an advisor that reports which entries of secrets it sees, and whether it sees
 // data.
-type shown struct{ count }
+type entryAdvisor struct{ count }
 
-func (shown) Advise(ops []storage.Op) [][]rest.Advice {
+func (entryAdvisor) Advise(ops []storage.Op) [][]rest.Advice {
 	out := make([][]rest.Advice, len(ops))
 	for i, op := range ops {
 		spec := op.Config.Spec.(*secret.Spec)
@@ -98,7 +98,7 @@ func (shown) Advise(ops []storage.Op) [][]rest.Advice {
 // another is replaced or nothing is written.
 func TestAdviceIsAboutSealedSecrets(t *testing.T) {
 	t.Parallel()
-	s := resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = shown{} })
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = entryAdvisor{} })
 	const path, batches = shopSecrets + "/door", "/apis/portolan.io/v1/batches"
 	body := func(data string) string {
 		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door","namespace":"shop"},"stringData":{"key":"` + data + `"}}`

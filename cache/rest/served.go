@@ -23,10 +23,10 @@ import (
 // healthy is the type of the condition for the health of a workload.
 const healthy = "Healthy"
 
-// served returns an object as clients see it: with its status, which only this function
+// withStatus returns an object as clients see it: with its status, which only this function
 // adds. Its resourceVersion is the greatest revision of its parts. A nil object stays
 // nil.
-func served(from *cache.Snapshot, object *config.Config) *config.Config {
+func withStatus(from *cache.Snapshot, object *config.Config) *config.Config {
 	if object == nil {
 		return nil
 	}
@@ -34,12 +34,12 @@ func served(from *cache.Snapshot, object *config.Config) *config.Config {
 	if from.Statuses().Len() > 0 { // otherwise no server writes conditions
 		report = current(report, object)
 	}
-	return withReport(keptWith(from, object), report)
+	return withReport(withComparedStatus(from, object), report)
 }
 
-// keptWith returns an object with the parts of its status that the store compares, and
+// withComparedStatus returns an object with the parts of its status that the store compares, and
 // with the version that it compares (storage.Op.Served).
-func keptWith(from *cache.Snapshot, object *config.Config) *config.Config {
+func withComparedStatus(from *cache.Snapshot, object *config.Config) *config.Config {
 	switch {
 	case object == nil:
 		return nil
@@ -164,12 +164,12 @@ func withAddresses(object *config.Config, from *cache.Snapshot) *config.Config {
 // key order.
 func changes(from, to *cache.Snapshot) iter.Seq[pmap.Change[*config.Config]] {
 	return func(yield func(pmap.Change[*config.Config]) bool) {
-		beside := reported(from, to)
+		beside := changedReports(from, to)
 		tell := func(path string) bool {
 			before, hadOld := from.Configs().Get(path)
 			after, hasNew := to.Configs().Get(path)
 			return yield(pmap.Change[*config.Config]{
-				Key: path, Old: served(from, before), New: served(to, after), HasOld: hadOld, HasNew: hasNew,
+				Key: path, Old: withStatus(from, before), New: withStatus(to, after), HasOld: hadOld, HasNew: hasNew,
 			})
 		}
 		for change := range pmap.Diff(from.Configs(), to.Configs()) {
@@ -194,8 +194,8 @@ func changes(from, to *cache.Snapshot) iter.Seq[pmap.Change[*config.Config]] {
 	}
 }
 
-// reported returns the paths, in order, of the objects whose status or health differs.
-func reported(from, to *cache.Snapshot) []string {
+// changedReports returns the paths, in order, of the objects whose status or health differs.
+func changedReports(from, to *cache.Snapshot) []string {
 	var paths []string
 	for change := range pmap.Diff(from.Statuses(), to.Statuses()) {
 		paths = append(paths, change.Key)

@@ -37,8 +37,8 @@ func storedAmong(snapshot *cache.Snapshot, objects iter.Seq[*config.Config]) ite
 	}
 }
 
-// allowed returns why the store may not get an operation, nil if it may.
-func (s *Server) allowed(op storage.Op) error {
+// checkSource returns why the store may not get an operation, nil if it may.
+func (s *Server) checkSource(op storage.Op) error {
 	if err := s.permit(op); err != nil {
 		return err
 	}
@@ -56,9 +56,9 @@ func (s *Server) allowed(op storage.Op) error {
 	}
 }
 
-// leaves says which object of another source takes its place when the store's object is
-// deleted; "" for none.
-func (s *Server) leaves(snapshot *cache.Snapshot, key config.Key) string {
+// replacementAfterDelete says which object of another source takes its place when the store's
+// object is deleted; "" for none.
+func (s *Server) replacementAfterDelete(snapshot *cache.Snapshot, key config.Key) string {
 	beside := snapshot.Beside(key)
 	if beside == nil {
 		return ""

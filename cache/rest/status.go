@@ -64,7 +64,7 @@ func (s *Server) setStatus(c *call) error {
 		}
 	}
 	warn(c.w, statusWarnings(object, update.Report, result))
-	if out := served(snapshot, object); snapshot != nil {
+	if out := withStatus(snapshot, object); snapshot != nil {
 		return s.writeObject(c, http.StatusOK, out)
 	}
 	return s.writeObject(c, http.StatusOK, withHealth(object, result.Report))

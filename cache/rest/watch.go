@@ -39,7 +39,7 @@ func (s *Server) watch(c *call) error {
 		ctx, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
-	w := &watcher{call: c, still: func() error { return s.still(c) }, cache: s.cache, frames: s.frames, origin: s.withOrigin, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
+	w := &watcher{call: c, still: func() error { return s.reauthorize(c) }, cache: s.cache, frames: s.frames, origin: s.withOrigin, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
 	remove, err := s.watchers.add(w)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 		}
 		advance := w.step
 		if _, known := w.cache.At(at.Revision()); !known && next.Changed() != at.Revision()+1 {
-			advance = w.leap
+			advance = w.stepOverGap
 		}
 		if err := w.guard(at, func() error { return errors.Join(advance(at, next), w.flush()) }); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (w *watcher) next(ctx context.Context, at *cache.Snapshot, due time.Time) (
 // present adds an event for each object of a snapshot, in key order.
 func (w *watcher) present(at *cache.Snapshot) error {
 	for change := range changes(nil, at) {
-		if _, kind, object := w.tell(change); object != nil {
+		if _, kind, object := w.eventsOf(change); object != nil {
 			if err := w.event(w.key(at, change.Key, kind), object); err != nil {
 				return err
 			}
@@ -238,16 +238,20 @@ func (w *watcher) present(at *cache.Snapshot) error {
 
 // step adds the events that lead from one snapshot to the next. Removed objects get the
 // revision that made the content of the next.
-func (w *watcher) step(from, to *cache.Snapshot) error { return w.differ(from, to, to.Changed()) }
+func (w *watcher) step(from, to *cache.Snapshot) error {
+	return w.addDifference(from, to, to.Changed())
+}
 
-// leap is step for a cache that was listed again: the objects are of several revisions,
+// stepOverGap is step for a cache that was listed again: the objects are of several revisions,
 // and the changes between are unknown. Removals come first, at the previous revision.
-func (w *watcher) leap(from, to *cache.Snapshot) error { return w.differ(from, to, from.Revision()) }
+func (w *watcher) stepOverGap(from, to *cache.Snapshot) error {
+	return w.addDifference(from, to, from.Revision())
+}
 
-// differ adds the events in the order of their revisions, and then of their keys. A
+// addDifference adds the events in the order of their revisions, and then of their keys. A
 // client that is cut off in between misses nothing: it must list from its revision, or
 // it resumes at the last one, and gets the objects of that again.
-func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
+func (w *watcher) addDifference(from, to *cache.Snapshot, goneAt int64) error {
 	type present struct {
 		key      frameKey
 		object   *config.Config
@@ -255,7 +259,7 @@ func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
 	}
 	var all []present
 	for change := range changes(from, to) {
-		gone, kind, object := w.tell(change)
+		gone, kind, object := w.eventsOf(change)
 		if gone != nil {
 			last := *gone
 			last.ResourceVersion = strconv.FormatInt(goneAt, 10)
@@ -277,9 +281,9 @@ func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
 	return nil
 }
 
-// tell returns the events of a change: the removed object, nil for none, and the
+// eventsOf returns the events of a change: the removed object, nil for none, and the
 // present object, nil if the client need not see it.
-func (w *watcher) tell(change pmap.Change[*config.Config]) (gone *config.Config, kind watch.EventType, object *config.Config) {
+func (w *watcher) eventsOf(change pmap.Change[*config.Config]) (gone *config.Config, kind watch.EventType, object *config.Config) {
 	if !w.concerns(change.Old) && !w.concerns(change.New) {
 		return nil, "", nil
 	}

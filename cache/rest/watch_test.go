@@ -192,20 +192,20 @@ func TestWatchOfWhatIsForgotten(t *testing.T) {
 	follow(t, s, entries+"?watch=true&resourceVersion=5").expect("ADDED d@5")
 }
 
-// leaping is a cache that was listed again at a revision, and has no history before it.
-type leaping struct {
+// relistedCache is a cache that was listed again at a revision, and has no history before it.
+type relistedCache struct {
 	rest.Source
 	to int64
 }
 
-func (l leaping) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
+func (l relistedCache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
 	if after.Revision() < l.to {
 		return l.Await(ctx, l.to)
 	}
 	return l.Source.Next(ctx, after)
 }
 
-func (l leaping) At(revision int64) (*cache.Snapshot, bool) {
+func (l relistedCache) At(revision int64) (*cache.Snapshot, bool) {
 	if revision < l.to {
 		return nil, false
 	}
@@ -216,7 +216,7 @@ func (l leaping) At(revision int64) (*cache.Snapshot, bool) {
 // that a client that got half of the events does not take them for all.
 func TestWatchOverANewList(t *testing.T) {
 	t.Parallel()
-	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = leaping{o.Cache, 8} })
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = relistedCache{o.Cache, 8} })
 	for _, name := range []string{"a", "b", "c"} {
 		create(t, s, name, "")
 	}
@@ -264,7 +264,7 @@ func TestADeletionBearsItsRevision(t *testing.T) {
 // its revision.
 func TestWatchOverANewListOfTheNextRevision(t *testing.T) {
 	t.Parallel()
-	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = leaping{o.Cache, 3} })
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = relistedCache{o.Cache, 3} })
 	create(t, s, "a", "")
 	w := follow(t, s, entries+"?watch=true")
 	w.expect("ADDED a@2")

@@ -36,14 +36,14 @@ func (s *Server) create(c *call) error {
 	if trial != nil {
 		return s.writeObject(c, http.StatusCreated, trial.object())
 	}
-	return s.writeObject(c, http.StatusCreated, s.written(c.r.Context(), object, revision))
+	return s.writeObject(c, http.StatusCreated, s.objectAfterWrite(c.r.Context(), object, revision))
 }
 
 // createNamed creates an object, or rehearses it. If its generated name is taken it
 // generates another.
 func (s *Server) createNamed(c *call, trial *rehearsal, object *config.Config) (revision string, err error) {
 	for attempt := 1; ; attempt++ {
-		revision, err = s.one(c, trial, storage.Op{Verb: storage.Create, Config: object})
+		revision, err = s.applyOne(c, trial, storage.Op{Verb: storage.Create, Config: object})
 		if !errors.Is(err, storage.ErrExists) || object.GenerateName == "" || attempt == attempts {
 			return revision, err
 		}
@@ -70,7 +70,7 @@ func (s *Server) replace(c *call) error {
 	given := precondition{uid: uid, resourceVersion: object.ResourceVersion}
 	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
 		object.ResourceVersion = resourceVersion
-		return s.one(c, trial, storage.Op{Verb: storage.Update, Config: object, Served: served})
+		return s.applyOne(c, trial, storage.Op{Verb: storage.Update, Config: object, Served: served})
 	})
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *Server) replace(c *call) error {
 	if trial != nil {
 		return s.writeObject(c, http.StatusOK, trial.object())
 	}
-	return s.writeObject(c, http.StatusOK, s.written(c.r.Context(), object, revision))
+	return s.writeObject(c, http.StatusOK, s.objectAfterWrite(c.r.Context(), object, revision))
 }
 
 // remove deletes an object, if the preconditions of the request hold.
@@ -101,7 +101,7 @@ func (s *Server) remove(c *call) error {
 	}
 	advice := s.advise(c.r.Context(), []storage.Op{{Verb: storage.Delete, Key: c.key()}})[0]
 	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
-		return s.one(c, trial, storage.Op{Verb: storage.Delete, Key: c.key(), ResourceVersion: resourceVersion, Served: served})
+		return s.applyOne(c, trial, storage.Op{Verb: storage.Delete, Key: c.key(), ResourceVersion: resourceVersion, Served: served})
 	})
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *Server) remove(c *call) error {
 		s.await(c.r.Context(), revision)
 	}
 	warnings := allWarnings(nil, advice)
-	if left := s.leaves(before, c.key()); left != "" {
+	if left := s.replacementAfterDelete(before, c.key()); left != "" {
 		warnings = append(warnings, left)
 	}
 	warn(c.w, warnings)
@@ -122,9 +122,9 @@ func (s *Server) remove(c *call) error {
 	return nil
 }
 
-// one does a single operation, or rehearses it.
-func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
-	if err := s.allowed(op); err != nil {
+// applyOne does a single operation, or rehearses it.
+func (s *Server) applyOne(c *call, trial *rehearsal, op storage.Op) (string, error) {
+	if err := s.checkSource(op); err != nil {
 		return "", err
 	}
 	if err := s.unreserved(c.r, op); err != nil {
@@ -145,9 +145,9 @@ func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
 	if trial != nil {
 		apply = trial.apply
 	}
-	revision, err := plan.One(op, func(ops []storage.Op) (string, []storage.Result, error) { return apply(c.r.Context(), ops) })
+	revision, err := plan.ApplyOne(op, func(ops []storage.Op) (string, []storage.Result, error) { return apply(c.r.Context(), ops) })
 	if err != nil && !learnt {
-		err = s.unlearnt(c.r.Context(), err)
+		err = s.unseenVersionError(c.r.Context(), err)
 	}
 	return revision, err
 }
@@ -219,11 +219,11 @@ func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 	return nil, storage.ErrNotFound
 }
 
-// written returns an object as this write left it.
-func (s *Server) written(ctx context.Context, object *config.Config, revision string) *config.Config {
+// objectAfterWrite returns an object as this write left it.
+func (s *Server) objectAfterWrite(ctx context.Context, object *config.Config, revision string) *config.Config {
 	snapshot := s.await(ctx, revision)
 	stored := snapshot.Get(object.Key())
-	if out := served(snapshot, stored); out != nil && (stored.ResourceVersion == revision || out.ResourceVersion == revision) {
+	if out := withStatus(snapshot, stored); out != nil && (stored.ResourceVersion == revision || out.ResourceVersion == revision) {
 		return out
 	}
 	out, err := s.store.Get(ctx, object.GroupVersionKind, object.Name, object.Namespace)

@@ -112,7 +112,7 @@ func (m *merger) run(ctx context.Context, failed <-chan error) error {
 	defer ticker.Stop()
 	for {
 		m.merge()
-		if err := m.ask(ctx); err != nil {
+		if err := m.requestProgress(ctx); err != nil {
 			return err
 		}
 		var ticks <-chan time.Time
@@ -162,7 +162,7 @@ func (m *merger) receive(r clientv3.WatchResponse) error {
 		} else {
 			m.cache.put(&m.facts, e.Kv)
 		}
-		m.note(e.Kv.ModRevision)
+		m.enqueue(e.Kv.ModRevision)
 	}
 	// A watch that catches up sends its events in parts, each with the revision of the
 	// store. So the statuses are complete only up to the last event.
@@ -180,8 +180,8 @@ func (m *merger) receive(r clientv3.WatchResponse) error {
 	return nil
 }
 
-// note queues the statuses as of a revision.
-func (m *merger) note(revision int64) {
+// enqueue queues the statuses as of a revision.
+func (m *merger) enqueue(revision int64) {
 	if n := len(m.later); n > 0 && m.later[n-1].revision == revision {
 		m.later[n-1].statuses = m.facts.Statuses
 		return
@@ -231,8 +231,8 @@ func (m *merger) publish(revision int64) {
 	m.cache.feed.Publish(m.cache.feed.Snapshot().Next(revision, content))
 }
 
-// ask requests the progress of the watch that is behind. It fails if that stays behind.
-func (m *merger) ask(ctx context.Context) error {
+// requestProgress requests the progress of the watch that is behind. It fails if that stays behind.
+func (m *merger) requestProgress(ctx context.Context) error {
 	now := time.Now()
 	switch {
 	case m.basis == m.known:

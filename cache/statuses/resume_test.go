@@ -131,7 +131,7 @@ func TestWhoIsCutOffMissesNothing(t *testing.T) {
 			name := fmt.Sprintf("o%d", random.IntN(6))
 			switch {
 			case random.IntN(2) == 0:
-				r.say(name, strconv.Itoa(i))
+				r.writeStatus(name, strconv.Itoa(i))
 			case there[name] && random.IntN(3) == 0:
 				r.delete(name)
 				there[name] = false
@@ -140,7 +140,7 @@ func TestWhoIsCutOffMissesNothing(t *testing.T) {
 				there[name] = true
 			}
 		}
-		last := r.say("a", strconv.Itoa(round))
+		last := r.writeStatus("a", strconv.Itoa(round))
 		r.forget(last)
 		relay.Cut()
 		want := knownIn(r.await(last))

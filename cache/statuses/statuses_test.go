@@ -103,8 +103,8 @@ func (r *rig) number(revision string) int64 {
 	return n
 }
 
-// say writes a status, and returns its revision.
-func (r *rig) say(name, message string) int64 {
+// writeStatus writes a status, and returns its revision.
+func (r *rig) writeStatus(name, message string) int64 {
 	r.t.Helper()
 	value, err := etcd.EncodeStatus(&status.Report{Key: key(name), UID: "u", Conditions: []status.Condition{{Type: "T", Message: message}}})
 	if err != nil {
@@ -144,7 +144,7 @@ func TestOneOrder(t *testing.T) {
 			last = r.put(name, i+1)
 			wrote[last] = "object " + key(name).Path()
 		} else {
-			last = r.say(name, strconv.Itoa(i))
+			last = r.writeStatus(name, strconv.Itoa(i))
 			wrote[last] = "status " + key(name).Path()
 		}
 	}
@@ -190,7 +190,7 @@ func TestAQuietSideHoldsNobodyUp(t *testing.T) {
 			t.Errorf("round %d is not there at revision %d", i, s.Revision())
 		}
 	}
-	if s := r.await(r.say("a", "once")); s.Statuses().Value(key("a").Path()).Conditions[0].Message != "once" {
+	if s := r.await(r.writeStatus("a", "once")); s.Statuses().Value(key("a").Path()).Conditions[0].Message != "once" {
 		t.Errorf("the status is not there at revision %d", s.Revision())
 	}
 	answer, err := r.client.Put(t.Context(), etcd.MetaPrefix+"test", "x")
@@ -207,9 +207,9 @@ func TestSinceBeforeItBegan(t *testing.T) {
 	client := etcdtest.Start(t)
 	first := start(t, client)
 	first.await(first.put("a", 1)) // from here on it has every revision
-	first.say("a", "old")
+	first.writeStatus("a", "old")
 	at := first.put("b", 1)
-	first.say("b", "new")
+	first.writeStatus("b", "new")
 	first.await(first.put("c", 1))
 
 	r := start(t, client)
@@ -305,7 +305,7 @@ func TestListedAnewPassesNothingOver(t *testing.T) {
 			name := fmt.Sprintf("o%d", random.IntN(6))
 			switch {
 			case random.IntN(3) == 0:
-				r.say(name, strconv.Itoa(i))
+				r.writeStatus(name, strconv.Itoa(i))
 				continue
 			case there[name] && random.IntN(2) == 0:
 				wrote[r.delete(name)] = key(name).Path() + " "
@@ -315,7 +315,7 @@ func TestListedAnewPassesNothingOver(t *testing.T) {
 				there[name] = true
 			}
 		}
-		said := r.say("a", strconv.Itoa(round))
+		said := r.writeStatus("a", strconv.Itoa(round))
 		r.forget(said)
 		if round == rounds-1 {
 			last.Store(said)
@@ -354,9 +354,9 @@ func TestListsAnew(t *testing.T) {
 	r.await(r.put("a", 1))
 	relay := etcdtest.NewRelay(t, endpoint)
 	cut := start(t, etcdtest.Dial(t, relay.Endpoint()))
-	cut.await(r.say("a", "before"))
+	cut.await(r.writeStatus("a", "before"))
 	relay.HoldAnswers()
-	last := r.say("a", "while away")
+	last := r.writeStatus("a", "while away")
 	if _, err := r.client.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func severityCount(n int, severity string) string {
 	if severity == verdict.Info.String() {
 		return fmt.Sprintf("%d %s", n, severity)
 	}
-	return counted(n, severity)
+	return countOf(n, severity)
 }
 
 // findings is the error of an analysis with findings, which were printed.

@@ -10,11 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// sceptical is an advisor that always finds ServiceEntry "old" odd. If objects are written, it
+// oddAdvisor is an advisor that always finds ServiceEntry "old" odd. If objects are written, it
 // finds each of them odd, and another field of "old".
-type sceptical struct{ clinging }
+type oddAdvisor struct{ danglingAdvisor }
 
-func (sceptical) Findings(ops []storage.Op) (finding.List, bool) {
+func (oddAdvisor) Findings(ops []storage.Op) (finding.List, bool) {
 	of := func(name, field string) finding.Finding {
 		return finding.Finding{
 			Code: "PTL0107", Severity: "error", Field: field, Message: "is odd",
@@ -31,7 +31,7 @@ func (sceptical) Findings(ops []storage.Op) (finding.List, bool) {
 // TestAnalyzeOfFiles: findings about stored objects that exist without the files are left out.
 func TestAnalyzeOfFiles(t *testing.T) {
 	t.Parallel()
-	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = sceptical{} })}
+	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = oddAdvisor{} })}
 	const of, leftOut = "error [PTL0107] serviceentry/default/", " Left out: 1 of stored objects that the files do not concern; see portolan analyze."
 	for _, test := range []struct{ stdin, args, out, err string }{
 		{"", "analyze", of + "old: spec.ports is odd\n", "Findings: 1 error.\n"},

@@ -99,14 +99,14 @@ func (o *auditOptions) query(env *environment, args []string) (record.Query, err
 }
 
 func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query) error {
-	want := reading{limit: o.limit, by: o.by, refused: o.refused}
+	want := recordFilter{limit: o.limit, by: o.by, refused: o.refused}
 	if o.since > 0 {
 		want.since = env.now().Add(-o.since)
 	}
 	var records []record.Record
 	var more bool
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		records, more, err = want.of(ctx, c, q)
+		records, more, err = want.fetch(ctx, c, q)
 		return err
 	})
 	if err != nil {

@@ -115,7 +115,7 @@ func nameResource(schemas schema.Set, asked *access.ResourceAttributes) error {
 		if nearest := spelling.Nearest(asked.Resource, names); nearest != "" {
 			meant = []string{nearest}
 		}
-		return fmt.Errorf("the server has no kind %q, so that nobody can be asked about it: see portolan api-resources for the kinds%s", asked.Resource, orMeant(meant))
+		return fmt.Errorf("the server has no kind %q, so that nobody can be asked about it: see portolan api-resources for the kinds%s", asked.Resource, orDidYouMean(meant))
 	}
 	return nil
 }

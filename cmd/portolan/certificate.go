@@ -178,7 +178,7 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		return got, err
 	}
 	if own != nil {
-		if err := trustToo(by, filepath.Join(o.out, enroll.RootsFile)); err != nil {
+		if err := trustFile(by, filepath.Join(o.out, enroll.RootsFile)); err != nil {
 			return got, err
 		}
 	}
@@ -193,7 +193,7 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		by.Transport.(*http.Transport).TLSClientConfig = config
 	}
 	api, err := client.New(e.server, client.Options{
-		HTTP: by, Token: token, UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
+		HTTP: by, Token: token, UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.printWaiting,
 	})
 	if err != nil {
 		return got, usageError{fmt.Errorf("--server: %w", err)}
@@ -203,10 +203,10 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 	return got, e.compareClocks(ctx, files, err)
 }
 
-// trustToo makes a client also trust the authorities in a file. The roots that came with the
+// trustFile makes a client also trust the authorities in a file. The roots that came with the
 // last certificate are the newest: a file that somebody put on the machine for its first
 // certificate lacks a root that replaced another since.
-func trustToo(by *http.Client, file string) error {
+func trustFile(by *http.Client, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func (o *applyOptions) progress(p part, total int, err error) string {
 	if o.dry.mode == dryRunServer {
 		return "dry run, nothing is applied"
 	}
-	if !unsettled(err) {
+	if !outcomeUnknown(err) {
 		return done + ", " + rest
 	}
 	rest = "nothing follows it"
@@ -107,8 +107,8 @@ func (o *applyOptions) progress(p part, total int, err error) string {
 	return fmt.Sprintf("%s, of objects %d-%d it is not known, %s", done, p.first, p.last, rest)
 }
 
-// unsettled says whether a change may have been made although the call failed.
-func unsettled(err error) bool {
+// outcomeUnknown says whether a change may have been made although the call failed.
+func outcomeUnknown(err error) bool {
 	var unreachable *client.UnreachableError
 	return errors.As(err, &unreachable) && unreachable.Unknown || apierrors.IsTimeout(err)
 }

@@ -79,22 +79,22 @@ func columnsOf(kind config.GroupVersionKind) []column {
 				if s.Sealed == nil {
 					return ""
 				}
-				return items(each(s.Sealed.Entries, func(e secret.Entry) string { return e.Name }), wide)
+				return formatList(mapSlice(s.Sealed.Entries, func(e secret.Entry) string { return e.Name }), wide)
 			}),
 		}
 	case schema.JoinToken:
 		type spec = *access.JoinToken
 		return []column{
-			show("SERVICE-ACCOUNT", func(s spec, _ bool) string { return holder(s) }),
-			show("USED", func(s spec, _ bool) string { return uses(s) }),
+			show("SERVICE-ACCOUNT", func(s spec, _ bool) string { return tokenIdentity(s) }),
+			show("USED", func(s spec, _ bool) string { return formatUses(s) }),
 			show("EXPIRES", func(s spec, _ bool) string { return s.Expires.Format(time.RFC3339) }),
-			detail("FROM", func(s spec) string { return items(s.Sources, true) }),
+			detail("FROM", func(s spec) string { return formatList(s.Sources, true) }),
 		}
 	case schema.TokenIssuer:
 		type spec = *access.TokenIssuer
 		return []column{
 			show("ISSUER", func(s spec, _ bool) string { return s.Issuer }),
-			show("AUDIENCES", func(s spec, wide bool) string { return items(s.Audiences, wide) }),
+			show("AUDIENCES", func(s spec, wide bool) string { return formatList(s.Audiences, wide) }),
 			detail("WORKLOADS", func(s spec) string { return strconv.Itoa(len(s.Workloads)) }),
 			detail("USERS", func(s spec) string { return strconv.FormatBool(s.Users != nil) }),
 		}
@@ -123,18 +123,18 @@ func accessColumns(kind config.GroupVersionKind) []column {
 	case schema.User:
 		type spec = *access.User
 		return []column{
-			show("GROUPS", func(s spec, wide bool) string { return items(s.Groups, wide) }),
+			show("GROUPS", func(s spec, wide bool) string { return formatList(s.Groups, wide) }),
 			show("TOKENS", func(s spec, _ bool) string { return strconv.Itoa(len(s.Tokens)) }),
 			show("DISABLED", func(s spec, _ bool) string { return strconv.FormatBool(s.Disabled) }),
 		}
 	case schema.Role:
-		return []column{show("RULES", func(s *access.Role, wide bool) string { return items(each(s.Rules, ruleText), wide) })}
+		return []column{show("RULES", func(s *access.Role, wide bool) string { return formatList(mapSlice(s.Rules, ruleText), wide) })}
 	}
 	type spec = *access.RoleBinding
 	return []column{
 		show("ROLE", func(s spec, _ bool) string { return s.Role }),
 		show("SUBJECTS", func(s spec, wide bool) string {
-			return items(each(s.Subjects, func(one access.Subject) string { return strings.ToLower(one.Kind) + ":" + one.Name }), wide)
+			return formatList(mapSlice(s.Subjects, func(one access.Subject) string { return strings.ToLower(one.Kind) + ":" + one.Name }), wide)
 		}),
 	}
 }
@@ -154,15 +154,15 @@ func ruleText(r access.Rule) string {
 func virtualServiceColumns() []column {
 	type spec = *networking.VirtualService
 	return []column{
-		show("HOSTS", func(s spec, wide bool) string { return items(s.GetHosts(), wide) }),
+		show("HOSTS", func(s spec, wide bool) string { return formatList(s.GetHosts(), wide) }),
 		show("GATEWAYS", func(s spec, wide bool) string {
 			if len(s.GetGateways()) == 0 {
 				return "mesh"
 			}
-			return items(s.GetGateways(), wide)
+			return formatList(s.GetGateways(), wide)
 		}),
 		detail("ROUTES", routeCounts),
-		detail("EXPORT-TO", func(s spec) string { return items(s.GetExportTo(), true) }),
+		detail("EXPORT-TO", func(s spec) string { return formatList(s.GetExportTo(), true) }),
 	}
 }
 
@@ -171,7 +171,7 @@ func destinationRuleColumns() []column {
 	return []column{
 		show("HOST", func(s spec, _ bool) string { return s.GetHost() }),
 		show("SUBSETS", func(s spec, wide bool) string {
-			return items(each(s.GetSubsets(), (*networking.Subset).GetName), wide)
+			return formatList(mapSlice(s.GetSubsets(), (*networking.Subset).GetName), wide)
 		}),
 		detail("LOAD-BALANCER", func(s spec) string {
 			lb := s.GetTrafficPolicy().GetLoadBalancer()
@@ -183,7 +183,7 @@ func destinationRuleColumns() []column {
 			}
 			return ""
 		}),
-		detail("EXPORT-TO", func(s spec) string { return items(s.GetExportTo(), true) }),
+		detail("EXPORT-TO", func(s spec) string { return formatList(s.GetExportTo(), true) }),
 	}
 }
 
@@ -192,7 +192,7 @@ func gatewayColumns() []column {
 	return []column{
 		show("SELECTOR", func(s spec, wide bool) string { return pairs(s.GetSelector(), wide) }),
 		show("PORTS", func(s spec, wide bool) string {
-			return items(each(s.GetServers(), func(s *networking.Server) string {
+			return formatList(mapSlice(s.GetServers(), func(s *networking.Server) string {
 				return port(s.GetPort().GetNumber(), s.GetPort().GetProtocol())
 			}), wide)
 		}),
@@ -201,7 +201,7 @@ func gatewayColumns() []column {
 			for _, server := range s.GetServers() {
 				hosts = append(hosts, server.GetHosts()...)
 			}
-			return items(hosts, true)
+			return formatList(hosts, true)
 		}),
 	}
 }
@@ -209,9 +209,9 @@ func gatewayColumns() []column {
 func serviceEntryColumns() []column {
 	type spec = *networking.ServiceEntry
 	return []column{
-		show("HOSTS", func(s spec, wide bool) string { return items(s.GetHosts(), wide) }),
+		show("HOSTS", func(s spec, wide bool) string { return formatList(s.GetHosts(), wide) }),
 		show("PORTS", func(s spec, wide bool) string {
-			return items(each(s.GetPorts(), func(p *networking.ServicePort) string {
+			return formatList(mapSlice(s.GetPorts(), func(p *networking.ServicePort) string {
 				return port(p.GetNumber(), p.GetProtocol())
 			}), wide)
 		}),
@@ -220,11 +220,11 @@ func serviceEntryColumns() []column {
 			if s.GetWorkloadSelector() != nil {
 				return pairs(s.GetWorkloadSelector().GetLabels(), wide)
 			}
-			return items(each(s.GetEndpoints(), (*networking.WorkloadEntry).GetAddress), wide)
+			return formatList(mapSlice(s.GetEndpoints(), (*networking.WorkloadEntry).GetAddress), wide)
 		}),
 		{header: "ADDRESSES", wide: true, state: addressesOf},
 		detail("LOCATION", func(s spec) string { return s.GetLocation().String() }),
-		detail("EXPORT-TO", func(s spec) string { return items(s.GetExportTo(), true) }),
+		detail("EXPORT-TO", func(s spec) string { return formatList(s.GetExportTo(), true) }),
 	}
 }
 
@@ -246,7 +246,7 @@ func workloadEntryColumns() []column {
 // hosts, with the host if there are several.
 func addressesOf(object *unstructured.Unstructured) string {
 	if own, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "addresses"); len(own) > 0 {
-		return items(own, true)
+		return formatList(own, true)
 	}
 	hosts, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "hosts")
 	given, _, _ := unstructured.NestedSlice(object.Object, "status", "addresses")
@@ -259,7 +259,7 @@ func addressesOf(object *unstructured.Unstructured) string {
 		}
 		out = append(out, text)
 	}
-	return items(out, true)
+	return formatList(out, true)
 }
 
 // healthOf returns the health of a WorkloadEntry: HEALTHY or UNHEALTHY as reported, UNKNOWN if
@@ -299,10 +299,10 @@ func sidecarColumns() []column {
 			for _, listener := range s.GetEgress() {
 				hosts = append(hosts, listener.GetHosts()...)
 			}
-			return items(hosts, wide)
+			return formatList(hosts, wide)
 		}),
 		detail("INGRESS", func(s spec) string {
-			return items(each(s.GetIngress(), func(l *networking.IstioIngressListener) string {
+			return formatList(mapSlice(s.GetIngress(), func(l *networking.IstioIngressListener) string {
 				return port(l.GetPort().GetNumber(), l.GetPort().GetProtocol())
 			}), true)
 		}),
@@ -337,7 +337,7 @@ func policyColumns(kind config.GroupVersionKind) []column {
 	type spec = *security.RequestAuthentication
 	return []column{
 		show("ISSUERS", func(s spec, wide bool) string {
-			return items(each(s.GetJwtRules(), (*security.JWTRule).GetIssuer), wide)
+			return formatList(mapSlice(s.GetJwtRules(), (*security.JWTRule).GetIssuer), wide)
 		}),
 		show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
 	}
@@ -447,5 +447,5 @@ func issuesOf(object *unstructured.Unstructured) string {
 			}
 		}
 	}
-	return items(out, true)
+	return formatList(out, true)
 }

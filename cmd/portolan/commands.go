@@ -42,7 +42,7 @@ func (e *environment) callFor(ctx context.Context, timeout time.Duration, do fun
 	}
 	c, err := client.New(e.server, client.Options{
 		HTTP: by, Token: token, Tokens: e.credentials.source(),
-		UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
+		UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.printWaiting,
 	})
 	if err != nil {
 		return usageError{fmt.Errorf("--server: %w", err)}
@@ -56,8 +56,8 @@ func (e *environment) callFor(ctx context.Context, timeout time.Duration, do fun
 	return e.explainCredentials(e.explainTimeout(do(ctx, c)))
 }
 
-// tellPatience prints that the command waits for a server that may be starting.
-func (e *environment) tellPatience() {
+// printWaiting prints that the command waits for a server that may be starting.
+func (e *environment) printWaiting() {
 	fmt.Fprintf(e.stderr, "No server listens at %s yet; waiting up to %s for it.\n", e.server, e.patience)
 }
 

@@ -139,7 +139,7 @@ func completeObjects(env *environment) cobra.CompletionFunc {
 		}
 		names := env.namesOf(c.Context(), kind, env.namespaceOf(kind, namespace), args)
 		if qualified {
-			names = each(names, func(n cobra.Completion) cobra.Completion { return place + "/" + n })
+			names = mapSlice(names, func(n cobra.Completion) cobra.Completion { return place + "/" + n })
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}

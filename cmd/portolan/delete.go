@@ -129,7 +129,7 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 	for i, r := range result.Results {
 		if i < len(documents) && len(r.Dangling) > 0 {
 			referred = true
-			fmt.Fprintf(env.stderr, "Others refer to %s. Without it:\n  %s\n", documents[i].Config.Key(), strings.Join(each(r.Dangling, plain), "\n  "))
+			fmt.Fprintf(env.stderr, "Others refer to %s. Without it:\n  %s\n", documents[i].Config.Key(), strings.Join(mapSlice(r.Dangling, plain), "\n  "))
 		}
 	}
 	switch {
@@ -166,7 +166,7 @@ func (o *deleteOptions) remove(ctx context.Context, env *environment, documents 
 }
 
 func removals(documents []config.Document) []batch.Operation {
-	return each(documents, func(d config.Document) batch.Operation {
+	return mapSlice(documents, func(d config.Document) batch.Operation {
 		return batch.Remove(d.Config.Key(), d.Config.ResourceVersion)
 	})
 }

@@ -82,11 +82,11 @@ func TestDeleteBadFile(t *testing.T) {
 	}
 }
 
-// clinging is an advisor for which object "b" refers to "a", and dangles if only "a" is
+// danglingAdvisor is an advisor for which object "b" refers to "a", and dangles if only "a" is
 // deleted.
-type clinging struct{}
+type danglingAdvisor struct{}
 
-func (clinging) Advise(ops []storage.Op) [][]rest.Advice {
+func (danglingAdvisor) Advise(ops []storage.Op) [][]rest.Advice {
 	out := make([][]rest.Advice, len(ops))
 	both := false
 	for _, op := range ops {
@@ -100,9 +100,9 @@ func (clinging) Advise(ops []storage.Op) [][]rest.Advice {
 	return out
 }
 
-func (clinging) Await(context.Context, int64) error { return nil }
+func (danglingAdvisor) Await(context.Context, int64) error { return nil }
 
-func (clinging) Findings([]storage.Op) (finding.List, bool) { return finding.List{}, true }
+func (danglingAdvisor) Findings([]storage.Op) (finding.List, bool) { return finding.List{}, true }
 
 // deleteAt runs a delete at a terminal, with this answer of the user.
 func (a api) deleteAt(t *testing.T, answer string, args ...string) outcome {
@@ -122,7 +122,7 @@ func (a api) deleteAt(t *testing.T, answer string, args ...string) outcome {
 // terminal. Without a terminal it refuses, unless --yes is given.
 func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 	t.Parallel()
-	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = clinging{} })}
+	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = danglingAdvisor{} })}
 	files := entry("a", "") + "---\n" + entry("b", "") + "---\n" + entry("c", "")
 	a.must(t, files, "apply", "-f", "-")
 	const (

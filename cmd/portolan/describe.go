@@ -82,7 +82,7 @@ func (e *environment) services(ctx context.Context, host, namespace string) (adm
 		return c.JSON(ctx, admin.ServicesPath+"?"+query.Encode(), &list)
 	})
 	if err == nil && len(list.Items) == 0 {
-		err = fmt.Errorf("service %s: no registry has this host%s: see the hosts there are with portolan describe service%s", host, where, orMeant(list.Similar))
+		err = fmt.Errorf("service %s: no registry has this host%s: see the hosts there are with portolan describe service%s", host, where, orDidYouMean(list.Similar))
 	}
 	return list, err
 }
@@ -110,8 +110,8 @@ func (e *environment) listServices(ctx context.Context, namespace, output string
 	rows := [][]string{{"HOST", "NAMESPACE", "REGISTRY", "PORTS", "HEALTHY"}}
 	for _, s := range list.Items {
 		rows = append(rows, []string{
-			s.Hostname, s.Namespace, items(s.Registries, true),
-			items(each(s.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), false),
+			s.Hostname, s.Namespace, formatList(s.Registries, true),
+			formatList(mapSlice(s.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), false),
 			fmt.Sprintf("%d/%d", s.Healthy, s.Endpoints),
 		})
 	}
@@ -192,10 +192,10 @@ func definitionRows(definitions []admin.Definition) [][]string {
 	for _, d := range definitions {
 		row := []string{
 			d.Registry, d.Name, d.Resolution, d.Address,
-			items(each(d.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), true), items(d.ExportTo, true),
+			formatList(mapSlice(d.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), true), formatList(d.ExportTo, true),
 		}
 		if len(d.Places) > 0 {
-			row = append(row, "from "+items(d.Places, false))
+			row = append(row, "from "+formatList(d.Places, false))
 		}
 		rows = append(rows, row)
 	}
@@ -212,9 +212,9 @@ func endpointRows(endpoints []admin.Endpoint) [][]string {
 	for _, e := range endpoints {
 		row := []string{
 			e.Registry, e.Locality, e.Health, e.Address,
-			items(each(e.Ports, func(p admin.Port) string { return p.Name + "=" + strconv.Itoa(p.Number) }), true),
+			formatList(mapSlice(e.Ports, func(p admin.Port) string { return p.Name + "=" + strconv.Itoa(p.Number) }), true),
 			e.Workload, e.Network, number(e.Weight),
-			items(each(e.Subsets, func(s admin.SubsetRef) string { return s.Name }), true),
+			formatList(mapSlice(e.Subsets, func(s admin.SubsetRef) string { return s.Name }), true),
 		}
 		if e.Reason != "" {
 			row = append(row, "! "+e.Reason)

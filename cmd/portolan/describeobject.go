@@ -191,7 +191,7 @@ func findingRows(all []finding.Finding) [][]string {
 func referenceRows(header string, list []admin.Reference) [][]string {
 	rows := [][]string{{header, "FIELDS"}}
 	for _, r := range list {
-		row := []string{r.Object, items(r.Fields, false)}
+		row := []string{r.Object, formatList(r.Fields, false)}
 		if r.Missing {
 			row = append(row, "! there is none")
 		}

@@ -43,7 +43,7 @@ after an error.` + pruneHelp,
   portolan diff -A --from 812 --to 815`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.revisions.given(c) {
+			if o.revisions.comparesRevisions(c) {
 				return o.runRevisions(c, env, args)
 			}
 			if err := filesOnly(c, args); err != nil {
@@ -90,7 +90,7 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	var stored map[config.Key]*unstructured.Unstructured
-	var more []superfluous
+	var more []storedOnly
 	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 		if stored, err = storedOf(ctx, c.Fresh(client.Freshness{Consistent: true}), m); err != nil {
 			return err

@@ -26,8 +26,8 @@ func (r *revisionFlags) register(c *cobra.Command) {
 	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "compare the objects of all namespaces; for --from")
 }
 
-// given says whether to compare revisions rather than files.
-func (r *revisionFlags) given(c *cobra.Command) bool {
+// comparesRevisions says whether to compare revisions rather than files.
+func (r *revisionFlags) comparesRevisions(c *cobra.Command) bool {
 	return c.Flags().Changed("from") || c.Flags().Changed("to") || r.allNamespaces
 }
 
@@ -74,19 +74,19 @@ func (r *revisionFlags) run(ctx context.Context, env *environment, s scope) erro
 
 // differenceBetween returns how an object changed; nil means no object.
 func differenceBetween(key config.Key, before, after *unstructured.Unstructured) (string, error) {
-	labelBefore, textBefore, err := side(key, before)
+	labelBefore, textBefore, err := sideText(key, before)
 	if err != nil {
 		return "", err
 	}
-	labelAfter, textAfter, err := side(key, after)
+	labelAfter, textAfter, err := sideText(key, after)
 	if err != nil {
 		return "", err
 	}
 	return udiff.Unified(labelBefore, labelAfter, textBefore, textAfter), nil
 }
 
-// side returns the label and the text of one side of a difference.
-func side(key config.Key, object *unstructured.Unstructured) (label, text string, err error) {
+// sideText returns the label and the text of one side of a difference.
+func sideText(key config.Key, object *unstructured.Unstructured) (label, text string, err error) {
 	if object == nil {
 		return nowhere, "", nil
 	}

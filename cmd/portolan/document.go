@@ -30,8 +30,8 @@ func writeDocument(out io.Writer, format string, value any) error {
 	return err
 }
 
-// mebi formats a number of bytes for people.
-func mebi(n int64) string {
+// formatMiB formats a number of bytes for people.
+func formatMiB(n int64) string {
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))

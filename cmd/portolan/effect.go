@@ -24,7 +24,7 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 	if result.Effect == nil {
 		return nil
 	}
-	fmt.Fprintln(e.stdout, concerned(*result.Effect))
+	fmt.Fprintln(e.stdout, affectedProxies(*result.Effect))
 	return e.printResources(*result.Effect)
 }
 
@@ -49,11 +49,11 @@ func foreseen(name string, before, after json.RawMessage) (string, error) {
 // namedProxies is how many proxies a dry run lists by name.
 const namedProxies = 10
 
-// concerned returns one line about the proxies for which a change makes a difference.
-func concerned(effect batch.Effect) string {
+// affectedProxies returns one line about the proxies for which a change makes a difference.
+func affectedProxies(effect batch.Effect) string {
 	text := fmt.Sprintf("No proxy is concerned, of %d connected.", effect.Proxies)
 	if effect.Concerned > 0 {
-		names := each(effect.Nodes[:min(len(effect.Nodes), namedProxies)], nodeName)
+		names := mapSlice(effect.Nodes[:min(len(effect.Nodes), namedProxies)], nodeName)
 		text = fmt.Sprintf("Concerned: %d of %d proxies: %s", effect.Concerned, effect.Proxies, strings.Join(names, ", "))
 		if more := effect.Concerned - len(names); more > 0 {
 			text += fmt.Sprintf(", and %d more", more)

@@ -26,7 +26,7 @@ func TestConcernedProxies(t *testing.T) {
 		"Concerned: 1 of 1 proxies: a.shop. Other servers have 3 more, which were not looked at.": {Proxies: 1, Concerned: 1, Nodes: nodes(1), Elsewhere: 3},
 		"Concerned: 200 of 300 proxies: a.shop, b.shop, c.shop, d.shop, e.shop, f.shop, g.shop, h.shop, i.shop, j.shop, and 190 more.": {Proxies: 300, Concerned: 200, Nodes: nodes(20)},
 	} {
-		if got := concerned(effect); got != want {
+		if got := affectedProxies(effect); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -41,8 +41,8 @@ func (e *environment) explainTimeout(err error) error {
 	return err
 }
 
-// words returns the text of an error; several errors are one a line.
-func words(err error) string {
+// errorText returns the text of an error; several errors are one a line.
+func errorText(err error) string {
 	var many *multierror.Error
 	if errors.As(err, &many) {
 		many.ErrorFormat = lines
@@ -62,9 +62,9 @@ func lines(faults []error) string {
 	return b.String()
 }
 
-// nothing returns an error which says that nothing was done, and why; nil if there are no
+// nothingDone returns an error which says that nothing was done, and why; nil if there are no
 // faults.
-func nothing(done string, faults *multierror.Error) error {
+func nothingDone(done string, faults *multierror.Error) error {
 	if faults.ErrorOrNil() == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func refused(err error, done string, documents []config.Document) error {
 		}
 		faults = multierror.Append(faults, located(documents[i], field, cause))
 	}
-	return refusal{nothing(done, faults), err}
+	return refusal{nothingDone(done, faults), err}
 }
 
 // located returns the error of one cause, with the place of its object.

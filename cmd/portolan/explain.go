@@ -100,7 +100,7 @@ func explanationRows(e explain.Explanation) [][]string {
 		rows = append(rows, []string{"connects", to})
 	}
 	if e.Listener != "" {
-		rows = append(rows, []string{"listener", joined(e.Listener, of(e.Objects))})
+		rows = append(rows, []string{"listener", joinNonEmpty(e.Listener, ofObjects(e.Objects))})
 	}
 	if r := e.Route; r != nil {
 		object := strings.TrimSpace(r.Object + " " + strings.TrimPrefix(r.Field, "spec."))
@@ -110,7 +110,7 @@ func explanationRows(e explain.Explanation) [][]string {
 		if r.Root != "" {
 			object += fmt.Sprintf(", a delegate of %s %s", r.Root, strings.TrimPrefix(r.RootField, "spec."))
 		}
-		rows = append(rows, []string{"route", joined(object, named(r.Name), arrow(e))})
+		rows = append(rows, []string{"route", joinNonEmpty(object, routeName(r.Name), destinationsText(e))})
 		if len(e.Destinations) > 0 && e.Request.Protocol != string(simulate.TCP) && e.Request.Protocol != string(simulate.TLS) {
 			rows = append(rows, []string{"terms", routeTerms(r)})
 		}
@@ -125,10 +125,10 @@ func explanationRows(e explain.Explanation) [][]string {
 		}
 		rows = append(rows, notTaken(r.NotTaken)...)
 	} else if len(e.Destinations) > 0 {
-		rows = append(rows, []string{"route", joined("of the connection as it is", arrow(e))})
+		rows = append(rows, []string{"route", joinNonEmpty("of the connection as it is", destinationsText(e))})
 	}
 	for _, d := range e.Destinations {
-		rows = append(rows, []string{"to", joined(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)})
+		rows = append(rows, []string{"to", joinNonEmpty(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)})
 		if d.TLS != "" {
 			rows = append(rows, []string{"encrypted", d.TLS})
 		}
@@ -165,7 +165,7 @@ func notTaken(fields []string) [][]string {
 	if len(fields) == 0 {
 		return nil
 	}
-	return [][]string{{"not taken", "! " + items(fields, false)}}
+	return [][]string{{"not taken", "! " + formatList(fields, false)}}
 }
 
 // inboundText describes what the sidecars at the endpoints do.
@@ -179,7 +179,7 @@ func inboundText(in explain.Inbound) string {
 	case in.Outcome != explain.Passed:
 		end = "! " + end
 	}
-	return joined("at "+items(in.Endpoints, false), in.Listener, in.Cluster, of(in.Objects), end)
+	return joinNonEmpty("at "+formatList(in.Endpoints, false), in.Listener, in.Cluster, ofObjects(in.Objects), end)
 }
 
 func connection(p explain.Proxy) string {
@@ -189,8 +189,8 @@ func connection(p explain.Proxy) string {
 	return " as it would be"
 }
 
-// joined joins the parts that are not empty.
-func joined(parts ...string) string {
+// joinNonEmpty joins the parts that are not empty.
+func joinNonEmpty(parts ...string) string {
 	var out []string
 	for _, p := range parts {
 		if p != "" {
@@ -200,27 +200,27 @@ func joined(parts ...string) string {
 	return strings.Join(out, "  ")
 }
 
-func of(objects []string) string {
+func ofObjects(objects []string) string {
 	if len(objects) == 0 {
 		return ""
 	}
-	return "of " + items(objects, false)
+	return "of " + formatList(objects, false)
 }
 
-// named returns the name of a route if it has its own.
-func named(route string) string {
+// routeName returns the name of a route if it has its own.
+func routeName(route string) string {
 	if route == "" || route == "default" {
 		return ""
 	}
 	return fmt.Sprintf("%q", route)
 }
 
-// arrow returns the destinations of requests, with their shares.
-func arrow(e explain.Explanation) string {
+// destinationsText returns the destinations of requests, with their shares.
+func destinationsText(e explain.Explanation) string {
 	if len(e.Destinations) == 0 {
 		return ""
 	}
-	return "-> " + strings.Join(each(e.Destinations, func(d explain.Destination) string {
+	return "-> " + strings.Join(mapSlice(e.Destinations, func(d explain.Destination) string {
 		name := d.Subset
 		if name == "" {
 			name = addressOf(d)
@@ -265,7 +265,7 @@ func addressOf(d explain.Destination) string {
 
 // endpointsText counts the endpoints by locality, or says why requests fail.
 func endpointsText(d explain.Destination) string {
-	parts := each(d.Localities, func(l explain.Locality) string {
+	parts := mapSlice(d.Localities, func(l explain.Locality) string {
 		text := fmt.Sprintf("%d healthy", l.Healthy)
 		if l.Healthy < l.Total {
 			text = fmt.Sprintf("%d of %d healthy", l.Healthy, l.Total)
@@ -276,7 +276,7 @@ func endpointsText(d explain.Destination) string {
 		return text
 	})
 	if len(d.Endpoints) > 0 {
-		parts = append(parts, "at "+items(d.Endpoints, false))
+		parts = append(parts, "at "+formatList(d.Endpoints, false))
 	}
 	if d.Fails != "" {
 		parts = append(parts, "! "+d.Fails)

@@ -56,11 +56,11 @@ type passedOver struct {
 
 // String formats how many folders and files there are.
 func (p passedOver) String() string {
-	return counted(p.folders, "folder") + " with " + counted(p.files, "file")
+	return countOf(p.folders, "folder") + " with " + countOf(p.files, "file")
 }
 
-// counted formats a number of things.
-func counted(n int, name string) string {
+// countOf formats a number of things.
+func countOf(n int, name string) string {
 	if n != 1 {
 		name += "s"
 	}
@@ -90,10 +90,10 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 		}
 	}
 	if len(m.documents) == 0 && m.faults.ErrorOrNil() == nil {
-		m.fault(fmt.Errorf("%s: no objects there", strings.Join(each(f.names, sourceOf), ", ")))
+		m.fault(fmt.Errorf("%s: no objects there", strings.Join(mapSlice(f.names, sourceOf), ", ")))
 	}
-	m.place(f.namespace)
-	m.unique()
+	m.setNamespaces(f.namespace)
+	m.reportDuplicates()
 	return m, nil
 }
 
@@ -193,8 +193,8 @@ func (m *manifest) fault(err error) {
 	}
 }
 
-// place sets the namespaces of objects that name none.
-func (m *manifest) place(namespace string) {
+// setNamespaces sets the namespaces of objects that name none.
+func (m *manifest) setNamespaces(namespace string) {
 	for _, d := range m.documents {
 		switch {
 		case m.schemas.Kind(d.Config.GroupVersionKind).ClusterScoped:
@@ -208,8 +208,8 @@ func (m *manifest) place(namespace string) {
 	}
 }
 
-// unique reports objects that occur twice, in one file or in several.
-func (m *manifest) unique() {
+// reportDuplicates reports objects that occur twice, in one file or in several.
+func (m *manifest) reportDuplicates() {
 	first := map[config.Key]config.Document{}
 	for _, d := range m.documents {
 		key := d.Config.Key()
@@ -246,7 +246,7 @@ func (m *manifest) validate() {
 
 // err returns the error for all faults; done says what was not done because of them.
 func (m *manifest) err(done string) error {
-	if err := nothing(done, m.faults); err != nil {
+	if err := nothingDone(done, m.faults); err != nil {
 		return dataError{err}
 	}
 	return nil

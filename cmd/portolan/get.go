@@ -151,16 +151,16 @@ func (o *getOptions) selection(env *environment, args []string) (selection, erro
 	return selected, o.checkWatch()
 }
 
-// which returns the selection of objects to list: by labels, or one by its name.
-func (o *getOptions) which(keys []config.Key) client.Selection {
+// selectionOf returns the selection of objects to list: by labels, or one by its name.
+func (o *getOptions) selectionOf(keys []config.Key) client.Selection {
 	if len(keys) > 0 {
 		return client.Selection{Fields: fields.OneTermEqualSelector("metadata.name", keys[0].Name).String()}
 	}
 	return client.Selection{Labels: o.selector}
 }
 
-// within returns the namespace of the objects to list, empty for all.
-func (o *getOptions) within(env *environment, kind *schema.Schema) string {
+// namespaceFor returns the namespace of the objects to list, empty for all.
+func (o *getOptions) namespaceFor(env *environment, kind *schema.Schema) string {
 	if o.allNamespaces {
 		return ""
 	}
@@ -182,21 +182,21 @@ func (o *getOptions) checkFreshness() error {
 	return nil
 }
 
-// found holds the objects of one kind, by namespace and name.
-type found struct {
+// objectsOfKind holds the objects of one kind, by namespace and name.
+type objectsOfKind struct {
 	kind    *schema.Schema
 	objects []*unstructured.Unstructured
 }
 
 func (o *getOptions) run(ctx context.Context, env *environment, selected selection) error {
-	var all []found
+	var all []objectsOfKind
 	var missing error
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 		c = c.Fresh(o.freshness)
 		for _, kind := range selected.kinds {
-			f := found{kind: kind}
+			f := objectsOfKind{kind: kind}
 			if len(selected.keys) > 0 {
-				f.objects, err = o.named(ctx, c, kind, selected.keys, &missing)
+				f.objects, err = o.getNamed(ctx, c, kind, selected.keys, &missing)
 			} else {
 				f.objects, err = o.list(ctx, env, c, kind)
 			}
@@ -216,14 +216,14 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 	if len(selected.keys) == 0 {
 		o.tellEmpty(env, all)
 	}
-	if missing == nil || slices.ContainsFunc(all, func(f found) bool { return len(f.objects) > 0 }) {
+	if missing == nil || slices.ContainsFunc(all, func(f objectsOfKind) bool { return len(f.objects) > 0 }) {
 		err = o.print(env, all, len(selected.keys) == 1)
 	}
 	return errors.Join(err, missing)
 }
 
 func (o *getOptions) list(ctx context.Context, env *environment, c *client.Client, kind *schema.Schema) ([]*unstructured.Unstructured, error) {
-	list, err := c.List(ctx, client.Resource(kind), o.within(env, kind), o.which(nil))
+	list, err := c.List(ctx, client.Resource(kind), o.namespaceFor(env, kind), o.selectionOf(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -255,9 +255,9 @@ func notFound(key config.Key, kind *schema.Schema) error {
 	return fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural)
 }
 
-// named gets those of the keyed objects that are of this kind. It adds an error to missing for
+// getNamed gets those of the keyed objects that are of this kind. It adds an error to missing for
 // each that does not exist.
-func (o *getOptions) named(ctx context.Context, c *client.Client, kind *schema.Schema, keys []config.Key, missing *error) ([]*unstructured.Unstructured, error) {
+func (o *getOptions) getNamed(ctx context.Context, c *client.Client, kind *schema.Schema, keys []config.Key, missing *error) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, key := range keys {
 		if key.Kind != kind.GroupVersionKind {
@@ -277,7 +277,7 @@ func (o *getOptions) named(ctx context.Context, c *client.Client, kind *schema.S
 }
 
 // tellEmpty prints the kinds without objects.
-func (o *getOptions) tellEmpty(env *environment, all []found) {
+func (o *getOptions) tellEmpty(env *environment, all []objectsOfKind) {
 	at, with := "", ""
 	if o.freshness.Exact > 0 {
 		at = fmt.Sprintf(" at revision %d", o.freshness.Exact)
@@ -291,19 +291,19 @@ func (o *getOptions) tellEmpty(env *environment, all []found) {
 		case o.allNamespaces || f.kind.ClusterScoped:
 			fmt.Fprintf(env.stderr, "No %s%s found%s.\n", f.kind.Plural, with, at)
 		default:
-			fmt.Fprintf(env.stderr, "No %s%s found in namespace %s%s; -A looks in all.\n", f.kind.Plural, with, o.within(env, f.kind), at)
+			fmt.Fprintf(env.stderr, "No %s%s found in namespace %s%s; -A looks in all.\n", f.kind.Plural, with, o.namespaceFor(env, f.kind), at)
 		}
 	}
 }
 
 // print prints objects in the form of -o. one means that the user named one object, which JSON
 // shows without a list around it.
-func (o *getOptions) print(env *environment, all []found, one bool) error {
+func (o *getOptions) print(env *environment, all []objectsOfKind, one bool) error {
 	switch o.output {
 	case "yaml":
 		return printYAML(env, all)
 	case "json":
-		return writeJSON(env, together(all, one))
+		return writeJSON(env, oneOrList(all, one))
 	case "name":
 		for _, f := range all {
 			for _, object := range f.objects {
@@ -314,7 +314,7 @@ func (o *getOptions) print(env *environment, all []found, one bool) error {
 		return nil
 	}
 	if o.template != nil {
-		return o.template.Execute(env.stdout, together(all, one))
+		return o.template.Execute(env.stdout, oneOrList(all, one))
 	}
 	separator := ""
 	for _, f := range all {
@@ -334,7 +334,7 @@ func (o *getOptions) print(env *environment, all []found, one bool) error {
 	return nil
 }
 
-func printYAML(env *environment, all []found) error {
+func printYAML(env *environment, all []objectsOfKind) error {
 	separator := ""
 	for _, f := range all {
 		for _, object := range f.objects {
@@ -351,8 +351,8 @@ func printYAML(env *environment, all []found) error {
 	return nil
 }
 
-// together returns one object, or a list of all.
-func together(all []found, one bool) any {
+// oneOrList returns one object, or a list of all.
+func oneOrList(all []objectsOfKind, one bool) any {
 	objects := []any{}
 	for _, f := range all {
 		for _, object := range f.objects {
@@ -381,13 +381,13 @@ func writeJSON(env *environment, value any) error {
 
 // rows returns the table of one kind. If there are several kinds, the names include the kind.
 // A wide table has the same columns first; its further columns follow the age.
-func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, error) {
+func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]string, error) {
 	columns := columnsOf(f.kind.GroupVersionKind)
 	columns = slices.Concat(
 		slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.wide }),
 		[]column{
 			{header: "REV", state: (*unstructured.Unstructured).GetResourceVersion},
-			{header: "AGE", state: func(object *unstructured.Unstructured) string { return shown(age(env.now(), created(object))) }},
+			{header: "AGE", state: func(object *unstructured.Unstructured) string { return cellText(age(env.now(), created(object))) }},
 			{header: "PROGRAMMED", wide: true, state: programmedOf},
 			{header: "ISSUES", wide: true, state: issuesOf},
 		},
@@ -395,7 +395,7 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 	)
 	wide := o.output == "wide"
 	columns = slices.DeleteFunc(columns, func(c column) bool { return c.wide && !wide })
-	header := append([]string{"NAME"}, each(columns, func(c column) string { return c.header })...)
+	header := append([]string{"NAME"}, mapSlice(columns, func(c column) string { return c.header })...)
 	if o.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}

@@ -76,7 +76,7 @@ func (o *historyOptions) run(ctx context.Context, env *environment, key config.K
 	var more bool
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 		q := record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name}
-		records, more, err = reading{limit: o.limit}.of(ctx, c, q)
+		records, more, err = recordFilter{limit: o.limit}.fetch(ctx, c, q)
 		return err
 	})
 	if err != nil {

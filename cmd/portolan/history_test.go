@@ -28,15 +28,15 @@ func voyage(t *testing.T) api {
 	t.Helper()
 	a := startAPI(t)
 	a.must(t, entry("a", ", namespace: shop")+"---\n"+entry("b", ", namespace: shop"), "apply", "-f", "-", "-m", "first light")
-	a.must(t, moved("a", "10.0.0.2"), "apply", "-f", "-")
+	a.must(t, entryAt("a", "10.0.0.2"), "apply", "-f", "-")
 	a.must(t, entry("x", ", namespace: edge"), "apply", "-f", "-")
 	a.must(t, "", "delete", "se/b", "-n", "shop", "--message", "not needed")
-	a.must(t, moved("a", "10.0.0.3"), "apply", "-f", "-")
+	a.must(t, entryAt("a", "10.0.0.3"), "apply", "-f", "-")
 	return a
 }
 
-// moved returns an entry in namespace shop with another address.
-func moved(name, address string) string {
+// entryAt returns an entry in namespace shop with another address.
+func entryAt(name, address string) string {
 	return strings.Replace(entry(name, ", namespace: shop"), "10.0.0.1", address, 1)
 }
 

@@ -50,7 +50,7 @@ provider ends it. portolan logout forgets it.`,
 			if err != nil {
 				return err
 			}
-			if env.credentials.given() {
+			if env.credentials.hasToken() {
 				if provider != "" {
 					return usageError{errors.New("--provider is with whom to log in, and a token needs nobody: leave one of them out")}
 				}
@@ -63,8 +63,8 @@ provider ends it. portolan logout forgets it.`,
 	return c
 }
 
-// given says whether the command line has a token.
-func (o *credentials) given() bool {
+// hasToken says whether the command line has a token.
+func (o *credentials) hasToken() bool {
 	return o.flags != nil && (o.flags.Changed("token") || o.flags.Changed("token-file"))
 }
 
@@ -112,7 +112,7 @@ func (e *environment) loginWith(ctx context.Context, target, name string) error 
 		}
 		return err
 	}
-	provider, err := choose(known.Providers, name, e.server)
+	provider, err := chooseProvider(known.Providers, name, e.server)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (e *environment) loginWith(ctx context.Context, target, name string) error 
 	})
 }
 
-// choose returns the provider of a name, or the only one.
-func choose(known []oidc.Provider, name, server string) (oidc.Provider, error) {
+// chooseProvider returns the provider of a name, or the only one.
+func chooseProvider(known []oidc.Provider, name, server string) (oidc.Provider, error) {
 	names := make([]string, len(known))
 	for i, one := range known {
 		if one.Name == name || name == "" && len(known) == 1 {

@@ -78,7 +78,7 @@ no condition is about them.`,
 				return err
 			}
 			list.Items = inState(list.Items, only)
-			return env.printProxies(list, described(node, where.namespace, only), output, all || node != "")
+			return env.printProxies(list, describeSelection(node, where.namespace, only), output, all || node != "")
 		},
 	}
 	registerOutput(c, &output, outputs...)
@@ -103,7 +103,7 @@ func (e *environment) proxies(ctx context.Context, node, namespace string) (admi
 	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
 		return c.JSON(ctx, proxiesPath(namespace), &list)
 	})
-	if err = narrower(err, namespace); err != nil {
+	if err = hintNamespace(err, namespace); err != nil {
 		return list, err
 	}
 	shown := []progress.ProxyStatus{}
@@ -131,8 +131,8 @@ func inState(proxies []progress.ProxyStatus, only []string) []progress.ProxyStat
 	})
 }
 
-// described describes the selected proxies; "" means all.
-func described(node, namespace string, only []string) (which string) {
+// describeSelection describes the selected proxies; "" means all.
+func describeSelection(node, namespace string, only []string) (which string) {
 	if namespace != "" {
 		which = " of namespace " + namespace
 	}
@@ -140,7 +140,7 @@ func described(node, namespace string, only []string) (which string) {
 		which += fmt.Sprintf(" whose node id contains %q", node)
 	}
 	if len(only) > 0 {
-		which += " with a type that is " + alternatives(each(only, strings.ToUpper))
+		which += " with a type that is " + alternatives(mapSlice(only, strings.ToUpper))
 	}
 	return which
 }
@@ -153,11 +153,11 @@ func (e *environment) printProxies(list admin.ProxyList, which, output string, a
 	}
 	if len(list.Items) == 0 {
 		fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
-		return writeTable(e.stdout, others(list, e.now(), all))
+		return writeTable(e.stdout, otherProxyRows(list, e.now(), all))
 	}
 	for _, rows := range [...][][]string{
 		proxyRows(list, e.now(), output == "wide"), controlPlaneRows(list, e.now(), output == "wide"),
-		rejections(list.Items), others(list, e.now(), all),
+		rejections(list.Items), otherProxyRows(list, e.now(), all),
 	} {
 		if err := writeTable(e.stdout, rows); err != nil {
 			return err
@@ -196,8 +196,8 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 	return rows
 }
 
-// others returns rows for the proxies that are not connected to this server.
-func others(list admin.ProxyList, now time.Time, all bool) [][]string {
+// otherProxyRows returns rows for the proxies that are not connected to this server.
+func otherProxyRows(list admin.ProxyList, now time.Time, all bool) [][]string {
 	rows := offline(list.Gone, len(list.Gone), now, all)
 	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
 		if n := list.Elsewhere[id]; n > 0 {
@@ -299,7 +299,7 @@ func rejections(proxies []progress.ProxyStatus) [][]string {
 			for _, r := range t.Refused {
 				row := []string{"  rejected", p.Name, t.Name, r.Name, fmt.Sprintf("rev %d", r.Revision), quoted(r.Message)}
 				if len(r.Objects) > 0 {
-					row = append(row, "of "+items(r.Objects, false))
+					row = append(row, "of "+formatList(r.Objects, false))
 				}
 				rows = append(rows, row)
 			}

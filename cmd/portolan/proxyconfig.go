@@ -140,7 +140,7 @@ func (e *environment) proxyConfig(ctx context.Context, node, namespace string, q
 	})
 	path, server, ok := admin.ConnectedElsewhere(err, query)
 	if !ok {
-		return out, narrower(err, namespace)
+		return out, hintNamespace(err, namespace)
 	}
 	there := *e
 	there.server, there.patience = server, 0
@@ -227,9 +227,9 @@ func eachOf[M any](config *admin.ProxyConfig, typeName string, visit func(*admin
 	return nil
 }
 
-// keep drops the resources of a type that are not wanted, and those that the proxy does
+// keepResources drops the resources of a type that are not wanted, and those that the proxy does
 // not have.
-func keep[M any](config *admin.ProxyConfig, typeName string, wanted func(M) bool) error {
+func keepResources[M any](config *admin.ProxyConfig, typeName string, wanted func(M) bool) error {
 	kept := []admin.ProxyResource{}
 	err := eachOf(config, typeName, func(r *admin.ProxyResource, m M) {
 		if wanted(m) {

@@ -104,7 +104,7 @@ func whyDifferent(r *admin.ProxyResource) string {
 		why = "it is not sent yet, since something has to go to the proxy first"
 	}
 	if len(r.Objects) > 0 {
-		why += "; of " + items(r.Objects, true)
+		why += "; of " + formatList(r.Objects, true)
 	}
 	return why
 }

@@ -46,7 +46,7 @@ func (f *listenerFilter) check() error {
 }
 
 func (f *listenerFilter) apply(config *admin.ProxyConfig) error {
-	return keep(config, "LDS", func(l *listenerv3.Listener) bool {
+	return keepResources(config, "LDS", func(l *listenerv3.Listener) bool {
 		matches := slices.ContainsFunc(listenerAddresses(l), func(a *corev3.Address) bool {
 			host, port := hostPort(a)
 			return (f.address == "" || f.address == host) && f.has(port)
@@ -119,7 +119,7 @@ func listenerRows(config *admin.ProxyConfig) ([][]string, error) {
 			}
 		}
 		row := func(match, destination string) {
-			rows = append(rows, []string{items(hosts, false), portCell(port), match, destination, items(r.Objects, false)})
+			rows = append(rows, []string{formatList(hosts, false), portCell(port), match, destination, formatList(r.Objects, false)})
 		}
 		if api := l.GetApiListener(); api != nil {
 			row("ALL", filterDestination(l.GetName(), api.GetApiListener()))
@@ -144,7 +144,7 @@ func chainMatch(m *listenerv3.FilterChainMatch) string {
 		add("Trans", t)
 	}
 	add("App", m.GetApplicationProtocols()...)
-	add("Addr", each(m.GetPrefixRanges(), func(r *corev3.CidrRange) string {
+	add("Addr", mapSlice(m.GetPrefixRanges(), func(r *corev3.CidrRange) string {
 		return fmt.Sprintf("%s/%d", r.GetAddressPrefix(), r.GetPrefixLen().GetValue())
 	})...)
 	if port := m.GetDestinationPort(); port != nil {
@@ -170,7 +170,7 @@ func filterDestination(name string, config *anypb.Any) string {
 	switch f := networkFilter(config).(type) {
 	case *hcmv3.HttpConnectionManager:
 		if inline := f.GetRouteConfig(); inline != nil {
-			return "Inline Route: " + items(inlineMatches(inline), false)
+			return "Inline Route: " + formatList(inlineMatches(inline), false)
 		}
 		return "Route: " + f.GetRds().GetRouteConfigName()
 	case *tcpproxyv3.TcpProxy:

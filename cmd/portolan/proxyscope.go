@@ -26,9 +26,9 @@ func (s *proxyScope) check() error {
 	return nil
 }
 
-// narrower adds a hint to -n to the error of a user who may not see the proxies of all
+// hintNamespace adds a hint to -n to the error of a user who may not see the proxies of all
 // namespaces.
-func narrower(err error, namespace string) error {
+func hintNamespace(err error, namespace string) error {
 	if namespace == "" && apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; -n NAMESPACE asks about the proxies of one namespace alone", err)
 	}

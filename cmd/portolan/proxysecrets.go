@@ -33,7 +33,7 @@ func (e *environment) secretTable(config *admin.ProxyConfig) ([][]string, error)
 				valid = "false"
 			}
 			rows = append(rows, []string{
-				r.Name, s.Kind, string(r.State), valid, c.Serial, c.NotAfter.UTC().Format(time.RFC3339), c.NotBefore.UTC().Format(time.RFC3339), c.Subject, items(c.Names, false),
+				r.Name, s.Kind, string(r.State), valid, c.Serial, c.NotAfter.UTC().Format(time.RFC3339), c.NotBefore.UTC().Format(time.RFC3339), c.Subject, formatList(c.Names, false),
 			})
 		}
 	}

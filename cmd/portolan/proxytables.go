@@ -80,7 +80,7 @@ func (f *clusterFilter) check() error {
 }
 
 func (f *clusterFilter) apply(config *admin.ProxyConfig) error {
-	return keep(config, "CDS", func(c *clusterv3.Cluster) bool {
+	return keepResources(config, "CDS", func(c *clusterv3.Cluster) bool {
 		ref := clusterRef(c)
 		return contains(ref.Host, f.fqdn) && f.has(ref.Port) && (f.subset == "" || f.subset == ref.Subset) &&
 			(f.direction == "" || f.direction == string(ref.Direction))
@@ -103,7 +103,7 @@ func clusterRows(config *admin.ProxyConfig) ([][]string, error) {
 		if custom := c.GetClusterType().GetName(); custom != "" {
 			kind = custom
 		}
-		rows = append(rows, []string{ref.Host, portCell(ref.Port), ref.Subset, string(ref.Direction), kind, originCell(c.GetMetadata()), items(r.Objects, false)})
+		rows = append(rows, []string{ref.Host, portCell(ref.Port), ref.Subset, string(ref.Direction), kind, originCell(c.GetMetadata()), formatList(r.Objects, false)})
 	})
 	return rows, err
 }
@@ -119,8 +119,8 @@ func (f *routeFilter) check() error { return nil }
 
 func (f *routeFilter) apply(config *admin.ProxyConfig) error {
 	return errors.Join(
-		keep(config, "RDS", func(r *routev3.RouteConfiguration) bool { return f.name == "" || f.name == r.GetName() }),
-		keep(config, "VHDS", func(h *routev3.VirtualHost) bool { return f.name == "" || f.name == protocol.ScopeOf(h.GetName()) }),
+		keepResources(config, "RDS", func(r *routev3.RouteConfiguration) bool { return f.name == "" || f.name == r.GetName() }),
+		keepResources(config, "VHDS", func(h *routev3.VirtualHost) bool { return f.name == "" || f.name == protocol.ScopeOf(h.GetName()) }),
 	)
 }
 
@@ -143,7 +143,7 @@ func routeRows(config *admin.ProxyConfig) ([][]string, error) {
 			rows = append(rows, hostRows(c.GetName(), h.GetName(), h, r)...)
 		}
 		if len(rows) == before {
-			rows = append(rows, []string{c.GetName(), "", "", "", "", items(r.Objects, false)})
+			rows = append(rows, []string{c.GetName(), "", "", "", "", formatList(r.Objects, false)})
 		}
 	})
 	return rows, err
@@ -151,7 +151,7 @@ func routeRows(config *admin.ProxyConfig) ([][]string, error) {
 
 // hostRows returns a row for each route of a virtual host.
 func hostRows(config, name string, h *routev3.VirtualHost, r *admin.ProxyResource) [][]string {
-	domains, objects := items(h.GetDomains(), false), items(r.Objects, false)
+	domains, objects := formatList(h.GetDomains(), false), formatList(r.Objects, false)
 	var rows [][]string
 	for _, route := range h.GetRoutes() {
 		rows = append(rows, []string{config, name, domains, matchCell(route.GetMatch()), originCell(route.GetMetadata()), objects})
@@ -183,7 +183,7 @@ func matchCell(m *routev3.RouteMatch) string {
 		more = append(more, "?"+q.GetName())
 	}
 	if len(more) > 0 {
-		out += " (" + items(more, false) + ")"
+		out += " (" + formatList(more, false) + ")"
 	}
 	return out
 }
@@ -212,8 +212,8 @@ func (f *endpointFilter) check() error {
 
 func (f *endpointFilter) apply(config *admin.ProxyConfig) error {
 	return errors.Join(
-		keep(config, "CDS", func(c *clusterv3.Cluster) bool { return len(f.rowsOf(c.GetName(), c.GetLoadAssignment(), nil)) > 0 }),
-		keep(config, "EDS", func(a *endpointv3.ClusterLoadAssignment) bool {
+		keepResources(config, "CDS", func(c *clusterv3.Cluster) bool { return len(f.rowsOf(c.GetName(), c.GetLoadAssignment(), nil)) > 0 }),
+		keepResources(config, "EDS", func(a *endpointv3.ClusterLoadAssignment) bool {
 			return *f == endpointFilter{} || len(f.rowsOf(a.GetClusterName(), a, nil)) > 0
 		}),
 	)
@@ -240,7 +240,7 @@ func (f *endpointFilter) rowsOf(cluster string, a *endpointv3.ClusterLoadAssignm
 	}
 	objects := ""
 	if r != nil {
-		objects = items(r.Objects, false)
+		objects = formatList(r.Objects, false)
 	}
 	for _, l := range a.GetEndpoints() {
 		at := l.GetLocality()

@@ -44,7 +44,7 @@ func (p *pruneFlags) confirm(ctx context.Context, env *environment, m *manifest,
 	if !p.enabled || p.yes || !env.terminal {
 		return nil
 	}
-	var more []superfluous
+	var more []storedOnly
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 		more, err = p.superfluous(ctx, c, m, namespace)
 		return err
@@ -58,11 +58,11 @@ func (p *pruneFlags) confirm(ctx context.Context, env *environment, m *manifest,
 		p.confirmed[s.key] = true
 		fmt.Fprintln(env.stderr, "  "+s.key.String())
 	}
-	return env.confirm(ctx, "Apply, and delete "+these(len(more))+"?", "nothing was applied")
+	return env.confirm(ctx, "Apply, and delete "+itOrThese(len(more))+"?", "nothing was applied")
 }
 
-// these returns how a question refers to n objects: "it", or "these 3".
-func these(n int) string {
+// itOrThese returns how a question refers to n objects: "it", or "these 3".
+func itOrThese(n int) string {
 	if n == 1 {
 		return "it"
 	}
@@ -70,7 +70,7 @@ func these(n int) string {
 }
 
 // answered refuses to delete an object that the user was not asked about.
-func (p *pruneFlags) answered(more []superfluous) error {
+func (p *pruneFlags) answered(more []storedOnly) error {
 	for _, s := range more {
 		if p.confirmed != nil && !p.confirmed[s.key] {
 			return fmt.Errorf("nothing was applied: %s is to be deleted too, which came while you were asked: apply again", s.key)
@@ -135,7 +135,7 @@ func (p *pruneFlags) demand(m *manifest) {
 }
 
 // superfluous returns the stored objects to delete, by kind, namespace and name.
-func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manifest, namespace string) ([]superfluous, error) {
+func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manifest, namespace string) ([]storedOnly, error) {
 	if !p.enabled {
 		return nil, nil
 	}
@@ -144,15 +144,15 @@ func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manif
 	for _, d := range m.documents {
 		wanted[d.Config.Key()] = true
 	}
-	var out []superfluous
-	for _, at := range p.places(m, namespace) {
+	var out []storedOnly
+	for _, at := range p.searchedPlaces(m, namespace) {
 		list, err := c.List(ctx, client.Resource(at.kind), at.namespace, client.Selection{Labels: p.labels.String(), Stored: true})
 		if err != nil {
 			return nil, err
 		}
 		slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
 		for i := range list.Items {
-			s := superfluous{object: &list.Items[i], key: config.Key{
+			s := storedOnly{object: &list.Items[i], key: config.Key{
 				Kind: at.kind.GroupVersionKind, Namespace: at.namespace, Name: list.Items[i].GetName(),
 			}}
 			if !wanted[s.key] && ofStore(&list.Items[i]) {
@@ -169,8 +169,8 @@ func ofStore(object *unstructured.Unstructured) bool {
 	return !other
 }
 
-// places returns the places that may hold superfluous objects.
-func (p *pruneFlags) places(m *manifest, namespace string) []place {
+// searchedPlaces returns the places that may hold superfluous objects.
+func (p *pruneFlags) searchedPlaces(m *manifest, namespace string) []place {
 	var namespaces []string
 	if namespace != "" {
 		namespaces = append(namespaces, namespace)
@@ -195,15 +195,15 @@ func (p *pruneFlags) places(m *manifest, namespace string) []place {
 	return out
 }
 
-// superfluous is a stored object that is in no file.
-type superfluous struct {
+// storedOnly is a stored object that is in no file.
+type storedOnly struct {
 	key    config.Key
 	object *unstructured.Unstructured
 }
 
 // document returns the object to delete, in the version that was listed. It stands in
 // no file.
-func (s superfluous) document() config.Document {
+func (s storedOnly) document() config.Document {
 	return config.Document{Config: &config.Config{Meta: config.Meta{
 		GroupVersionKind: s.key.Kind, Namespace: s.key.Namespace, Name: s.key.Name,
 		ResourceVersion: s.object.GetResourceVersion(),
@@ -211,7 +211,7 @@ func (s superfluous) document() config.Document {
 }
 
 // difference returns the diff of a deletion.
-func (s superfluous) difference() (string, error) {
+func (s storedOnly) difference() (string, error) {
 	before, err := comparableText(s.object, false)
 	if err != nil {
 		return "", err

@@ -174,10 +174,10 @@ func TestPruneDeletesWhatWasConfirmedAlone(t *testing.T) {
 	t.Parallel()
 	a, b := config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "a"}, config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "b"}
 	p := pruneFlags{confirmed: map[config.Key]bool{a: true}}
-	if err := p.answered([]superfluous{{key: a}}); err != nil {
+	if err := p.answered([]storedOnly{{key: a}}); err != nil {
 		t.Error(err)
 	}
-	if err := p.answered([]superfluous{{key: a}, {key: b}}); err == nil || !strings.Contains(err.Error(), "serviceentry/shop/b is to be deleted too") {
+	if err := p.answered([]storedOnly{{key: a}, {key: b}}); err == nil || !strings.Contains(err.Error(), "serviceentry/shop/b is to be deleted too") {
 		t.Error(err)
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 var recordOutputs = []string{"table", "json", "yaml"}
 
-// reading says which records of a query to read.
-type reading struct {
+// recordFilter says which records of a query to read.
+type recordFilter struct {
 	limit int // how many of the newest; 0 means all
 	// by is the user who made the change, since its maximal age; empty and 0 mean any.
 	by    string
@@ -32,8 +32,8 @@ func wasRefused(r record.Record) bool {
 	return len(r.Changes) == 1 && r.Changes[0].Kind == record.RefusalKind
 }
 
-// of returns the records of a query, newest first, and whether there are more.
-func (want reading) of(ctx context.Context, c *client.Client, q record.Query) (records []record.Record, more bool, err error) {
+// fetch returns the records of a query, newest first, and whether there are more.
+func (want recordFilter) fetch(ctx context.Context, c *client.Client, q record.Query) (records []record.Record, more bool, err error) {
 	q.Limit = record.MaxLimit
 	if want.limit > 0 && want.by == "" && !want.refused {
 		q.Limit = min(want.limit+1, record.MaxLimit) // one more, to know whether there are more

@@ -85,11 +85,11 @@ func TestRollbackOverwritesNothing(t *testing.T) {
 		says      string
 	}{
 		"a change": {
-			func(a api) { a.must(t, moved("a", "10.9.9.9"), "apply", "-f", "-") }, "se/a -n shop --to-revision 2",
+			func(a api) { a.must(t, entryAt("a", "10.9.9.9"), "apply", "-f", "-") }, "se/a -n shop --to-revision 2",
 			"conflict: serviceentry/shop/a changed (you had version 6, the store has 7): see portolan diff serviceentry/a -n shop --from 6\n",
 		},
 		"a creation": {
-			func(a api) { a.must(t, moved("b", "10.9.9.9"), "apply", "-f", "-") }, "-n shop --to-revision 2 --yes",
+			func(a api) { a.must(t, entryAt("b", "10.9.9.9"), "apply", "-f", "-") }, "-n shop --to-revision 2 --yes",
 			"conflict: serviceentry/shop/b exists (you had version 0, which is none, the store has 7): see portolan history serviceentry/b -n shop\n",
 		},
 		"a change of what would be deleted": {
@@ -159,22 +159,22 @@ func TestRollbackErrors(t *testing.T) {
 func TestRollbackThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
-	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = small{o.Store}, a.Cache, a.Store })
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = smallStore{o.Store}, a.Cache, a.Store })
 	o := do(t, "", "rollback", "-A", "--to-revision", "2", "--yes", "--server", s.URL)
 	if o.code != exitData || o.out != "" || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: ") || !strings.HasSuffix(o.err, ": roll back one namespace or one object after the other\n") {
 		t.Errorf("%+v", o)
 	}
 }
 
-// small is a store that refuses batches.
-type small struct{ rest.Store }
+// smallStore is a store that refuses batches.
+type smallStore struct{ rest.Store }
 
-func (small) Apply(context.Context, []storage.Op) (string, []storage.Result, error) {
+func (smallStore) Apply(context.Context, []storage.Op) (string, []storage.Result, error) {
 	return "", nil, storage.ErrTooLarge
 }
 
 // Version is later than the version of the cache.
-func (small) Version() string { return "6" }
+func (smallStore) Version() string { return "6" }
 
 // waiting is a user who never answers.
 type waiting struct{ until context.Context }

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan: interrupted")
 	default:
-		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(words(err)))
+		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(errorText(err)))
 	}
 	return exitCode(err)
 }

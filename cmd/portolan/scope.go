@@ -62,11 +62,11 @@ func (s scope) String() string {
 	}
 	switch {
 	case len(s.keys) > 0:
-		return strings.Join(each(s.keys, config.Key.String), ", ")
+		return strings.Join(mapSlice(s.keys, config.Key.String), ", ")
 	case s.allKinds:
 		return where
 	}
-	return strings.Join(each(s.kinds, func(k *schema.Schema) string { return k.Plural }), ", ") + " of " + where
+	return strings.Join(mapSlice(s.kinds, func(k *schema.Schema) string { return k.Plural }), ", ") + " of " + where
 }
 
 // places returns the places of the objects, each with the name of one object, or empty for all

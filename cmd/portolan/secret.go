@@ -232,7 +232,7 @@ func secretRows(env *environment, namespace, name string, spec *secret.Spec) (ro
 			if left := c.NotAfter.Sub(env.now()); left <= 0 {
 				ends = "ENDED " + age(env.now(), c.NotAfter) + " ago"
 			}
-			row(entry.Name, c.Subject, items(c.Names, false), c.Issuer, ends)
+			row(entry.Name, c.Subject, formatList(c.Names, false), c.Issuer, ends)
 		}
 		if !found {
 			row(entry.Name, fmt.Sprintf("(%d bytes)", entry.Bytes), "", "", "")
@@ -299,7 +299,7 @@ func newSecretStatusCommand(env *environment) *cobra.Command {
 					if !slices.Contains(s.Keys, id) {
 						here = "not here: import it, portolan secret key import"
 					}
-					rows = append(rows, []string{"key " + id, fmt.Sprintf("%s, %s", counted(s.Secrets[id], "secret"), here)})
+					rows = append(rows, []string{"key " + id, fmt.Sprintf("%s, %s", countOf(s.Secrets[id], "secret"), here)})
 				}
 				if s.Problem != "" {
 					rows = append(rows, []string{"problem", s.Problem})
@@ -412,13 +412,13 @@ sealed is lost. --lost gives it up: make a key (portolan secret key add), reseal
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(env.stdout, "sealing key %s seals now; %s sealed anew\n", done.Key, counted(done.Resealed, "secret"))
+				fmt.Fprintf(env.stdout, "sealing key %s seals now; %s sealed anew\n", done.Key, countOf(done.Resealed, "secret"))
 				if len(done.Left) > 0 {
 					remedy := ""
 					if lost {
 						remedy = ": store those again whose key is lost"
 					}
-					return fmt.Errorf("%s not sealed anew: %s%s", counted(len(done.Left), "secret"), strings.Join(done.Left, "; "), remedy)
+					return fmt.Errorf("%s not sealed anew: %s%s", countOf(len(done.Left), "secret"), strings.Join(done.Left, "; "), remedy)
 				}
 				return nil
 			})

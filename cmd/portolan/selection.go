@@ -112,7 +112,7 @@ func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
 	if kind := schemas.Named(short); kind != nil && (!qualified || strings.EqualFold(group, kind.Group)) {
 		return kind, nil
 	}
-	if where := elsewhere(name); where != "" {
+	if where := hintCommand(name); where != "" {
 		return nil, fmt.Errorf("unknown kind %q: %s; portolan api-resources shows the kinds served", name, where)
 	}
 	var meant []string
@@ -121,12 +121,12 @@ func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
 			meant = append(meant, kind.Plural)
 		}
 	}
-	return nil, fmt.Errorf("unknown kind %q: see portolan api-resources for those served%s", name, orMeant(meant))
+	return nil, fmt.Errorf("unknown kind %q: see portolan api-resources for those served%s", name, orDidYouMean(meant))
 }
 
-// elsewhere returns a hint to the command for something that users of other tools expect to be
+// hintCommand returns a hint to the command for something that users of other tools expect to be
 // a kind.
-func elsewhere(name string) string {
+func hintCommand(name string) string {
 	switch strings.ToLower(name) {
 	case "service", "services", "svc", "endpoint", "endpoints", "ep", "host", "hosts":
 		return "portolan describe service HOST shows what a host is, and its endpoints"

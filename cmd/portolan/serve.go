@@ -135,8 +135,8 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	return faults.ErrorOrNil()
 }
 
-// local says whether a URL points to this machine.
-func local(address string) bool {
+// onThisMachine says whether a URL points to this machine.
+func onThisMachine(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false

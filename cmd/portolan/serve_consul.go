@@ -73,7 +73,7 @@ func (o *consulRegistry) validate(given func(flag string) bool, add addFault) {
 	}
 	if token, err := o.token(); err != nil {
 		add("consul-token-file", "%v", err)
-	} else if token != "" && !o.secure() && !local(o.address) {
+	} else if token != "" && !o.secure() && !onThisMachine(o.address) {
 		add("consul-address", "the token would go to %s in plaintext: use https://", o.address)
 	}
 	if o.resetHold <= 0 {

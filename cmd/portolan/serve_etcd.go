@@ -73,7 +73,7 @@ func (o *externalStore) validate(add addFault) {
 		switch {
 		case strings.HasPrefix(endpoint, "https://") != o.secure():
 			add("etcd-endpoints", "%s: either all endpoints are of TLS or none is", e)
-		case !o.secure() && o.user != "" && !local(endpoint):
+		case !o.secure() && o.user != "" && !onThisMachine(endpoint):
 			add("etcd-user", "the password would go to %s in plaintext: use https://", e)
 		}
 	}
@@ -161,7 +161,7 @@ func (o *externalStore) etcd(logger *slog.Logger) *serve.Etcd {
 		d.User, d.Password = o.user, o.password
 	}
 	for _, e := range o.endpoints {
-		if !o.secure() && !local(e) {
+		if !o.secure() && !onThisMachine(e) {
 			logger.Warn("all that etcd keeps crosses the network in plaintext, and anyone on the way can change it: use https:// endpoints", "endpoint", e)
 		}
 	}

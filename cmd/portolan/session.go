@@ -38,7 +38,7 @@ func (s *session) token(ctx context.Context, refused string) (string, error) {
 	if err != nil {
 		return "", dataError{err}
 	}
-	if one, err := s.of(file); err != nil || s.fresh(one.IDToken) {
+	if one, err := s.loginIn(file); err != nil || s.fresh(one.IDToken) {
 		s.id = one.IDToken
 		return s.id, err
 	}
@@ -48,7 +48,7 @@ func (s *session) token(ctx context.Context, refused string) (string, error) {
 
 // renew replaces the token of the context, unless another program has done so in the meantime.
 func (s *session) renew(ctx context.Context, file contexts.File) (contexts.File, bool, error) {
-	one, err := s.of(file)
+	one, err := s.loginIn(file)
 	if err != nil || s.fresh(one.IDToken) {
 		s.id = one.IDToken
 		return file, false, err
@@ -78,8 +78,8 @@ func (s *session) renew(ctx context.Context, file contexts.File) (contexts.File,
 	return file.With(kept), true, nil
 }
 
-// of returns the login in a file of contexts.
-func (s *session) of(file contexts.File) (*contexts.Login, error) {
+// loginIn returns the login in a file of contexts.
+func (s *session) loginIn(file contexts.File) (*contexts.Login, error) {
 	one, _ := file.Find(s.context)
 	if one.Login == nil || !sameServer(one.Login.Server, s.server) {
 		return &contexts.Login{}, fmt.Errorf("the context %s is logged out: %w", s.context, login.ErrEnded)

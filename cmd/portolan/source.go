@@ -65,7 +65,7 @@ func (e *environment) printSources(list serve.SourceList) error {
 // has.
 func objectCount(s *serve.SourceStatus) string {
 	if s.Endpoints != nil {
-		return counted(s.Endpoints.Services, "service")
+		return countOf(s.Endpoints.Services, "service")
 	}
 	objects := 0
 	for _, n := range s.Objects {
@@ -95,11 +95,11 @@ func sourceState(s *serve.SourceStatus) string {
 	case s.Problem != "":
 		return s.Problem
 	case len(s.Faults) > 0:
-		return counted(len(s.Faults), "fault")
+		return countOf(len(s.Faults), "fault")
 	case s.Absent:
 		return "not on this server"
 	case len(s.Differs) > 0:
-		return "differs from " + counted(len(s.Differs), "server")
+		return "differs from " + countOf(len(s.Differs), "server")
 	}
 	return "ok"
 }
@@ -220,7 +220,7 @@ func sourceObjectState(o *serve.SourceObject) string {
 		parts = append(parts, "shadowed by "+o.ShadowedBy)
 	}
 	if len(o.Faults) > 0 {
-		parts = append(parts, counted(len(o.Faults), "fault"))
+		parts = append(parts, countOf(len(o.Faults), "fault"))
 	}
 	parts = append(parts, o.Issues...)
 	if len(parts) == 0 {

@@ -29,7 +29,7 @@ reuse then; portolan store defrag gives it back to the file system.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(env.stdout, "compacted to revision %d: %s in use, %s before\n", done.Revision, mebi(done.AfterBytes), mebi(done.BeforeBytes))
+				fmt.Fprintf(env.stdout, "compacted to revision %d: %s in use, %s before\n", done.Revision, formatMiB(done.AfterBytes), formatMiB(done.BeforeBytes))
 				return nil
 			})
 		},
@@ -54,7 +54,7 @@ several members it is for that of the server which is asked.`,
 					return err
 				}
 				fmt.Fprintf(env.stdout, "defragmented in %s: %s, %s before\n",
-					time.Duration(done.Seconds*float64(time.Second)).Round(time.Millisecond), mebi(done.AfterBytes), mebi(done.BeforeBytes))
+					time.Duration(done.Seconds*float64(time.Second)).Round(time.Millisecond), formatMiB(done.AfterBytes), formatMiB(done.BeforeBytes))
 				return nil
 			})
 		},

@@ -55,7 +55,7 @@ each piece.`,
 				return err
 			}
 			fmt.Fprintf(env.stdout, "saved %s: revision %d, %d objects in %d keys, %s, sha256 %s\n",
-				summary.File, summary.Revision, summary.Count(), summary.Keys, mebi(summary.Size), summary.Hash)
+				summary.File, summary.Revision, summary.Count(), summary.Keys, formatMiB(summary.Size), summary.Hash)
 			return nil
 		},
 	}
@@ -85,8 +85,8 @@ func saveSnapshot(ctx context.Context, env *environment, file string, force bool
 	return summary, err
 }
 
-// patience cancels a context when nothing has arrived for a while.
-type patience struct {
+// idleTimeout cancels a context when nothing has arrived for a while.
+type idleTimeout struct {
 	limit time.Duration // 0 means no limit
 	timer *time.Timer
 }
@@ -94,22 +94,22 @@ type patience struct {
 // errImpatient is the cause of such a cancellation.
 var errImpatient = errors.New("nothing more has arrived")
 
-func newPatience(limit time.Duration, cancel context.CancelCauseFunc) *patience {
-	p := &patience{limit: limit}
+func newPatience(limit time.Duration, cancel context.CancelCauseFunc) *idleTimeout {
+	p := &idleTimeout{limit: limit}
 	if limit > 0 {
 		p.timer = time.AfterFunc(limit, func() { cancel(errImpatient) })
 	}
 	return p
 }
 
-func (p *patience) end() {
+func (p *idleTimeout) end() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 }
 
 // explain adds to an error which flag sets the limit.
-func (p *patience) explain(ctx context.Context, err error) error {
+func (p *idleTimeout) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errImpatient) {
 		return fmt.Errorf("the server sent nothing for %s (see --request-timeout): %w", p.limit, context.DeadlineExceeded)
 	}
@@ -117,7 +117,7 @@ func (p *patience) explain(ctx context.Context, err error) error {
 }
 
 // reader restarts the limit with each piece that it reads.
-func (p *patience) reader(from io.Reader) io.Reader {
+func (p *idleTimeout) reader(from io.Reader) io.Reader {
 	if p.timer == nil {
 		return from
 	}
@@ -171,7 +171,7 @@ func writeSummary(out io.Writer, s *backup.Summary) error {
 		records += fmt.Sprintf(", %s to %s", s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339))
 	}
 	rows := [][]string{
-		{"file", fmt.Sprintf("%s, %s", s.File, mebi(s.Size))},
+		{"file", fmt.Sprintf("%s, %s", s.File, formatMiB(s.Size))},
 		{"sha256", s.Hash + ", as its content has"},
 		{"revision", fmt.Sprintf("%d%s", s.Revision, compacted)},
 		{"format", formatLine(s)},

@@ -109,12 +109,12 @@ func revisions(st *maintenance.StoreStatus) string {
 }
 
 func sizes(st *maintenance.StoreStatus) string {
-	text := fmt.Sprintf("%s, %s in use", mebi(st.DBBytes), mebi(st.DBInUseBytes))
+	text := fmt.Sprintf("%s, %s in use", formatMiB(st.DBBytes), formatMiB(st.DBInUseBytes))
 	if st.QuotaBytes > 0 {
-		text += fmt.Sprintf("; quota %s (%d %% used)", mebi(st.QuotaBytes), st.DBBytes*100/st.QuotaBytes)
+		text += fmt.Sprintf("; quota %s (%d %% used)", formatMiB(st.QuotaBytes), st.DBBytes*100/st.QuotaBytes)
 	}
 	if st.FreeBytes > 0 {
-		text += fmt.Sprintf("; %s free on the disk", mebi(st.FreeBytes))
+		text += fmt.Sprintf("; %s free on the disk", formatMiB(st.FreeBytes))
 	}
 	return text
 }
@@ -167,7 +167,7 @@ func writeMembers(out io.Writer, st *maintenance.StoreStatus) error {
 		if m.Error != "" {
 			state = m.Error
 		} else {
-			size, index = mebi(m.DBBytes), fmt.Sprint(m.Index)
+			size, index = formatMiB(m.DBBytes), fmt.Sprint(m.Index)
 		}
 		rows = append(rows, []string{m.ID, m.Name, role, m.Version, size, index, state})
 	}

@@ -23,15 +23,15 @@ func writeTable(out io.Writer, rows [][]string) error {
 			if i > 0 {
 				fmt.Fprint(w, "\t")
 			}
-			fmt.Fprint(w, shown(cell))
+			fmt.Fprint(w, cellText(cell))
 		}
 		fmt.Fprintln(w)
 	}
 	return w.Flush()
 }
 
-// shown returns the text of a cell: "-" if it is empty.
-func shown(cell string) string {
+// cellText returns the text of a cell: "-" if it is empty.
+func cellText(cell string) string {
 	if cell == "" {
 		return "-"
 	}
@@ -49,26 +49,26 @@ func age(now, then time.Time) string {
 // shownItems is how many elements of a list a cell shows unless the table is wide.
 const shownItems = 3
 
-// items formats the elements of a list: all of them, or the first ones and how many more there
+// formatList formats the elements of a list: all of them, or the first ones and how many more there
 // are.
-func items(list []string, all bool) string {
+func formatList(list []string, all bool) string {
 	if all || len(list) <= shownItems {
 		return strings.Join(list, ",")
 	}
 	return fmt.Sprintf("%s +%d more", strings.Join(list[:shownItems], ","), len(list)-shownItems)
 }
 
-// pairs formats a map like items, sorted by key.
+// pairs formats a map like formatList, sorted by key.
 func pairs[V any](m map[string]V, all bool) string {
 	list := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
 	}
-	return items(list, all)
+	return formatList(list, all)
 }
 
-// each returns f of every element.
-func each[T, R any](list []T, f func(T) R) []R {
+// mapSlice returns f of every element.
+func mapSlice[T, R any](list []T, f func(T) R) []R {
 	out := make([]R, len(list))
 	for i, v := range list {
 		out[i] = f(v)

@@ -62,7 +62,7 @@ service account, so often and until then. --cidr bounds from where.`,
 					return writeDocument(env.stdout, output, made)
 				}
 				fmt.Fprintf(env.stderr, "jointoken/%s/%s is good for %s as %s/%s, until %s. It is not shown again.\n",
-					made.Namespace, made.Name, counted(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
+					made.Namespace, made.Name, countOf(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
 				_, err := fmt.Fprintln(env.stdout, join.Pinned(made.Token, made.Roots))
 				return err
 			})
@@ -98,7 +98,7 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 						if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), spec); err != nil {
 							return nil, err
 						}
-						return [][]string{{item.GetNamespace(), item.GetName(), holder(spec), uses(spec), ends(spec, env.now()), items(spec.Sources, false)}}, nil
+						return [][]string{{item.GetNamespace(), item.GetName(), tokenIdentity(spec), formatUses(spec), ends(spec, env.now()), formatList(spec.Sources, false)}}, nil
 					},
 				})
 			})
@@ -111,16 +111,16 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 	return c
 }
 
-// holder returns the identity that a token gives.
-func holder(t *access.JoinToken) string {
+// tokenIdentity returns the identity that a token gives.
+func tokenIdentity(t *access.JoinToken) string {
 	if t.Member != nil {
 		return "store member " + t.Member.Name
 	}
 	return t.ServiceAccount
 }
 
-// uses formats how often a token was used, and how often it can be.
-func uses(t *access.JoinToken) string { return fmt.Sprintf("%d/%d", t.Used, t.Uses) }
+// formatUses formats how often a token was used, and how often it can be.
+func formatUses(t *access.JoinToken) string { return fmt.Sprintf("%d/%d", t.Used, t.Uses) }
 
 // ends formats when a token expires, or that it has expired.
 func ends(t *access.JoinToken, now time.Time) string {

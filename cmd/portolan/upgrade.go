@@ -37,7 +37,7 @@ an upgrade, and again after it.`,
 				if err != nil {
 					return err
 				}
-				format.Problems = append(format.Problems, ownProblems(format)...)
+				format.Problems = append(format.Problems, problemsOfThisBinary(format)...)
 				if output != "" {
 					err = writeDocument(env.stdout, output, format)
 				} else {
@@ -54,9 +54,9 @@ an upgrade, and again after it.`,
 	return c
 }
 
-// ownProblems returns the problems that this binary would have as a server of the same store,
-// if it differs from the running server.
-func ownProblems(f *maintenance.Format) (problems []string) {
+// problemsOfThisBinary returns the problems that this binary would have as a server of the same
+// store, if it differs from the running server.
+func problemsOfThisBinary(f *maintenance.Format) (problems []string) {
 	if f.Server.StorageFormat == etcd.StorageFormat {
 		return nil
 	}

@@ -114,13 +114,13 @@ func flagError(c *cobra.Command, err error) error {
 		})
 		err = fmt.Errorf("%w%s", err, didYouMean(meant))
 	case errors.As(err, &invalid):
-		err = fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid))
+		err = fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), explainInvalidValue(invalid))
 	}
 	return usageOf(c, err)
 }
 
-// wanted returns an error that says what a flag accepts instead of an invalid value.
-func wanted(invalid *pflag.InvalidValueError) error {
+// explainInvalidValue returns an error that says what a flag accepts instead of an invalid value.
+func explainInvalidValue(invalid *pflag.InvalidValueError) error {
 	switch invalid.GetFlag().Value.Type() {
 	case "duration":
 		return errors.New("give a time with its unit, such as 30s or 5m")
@@ -140,7 +140,7 @@ func didYouMean(meant []string) string {
 	return ": did you mean " + alternatives(meant) + "?"
 }
 
-// orMeant is like didYouMean, after other advice.
-func orMeant(meant []string) string {
+// orDidYouMean is like didYouMean, after other advice.
+func orDidYouMean(meant []string) string {
 	return strings.Replace(didYouMean(meant), ": ", ", or ", 1)
 }

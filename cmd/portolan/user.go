@@ -47,7 +47,7 @@ func (o *tokenFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&o.note, "note", "", "what the token is for")
 }
 
-func (o *tokenFlags) asked() (*access.NewToken, error) {
+func (o *tokenFlags) newToken() (*access.NewToken, error) {
 	if o.ttl < 0 || o.ttl%time.Second != 0 {
 		return nil, usageError{fmt.Errorf("--ttl %s: give whole seconds, or 0 for a token without an end", o.ttl)}
 	}
@@ -93,7 +93,7 @@ makes the first user over its socket.`,
 				asked.Roles = append(asked.Roles, access.NewRole{Role: role, Namespace: namespace})
 			}
 			var err error
-			if asked.Token, err = token.asked(); err != nil {
+			if asked.Token, err = token.newToken(); err != nil {
 				return err
 			}
 			if without {
@@ -162,7 +162,7 @@ func newUserListCommand(env *environment) *cobra.Command {
 						if user.Disabled {
 							state = "DISABLED"
 						}
-						return [][]string{{item.GetName(), items(user.Groups, false), fmt.Sprint(len(user.Tokens)), state}}, nil
+						return [][]string{{item.GetName(), formatList(user.Groups, false), fmt.Sprint(len(user.Tokens)), state}}, nil
 					},
 				})
 			})
@@ -276,7 +276,7 @@ nobody is told again. Give each program a token of its own.`,
 		Example: `  portolan user token add alice --ttl 24h --note laptop`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			asked, err := token.asked()
+			asked, err := token.newToken()
 			if err != nil {
 				return err
 			}

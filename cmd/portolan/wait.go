@@ -169,10 +169,10 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 				return err
 			}
 			waited := e.now().Sub(began)
-			if ended(p, o) || waited >= o.timeout {
+			if isFinal(p, o) || waited >= o.timeout {
 				return nil
 			}
-			line := distribution(p) + "  " + roundly(waited).String()
+			line := distribution(p) + "  " + roundDuration(waited).String()
 			if e.terminal {
 				e.clearLine()
 				fmt.Fprint(e.stderr, line)
@@ -211,8 +211,8 @@ func (e *environment) propagation(ctx context.Context, c *client.Client, query u
 	return c.JSON(ctx, admin.PropagationPath+"?"+query.Encode(), into)
 }
 
-// met says whether enough proxies have taken the change.
-func met(p admin.Propagation, o waitFlags) bool {
+// enoughTaken says whether enough proxies have taken the change.
+func enoughTaken(p admin.Propagation, o waitFlags) bool {
 	return len(p.Faults) == 0 && shared(p, o) && p.Accepted >= o.least
 }
 
@@ -223,10 +223,10 @@ func shared(p admin.Propagation, o waitFlags) bool {
 	return len(p.Behind) == 0 && float64(p.Accepted+p.NotConcerned) >= share*float64(p.Proxies())
 }
 
-// ended says whether the outcome is final. A proxy that has refused a change does not take it
+// isFinal says whether the outcome is final. A proxy that has refused a change does not take it
 // later, but other proxies may connect.
-func ended(p admin.Propagation, o waitFlags) bool {
-	return met(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
+func isFinal(p admin.Propagation, o waitFlags) bool {
+	return enoughTaken(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
 
 // unmet is the error of a wait whose goal was not reached.
@@ -239,22 +239,22 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 		if err := writeDocument(e.stdout, o.output, p); err != nil {
 			return err
 		}
-		return e.lacking(p, o)
+		return e.checkPropagation(p, o)
 	}
-	fmt.Fprintln(e.stdout, distribution(p)+"  "+roundly(took).String())
+	fmt.Fprintln(e.stdout, distribution(p)+"  "+roundDuration(took).String())
 	if len(p.Behind) == 0 && p.Concerned() == 0 {
-		fmt.Fprintln(e.stdout, unconcerned(p))
+		fmt.Fprintln(e.stdout, reachesNoProxy(p))
 	}
 	if err := e.printLaggards(p); err != nil {
 		return err
 	}
-	return e.lacking(p, o)
+	return e.checkPropagation(p, o)
 }
 
-// lacking says why a change has not come far enough, nil where it has.
-func (e *environment) lacking(p admin.Propagation, o waitFlags) error {
+// checkPropagation says why a change has not come far enough, nil where it has.
+func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
-	case met(p, o):
+	case enoughTaken(p, o):
 		return nil
 	case len(p.Faults) > 0:
 		return unmet{fmt.Errorf("it is not served as it stands in its source, but as it was before: %s", strings.Join(p.Faults, "; "))}
@@ -262,7 +262,7 @@ func (e *environment) lacking(p admin.Propagation, o waitFlags) error {
 		return unmet{fmt.Errorf("revision %d was taken by %s within %s, and --min-proxies asks for %d", p.Revision, proxyCount(p.Accepted), o.timeout, o.least)}
 	case len(p.Behind) > 0:
 		return unmet{fmt.Errorf("revision %d is not published by all servers within %s: %s is behind, and the server at %s has published %d",
-			p.Revision, o.timeout, items(each(p.Behind, serverName), false), e.server, p.Published)}
+			p.Revision, o.timeout, formatList(mapSlice(p.Behind, serverName), false), e.server, p.Published)}
 	case p.Waiting > 0:
 		return unmet{fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout)}
 	default:
@@ -270,8 +270,8 @@ func (e *environment) lacking(p admin.Propagation, o waitFlags) error {
 	}
 }
 
-// unconcerned returns the line for a change that reaches no proxy.
-func unconcerned(p admin.Propagation) string {
+// reachesNoProxy returns the line for a change that reaches no proxy.
+func reachesNoProxy(p admin.Propagation) string {
 	if p.Proxies() == 0 {
 		return "  no proxy is concerned: none is connected"
 	}
@@ -317,14 +317,14 @@ func distribution(p admin.Propagation) string {
 		}
 	}
 	if n := len(p.Behind); n > 0 {
-		parts = append(parts, fmt.Sprintf("servers behind %d (%s)", n, items(each(p.Behind, serverName), false)))
+		parts = append(parts, fmt.Sprintf("servers behind %d (%s)", n, formatList(mapSlice(p.Behind, serverName), false)))
 	}
 	return strings.Join(parts, "  ")
 }
 
-// roundly rounds a duration for people: to milliseconds below a second, else to tenths of a
+// roundDuration rounds a duration for people: to milliseconds below a second, else to tenths of a
 // second.
-func roundly(d time.Duration) time.Duration {
+func roundDuration(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
 	}

@@ -61,11 +61,11 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 	var all []*follower
 	for _, kind := range s.kinds {
 		if len(s.keys) == 0 {
-			all = append(all, p.follower(kind, o.within(env, kind), o.which(nil)))
+			all = append(all, p.follower(kind, o.namespaceFor(env, kind), o.selectionOf(nil)))
 		}
 		for _, key := range s.keys {
 			if key.Kind == kind.GroupVersionKind {
-				all = append(all, p.follower(kind, key.Namespace, o.which([]config.Key{key})))
+				all = append(all, p.follower(kind, key.Namespace, o.selectionOf([]config.Key{key})))
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 // exist.
 func (o *getOptions) tellMissing(env *environment, s selection, all []*follower) error {
 	if len(s.keys) == 0 {
-		o.tellEmpty(env, each(all, func(f *follower) found { return found{f.kind, slices.Collect(maps.Values(f.known))} }))
+		o.tellEmpty(env, mapSlice(all, func(f *follower) objectsOfKind { return objectsOfKind{f.kind, slices.Collect(maps.Values(f.known))} }))
 		return nil
 	}
 	var missing error
@@ -132,8 +132,8 @@ func (p *page) follower(kind *schema.Schema, namespace string, which client.Sele
 	return &follower{page: p, kind: kind, namespace: namespace, which: which, known: map[string]*unstructured.Unstructured{}}
 }
 
-// say prints a message to the user besides the objects.
-func (p *page) say(format string, args ...any) {
+// printMessage prints a message to the user besides the objects.
+func (p *page) printMessage(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.env.stderr, format, args...)
@@ -156,15 +156,15 @@ type follower struct {
 func (f *follower) run(ctx context.Context, c *client.Client) error {
 	pause := retry.New(100*time.Millisecond, 5*time.Second)
 	for ctx.Err() == nil {
-		err := f.once(ctx, c, pause)
+		err := f.watchOnce(ctx, c, pause)
 		switch {
 		case err == nil: // the server has ended the watch
 		case client.Expired(err):
-			f.page.say("The server does not know what changed after revision %s any more; listing the objects again.\n", f.revision)
+			f.page.printMessage("The server does not know what changed after revision %s any more; listing the objects again.\n", f.revision)
 			f.revision = ""
 		case passing(err):
 			if !f.away {
-				f.page.say("The watch goes on from revision %s as soon as it can: %v\n", f.revision, err)
+				f.page.printMessage("The watch goes on from revision %s as soon as it can: %v\n", f.revision, err)
 			}
 			f.away = true
 		case apierrors.IsUnauthorized(err) && !f.again && f.page.env.credentials.source() != nil:
@@ -184,8 +184,8 @@ func passing(err error) bool {
 		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
 }
 
-// once lists the objects if the revision is not known, then watches once.
-func (f *follower) once(ctx context.Context, c *client.Client, pause *retry.Backoff) error {
+// watchOnce lists the objects if the revision is not known, then watches once.
+func (f *follower) watchOnce(ctx context.Context, c *client.Client, pause *retry.Backoff) error {
 	if f.revision == "" {
 		if err := f.page.env.call(ctx, f.list); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (f *follower) once(ctx context.Context, c *client.Client, pause *retry.Back
 		f.away, f.again = false, false
 		pause.Reset()
 		f.revision = e.Object.GetResourceVersion()
-		return f.take(e)
+		return f.printEvents(e)
 	})
 }
 
@@ -220,15 +220,15 @@ func (f *follower) list(ctx context.Context, c *client.Client) error {
 		events = append(events, client.Event{Type: watch.Deleted, Object: gone[name]})
 	}
 	f.revision = list.GetResourceVersion()
-	return f.take(events...)
+	return f.printEvents(events...)
 }
 
 func nameOf(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-// take prints events, except those without news.
-func (f *follower) take(events ...client.Event) error {
+// printEvents prints events, except those without news.
+func (f *follower) printEvents(events ...client.Event) error {
 	events = slices.DeleteFunc(events, func(e client.Event) bool {
 		name := nameOf(e.Object)
 		old := f.known[name]
@@ -300,8 +300,8 @@ func (p *page) separator() string {
 func (p *page) printRows(kind *schema.Schema, events []client.Event) error {
 	o := *p.options
 	o.noHeaders = o.noHeaders || p.last == kind
-	objects := each(events, func(e client.Event) *unstructured.Unstructured { return e.Object })
-	rows, err := o.rows(p.env, found{kind, objects}, p.several)
+	objects := mapSlice(events, func(e client.Event) *unstructured.Unstructured { return e.Object })
+	rows, err := o.rows(p.env, objectsOfKind{kind, objects}, p.several)
 	if err != nil {
 		return err
 	}
@@ -331,13 +331,13 @@ func alignRows(out io.Writer, rows [][]string, widths []int) []int {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(shown(cell)))
+			widths[i] = max(widths[i], utf8.RuneCountInString(cellText(cell)))
 		}
 	}
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
-			fmt.Fprintf(&line, "%-*s", widths[i]+columnGap, shown(cell))
+			fmt.Fprintf(&line, "%-*s", widths[i]+columnGap, cellText(cell))
 		}
 		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
 	}

@@ -59,18 +59,18 @@ func (s *transcript) await(t *testing.T, ctx context.Context, want string) {
 	}
 }
 
-// following is a running get -w.
-type following struct {
+// runningWatch is a running get -w.
+type runningWatch struct {
 	t        *testing.T
 	ctx      context.Context
 	out, err *transcript
 	stop     func() int
 }
 
-func follow(t *testing.T, url string, args ...string) *following {
+func follow(t *testing.T, url string, args ...string) *runningWatch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	f := &following{t: t, ctx: ctx, out: newTranscript(), err: newTranscript()}
+	f := &runningWatch{t: t, ctx: ctx, out: newTranscript(), err: newTranscript()}
 	done := make(chan int, 1)
 	go func() {
 		done <- run(ctx, append([]string{"get", "-w", "--server", url}, args...), strings.NewReader(""), f.out, f.err)
@@ -83,7 +83,7 @@ func follow(t *testing.T, url string, args ...string) *following {
 	return f
 }
 
-func (f *following) sees(want string) {
+func (f *runningWatch) awaitOutput(want string) {
 	f.t.Helper()
 	f.out.await(f.t, f.ctx, want)
 }
@@ -97,14 +97,14 @@ func TestGetWatch(t *testing.T) {
 	a := startAPI(t)
 	a.must(t, entry("x", ", labels: {team: a}")+"---\n"+entry("other", ", labels: {team: z}"), "apply", "-f", "-")
 	f := follow(t, a.URL, "se", "-l", "team in (a, b)", "--output-watch-events")
-	f.sees("ADDED     x ")
+	f.awaitOutput("ADDED     x ")
 	a.must(t, entry("longer-name", ", labels: {team: b}"), "apply", "-f", "-")
-	f.sees("longer-name")
+	f.awaitOutput("longer-name")
 	a.must(t, entry("x", ", labels: {team: a, more: b}"), "apply", "-f", "-")
-	f.sees("MODIFIED  x")
+	f.awaitOutput("MODIFIED  x")
 	a.must(t, entry("other", ", labels: {team: k}"), "apply", "-f", "-")
 	a.must(t, "", "delete", "se", "x")
-	f.sees("DELETED   x")
+	f.awaitOutput("DELETED   x")
 	if code := f.stop(); code != exitOK || f.err.String() != "" {
 		t.Errorf("exit code %d: %s", code, f.err)
 	}
@@ -126,7 +126,7 @@ func TestGetWatchOfSeveralKinds(t *testing.T) {
 	}
 	a.must(t, entry("x", "")+"---\n"+route("x"), "apply", "-f", "-")
 	f := follow(t, a.URL, "se,vs,gw")
-	f.sees("virtualservice/x")
+	f.awaitOutput("virtualservice/x")
 	f.err.await(t, f.ctx, "No gateways found in namespace default; -A looks in all.\n")
 	named := follow(t, a.URL, "vs/w", "se/w", "vs/x")
 	named.err.await(t, named.ctx, "serviceentry/default/w: not found")
@@ -134,14 +134,14 @@ func TestGetWatchOfSeveralKinds(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, named.err)
 	}
 	names := follow(t, a.URL, "vs/x", "se/x", "-o", "name")
-	names.sees("virtualservice/default/x\nserviceentry/default/x\n")
+	names.awaitOutput("virtualservice/default/x\nserviceentry/default/x\n")
 	a.must(t, entry("w", ""), "apply", "-f", "-")
-	f.sees("serviceentry/w")
+	f.awaitOutput("serviceentry/w")
 	a.must(t, entry("z", ""), "apply", "-f", "-")
-	f.sees("serviceentry/z")
+	f.awaitOutput("serviceentry/z")
 	a.must(t, "", "delete", "vs", "x")
-	names.sees("serviceentry/default/x\nvirtualservice/default/x\n")
-	f.sees("virtualservice/x  x.shop  mesh      5 ")
+	names.awaitOutput("serviceentry/default/x\nvirtualservice/default/x\n")
+	f.awaitOutput("virtualservice/x  x.shop  mesh      5 ")
 	if code := f.stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, f.err)
 	}
@@ -161,20 +161,20 @@ func TestGetWatchForms(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
 	a.must(t, entry("x", "")+"---\n"+entry("w", ""), "apply", "-f", "-")
-	forms := map[string]*following{
+	forms := map[string]*runningWatch{
 		"name": follow(t, a.URL, "se", "-o", "name"), "json": follow(t, a.URL, "se/x", "-o", "json"), "yaml": follow(t, a.URL, "se/x", "-o", "yaml", "--output-watch-events"),
 		"path": follow(t, a.URL, "se", "x", "-o", `jsonpath={.metadata.name} {.metadata.labels.a};`), "none": follow(t, a.URL, "vs", "-o", "name"),
 	}
 	for form, first := range map[string]string{"name": "serviceentry/default/w\n", "json": "}\n", "yaml": "type: ADDED\n", "path": "x ;"} {
-		forms[form].sees(first)
+		forms[form].awaitOutput(first)
 	}
 	forms["none"].err.await(t, forms["none"].ctx, "No virtualservices found in namespace default; -A looks in all.\n")
 	a.must(t, entry("x", ", labels: {a: b}")+"---\n"+strings.ReplaceAll(entry("w", ""), "10.0.0.1", "10.0.0.2"), "apply", "-f", "-")
 	for form, then := range map[string]string{"json": `"a": "b"`, "yaml": "---\n", "path": "x b;"} {
-		forms[form].sees(then)
+		forms[form].awaitOutput(then)
 	}
-	forms["name"].sees("serviceentry/default/w\nserviceentry/default/x\nserviceentry/default/w\n")
-	forms["yaml"].sees("type: MODIFIED\n")
+	forms["name"].awaitOutput("serviceentry/default/w\nserviceentry/default/x\nserviceentry/default/w\n")
+	forms["yaml"].awaitOutput("type: MODIFIED\n")
 	forms["json"].stop()
 	for objects := json.NewDecoder(strings.NewReader(forms["json"].out.String())); objects.More(); {
 		var object struct{ Kind string }
@@ -241,14 +241,14 @@ func TestGetWatchSurvivesAnOutage(t *testing.T) {
 	a.must(t, entry("x", ""), "apply", "-f", "-")
 	u := startUnsteady(t, a.URL)
 	f := follow(t, u.URL, "se", "-o", "name")
-	f.sees("serviceentry/default/x\n")
+	f.awaitOutput("serviceentry/default/x\n")
 	a.must(t, entry("w", ""), "apply", "-f", "-")
-	f.sees("serviceentry/default/w\n")
+	f.awaitOutput("serviceentry/default/w\n")
 	u.cut()
 	f.err.await(t, f.ctx, "The watch goes on from revision 3 as soon as it can: ")
 	a.must(t, entry("z", ""), "apply", "-f", "-")
 	u.down.Store(false)
-	f.sees("serviceentry/default/z\n")
+	f.awaitOutput("serviceentry/default/z\n")
 	f.stop()
 	same(t, "names", f.out.String(), "serviceentry/default/x\nserviceentry/default/w\nserviceentry/default/z\n")
 	if n := strings.Count(f.err.String(), "\n"); n != 1 {
@@ -264,7 +264,7 @@ func TestGetWatchListsAnew(t *testing.T) {
 	a.must(t, entry("stays", "")+"---\n"+entry("goes", "")+"---\n"+entry("changes", ""), "apply", "-f", "-")
 	u := startUnsteady(t, a.URL)
 	f := follow(t, u.URL, "se", "--output-watch-events", "--no-headers")
-	f.sees("stays")
+	f.awaitOutput("stays")
 	u.cut()
 	f.err.await(t, f.ctx, "goes on from revision 2")
 	a.must(t, entry("changes", ", labels: {a: b}"), "apply", "-f", "-")
@@ -272,10 +272,10 @@ func TestGetWatchListsAnew(t *testing.T) {
 	u.forget.Store(true)
 	u.down.Store(false)
 	f.err.await(t, f.ctx, "The server does not know what changed after revision 2 any more; listing the objects again.\n")
-	f.sees("DELETED   goes")
-	f.sees("MODIFIED  changes")
+	f.awaitOutput("DELETED   goes")
+	f.awaitOutput("MODIFIED  changes")
 	a.must(t, entry("later", ""), "apply", "-f", "-")
-	f.sees("ADDED     later")
+	f.awaitOutput("ADDED     later")
 	if n := strings.Count(f.out.String(), "stays "); n != 1 {
 		t.Errorf("an object that is as it was is printed %d times:\n%s", n, f.out)
 	}

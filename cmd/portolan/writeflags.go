@@ -96,7 +96,7 @@ func (w *writeFlags) report(env *environment, documents []config.Document, resul
 func (w *writeFlags) reportValid(env *environment, m *manifest) error {
 	result := &batch.Result{
 		TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion},
-		Results: each(m.documents, func(d config.Document) batch.Outcome {
+		Results: mapSlice(m.documents, func(d config.Document) batch.Outcome {
 			return batch.Outcome{Kind: d.Config.Kind, Namespace: d.Config.Namespace, Name: d.Config.Name, Outcome: "valid"}
 		}),
 		Warnings: m.warnings,

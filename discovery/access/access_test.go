@@ -64,7 +64,7 @@ func start(t *testing.T, configure ...func(*rest.Options, *access.Options)) *api
 	}, func(server *rest.Server) {
 		access.Register(server, out.keeper, store)
 		join.New(join.Options{Store: store, TrustDomain: "cluster.local", May: func(ctx context.Context, who identity.Identity) error {
-			return out.keeper.MayLend(rest.IdentityOf(ctx), who)
+			return out.keeper.MayIssueFor(rest.IdentityOf(ctx), who)
 		}}).Register(server)
 		maintenance.Register(server, maintenance.Options{Snapshots: noSnapshots{}, Sealing: noSealing{}})
 	})

@@ -83,22 +83,22 @@ func (k *Keeper) current() *policy {
 		return k.policy
 	case k.at != nil && snapshot.Epoch() == k.at.Epoch() && snapshot.Revision() < k.at.Revision():
 		return k.policy // another goroutine has already used a newer one
-	case k.policy == nil || touched(k.at, snapshot):
+	case k.policy == nil || policyChanged(k.at, snapshot):
 		k.policy = newPolicy(objectsOf(snapshot), k.o.Root, k.o.Schemas)
 	}
 	k.at = snapshot
 	return k.policy
 }
 
-// touched says whether two snapshots differ in users, roles, bindings, token issuers or
+// policyChanged says whether two snapshots differ in users, roles, bindings, token issuers or
 // revoked identities.
-func touched(from, to *cache.Snapshot) bool {
+func policyChanged(from, to *cache.Snapshot) bool {
 	for change := range pmap.Diff(from.Configs(), to.Configs()) {
 		object := change.New
 		if object == nil {
 			object = change.Old
 		}
-		if kind := object.GroupVersionKind; concerned(kind) || kind == schema.TokenIssuer || kind == schema.RevokedIdentity {
+		if kind := object.GroupVersionKind; definesPolicy(kind) || kind == schema.TokenIssuer || kind == schema.RevokedIdentity {
 			return true
 		}
 	}
@@ -139,7 +139,7 @@ func (k *Keeper) Authenticate(r *http.Request) (rest.Identity, error) {
 		return k.byCertificate(r.TLS.VerifiedChains[0][0])
 	}
 	if rest.OverSocket(r) {
-		return local(r)
+		return localIdentity(r)
 	}
 	p := k.current()
 	switch {
@@ -154,8 +154,8 @@ func (k *Keeper) Authenticate(r *http.Request) (rest.Identity, error) {
 		"the user who runs the server is let in over its socket, and makes tokens: portolan user token add NAME")
 }
 
-// local identifies a caller over the socket, who must be the user of the server, or root.
-func local(r *http.Request) (rest.Identity, error) {
+// localIdentity identifies a caller over the socket, who must be the user of the server, or root.
+func localIdentity(r *http.Request) (rest.Identity, error) {
 	peer, told := socket.PeerOf(r.Context())
 	switch {
 	case told && (peer.UID == os.Geteuid() || peer.UID == 0), !told && !socket.CanTellPeers: // on systems that cannot tell, only the mode of the socket protects it
@@ -170,7 +170,7 @@ func (k *Keeper) byToken(ctx context.Context, token string) (rest.Identity, erro
 	if !strings.HasPrefix(token, TokenPrefix) {
 		for _, b := range k.o.Bearers {
 			if who, err := b.Bear(ctx, token); err == nil {
-				return k.proved(who)
+				return k.completeIdentity(who)
 			}
 		}
 		return rest.Identity{}, errToken
@@ -183,7 +183,7 @@ func (k *Keeper) byToken(ctx context.Context, token string) (rest.Identity, erro
 	if !ok {
 		return rest.Identity{}, errToken
 	}
-	return k.proved(rest.Identity{User: found.user, Until: found.token.Expires})
+	return k.completeIdentity(rest.Identity{User: found.user, Until: found.token.Expires})
 }
 
 // byCertificate identifies the holder of a verified certificate: a workload by its SPIFFE
@@ -204,32 +204,32 @@ func (k *Keeper) byCertificate(c *x509.Certificate) (rest.Identity, error) {
 	if c.Subject.CommonName == "" {
 		return rest.Identity{}, errors.New("the client certificate has neither a SPIFFE identity nor a common name: it is nobody's")
 	}
-	return k.proved(rest.Identity{User: c.Subject.CommonName, Groups: c.Subject.Organization, Until: c.NotAfter})
+	return k.completeIdentity(rest.Identity{User: c.Subject.CommonName, Groups: c.Subject.Organization, Until: c.NotAfter})
 }
 
 // Workload returns the user that stands for a workload. until is when the proof of its
 // identity expires.
 func (k *Keeper) Workload(who identity.Identity, until time.Time) (rest.Identity, error) {
-	return k.proved(rest.Identity{User: who.String(), Groups: []string{access.Workloads}, Until: until})
+	return k.completeIdentity(rest.Identity{User: who.String(), Groups: []string{access.Workloads}, Until: until})
 }
 
-// MayLend returns why a caller may not make a credential for a workload, nil if the caller
+// MayIssueFor returns why a caller may not make a credential for a workload, nil if the caller
 // may. It refuses if the credential would give rights that the caller does not have.
-func (k *Keeper) MayLend(who rest.Identity, workload identity.Identity) error {
+func (k *Keeper) MayIssueFor(who rest.Identity, workload identity.Identity) error {
 	p := k.current()
 	if p == nil {
 		return k.notRead()
 	}
 	name := workload.String()
 	groups := append(slices.Clone(p.groups(name)), access.Workloads, access.Authenticated)
-	if missing := p.lacking(who, p.of(rest.Identity{User: name, Groups: groups})); missing != "" {
+	if missing := p.firstMissing(who, p.grantsOf(rest.Identity{User: name, Groups: groups})); missing != "" {
 		return forbidden(fmt.Errorf("user %q may not make a token of %s: whoever uses it would have the right to %s, which the user does not have", who.User, name, missing))
 	}
 	return nil
 }
 
-// proved completes an authenticated identity with what the store says of the user.
-func (k *Keeper) proved(who rest.Identity) (rest.Identity, error) {
+// completeIdentity completes an authenticated identity with what the store says of the user.
+func (k *Keeper) completeIdentity(who rest.Identity) (rest.Identity, error) {
 	p := k.current()
 	switch {
 	case p == nil:
@@ -276,7 +276,7 @@ func (k *Keeper) May(who rest.Identity, verb, kind, namespace, name string) bool
 
 // Grants implements rest.Granter. It judges the operations together, as one change.
 func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) []error {
-	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return grants(op.Target().Kind) }) {
+	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return givesRights(op.Target().Kind) }) {
 		return nil
 	}
 	out := make([]error, len(ops))
@@ -293,7 +293,7 @@ func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) 
 	}
 	for _, op := range ops {
 		switch key := op.Target(); {
-		case !concerned(key.Kind):
+		case !definesPolicy(key.Kind):
 		case op.Config == nil:
 			delete(next, key)
 		default:
@@ -302,22 +302,24 @@ func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) 
 	}
 	after := newPolicy(next, k.o.Root, k.o.Schemas)
 	for i, op := range ops {
-		if grants(op.Target().Kind) {
-			out[i] = k.grants(who, op, before, after)
+		if givesRights(op.Target().Kind) {
+			out[i] = k.checkEscalation(who, op, before, after)
 		}
 	}
 	return out
 }
 
-// grants says whether an object of this kind can give somebody rights.
-func grants(kind config.GroupVersionKind) bool { return concerned(kind) || kind == schema.TokenIssuer }
+// givesRights says whether an object of this kind can give somebody rights.
+func givesRights(kind config.GroupVersionKind) bool {
+	return definesPolicy(kind) || kind == schema.TokenIssuer
+}
 
-// grants returns why a caller may not do an operation because of the rights that it gives, nil
-// if the caller may.
-func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy) error {
+// checkEscalation returns why a caller may not do an operation because of the rights that it
+// gives, nil if the caller may.
+func (k *Keeper) checkEscalation(who rest.Identity, op storage.Op, before, after *policy) error {
 	key := op.Target()
 	if op.Config == nil {
-		if len(before.users) > 0 && len(after.users) == 0 && before.lacking(who, []Grant{everything}) != "" {
+		if len(before.users) > 0 && len(after.users) == 0 && before.firstMissing(who, []Grant{everything}) != "" {
 			return errors.New("it is the last user, and without users everybody on the machine of the server may do everything: an administrator may delete it")
 		}
 		return nil
@@ -337,11 +339,11 @@ func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy)
 		if key.Namespace != k.o.Root {
 			return invalid("metadata.namespace", "is %q, and users are in the root namespace of the mesh, %s", key.Namespace, k.o.Root)
 		}
-		given = after.of(rest.Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
+		given = after.grantsOf(rest.Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
 	case *access.TokenIssuer: // an issuer can make tokens for any user
 		given = []Grant{everything}
 	}
-	if missing := before.lacking(who, given); missing != "" {
+	if missing := before.firstMissing(who, given); missing != "" {
 		return fmt.Errorf("user %q may not give away the right to %s, which the user does not have", who.User, missing)
 	}
 	return nil

@@ -18,8 +18,8 @@ import (
 // objects holds the users, roles and bindings of a store by their keys.
 type objects map[config.Key]*config.Config
 
-// concerned says whether policies are derived from objects of this kind.
-func concerned(kind config.GroupVersionKind) bool {
+// definesPolicy says whether policies are derived from objects of this kind.
+func definesPolicy(kind config.GroupVersionKind) bool {
 	return kind.Group == access.Group && (kind.Kind == schema.User.Kind || kind.Kind == schema.Role.Kind || kind.Kind == schema.RoleBinding.Kind)
 }
 
@@ -192,8 +192,8 @@ func (p *policy) groups(user string) []string {
 	return nil
 }
 
-// of returns the grants of an identity.
-func (p *policy) of(who rest.Identity) []Grant {
+// grantsOf returns the grants of an identity.
+func (p *policy) grantsOf(who rest.Identity) []Grant {
 	if who.User == access.LocalUser {
 		return []Grant{everything}
 	}
@@ -216,7 +216,7 @@ func (p *policy) permits(who rest.Identity, want action) bool {
 	if who.User == access.LocalUser {
 		return true
 	}
-	return slices.ContainsFunc(p.of(who), func(g Grant) bool { return g.permits(want) })
+	return slices.ContainsFunc(p.grantsOf(who), func(g Grant) bool { return g.permits(want) })
 }
 
 func (g Grant) permits(want action) bool {
@@ -236,10 +236,10 @@ func has(list []string, one string) bool {
 	return slices.Contains(list, access.All) || slices.Contains(list, one)
 }
 
-// lacking returns the first right in grants that an identity does not have, empty if it has
+// firstMissing returns the first right in grants that an identity does not have, empty if it has
 // all.
-func (p *policy) lacking(who rest.Identity, grants []Grant) string {
-	mine := p.of(who)
+func (p *policy) firstMissing(who rest.Identity, grants []Grant) string {
+	mine := p.grantsOf(who)
 	for _, g := range grants {
 		for _, verb := range g.Verbs {
 			for _, kind := range g.Kinds {

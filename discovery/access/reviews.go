@@ -102,7 +102,7 @@ func (p *paths) reviews(api *rest.Server) {
 // grants returns the grants of an identity.
 func (p *paths) grants(who rest.Identity) []Grant {
 	if policy := p.keeper.current(); policy != nil {
-		return policy.of(who)
+		return policy.grantsOf(who)
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (p *paths) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	revision, _, err := p.store.Apply(r.Context(), ops)
 	if errors.Is(err, storage.ErrExists) {
-		return p.taken(r.Context(), ops, err)
+		return p.userExistsError(r.Context(), ops, err)
 	}
 	if err != nil {
 		return err
@@ -146,9 +146,9 @@ func (p *paths) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// taken returns an error that names the objects of a new user that exist already. err is the
-// store's error.
-func (p *paths) taken(ctx context.Context, ops []storage.Op, err error) error {
+// userExistsError returns an error that names the objects of a new user that exist already. err
+// is the store's error.
+func (p *paths) userExistsError(ctx context.Context, ops []storage.Op, err error) error {
 	var bindings []config.Key
 	for i, op := range ops {
 		key := op.Target()
@@ -157,7 +157,7 @@ func (p *paths) taken(ctx context.Context, ops []storage.Op, err error) error {
 		case failed != nil:
 			return err
 		case i == 0:
-			return exists("user %s is there already: portolan user token add %[1]s makes another token, and a RoleBinding gives a role", key.Name)
+			return alreadyExists("user %s is there already: portolan user token add %[1]s makes another token, and a RoleBinding gives a role", key.Name)
 		default:
 			bindings = append(bindings, key)
 		}
@@ -165,11 +165,11 @@ func (p *paths) taken(ctx context.Context, ops []storage.Op, err error) error {
 	if len(bindings) == 0 {
 		return err // they were deleted in the meantime
 	}
-	return exists("there is no user %s, and a binding of an earlier one is left: portolan delete %s -n %s, and make the user then", ops[0].Target().Name,
+	return alreadyExists("there is no user %s, and a binding of an earlier one is left: portolan delete %s -n %s, and make the user then", ops[0].Target().Name,
 		"rolebinding/"+bindings[0].Name, bindings[0].Namespace)
 }
 
-func exists(format string, args ...any) error {
+func alreadyExists(format string, args ...any) error {
 	return rest.Refuse(http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf(format, args...))
 }
 
@@ -214,7 +214,7 @@ func administers(before *policy, ops []storage.Op) bool {
 	after := newPolicy(next, before.root, before.schemas)
 	user := ops[0].Config
 	who := rest.Identity{User: user.Name, Groups: append(slices.Clone(user.Spec.(*access.User).Groups), access.Authenticated)}
-	return after.lacking(who, []Grant{everything}) == ""
+	return after.firstMissing(who, []Grant{everything}) == ""
 }
 
 // forbidden returns the API's error for an error of the keeper.

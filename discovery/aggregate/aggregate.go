@@ -102,12 +102,12 @@ func (r *Registry) start(e *entry) {
 		defer close(e.ended)
 		defer stop()
 		if e.err = e.Run(ctx); e.err != nil {
-			r.note(fmt.Errorf("registry %s: %w", e.shard(), e.err))
+			r.addFailure(fmt.Errorf("registry %s: %w", e.shard(), e.err))
 		}
 	})
 }
 
-func (r *Registry) note(err error) {
+func (r *Registry) addFailure(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = multierror.Append(r.failed, err)

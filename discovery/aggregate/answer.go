@@ -201,7 +201,7 @@ func (all members) InstancesByPort(service *discovery.Service, port int, selecto
 func (all members) GetProxyServiceInstances(proxy *discovery.Proxy) []*discovery.ServiceInstance {
 	var out []*discovery.ServiceInstance
 	for _, instance := range all {
-		if elsewhere(proxy, instance) {
+		if inOtherCluster(proxy, instance) {
 			continue
 		}
 		out = append(out, instance.GetProxyServiceInstances(proxy)...)
@@ -215,7 +215,7 @@ func (all members) GetProxyServiceInstances(proxy *discovery.Proxy) []*discovery
 // GetProxyWorkloadLabels returns the labels of the first registry that has any.
 func (all members) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instance {
 	for _, instance := range all {
-		if elsewhere(proxy, instance) {
+		if inOtherCluster(proxy, instance) {
 			continue
 		}
 		if l := instance.GetProxyWorkloadLabels(proxy); l != nil {
@@ -225,8 +225,8 @@ func (all members) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instanc
 	return nil
 }
 
-// elsewhere says whether a registry is of another cluster than the proxy. Only Kubernetes
+// inOtherCluster says whether a registry is of another cluster than the proxy. Only Kubernetes
 // registries belong to one cluster.
-func elsewhere(proxy *discovery.Proxy, instance member) bool {
+func inOtherCluster(proxy *discovery.Proxy, instance member) bool {
 	return instance.shard.Provider == discovery.Kubernetes && proxy.ClusterID != "" && instance.shard.Cluster != proxy.ClusterID
 }

@@ -96,19 +96,19 @@ func inWords(err error) error {
 	return err
 }
 
-// told describes an answer: its round, and whether the query was sent without an index, as the
-// first one is and the first after a failure.
-type told struct {
+// answerInfo describes an answer: its round, and whether the query was sent without an index,
+// as the first one is and the first after a failure.
+type answerInfo struct {
 	round int
 	fresh bool
 }
 
 // watch repeats a query, each time for changes after the last answer, and passes the answers
 // to take until ctx ends. When Consul loses its data, a new round begins without an index.
-func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(answer T, meta *api.QueryMeta, how told)) {
+func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(answer T, meta *api.QueryMeta, how answerInfo)) {
 	d.queries.Add(1)
 	defer d.queries.Add(-1)
-	defer d.forget(q.String())
+	defer d.clearFailure(q.String())
 	index, least := uint64(0), q.known
 	var last time.Time // when the last answer came
 	failed, seen := newFailures(), 0
@@ -127,10 +127,10 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 		case ended: // a new round has begun
 		case err != nil:
 			index = 0
-			d.fail(q.String(), err)
+			d.addFailure(q.String(), err)
 			_ = retry.Sleep(ctx, failed.next())
 			d.recover(ctx)
-		case d.suspect():
+		case d.mustProbe():
 			index = 0
 			d.recover(ctx)
 		case q.steady && meta.LastIndex < least:
@@ -145,10 +145,10 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 			_ = retry.Sleep(ctx, q.spacing)
 		default:
 			failed.reset()
-			d.forget(q.String())
+			d.clearFailure(q.String())
 			fresh := index == 0
 			index, least = max(1, meta.LastIndex), meta.LastIndex
-			take(answer, meta, told{number, fresh})
+			take(answer, meta, answerInfo{number, fresh})
 			rest := q.spacing
 			if q.entries != nil {
 				rest = max(rest, time.Duration(q.entries(answer))*entryTime)
@@ -159,8 +159,8 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 	}
 }
 
-// once repeats a query until it is answered or ctx ends.
-func once[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, meta *api.QueryMeta, err error) {
+// queryUntilAnswered repeats a query until it is answered or ctx ends.
+func queryUntilAnswered[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, meta *api.QueryMeta, err error) {
 	failed := newFailures()
 	for {
 		d.recover(ctx)
@@ -168,10 +168,10 @@ func once[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, m
 			return answer, nil, ctx.Err()
 		}
 		if answer, meta, err = request(ctx, d, q, 0); err == nil {
-			d.forget(q.String())
+			d.clearFailure(q.String())
 			return answer, meta, nil
 		}
-		d.fail(q.String(), err)
+		d.addFailure(q.String(), err)
 		_ = retry.Sleep(ctx, failed.next())
 	}
 }

@@ -26,9 +26,9 @@ type view struct {
 	parts map[string]*part // by service
 	// listed holds the services of the last list, nil before the first. doubted is true if
 	// that list does not prove that a missing service is gone.
-	listed  map[string]bool
-	doubted bool
-	index   uint64 // the index of that list
+	listed   map[string]bool
+	doubtful bool
+	index    uint64 // the index of that list
 	// unread holds the listed services that were never read. Once it is empty, the view is
 	// whole for ever.
 	unread map[string]bool
@@ -98,14 +98,14 @@ func (c *catalog) restore(datacenter string, instances []*instance) (changed []s
 	return out.list()
 }
 
-// want takes a list of services, and returns the services to read. It removes an unlisted
-// service, unless the list is doubted or older than the answer for the service, the answer is
+// setList takes a list of services, and returns the services to read. It removes an unlisted
+// service, unless the list is doubtful or older than the answer for the service, the answer is
 // doubtful, or instances are kept since Consul lost its data.
-func (c *catalog) want(datacenter string, l list) (wanted map[string]bool, changed []string) {
+func (c *catalog) setList(datacenter string, l list) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	v.listed, v.doubted, v.index = setOf(l.names), l.doubtful, l.index
+	v.listed, v.doubtful, v.index = setOf(l.names), l.doubtful, l.index
 	if !v.whole {
 		v.unread = maps.Clone(v.listed)
 		maps.DeleteFunc(v.unread, func(name string, _ bool) bool { return v.parts[name] != nil && v.parts[name].read })
@@ -114,8 +114,8 @@ func (c *catalog) want(datacenter string, l list) (wanted map[string]bool, chang
 	return c.trim(datacenter, v)
 }
 
-// again repeats want with the last list; it returns nil before the first.
-func (c *catalog) again(datacenter string) (wanted map[string]bool, changed []string) {
+// recheckList repeats setList with the last list; it returns nil before the first.
+func (c *catalog) recheckList(datacenter string) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
@@ -125,36 +125,36 @@ func (c *catalog) again(datacenter string) (wanted map[string]bool, changed []st
 	return c.trim(datacenter, v)
 }
 
-// trim removes the unlisted services of a view, with the exceptions of want.
+// trim removes the unlisted services of a view, with the exceptions of setList.
 func (c *catalog) trim(datacenter string, v *view) (wanted map[string]bool, changed []string) {
 	wanted = maps.Clone(v.listed)
 	gone := changes{}
 	for name, p := range v.parts {
 		switch {
 		case v.listed[name]:
-		case v.doubted, p.doubtful, v.held && len(p.kept) > 0, len(p.answer) > 0 && p.index > v.index: // the answer is newer than the list
+		case v.doubtful, p.doubtful, v.held && len(p.kept) > 0, len(p.answer) > 0 && p.index > v.index: // the answer is newer than the list
 			wanted[name] = true
 		default:
 			c.replace(datacenter, name, p.all(), nil, gone)
-			v.locate(p.answer, nil)
+			v.updateNodes(p.answer, nil)
 			delete(v.parts, name)
 		}
 	}
 	return wanted, gone.list()
 }
 
-// withdraws says whether taking an answer would remove an instance that only the answer before
+// wouldWithdraw says whether taking an answer would remove an instance that only the answer before
 // had.
-func (c *catalog) withdraws(datacenter, name string, a answer) bool {
+func (c *catalog) wouldWithdraw(datacenter, name string, a answer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.view(datacenter).parts[name]
 	return p != nil && len(without(p.answer, a.instances)) > 0
 }
 
-// take stores the answer for a service. unlisted is true if the service is not listed, and so
+// setAnswer stores the answer for a service. unlisted is true if the service is not listed, and so
 // may be gone now.
-func (c *catalog) take(datacenter, name string, a answer) (changed []string, unlisted bool) {
+func (c *catalog) setAnswer(datacenter, name string, a answer) (changed []string, unlisted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
@@ -179,7 +179,7 @@ func (c *catalog) take(datacenter, name string, a answer) (changed []string, unl
 	default:
 		p.filtered, p.kept = a.filtered, nil
 	}
-	v.locate(p.answer, a.instances)
+	v.updateNodes(p.answer, a.instances)
 	p.answer, p.index, p.read = a.instances, a.index, true
 	out := changes{}
 	c.replace(datacenter, name, before, p.all(), out)
@@ -195,9 +195,9 @@ func (v *view) complete() {
 	}
 }
 
-// settle marks a datacentre as served although it is not whole. It returns false if the
+// markServed marks a datacentre as served although it is not whole. It returns false if the
 // datacentre was served already.
-func (c *catalog) settle(datacenter string) bool {
+func (c *catalog) markServed(datacenter string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
@@ -220,8 +220,8 @@ func (c *catalog) reset(datacenter string) {
 	}
 }
 
-// expire withdraws what was kept since reset.
-func (c *catalog) expire(datacenter string) (wanted map[string]bool, changed []string) {
+// withdrawKept withdraws what was kept since reset.
+func (c *catalog) withdrawKept(datacenter string) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, out := c.view(datacenter), changes{}
@@ -269,8 +269,8 @@ func (c *catalog) replace(datacenter, service string, before, after map[string]*
 	}
 }
 
-// locate updates nodes and sick after an answer has changed from before to after.
-func (v *view) locate(before, after map[string]*instance) {
+// updateNodes updates nodes and sick after an answer has changed from before to after.
+func (v *view) updateNodes(before, after map[string]*instance) {
 	for id, i := range before {
 		if of := v.nodes[i.node]; of[id] == i && after[id] != i {
 			delete(v.sick, id)
@@ -308,8 +308,8 @@ func (c *catalog) recovered(datacenter, status string, checks map[checkKey]check
 	return out.list()
 }
 
-// on returns the services that have instances on a node.
-func (c *catalog) on(datacenter, node string) []string {
+// servicesOnNode returns the services that have instances on a node.
+func (c *catalog) servicesOnNode(datacenter, node string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := changes{}
@@ -430,7 +430,7 @@ func (c *catalog) confirmed(datacenter string) (known pmap.Map[lastknown.Item], 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	if !v.whole || v.held || v.doubted {
+	if !v.whole || v.held || v.doubtful {
 		return known, 0, false
 	}
 	for _, p := range v.parts {

@@ -73,9 +73,9 @@ func (i *instance) equal(o *instance) bool {
 		i.flaw == o.flaw && i.leftOut == o.leftOut && slices.Equal(i.ports, o.ports) && i.endpoint.Equal(&o.endpoint)
 }
 
-// taken says whether the mesh takes a service of the catalogue. It does not take Consul's own
+// inMesh says whether the mesh takes a service of the catalogue. It does not take Consul's own
 // servers, nor the proxies and gateways of Consul's own mesh.
-func taken(kind api.ServiceKind, name string) bool { return kind == "" && name != serversName }
+func inMesh(kind api.ServiceKind, name string) bool { return kind == "" && name != serversName }
 
 // serversName is the service of Consul's own servers.
 const serversName = "consul"
@@ -102,7 +102,7 @@ func isLabel(s string) bool {
 func instancesOf(o *Options, entries []*api.ServiceEntry) map[string]*instance {
 	out := make(map[string]*instance, len(entries))
 	for _, e := range entries {
-		if e != nil && e.Node != nil && e.Service != nil && taken(e.Service.Kind, e.Service.Service) {
+		if e != nil && e.Node != nil && e.Service != nil && inMesh(e.Service.Kind, e.Service.Service) {
 			i := convert(o, e)
 			out[i.id] = i
 		}

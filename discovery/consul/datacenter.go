@@ -60,32 +60,32 @@ func newDatacenter(r *Registry, name string, limit int) *datacenter {
 func (d *datacenter) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	patience := d.restore(ctx)
-	running.Go(func() { d.beat(ctx) })
-	running.Go(func() { d.settle(ctx, patience) })
+	patience := d.restoreLastKnown(ctx)
+	running.Go(func() { d.probePeriodically(ctx) })
+	running.Go(func() { d.awaitOrServeLastKnown(ctx, patience) })
 	for ctx.Err() == nil {
-		p, err := d.choose(ctx)
+		p, err := d.choosePlan(ctx)
 		if err != nil {
 			return // ctx has ended
 		}
 		d.setPlan(p)
-		d.r.o.Logger.Info("the catalogue of Consul is followed", "datacenter", d.word(), "by", p.String())
+		d.r.o.Logger.Info("the catalogue of Consul is followed", "datacenter", d.displayName(), "by", p.String())
 		d.follow(ctx, p)
 	}
 }
 
-// choose returns the best plan that the limit on queries allows. If there are many services,
+// choosePlan returns the best plan that the limit on queries allows. If there are many services,
 // it prefers byNode when there are fewer than half as many nodes.
-func (d *datacenter) choose(ctx context.Context) (plan, error) {
-	services, _, err := once(ctx, d, d.services())
+func (d *datacenter) choosePlan(ctx context.Context) (plan, error) {
+	services, _, err := queryUntilAnswered(ctx, d, d.services())
 	if err != nil {
 		return 0, err
 	}
 	names, _ := d.usable(services)
-	if d.serviceQueries(len(names)) <= d.few() {
+	if d.serviceQueries(len(names)) <= d.fewQueries() {
 		return byService, nil
 	}
-	nodes, _, err := once(ctx, d, d.nodes())
+	nodes, _, err := queryUntilAnswered(ctx, d, d.nodes())
 	if err != nil {
 		return 0, err
 	}
@@ -100,8 +100,8 @@ func (d *datacenter) choose(ctx context.Context) (plan, error) {
 	return bySweep, nil
 }
 
-// few returns how many queries count as few whatever the limit.
-func (d *datacenter) few() int { return min(d.max, DefaultMaxQueries) }
+// fewQueries returns how many queries count as few whatever the limit.
+func (d *datacenter) fewQueries() int { return min(d.max, DefaultMaxQueries) }
 
 // commonQueries are the queries of every plan except byService: the services, the
 // nodes, and two for checks.
@@ -172,33 +172,33 @@ func (f *follower) run(ctx context.Context) {
 		case names := <-f.nodes:
 			f.setNodes(ctx, names)
 		case l := <-f.lists:
-			services, changed = d.r.catalog.want(d.name, l)
+			services, changed = d.r.catalog.setList(d.name, l)
 		case <-d.turned:
-			services, changed = d.r.catalog.again(d.name)
+			services, changed = d.r.catalog.recheckList(d.name)
 		case <-d.holdEnds():
-			if !d.release() {
+			if !d.releaseHeld() {
 				continue
 			}
-			services, changed = d.r.catalog.expire(d.name)
+			services, changed = d.r.catalog.withdrawKept(d.name)
 		}
 		d.publish(changed)
-		if f.unfit(len(services)) {
+		if f.planUnfit(len(services)) {
 			return
 		}
 		f.setServices(ctx, services)
 	}
 }
 
-// unfit says whether the plan needs more queries than the limit, or a better plan fits with a
+// planUnfit says whether the plan needs more queries than the limit, or a better plan fits with a
 // good margin.
-func (f *follower) unfit(services int) bool {
+func (f *follower) planUnfit(services int) bool {
 	d := f.d
 	byServices, byNodes := d.serviceQueries(services), nodeQueries(f.hosts)
 	fits := func(queries, limit int) bool { return queries <= limit*3/4 }
 	switch {
 	case f.plan == byService:
 		return byServices > d.max
-	case d.r.catalog.isWhole(d.name) && fits(byServices, d.few()):
+	case d.r.catalog.isWhole(d.name) && fits(byServices, d.fewQueries()):
 		return true
 	case f.plan == byNode:
 		return byNodes > d.max
@@ -215,7 +215,7 @@ func (f *follower) setServices(ctx context.Context, wanted map[string]bool) {
 	f.sweeper.setServices(wanted)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if !f.asked[name] {
-			f.reads.ask(false, name)
+			f.reads.request(false, name)
 		}
 	}
 	f.asked = wanted
@@ -255,10 +255,10 @@ func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
 		if first = false; !doubtful {
 			filtered = hidden
 		}
-		d.setDoubt(doubtful)
+		d.setDoubtful(doubtful)
 		return doubtful
 	}
-	watch(ctx, d, d.services(), func(services map[string][]string, meta *api.QueryMeta, how told) {
+	watch(ctx, d, d.services(), func(services map[string][]string, meta *api.QueryMeta, how answerInfo) {
 		names, unusable := d.usable(services)
 		doubtful := doubts(meta.ResultsFilteredByACLs, len(names))
 		if how.fresh && len(names) == 0 && !doubtful && d.r.catalog.size(d.name) > 0 && !d.isHeld() {
@@ -271,7 +271,7 @@ func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
 		case lists <- list{names, doubtful, meta.LastIndex}:
 		case <-ctx.Done():
 		}
-		d.lookAgain() // the list says that the catalogue has changed, but not everything that has
+		d.rereadDoubtful() // the list says that the catalogue has changed, but not everything that has
 	})
 }
 
@@ -280,7 +280,7 @@ func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
 func (d *datacenter) usable(services map[string][]string) (names, unusable []string) {
 	for name := range services {
 		switch {
-		case !taken("", name):
+		case !inMesh("", name):
 		case flawOfName(name) != "":
 			unusable = append(unusable, name)
 		default:
@@ -294,30 +294,30 @@ func (d *datacenter) usable(services map[string][]string) (names, unusable []str
 
 // watchService follows the instances of a service.
 func (d *datacenter) watchService(ctx context.Context, name string) {
-	watch(ctx, d, d.service(name), func(entries []*api.ServiceEntry, meta *api.QueryMeta, how told) {
-		d.take(how.round, name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, meta.LastIndex})
+	watch(ctx, d, d.service(name), func(entries []*api.ServiceEntry, meta *api.QueryMeta, how answerInfo) {
+		d.setAnswer(how.round, name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, meta.LastIndex})
 	})
 }
 
 // watchNode follows the instances on a node, and has the services that change there read.
 func (f *follower) watchNode(ctx context.Context, name string) {
-	watch(ctx, f.d, f.d.node(name), func(instances []onNode, _ *api.QueryMeta, _ told) {
-		f.reads.ask(false, f.d.r.catalog.outdated(f.d.name, name, instances)...)
+	watch(ctx, f.d, f.d.node(name), func(instances []onNode, _ *api.QueryMeta, _ answerInfo) {
+		f.reads.request(false, f.d.r.catalog.outdated(f.d.name, name, instances)...)
 	})
 }
 
 // watchNodes follows the list of nodes, and has the services on changed nodes read.
 func (f *follower) watchNodes(ctx context.Context) {
 	before := map[string]uint64{}
-	watch(ctx, f.d, f.d.nodes(), func(nodes []*api.Node, _ *api.QueryMeta, _ told) {
+	watch(ctx, f.d, f.d.nodes(), func(nodes []*api.Node, _ *api.QueryMeta, _ answerInfo) {
 		now, names := make(map[string]uint64, len(nodes)), make([]string, len(nodes))
 		for i, n := range nodes {
 			now[n.Node], names[i] = n.ModifyIndex, n.Node
 		}
-		f.reads.askAgain()
+		f.reads.repeatActive()
 		for name, index := range before {
 			if now[name] != index {
-				f.reads.ask(true, f.d.r.catalog.on(f.d.name, name)...)
+				f.reads.request(true, f.d.r.catalog.servicesOnNode(f.d.name, name)...)
 			}
 		}
 		before = now
@@ -325,7 +325,7 @@ func (f *follower) watchNodes(ctx context.Context) {
 		case f.nodes <- names:
 		case <-ctx.Done():
 		}
-		f.d.lookAgain()
+		f.d.rereadDoubtful()
 	})
 }
 
@@ -334,7 +334,7 @@ func (f *follower) watchNodes(ctx context.Context) {
 // takes no health from here: a check may have gone together with its instance.
 func (f *follower) watchChecks(ctx context.Context, status string) {
 	before := map[checkKey]check{}
-	watch(ctx, f.d, f.d.checks(status), func(checks []check, _ *api.QueryMeta, _ told) {
+	watch(ctx, f.d, f.d.checks(status), func(checks []check, _ *api.QueryMeta, _ answerInfo) {
 		now := make(map[checkKey]check, len(checks))
 		for _, c := range checks {
 			now[checkKey{c.Node, c.CheckID}] = c
@@ -342,25 +342,25 @@ func (f *follower) watchChecks(ctx context.Context, status string) {
 		concerned := changes{}
 		for k, c := range now {
 			if before[k] != c {
-				f.concern(c, concerned)
+				f.addConcerned(c, concerned)
 			}
 		}
 		for k, c := range before {
 			if now[k] != c {
-				f.concern(c, concerned)
+				f.addConcerned(c, concerned)
 			}
 		}
 		before = now
-		f.reads.askAgain()
-		f.reads.ask(true, concerned.list()...)
-		f.reads.ask(true, f.d.r.catalog.recovered(f.d.name, status, now)...)
+		f.reads.repeatActive()
+		f.reads.request(true, concerned.list()...)
+		f.reads.request(true, f.d.r.catalog.recovered(f.d.name, status, now)...)
 	})
 }
 
-// concern adds the services that a check is about: one service, or all services on the node.
-func (f *follower) concern(c check, to changes) {
+// addConcerned adds the services that a check is about: one service, or all services on the node.
+func (f *follower) addConcerned(c check, to changes) {
 	if c.ServiceID == "" {
-		for _, name := range f.d.r.catalog.on(f.d.name, c.Node) {
+		for _, name := range f.d.r.catalog.servicesOnNode(f.d.name, c.Node) {
 			to[name] = true
 		}
 	} else if name := strings.ToLower(c.ServiceName); f.d.r.catalog.isKnown(f.d.name, name) {
@@ -368,31 +368,31 @@ func (f *follower) concern(c check, to changes) {
 	}
 }
 
-// take stores the answer for a service. It drops an answer from an earlier round, since Consul
+// setAnswer stores the answer for a service. It drops an answer from an earlier round, since Consul
 // has lost its data after that.
-func (d *datacenter) take(round int, service string, a answer) {
+func (d *datacenter) setAnswer(round int, service string, a answer) {
 	d.mu.Lock()
 	if round != d.rounds {
 		d.mu.Unlock()
 		return
 	}
-	changed, unlisted := d.r.catalog.take(d.name, service, a)
+	changed, unlisted := d.r.catalog.setAnswer(d.name, service, a)
 	d.mu.Unlock()
 	d.publish(changed)
 	if unlisted {
-		d.turn() // a plan may now have less to follow
+		d.replan() // a plan may now have less to follow
 	}
 }
 
 func (d *datacenter) publish(services []string) {
 	d.r.publish(services)
 	d.r.report(services)
-	d.noteWhole()
-	d.r.settled()
+	d.logWhole()
+	d.r.datacenterServed()
 }
 
-// turn makes follower.run look again at what to follow and by which plan.
-func (d *datacenter) turn() {
+// replan makes follower.run look again at what to follow and by which plan.
+func (d *datacenter) replan() {
 	select {
 	case d.turned <- struct{}{}:
 	default:

@@ -7,7 +7,7 @@
 // for each node (plan). The actor converts answers and keeps them in a catalog. It posts each
 // changed service to the worker, which publishes the full row of that service:
 //
-//	datacenter.run -> follow -> watch -> reads -> converter.instance -> catalog.take
+//	datacenter.run -> follow -> watch -> reads -> converter.instance -> catalog.setAnswer
 //	    -> Worker.Post -> rowOf -> Publisher.Publish
 //
 // The registry would rather be late than wrong about removals. It ignores errors, and answers

@@ -119,10 +119,10 @@ func (d *datacenter) Known() (lastknown.Known, bool) {
 	return lastknown.Known{State: state, Items: items}, err == nil
 }
 
-// restore fills the datacentre with its last known content, and returns how long to
+// restoreLastKnown fills the datacentre with its last known content, and returns how long to
 // wait for Consul.
-func (d *datacenter) restore(ctx context.Context) (patience time.Duration) {
-	recalled, ok := d.recall(ctx)
+func (d *datacenter) restoreLastKnown(ctx context.Context) (patience time.Duration) {
+	recalled, ok := d.readLastKnown(ctx)
 	if !ok || recalled.Confirmed.IsZero() {
 		return d.r.o.ResetHold
 	}
@@ -133,14 +133,14 @@ func (d *datacenter) restore(ctx context.Context) (patience time.Duration) {
 			err = fmt.Errorf("it is of %s/%s", i.service, i.id)
 		}
 		if err != nil {
-			d.r.o.Logger.Warn("an instance that was saved is left out: it cannot be read", "datacenter", d.word(), "instance", key, "err", err)
+			d.r.o.Logger.Warn("an instance that was saved is left out: it cannot be read", "datacenter", d.displayName(), "instance", key, "err", err)
 			continue
 		}
 		instances = append(instances, i)
 	}
 	var state savedState
 	if err := json.Unmarshal(recalled.State, &state); err != nil {
-		d.r.o.Logger.Warn("what was saved of Consul cannot be read as a whole", "datacenter", d.word(), "err", err)
+		d.r.o.Logger.Warn("what was saved of Consul cannot be read as a whole", "datacenter", d.displayName(), "err", err)
 	}
 	d.mu.Lock()
 	d.restored, d.index, d.servers = recalled.Confirmed, state.Index, setOf(state.Servers)
@@ -149,8 +149,8 @@ func (d *datacenter) restore(ctx context.Context) (patience time.Duration) {
 	return d.r.o.Patience
 }
 
-// recall reads the last known content. It retries while the store is away.
-func (d *datacenter) recall(ctx context.Context) (lastknown.Recalled, bool) {
+// readLastKnown reads the last known content. It retries while the store is away.
+func (d *datacenter) readLastKnown(ctx context.Context) (lastknown.Recalled, bool) {
 	if d.r.o.Memory == nil {
 		return lastknown.Recalled{}, false
 	}
@@ -160,7 +160,7 @@ func (d *datacenter) recall(ctx context.Context) (lastknown.Recalled, bool) {
 		if err == nil || ctx.Err() != nil {
 			return recalled, err == nil
 		}
-		d.r.o.Logger.Warn("what was last known of Consul cannot be read from the store, it is tried again", "datacenter", d.word(), "err", err)
+		d.r.o.Logger.Warn("what was last known of Consul cannot be read from the store, it is tried again", "datacenter", d.displayName(), "err", err)
 		_ = backoff.Wait(ctx)
 	}
 }

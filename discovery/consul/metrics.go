@@ -53,10 +53,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	status := c.r.Status()
 	for i, d := range status.Datacenters {
-		gauge(upDesc, one(c.r.datacenters[i].isUp()), d.Name)
-		gauge(degradedDesc, one(d.Degraded != ""), d.Name)
+		gauge(upDesc, gaugeOf(c.r.datacenters[i].isUp()), d.Name)
+		gauge(degradedDesc, gaugeOf(d.Degraded != ""), d.Name)
 		for _, state := range []string{StateSyncing, StateSynced, StateDegraded} {
-			gauge(stateDesc, one(d.State == state), d.Name, state)
+			gauge(stateDesc, gaugeOf(d.State == state), d.Name, state)
 		}
 		gauge(queriesDesc, float64(d.Queries), d.Name, d.By)
 		gauge(servicesDesc, float64(d.Services), d.Name)
@@ -71,7 +71,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(leftOutDesc, float64(leftOut))
 }
 
-func one(holds bool) float64 {
+func gaugeOf(holds bool) float64 {
 	if holds {
 		return 1
 	}

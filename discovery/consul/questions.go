@@ -61,7 +61,7 @@ func (d *datacenter) node(name string) question[[]onNode] {
 			var answer struct{ Services []onNode }
 			meta, err = d.r.client.Raw().Query("/v1/catalog/node-services/"+url.PathEscape(name), &answer, o)
 			for _, i := range answer.Services {
-				if taken(i.Kind, i.Service) && flawOfName(i.Service) == "" {
+				if inMesh(i.Kind, i.Service) && flawOfName(i.Service) == "" {
 					out = append(out, i)
 				}
 			}

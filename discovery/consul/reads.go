@@ -30,8 +30,8 @@ func newReads() *reads {
 	return &reads{waiting: map[string]bool{}, active: map[string]bool{}, failures: map[string]*failures{}, wake: make(chan struct{})}
 }
 
-// ask requests reads of services. Urgent ones come first.
-func (r *reads) ask(urgent bool, services ...string) {
+// request requests reads of services. Urgent ones come first.
+func (r *reads) request(urgent bool, services ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range services {
@@ -54,9 +54,9 @@ func (r *reads) ask(urgent bool, services ...string) {
 	}
 }
 
-// askAgain requests a second read of all services being read: a change may concern instances
+// repeatActive requests a second read of all services being read: a change may concern instances
 // that their current reads have yet to show.
-func (r *reads) askAgain() {
+func (r *reads) repeatActive() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range r.active {
@@ -113,7 +113,7 @@ func (r *reads) done(name string, failed bool) (wait time.Duration) {
 	}
 	r.mu.Unlock()
 	if again {
-		r.ask(false, name)
+		r.request(false, name)
 	}
 	return wait
 }
@@ -148,7 +148,7 @@ var errSuspect = errors.New("a query of Consul has failed meanwhile")
 
 // readOne reads a service. It fails if the answer cannot be trusted.
 func (d *datacenter) readOne(ctx context.Context, name string) error {
-	if d.suspect() {
+	if d.mustProbe() {
 		d.recover(ctx)
 	}
 	round, number, end := d.round(ctx)
@@ -158,7 +158,7 @@ func (d *datacenter) readOne(ctx context.Context, name string) error {
 	var a answer
 	if err == nil {
 		a = answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, meta.LastIndex}
-		if d.r.catalog.withdraws(d.name, name, a) {
+		if d.r.catalog.wouldWithdraw(d.name, name, a) {
 			err = d.hasItsData(round, number)
 		}
 	}
@@ -168,12 +168,12 @@ func (d *datacenter) readOne(ctx context.Context, name string) error {
 	case round.Err() != nil:
 		return round.Err() // a new round has begun
 	case err != nil:
-		d.fail(q.String(), err)
+		d.addFailure(q.String(), err)
 		return err
-	case d.suspect():
+	case d.mustProbe():
 		return errSuspect
 	}
-	d.forget(q.String())
-	d.take(number, name, a)
+	d.clearFailure(q.String())
+	d.setAnswer(number, name, a)
 	return nil
 }

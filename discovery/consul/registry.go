@@ -84,8 +84,8 @@ func (r *Registry) publish(services []string) {
 	}
 }
 
-// settled is called when a datacentre may be served, after its services were published.
-func (r *Registry) settled() {
+// datacenterServed is called when a datacentre may be served, after its services were published.
+func (r *Registry) datacenterServed() {
 	if r.synced.Load() || !r.catalog.areSettled(r.o.Datacenters) {
 		return
 	}

@@ -58,8 +58,8 @@ func newState() state {
 	return state{suspicious: true, since: time.Now(), faults: map[string]error{}, asking: map[int]context.CancelFunc{}}
 }
 
-// word returns the name of the datacentre for people.
-func (d *datacenter) word() string { return wordOf(d.name) }
+// displayName returns the name of the datacentre for people.
+func (d *datacenter) displayName() string { return wordOf(d.name) }
 
 func wordOf(datacenter string) string { return cmp.Or(datacenter, "local") }
 
@@ -87,26 +87,26 @@ func (d *datacenter) round(ctx context.Context) (round context.Context, number i
 	}
 }
 
-// suspect says whether Consul must be probed before its answers are trusted.
-func (d *datacenter) suspect() bool {
+// mustProbe says whether Consul must be probed before its answers are trusted.
+func (d *datacenter) mustProbe() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.suspicious
 }
 
-// fail notes that a query has failed.
-func (d *datacenter) fail(query string, err error) {
+// addFailure notes that a query has failed.
+func (d *datacenter) addFailure(query string, err error) {
 	err = inWords(err)
-	d.r.metrics.failures.WithLabelValues(d.word()).Inc()
-	d.r.o.Logger.Debug("a query of Consul failed", "datacenter", d.word(), "query", query, "err", err)
+	d.r.metrics.failures.WithLabelValues(d.displayName()).Inc()
+	d.r.o.Logger.Debug("a query of Consul failed", "datacenter", d.displayName(), "query", query, "err", err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults[query] = err
 	d.suspicious = true
 }
 
-// forget notes that a query succeeds, or is no longer sent.
-func (d *datacenter) forget(query string) {
+// clearFailure notes that a query succeeds, or is no longer sent.
+func (d *datacenter) clearFailure(query string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.faults, query)
@@ -122,7 +122,7 @@ func (d *datacenter) recover(ctx context.Context) {
 		return
 	}
 	backoff := retry.New(minPause, maxPause)
-	for d.suspect() && ctx.Err() == nil {
+	for d.mustProbe() && ctx.Err() == nil {
 		servers, meta, err := request(ctx, d, d.probe(), 0)
 		if ctx.Err() != nil {
 			return
@@ -131,10 +131,10 @@ func (d *datacenter) recover(ctx context.Context) {
 			err = errNoServers
 		}
 		if err == nil {
-			d.back(servers)
+			d.markBack(servers)
 			return
 		}
-		d.away(inWords(err))
+		d.markAway(inWords(err))
 		_ = backoff.Wait(ctx)
 	}
 }
@@ -149,21 +149,21 @@ func (d *datacenter) knowsServers() bool {
 	return len(d.servers) > 0
 }
 
-// away notes that Consul does not answer.
-func (d *datacenter) away(err error) {
+// markAway notes that Consul does not answer.
+func (d *datacenter) markAway(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.down == nil {
 		d.since = time.Now()
 	}
 	if d.down = err; !d.logged {
-		d.r.o.Logger.Warn("Consul cannot be read: the last known services stay, and the server goes on trying", "datacenter", d.word(), "err", err)
+		d.r.o.Logger.Warn("Consul cannot be read: the last known services stay, and the server goes on trying", "datacenter", d.displayName(), "err", err)
 		d.logged = true
 	}
 }
 
-// back notes that Consul answers again, and what servers it has.
-func (d *datacenter) back(answer []*api.CatalogService) {
+// markBack notes that Consul answers again, and what servers it has.
+func (d *datacenter) markBack(answer []*api.CatalogService) {
 	servers := map[string]bool{}
 	for _, s := range answer {
 		servers[fmt.Sprint(s.ID, "/", s.CreateIndex)] = true
@@ -174,11 +174,11 @@ func (d *datacenter) back(answer []*api.CatalogService) {
 		d.servers = servers
 	}
 	if d.logged {
-		d.r.o.Logger.Info("Consul can be read again", "datacenter", d.word(), "after", time.Since(d.since).Round(time.Millisecond))
+		d.r.o.Logger.Info("Consul can be read again", "datacenter", d.displayName(), "after", time.Since(d.since).Round(time.Millisecond))
 	}
 	if d.down != nil && !d.heldUntil.IsZero() {
 		d.heldUntil = time.Now().Add(d.r.o.ResetHold)
-		d.turn()
+		d.replan()
 	}
 	d.suspicious, d.down, d.logged = false, nil, false
 	round := d.rounds
@@ -189,9 +189,9 @@ func (d *datacenter) back(answer []*api.CatalogService) {
 	}
 }
 
-// beat probes Consul every beatTime to notice when it hangs. A blocking query would notice
-// that after minutes, or never.
-func (d *datacenter) beat(ctx context.Context) {
+// probePeriodically probes Consul every beatTime to notice when it hangs. A blocking query
+// would notice that after minutes, or never.
+func (d *datacenter) probePeriodically(ctx context.Context) {
 	ticker := time.NewTicker(beatTime)
 	defer ticker.Stop()
 	for beats := 1; ; beats++ {
@@ -201,40 +201,41 @@ func (d *datacenter) beat(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if beats%doubtBeats == 0 && len(d.r.catalog.doubtful(d.name)) > 0 {
-			d.lookAgain()
+			d.rereadDoubtful()
 		}
 		q := d.probe()
-		if !d.suspect() {
+		if !d.mustProbe() {
 			if _, _, err := request(ctx, d, q, 0); err != nil && ctx.Err() == nil {
-				d.fail(q.String(), err)
-				d.away(inWords(err))
+				d.addFailure(q.String(), err)
+				d.markAway(inWords(err))
 			}
 		}
 		if d.recover(ctx); ctx.Err() == nil {
-			d.forget(q.String())
+			d.clearFailure(q.String())
 		}
 	}
 }
 
-// settle serves the last known content of the datacentre if Consul is not read in time.
-func (d *datacenter) settle(ctx context.Context, patience time.Duration) {
+// awaitOrServeLastKnown serves the last known content of the datacentre if Consul is not read
+// in time.
+func (d *datacenter) awaitOrServeLastKnown(ctx context.Context, patience time.Duration) {
 	if more := patience - d.r.o.Patience; more > 0 {
 		_ = retry.Sleep(ctx, d.r.o.Patience)
 		d.warnOfWaiting(more)
 		patience = more
 	}
-	if retry.Sleep(ctx, patience) != nil || !d.r.catalog.settle(d.name) {
+	if retry.Sleep(ctx, patience) != nil || !d.r.catalog.markServed(d.name) {
 		return
 	}
 	d.mu.Lock()
 	restored := d.restored
 	d.mu.Unlock()
 	if restored.IsZero() {
-		d.r.o.Logger.Warn("Consul is not read yet, and nothing was known of it before; the mesh is served without its services", "datacenter", d.word())
+		d.r.o.Logger.Warn("Consul is not read yet, and nothing was known of it before; the mesh is served without its services", "datacenter", d.displayName())
 	} else {
-		d.r.o.Logger.Warn("Consul is not read yet; what was last known of it is served", "datacenter", d.word(), "known", restored.UTC().Format(time.RFC3339))
+		d.r.o.Logger.Warn("Consul is not read yet; what was last known of it is served", "datacenter", d.displayName(), "known", restored.UTC().Format(time.RFC3339))
 	}
-	d.r.settled()
+	d.r.datacenterServed()
 }
 
 // warnOfWaiting logs how long proxies wait for a Consul that cannot be read and was never
@@ -244,7 +245,7 @@ func (d *datacenter) warnOfWaiting(patience time.Duration) {
 	defer d.mu.Unlock()
 	if d.down != nil {
 		d.r.o.Logger.Warn("no proxy is served until Consul can be read, since nothing is known of it: after this time the mesh is served without its services "+
-			"(--consul-reset-hold)", "datacenter", d.word(), "for", patience)
+			"(--consul-reset-hold)", "datacenter", d.displayName(), "for", patience)
 	}
 }
 
@@ -260,26 +261,26 @@ func (d *datacenter) reset(round int, reason string) {
 	d.index = 0
 	d.heldUntil = time.Now().Add(d.r.o.ResetHold)
 	d.r.o.Logger.Warn("Consul has lost its data; what it does not have any more is kept for a time",
-		"datacenter", d.word(), "reason", reason, "for", d.r.o.ResetHold)
+		"datacenter", d.displayName(), "reason", reason, "for", d.r.o.ResetHold)
 	d.rounds++
 	for _, end := range d.asking {
 		end()
 	}
 	if d.reads != nil {
-		d.reads.ask(false, d.r.catalog.names(d.name)...)
+		d.reads.request(false, d.r.catalog.names(d.name)...)
 	}
-	d.turn()
+	d.replan()
 }
 
-// noteWhole logs once that the whole datacentre was read.
-func (d *datacenter) noteWhole() {
+// logWhole logs once that the whole datacentre was read.
+func (d *datacenter) logWhole() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.wholeNoted || !d.r.catalog.isWhole(d.name) {
 		return
 	}
 	d.wholeNoted = true
-	d.r.o.Logger.Info("Consul was read", "datacenter", d.word(), "services", d.r.catalog.size(d.name))
+	d.r.o.Logger.Info("Consul was read", "datacenter", d.displayName(), "services", d.r.catalog.size(d.name))
 }
 
 // isHeld says whether Consul has lost data of which content is still kept.
@@ -344,20 +345,20 @@ func (d *datacenter) setReads(r *reads, s *sweeper) {
 	d.reads, d.sweeper = r, s
 }
 
-// lookAgain starts a sweep and reads the doubtful services, for changes that no query reports.
-func (d *datacenter) lookAgain() {
+// rereadDoubtful starts a sweep and reads the doubtful services, for changes that no query reports.
+func (d *datacenter) rereadDoubtful() {
 	doubtful := d.r.catalog.doubtful(d.name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sweeper != nil {
-		d.sweeper.ask()
-		d.reads.ask(false, doubtful...)
+		d.sweeper.requestSweep()
+		d.reads.request(false, doubtful...)
 	}
 }
 
-// release ends the holding of lost content. If Consul is away it returns false and holds on:
+// releaseHeld ends the holding of lost content. If Consul is away it returns false and holds on:
 // the time that agents have to register again begins when Consul is back.
-func (d *datacenter) release() bool {
+func (d *datacenter) releaseHeld() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.suspicious {
@@ -365,7 +366,7 @@ func (d *datacenter) release() bool {
 		return false
 	}
 	d.heldUntil = time.Time{}
-	d.r.o.Logger.Warn("what Consul lost and did not get back is withdrawn", "datacenter", d.word())
+	d.r.o.Logger.Warn("what Consul lost and did not get back is withdrawn", "datacenter", d.displayName())
 	return true
 }
 
@@ -375,11 +376,11 @@ func (d *datacenter) setPlan(p plan) {
 	d.plan = p
 }
 
-func (d *datacenter) setDoubt(doubtful bool) {
+func (d *datacenter) setDoubtful(doubtful bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if doubtful && !d.doubtful {
-		d.r.o.Logger.Warn("the token of Consul reads less than before; what it hides is kept", "datacenter", d.word())
+		d.r.o.Logger.Warn("the token of Consul reads less than before; what it hides is kept", "datacenter", d.displayName())
 	}
 	d.doubtful = doubtful
 }
@@ -392,7 +393,7 @@ func (d *datacenter) setUnusable(names []string) {
 	fresh := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(d.unusable, n) })
 	if len(fresh) > 0 {
 		d.r.o.Logger.Warn("services of Consul are left out: their names are no DNS labels",
-			"datacenter", d.word(), "number", len(fresh), "names", fresh[:min(10, len(fresh))])
+			"datacenter", d.displayName(), "number", len(fresh), "names", fresh[:min(10, len(fresh))])
 	}
 	d.unusable = names
 }

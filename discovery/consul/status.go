@@ -126,7 +126,7 @@ func (r *Registry) Degraded() error {
 
 func (d *datacenter) status() DatacenterStatus {
 	s := DatacenterStatus{
-		Name: d.word(), Whole: d.r.catalog.isWhole(d.name), Queries: int(d.queries.Load()), Limit: d.max, State: StateSyncing,
+		Name: d.displayName(), Whole: d.r.catalog.isWhole(d.name), Queries: int(d.queries.Load()), Limit: d.max, State: StateSyncing,
 	}
 	settled := d.r.catalog.areSettled([]string{d.name})
 	s.Services = d.r.catalog.size(d.name)
@@ -194,7 +194,7 @@ func (r *Registry) flaws() []Flaw {
 	for _, d := range r.datacenters {
 		d.mu.Lock()
 		for _, name := range d.unusable {
-			out = append(out, Flaw{Datacenter: d.word(), Service: name, Reason: flawOfName(name), LeftOut: true})
+			out = append(out, Flaw{Datacenter: d.displayName(), Service: name, Reason: flawOfName(name), LeftOut: true})
 		}
 		d.mu.Unlock()
 	}

@@ -30,7 +30,7 @@ type sweeper struct {
 	took     time.Duration // duration of the last sweep
 }
 
-func (s *sweeper) ask() {
+func (s *sweeper) requestSweep() {
 	select {
 	case s.due <- struct{}{}:
 	default:
@@ -81,7 +81,7 @@ func (s *sweeper) sweep(ctx context.Context) {
 	nodes, services := s.nodes, s.services
 	s.mu.Unlock()
 	if len(nodes) >= len(services) {
-		s.reads.ask(false, services...)
+		s.reads.request(false, services...)
 		for ctx.Err() == nil && !s.reads.idle() {
 			_ = retry.Sleep(ctx, spacing)
 		}
@@ -94,7 +94,7 @@ func (s *sweeper) sweep(ctx context.Context) {
 	for range min(readsAtOnce, len(nodes)) {
 		running.Go(func() {
 			for name := range names {
-				s.look(ctx, name)
+				s.checkNode(ctx, name)
 			}
 		})
 	}
@@ -107,10 +107,10 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// look queries a node, and has the services read whose instances there differ from the known
+// checkNode queries a node, and has the services read whose instances there differ from the known
 // ones.
-func (s *sweeper) look(ctx context.Context, name string) {
-	if s.d.suspect() {
+func (s *sweeper) checkNode(ctx context.Context, name string) {
+	if s.d.mustProbe() {
 		s.d.recover(ctx)
 	}
 	q := s.d.node(name)
@@ -118,10 +118,10 @@ func (s *sweeper) look(ctx context.Context, name string) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		s.d.fail(q.String(), err)
-		s.ask()
+		s.d.addFailure(q.String(), err)
+		s.requestSweep()
 	default:
-		s.d.forget(q.String())
-		s.reads.ask(false, s.d.r.catalog.outdated(s.d.name, name, instances)...)
+		s.d.clearFailure(q.String())
+		s.reads.request(false, s.d.r.catalog.outdated(s.d.name, name, instances)...)
 	}
 }

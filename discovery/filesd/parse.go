@@ -115,7 +115,7 @@ func (o *Options) parse(file string, data []byte) *listed {
 			continue
 		}
 		shared.group = i + 1
-		out.flaws = append(out.flaws, o.unknown(known, at)...)
+		out.flaws = append(out.flaws, o.unknownLabels(known, at)...)
 		for _, text := range g.Targets {
 			one, err := shared.at(text)
 			if err != nil {
@@ -147,9 +147,9 @@ func (g *group) labels() (labels.Instance, error) {
 	return out, nil
 }
 
-// unknown returns a flaw for each label of a group that has Portolan's prefix but that
+// unknownLabels returns a flaw for each label of a group that has Portolan's prefix but that
 // Portolan does not know.
-func (o *Options) unknown(of labels.Instance, at Flaw) (out []Flaw) {
+func (o *Options) unknownLabels(of labels.Instance, at Flaw) (out []Flaw) {
 	known := append([]string{o.ServiceLabel}, ownLabels...)
 	at.LeftOut = false
 	for _, name := range slices.Sorted(maps.Keys(of)) {

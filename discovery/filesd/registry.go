@@ -91,15 +91,15 @@ func (r *Registry) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-patience.C:
-			r.settle(r.sources...)
+			r.endWait(r.sources...)
 		}
 	})
 	running.Wait()
 	return errors.Join(failed...)
 }
 
-// settle ends the wait for files that were not read yet.
-func (r *Registry) settle(of ...*source) {
+// endWait ends the wait for files that were not read yet.
+func (r *Registry) endWait(of ...*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range of {
@@ -121,17 +121,17 @@ func (r *Registry) update(s *source, u files.Update[*listed]) {
 		default:
 			s.broken = nil
 			if !slices.Equal(s.known.flaws, change.Value.flaws) {
-				r.tell(change.Value.flaws)
+				r.logFlaws(change.Value.flaws)
 			}
 			s.known, s.settled = change.Value, true
 		}
 	}
-	r.note(s)
+	r.updateFlaws(s)
 	r.post()
 }
 
-// note updates what is wrong with a file, and since when.
-func (r *Registry) note(s *source) {
+// updateFlaws updates what is wrong with a file, and since when.
+func (r *Registry) updateFlaws(s *source) {
 	now := s.degraded
 	if s.broken != nil {
 		now = cmp.Or(now, fmt.Errorf("%s cannot be read, what it last listed is served: %w", s.name, s.broken))
@@ -151,7 +151,7 @@ func (r *Registry) note(s *source) {
 // maxLogged is how many flaws of one file are logged at a time.
 const maxLogged = 10
 
-func (r *Registry) tell(flaws []Flaw) {
+func (r *Registry) logFlaws(flaws []Flaw) {
 	for _, f := range flaws[:min(len(flaws), maxLogged)] {
 		r.o.Logger.Warn("targets are at fault", "file", f.File, "group", f.Group, "target", f.Target, "reason", f.Reason)
 	}

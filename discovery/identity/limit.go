@@ -62,7 +62,7 @@ func (l *Limited) Prove(ctx context.Context, credential string, from netip.Addr)
 // refusals count. If the source is over the limit, Try calls prove only if known returns true.
 // known is like Knower.Knows.
 func (l *Limited) Try(from netip.Addr, known func() bool, prove func() error) error {
-	left := l.of(from)
+	left := l.limiter(from)
 	if tokens := left.TokensAt(l.now()); tokens < 1 && !known() {
 		return &ThrottledError{After: time.Duration((1 - tokens) * float64(failureInterval))}
 	}
@@ -73,8 +73,8 @@ func (l *Limited) Try(from netip.Addr, known func() bool, prove func() error) er
 	return err
 }
 
-// of returns the limiter of an address's source.
-func (l *Limited) of(from netip.Addr) *rate.Limiter {
+// limiter returns the limiter of an address's source.
+func (l *Limited) limiter(from netip.Addr) *rate.Limiter {
 	source := from.Unmap().WithZone("")
 	if source.Is6() {
 		prefix, _ := source.Prefix(sourceBits)

@@ -11,13 +11,13 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity"
 )
 
-// knowing is a Proof that knows one credential from memory.
-type knowing struct {
+// knownProof is a Proof that knows one credential from memory.
+type knownProof struct {
 	proofFunc
 	known string
 }
 
-func (k knowing) Knows(credential string, _ netip.Addr) bool { return credential == k.known }
+func (k knownProof) Knows(credential string, _ netip.Addr) bool { return credential == k.known }
 
 // TestLimitedRefusesWhoGuesses: after twenty failures a source must wait, even with a good
 // credential unless memory knows it. Other sources need not.
@@ -25,7 +25,7 @@ func TestLimitedRefusesWhoGuesses(t *testing.T) {
 	web := identity.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
 	asked := 0
 	now := time.Unix(1_000_000, 0)
-	limited := identity.NewLimited(identity.Proofs{knowing{known: "known", proofFunc: func(credential string) (identity.Identity, error) {
+	limited := identity.NewLimited(identity.Proofs{knownProof{known: "known", proofFunc: func(credential string) (identity.Identity, error) {
 		asked++
 		switch credential {
 		case "right", "known":

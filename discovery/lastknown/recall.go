@@ -8,8 +8,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// stored is the Memory of a store.
-type stored struct {
+// storeMemory is the Memory of a store.
+type storeMemory struct {
 	store *etcd.Store
 	now   func() time.Time
 }
@@ -20,11 +20,11 @@ func In(store *etcd.Store, now func() time.Time) Memory {
 	if now == nil {
 		now = time.Now
 	}
-	return stored{store, now}
+	return storeMemory{store, now}
 }
 
 // Recall implements Memory. It ignores content that nobody has followed for MaxAge.
-func (s stored) Recall(ctx context.Context, source string) (Recalled, error) {
+func (s storeMemory) Recall(ctx context.Context, source string) (Recalled, error) {
 	content, err := s.store.ReadRegistry(ctx, source)
 	if err != nil || content.Head == nil || s.now().Sub(content.Head.Touched) >= MaxAge {
 		return Recalled{}, err

@@ -111,13 +111,13 @@ func (s *Saver) Run(ctx context.Context, store *etcd.Store) error {
 	s.running.Store(r)
 	defer close(r.ended)
 	defer s.running.Store(nil)
-	var all []*saving
+	var all []*sourceSaver
 	for _, source := range s.o.Sources {
 		content, err := store.ReadRegistry(ctx, source.SourceName())
 		if err != nil {
 			return err
 		}
-		all = append(all, s.begin(store, source, content))
+		all = append(all, s.newSourceSaver(store, source, content))
 	}
 	ticker := time.NewTicker(s.o.Look)
 	defer ticker.Stop()
@@ -125,7 +125,7 @@ func (s *Saver) Run(ctx context.Context, store *etcd.Store) error {
 	var asked chan<- struct{} // not nil while a Flush waits
 	for {
 		for _, one := range all {
-			if err := one.look(ctx, asked != nil); err != nil {
+			if err := one.saveIfDue(ctx, asked != nil); err != nil {
 				return err
 			}
 		}
@@ -167,27 +167,27 @@ func (s *Saver) clean(ctx context.Context, store *etcd.Store, now time.Time) err
 	return nil
 }
 
-// saving saves one source.
-type saving struct {
+// sourceSaver saves one source.
+type sourceSaver struct {
 	*Saver
 	store  *etcd.Store
 	source Source
 	head   *etcd.RegistryHead
-	// stored holds the digests of the buckets in the store.
-	stored map[uint32][sha256.Size]byte
-	// saved holds the items of the last save. first is true until there was one.
-	saved pmap.Map[Item]
-	first bool
-	at    time.Time // when the last save began
+	// digests holds the digests of the buckets in the store.
+	digests map[uint32][sha256.Size]byte
+	// lastItems holds the items of the last save. first is true until there was one.
+	lastItems pmap.Map[Item]
+	first     bool
+	lastSave  time.Time // when the last save began
 }
 
-func (s *Saver) begin(store *etcd.Store, source Source, content etcd.RegistryContent) *saving {
-	one := &saving{Saver: s, store: store, source: source, head: content.Head, stored: map[uint32][sha256.Size]byte{}, first: true}
+func (s *Saver) newSourceSaver(store *etcd.Store, source Source, content etcd.RegistryContent) *sourceSaver {
+	one := &sourceSaver{Saver: s, store: store, source: source, head: content.Head, digests: map[uint32][sha256.Size]byte{}, first: true}
 	if one.head == nil {
 		one.head = &etcd.RegistryHead{Source: source.SourceName()}
 	}
 	for number, items := range content.Buckets {
-		one.stored[number] = digest(items)
+		one.digests[number] = digest(items)
 	}
 	return one
 }
@@ -210,9 +210,9 @@ func bucket(key string) uint32 {
 	return h.Sum32() % buckets
 }
 
-// look saves the content of the source if it has changed, it is confirmed, and Interval has
+// saveIfDue saves the content of the source if it has changed, it is confirmed, and Interval has
 // passed since the last save. If atOnce is set, the time does not matter.
-func (s *saving) look(ctx context.Context, atOnce bool) error {
+func (s *sourceSaver) saveIfDue(ctx context.Context, atOnce bool) error {
 	now := s.o.Now()
 	known, ok := s.source.Known()
 	pause := batchPause
@@ -220,7 +220,7 @@ func (s *saving) look(ctx context.Context, atOnce bool) error {
 		pause = 0
 	}
 	switch {
-	case ok && s.first, ok && (atOnce || now.Sub(s.at) >= s.o.Interval) && (!pmap.Equal(s.saved, known.Items) || string(known.State) != string(s.head.State)):
+	case ok && s.first, ok && (atOnce || now.Sub(s.lastSave) >= s.o.Interval) && (!pmap.Equal(s.lastItems, known.Items) || string(known.State) != string(s.head.State)):
 		return s.save(ctx, known, now, pause)
 	case s.head.Confirmed.IsZero(), now.Sub(s.head.Touched) < touchInterval:
 		return nil
@@ -233,8 +233,8 @@ func (s *saving) look(ctx context.Context, atOnce bool) error {
 
 // save writes the buckets that differ, with a pause after each batch, and the head
 // last.
-func (s *saving) save(ctx context.Context, known Known, now time.Time, pause time.Duration) error {
-	s.at = now
+func (s *sourceSaver) save(ctx context.Context, known Known, now time.Time, pause time.Duration) error {
+	s.lastSave = now
 	var writes []etcd.SideWrite
 	size, written := 0, 0
 	flush := func() error {
@@ -260,7 +260,7 @@ func (s *saving) save(ctx context.Context, known Known, now time.Time, pause tim
 			values[key] = value
 		}
 		sum := digest(values)
-		if before, ok := s.stored[number]; ok && before == sum || !ok && len(values) == 0 {
+		if before, ok := s.digests[number]; ok && before == sum || !ok && len(values) == 0 {
 			continue
 		}
 		write := etcd.SideWrite{Key: etcd.RegistryBucketKey(name, number), Revision: etcd.Any}
@@ -281,8 +281,8 @@ func (s *saving) save(ctx context.Context, known Known, now time.Time, pause tim
 			}
 		}
 		writes, size = append(writes, write), size+len(write.Value)
-		if s.stored[number] = sum; len(values) == 0 {
-			delete(s.stored, number)
+		if s.digests[number] = sum; len(values) == 0 {
+			delete(s.digests, number)
 		}
 	}
 	if err := flush(); err != nil {
@@ -292,24 +292,24 @@ func (s *saving) save(ctx context.Context, known Known, now time.Time, pause tim
 	if err := s.touch(ctx, now); err != nil {
 		return err
 	}
-	s.saved, s.first = known.Items, false
+	s.lastItems, s.first = known.Items, false
 	s.o.Logger.Debug("what a source has is saved", "source", name, "items", known.Items.Len(), "bytes", written)
 	return nil
 }
 
 // group returns the items of the buckets that differ from their saved form, in the
 // order of the buckets.
-func (s *saving) group(items pmap.Map[Item]) func(yield func(uint32, map[string]Item) bool) {
+func (s *sourceSaver) group(items pmap.Map[Item]) func(yield func(uint32, map[string]Item) bool) {
 	differ := map[uint32]map[string]Item{}
 	if s.first {
 		for number := range uint32(buckets) {
 			differ[number] = map[string]Item{}
 		}
-		for number := range s.stored { // written by a version that has more buckets
+		for number := range s.digests { // written by a version that has more buckets
 			differ[number] = map[string]Item{}
 		}
 	}
-	for change := range pmap.Diff(s.saved, items) {
+	for change := range pmap.Diff(s.lastItems, items) {
 		differ[bucket(change.Key)] = map[string]Item{}
 	}
 	for key, item := range items.All() {
@@ -327,7 +327,7 @@ func (s *saving) group(items pmap.Map[Item]) func(yield func(uint32, map[string]
 }
 
 // touch writes the head.
-func (s *saving) touch(ctx context.Context, now time.Time) error {
+func (s *sourceSaver) touch(ctx context.Context, now time.Time) error {
 	s.head.Touched = now
 	value, err := etcd.EncodeRegistryHead(s.head)
 	if err != nil {

@@ -146,11 +146,11 @@ func (r *Registry) RemoveWorkload(namespace, name string) {
 }
 
 func (r *Registry) postWorkload(k workloadKey, curr *discovery.WorkloadInstance) {
-	r.worker.Post(source{registry: r, workload: k}, func() { r.tell(k, curr) })
+	r.worker.Post(source{registry: r, workload: k}, func() { r.setWorkload(k, curr) })
 }
 
-// tell runs on the worker.
-func (r *Registry) tell(k workloadKey, curr *discovery.WorkloadInstance) {
+// setWorkload runs on the worker.
+func (r *Registry) setWorkload(k workloadKey, curr *discovery.WorkloadInstance) {
 	old := r.workloads[k]
 	switch {
 	case old.Equal(curr):

@@ -26,8 +26,8 @@ func (r *rig) would(offers ...Service) (from, to *cache.Snapshot) {
 	return r.Would(offers...)
 }
 
-// known returns the answers to all queries of a registry, or of a fork.
-func known(d discovery.ServiceDiscovery, proxies ...*discovery.Proxy) any {
+// allAnswers returns the answers to all queries of a registry, or of a fork.
+func allAnswers(d discovery.ServiceDiscovery, proxies ...*discovery.Proxy) any {
 	var instances [][]string
 	for _, s := range d.Services() {
 		instances = append(instances, addresses(d.InstancesByPort(s, s.Ports[0].Number, nil)))
@@ -41,11 +41,11 @@ func known(d discovery.ServiceDiscovery, proxies ...*discovery.Proxy) any {
 func testForkStays(t *testing.T, r *rig) {
 	r.run(web())
 	fork := r.fork()
-	before := known(fork, r.proxy("10.0.0.1"))
-	r.expect(before, known(r.Registry, r.proxy("10.0.0.1")))
+	before := allAnswers(fork, r.proxy("10.0.0.1"))
+	r.expect(before, allAnswers(r.Registry, r.proxy("10.0.0.1")))
 	r.Offer(web(), api())
 	r.await("the registry goes on", func() bool { return len(r.Registry.Services()) == 2 })
-	r.expect(known(fork, r.proxy("10.0.0.1")), before)
+	r.expect(allAnswers(fork, r.proxy("10.0.0.1")), before)
 	if len(fork.Services()) != 1 {
 		t.Error("a fork changes with its registry")
 	}
@@ -54,16 +54,16 @@ func testForkStays(t *testing.T, r *rig) {
 func testForkSeesBatch(_ *testing.T, r *rig) {
 	r.run(web())
 	fork := r.fork()
-	before := known(fork)
+	before := allAnswers(fork)
 	changed := web()
 	changed.Instances = changed.Instances[:1]
 	from, to := r.would(changed, api())
 	handed := &discoverytest.Recorder{}
 	after := fork.Apply(from, to, handed)
-	r.expect(known(r.Registry), before)
-	r.expect(known(fork), before)
+	r.expect(allAnswers(r.Registry), before)
+	r.expect(allAnswers(fork), before)
 	if r.Would == nil {
-		r.expect(known(after), before)
+		r.expect(allAnswers(after), before)
 		r.expect(handed.Take(), []string(nil))
 		return
 	}
@@ -71,7 +71,7 @@ func testForkSeesBatch(_ *testing.T, r *rig) {
 	r.Offer(changed, api())
 	r.await("the batch is there", func() bool { return len(r.Registry.Services()) == 2 && r.endpoints("web") == 1 })
 	r.settle()
-	r.expect(known(after, r.proxy("10.0.0.1")), known(r.Registry, r.proxy("10.0.0.1")))
+	r.expect(allAnswers(after, r.proxy("10.0.0.1")), allAnswers(r.Registry, r.proxy("10.0.0.1")))
 	for key, row := range handed.Rows() {
 		r.expect(row.Endpoints, r.xds.Rows()[key].Endpoints)
 	}

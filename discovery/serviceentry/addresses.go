@@ -29,7 +29,7 @@ func (x *addressIndex) remove(e *entry) {
 // overlapping calls f for each ServiceEntry with an address in the range, or a range that
 // overlaps it, until f returns false. The order is fixed, wider ranges first.
 func (x *addressIndex) overlapping(prefix netip.Prefix, f func(*entry) bool) {
-	all := bits(prefix)
+	all := prefixBits(prefix)
 	for n := range len(all) { // the wider ranges that contain it
 		for _, e := range x.ranges.Prefix(all[:n] + "|") {
 			if !f(e) {
@@ -45,11 +45,11 @@ func (x *addressIndex) overlapping(prefix netip.Prefix, f func(*entry) bool) {
 }
 
 func rangeKey(prefix netip.Prefix, e *entry) string {
-	return bits(prefix) + "|" + e.object.Namespace + "/" + e.object.Name
+	return prefixBits(prefix) + "|" + e.object.Namespace + "/" + e.object.Name
 }
 
-// bits writes the fixed bits of a range, behind one byte for the family.
-func bits(prefix netip.Prefix) string {
+// prefixBits writes the fixed bits of a range, behind one byte for the family.
+func prefixBits(prefix netip.Prefix) string {
 	address := prefix.Addr()
 	var b strings.Builder
 	if address.Is4() {

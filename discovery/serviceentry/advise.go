@@ -68,7 +68,7 @@ func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
 	return func(yield func(config.Key) bool) {
 		old, curr := &before.known.catalog, &f.known.catalog
 		_ = inChanged(old.hosts, curr.hosts, yield) && inChanged(old.bare, curr.bare, yield) &&
-			beside(old, curr, yield) && selectionsChanged(old, curr, yield) && workloadsChanged(old, curr, yield) && f.checksChanged(before, yield)
+			sharingAddress(old, curr, yield) && selectionsChanged(old, curr, yield) && workloadsChanged(old, curr, yield) && f.checksChanged(before, yield)
 	}
 }
 
@@ -93,8 +93,8 @@ func eachKey(entries iter.Seq[*entry], yield func(config.Key) bool) bool {
 	return true
 }
 
-// beside yields the entries that share an address with a changed one.
-func beside(from, to *catalog, yield func(config.Key) bool) bool {
+// sharingAddress yields the entries that share an address with a changed one.
+func sharingAddress(from, to *catalog, yield func(config.Key) bool) bool {
 	for c := range pmap.Diff(from.vips.ranges, to.vips.ranges) {
 		for _, e := range []*entry{c.Old, c.New} {
 			if e == nil {
@@ -187,21 +187,21 @@ func (a *advisor) advise(code, field, message, remedy string, other *entry) {
 	a.found = append(a.found, advice)
 }
 
-// others returns the entries of a set, without e, that some proxy can see together with e.
-func (a *advisor) others(e *entry, all entrySet) iter.Seq[*entry] {
+// visibleWith returns the entries of a set, without e, that some proxy can see together with e.
+func (a *advisor) visibleWith(e *entry, all entrySet) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		looked := 0
 		for o := range all.Values() {
-			if looked++; looked > maxLooked || o != e && meet(e, o) && !yield(o) {
+			if looked++; looked > maxLooked || o != e && visibleTogether(e, o) && !yield(o) {
 				return
 			}
 		}
 	}
 }
 
-// meet says whether some proxy may see the services of both. It assumes that each namespace
-// named by the two has a proxy.
-func meet(a, b *entry) bool {
+// visibleTogether says whether some proxy may see the services of both. It assumes that each
+// namespace named by the two has a proxy.
+func visibleTogether(a, b *entry) bool {
 	va, vb := a.exportTo(), b.exportTo()
 	for _, namespace := range slices.Concat([]string{a.object.Namespace, b.object.Namespace}, va, vb) {
 		if va.VisibleTo(namespace) && vb.VisibleTo(namespace) {
@@ -220,7 +220,7 @@ func (e *entry) exportTo() discovery.Visibility {
 
 func (a *advisor) hosts(e *entry) {
 	for i, name := range lowerCase(e.spec.GetHosts()) {
-		for o := range a.others(e, a.known.catalog.hosts.Value(name)) {
+		for o := range a.visibleWith(e, a.known.catalog.hosts.Value(name)) {
 			what := "proxies that see both use that of their own namespace, else the oldest"
 			if o.object.Namespace == e.object.Namespace {
 				what = "their endpoints are put together, and the oldest says the rest"
@@ -260,7 +260,7 @@ func (a *advisor) overlapping(e *entry, prefix netip.Prefix) (found *entry) {
 	looked := 0
 	a.known.catalog.vips.overlapping(prefix, func(o *entry) bool {
 		looked++
-		if o != e && !sharesHost(e, o) && len(sharedPorts(e, o)) > 0 && meet(e, o) {
+		if o != e && !sharesHost(e, o) && len(sharedPorts(e, o)) > 0 && visibleTogether(e, o) {
 			found = o
 		}
 		return found == nil && looked < maxLooked
@@ -313,9 +313,9 @@ func sharedPorts(a, b *entry) []sharedPort {
 
 func isHTTP(p *networking.ServicePort) bool { return protocolOf(p).IsHTTP() }
 
-// bare returns the ports of a ServiceEntry whose connections only the port number identifies:
-// the protocol has no host name, and the service has no address and gets none.
-func (e *entry) bare() []uint32 {
+// portOnlyPorts returns the ports of a ServiceEntry whose connections only the port number
+// identifies: the protocol has no host name, and the service has no address and gets none.
+func (e *entry) portOnlyPorts() []uint32 {
 	if len(e.spec.GetAddresses()) > 0 || len(address.Hosts(e.object)) == len(e.services) || e.spec.GetResolution() == networking.ServiceEntry_DYNAMIC_DNS {
 		return nil
 	}
@@ -331,8 +331,8 @@ func (e *entry) bare() []uint32 {
 }
 
 func (a *advisor) ports(e *entry) {
-	for _, number := range e.bare() {
-		for o := range a.others(e, a.known.catalog.bare.Value(portPath(number))) {
+	for _, number := range e.portOnlyPorts() {
+		for o := range a.visibleWith(e, a.known.catalog.bare.Value(portPath(number))) {
 			if sharesHost(e, o) {
 				continue
 			}

@@ -45,8 +45,8 @@ func (m *mesh) would(objects ...*config.Config) discovery.Advisor {
 	return m.store.Fork().Apply(from, cache.NewSnapshot(from.Revision()+1, all), &discoverytest.Recorder{}).(discovery.Advisor)
 }
 
-// of returns a ServiceEntry of a host, with more fields of its spec.
-func of(t tb, name, host, more string) *config.Config {
+// entryFor returns a ServiceEntry of a host, with more fields of its spec.
+func entryFor(t tb, name, host, more string) *config.Config {
 	return entry(t, name, `{hosts: [`+host+`], `+more+`}`)
 }
 
@@ -69,7 +69,7 @@ func TestAdviceOnChecksThatDiffer(t *testing.T) {
 			c.Annotations = map[string]string{health.CheckPathAnnotation: path}
 		})
 	}
-	selecting := of(t, "a", "a.example", `ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, workloadSelector: {labels: {app: a}}`)
+	selecting := entryFor(t, "a", "a.example", `ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, workloadSelector: {labels: {app: a}}`)
 	m := converted(t, serviceentry.Options{}, checked("one", "/healthz"), workload(t, "plain", "{address: 10.0.0.2, labels: {app: a}}"))
 	expect(t, len(m.advice(selecting, checked("two", "/healthz"))), 0)
 	expect(t, m.advice(selecting, checked("two", "/ready")), []string{
@@ -86,52 +86,52 @@ func TestAdvice(t *testing.T) {
 		stored, written []*config.Config
 		want            []string
 	}{
-		{"nothing odd", []*config.Config{of(t, "a", "a.example", http80)}, []*config.Config{of(t, "b", "b.example", http80)}, nil},
-		{"what is replaced does not count", []*config.Config{of(t, "a", "a.example", http80)}, []*config.Config{of(t, "a", "a.example", http80)}, nil},
+		{"nothing odd", []*config.Config{entryFor(t, "a", "a.example", http80)}, []*config.Config{entryFor(t, "b", "b.example", http80)}, nil},
+		{"what is replaced does not count", []*config.Config{entryFor(t, "a", "a.example", http80)}, []*config.Config{entryFor(t, "a", "a.example", http80)}, nil},
 		{
-			"a host of another", []*config.Config{of(t, "b", "b.example", http80)}, []*config.Config{of(t, "a", "a.example, B.example", http80)},
+			"a host of another", []*config.Config{entryFor(t, "b", "b.example", http80)}, []*config.Config{entryFor(t, "a", "a.example, B.example", http80)},
 			[]string{`a: spec.hosts[1] "b.example" is a host of serviceentry/shop/b too: their endpoints are put together, and the oldest says the rest (PTL0105)`},
 		},
 		{
-			"a host of another namespace", []*config.Config{in("edge", of(t, "b", "b.example", http80))}, []*config.Config{of(t, "a", "b.example", http80)},
+			"a host of another namespace", []*config.Config{in("edge", entryFor(t, "b", "b.example", http80))}, []*config.Config{entryFor(t, "a", "b.example", http80)},
 			[]string{`a: spec.hosts[0] "b.example" is a host of serviceentry/edge/b too: proxies that see both use that of their own namespace, else the oldest (PTL0105)`},
 		},
-		{"a host of another namespace that nobody else sees", []*config.Config{in("edge", of(t, "b", "b.example", own+http80))}, []*config.Config{of(t, "a", "b.example", own+http80)}, nil},
+		{"a host of another namespace that nobody else sees", []*config.Config{in("edge", entryFor(t, "b", "b.example", own+http80))}, []*config.Config{entryFor(t, "a", "b.example", own+http80)}, nil},
 		{
-			"a host of another that is written with it", nil, []*config.Config{of(t, "a", "a.example", http80), of(t, "b", "a.example", http80)},
+			"a host of another that is written with it", nil, []*config.Config{entryFor(t, "a", "a.example", http80), entryFor(t, "b", "a.example", http80)},
 			[]string{
 				`a: spec.hosts[0] "a.example" is a host of serviceentry/shop/b too: their endpoints are put together, and the oldest says the rest (PTL0105)`,
 				`b: spec.hosts[0] "a.example" is a host of serviceentry/shop/a too: their endpoints are put together, and the oldest says the rest (PTL0105)`,
 			},
 		},
 		{
-			"an address of another", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.0.7], `+tcp80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.8, 10.1.0.7], `+tcp80)},
+			"an address of another", []*config.Config{entryFor(t, "b", "b.example", `addresses: [10.1.0.7], `+tcp80)}, []*config.Config{entryFor(t, "a", "a.example", `addresses: [10.1.0.8, 10.1.0.7], `+tcp80)},
 			[]string{`a: spec.addresses[1] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80: all connections are the oldest's (PTL0106)`},
 		},
 		{
-			"an address within a range of another", []*config.Config{of(t, "b", "b.example", other+tcp80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.7], `+tcp80)},
+			"an address within a range of another", []*config.Config{entryFor(t, "b", "b.example", other+tcp80)}, []*config.Config{entryFor(t, "a", "a.example", `addresses: [10.1.0.7], `+tcp80)},
 			[]string{`a: spec.addresses[0] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80: all connections are the oldest's (PTL0106)`},
 		},
 		{
-			"a range around an address of another", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.0.7], `+http80)}, []*config.Config{of(t, "a", "a.example", other+http80)},
+			"a range around an address of another", []*config.Config{entryFor(t, "b", "b.example", `addresses: [10.1.0.7], `+http80)}, []*config.Config{entryFor(t, "a", "a.example", other+http80)},
 			[]string{`a: spec.addresses[0] 10.1.0.0/24 is an address of serviceentry/shop/b too, and both have port 80: only the host of a request tells them apart (PTL0106)`},
 		},
 		{
-			"an address of another that is not HTTP", []*config.Config{of(t, "b", "b.example", other+tcp80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.7], `+http80)},
+			"an address of another that is not HTTP", []*config.Config{entryFor(t, "b", "b.example", other+tcp80)}, []*config.Config{entryFor(t, "a", "a.example", `addresses: [10.1.0.7], `+http80)},
 			[]string{`a: spec.addresses[0] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80, where that one does not speak HTTP: it gets all that proxies capture on the way to the address: use another address or port, or one protocol (PTL0129)`},
 		},
 		{
-			"an address of another that is HTTP", []*config.Config{of(t, "b", "b.example", other+http80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.7], `+tcp80)},
+			"an address of another that is HTTP", []*config.Config{entryFor(t, "b", "b.example", other+http80)}, []*config.Config{entryFor(t, "a", "a.example", `addresses: [10.1.0.7], `+tcp80)},
 			[]string{`a: spec.addresses[0] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80, where that one speaks HTTP: its requests come here, too (PTL0106)`},
 		},
-		{"an address of another on other ports", []*config.Config{of(t, "b", "b.example", other+tcp81)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil},
-		{"a range beside", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.1.0/24, "fd00::/8"], `+tcp80)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil},
+		{"an address of another on other ports", []*config.Config{entryFor(t, "b", "b.example", other+tcp81)}, []*config.Config{entryFor(t, "a", "a.example", other+tcp80)}, nil},
+		{"a range beside", []*config.Config{entryFor(t, "b", "b.example", `addresses: [10.1.1.0/24, "fd00::/8"], `+tcp80)}, []*config.Config{entryFor(t, "a", "a.example", other+tcp80)}, nil},
 		{
-			"a port of another, and neither has an address", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", bare80)},
+			"a port of another, and neither has an address", []*config.Config{entryFor(t, "b", "b.example", bare80)}, []*config.Config{entryFor(t, "a", "a.example", bare80)},
 			[]string{`a: spec.ports 80 is a port of serviceentry/shop/b too, and neither has an address: all connections are the oldest's: set addresses, or other ports (PTL0107)`},
 		},
-		{"a port of another, and both get addresses", []*config.Config{of(t, "b", "b.example", tcp80)}, []*config.Config{of(t, "a", "a.example", tcp80)}, nil},
-		{"a port of another that is HTTP", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", http80)}, nil},
+		{"a port of another, and both get addresses", []*config.Config{entryFor(t, "b", "b.example", tcp80)}, []*config.Config{entryFor(t, "a", "a.example", tcp80)}, nil},
+		{"a port of another that is HTTP", []*config.Config{entryFor(t, "b", "b.example", bare80)}, []*config.Config{entryFor(t, "a", "a.example", http80)}, nil},
 		{
 			"a selector that selects nothing", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)}, []*config.Config{selecting(t, "a", "a.example")},
 			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a: apply a WorkloadEntry with these labels, or mend the selector (PTL0108)`},
@@ -157,7 +157,7 @@ func TestAdvice(t *testing.T) {
 			[]string{`a: spec.workloadSelector selects workload w, whose port "other" no ServiceEntry that selects it has: it has no effect: mend the name in the workload, or add the port (PTL0109)`},
 		},
 		{
-			"a workload with but some of the labels is not selected", []*config.Config{of(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
+			"a workload with but some of the labels is not selected", []*config.Config{entryFor(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
 			[]*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a, w: "1"}, ports: {other: 81}}`), workload(t, "x", `{address: 10.0.0.1, labels: {v: "1"}, ports: {other: 81}}`)},
 			[]string{
 				`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry whose workloadSelector they match, or mend them (PTL0215)`,
@@ -166,11 +166,11 @@ func TestAdvice(t *testing.T) {
 		},
 		{
 			"a selector of several labels", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`), workload(t, "x", `{address: 10.0.0.1, labels: {v: "1"}}`)},
-			[]*config.Config{of(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
+			[]*config.Config{entryFor(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
 			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a,v=1: apply a WorkloadEntry with these labels, or mend the selector (PTL0108)`},
 		},
 		{
-			"an address that it has already", []*config.Config{of(t, "a", "old.example", other+tcp80)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil,
+			"an address that it has already", []*config.Config{entryFor(t, "a", "old.example", other+tcp80)}, []*config.Config{entryFor(t, "a", "a.example", other+tcp80)}, nil,
 		},
 		{"a workload that nobody selects may have any port", nil, []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, []string{
 			`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry whose workloadSelector they match, or mend them (PTL0215)`,
@@ -178,7 +178,7 @@ func TestAdvice(t *testing.T) {
 		{
 			"a port that another which selects the workload has", []*config.Config{
 				selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`),
-			}, []*config.Config{of(t, "b", "b.example", `ports: [{number: 81, name: other}], resolution: STATIC, workloadSelector: {labels: {app: a}}`)}, nil,
+			}, []*config.Config{entryFor(t, "b", "b.example", `ports: [{number: 81, name: other}], resolution: STATIC, workloadSelector: {labels: {app: a}}`)}, nil,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -205,11 +205,11 @@ func TestAdviceCountsInstancesOfOtherRegistries(t *testing.T) {
 func TestAdviceOnWhatIsNotThereIsNone(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
-	m.apply(of(t, "a", "a.example", http80), of(t, "b", "a.example", http80))
-	m.remove(of(t, "b", "a.example", http80))
+	m.apply(entryFor(t, "a", "a.example", http80), entryFor(t, "b", "a.example", http80))
+	m.remove(entryFor(t, "b", "a.example", http80))
 	fork := m.would()
-	expect(t, len(fork.Advise(of(t, "a", "a.example", http80).Key())), 0)
-	expect(t, len(fork.Advise(of(t, "b", "a.example", http80).Key())), 0)
+	expect(t, len(fork.Advise(entryFor(t, "a", "a.example", http80).Key())), 0)
+	expect(t, len(fork.Advise(entryFor(t, "b", "a.example", http80).Key())), 0)
 }
 
 // TestAdviceNeverDisturbsTheWorker asks for advice while objects come and go, for the race
@@ -221,7 +221,7 @@ func TestAdviceNeverDisturbsTheWorker(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 200 {
-			for _, warning := range m.advice(selecting(t, "z", "a.example"), of(t, "c", "c.example", `addresses: [10.1.0.1], `+tcp80)) {
+			for _, warning := range m.advice(selecting(t, "z", "a.example"), entryFor(t, "c", "c.example", `addresses: [10.1.0.1], `+tcp80)) {
 				if !strings.Contains(warning, "(PTL01") {
 					panic(warning)
 				}
@@ -230,7 +230,7 @@ func TestAdviceNeverDisturbsTheWorker(t *testing.T) {
 	}()
 	w := workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)
 	for range 50 {
-		m.apply(selecting(t, "a", "a.example"), w, of(t, "b", "b.example", `addresses: [10.1.0.0/16], `+tcp80))
+		m.apply(selecting(t, "a", "a.example"), w, entryFor(t, "b", "b.example", `addresses: [10.1.0.0/16], `+tcp80))
 		m.remove(w)
 	}
 	<-done

@@ -24,9 +24,9 @@ func (s *Store) addressHandler(from, to *cache.Snapshot) {
 	}
 }
 
-// addressed returns the services of a host of an entry, with their assigned addresses if the
+// servicesOf returns the services of a host of an entry, with their assigned addresses if the
 // entry may have any.
-func (s *Store) addressed(e *entry, key hostKey) []*discovery.Service {
+func (s *Store) servicesOf(e *entry, key hostKey) []*discovery.Service {
 	services := e.services[key.hostname]
 	assignment := s.assigned.Value(address.Path(key.namespace, string(key.hostname)))
 	if assignment == nil || !address.Eligible(e.object) {

@@ -37,7 +37,7 @@ func (m *mesh) vips() (out []string) {
 	return out
 }
 
-func named(t tb, name, spec string, off ...string) *config.Config {
+func entryNamed(t tb, name, spec string, off ...string) *config.Config {
 	t.Helper()
 	c := object(t, schema.ServiceEntry, name, 1, "spec: {hosts: [A.example.com, '*.example.org'], "+spec+
 		", ports: [{number: 80, name: tcp, protocol: TCP}], endpoints: [{address: 10.0.0.1}]}")
@@ -59,7 +59,7 @@ func TestAnAssignedAddressIsThatOfAServiceWithout(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, d)
 		}
 	}
-	m.apply(named(t, "a", "resolution: STATIC"))
+	m.apply(entryNamed(t, "a", "resolution: STATIC"))
 	want("before it is given", "0.0.0.0  ")
 	if told := m.give("a.example.com", "240.240.0.1"); len(told) == 0 {
 		t.Error("nobody is told of an address")
@@ -68,11 +68,11 @@ func TestAnAssignedAddressIsThatOfAServiceWithout(t *testing.T) {
 	if told := m.give("other.example.com", "240.240.0.2"); len(told) != 0 {
 		t.Errorf("the address of another host: %q", told)
 	}
-	m.apply(named(t, "a", "resolution: STATIC, addresses: [10.9.9.9]"), named(t, "b", "resolution: STATIC"))
+	m.apply(entryNamed(t, "a", "resolution: STATIC, addresses: [10.9.9.9]"), entryNamed(t, "b", "resolution: STATIC"))
 	want("beside one with an address of its own", "10.9.9.9  ", "0.0.0.0 240.240.0.1 2001:2::f0f0:1")
-	m.apply(named(t, "a", "resolution: NONE"), named(t, "b", "resolution: STATIC", "off"))
+	m.apply(entryNamed(t, "a", "resolution: NONE"), entryNamed(t, "b", "resolution: STATIC", "off"))
 	want("NONE, and switched off", "0.0.0.0  ", "0.0.0.0  ")
-	m.apply(named(t, "a", "resolution: STATIC"))
+	m.apply(entryNamed(t, "a", "resolution: STATIC"))
 	m.give("a.example.com", "")
 	want("taken back", "0.0.0.0  ", "0.0.0.0  ")
 }

@@ -20,7 +20,7 @@ type catalog struct {
 	entries pmap.Map[*entry]   // by nameKey
 	hosts   pmap.Map[entrySet] // by host
 	rows    pmap.Map[entrySet] // by hostKey
-	bare    pmap.Map[entrySet] // by port: entries with bare ports, see entry.bare
+	bare    pmap.Map[entrySet] // by port: entries with bare ports, see entry.portOnlyPorts
 	vips    addressIndex
 	// A selector is filed under one of its labels, the empty selector under the zero label. A
 	// workload is filed under each of its labels.
@@ -58,14 +58,14 @@ func (c *catalog) addEntry(e *entry) {
 		c.hosts = pmap.Put(c.hosts, string(hostname), e.order, e)
 		c.rows = pmap.Put(c.rows, hostKey{hostname, key.namespace}.path(), e.order, e)
 	}
-	for _, port := range e.bare() {
+	for _, port := range e.portOnlyPorts() {
 		c.bare = pmap.Put(c.bare, portPath(port), e.order, e)
 	}
 	c.vips.add(e)
 	if e.selector == nil {
 		return
 	}
-	e.filed = c.rarest(e)
+	e.filed = c.rarestLabel(e)
 	c.selectors = pmap.Put(c.selectors, e.filed.path(), e.order, e)
 	selected := slices.SortedFunc(c.selectedBy(key.namespace, e.selector), func(a, b *workload) int { return strings.Compare(a.order, b.order) })
 	if len(selected) > 0 {
@@ -90,7 +90,7 @@ func (c *catalog) removeEntry(key nameKey) *entry {
 		c.hosts = pmap.Remove(c.hosts, string(hostname), e.order)
 		c.rows = pmap.Remove(c.rows, hostKey{hostname, key.namespace}.path(), e.order)
 	}
-	for _, port := range e.bare() {
+	for _, port := range e.portOnlyPorts() {
 		c.bare = pmap.Remove(c.bare, portPath(port), e.order)
 	}
 	c.vips.remove(e)
@@ -130,9 +130,9 @@ func (c *catalog) replace(namespace string, old, curr *workload) {
 	}
 }
 
-// move replaces old by curr in the selection of an entry, as far as the entry selects them;
-// either may be nil.
-func (c *catalog) move(e *entry, old, curr *workload) {
+// updateSelection replaces old by curr in the selection of an entry, as far as the entry
+// selects them; either may be nil.
+func (c *catalog) updateSelection(e *entry, old, curr *workload) {
 	key := e.key().path()
 	all := c.selected.Value(key)
 	if e.selects(old) && (!e.selects(curr) || curr.order != old.order) {
@@ -150,14 +150,14 @@ func (c *catalog) move(e *entry, old, curr *workload) {
 	}
 }
 
-// holds says whether the catalog has exactly this workload in the selection of an entry.
-func (c *catalog) holds(e *entry, w *workload) bool {
+// contains says whether the catalog has exactly this workload in the selection of an entry.
+func (c *catalog) contains(e *entry, w *workload) bool {
 	s := c.selected.Value(e.key().path()).Value(w.order)
 	return s != nil && s.workload == w
 }
 
-// rarest returns the label of a selector under which the fewest entries are filed.
-func (c *catalog) rarest(e *entry) label {
+// rarestLabel returns the label of a selector under which the fewest entries are filed.
+func (c *catalog) rarestLabel(e *entry) label {
 	best, least := label{namespace: e.object.Namespace}, -1
 	for k, v := range e.selector {
 		l := label{e.object.Namespace, k, v}

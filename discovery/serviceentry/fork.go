@@ -33,8 +33,8 @@ var _ discovery.Fork = (*fork)(nil)
 // Fork implements discovery.Instance.
 func (s *Store) Fork() discovery.Fork { return s.settled.Load() }
 
-// settle makes the store's current state available to Fork.
-func (s *Store) settle() {
+// publishState makes the store's current state available to Fork.
+func (s *Store) publishState() {
 	state := s.index.State()
 	if last := s.settled.Load(); last == nil || last.State != state || last.known != s.known {
 		s.settled.Store(&fork{State: state, convert: s.convert, off: s.off, known: s.known})

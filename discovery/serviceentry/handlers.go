@@ -81,7 +81,7 @@ func (s *Store) moveWorkload(namespace string, before, after *workload) {
 		}
 	}
 	for _, e := range concerned {
-		s.catalog.move(e, before, after) // no effect the second time
+		s.catalog.updateSelection(e, before, after) // no effect the second time
 		s.markDirty(e)
 	}
 }

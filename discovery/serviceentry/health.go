@@ -15,9 +15,9 @@ const HealthChecksAnnotation = health.ChecksAnnotation
 func (s *Store) healthHandler(from, to *cache.Snapshot) {
 	for change := range pmap.Diff(from.Health(), to.Health()) {
 		if change.HasNew {
-			s.hear(nameKey{change.New.Namespace, change.New.Name}, change.New)
+			s.setHealth(nameKey{change.New.Namespace, change.New.Name}, change.New)
 		} else {
-			s.hear(nameKey{change.Old.Namespace, change.Old.Name}, nil)
+			s.setHealth(nameKey{change.Old.Namespace, change.Old.Name}, nil)
 		}
 	}
 }
@@ -26,15 +26,15 @@ func (s *Store) healthHandler(from, to *cache.Snapshot) {
 // HealthChecksAnnotation, which are unhealthy before. The health is kept until ForgetHealth,
 // even if there is no such WorkloadEntry. Call it only on the worker.
 func (s *Store) SetHealth(namespace, name string, healthy bool) {
-	s.hear(nameKey{namespace, name}, &health.Report{Namespace: namespace, Name: name, Healthy: healthy})
+	s.setHealth(nameKey{namespace, name}, &health.Report{Namespace: namespace, Name: name, Healthy: healthy})
 }
 
 // ForgetHealth removes what is known of the health of a WorkloadEntry. Call it only on the
 // worker.
-func (s *Store) ForgetHealth(namespace, name string) { s.hear(nameKey{namespace, name}, nil) }
+func (s *Store) ForgetHealth(namespace, name string) { s.setHealth(nameKey{namespace, name}, nil) }
 
-// hear stores a report on the health of a WorkloadEntry; nil removes it.
-func (s *Store) hear(key nameKey, report *health.Report) {
+// setHealth stores a report on the health of a WorkloadEntry; nil removes it.
+func (s *Store) setHealth(key nameKey, report *health.Report) {
 	if report == nil {
 		s.health = s.health.Delete(key.path())
 	} else {

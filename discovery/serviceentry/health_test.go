@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// tell publishes a revision with a health report, and returns the calls of the updater.
-func (m *mesh) tell(name, uid string, healthy bool) []string {
+// reportHealth publishes a revision with a health report, and returns the calls of the updater.
+func (m *mesh) reportHealth(name, uid string, healthy bool) []string {
 	r := &health.Report{Namespace: "shop", Name: name, UID: uid, Healthy: healthy}
 	m.health = m.health.Set(r.Path(), r)
 	m.publish(m.configs)
@@ -53,18 +53,18 @@ func TestTheStoredHealthDecidesMembership(t *testing.T) {
 		}
 	}
 	want("before the first report")
-	m.tell("w", "u1", true)
+	m.reportHealth("w", "u1", true)
 	want("after one is healthy", "10.0.0.1")
-	m.tell("x", "u2", true)
+	m.reportHealth("x", "u2", true)
 	want("after both are", "10.0.0.1", "10.0.0.2")
-	if told := m.tell("w", "u1", false); len(told) != 1 {
+	if told := m.reportHealth("w", "u1", false); len(told) != 1 {
 		t.Errorf("a change of health tells more than its endpoints: %q", told)
 	}
 	want("after one failed", "10.0.0.2")
-	if told := m.tell("w", "u1", false); len(told) != 0 {
+	if told := m.reportHealth("w", "u1", false); len(told) != 0 {
 		t.Errorf("the same again: %q", told)
 	}
-	m.tell("w", "u1", true)
+	m.reportHealth("w", "u1", true)
 	want("after it recovered", "10.0.0.1", "10.0.0.2")
 	m.health = m.health.Delete(health.Path("shop", "w"))
 	m.publish(m.configs)
@@ -75,12 +75,12 @@ func TestTheHealthOfAnotherIncarnationDoesNotCount(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
 	m.apply(selectingA(t), checked(t, "w", "u1", "10.0.0.1"))
-	m.tell("w", "u1", true)
+	m.reportHealth("w", "u1", true)
 	m.apply(checked(t, "w", "u2", "10.0.0.1"))
 	if got := m.addresses(); len(got) != 0 {
 		t.Errorf("made anew: %q", got)
 	}
-	m.tell("w", "u2", true)
+	m.reportHealth("w", "u2", true)
 	if got := m.addresses(); len(got) != 1 {
 		t.Errorf("told anew: %q", got)
 	}
@@ -92,7 +92,7 @@ func TestHealthThatIsNotAskedForDoesNotCount(t *testing.T) {
 	w := checked(t, "w", "u1", "10.0.0.1")
 	w.Annotations = nil
 	m.apply(selectingA(t), w)
-	if told := m.tell("w", "u1", false); len(told) != 0 || len(m.addresses()) != 1 {
+	if told := m.reportHealth("w", "u1", false); len(told) != 0 || len(m.addresses()) != 1 {
 		t.Errorf("%q, %q", told, m.addresses())
 	}
 }

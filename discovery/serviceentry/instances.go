@@ -16,9 +16,9 @@ type Peer interface {
 	WorkloadInstanceHandler(*discovery.WorkloadInstance, cache.Event)
 }
 
-// Exchange makes the store and a peer select each other's workloads, unless Switches turn that
-// off. Call it before Run of either.
-func (s *Store) Exchange(p Peer) {
+// ExchangeWorkloads makes the store and a peer select each other's workloads, unless Switches
+// turn that off. Call it before Run of either.
+func (s *Store) ExchangeWorkloads(p Peer) {
 	p.AppendWorkloadHandler(s.WorkloadInstanceHandler)
 	if !s.off.OfferWorkloadEntries {
 		s.AppendWorkloadHandler(p.WorkloadInstanceHandler)

@@ -20,8 +20,8 @@ func pod(name, address string) *discovery.WorkloadInstance {
 	}
 }
 
-// tells passes an event of an instance to the store, and returns the calls of the updater.
-func (m *mesh) tells(w *discovery.WorkloadInstance, event cache.Event) []string {
+// handleWorkload passes an event of an instance to the store, and returns the calls of the updater.
+func (m *mesh) handleWorkload(w *discovery.WorkloadInstance, event cache.Event) []string {
 	m.do(func() { m.store.WorkloadInstanceHandler(w, event) })
 	return m.xds.Take()
 }
@@ -32,7 +32,7 @@ func TestServiceEntriesSelectInstancesOfOtherRegistries(t *testing.T) {
 	m.apply(selecting(t, "se", "a.example"))
 	w := pod("p", "10.0.0.1")
 	w.PortMap = map[string]uint32{"http": 8080}
-	expect(t, m.tells(w, cache.EventAdd), []string{"endpoints shop/a.example 1"})
+	expect(t, m.handleWorkload(w, cache.EventAdd), []string{"endpoints shop/a.example 1"})
 	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.1:8080"})
 	want := w.Endpoint
 	want.Port, want.ServicePortName = 8080, "http"
@@ -42,7 +42,7 @@ func TestServiceEntriesSelectInstancesOfOtherRegistries(t *testing.T) {
 func TestInstancesThatCameBeforeTheServiceEntryAreSelected(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
-	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
 	m.apply(selecting(t, "se", "a.example"))
 	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.1:80"})
 }
@@ -53,17 +53,17 @@ func TestInstancesAreDedupedByIP(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
 	m.apply(selecting(t, "se", "a.example"))
-	m.tells(pod("q", "10.0.0.1"), cache.EventAdd)
-	m.tells(pod("p", "::ffff:10.0.0.1"), cache.EventAdd)
+	m.handleWorkload(pod("q", "10.0.0.1"), cache.EventAdd)
+	m.handleWorkload(pod("p", "::ffff:10.0.0.1"), cache.EventAdd)
 	name := func() string { return m.row("shop", "a.example").Endpoints[0].WorkloadName }
 	expect(t, len(m.endpoints("shop", "a.example")), 1)
 	expect(t, name(), "p")
-	expect(t, m.tells(pod("r", "10.0.0.1"), cache.EventAdd), []string(nil))
-	m.tells(pod("p", "::ffff:10.0.0.1"), cache.EventDelete)
+	expect(t, m.handleWorkload(pod("r", "10.0.0.1"), cache.EventAdd), []string(nil))
+	m.handleWorkload(pod("p", "::ffff:10.0.0.1"), cache.EventDelete)
 	expect(t, name(), "q")
 	elsewhere := pod("a", "10.0.0.1")
 	elsewhere.Namespace = "other"
-	m.tells(elsewhere, cache.EventAdd)
+	m.handleWorkload(elsewhere, cache.EventAdd)
 	expect(t, name(), "q")
 }
 
@@ -71,11 +71,11 @@ func TestAChangedAddressDeletesTheOld(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
 	m.apply(selecting(t, "se", "a.example"))
-	m.tells(pod("p", "10.0.0.1"), cache.EventAdd)
-	m.tells(pod("q", "10.0.0.1"), cache.EventAdd) // p counts instead
-	expect(t, m.tells(pod("p", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 2"})
+	m.handleWorkload(pod("p", "10.0.0.1"), cache.EventAdd)
+	m.handleWorkload(pod("q", "10.0.0.1"), cache.EventAdd) // p counts instead
+	expect(t, m.handleWorkload(pod("p", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 2"})
 	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.2:80", "http=10.0.0.1:80"})
-	expect(t, m.tells(pod("q", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 1"})
+	expect(t, m.handleWorkload(pod("q", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 1"})
 	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.2:80"})
 }
 
@@ -83,19 +83,19 @@ func TestRepeatedInstanceEventsDoNothing(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
 	m.apply(selecting(t, "se", "a.example"))
-	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventDelete), []string(nil))
-	m.tells(pod("p", "10.0.0.1"), cache.EventAdd)
-	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
-	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventUpdate), []string(nil))
-	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventDelete), []string{"endpoints shop/a.example 0"})
-	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventDelete), []string(nil))
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventDelete), []string(nil))
+	m.handleWorkload(pod("p", "10.0.0.1"), cache.EventAdd)
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventUpdate), []string(nil))
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventDelete), []string{"endpoints shop/a.example 0"})
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventDelete), []string(nil))
 }
 
 func TestSelectorsOfOtherNamespacesDoNotSelectInstances(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
 	m.apply(with(selecting(t, "se", "a.example"), func(c *config.Config) { c.Namespace = "other" }))
-	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
 }
 
 // TestAWorkloadEntryOutranksAnInstanceAtItsAddress: where only one of the two is selected,
@@ -105,8 +105,8 @@ func TestAWorkloadEntryOutranksAnInstanceAtItsAddress(t *testing.T) {
 	m := start(t, serviceentry.Options{})
 	w := workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)
 	m.apply(selecting(t, "se", "a.example"), w)
-	m.tells(pod("p", "10.0.0.1"), cache.EventAdd)
-	m.tells(pod("q", "10.0.0.2"), cache.EventAdd)
+	m.handleWorkload(pod("p", "10.0.0.1"), cache.EventAdd)
+	m.handleWorkload(pod("q", "10.0.0.2"), cache.EventAdd)
 	names := func() (out []string) {
 		for _, e := range m.row("shop", "a.example").Endpoints {
 			out = append(out, e.WorkloadName)
@@ -137,7 +137,7 @@ func TestOwnWorkloadEntriesAreNoInstancesOfOthers(t *testing.T) {
 	m.apply(selecting(t, "se", "a.example"))
 	w := pod("w", "10.0.0.1")
 	w.Provider = discovery.External
-	expect(t, m.tells(w, cache.EventAdd), []string(nil))
+	expect(t, m.handleWorkload(w, cache.EventAdd), []string(nil))
 }
 
 // peer is a registry that records the workloads it is told of.
@@ -168,7 +168,7 @@ func TestSwitches(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := &peer{}
-			m := start(t, serviceentry.Options{Off: tc.off}, func(s *serviceentry.Store) { s.Exchange(p) })
+			m := start(t, serviceentry.Options{Off: tc.off}, func(s *serviceentry.Store) { s.ExchangeWorkloads(p) })
 			w := checked(t, "w", "u1", "10.0.0.1") // never healthy
 			m.apply(selecting(t, "se", "a.example"), w)
 			m.do(func() {

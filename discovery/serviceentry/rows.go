@@ -14,7 +14,7 @@ import (
 // services, and proxies at addresses of newly selected workloads. It runs at the end of each
 // task of the worker, before the commit that wakes the pusher.
 func (s *Store) flush() {
-	defer s.settle()
+	defer s.publishState()
 	if len(s.dirty) == 0 && len(s.arrived) == 0 {
 		return
 	}
@@ -46,7 +46,7 @@ func (s *Store) tellProxies() {
 
 func (s *Store) isSelected(w *workload) bool {
 	for e := range s.catalog.selecting(w.object.Namespace, w.instance.Endpoint.Labels) {
-		if s.catalog.holds(e, w) {
+		if s.catalog.contains(e, w) {
 			return true
 		}
 	}
@@ -60,7 +60,7 @@ func (s *Store) row(key hostKey) discovery.Row {
 	entries := s.catalog.rows.Value(key.path())
 	for e := range entries.Values() {
 		oldest = cmp.Or(oldest, e)
-		row.Services = append(row.Services, s.addressed(e, key)...)
+		row.Services = append(row.Services, s.servicesOf(e, key)...)
 		row.Endpoints = append(row.Endpoints, s.endpoints(e, key.hostname)...)
 	}
 	if entries.Len() > 1 {

@@ -91,7 +91,7 @@ func New(o Options) *Store {
 		},
 		off: o.Off, xds: o.XDS, configs: o.Configs, index: index, dirty: map[hostKey]struct{}{},
 	}
-	s.settle()
+	s.publishState()
 	mustRegister(o.Configs.RegisterEventHandler(schema.ServiceEntry, s.serviceEntryHandler))
 	mustRegister(o.Configs.RegisterEventHandler(schema.WorkloadEntry, s.workloadEntryHandler))
 	mustRegister(o.Configs.RegisterSnapshotHandler(s.healthHandler))

@@ -49,11 +49,11 @@ func quantile[T cmp.Ordered](all []T, q float64) (value T) {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// paced collects the durations of single operations on one side.
-type paced struct{ all []time.Duration }
+// durations collects the durations of single operations on one side.
+type durations struct{ all []time.Duration }
 
 // slice returns a side that repeats an operation for a time. Its figure is the median duration.
-func (p *paced) slice(length time.Duration, once func() (time.Duration, error)) side {
+func (p *durations) slice(length time.Duration, once func() (time.Duration, error)) side {
 	return func() (float64, error) {
 		var took []time.Duration
 		for begin := time.Now(); time.Since(begin) < length; {
@@ -69,7 +69,7 @@ func (p *paced) slice(length time.Duration, once func() (time.Duration, error)) 
 }
 
 // both returns a given median and the 99th percentile of all durations.
-func (p *paced) both(median float64) string {
+func (p *durations) both(median float64) string {
 	return fmt.Sprintf("%s (p99 %s)", millis(median), millis(float64(quantile(p.all, 0.99))))
 }
 

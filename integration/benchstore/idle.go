@@ -131,7 +131,7 @@ type idleProcess struct {
 // startIdle starts a process and waits until it has printed a word.
 func startIdle(ctx context.Context, word, name string, args ...string) (*idleProcess, error) {
 	p := &idleProcess{cmd: exec.CommandContext(ctx, name, args...), said: &bytes.Buffer{}}
-	heard := &listener{word: []byte(word), said: p.said, found: make(chan struct{})}
+	heard := &wordWaiter{word: []byte(word), said: p.said, found: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = heard, heard
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -150,8 +150,8 @@ func startIdle(ctx context.Context, word, name string, args ...string) (*idlePro
 	}
 }
 
-// listener is a writer that waits for a word.
-type listener struct {
+// wordWaiter is a writer that waits for a word.
+type wordWaiter struct {
 	word  []byte
 	said  *bytes.Buffer
 	found chan struct{}
@@ -159,7 +159,7 @@ type listener struct {
 }
 
 // Write implements io.Writer.
-func (l *listener) Write(text []byte) (int, error) {
+func (l *wordWaiter) Write(text []byte) (int, error) {
 	if !l.done {
 		l.said.Write(text)
 		if bytes.Contains(l.said.Bytes(), l.word) {

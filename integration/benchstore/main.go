@@ -84,7 +84,7 @@ type options struct {
 	server         string
 }
 
-func (o options) wants(section string) bool {
+func (o options) selected(section string) bool {
 	if o.only == "" {
 		return true
 	}
@@ -100,7 +100,7 @@ func (o options) wants(section string) bool {
 // measured before.
 func run(ctx context.Context, o options) (*report, error) {
 	r := &report{}
-	if o.wants("idle") {
+	if o.selected("idle") {
 		fmt.Fprintln(os.Stderr, "measuring: idle")
 		if err := measureIdle(ctx, o, r); err != nil {
 			return r, fmt.Errorf("idle: %w", err)
@@ -110,7 +110,7 @@ func run(ctx context.Context, o options) (*report, error) {
 		name    string
 		measure func(context.Context, *bench) error
 	}{{"update", measureUpdates}, {"cache", measureCache}} {
-		if !o.wants(section.name) {
+		if !o.selected(section.name) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "measuring: %s\n", section.name)

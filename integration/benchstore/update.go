@@ -149,8 +149,8 @@ func (t transaction) writer(client *clientv3.Client, key string) writer {
 
 // latency measures updates with one writer.
 func (b *bench) latency(ctx context.Context, ours, taking, plain, bare writer) error {
-	var plainAll, oursAll, bareAll, takingAll, besideTaking paced
-	sideOf := func(all *paced, w writer) side {
+	var plainAll, oursAll, bareAll, takingAll, besideTaking durations
+	sideOf := func(all *durations, w writer) side {
 		return all.slice(b.slice, timed(func() error { return w(ctx) }))
 	}
 	same, err := compare(b.pairs, sideOf(&plainAll, plain), sideOf(&oursAll, ours))
@@ -174,7 +174,7 @@ func (b *bench) latency(ctx context.Context, ours, taking, plain, bare writer) e
 // rate measures updates with many writers, each with a key of its own.
 func (b *bench) rate(ctx context.Context, ours, plain, bare []writer) error {
 	sideOf := func(all []writer) side {
-		return func() (float64, error) { return together(ctx, all, 2*b.slice) }
+		return func() (float64, error) { return runWriters(ctx, all, 2*b.slice) }
 	}
 	same, err := compare(b.pairs, sideOf(plain), sideOf(ours))
 	if err != nil {
@@ -190,8 +190,8 @@ func (b *bench) rate(ctx context.Context, ours, plain, bare []writer) error {
 	return nil
 }
 
-// together runs all writers for a time, and returns the writes per second.
-func together(ctx context.Context, all []writer, length time.Duration) (float64, error) {
+// runWriters runs all writers for a time, and returns the writes per second.
+func runWriters(ctx context.Context, all []writer, length time.Duration) (float64, error) {
 	var group errgroup.Group
 	counts := make([]int, len(all))
 	begin := time.Now()

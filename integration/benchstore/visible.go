@@ -25,7 +25,7 @@ func (b *bench) visible(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, stopCache())
 	}
-	var plain, ours paced
+	var plain, ours durations
 	result, err := compare(b.pairs, plain.slice(b.slice, toWatch), ours.slice(b.slice, toCache))
 	if err = errors.Join(err, stopCache(), stopWatch()); err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// alone simulates proxies against a running server. It knows only the server's address, and
-// perhaps its process.
-func alone(ctx context.Context, o options) error {
+// runAgainstServer simulates proxies against a running server. It knows only the server's
+// address, and perhaps its process.
+func runAgainstServer(ctx context.Context, o options) error {
 	variant := protocol.Delta
 	switch o.variant {
 	case "delta":
@@ -40,7 +40,7 @@ func alone(ctx context.Context, o options) error {
 		return err
 	}
 	defer stop()
-	tell(f.Counts(), o.proxies)
+	printCounts(f.Counts(), o.proxies)
 	if o.change != "" {
 		if err := m.commanded(ctx, f); err != nil {
 			return err
@@ -72,12 +72,12 @@ func (m *run) commanded(ctx context.Context, f *fleet.Fleet) error {
 	slices.SortFunc(times, time.Time.Compare)
 	m.add("change: p50, the command in it", seconds, times[len(times)/2].Sub(began).Seconds())
 	m.add("change: last, the command in it", seconds, times[len(times)-1].Sub(began).Seconds())
-	tell(f.Counts().Since(before), m.cell.proxies)
+	printCounts(f.Counts().Since(before), m.cell.proxies)
 	return nil
 }
 
-// tell prints what proxies received of each type.
-func tell(counts fleet.Counts, proxies int) {
+// printCounts prints what proxies received of each type.
+func printCounts(counts fleet.Counts, proxies int) {
 	each := float64(proxies)
 	for _, typeURL := range slices.Sorted(maps.Keys(counts)) {
 		c := counts[typeURL]

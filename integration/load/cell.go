@@ -69,9 +69,9 @@ func grid() []cell {
 		{name: "1000:200", mesh: thousand, proxies: 200, variant: protocol.Delta, changes: everyChange, floor: true, targets: firstSync},
 		{name: "1000:50/mtls", mesh: thousand, proxies: 50, variant: protocol.Delta, mutual: true, changes: everyChange, targets: besidePlaintext("1000:50")},
 		{name: "1000:200/mtls", mesh: thousand, proxies: 200, variant: protocol.Delta, mutual: true, changes: everyChange, floor: true, targets: besidePlaintext("1000:200")},
-		{name: "1000:200/tls", mesh: refmesh.Mesh{Services: 1000, Originate: true}, proxies: 200, variant: protocol.Delta, changes: everyChange, targets: beside("1000:200", 1.3)},
+		{name: "1000:200/tls", mesh: refmesh.Mesh{Services: 1000, Originate: true}, proxies: 200, variant: protocol.Delta, changes: everyChange, targets: timesOtherCell("1000:200", 1.3)},
 		{name: "1000:200/whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, changes: []string{"routes"}, floor: true},
-		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: beside("1000:200", 2)},
+		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: timesOtherCell("1000:200", 2)},
 		{name: "5000:50", mesh: five, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 200, routesCPU: 200})},
 		{name: "5000:200", mesh: five, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, floor: true, targets: withinAGibibyte},
 		{name: "1000:1000/sidecars", mesh: refmesh.Mesh{Services: 1000, PerNamespace: 20}, proxies: 1000, variant: protocol.Delta, spread: true, changes: imported, floor: true, quiet: true, targets: thousandProxies},
@@ -183,7 +183,7 @@ func nothingAgain(*results) []target {
 func besideTheAPI(r *results) []target {
 	var out []target
 	for _, change := range r.cell.changes {
-		through, _ := r.of(r.cell.name, p99(change))
+		through, _ := r.figureOf(r.cell.name, p99(change))
 		out = append(out, target{p99(byFile(change)), 2 * through, "2x the API"})
 	}
 	return out
@@ -193,12 +193,12 @@ func idleConnections(*results) []target {
 	return []target{{connectionMemory, 100 << 10, ""}}
 }
 
-// beside allows a number of times the figure of another cell.
-func beside(name string, times float64) func(*results) []target {
+// timesOtherCell allows a number of times the figure of another cell.
+func timesOtherCell(name string, times float64) func(*results) []target {
 	return func(r *results) []target {
 		out := r.nothingElse()
 		for _, figure := range r.figures {
-			other, measured := r.of(name, figure.name)
+			other, measured := r.figureOf(name, figure.name)
 			if measured && figure.unit != count {
 				out = append(out, target{figure.name, times * other, fmt.Sprintf("%gx %s", times, name)})
 			}
@@ -220,7 +220,7 @@ func besidePlaintext(name string) func(*results) []target {
 		}
 		for _, change := range r.cell.changes {
 			for _, figure := range []string{usual(change), changeCPU(change)} {
-				if plain, measured := r.of(name, figure); measured {
+				if plain, measured := r.figureOf(name, figure); measured {
 					out = append(out, target{figure, times * plain, fmt.Sprintf("%gx %s", times, name)})
 				}
 			}

@@ -23,9 +23,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// small returns the options for a small mesh, the mesh, and a directory that it was written
+// smallOptions returns the options for a small mesh, the mesh, and a directory that it was written
 // into.
-func small(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
+func smallOptions(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
 	t.Helper()
 	o = options{
 		binary: buildPortolan(t), reps: 2, silence: 300 * time.Millisecond, idle: time.Second, rest: 50 * time.Millisecond,
@@ -42,7 +42,7 @@ func small(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
 // TestACellIsMeasured runs small cells against the real binary. Every figure is there, a change
 // sends only the types that it changes, and the floor server has sent the same.
 func TestACellIsMeasured(t *testing.T) {
-	o, mesh, dir := small(t)
+	o, mesh, dir := smallOptions(t)
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 			name: "20:4", mesh: mesh, proxies: 4, variant: v,
@@ -57,7 +57,7 @@ func TestACellIsMeasured(t *testing.T) {
 
 // TestACellIsMeasuredOverMutualTLS: the same over mutual TLS.
 func TestACellIsMeasuredOverMutualTLS(t *testing.T) {
-	o, mesh, dir := small(t)
+	o, mesh, dir := smallOptions(t)
 	o.changes = regexp.MustCompile("^(endpoint|routes)$")
 	r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 		name: "20:4/mtls", mesh: mesh, proxies: 4, variant: protocol.Delta, mutual: true,
@@ -76,7 +76,7 @@ func TestACellIsMeasuredOverMutualTLS(t *testing.T) {
 // TestFilesAreMeasuredBesideTheAPI runs a small cell. Every figure is there, and the target of
 // a file is that of the API.
 func TestFilesAreMeasuredBesideTheAPI(t *testing.T) {
-	o, mesh, dir := small(t)
+	o, mesh, dir := smallOptions(t)
 	r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 		name: "20:2/files", mesh: mesh, proxies: 2, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, files: true, targets: besideTheAPI,
 	}}
@@ -103,7 +103,7 @@ func TestFilesAreMeasuredBesideTheAPI(t *testing.T) {
 // TestARestartSendsNothingAgain: proxies that reconnect to a restarted server receive only what
 // has changed, with VHDS and without.
 func TestARestartSendsNothingAgain(t *testing.T) {
-	o, mesh, dir := small(t)
+	o, mesh, dir := smallOptions(t)
 	for _, whole := range []bool{false, true} {
 		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 			name: "20:4/reconnect", mesh: mesh, proxies: 4, variant: protocol.Delta, whole: whole, reconnect: true,
@@ -198,11 +198,11 @@ func TestTargets(t *testing.T) {
 		"of Istio's plain cell": {func(r *report) { r.judged("1000:50/whole", fifty, 0.081, 0) }, "1000:50/whole routes: p99 is 81ms: <= 80ms (1/20 of Istio's)"},
 		"within twice another cell": {func(r *report) {
 			r.judged("1000:200", nil, 0.1, 0)
-			r.judged("1000:200/spread", beside("1000:200", 2), 0.19, 0)
+			r.judged("1000:200/spread", timesOtherCell("1000:200", 2), 0.19, 0)
 		}, ""},
 		"beyond twice another cell": {func(r *report) {
 			r.judged("1000:200", nil, 0.1, 0)
-			r.judged("1000:200/spread", beside("1000:200", 2), 0.21, 0)
+			r.judged("1000:200/spread", timesOtherCell("1000:200", 2), 0.21, 0)
 		}, "1000:200/spread routes: p99 is 210ms: <= 200ms (2x 1000:200); 1000:200/spread routes: p99, median repetition is 210ms: <= 200ms (2x 1000:200)"},
 		"what a change does not change": {func(r *report) { r.judged("1000:50", fifty, 0.001, 0).figures[1].value = 1 },
 			"1000:50 routes: messages of other types is 1: <= 0"},

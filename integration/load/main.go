@@ -48,7 +48,7 @@ func main() {
 			fmt.Println(c.name)
 		}
 	case o.address != "":
-		exit(alone(ctx, o))
+		exit(runAgainstServer(ctx, o))
 	default:
 		exit(measureGrid(ctx, o))
 	}

@@ -85,8 +85,8 @@ func (r *results) note(format string, args ...any) {
 // istio returns Istio's figures for a cell.
 func (r *results) istio(name string) istio { return istioAt[name] }
 
-// of returns a figure of another cell.
-func (r *results) of(cell, name string) (float64, bool) {
+// figureOf returns a figure of another cell.
+func (r *results) figureOf(cell, name string) (float64, bool) {
 	for _, other := range r.report.cells {
 		for _, f := range other.figures {
 			if other.cell.name == cell && f.name == name {

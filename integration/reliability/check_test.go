@@ -179,8 +179,8 @@ var faults = []struct {
 			Found: reliability.Version{Revision: 4, Value: 3}})
 	}},
 	{"AMBIG", "refused and done", func(h *reliability.History) { h.Calls[2].Class = reliability.Conflict }},
-	{"AMBIG", "done twice", func(h *reliability.History) { tell(h, reliability.Event{Revision: 7, Key: alone, Value: 3}) }},
-	{"AMBIG", "by nobody", func(h *reliability.History) { tell(h, reliability.Event{Revision: 7, Key: alone, Value: 77}) }},
+	{"AMBIG", "done twice", func(h *reliability.History) { addEvent(h, reliability.Event{Revision: 7, Key: alone, Value: 3}) }},
+	{"AMBIG", "by nobody", func(h *reliability.History) { addEvent(h, reliability.Event{Revision: 7, Key: alone, Value: 77}) }},
 	{"AMBIG", "another revision", func(h *reliability.History) { h.Calls[0].Revision = 3 }},
 	{"DURABLE", "acknowledged and lost", func(h *reliability.History) {
 		h.Calls = append(h.Calls, reliability.Call{Start: at(200), End: at(201), Class: reliability.OK, Revision: 7,
@@ -216,7 +216,7 @@ var faults = []struct {
 		h.Watches[0].Events = slices.Insert(h.Watches[0].Events, 1, h.Watches[0].Events[0])
 	}},
 	{"WATCH-ATOMIC", "one of two of a revision does not come", func(h *reliability.History) {
-		tell(h, reliability.Event{Revision: 6, Key: alone + "2", Value: 8})
+		addEvent(h, reliability.Event{Revision: 6, Key: alone + "2", Value: 8})
 		h.Calls[8].Writes = append(h.Calls[8].Writes, reliability.Write{Key: alone + "2", Verb: reliability.Put, Value: 8})
 	}},
 	{"WATCH-RESUMABLE", "a watch begins too late", func(h *reliability.History) {
@@ -231,8 +231,8 @@ var faults = []struct {
 	}},
 	{"WATCH-RELIABLE", "what passes a change over is not what a list found", func(h *reliability.History) {
 		h.Listed = append(h.Listed, reliability.Listed{Replica: "p0#1", After: 4, Revision: 9})
-		tell(h, reliability.Event{Revision: 7, Key: alone, Value: 70})
-		tell(h, reliability.Event{Revision: 8, Key: alone, Value: 80})
+		addEvent(h, reliability.Event{Revision: 7, Key: alone, Value: 70})
+		addEvent(h, reliability.Event{Revision: 8, Key: alone, Value: 80})
 		h.Watches[0].Events = append(h.Watches[0].Events[:2:2],
 			reliability.Delivery{Type: reliability.Modified, Key: alone, Revision: 7, Value: 70},
 			reliability.Delivery{Type: reliability.Modified, Key: alone, Revision: 8, Value: 80})
@@ -259,8 +259,8 @@ var faults = []struct {
 	{"SHUTDOWN", "a process takes long", func(h *reliability.History) { h.Endings[0].Took = at(20_000) }},
 }
 
-// tell adds an event to the truth.
-func tell(h *reliability.History, e reliability.Event) {
+// addEvent adds an event to the truth.
+func addEvent(h *reliability.History, e reliability.Event) {
 	h.Truth = reliability.NewTruth(append(slices.Clone(h.Truth.Events), e))
 }
 
@@ -270,8 +270,8 @@ func TestAListBringsManyRevisions(t *testing.T) {
 	t.Parallel()
 	h := story()
 	h.Listed = append(h.Listed, reliability.Listed{Replica: "p0#1", After: 4, Revision: 9})
-	tell(h, reliability.Event{Revision: 7, Key: alone, Value: 70})
-	tell(h, reliability.Event{Revision: 8, Key: alone + "2", Value: 80})
+	addEvent(h, reliability.Event{Revision: 7, Key: alone, Value: 70})
+	addEvent(h, reliability.Event{Revision: 8, Key: alone + "2", Value: 80})
 	h.Calls, h.Final, h.Settled = nil, nil, nil
 	h.Watches = h.Watches[:1]
 	h.Watches[0].Events = append(h.Watches[0].Events[:2:2],

@@ -326,7 +326,7 @@ func (r *rig) conclude(ctx context.Context) {
 			r.fail("an alarm: %s", line)
 		}
 	}
-	truth, said, err := r.truth.tell()
+	truth, said, err := r.truth.result()
 	if err != nil {
 		r.fail("the truth is not known: %w", err)
 	}

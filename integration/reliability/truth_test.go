@@ -127,8 +127,8 @@ func (t *teller) at() int64 {
 	return t.revision
 }
 
-// tell returns the truth, and the revisions of statuses.
-func (t *teller) tell() (reliability.Truth, reliability.Said, error) {
+// result returns the truth, and the revisions of statuses.
+func (t *teller) result() (reliability.Truth, reliability.Said, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return reliability.NewTruth(slices.Clone(t.events)), reliability.NewSaid(t.statuses), t.err

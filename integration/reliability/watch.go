@@ -55,8 +55,8 @@ func (j *judge) run() {
 		if j.first == 0 {
 			j.first = e.Revision
 		}
-		if l, ok := j.leaps(e); ok {
-			j.leapt(e, l)
+		if l, ok := j.isListDeletion(e); ok {
+			j.handleListDeletion(e, l)
 			continue
 		}
 		j.event(e)
@@ -75,10 +75,10 @@ func (j *judge) run() {
 // and has compacted the rest.
 const lag = cache.DefaultHistory
 
-// leaps reports whether an event is a deletion from a list of the whole store. Such an event
-// has the watcher's revision before the list, since the revision of the deletion itself is
-// unknown.
-func (j *judge) leaps(e Delivery) (Listed, bool) {
+// isListDeletion reports whether an event is a deletion from a list of the whole store. Such an
+// event has the watcher's revision before the list, since the revision of the deletion itself
+// is unknown.
+func (j *judge) isListDeletion(e Delivery) (Listed, bool) {
 	if e.Type != Deleted || j.h.Truth.changedAt(e.Key, e.Revision) && j.h.Truth.At(e.Key, e.Revision).Value == 0 {
 		return Listed{}, false
 	}
@@ -90,9 +90,9 @@ func (j *judge) leaps(e Delivery) (Listed, bool) {
 	return Listed{}, false
 }
 
-// leapt handles such an event: the watcher had the object, and the object was deleted, or
-// deleted and created again, up to the list's revision.
-func (j *judge) leapt(e Delivery, l Listed) {
+// handleListDeletion handles such an event: the watcher had the object, and the object was
+// deleted, or deleted and created again, up to the list's revision.
+func (j *judge) handleListDeletion(e Delivery, l Listed) {
 	if _, had := j.held[e.Key]; !had {
 		j.fault("RELIST-EQ", "the deletion of %s at %d was told, and the watcher had no such object", e.Key, e.Revision)
 	}
@@ -104,10 +104,10 @@ func (j *judge) leapt(e Delivery, l Listed) {
 	j.silent = max(j.silent, l.Revision)
 }
 
-// again reports whether an event may repeat what the watcher has heard. A watch includes its
+// mayRepeat reports whether an event may repeat what the watcher has heard. A watch includes its
 // first revision, of which the client may have seen a part. And a list may have brought several
 // revisions in one step.
-func (j *judge) again(e Delivery) bool {
+func (j *judge) mayRepeat(e Delivery) bool {
 	return e.Revision == j.w.From || (j.w.Resumed && j.listed(e.Revision) && e.Revision <= max(j.held[e.Key].Revision, j.last[e.Key]))
 }
 
@@ -121,7 +121,7 @@ func (j *judge) event(e Delivery) {
 	if e.Revision <= j.marked {
 		j.fault("WATCH-BOOKMARK", "%s of %s at %d came after the bookmark of %d", e.Type, e.Key, e.Revision, j.marked)
 	}
-	if j.again(e) {
+	if j.mayRepeat(e) {
 		return
 	}
 	switch {
@@ -150,7 +150,7 @@ func (j *judge) missing(e Delivery, after int64) {
 		if j.brought(e, passed.Revision) {
 			continue
 		}
-		j.fault(j.lost(passed.Revision), "the change of %s at %d was passed over: the next that came is that at %d", e.Key, passed.Revision, e.Revision)
+		j.fault(j.brokenInvariant(passed.Revision), "the change of %s at %d was passed over: the next that came is that at %d", e.Key, passed.Revision, e.Revision)
 		return
 	}
 }
@@ -164,9 +164,9 @@ func (j *judge) brought(e Delivery, passed int64) bool {
 	})
 }
 
-// lost returns the invariant that a watch breaks if it skips a revision. A resumed watch that
+// brokenInvariant returns the invariant that a watch breaks if it skips a revision. A resumed watch that
 // skips something before its first event did not resume where it stopped.
-func (j *judge) lost(revision int64) string {
+func (j *judge) brokenInvariant(revision int64) string {
 	if j.w.Resumed && j.w.From < revision && revision < j.first {
 		return "WATCH-RESUMABLE"
 	}
@@ -195,7 +195,7 @@ func (j *judge) compare(revision int64, invariant string) {
 	for _, key := range differences(j.held, want) {
 		j.broken = true
 		if invariant == "WATCH-ATOMIC" && !j.h.Truth.changedAt(key, revision) {
-			invariant = j.lost(j.h.Truth.Last(key, revision).Revision)
+			invariant = j.brokenInvariant(j.h.Truth.Last(key, revision).Revision)
 		}
 		j.fault(invariant, "at revision %d the watcher has %s at %+v, and the store had %+v", revision, key, j.held[key], want[key])
 	}

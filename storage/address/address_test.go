@@ -181,9 +181,9 @@ func TestAViewIsAskedForWhatItTakes(t *testing.T) {
 	}
 }
 
-// TestTheLongestFreeIsTakenLast: if every address was used, hosts get the one that is free
+// TestTheLongestFreeIsTakenFirst: if every address was used, hosts get the one that is free
 // for longest, and none within its grace.
-func TestTheLongestFreeIsTakenLast(t *testing.T) {
+func TestTheLongestFreeIsTakenFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	ranges := address.Ranges{IPv4: netip.MustParsePrefix("10.0.0.0/29"), IPv6: netip.MustParsePrefix("fd00::/96")}
@@ -228,8 +228,8 @@ func newcomers(n int) (claims []address.Claim) {
 	return claims
 }
 
-// know makes the view know that the hosts of claims have no address.
-func (p *partial) know(claims []address.Claim) {
+// markWithoutAddress makes the view know that the hosts of claims have no address.
+func (p *partial) markWithoutAddress(claims []address.Claim) {
 	for _, claim := range claims {
 		p.knownHosts[claim.Key] = true
 	}
@@ -241,7 +241,7 @@ func TestAFullRangeIsLookedThroughOnce(t *testing.T) {
 	ranges := address.DefaultRanges()
 	view := crowded(ranges, 65)
 	claims := newcomers(1000)
-	view.know(claims)
+	view.markWithoutAddress(claims)
 	d := view.decide(ranges, claims, time.Now())
 	given := map[netip.Addr]bool{}
 	for _, change := range d.Changes {
@@ -291,7 +291,7 @@ func BenchmarkDecide(b *testing.B) {
 		for _, n := range []int{1, 1000, 4000} {
 			b.Run(fmt.Sprintf("range=%s/hosts=%d", name, n), func(b *testing.B) {
 				view, claims := crowded(ranges, left), newcomers(n)
-				view.know(claims)
+				view.markWithoutAddress(claims)
 				now := time.Now()
 				b.ReportAllocs()
 				for b.Loop() {

@@ -117,7 +117,7 @@ func Claims(steps []plan.Step) []Claim {
 		if step.Key.Kind.Kind != schema.ServiceEntry.Kind || step.Before == step.After {
 			continue
 		}
-		all.move(step.Key, Hosts(step.Before), Hosts(step.After))
+		all.addChange(step.Key, Hosts(step.Before), Hosts(step.After))
 	}
 	return all.sorted()
 }
@@ -129,11 +129,11 @@ type Doubt struct {
 	Hosts []string
 }
 
-// Settled returns the claims that end doubts. They make each stored object an owner of the
+// ClaimsFor returns the claims that end doubts. They make each stored object an owner of the
 // addresses of its own hosts, and remove it as owner from other hosts of its Doubt. An
 // object that is not stored has no hosts. An object that cannot be read makes no claims,
 // since nothing is known of it.
-func Settled(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
+func ClaimsFor(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
 	all := collector{}
 	for _, d := range doubts {
 		object := stored[d.Key]
@@ -142,12 +142,12 @@ func Settled(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
 		}
 		own := Hosts(object)
 		for _, host := range own {
-			claim := all.of(Key{d.Namespace, host})
+			claim := all.claim(Key{d.Namespace, host})
 			claim.Add = append(claim.Add, d.Name)
 		}
 		for _, host := range d.Hosts {
 			if _, stays := slices.BinarySearch(own, host); !stays {
-				claim := all.of(Key{d.Namespace, host})
+				claim := all.claim(Key{d.Namespace, host})
 				claim.Drop = append(claim.Drop, d.Name)
 			}
 		}
@@ -196,24 +196,24 @@ func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 // collector collects claims by key.
 type collector map[Key]*Claim
 
-func (c collector) of(k Key) *Claim {
+func (c collector) claim(k Key) *Claim {
 	if c[k] == nil {
 		c[k] = &Claim{Key: k}
 	}
 	return c[k]
 }
 
-// move adds the claims of an object whose hosts change; from and to are sorted.
-func (c collector) move(key config.Key, from, to []string) {
+// addChange adds the claims of an object whose hosts change; from and to are sorted.
+func (c collector) addChange(key config.Key, from, to []string) {
 	for _, host := range from {
 		if _, stays := slices.BinarySearch(to, host); !stays {
-			claim := c.of(Key{key.Namespace, host})
+			claim := c.claim(Key{key.Namespace, host})
 			claim.Drop = append(claim.Drop, key.Name)
 		}
 	}
 	for _, host := range to {
 		if _, was := slices.BinarySearch(from, host); !was {
-			claim := c.of(Key{key.Namespace, host})
+			claim := c.claim(Key{key.Namespace, host})
 			claim.Add = append(claim.Add, key.Name)
 		}
 	}

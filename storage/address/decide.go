@@ -77,7 +77,7 @@ func (d *Decision) Complete() bool {
 // decisions. It takes one step a claim; if the first addresses of a host are taken, it also
 // reads all slots, once. It fails only when ctx ends.
 func (r Ranges) Decide(ctx context.Context, claims []Claim, view View, now time.Time) (*Decision, error) {
-	d := &deciding{Ranges: r, view: view, now: now.UTC().Truncate(time.Millisecond), taken: map[netip.Addr]bool{}}
+	d := &decider{Ranges: r, view: view, now: now.UTC().Truncate(time.Millisecond), taken: map[netip.Addr]bool{}}
 	for i, claim := range claims {
 		if i%claimsPerLook == 0 && ctx.Err() != nil {
 			return nil, fmt.Errorf("addresses of hosts: %w", context.Cause(ctx))
@@ -90,17 +90,17 @@ func (r Ranges) Decide(ctx context.Context, claims []Claim, view View, now time.
 // claimsPerLook is the number of claims between two checks of ctx.
 const claimsPerLook = 256
 
-// deciding is a decision under way.
-type deciding struct {
+// decider is a decision under way.
+type decider struct {
 	Ranges
 	Decision
 	view  View
 	now   time.Time
 	taken map[netip.Addr]bool // changed by this decision
-	rest  *rest               // the slots besides the first addresses of hosts; nil until it is needed
+	rest  *slotIndex          // the slots besides the first addresses of hosts; nil until it is needed
 }
 
-func (d *deciding) host(c Claim) {
+func (d *decider) host(c Claim) {
 	holding, known := d.view.Holding(c.Key)
 	switch {
 	case !known:
@@ -113,7 +113,7 @@ func (d *deciding) host(c Claim) {
 }
 
 // held changes the owners of an address. An address without owners becomes free.
-func (d *deciding) held(c Claim, h *Holding) {
+func (d *decider) held(c Claim, h *Holding) {
 	drop := slices.Sorted(slices.Values(c.Drop))
 	owners := slices.DeleteFunc(slices.Clone(h.Owners), func(name string) bool {
 		_, drops := slices.BinarySearch(drop, name)
@@ -135,7 +135,7 @@ func (d *deciding) held(c Claim, h *Holding) {
 }
 
 // give finds an address for a host that has none.
-func (d *deciding) give(c Claim) {
+func (d *decider) give(c Claim) {
 	ipv4, found := d.probe(c.Key)
 	if !found && d.Complete() {
 		ipv4, found = d.search(c.Key)
@@ -158,7 +158,7 @@ func (d *deciding) give(c Claim) {
 // probe looks at the addresses that follow from a host's name. It stops at the first
 // that was never used: if the host had had a later one, this one would have been in
 // use.
-func (d *deciding) probe(k Key) (found netip.Addr, ok bool) {
+func (d *decider) probe(k Key) (found netip.Addr, ok bool) {
 	var unknown []netip.Addr
 	var never netip.Addr
 	way := d.walk(k)
@@ -187,14 +187,14 @@ func (d *deciding) probe(k Key) (found netip.Addr, ok bool) {
 
 // search looks at all addresses. It returns the host's former address, else the first
 // unused one from the host's place on, else the one that has been free for longest.
-func (d *deciding) search(k Key) (found netip.Addr, ok bool) {
+func (d *decider) search(k Key) (found netip.Addr, ok bool) {
 	if d.rest == nil {
 		slots, known := d.view.Slots()
 		if !known {
 			d.AllSlots = true
 			return netip.Addr{}, false
 		}
-		d.rest = d.newRest(slots)
+		d.rest = d.newSlotIndex(slots)
 	}
 	if ipv4, ok := d.rest.former[k]; ok && !d.taken[ipv4] {
 		return ipv4, true

@@ -91,16 +91,16 @@ func (o *object) tooDeep(data []byte) bool {
 			path = append(path, step{list: token == json.Delim('[')})
 		case json.Delim('}'), json.Delim(']'):
 			path = path[:len(path)-1]
-			next(path)
+			advance(path)
 		default:
 			if in := len(path) - 1; in >= 0 && !path[in].list && !path[in].value {
 				path[in].key, path[in].value = fmt.Sprint(token), true
 			} else {
-				next(path)
+				advance(path)
 			}
 		}
 	}
-	o.refuse(where(path), "is nested %d deep, and %d is the most", depth, maxDepth)
+	o.refuse(pathText(path), "is nested %d deep, and %d is the most", depth, maxDepth)
 	return true
 }
 
@@ -112,8 +112,8 @@ type step struct {
 	value bool   // whether the value of key comes next
 }
 
-// next moves the last step past the value that was read.
-func next(path []step) {
+// advance moves the last step past the value that was read.
+func advance(path []step) {
 	if len(path) == 0 {
 		return
 	}
@@ -122,8 +122,8 @@ func next(path []step) {
 	last.index++
 }
 
-// where returns the beginning of a path as text.
-func where(path []step) string {
+// pathText returns the beginning of a path as text.
+func pathText(path []step) string {
 	const limit = 8
 	var b strings.Builder
 	for i, s := range path {
@@ -165,14 +165,14 @@ func checkAliases(data []byte) error {
 		return yamlError(err)
 	}
 	e := expansion{sizes: map[*yamlv3.Node]extent{}}
-	whole, err := e.of(&root)
+	whole, err := e.extent(&root)
 	switch {
 	case err != nil:
 		return err
 	case whole.values > MaxValues:
-		return fmt.Errorf("its aliases stand for %s values, and %d are the most: write less through aliases", about(whole.values), MaxValues)
+		return fmt.Errorf("its aliases stand for %s values, and %d are the most: write less through aliases", roughly(whole.values), MaxValues)
 	case whole.bytes > maxExpanded:
-		return fmt.Errorf("its aliases stand for %s bytes, and %d are the most: write less through aliases", about(whole.bytes), maxExpanded)
+		return fmt.Errorf("its aliases stand for %s bytes, and %d are the most: write less through aliases", roughly(whole.bytes), maxExpanded)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ type extent struct{ values, bytes int64 }
 // enough stands for itself and all larger numbers.
 const enough = 1 << 40
 
-func about(n int64) string {
+func roughly(n int64) string {
 	if n >= enough {
 		return fmt.Sprintf("more than %d", int64(enough))
 	}
@@ -199,7 +199,7 @@ type expansion struct {
 	sizes map[*yamlv3.Node]extent // of nodes with anchors; zero while a node is being measured
 }
 
-func (e *expansion) of(n *yamlv3.Node) (extent, error) {
+func (e *expansion) extent(n *yamlv3.Node) (extent, error) {
 	if n.Kind == yamlv3.AliasNode {
 		n = n.Alias
 	}
@@ -222,7 +222,7 @@ func (e *expansion) of(n *yamlv3.Node) (extent, error) {
 		}
 	}
 	for _, child := range n.Content {
-		inner, err := e.of(child)
+		inner, err := e.extent(child)
 		if err != nil {
 			return size, err
 		}

@@ -19,8 +19,8 @@ func resolve(apiVersion, kind string) (config.Type, error) {
 	return schema.Pilot().Type(apiVersion, kind)
 }
 
-// words returns the errors of a decoding, one line each.
-func words(t *testing.T, err error) []string {
+// errorLines returns the errors of a decoding, one line each.
+func errorLines(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
 		return nil
@@ -141,7 +141,7 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := config.Decode("f.yaml", []byte(test.text), resolve)
-			got := words(t, err)
+			got := errorLines(t, err)
 			for i := range got { // most cases are about one object
 				got[i] = strings.TrimPrefix(got[i], "f.yaml: document 1 (line 1): virtualservice/shop/reviews: ")
 			}
@@ -224,7 +224,7 @@ func TestDecodeReturnsTheSoundDocuments(t *testing.T) {
 	t.Parallel()
 	text := gateway("metadata: {name: a}") + "---\n" + gateway("metadata: {nam: b}") + "---\n" + gateway("metadata: {name: c}")
 	documents, err := config.Decode("f.yaml", []byte(text), resolve)
-	if len(words(t, err)) != 1 || len(documents) != 2 || documents[1].Config.Name != "c" {
+	if len(errorLines(t, err)) != 1 || len(documents) != 2 || documents[1].Config.Name != "c" {
 		t.Errorf("%d documents, %v", len(documents), err)
 	}
 	fault := documents[1].Fault("spec.servers", "is missing").Error()

@@ -73,13 +73,13 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 	}
 	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if topLevel {
-		text = joined(text, spec)
+		text = appendMembers(text, spec)
 	}
 	return text, nil
 }
 
-// joined appends the members of a JSON object to another one, which is not empty.
-func joined(object, more []byte) []byte {
+// appendMembers appends the members of a JSON object to another one, which is not empty.
+func appendMembers(object, more []byte) []byte {
 	if bytes.Equal(more, []byte("{}")) {
 		return object
 	}

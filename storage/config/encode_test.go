@@ -139,7 +139,7 @@ func TestFromJSONNamesEveryFault(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := config.FromJSON([]byte(test.text), resolve)
-			if d := cmp.Diff(test.want, words(t, err)); d != "" {
+			if d := cmp.Diff(test.want, errorLines(t, err)); d != "" {
 				t.Errorf("errors (-want +got):\n%s", d)
 			}
 		})

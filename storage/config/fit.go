@@ -32,7 +32,7 @@ func (o *object) fit(path string, t reflect.Type, raw json.RawMessage) {
 	case kind == reflect.Slice, kind == reflect.Array:
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
-			o.fail(path, "must be a list, is %s", o.shown(raw))
+			o.fail(path, "must be a list, is %s", o.shortened(raw))
 		}
 		for i, item := range list {
 			o.fitElement(fmt.Sprintf("%s[%d]", path, i), t.Elem(), item)
@@ -51,9 +51,9 @@ func (o *object) fitStruct(path string, t reflect.Type, raw json.RawMessage) {
 			if path == "" {
 				known = append(known, documentFields...)
 			}
-			o.unknown(path, name, known)
+			o.reportUnknown(path, name, known)
 		} else if !isNull(members[name]) {
-			o.fit(below(path, name), field.Type, members[name])
+			o.fit(fieldPath(path, name), field.Type, members[name])
 		}
 	}
 }
@@ -75,9 +75,9 @@ func (o *object) fitValue(path string, t reflect.Type, raw json.RawMessage) {
 	case wanted == "a string":
 		o.fail(path, "%s", o.mustBeText(raw))
 	case wanted == "":
-		o.fail(path, "is %s: %v", o.shown(raw), err)
+		o.fail(path, "is %s: %v", o.shortened(raw), err)
 	default:
-		o.fail(path, "must be %s, is %s", wanted, o.shown(raw))
+		o.fail(path, "must be %s, is %s", wanted, o.shortened(raw))
 	}
 }
 

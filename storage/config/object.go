@@ -44,9 +44,9 @@ func unknownField(name string, known []string) string {
 	return "unknown field"
 }
 
-// below returns the path of a field of the value at a path, which is empty for the
+// fieldPath returns the path of a field of the value at a path, which is empty for the
 // document.
-func below(path, name string) string {
+func fieldPath(path, name string) string {
 	if path == "" {
 		return short(name)
 	}
@@ -75,9 +75,9 @@ type object struct {
 // fail reports a field that cannot be read.
 func (o *object) fail(field, format string, args ...any) { o.add(field, false, format, args...) }
 
-// unknown reports a field that is not among those known at a path.
-func (o *object) unknown(path, name string, known []string) {
-	o.fail(below(path, name), "%s", unknownField(name, known))
+// reportUnknown reports a field that is not among those known at a path.
+func (o *object) reportUnknown(path, name string, known []string) {
+	o.fail(fieldPath(path, name), "%s", unknownField(name, known))
 }
 
 // refuse reports a field that can be read, but must not be stored.
@@ -145,7 +145,7 @@ func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
 func (o *object) outside(members map[string]json.RawMessage) {
 	for _, name := range sortedKeys(members) {
 		if !slices.Contains(nestedFields, name) {
-			o.unknown("", name, nestedFields)
+			o.reportUnknown("", name, nestedFields)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (o *object) meta(c *Config, raw json.RawMessage) {
 	o.objectName = o.text("metadata.name", members["name"])
 	c.Namespace, c.Name = o.namespace, o.objectName
 	for _, name := range sortedKeys(members) {
-		field, value := below("metadata", name), members[name]
+		field, value := fieldPath("metadata", name), members[name]
 		switch name {
 		case "name", "namespace", "managedFields", "selfLink":
 		case "generateName":
@@ -218,7 +218,7 @@ func (o *object) meta(c *Config, raw json.RawMessage) {
 				o.refuse(field, "is not supported: leave it out")
 			}
 		default:
-			o.unknown("metadata", name, metadataFields)
+			o.reportUnknown("metadata", name, metadataFields)
 		}
 	}
 }
@@ -231,13 +231,13 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 		c.UID = o.text(field, raw)
 	case name == "generation":
 		if json.Unmarshal(raw, &c.Generation) != nil {
-			o.fail(field, "must be a whole number, is %s", o.shown(raw))
+			o.fail(field, "must be a whole number, is %s", o.shortened(raw))
 		}
 	default:
 		created, err := time.Parse(time.RFC3339, o.text(field, raw))
 		if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 { // a year that no client could read
 
-			o.fail(field, "must be a time such as 2026-01-31T12:00:00Z, is %s", o.shown(raw))
+			o.fail(field, "must be a time such as 2026-01-31T12:00:00Z, is %s", o.shortened(raw))
 			return
 		}
 		c.CreationTimestamp = created.UTC().Truncate(time.Second)
@@ -249,7 +249,7 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 func (o *object) members(field string, raw json.RawMessage, known ...string) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
-		o.fail(field, "must be a mapping, is %s%s", o.shown(raw), o.withFields(known, raw))
+		o.fail(field, "must be a mapping, is %s%s", o.shortened(raw), o.withFields(known, raw))
 	}
 	return members
 }
@@ -263,7 +263,7 @@ func (o *object) withFields(known []string, raw json.RawMessage) string {
 	case n == 0:
 		return ""
 	case n == 1 && len(raw) > 0 && raw[0] >= '0' && raw[0] <= '9':
-		return fmt.Sprintf(": write {%s: %s}", known[0], o.shown(raw))
+		return fmt.Sprintf(": write {%s: %s}", known[0], o.shortened(raw))
 	case n == 1:
 		return ": it has the field " + known[0]
 	case n > maxFields:
@@ -312,7 +312,7 @@ func (o *object) owners(field string, raw json.RawMessage) []metav1.OwnerReferen
 		return nil
 	}
 	if json.Unmarshal(raw, &items) != nil {
-		o.fail(field, "must be a list, is %s", o.shown(raw))
+		o.fail(field, "must be a list, is %s", o.shortened(raw))
 		return nil
 	}
 	var out []metav1.OwnerReference
@@ -328,7 +328,7 @@ func (o *object) owners(field string, raw json.RawMessage) []metav1.OwnerReferen
 func (o *object) owner(field string, raw json.RawMessage) (out metav1.OwnerReference) {
 	members := o.members(field, raw)
 	for _, name := range sortedKeys(members) {
-		at, value := below(field, name), members[name]
+		at, value := fieldPath(field, name), members[name]
 		switch name {
 		case "apiVersion":
 			out.APIVersion = o.text(at, value)
@@ -343,7 +343,7 @@ func (o *object) owner(field string, raw json.RawMessage) (out metav1.OwnerRefer
 		case "blockOwnerDeletion":
 			out.BlockOwnerDeletion = o.truth(at, value)
 		default:
-			o.unknown(field, name, ownerFields)
+			o.reportUnknown(field, name, ownerFields)
 		}
 	}
 	return out
@@ -352,7 +352,7 @@ func (o *object) owner(field string, raw json.RawMessage) (out metav1.OwnerRefer
 // truth returns true or false; nil for null.
 func (o *object) truth(field string, raw json.RawMessage) (out *bool) {
 	if json.Unmarshal(raw, &out) != nil {
-		o.fail(field, "must be true or false, is %s", o.shown(raw))
+		o.fail(field, "must be true or false, is %s", o.shortened(raw))
 	}
 	return out
 }
@@ -404,7 +404,7 @@ func (o *object) duplicatesOf(tokens *json.Decoder, path []step) {
 			}
 			last.key = fmt.Sprint(key)
 			if seen[last.key] {
-				o.fail(where(at), "is set twice")
+				o.fail(pathText(at), "is set twice")
 			}
 			seen[last.key] = true
 			o.duplicatesOf(tokens, at)
@@ -422,13 +422,13 @@ func (o *object) duplicatesOf(tokens *json.Decoder, path []step) {
 
 func (o *object) mustBeText(raw json.RawMessage) string {
 	if c := raw[0]; c == '{' || c == '[' || c == 'n' {
-		return "must be a string, is " + o.shown(raw)
+		return "must be a string, is " + o.shortened(raw)
 	}
-	return fmt.Sprintf("must be a string, is %s: put it in quotes", o.shown(raw))
+	return fmt.Sprintf("must be a string, is %s: put it in quotes", o.shortened(raw))
 }
 
-// shown returns a value for an error, shortened. It does not show a value of a Veiled spec.
-func (o *object) shown(raw json.RawMessage) string {
+// shortened returns a value for an error, shortened. It does not show a value of a Veiled spec.
+func (o *object) shortened(raw json.RawMessage) string {
 	if o.veiled {
 		return "something else"
 	}

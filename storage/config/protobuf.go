@@ -87,7 +87,7 @@ func (protobuf[T, M]) Unmarshal(stored *anypb.Any) (any, error) {
 }
 
 func (protobuf[T, M]) Known(stored *anypb.Any) bool {
-	return known(stored.GetValue(), M(nil).ProtoReflect().Descriptor())
+	return hasOnlyKnownFields(stored.GetValue(), M(nil).ProtoReflect().Descriptor())
 }
 
 func (protobuf[T, M]) decode(o *object, raw json.RawMessage) any {
@@ -96,9 +96,9 @@ func (protobuf[T, M]) decode(o *object, raw json.RawMessage) any {
 	return m
 }
 
-// known says whether an encoded message has no field, at any depth, that this
+// hasOnlyKnownFields says whether an encoded message has no field, at any depth, that this
 // binary does not know.
-func known(encoded []byte, message protoreflect.MessageDescriptor) bool {
+func hasOnlyKnownFields(encoded []byte, message protoreflect.MessageDescriptor) bool {
 	for len(encoded) > 0 {
 		number, wire, n := protowire.ConsumeTag(encoded)
 		if n < 0 {
@@ -111,7 +111,7 @@ func known(encoded []byte, message protoreflect.MessageDescriptor) bool {
 		}
 		if inner := field.Message(); inner != nil {
 			value, _ := protowire.ConsumeBytes(encoded)
-			if wire != protowire.BytesType || !known(value, inner) {
+			if wire != protowire.BytesType || !hasOnlyKnownFields(value, inner) {
 				return false
 			}
 		}

@@ -19,10 +19,10 @@ func (o *object) message(path string, md protoreflect.MessageDescriptor, raw jso
 		if o.full() {
 			return
 		}
-		field := below(path, name)
+		field := fieldPath(path, name)
 		fd := fieldByName(md, name)
 		if fd == nil {
-			o.unknown(path, name, fieldNames(md))
+			o.reportUnknown(path, name, fieldNames(md))
 			continue
 		}
 		if isNull(members[name]) && fd.Message() == nil {
@@ -71,7 +71,7 @@ func (o *object) field(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 	case fd.IsList():
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
-			o.fail(path, "must be a list, is %s", o.shown(raw))
+			o.fail(path, "must be a list, is %s", o.shortened(raw))
 		}
 		for i, item := range list {
 			if o.full() {
@@ -103,10 +103,10 @@ func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 	if protojson.Unmarshal(secondsOnly(parent, []byte(text)), dynamicpb.NewMessage(parent)) == nil {
 		return
 	}
-	if wanted := wants(fd); wanted == "a string" {
+	if wanted := acceptedJSON(fd); wanted == "a string" {
 		o.fail(path, "%s", o.mustBeText(raw))
 	} else {
-		o.fail(path, "must be %s, is %s", wanted, o.shown(raw))
+		o.fail(path, "must be %s, is %s", wanted, o.shortened(raw))
 	}
 }
 
@@ -139,8 +139,8 @@ func mapKey(value protoreflect.FieldDescriptor) string {
 	}
 }
 
-// wants describes the JSON that a field accepts.
-func wants(fd protoreflect.FieldDescriptor) string {
+// acceptedJSON describes the JSON that a field accepts.
+func acceptedJSON(fd protoreflect.FieldDescriptor) string {
 	if md := fd.Message(); md != nil {
 		switch md.Name() {
 		case "Duration":
@@ -151,7 +151,7 @@ func wants(fd protoreflect.FieldDescriptor) string {
 			return "a mapping"
 		}
 		if value := md.Fields().ByName("value"); value != nil { // a wrapper
-			return wants(value)
+			return acceptedJSON(value)
 		}
 		return "of another type (" + string(md.FullName()) + ")"
 	}

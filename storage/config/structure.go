@@ -119,11 +119,11 @@ func (s structure) marshal(spec any, before []byte) ([]byte, error) {
 	if err != nil || bytes.Equal(readable, before) {
 		return after, err
 	}
-	return s.toJSON(keepUnknown(anything(before), anything(readable), anything(after)))
+	return s.toJSON(keepUnknown(parseJSON(before), parseJSON(readable), parseJSON(after)))
 }
 
-// anything is the value of JSON text.
-func anything(text []byte) (value any) {
+// parseJSON is the value of JSON text.
+func parseJSON(text []byte) (value any) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	_ = decoder.Decode(&value) // it was encoded here, or has been read

@@ -57,12 +57,12 @@ func TestAGoStructIsReadStrictly(t *testing.T) {
 		},
 	} {
 		_, err := config.FromJSON([]byte(treeOf(spec)), resolveTree)
-		if d := cmp.Diff(want, words(t, err)); d != "" {
+		if d := cmp.Diff(want, errorLines(t, err)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", spec, d)
 		}
 	}
 	_, err := config.FromJSON([]byte(treeOf("{"+many(150)+"}")), resolveTree)
-	if faults := words(t, err); len(faults) != 101 || !strings.Contains(faults[100], "there are more faults") {
+	if faults := errorLines(t, err); len(faults) != 101 || !strings.Contains(faults[100], "there are more faults") {
 		t.Errorf("%d faults", len(faults))
 	}
 }

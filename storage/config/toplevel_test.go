@@ -65,7 +65,7 @@ func TestASpecAtTheTopLevelIsReadStrictly(t *testing.T) {
 		head + `,"trees":[` + deep + `]}`:         {"chest/a: trees[0].children[0].children[0].children[0]...: is nested 122 deep, and 100 is the most"},
 	} {
 		_, err := config.FromJSON([]byte(text), resolveChest)
-		if d := cmp.Diff(want, words(t, err)); d != "" {
+		if d := cmp.Diff(want, errorLines(t, err)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
 	}
@@ -73,7 +73,7 @@ func TestASpecAtTheTopLevelIsReadStrictly(t *testing.T) {
 	if d := cmp.Diff([]string{
 		"f.yaml: document 1 (line 1): chest/a: kinds: unknown field: did you mean kind?",
 		"f.yaml: document 1 (line 1): chest/a: type: must be a string, is 5: put it in quotes",
-	}, words(t, err)); d != "" {
+	}, errorLines(t, err)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

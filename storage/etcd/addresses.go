@@ -56,7 +56,7 @@ func (s *Store) assume(claims []address.Claim, found *targets) {
 	for _, claim := range claims {
 		key := AddressKey(claim.Namespace, claim.Host)
 		if _, known := found.addresses[key]; !known && len(claim.Drop) == 0 {
-			found.knowAbsent([]string{key, slotKey(s.o.Addresses.Probe(claim.Key, 0))})
+			found.markAbsent([]string{key, slotKey(s.o.Addresses.Probe(claim.Key, 0))})
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (s *Store) readAddresses(ctx context.Context, d *address.Decision, view *ad
 		if err != nil {
 			return err
 		}
-		view.found.knowAbsent(part)
+		view.found.markAbsent(part)
 		for _, r := range answer.Responses {
 			for _, kv := range r.GetResponseRange().GetKvs() {
 				view.found.addresses[string(kv.Key)] = kv
@@ -120,8 +120,8 @@ func getAll(keys []string) []clientv3.Op {
 	return ops
 }
 
-// knowAbsent notes as absent the keys whose state is not known.
-func (t *targets) knowAbsent(keys []string) {
+// markAbsent notes as absent the keys whose state is not known.
+func (t *targets) markAbsent(keys []string) {
 	for _, key := range keys {
 		if _, known := t.addresses[key]; !known {
 			t.addresses[key] = nil
@@ -213,7 +213,7 @@ func newAllotment(d *address.Decision, found *targets) (allotment, error) {
 		}
 		out.add(slotKey(change.IPv4), value)
 	}
-	found.knowAbsent(out.keys) // slots that the list of all slots did not have
+	found.markAbsent(out.keys) // slots that the list of all slots did not have
 	return out, nil
 }
 

@@ -112,7 +112,7 @@ func TestAddressesAreDecidedInOneTransaction(t *testing.T) {
 // with the numbers, and the limit is exact.
 func TestTheLimitsOfABatchWithAddresses(t *testing.T) {
 	t.Parallel()
-	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock))
+	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits))
 	store := open(t, client, giving, stock)
 	batch := func(n int) (ops []storage.Op) {
 		for i := range n {
@@ -133,7 +133,7 @@ func TestTheLimitsOfABatchWithAddresses(t *testing.T) {
 // others.
 func TestAnObjectWithTooManyHostsIsNamed(t *testing.T) {
 	t.Parallel()
-	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), giving, stock)
+	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits)), giving, stock)
 	many := func(n int) (hosts []string) {
 		for i := range n {
 			hosts = append(hosts, fmt.Sprintf("h%d.example", i))
@@ -167,7 +167,7 @@ func TestAnObjectWithTooManyHostsIsNamed(t *testing.T) {
 // holds does not keep other objects from their addresses.
 func TestALargeObjectInDoubtIsSettledInParts(t *testing.T) {
 	t.Parallel()
-	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock))
+	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits))
 	var hosts []string
 	for i := range 300 {
 		hosts = append(hosts, fmt.Sprintf("h%d.example", i))

@@ -58,7 +58,7 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 // guess returns targets without a read: absent ones for a batch of creates, else those
 // that this Store remembers. It returns nil if it does not remember all of them, if a
 // health condition decides, or if there is no connection.
-func (s *Store) guess(batch work) *targets {
+func (s *Store) guess(batch healthBatch) *targets {
 	format, known := s.knownFormat()
 	if !known || !s.connected() || len(batch.watched) > 0 {
 		return nil
@@ -74,7 +74,7 @@ func (s *Store) guess(batch work) *targets {
 // decide plans the steps of a batch, given its targets. Only a transaction proves a
 // guess right. So where a guess leads to an error, or to no transaction, decide reads
 // the targets and plans again.
-func (s *Store) decide(ctx context.Context, batch work, found **targets, now time.Time) ([]plan.Step, error) {
+func (s *Store) decide(ctx context.Context, batch healthBatch, found **targets, now time.Time) ([]plan.Step, error) {
 	stamp := plan.Stamp{Now: now, NewUID: uuid.NewString, Domain: s.o.Domain}
 	if *found != nil {
 		(*found).serve(batch.watched)
@@ -129,7 +129,7 @@ func (s *Store) commit(ctx context.Context, steps []plan.Step, found *targets, n
 		return 0, nil, fmt.Errorf("apply %s: %w", subject(steps), err)
 	}
 	if lost != nil {
-		lost.knowAbsent(allotted.keys)
+		lost.markAbsent(allotted.keys)
 		return 0, lost, nil
 	}
 	s.tellWithout(ctx, allotted)

@@ -40,7 +40,7 @@ func same(client *clientv3.Client) reached { return reached{client, client} }
 
 // inTurns lends one etcd to one test after the other.
 func inTurns(r reached) func(*testing.T) reached {
-	take := etcdtest.Turns(r.owner)
+	take := etcdtest.TakeTurns(r.owner)
 	return func(t *testing.T) reached {
 		take(t)
 		return r

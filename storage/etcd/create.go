@@ -12,10 +12,10 @@ import (
 // Then put. Apply reads first where it cannot guess, as before the storage format is
 // known, or while the connection is not ready. It tries again after a lost race.
 func (s *Store) Create(ctx context.Context, object *config.Config) (string, error) {
-	return s.one(ctx, storage.Op{Verb: storage.Create, Config: object})
+	return s.applyOne(ctx, storage.Op{Verb: storage.Create, Config: object})
 }
 
-// one applies a single operation.
-func (s *Store) one(ctx context.Context, op storage.Op) (string, error) {
-	return plan.One(op, func(ops []storage.Op) (string, []storage.Result, error) { return s.Apply(ctx, ops) })
+// applyOne applies a single operation.
+func (s *Store) applyOne(ctx context.Context, op storage.Op) (string, error) {
+	return plan.ApplyOne(op, func(ops []storage.Op) (string, []storage.Result, error) { return s.Apply(ctx, ops) })
 }

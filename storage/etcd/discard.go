@@ -61,14 +61,14 @@ func (s *Store) mayDiscard(key string, kv *mvccpb.KeyValue, revision int64, form
 	case kv.ModRevision != revision:
 		return &storage.ConflictError{Key: looseKey(key), Expected: version(revision), Actual: version(kv.ModRevision)}
 	}
-	if s.sound(kv) {
+	if s.decodable(kv) {
 		return fmt.Errorf("%w: it is sound: what is an object is deleted as such", storage.ErrInvalid)
 	}
 	return format.Writable()
 }
 
-// sound says whether a pair of the mesh tree can be decoded.
-func (s *Store) sound(kv *mvccpb.KeyValue) bool {
+// decodable says whether a pair of the mesh tree can be decoded.
+func (s *Store) decodable(kv *mvccpb.KeyValue) bool {
 	for _, tree := range meshTrees {
 		if strings.HasPrefix(string(kv.Key), tree.Prefix) {
 			_, err := tree.Decode(kv, s.Schemas(), s.o.Domain)
@@ -115,7 +115,7 @@ func (s *Store) landDiscard(ctx context.Context, d *discarding) (int64, error) {
 			try.doubt = err
 		}
 		if err := backoff.Wait(ctx); err != nil {
-			return 0, try.unknown(err)
+			return 0, try.unknownOutcome(err)
 		}
 	}
 }

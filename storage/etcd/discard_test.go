@@ -40,7 +40,7 @@ func TestDiscardRemovesWhatIsNoObject(t *testing.T) {
 			create(t, store, entry("sound", "1.example"))
 			put(t, client, key, []byte("junk"))
 			revision := value(t, client, key).ModRevision
-			deleted, err := store.Discard(mine(t), key, revision)
+			deleted, err := store.Discard(markMutation(t), key, revision)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestDiscardWhoseAnswerIsLost(t *testing.T) {
 		t.Parallel()
 		store, kv, revision := begin(t)
 		kv.after = once(func() error { return lost })
-		deleted, err := store.Discard(mine(t), key, revision)
+		deleted, err := store.Discard(markMutation(t), key, revision)
 		if landed := landings(t, store); err != nil || len(landed) != 1 || landed[0] != deleted {
 			t.Errorf("landed at %v, reported %s, %v", landed, deleted, err)
 		}
@@ -156,7 +156,7 @@ func TestDiscardWhoseAnswerIsLost(t *testing.T) {
 		t.Parallel()
 		store, kv, revision := begin(t)
 		kv.before = once(func() error { return lost })
-		deleted, err := store.Discard(mine(t), key, revision)
+		deleted, err := store.Discard(markMutation(t), key, revision)
 		if landed := landings(t, store); err != nil || len(landed) != 1 || landed[0] != deleted {
 			t.Errorf("landed at %v, reported %s, %v", landed, deleted, err)
 		}
@@ -170,7 +170,7 @@ func TestDiscardWhoseAnswerIsLost(t *testing.T) {
 			}
 			return lost
 		})
-		if _, err := store.Discard(mine(t), key, revision); !isErr(err, storage.ErrConflict) {
+		if _, err := store.Discard(markMutation(t), key, revision); !isErr(err, storage.ErrConflict) {
 			t.Errorf("error is %v, want ErrConflict", err)
 		}
 		if got, err := store.Get(t.Context(), schema.ServiceEntry, "x", "shop"); err != nil || host(got) != "mended" {

@@ -90,8 +90,8 @@ func host(o *config.Config) string {
 	return o.Spec.(interface{ GetHosts() []string }).GetHosts()[0]
 }
 
-// mine marks the history records of the mutation under test.
-func mine(t testing.TB) context.Context {
+// markMutation marks the history records of the mutation under test.
+func markMutation(t testing.TB) context.Context {
 	return storage.WithOrigin(t.Context(), storage.Origin{User: "me"})
 }
 
@@ -138,7 +138,7 @@ func TestAnAnswerThatIsLostIsFound(t *testing.T) {
 				prepare(t, store)
 				kv.after = always(lost)
 				kv.commits.Store(0)
-				revision, results, err := store.Apply(mine(t), m.ops)
+				revision, results, err := store.Apply(markMutation(t), m.ops)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -166,7 +166,7 @@ func TestARequestThatIsLostIsSentAgain(t *testing.T) {
 				store := open(t, client)
 				prepare(t, store)
 				kv.before = once(always(lost))
-				revision, results, err := store.Apply(mine(t), m.ops)
+				revision, results, err := store.Apply(markMutation(t), m.ops)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
@@ -191,7 +191,7 @@ func TestWithoutAnAnswerBeforeTheDeadlineTheOutcomeIsUnknown(t *testing.T) {
 				kv := hook(client)
 				store := open(t, client)
 				prepare(t, store)
-				ctx, cancel := context.WithCancel(mine(t))
+				ctx, cancel := context.WithCancel(markMutation(t))
 				defer cancel()
 				lose := func() error { cancel(); return rpctypes.ErrTimeout }
 				want := 0
@@ -245,7 +245,7 @@ func TestTheWorkOfOthersHidesNothing(t *testing.T) {
 					}
 					return rpctypes.ErrTimeout
 				})
-				revision, results, err := store.Apply(mine(t), m.ops)
+				revision, results, err := store.Apply(markMutation(t), m.ops)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -294,7 +294,7 @@ func TestALostRaceInDoubtIsToldAsOne(t *testing.T) {
 				_, _, err := other.Apply(t.Context(), []storage.Op{{Verb: storage.Put, Config: entry(op.Target().Name, "rival")}})
 				return errors.Join(err, rpctypes.ErrTimeout)
 			})
-			if _, _, err := store.Apply(mine(t), []storage.Op{op}); !isErr(err, tt.class) {
+			if _, _, err := store.Apply(markMutation(t), []storage.Op{op}); !isErr(err, tt.class) {
 				t.Errorf("error is %v, want %v", err, tt.class)
 			}
 			if n := len(landings(t, other)); n != tt.landed {
@@ -324,7 +324,7 @@ func TestAPruneWhileInDoubtHidesNothing(t *testing.T) {
 		}
 		return errors.Join(err, rpctypes.ErrTimeout)
 	})
-	revision, results, err := store.Apply(mine(t), mutations["update"].ops)
+	revision, results, err := store.Apply(markMutation(t), mutations["update"].ops)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func TestTheObjectTellsToo(t *testing.T) {
 		_, err := client.Delete(t.Context(), etcd.HistoryPrefix, clientv3.WithPrefix())
 		return errors.Join(err, rpctypes.ErrTimeout)
 	})
-	revision, _, err := store.Apply(mine(t), mutations["batch"].ops)
+	revision, _, err := store.Apply(markMutation(t), mutations["batch"].ops)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestIncrementsInDoubtAllCount(t *testing.T) {
 		hookFaults(client)
 		group.Go(func() {
 			for range rounds {
-				if err := increment(mine(t), store); err != nil {
+				if err := increment(markMutation(t), store); err != nil {
 					t.Error(err)
 				}
 			}

@@ -54,7 +54,7 @@ func TestFenced(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	clock := func(o *etcd.Options) { o.Now = func() time.Time { now = now.Add(time.Hour); return now } }
-	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock))
+	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits))
 	plain := open(t, client, stock, clock)
 	leader := lead(t, client)
 	store := plain.Fenced(leader.Client())

@@ -76,8 +76,8 @@ func (f Format) Readable() error {
 	return nil
 }
 
-// raised returns the value of FormatKey that a mutation has to write, nil for none.
-func (f Format) raised() ([]byte, error) {
+// raisedValue returns the value of FormatKey that a mutation has to write, nil for none.
+func (f Format) raisedValue() ([]byte, error) {
 	if f.Revision != 0 && f.StorageFormat >= StorageFormat {
 		return nil, nil
 	}

@@ -236,7 +236,7 @@ func TestUpgradeWhileAnAnswerIsLost(t *testing.T) {
 			old := open(t, client)
 			prepare(t, old)
 			hook(client).after = once(func() error { newer(t, client, etcd.StorageFormat+1, 1); return lost })
-			revision, results, err := old.Apply(mine(t), m.ops)
+			revision, results, err := old.Apply(markMutation(t), m.ops)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +249,7 @@ func TestUpgradeWhileAnAnswerIsLost(t *testing.T) {
 			prepare(t, old)
 			before := everything(t, client)
 			hook(client).before = once(func() error { newer(t, client, etcd.StorageFormat+1, 1); return lost })
-			if _, _, err := old.Apply(mine(t), m.ops); !isErr(err, storage.ErrReadOnly) {
+			if _, _, err := old.Apply(markMutation(t), m.ops); !isErr(err, storage.ErrReadOnly) {
 				t.Errorf("error is %v, want ErrReadOnly", err)
 			}
 			if after := everything(t, client); fmt.Sprint(after) != fmt.Sprint(before) {

@@ -104,7 +104,7 @@ func selectionPath(of storage.Selection) string {
 // revision of etcd. It returns etcd's errors unwrapped.
 func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
 	var view history.View
-	err := restarting(func() (err error) {
+	err := restartIfCompacted(func() (err error) {
 		view, err = s.viewOnce(ctx, of, after)
 		return err
 	})

@@ -49,7 +49,7 @@ func (s *Store) land(ctx context.Context, m *mutation) (revision int64, lost *ta
 			return revision, nil, err
 		}
 		if now == nil {
-			if now, err = try.look(ctx); err != nil {
+			if now, err = try.readBack(ctx); err != nil {
 				return 0, nil, err
 			}
 		}
@@ -66,7 +66,7 @@ func (s *Store) land(ctx context.Context, m *mutation) (revision int64, lost *ta
 			return 0, now, nil
 		}
 		if err := backoff.Wait(ctx); err != nil {
-			return 0, nil, try.unknown(err)
+			return 0, nil, try.unknownOutcome(err)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (t *sender) write(ctx context.Context) (now *targets, revision int64, err e
 // second case the transaction is applied and answered all the same.
 func (t *sender) overQuota(ctx context.Context, refusal error) (now *targets, revision int64, err error) {
 	t.doubt = fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, refusal)
-	now, err = t.look(ctx)
+	now, err = t.readBack(ctx)
 	t.doubt = nil
 	if err != nil {
 		return nil, 0, err
@@ -113,8 +113,8 @@ func (t *sender) overQuota(ctx context.Context, refusal error) (now *targets, re
 	return nil, 0, t.writeError(refusal)
 }
 
-// look reads the targets and the record until etcd answers.
-func (t *sender) look(ctx context.Context) (*targets, error) {
+// readBack reads the targets and the record until etcd answers.
+func (t *sender) readBack(ctx context.Context) (*targets, error) {
 	backoff := newBackoff()
 	for {
 		answer, err := t.send(ctx, nil, t.m.reads, nil)
@@ -122,7 +122,7 @@ func (t *sender) look(ctx context.Context) (*targets, error) {
 			return t.targets(answer, &t.m.found.format), nil
 		}
 		if backoff.Wait(ctx) != nil {
-			return nil, t.unknown(err)
+			return nil, t.unknownOutcome(err)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func (t *sender) look(ctx context.Context) (*targets, error) {
 // first, prevent returns its revision, else 0.
 func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 	key := recordKey(t.m.writeID)
-	value, err := void(t.o.Now())
+	value, err := voidRecord(t.o.Now())
 	if err != nil {
-		return 0, t.unknown(err)
+		return 0, t.unknownOutcome(err)
 	}
 	backoff := newBackoff()
 	for {
@@ -147,7 +147,7 @@ func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 			return t.m.landed(t.targets(answer, &t.m.found.format)), nil
 		}
 		if backoff.Wait(ctx) != nil {
-			return 0, t.unknown(err)
+			return 0, t.unknownOutcome(err)
 		}
 	}
 }
@@ -165,12 +165,12 @@ func (t *sender) send(ctx context.Context, compares []clientv3.Cmp, then, otherw
 	if err != nil {
 		return nil, err
 	}
-	t.saw(seen, answer.Header)
+	t.noteHeader(seen, answer.Header)
 	return answer, nil
 }
 
-// unknown returns the error of a mutation whose outcome stays in doubt. last is the
+// unknownOutcome returns the error of a mutation whose outcome stays in doubt. last is the
 // error of the last request.
-func (t *sender) unknown(last error) error {
+func (t *sender) unknownOutcome(last error) error {
 	return fmt.Errorf("%w; asked again until the deadline: %w", t.doubt, last)
 }

@@ -72,7 +72,7 @@ func TestAStockEtcdTakesWhatTheStoreLetsPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), stock)
+			store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits)), stock)
 			if _, _, err := store.Apply(t.Context(), ops); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestAStockEtcdTakesWhatTheStoreLetsPass(t *testing.T) {
 
 func TestWhatIsTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
-	store := open(t, etcdtest.Start(t, etcdtest.Stock), stock)
+	store := open(t, etcdtest.Start(t, etcdtest.DefaultLimits), stock)
 	_, _, err := store.Apply(t.Context(), puts(127, 10))
 	wantTooLarge(t, err, "127 operations", "record of history", "storage format", "--max-txn-ops")
 	_, _, err = store.Apply(t.Context(), puts(100, 20_000))
@@ -96,7 +96,7 @@ func TestWhatIsTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 // former value, and random bytes are not compressed.
 func TestWhatIsStoredCanBeReplacedAndDeleted(t *testing.T) {
 	t.Parallel()
-	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock))
+	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits))
 	store := open(t, client, stock)
 	create(t, store, entry("a", noise(largest)))
 	if _, err := store.Update(t.Context(), entry("a", noise(largest-4))); err != nil {
@@ -165,7 +165,7 @@ func TestALargeRecordIsCompressed(t *testing.T) {
 
 func TestAllOversizedObjectsOfABatchAreNamed(t *testing.T) {
 	t.Parallel()
-	store := open(t, etcdtest.Start(t, etcdtest.Stock), stock)
+	store := open(t, etcdtest.Start(t, etcdtest.DefaultLimits), stock)
 	ops := puts(3, 10)
 	for _, i := range []int{0, 2} {
 		ops[i].Config = entry(fmt.Sprintf("huge%d", i), strings.Repeat("x", etcd.StockMaxRequestBytes))
@@ -183,9 +183,9 @@ func TestAllOversizedObjectsOfABatchAreNamed(t *testing.T) {
 func TestTheServersOwnLimitsAreErrTooLarge(t *testing.T) {
 	t.Parallel()
 	servers := map[string]func(*testing.T) *etcd.Store{
-		"in process": func(t *testing.T) *etcd.Store { return open(t, etcdtest.Start(t, etcdtest.Stock)) },
+		"in process": func(t *testing.T) *etcd.Store { return open(t, etcdtest.Start(t, etcdtest.DefaultLimits)) },
 		"unix socket": func(t *testing.T) *etcd.Store {
-			return open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)))
+			return open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits)))
 		},
 	}
 	for name, start := range servers {

@@ -26,7 +26,7 @@ func (s *Store) List(ctx context.Context, kind config.GroupVersionKind, namespac
 		prefix = ConfigPrefix + config.NamespacePath(found.GroupVersionKind, namespace)
 	}
 	var objects []*config.Config
-	err = restarting(func() error {
+	err = restartIfCompacted(func() error {
 		objects = objects[:0]
 		_, err := s.walk(ctx, Range{Prefix: prefix}, func(kv *mvccpb.KeyValue) {
 			objects = s.addObject(ctx, objects, kv)
@@ -50,9 +50,9 @@ func (s *Store) addObject(ctx context.Context, objects []*config.Config, kv *mvc
 	return append(objects, object)
 }
 
-// restarting calls read again if etcd compacted the revision of its pages before the
+// restartIfCompacted calls read again if etcd compacted the revision of its pages before the
 // last page.
-func restarting(read func() error) error {
+func restartIfCompacted(read func() error) error {
 	for {
 		if err := read(); !errors.Is(err, rpctypes.ErrCompacted) {
 			return err

@@ -89,7 +89,7 @@ func (m *mutation) keepFormat(format Format) error {
 	if err := format.Writable(); err != nil {
 		return err
 	}
-	raised, err := format.raised()
+	raised, err := format.raisedValue()
 	if err != nil {
 		return fmt.Errorf("%w: the storage format: %w", storage.ErrInvalid, err)
 	}
@@ -218,7 +218,7 @@ func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
 	return atOnce, oneDay
 }
 
-// void returns the value of a record that prevents a mutation.
-func void(now time.Time) ([]byte, error) {
+// voidRecord returns the value of a record that prevents a mutation.
+func voidRecord(now time.Time) ([]byte, error) {
 	return encodeRecord(&envelope.Record{Time: now.UnixMilli(), Void: true})
 }

@@ -25,13 +25,13 @@ func (s *Store) Prune(ctx context.Context, r storage.Retention) (removed int, er
 		return 0, fmt.Errorf("prune: %w", err)
 	}
 	p := &pruning{Store: s}
-	if err := restarting(func() error { return p.read(ctx) }); err != nil {
+	if err := restartIfCompacted(func() error { return p.read(ctx) }); err != nil {
 		return 0, fmt.Errorf("prune: %w", s.readError(err))
 	}
 	live := func(key config.Key) bool { return p.live[key.Path()] }
 	expired := history.Expired(p.records, live, r, s.o.Now())
 	for len(expired) > 0 {
-		n := p.fit(expired)
+		n := p.countFitting(expired)
 		deleted, err := p.remove(ctx, expired[:n])
 		removed += deleted
 		if err != nil {
@@ -72,10 +72,10 @@ func (p *pruning) read(ctx context.Context) error {
 	return err
 }
 
-// fit says how many of the expired records, at least one, fit one transaction with the
+// countFitting says how many of the expired records, at least one, fit one transaction with the
 // floors that they raise. One record always fits. Its batch of n objects fitted with its
 // record and the format, and so do n floors, the deletion of the record and the format.
-func (p *pruning) fit(expired []int) int {
+func (p *pruning) countFitting(expired []int) int {
 	scopes := map[config.Key]bool{}
 	for i, place := range expired {
 		for _, e := range p.records[place].Entries {
@@ -106,7 +106,7 @@ func (p *pruning) remove(ctx context.Context, expired []int) (removed int, err e
 		if err != nil {
 			return 0, p.writeError(err)
 		}
-		p.saw(0, answer.Header)
+		p.noteHeader(0, answer.Header)
 		if answer.Succeeded {
 			for _, r := range answer.Responses {
 				removed += int(r.GetResponseDeleteRange().GetDeleted())

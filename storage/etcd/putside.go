@@ -58,7 +58,7 @@ func (s *Store) WriteSide(ctx context.Context, writes []SideWrite) (bool, error)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", writes[0].Key, s.writeError(err))
 	}
-	s.saw(seen, answer.Header)
+	s.noteHeader(seen, answer.Header)
 	return answer.Succeeded, nil
 }
 
@@ -69,7 +69,7 @@ func raisedFor(format Format, writes []SideWrite) ([]byte, error) {
 	if !slices.ContainsFunc(writes, func(w SideWrite) bool { return strings.HasPrefix(w.Key, RegistryPrefix) }) {
 		return nil, nil
 	}
-	return format.raised()
+	return format.raisedValue()
 }
 
 // SideBatch is the most changes of one WriteSide. They fit a stock etcd's limits on

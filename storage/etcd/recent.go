@@ -45,9 +45,9 @@ type remembered struct {
 
 func (r remembered) size() int { return len(r.kv.Key) + len(r.kv.Value) }
 
-// meet looks at the header of an answer, and forgets everything if it is of another
+// checkLife looks at the header of an answer, and forgets everything if it is of another
 // life. seen was the highest known revision at the request.
-func (r *recent) meet(seen int64, h *etcdserverpb.ResponseHeader) {
+func (r *recent) checkLife(seen int64, h *etcdserverpb.ResponseHeader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := lifeOf(h); r.values == nil || now != r.life || h.Revision < seen {

@@ -14,9 +14,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// two returns a store that remembers version of an object "e" with one host, and another
+// twoStores returns a store that remembers version of an object "e" with one host, and another
 // store on the same etcd. requests counts the requests of the first.
-func two(t testing.TB) (first, other *etcd.Store, requests *hooked, version string) {
+func twoStores(t testing.TB) (first, other *etcd.Store, requests *hooked, version string) {
 	t.Helper()
 	endpoint := etcdtest.Listen(t)
 	other = open(t, etcdtest.Dial(t, endpoint))
@@ -56,7 +56,7 @@ func before(t testing.TB, s *etcd.Store) *config.Config {
 
 func TestWhatThisStoreWroteItNeedNotRead(t *testing.T) {
 	t.Parallel()
-	first, other, requests, version := two(t)
+	first, other, requests, version := twoStores(t)
 	for i, host := range []string{"b.example", "c.example", "d.example"} {
 		last := version
 		if version = update(t, first, at(version, host)); requests.requests.Load() != int64(i+1) {
@@ -74,7 +74,7 @@ func TestWhatThisStoreWroteItNeedNotRead(t *testing.T) {
 
 func TestWhatWasReadOnceNeedNotBeReadAgain(t *testing.T) {
 	t.Parallel()
-	first, other, requests, version := two(t)
+	first, other, requests, version := twoStores(t)
 	version = update(t, other, at(version, "b.example"))
 	if _, err := first.Get(t.Context(), schema.ServiceEntry, "e", "shop"); err != nil {
 		t.Fatal(err)
@@ -120,19 +120,19 @@ func TestWhatIsRememberedIsOnlyAGuess(t *testing.T) {
 			want:      storage.ErrConflict,
 		},
 		"what went cannot be updated": {
-			meanwhile: gone,
+			meanwhile: deleteEntry,
 			change:    func(string) storage.Op { return storage.Op{Verb: storage.Update, Config: at("", "c.example")} },
 			want:      storage.ErrNotFound,
 		},
 		"what went can be made": {
-			meanwhile: gone,
+			meanwhile: deleteEntry,
 			change:    func(string) storage.Op { return storage.Op{Verb: storage.Create, Config: at("", "c.example")} },
 			outcome:   storage.Created,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first, other, _, version := two(t)
+			first, other, _, version := twoStores(t)
 			c.meanwhile(t, other)
 			_, results, err := first.Apply(t.Context(), []storage.Op{c.change(version)})
 			if c.want != nil {
@@ -151,7 +151,7 @@ func TestWhatIsRememberedIsOnlyAGuess(t *testing.T) {
 	}
 }
 
-func gone(t testing.TB, s *etcd.Store) {
+func deleteEntry(t testing.TB, s *etcd.Store) {
 	if _, err := s.Delete(t.Context(), schema.ServiceEntry, "e", "shop", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestAnotherLifeOfEtcdIsNotRemembered(t *testing.T) {
 // fields that it does not know, if the stored value had them.
 func TestWhatIsRememberedKeepsFieldsUnknownHere(t *testing.T) {
 	t.Parallel()
-	first, _, requests, version := two(t)
+	first, _, requests, version := twoStores(t)
 	given := at(version, "b.example")
 	given.Spec.(proto.Message).ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 9999, protowire.VarintType), 1))
 	version = update(t, first, given)

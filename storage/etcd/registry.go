@@ -149,7 +149,7 @@ func parseRegistryKey(key string) (source, last string, err error) {
 // logs values that cannot be decoded.
 func (s *Store) ReadRegistry(ctx context.Context, source string) (RegistryContent, error) {
 	var out RegistryContent
-	err := restarting(func() error {
+	err := restartIfCompacted(func() error {
 		out = RegistryContent{Buckets: map[uint32]map[string][]byte{}}
 		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix + source + "/", LargeValues: true}, func(kv *mvccpb.KeyValue) {
 			if err := out.add(kv); err != nil {
@@ -180,7 +180,7 @@ func (c *RegistryContent) add(kv *mvccpb.KeyValue) (err error) {
 // the name of the source.
 func (s *Store) RegistryHeads(ctx context.Context) ([]*RegistryHead, error) {
 	var sources []string
-	err := restarting(func() error {
+	err := restartIfCompacted(func() error {
 		sources = nil
 		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix, KeysOnly: true}, func(kv *mvccpb.KeyValue) {
 			if source, _, err := parseRegistryKey(string(kv.Key)); err == nil && !slices.Contains(sources, source) {
@@ -221,7 +221,7 @@ func (s *Store) peek(ctx context.Context, key string) (*mvccpb.KeyValue, error) 
 // DeleteRegistry deletes everything saved for a source, the head last.
 func (s *Store) DeleteRegistry(ctx context.Context, source string) error {
 	var writes []SideWrite
-	err := restarting(func() error {
+	err := restartIfCompacted(func() error {
 		writes = nil
 		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix + source + "/", KeysOnly: true}, func(kv *mvccpb.KeyValue) {
 			writes = append(writes, SideWrite{Key: string(kv.Key), Revision: Any})

@@ -15,14 +15,14 @@ import (
 // too. The store reads both, compares the condition with the greater of their revisions,
 // and makes the transaction conditional on both.
 
-// work is a batch, and the targets whose conditions cover their health.
-type work struct {
+// healthBatch is a batch, and the targets whose conditions cover their health.
+type healthBatch struct {
 	*plan.Batch
 	watched []config.Key
 }
 
-func (s *Store) newWork(ops []storage.Op) work {
-	w := work{Batch: plan.New(s.Schemas(), ops)}
+func (s *Store) newWork(ops []storage.Op) healthBatch {
+	w := healthBatch{Batch: plan.New(s.Schemas(), ops)}
 	for _, op := range ops {
 		if isWatched(op) {
 			key := op.Target()
@@ -54,7 +54,7 @@ func (t *targets) serve(watched []config.Key) {
 	t.watched = watched
 	for _, key := range watched {
 		object, report := t.objects[key], t.health[healthKeyOf(key)]
-		if object == nil || known(report, object.UID).Uid == "" || report.ModRevision <= t.revisionOf(key) {
+		if object == nil || decodeHealth(report, object.UID).Uid == "" || report.ModRevision <= t.revisionOf(key) {
 			continue
 		}
 		served := *object

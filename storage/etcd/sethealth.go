@@ -80,7 +80,7 @@ func (w *healthWrite) land(ctx context.Context) (storage.HealthResult, error) {
 			continue
 		}
 		if w.doubt != nil {
-			return storage.HealthResult{}, w.unknown(ctx.Err())
+			return storage.HealthResult{}, w.unknownOutcome(ctx.Err())
 		}
 		if err == nil {
 			err = fmt.Errorf("others changed it before each of %d attempts", attempt)
@@ -98,7 +98,7 @@ func (w *healthWrite) attempt(ctx context.Context) (result storage.HealthResult,
 	write, result, err := w.decide(found)
 	switch {
 	case errors.Is(err, storage.ErrConflict) && w.doubt != nil:
-		return result, true, w.unknown(err) // its own earlier write may be in the way
+		return result, true, w.unknownOutcome(err) // its own earlier write may be in the way
 	case err != nil || write == nil:
 		return result, true, err
 	}
@@ -139,7 +139,7 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	if err != nil {
 		return nil, storage.HealthResult{}, err
 	}
-	known := known(found.report, uid)
+	known := decodeHealth(found.report, uid)
 	there := storage.HealthResult{Revision: version(found.object.ModRevision)}
 	if known.Uid != "" {
 		there.Revision, there.Report = version(found.report.ModRevision), reportOf(known, found.report.ModRevision)
@@ -161,9 +161,9 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	return &op, storage.HealthResult{Report: reportOf(next, 0)}, nil
 }
 
-// known decodes the health of the object with the uid. It is empty if the value is of
+// decodeHealth decodes the health of the object with the uid. It is empty if the value is of
 // another object or cannot be decoded.
-func known(kv *mvccpb.KeyValue, uid string) *envelope.Health {
+func decodeHealth(kv *mvccpb.KeyValue, uid string) *envelope.Health {
 	out := &envelope.Health{}
 	if kv == nil || open(kv, out) != nil || out.Uid != uid {
 		return &envelope.Health{}
@@ -187,17 +187,17 @@ func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 		return "", fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", storage.ErrConflict, wrapper.Uid, w.update.UID)
 	}
 	stands := found.object.ModRevision
-	if known(found.report, wrapper.Uid).Uid != "" {
+	if decodeHealth(found.report, wrapper.Uid).Uid != "" {
 		stands = max(stands, found.report.ModRevision)
 	}
-	if w.update.ResourceVersion != "" && w.update.ResourceVersion != version(stands) && !w.mine(found.report) {
+	if w.update.ResourceVersion != "" && w.update.ResourceVersion != version(stands) && !w.wrote(found.report) {
 		return "", &storage.ConflictError{Key: w.update.Key, Expected: w.update.ResourceVersion, Actual: version(stands)}
 	}
 	return wrapper.Uid, nil
 }
 
-// mine says whether this update wrote the value.
-func (w *healthWrite) mine(kv *mvccpb.KeyValue) bool {
+// wrote says whether this update wrote the value.
+func (w *healthWrite) wrote(kv *mvccpb.KeyValue) bool {
 	held := &envelope.Health{}
 	return kv != nil && open(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])
 }

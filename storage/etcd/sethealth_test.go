@@ -240,7 +240,7 @@ func TestRivalReportsEndWithTheLatest(t *testing.T) {
 // store takes that for a lost answer.
 func TestAStockEtcdDeletesWhatTheStoreLetsPass(t *testing.T) {
 	t.Parallel()
-	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), stock)
+	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.DefaultLimits)), stock)
 	var creates, deletes []storage.Op
 	for i := range 64 {
 		object := workload(fmt.Sprintf("w%02d", i))

@@ -17,7 +17,7 @@ import (
 // decoded.
 func (s *Store) AddressOwners(ctx context.Context) (map[address.Key][]string, error) {
 	var out map[address.Key][]string
-	err := restarting(func() error {
+	err := restartIfCompacted(func() error {
 		out = map[address.Key][]string{}
 		_, err := s.walk(ctx, Range{Prefix: AddressPrefix}, func(kv *mvccpb.KeyValue) {
 			if value, err := openAddress(kv); err == nil {
@@ -80,7 +80,7 @@ func (s *Store) settle(ctx context.Context, doubts []address.Doubt) (without []a
 		if err != nil {
 			return nil, s.readError(err)
 		}
-		without, settled, err := s.settleClaims(ctx, keys, address.Settled(doubts, found.objects), found)
+		without, settled, err := s.settleClaims(ctx, keys, address.ClaimsFor(doubts, found.objects), found)
 		if settled || err != nil {
 			return without, err
 		}
@@ -132,6 +132,6 @@ func (s *Store) commitSettlement(ctx context.Context, keys []config.Key, found *
 	if err != nil {
 		return false, s.writeError(err)
 	}
-	s.saw(seen, answer.Header)
+	s.noteHeader(seen, answer.Header)
 	return answer.Succeeded, nil
 }

@@ -81,7 +81,7 @@ func DecodeStatus(kv *mvccpb.KeyValue, schemas schema.Set) (*status.Report, erro
 	}
 	for _, c := range value.Conditions {
 		out.Conditions = append(out.Conditions, status.Condition{
-			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Since: instant(c.Since),
+			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Since: timeOf(c.Since),
 		})
 	}
 	return out, nil
@@ -124,7 +124,7 @@ func DecodeReplica(kv *mvccpb.KeyValue) (*status.Replica, error) {
 	}
 	for _, t := range value.Troubles {
 		out.Problems = append(out.Problems, status.Problem{
-			Node: t.Node, Type: t.Type, Revision: t.Revision, Since: instant(t.Since),
+			Node: t.Node, Type: t.Type, Revision: t.Revision, Since: timeOf(t.Since),
 			Rejected: t.Rejected, RejectedRevision: t.RejectedRevision, Message: t.Message, Objects: t.Objects,
 		})
 	}
@@ -176,11 +176,11 @@ func DecodeProxy(kv *mvccpb.KeyValue) (*status.Proxy, error) {
 		return nil, undecodable(kv, fmt.Sprintf("it is the value of another proxy: %s", value.Node))
 	}
 	return &status.Proxy{
-		Node: value.Node, Replica: value.Replica, Seen: instant(value.Seen), Revision: kv.ModRevision,
+		Node: value.Node, Replica: value.Replica, Seen: timeOf(value.Seen), Revision: kv.ModRevision,
 		Type: value.Type, Namespace: value.Namespace, Addresses: value.Addresses, Labels: value.Labels, SelfDiscovery: value.SelfDiscovery,
 		Interception: value.Interception, DNSCapture: value.DnsCapture, Locality: value.Locality, Identity: value.Identity,
 	}, nil
 }
 
-// instant returns a time from nanoseconds since the epoch.
-func instant(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
+// timeOf returns a time from nanoseconds since the epoch.
+func timeOf(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }

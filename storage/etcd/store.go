@@ -123,10 +123,10 @@ func (s *Store) Schemas() schema.Set { return s.o.Schemas }
 // first call. Any write to that etcd raises it, also by another client.
 func (s *Store) Version() string { return version(s.seen.Load()) }
 
-// saw records the revision in the header of an answer. before was the highest known
+// noteHeader records the revision in the header of an answer. before was the highest known
 // revision at the request.
-func (s *Store) saw(before int64, h *etcdserverpb.ResponseHeader) {
-	s.recent.meet(before, h)
+func (s *Store) noteHeader(before int64, h *etcdserverpb.ResponseHeader) {
+	s.recent.checkLife(before, h)
 	for revision := h.Revision; ; {
 		seen := s.seen.Load()
 		if revision <= seen || s.seen.CompareAndSwap(seen, revision) {
@@ -144,6 +144,6 @@ func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	if err != nil {
 		return nil, err
 	}
-	s.saw(seen, response.Header)
+	s.noteHeader(seen, response.Header)
 	return response, nil
 }

@@ -32,7 +32,7 @@ func (s *Store) Survey(ctx context.Context) (Survey, error) {
 		return Survey{}, fmt.Errorf("survey: %w", err)
 	}
 	var out Survey
-	err = restarting(func() error {
+	err = restartIfCompacted(func() error {
 		out = Survey{Format: format}
 		_, err := s.walk(ctx, Range{Prefix: ConfigPrefix}, func(kv *mvccpb.KeyValue) { s.count(&out, kv) })
 		return err

@@ -42,7 +42,7 @@ func (s *Store) read(ctx context.Context, keys, watched []config.Key) (*targets,
 	if err != nil {
 		return nil, err
 	}
-	s.saw(seen, response.Header)
+	s.noteHeader(seen, response.Header)
 	return s.targets(response, known), nil
 }
 

@@ -11,5 +11,5 @@ import (
 // new one if the revision still holds. If object has no resource version, Update repeats
 // a lost race on the winning object until the deadline.
 func (s *Store) Update(ctx context.Context, object *config.Config) (string, error) {
-	return s.one(ctx, storage.Op{Verb: storage.Update, Config: object})
+	return s.applyOne(ctx, storage.Op{Verb: storage.Update, Config: object})
 }

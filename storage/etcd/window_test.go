@@ -143,7 +143,7 @@ func TestEveryWindow(t *testing.T) {
 				done := make(chan error, 1)
 				go func() {
 					var err error
-					revision, results, err = w.store.Apply(mine(t), m.ops)
+					revision, results, err = w.store.Apply(markMutation(t), m.ops)
 					done <- err
 				}()
 				befalls.then(w, <-sent)
@@ -175,7 +175,7 @@ func TestNoAnswerUntilTheDeadline(t *testing.T) {
 				t.Parallel()
 				w := newWindow(t, 800*time.Millisecond)
 				w.kv.before = once(func() error { tt.hold(w.relay); return nil })
-				_, _, err := w.store.Apply(mine(t), m.ops)
+				_, _, err := w.store.Apply(markMutation(t), m.ops)
 				if !isErr(err, storage.ErrOutcomeUnknown) || !isErr(err, context.DeadlineExceeded) {
 					t.Errorf("error is %v, want ErrOutcomeUnknown of the deadline", err)
 				}
@@ -196,7 +196,7 @@ func TestALateCreateDoesNotComeBack(t *testing.T) {
 	w.kv.before = once(func() error { w.relay.HoldRequests(); return nil })
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.store.Create(mine(t), entry("new", "mine"))
+		_, err := w.store.Create(markMutation(t), entry("new", "mine"))
 		done <- err
 	}()
 	w.requestHeld()
@@ -231,7 +231,7 @@ func TestACreateReportedLostStaysSo(t *testing.T) {
 			})
 			done := make(chan error, 1)
 			go func() {
-				_, _, err := w.store.Apply(mine(t), []storage.Op{{Verb: storage.Create, Config: entry("new", "mine")}, op})
+				_, _, err := w.store.Apply(markMutation(t), []storage.Op{{Verb: storage.Create, Config: entry("new", "mine")}, op})
 				done <- err
 			}()
 			w.requestHeld()

@@ -115,7 +115,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-heard.wake:
-			f.hear(heard)
+			f.handleNotices(heard)
 		case found := <-f.swept:
 			f.takeSwept(found, time.Now())
 		case <-timer.C:
@@ -124,8 +124,8 @@ func (f *follower[T]) run(ctx context.Context) error {
 	}
 }
 
-// hear handles the notifications of the system.
-func (f *follower[T]) hear(heard *notices) {
+// handleNotices handles the notifications of the system.
+func (f *follower[T]) handleNotices(heard *notices) {
 	names, lost := heard.take()
 	now := time.Now()
 	for _, name := range names {
@@ -173,7 +173,7 @@ func (f *follower[T]) tick(now time.Time) {
 		f.scan(now)
 	}
 	if at, waits := f.fireAt(); waits && !now.Before(at) {
-		f.fire(now)
+		f.readDue(now)
 	}
 }
 
@@ -205,8 +205,8 @@ func (f *follower[T]) touch(rel string, at time.Time) {
 // that removes a file may write it again.
 const absent = 5
 
-// fire reads the paths that are at rest.
-func (f *follower[T]) fire(now time.Time) {
+// readDue reads the paths that are at rest.
+func (f *follower[T]) readDue(now time.Time) {
 	s, err := stat(f.root)
 	if err != nil || !s.isDir() || s.identity != f.dirs[top].identity {
 		f.lastFire = now
@@ -228,14 +228,14 @@ func (f *follower[T]) fire(now time.Time) {
 	f.held = nil
 	slices.Sort(paths)
 	findings := f.lookAll(paths, now)
-	f.together(findings)
+	f.deferLinked(findings)
 	var gone []string
 	for i := range findings {
-		if f.take(&findings[i], quiet, now) {
+		if f.handleFinding(&findings[i], quiet, now) {
 			gone = append(gone, findings[i].path)
 		}
 	}
-	f.part(gone)
+	f.dropDeleted(gone)
 	f.oldest = time.Time{}
 	for _, t := range f.pending {
 		if f.oldest.IsZero() || t.first.Before(f.oldest) {
@@ -265,13 +265,13 @@ func (f *follower[T]) isAbsent(rel string) bool {
 	if !f.files[rel].read {
 		return false
 	}
-	_, err := stat(f.full(rel))
+	_, err := stat(f.absolute(rel))
 	return missing(err)
 }
 
-// together defers files behind symbolic links, unless all of them were read at one time:
+// deferLinked defers files behind symbolic links, unless all of them were read at one time:
 // swapping one link may change them all, also those that were found unchanged.
-func (f *follower[T]) together(findings []finding[T]) {
+func (f *follower[T]) deferLinked(findings []finding[T]) {
 	var behind []*finding[T]
 	read := false
 	for i := range findings {
@@ -280,7 +280,7 @@ func (f *follower[T]) together(findings []finding[T]) {
 		}
 	}
 	if !read || !slices.ContainsFunc(behind, func(found *finding[T]) bool {
-		s, err := stat(f.full(found.path))
+		s, err := stat(f.absolute(found.path))
 		return err != nil || s.fingerprint != found.print
 	}) {
 		return
@@ -307,8 +307,8 @@ func (f *follower[T]) isBehindLink(found *finding[T]) bool {
 
 var errInWork = errors.New("is being written to all the time, and is not read before it is at rest")
 
-// take handles what reading a path found, and says whether the file is gone.
-func (f *follower[T]) take(found *finding[T], quiet bool, now time.Time) (gone bool) {
+// handleFinding handles what reading a path found, and says whether the file is gone.
+func (f *follower[T]) handleFinding(found *finding[T], quiet bool, now time.Time) (gone bool) {
 	t, waits := f.pending[found.path]
 	if !waits {
 		t.first = now
@@ -348,8 +348,8 @@ func (f *follower[T]) take(found *finding[T], quiet bool, now time.Time) (gone b
 	return false
 }
 
-// part drops deleted files, unless none would be left.
-func (f *follower[T]) part(gone []string) {
+// dropDeleted drops deleted files, unless none would be left.
+func (f *follower[T]) dropDeleted(gone []string) {
 	leaving := 0
 	for _, rel := range gone {
 		if f.files[rel].read {
@@ -370,26 +370,26 @@ func (f *follower[T]) part(gone []string) {
 	}
 }
 
-// lost notes that the root cannot be read.
-func (f *follower[T]) lost(err error, now time.Time) {
+// rootLost notes that the root cannot be read.
+func (f *follower[T]) rootLost(err error, now time.Time) {
 	f.away = err
 	clear(f.pending)
 	maps.DeleteFunc(f.files, func(_ string, file *file) bool { return !file.read })
 	f.lastTouch = now
 }
 
-// see notes that a directory can be read, or why it cannot.
-func (f *follower[T]) see(dir string, err error, now time.Time) {
+// setDirectoryFault notes that a directory can be read, or why it cannot.
+func (f *follower[T]) setDirectoryFault(dir string, err error, now time.Time) {
 	old, was := f.blind[dir]
 	switch {
 	case err == nil && was:
 		delete(f.blind, dir)
 		f.changed = true
-	case err != nil && (!was || old.Err.Error() != bare(err).Error()):
+	case err != nil && (!was || old.Err.Error() != withoutPath(err).Error()):
 		if !was {
 			old.Since = now
 		}
-		f.blind[dir] = Fault{Path: dir, Err: bare(err), Since: old.Since, Held: true}
+		f.blind[dir] = Fault{Path: dir, Err: withoutPath(err), Since: old.Since, Held: true}
 		f.changed = true
 	}
 }
@@ -439,7 +439,7 @@ func (f *follower[T]) degradation() error {
 		return fmt.Errorf("%s has more than %d files, and the rest is not read", what, f.o.MaxFiles)
 	case len(f.blind) > 0:
 		first := slices.Min(slices.Collect(maps.Keys(f.blind)))
-		return fmt.Errorf("%s cannot be read, its last content is kept: %w", f.full(first), f.blind[first].Err)
+		return fmt.Errorf("%s cannot be read, its last content is kept: %w", f.absolute(first), f.blind[first].Err)
 	case f.single != "" && f.faults[f.single].Err != nil:
 		return fmt.Errorf("%s cannot be read, its last content is kept: %w", what, f.faults[f.single].Err)
 	}

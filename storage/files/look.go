@@ -45,7 +45,7 @@ func (s *stated) touched(now time.Time, settle time.Duration) time.Time {
 
 func stat(path string) (stated, error) {
 	var s unix.Stat_t
-	if err := retried(func() error { return unix.Stat(path, &s) }); err != nil {
+	if err := retryInterrupted(func() error { return unix.Stat(path, &s) }); err != nil {
 		return stated{}, err
 	}
 	return statedOf(&s), nil
@@ -61,7 +61,7 @@ func statedOf(s *unix.Stat_t) stated {
 	}
 }
 
-func retried(call func() error) error {
+func retryInterrupted(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
@@ -126,7 +126,7 @@ func (f *follower[T]) lookAll(paths []string, now time.Time) []finding[T] {
 
 // look stats a file, and reads it if it differs from what is known. It does not change f.
 func (f *follower[T]) look(path string, now time.Time) finding[T] {
-	known, full := f.files[path], f.full(path)
+	known, full := f.files[path], f.absolute(path)
 	out := finding[T]{path: path, outcome: atFault}
 	s, err := stat(full)
 	switch {
@@ -180,7 +180,7 @@ func readWhole(path string, before *stated) (data []byte, same bool, err error) 
 		if missing(err) {
 			return nil, false, nil
 		}
-		return nil, false, bare(err)
+		return nil, false, withoutPath(err)
 	}
 	defer func() { _ = file.Close() }()
 	data = make([]byte, 0, before.size+1)
@@ -195,15 +195,15 @@ func readWhole(path string, before *stated) (data []byte, same bool, err error) 
 			break
 		}
 		if err != nil {
-			return nil, false, bare(err)
+			return nil, false, withoutPath(err)
 		}
 	}
 	after, err := stat(path)
 	return data, err == nil && after == *before && int64(len(data)) == before.size, nil
 }
 
-// bare returns an error without the path, as the message around it names the path.
-func bare(err error) error {
+// withoutPath returns an error without the path, as the message around it names the path.
+func withoutPath(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return path.Err

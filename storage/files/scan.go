@@ -17,8 +17,8 @@ type directory struct {
 	link bool // a symbolic link leads to it
 }
 
-// full returns the absolute path of a path in the tree.
-func (f *follower[T]) full(rel string) string {
+// absolute returns the absolute path of a path in the tree.
+func (f *follower[T]) absolute(rel string) string {
 	if rel == top {
 		return f.root
 	}
@@ -28,8 +28,8 @@ func (f *follower[T]) full(rel string) string {
 // top is the root itself, as a path in the tree.
 const top = "."
 
-// below says whether a path is a directory or in it.
-func below(rel, dir string) bool {
+// isWithin says whether a path is a directory or in it.
+func isWithin(rel, dir string) bool {
 	return dir == top || rel == dir || strings.HasPrefix(rel, dir) && rel[len(dir)] == '/'
 }
 
@@ -47,13 +47,13 @@ func (f *follower[T]) scan(now time.Time) {
 	f.over = false
 	if err := f.watchRoot(); err != nil {
 		f.scanAt = now.Add(min(f.rescan, rootPause))
-		f.lost(err, now)
+		f.rootLost(err, now)
 		return
 	}
 	if f.away != nil {
 		f.away, f.start = nil, now
 	}
-	f.walk(top, f.trail(top), now)
+	f.walk(top, f.ancestors(top), now)
 	if f.blind[top].Err != nil {
 		f.scanAt = now.Add(min(f.rescan, rootPause))
 	}
@@ -87,7 +87,7 @@ func (f *follower[T]) watchRoot() error {
 	}
 	resolved, err := filepath.EvalSymlinks(f.root)
 	if err != nil {
-		return bare(err)
+		return withoutPath(err)
 	}
 	f.above = nil
 	for at := filepath.Dir(resolved); at != resolved; resolved, at = at, filepath.Dir(at) {
@@ -108,21 +108,21 @@ func (f *follower[T]) walk(dir string, trail []identity, now time.Time) {
 		return
 	}
 	for rel := range f.files {
-		if _, waits := f.pending[rel]; !waits && below(rel, dir) && !seen[rel] && !f.unseen(rel) {
+		if _, waits := f.pending[rel]; !waits && isWithin(rel, dir) && !seen[rel] && !f.inUnreadableDirectory(rel) {
 			f.touch(rel, now)
 		}
 	}
 	for rel := range f.dirs {
-		if below(rel, dir) && !seen[rel] && !f.unseen(rel) {
-			f.leave(rel)
+		if isWithin(rel, dir) && !seen[rel] && !f.inUnreadableDirectory(rel) {
+			f.forgetDirectory(rel)
 		}
 	}
 }
 
-// unseen says whether a path is in a directory that cannot be read.
-func (f *follower[T]) unseen(rel string) bool {
+// inUnreadableDirectory says whether a path is in a directory that cannot be read.
+func (f *follower[T]) inUnreadableDirectory(rel string) bool {
 	for dir := range f.blind {
-		if below(rel, dir) {
+		if isWithin(rel, dir) {
 			return true
 		}
 	}
@@ -131,7 +131,7 @@ func (f *follower[T]) unseen(rel string) bool {
 
 func (f *follower[T]) visit(dir string, trail []identity, now time.Time, seen map[string]bool) {
 	seen[dir] = true
-	full := f.full(dir)
+	full := f.absolute(dir)
 	s, err := stat(full)
 	if err == nil && slices.Contains(trail, s.identity) {
 		f.fault(dir, errors.New("is a symbolic link to a directory above it: it is not followed"), now)
@@ -147,7 +147,7 @@ func (f *follower[T]) visit(dir string, trail []identity, now time.Time, seen ma
 	if missing(err) {
 		return // its removal brings a notification
 	}
-	if f.see(dir, err, now); err != nil {
+	if f.setDirectoryFault(dir, err, now); err != nil {
 		return
 	}
 	trail = append(slices.Clip(trail), s.identity)
@@ -158,7 +158,7 @@ func (f *follower[T]) visit(dir string, trail []identity, now time.Time, seen ma
 		rel := path.Join(dir, entry.Name())
 		isDir := entry.IsDir()
 		if entry.Type()&os.ModeSymlink != 0 {
-			target, err := stat(f.full(rel))
+			target, err := stat(f.absolute(rel))
 			isDir = err == nil && target.isDir()
 		}
 		if isDir && f.single == "" {
@@ -173,7 +173,7 @@ func (f *follower[T]) visit(dir string, trail []identity, now time.Time, seen ma
 
 // compare touches a file that differs from what is known.
 func (f *follower[T]) compare(rel string, now time.Time) {
-	s, err := stat(f.full(rel))
+	s, err := stat(f.absolute(rel))
 	known := f.files[rel]
 	switch {
 	case known != nil && known.read && err == nil && s.fingerprint == known.print && f.faults[rel].Err == nil:
@@ -186,7 +186,7 @@ func (f *follower[T]) compare(rel string, now time.Time) {
 
 // watch makes the system notify of changes in a directory.
 func (f *follower[T]) watch(dir string, is identity, now time.Time) {
-	full := f.full(dir)
+	full := f.absolute(dir)
 	old, known := f.dirs[dir]
 	f.dirs[dir] = directory{is, isLink(full)}
 	if f.notify == nil {
@@ -203,32 +203,32 @@ func (f *follower[T]) watch(dir string, is identity, now time.Time) {
 	}
 }
 
-// leave forgets a directory that is gone.
-func (f *follower[T]) leave(dir string) {
+// forgetDirectory forgets a directory that is gone.
+func (f *follower[T]) forgetDirectory(dir string) {
 	delete(f.dirs, dir)
 	if f.notify != nil {
-		_ = f.notify.Remove(f.full(dir)) // the system may have done so itself
+		_ = f.notify.Remove(f.absolute(dir)) // the system may have done so itself
 	}
 	f.mend(dir)
-	f.see(dir, nil, time.Time{})
+	f.setDirectoryFault(dir, nil, time.Time{})
 }
 
-// left touches all files in a directory that is gone.
-func (f *follower[T]) left(dir string, now time.Time) {
+// directoryGone touches all files in a directory that is gone.
+func (f *follower[T]) directoryGone(dir string, now time.Time) {
 	for rel := range f.files {
-		if below(rel, dir) {
+		if isWithin(rel, dir) {
 			f.touch(rel, now)
 		}
 	}
 	for rel := range f.dirs {
-		if below(rel, dir) {
-			f.leave(rel)
+		if isWithin(rel, dir) {
+			f.forgetDirectory(rel)
 		}
 	}
 }
 
-// trail returns the directories above one.
-func (f *follower[T]) trail(dir string) []identity {
+// ancestors returns the directories above one.
+func (f *follower[T]) ancestors(dir string) []identity {
 	out := f.above
 	for dir != top {
 		dir = path.Dir(dir)
@@ -261,9 +261,9 @@ func (f *follower[T]) notified(name string, now time.Time) {
 	s, err := stat(name)
 	switch isDir := err == nil && s.isDir(); {
 	case isDir && f.single == "":
-		f.walk(rel, f.trail(rel), now)
+		f.walk(rel, f.ancestors(rel), now)
 	case f.isDirectory(rel):
-		f.left(rel, now)
+		f.directoryGone(rel, now)
 	}
 	if f.wanted(base) && (err != nil || !s.isDir() || f.files[rel] != nil) {
 		f.touch(rel, now)
@@ -285,7 +285,7 @@ func (f *follower[T]) linked(now time.Time) {
 	}
 	for rel, dir := range f.dirs {
 		if dir.link && rel != top {
-			f.walk(rel, f.trail(rel), now)
+			f.walk(rel, f.ancestors(rel), now)
 		}
 	}
 }

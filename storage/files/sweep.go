@@ -60,7 +60,7 @@ func (f *follower[T]) sweep(now time.Time) {
 	}
 	for rel, file := range f.files {
 		if _, waits := f.pending[rel]; waits {
-			s.seen[rel] = true // fire reads it anyway
+			s.seen[rel] = true // readDue reads it anyway
 		} else if file.read && f.faults[rel].Err == nil {
 			s.files[rel] = file.print
 		}

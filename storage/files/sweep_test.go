@@ -87,7 +87,7 @@ func readOnce(t *testing.T, dir string) *follower[string] {
 		if time.Now().After(end) {
 			t.Fatal(fmt.Sprint("it is not read: ", f.pending))
 		}
-		f.fire(time.Now())
+		f.readDue(time.Now())
 	}
 	return f
 }

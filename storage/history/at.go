@@ -18,7 +18,7 @@ import (
 // already proves it.
 func (v View) At(revision int64) ([]*config.Config, error) {
 	var objects []*config.Config
-	then, proven, err := v.then(revision)
+	then, proven, err := v.objectsAt(revision)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (v View) proves(then map[config.Key]*config.Config) bool {
 	return false
 }
 
-// then returns what is known of the objects at a revision, nil for an absent one, and
+// objectsAt returns what is known of the objects at a revision, nil for an absent one, and
 // whether that is proven.
-func (v View) then(revision int64) (then map[config.Key]*config.Config, proven bool, err error) {
+func (v View) objectsAt(revision int64) (then map[config.Key]*config.Config, proven bool, err error) {
 	then = map[config.Key]*config.Config{}
 	for _, r := range v.Records { // newest first: the oldest wins
 		if r.Revision <= revision {

@@ -69,16 +69,16 @@ func (v View) Recorded(after, until int64, limit int) []storage.Record {
 		if r.Revision <= after || limit > 0 && len(told) == limit {
 			break
 		}
-		if record := r.tell(state); r.Revision <= until && len(record.Changes) > 0 {
+		if record := r.rewind(state); r.Revision <= until && len(record.Changes) > 0 {
 			told = append(told, record)
 		}
 	}
 	return told
 }
 
-// tell returns the changes of a record. state has the objects after it, and tell sets them
+// rewind returns the changes of a record. state has the objects after it, and rewind sets them
 // back to before it.
-func (r Record) tell(state map[config.Key]*config.Config) storage.Record {
+func (r Record) rewind(state map[config.Key]*config.Config) storage.Record {
 	revision := version(r.Revision)
 	told := storage.Record{Revision: revision, Time: r.Time, Origin: r.Origin}
 	for _, e := range r.Entries {

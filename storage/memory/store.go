@@ -131,22 +131,22 @@ func version(revision int64) string { return strconv.FormatInt(revision, 10) }
 
 // Create implements storage.ConfigStore.
 func (s *Store) Create(ctx context.Context, object *config.Config) (string, error) {
-	return s.one(ctx, storage.Op{Verb: storage.Create, Config: object})
+	return s.applyOne(ctx, storage.Op{Verb: storage.Create, Config: object})
 }
 
 // Update implements storage.ConfigStore.
 func (s *Store) Update(ctx context.Context, object *config.Config) (string, error) {
-	return s.one(ctx, storage.Op{Verb: storage.Update, Config: object})
+	return s.applyOne(ctx, storage.Op{Verb: storage.Update, Config: object})
 }
 
 // Delete implements storage.ConfigStore.
 func (s *Store) Delete(ctx context.Context, kind config.GroupVersionKind, name, namespace, resourceVersion string) (string, error) {
 	key := config.Key{Kind: kind, Namespace: namespace, Name: name}
-	return s.one(ctx, storage.Op{Verb: storage.Delete, Key: key, ResourceVersion: resourceVersion})
+	return s.applyOne(ctx, storage.Op{Verb: storage.Delete, Key: key, ResourceVersion: resourceVersion})
 }
 
-func (s *Store) one(ctx context.Context, op storage.Op) (string, error) {
-	return plan.One(op, func(ops []storage.Op) (string, []storage.Result, error) { return s.Apply(ctx, ops) })
+func (s *Store) applyOne(ctx context.Context, op storage.Op) (string, error) {
+	return plan.ApplyOne(op, func(ops []storage.Op) (string, []storage.Result, error) { return s.Apply(ctx, ops) })
 }
 
 // Apply implements storage.Batcher.

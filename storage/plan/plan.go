@@ -194,9 +194,9 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 	case t.op.Verb == storage.Delete:
 		step.Outcome = storage.Deleted
 	case before == nil:
-		step.Outcome, step.After = storage.Created, t.made(stamp)
+		step.Outcome, step.After = storage.Created, t.newObject(stamp)
 	case before.Spec == nil:
-		step.Outcome, step.After = storage.Configured, t.made(stamp)
+		step.Outcome, step.After = storage.Configured, t.newObject(stamp)
 	default:
 		step.Outcome, step.After = t.changed(before, stamp)
 	}
@@ -233,8 +233,8 @@ func (t target) permit(before *config.Config) error {
 	return nil
 }
 
-// made returns the object that the operation creates.
-func (t target) made(stamp Stamp) *config.Config {
+// newObject returns the object that the operation creates.
+func (t target) newObject(stamp Stamp) *config.Config {
 	return t.stamped(Created(t.op, stamp.Now), stamp.NewUID(), stamp.Domain)
 }
 
@@ -305,9 +305,9 @@ func Results(steps []Step, revision string) []storage.Result {
 	return results
 }
 
-// One applies a single operation as a batch. It returns the resource version that the batch
+// ApplyOne applies a single operation as a batch. It returns the resource version that the batch
 // reports, and the error of the operation itself.
-func One(op storage.Op, apply func([]storage.Op) (string, []storage.Result, error)) (string, error) {
+func ApplyOne(op storage.Op, apply func([]storage.Op) (string, []storage.Result, error)) (string, error) {
 	_, results, err := apply([]storage.Op{op})
 	if fault := (*storage.OpError)(nil); errors.As(err, &fault) {
 		return "", fault.Err

@@ -164,8 +164,8 @@ func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...st
 	}
 }
 
-// twice warns of repeated elements of a list.
-func twice(c checker, list []string) {
+// warnDuplicates warns of repeated elements of a list.
+func warnDuplicates(c checker, list []string) {
 	for i, v := range list {
 		if first := slices.Index(list, v); first < i {
 			c.index(i).warn("%q stands twice, also at %s", v, c.index(first).path)
@@ -173,7 +173,7 @@ func twice(c checker, list []string) {
 	}
 }
 
-func itself(s string) string { return s }
+func identity(s string) string { return s }
 
 // anySet says whether a message has a field set other than the named ones.
 func anySet(m proto.Message, except ...string) bool {

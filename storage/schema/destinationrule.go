@@ -158,7 +158,7 @@ func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
 		c.at("credentialName").credential(t.GetCredentialName())
 	}
 	checkClientCertificates(c, t)
-	checkUnverified(c, t)
+	checkInsecureSkipVerify(c, t)
 }
 
 // checkClientCertificates checks where the certificates of a client come from: from files,
@@ -188,9 +188,9 @@ func checkClientCertificates(c checker, t *networking.ClientTLSSettings) {
 	}
 }
 
-// checkUnverified checks that insecureSkipVerify is not combined with settings that verify
+// checkInsecureSkipVerify checks that insecureSkipVerify is not combined with settings that verify
 // the server.
-func checkUnverified(c checker, t *networking.ClientTLSSettings) {
+func checkInsecureSkipVerify(c checker, t *networking.ClientTLSSettings) {
 	simple, mutual := t.GetMode() == networking.ClientTLSSettings_SIMPLE, t.GetMode() == networking.ClientTLSSettings_MUTUAL
 	if !t.GetInsecureSkipVerify().GetValue() || !simple && !mutual {
 		return

@@ -76,7 +76,7 @@ func (w *walker) unnoticed(path []protoreflect.FieldDescriptor) []string {
 			spec := proto.Clone(example.Spec.(proto.Message))
 			v.set(reach(spec.ProtoReflect(), path[:len(path)-1]), fd)
 			warnings, err := w.kind.Validate(&config.Config{Meta: example.Meta, Spec: spec})
-			if said := append(messages(err), texts(warnings)...); !slices.ContainsFunc(said, tells) {
+			if said := append(messages(err), texts(warnings)...); !slices.ContainsFunc(said, saysIneffective) {
 				out = append(out, v.name)
 				break
 			}
@@ -88,7 +88,7 @@ func (w *walker) unnoticed(path []protoreflect.FieldDescriptor) []string {
 	return out
 }
 
-// tells says whether a message calls something ineffective.
-func tells(message string) bool {
+// saysIneffective says whether a message calls something ineffective.
+func saysIneffective(message string) bool {
 	return isNotServed(message) || strings.Contains(message, "not enforced yet") || strings.Contains(message, "is no longer a field") || strings.Contains(message, "is not supported")
 }

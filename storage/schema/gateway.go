@@ -44,7 +44,7 @@ func checkServer(c checker, s *networking.Server) {
 		c.at("hosts").fail(`is missing: name at least one host, "*" for all`)
 	}
 	each(c.at("hosts"), s.Hosts, func(c checker, host string) { c.namespacedHost(host, "*", ".") })
-	unique(c.at("hosts"), s.Hosts, itself)
+	unique(c.at("hosts"), s.Hosts, identity)
 	switch p := lower(s.Port.Protocol); p {
 	case protocolHTTP, protocolHTTP2, protocolGRPC, "grpc-web":
 		checkPlaintext(c.at("tls"), s.Tls)

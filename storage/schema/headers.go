@@ -43,8 +43,8 @@ func (c checker) matchedHeader(name string) {
 // claims begins the name of a header that stands for a claim of a token.
 const claims = "@request.auth.claims"
 
-// claimless refuses matches of claims.
-func (c checker) claimless(matches map[string]*networking.StringMatch) {
+// refuseClaims refuses matches of claims.
+func (c checker) refuseClaims(matches map[string]*networking.StringMatch) {
 	for _, name := range slices.Sorted(maps.Keys(matches)) {
 		if strings.HasPrefix(name, claims) {
 			c.key(name).fail(`is a claim of a token, which gateways alone route by: name gateways without "mesh"`)

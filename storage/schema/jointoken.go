@@ -23,7 +23,7 @@ func joinToken() *Schema {
 func checkJoinToken(c checker, t *access.JoinToken) {
 	if t.Member != nil {
 		checkStoreMember(c.at("member"), t)
-	} else if c.at("serviceAccount").given(t.ServiceAccount); t.ServiceAccount != "" && spiffeid.ValidatePathSegment(t.ServiceAccount) != nil {
+	} else if c.at("serviceAccount").required(t.ServiceAccount); t.ServiceAccount != "" && spiffeid.ValidatePathSegment(t.ServiceAccount) != nil {
 		c.at("serviceAccount").fail("%q is not letters, digits, dots, dashes and underscores", t.ServiceAccount)
 	}
 	if t.Expires.IsZero() {
@@ -47,7 +47,7 @@ func checkStoreMember(c checker, t *access.JoinToken) {
 	if t.ServiceAccount != "" {
 		c.fail("is of a token for the store, which is for no service account")
 	}
-	c.at("name").given(t.Member.Name)
-	c.at("peerUrl").given(t.Member.PeerURL)
-	c.at("clientUrl").given(t.Member.ClientURL)
+	c.at("name").required(t.Member.Name)
+	c.at("peerUrl").required(t.Member.PeerURL)
+	c.at("clientUrl").required(t.Member.ClientURL)
 }

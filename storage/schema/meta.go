@@ -44,10 +44,10 @@ func (r *Report) meta(c *config.Config, clusterScoped bool) {
 func (c checker) owners(owners []metav1.OwnerReference) {
 	controllers := 0
 	each(c, owners, func(c checker, o metav1.OwnerReference) {
-		c.at("apiVersion").given(o.APIVersion)
-		c.at("kind").given(o.Kind)
-		c.at("name").given(o.Name)
-		c.at("uid").given(string(o.UID))
+		c.at("apiVersion").required(o.APIVersion)
+		c.at("kind").required(o.Kind)
+		c.at("name").required(o.Name)
+		c.at("uid").required(string(o.UID))
 		if o.Controller != nil && *o.Controller {
 			if controllers++; controllers > 1 {
 				c.at("controller").fail("is true of another owner, too: only one controls an object")

@@ -16,13 +16,13 @@ func checkReachable(c checker, routes []*networking.HTTPRoute) {
 	for i, r := range routes {
 		at := c.index(i)
 		for j, m := range r.GetMatch() {
-			if by := earlier.of(m); by != "" {
+			if by := earlier.coveredBy(m); by != "" {
 				at.at("match").index(j).neverUsed("is never used: %s takes its requests", by)
 			} else if r.GetDelegate() == nil {
 				earlier.add(m, at.at("match").index(j).path)
 			}
 		}
-		if r.GetDelegate() == nil && TakesAll(r) && i < len(routes)-1 {
+		if r.GetDelegate() == nil && MatchesAll(r) && i < len(routes)-1 {
 			c.index(i+1).neverUsed("and what follows are never used: %s takes every request", at.path)
 			return
 		}
@@ -33,8 +33,8 @@ func (c checker) neverUsed(format string, args ...any) {
 	c.report.warn(codeNeverUsed, c.path, format, args...)
 }
 
-// TakesAll says whether a route matches every request of every proxy.
-func TakesAll(r *networking.HTTPRoute) bool {
+// MatchesAll says whether a route matches every request of every proxy.
+func MatchesAll(r *networking.HTTPRoute) bool {
 	return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.HTTPMatchRequest) bool {
 		anyPath := anyPrefix(m.GetUri()) || m.GetUri().GetRegex() == ".*"
 		return anyPath && (m == nil || !anySet(m, "name", "uri", "ignoreUriCase", "statPrefix"))
@@ -84,8 +84,8 @@ func (s covering) add(m *networking.HTTPMatchRequest, path string) {
 	}
 }
 
-// of returns the path of the first match that takes all requests of m, empty for none.
-func (s covering) of(m *networking.HTTPMatchRequest) string {
+// coveredBy returns the path of the first match that takes all requests of m, empty for none.
+func (s covering) coveredBy(m *networking.HTTPMatchRequest) string {
 	find := func(key string) string {
 		for _, earlier := range s[key] {
 			if coversMatch(earlier.match, m) {

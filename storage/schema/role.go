@@ -32,7 +32,7 @@ func checkRole(c checker, s *access.Role) {
 			c.at("verbs").fail("is missing: name verbs, or %q for all", access.All)
 		}
 		each(c.at("verbs"), r.Verbs, func(c checker, verb string) {
-			c.given(verb)
+			c.required(verb)
 			c.oneOf(verb, append(access.Verbs(), access.All)...)
 		})
 		if len(r.Kinds) == 0 {
@@ -58,12 +58,12 @@ func roleBinding() *Schema {
 }
 
 func checkRoleBinding(c checker, s *access.RoleBinding) {
-	c.at("role").given(s.Role)
+	c.at("role").required(s.Role)
 	if len(s.Subjects) == 0 {
 		c.at("subjects").warn("is empty: nobody has the role by it")
 	}
 	each(c.at("subjects"), s.Subjects, func(c checker, subject access.Subject) {
-		c.at("kind").given(subject.Kind)
+		c.at("kind").required(subject.Kind)
 		c.at("kind").oneOf(subject.Kind, access.SubjectUser, access.SubjectGroup)
 		c.at("name").principal(subject.Name)
 	})

@@ -105,7 +105,7 @@ func (s Set) Resolve(apiVersion, kind string) (*Schema, error) {
 		schema, version = core, apiVersion
 	}
 	if schema == nil {
-		return nil, fmt.Errorf("unknown kind %q of apiVersion %q: see portolan api-resources for those served%s", kind, apiVersion, s.meant(kind))
+		return nil, fmt.Errorf("unknown kind %q of apiVersion %q: see portolan api-resources for those served%s", kind, apiVersion, s.suggestion(kind))
 	}
 	if !schema.Serves(version) {
 		return nil, fmt.Errorf("kind %s is not served as apiVersion %q: use %s", kind, apiVersion, strings.Join(schema.APIVersions(), " or "))
@@ -113,9 +113,9 @@ func (s Set) Resolve(apiVersion, kind string) (*Schema, error) {
 	return schema, nil
 }
 
-// meant returns the end of an error about an unknown kind: a similar known kind, empty if
+// suggestion returns the end of an error about an unknown kind: a similar known kind, empty if
 // there is none.
-func (s Set) meant(kind string) string {
+func (s Set) suggestion(kind string) string {
 	names := make([]string, len(s.schemas))
 	for i, k := range s.schemas {
 		names[i] = k.Kind

@@ -38,7 +38,7 @@ func checkServerTLS(c checker, t *networking.ServerTLSSettings) {
 		checkSources(c, t)
 		checkServerFiles(c, t)
 		if mode == networking.ServerTLSSettings_SIMPLE {
-			checkNoClients(c, t)
+			checkUnusedClientSettings(c, t)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func certificateFields(t *networking.ServerTLSSettings) (out []string) {
 		"serverCertificate", "privateKey", "caCertificates", "caCrl",
 		"credentialName", "credentialNames", "caCertCredentialName", "tlsCertificates",
 	} {
-		if has(t, name) {
+		if fieldSet(t, name) {
 			out = append(out, name)
 		}
 	}
@@ -69,14 +69,14 @@ func checkPassthrough(c checker, t *networking.ServerTLSSettings) {
 	for _, name := range []string{
 		"subjectAltNames", "verifyCertificateSpki", "verifyCertificateHash", "minProtocolVersion", "maxProtocolVersion", "cipherSuites", "insecureSkipVerify",
 	} {
-		if has(t, name) {
+		if fieldSet(t, name) {
 			c.at(name).warn("has no effect with mode %s%s: proxies pass the TLS on and do not end it", t.GetMode(), unless)
 		}
 	}
 }
 
-// has says whether a field of a message is set.
-func has(m proto.Message, name string) bool {
+// fieldSet says whether a field of a message is set.
+func fieldSet(m proto.Message, name string) bool {
 	r := m.ProtoReflect()
 	return r.Has(r.Descriptor().Fields().ByJSONName(name))
 }
@@ -102,10 +102,10 @@ func checkSources(c checker, t *networking.ServerTLSSettings) {
 	c.at("tlsCertificates").certificates(len(t.GetTlsCertificates()))
 	c.at("credentialName").credential(t.GetCredentialName())
 	each(c.at("credentialNames"), t.GetCredentialNames(), func(c checker, name string) {
-		c.given(name)
+		c.required(name)
 		c.credential(name)
 	})
-	unique(c.at("credentialNames"), t.GetCredentialNames(), itself)
+	unique(c.at("credentialNames"), t.GetCredentialNames(), identity)
 	c.at("caCertCredentialName").credential(t.GetCaCertCredentialName())
 	switch {
 	case !fromSecrets(t):
@@ -176,8 +176,9 @@ func checkServerFiles(c checker, t *networking.ServerTLSSettings) {
 	}
 }
 
-// checkNoClients warns of settings for client certificates on a server that requests none.
-func checkNoClients(c checker, t *networking.ServerTLSSettings) {
+// checkUnusedClientSettings warns of settings for client certificates on a server that requests
+// none.
+func checkUnusedClientSettings(c checker, t *networking.ServerTLSSettings) {
 	for _, field := range []struct {
 		name string
 		set  bool

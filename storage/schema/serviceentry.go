@@ -67,7 +67,7 @@ func checkServiceHosts(c checker, s *networking.ServiceEntry) {
 		}
 		c.failIf(hostPattern(host))
 	})
-	twice(c, s.Hosts)
+	warnDuplicates(c, s.Hosts)
 }
 
 // checkServiceProduct bounds how many addresses and endpoints a short ServiceEntry can
@@ -124,7 +124,7 @@ func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string
 	case protocolUDP:
 		c.notServed("%s is not served yet: the port has no effect", protocol)
 	case protocolTCP:
-		if bare(c.report.object.Labels, s) {
+		if hasHostWithoutAddress(c.report.object.Labels, s) {
 			c.warn("is TCP and the service has no addresses: nothing but the port number tells its connections from others")
 		}
 	}
@@ -146,8 +146,9 @@ func Allocates(labels map[string]string, s *networking.ServiceEntry) bool {
 	return s.GetResolution() != networking.ServiceEntry_NONE && len(s.GetAddresses()) == 0 && lower(labels[AutoAllocate]) != "false"
 }
 
-// bare says whether some host of a ServiceEntry has no address and does not get one.
-func bare(labels map[string]string, s *networking.ServiceEntry) bool {
+// hasHostWithoutAddress says whether some host of a ServiceEntry has no address and does not
+// get one.
+func hasHostWithoutAddress(labels map[string]string, s *networking.ServiceEntry) bool {
 	return len(s.Addresses) == 0 && (!Allocates(labels, s) || slices.ContainsFunc(s.Hosts, isWildcard))
 }
 

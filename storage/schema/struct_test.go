@@ -31,7 +31,7 @@ func TestADefinitionAtTheTopLevel(t *testing.T) {
 		kind: config.GroupVersionKind{Version: "v1", Kind: "Chest"}, plural: "chests", codec: config.JSON[chest](),
 		served: serve("data").with("locks", serve("key")).refuse("type", "is not allowed at sea"),
 		check: func(c checker, s *chest) {
-			each(c.at("locks"), s.Locks, func(c checker, l lock) { c.at("key").given(l.Key) })
+			each(c.at("locks"), s.Locks, func(c checker, l lock) { c.at("key").required(l.Key) })
 			c.at("data").key("a").fail("is too heavy")
 		},
 	}.schema()
@@ -90,7 +90,7 @@ func TestADefinitionOfAGoStruct(t *testing.T) {
 		kind: config.GroupVersionKind{Version: "v1", Kind: "Ship"}, plural: "ships", codec: config.JSON[ship](),
 		served: serve("name", "flags").with("crew", serve("name")).with("sails", serve("main")).refuse("guns", "is not allowed in port"),
 		check: func(c checker, s *ship) {
-			c.at("name").given(s.Name)
+			c.at("name").required(s.Name)
 			unique(c.at("crew"), s.Crew, func(s sailor) string { return s.Name }, "name")
 		},
 	}.schema()

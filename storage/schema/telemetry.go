@@ -61,13 +61,13 @@ func checkTag(c checker, name string, tag *telemetryv1.Tracing_CustomTag) {
 	case nil:
 		at.fail("lacks a value: set one of literal, environment, header, formatter")
 	case *telemetryv1.Tracing_CustomTag_Literal:
-		at.at("literal", "value").given(t.Literal.GetValue())
+		at.at("literal", "value").required(t.Literal.GetValue())
 	case *telemetryv1.Tracing_CustomTag_Environment:
-		at.at("environment", "name").given(t.Environment.GetName())
+		at.at("environment", "name").required(t.Environment.GetName())
 	case *telemetryv1.Tracing_CustomTag_Header:
-		at.at("header", "name").given(t.Header.GetName())
+		at.at("header", "name").required(t.Header.GetName())
 	case *telemetryv1.Tracing_CustomTag_Formatter:
-		at.at("formatter", "value").given(t.Formatter.GetValue())
+		at.at("formatter", "value").required(t.Formatter.GetValue())
 	}
 }
 
@@ -79,7 +79,7 @@ func checkInterval(c checker, d *durationpb.Duration) {
 
 func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
 	if m, ok := o.GetMatch().GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); ok {
-		c.at("match", "customMetric").given(m.CustomMetric)
+		c.at("match", "customMetric").required(m.CustomMetric)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.GetTagOverrides())) {
 		at, tag := c.at("tagOverrides").key(name), o.GetTagOverrides()[name]

@@ -34,7 +34,7 @@ func checkTokenIssuer(c checker, t *access.TokenIssuer) {
 		c.at("audiences").fail("is missing: tokens that the issuer makes for others would be taken too")
 	}
 	for i, audience := range t.Audiences {
-		c.at("audiences").index(i).given(audience)
+		c.at("audiences").index(i).required(audience)
 	}
 	if t.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(t.CA)) {
 		c.at("ca").fail("has no certificate in PEM")
@@ -103,7 +103,7 @@ func checkWorkloadRule(c checker, r access.WorkloadRule) {
 			c.at("values").fail("is missing")
 		}
 		for i, value := range m.Values {
-			if c.at("values").index(i).given(value); strings.Contains(strings.TrimSuffix(value, "*"), "*") {
+			if c.at("values").index(i).required(value); strings.Contains(strings.TrimSuffix(value, "*"), "*") {
 				c.at("values").index(i).fail("%q has a * that is not its end", value)
 			}
 		}
@@ -112,6 +112,6 @@ func checkWorkloadRule(c checker, r access.WorkloadRule) {
 
 func claimPath(c checker, path []string) {
 	for i, name := range path {
-		c.index(i).given(name)
+		c.index(i).required(name)
 	}
 }

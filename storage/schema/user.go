@@ -24,14 +24,14 @@ func checkUser(c checker, s *access.User) {
 		c.report.at("metadata").at("name").fail("is %q, which is the user of the server on its own machine: take another name", name)
 	}
 	each(c.at("groups"), s.Groups, checker.principal)
-	unique(c.at("groups"), s.Groups, itself)
+	unique(c.at("groups"), s.Groups, identity)
 	each(c.at("groups"), s.Groups, func(c checker, group string) {
 		if group == access.Authenticated || group == access.Workloads {
 			c.fail("is %q, which is no group that somebody is put into: leave it out", group)
 		}
 	})
 	each(c.at("tokens"), s.Tokens, func(c checker, t access.Token) {
-		c.at("id").given(t.ID)
+		c.at("id").required(t.ID)
 		c.at("id").oneLine(t.ID)
 		c.at("note").oneLine(t.Note)
 	})

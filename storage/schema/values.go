@@ -110,8 +110,8 @@ func (c checker) notNegative(n int32) {
 	}
 }
 
-// given reports text that is missing.
-func (c checker) given(text string) {
+// required reports text that is missing.
+func (c checker) required(text string) {
 	if text == "" {
 		c.fail("is missing")
 	}
@@ -265,7 +265,7 @@ func (c checker) exportTo(values []string) {
 			c.namespace(v)
 		}
 	})
-	unique(c, values, itself)
+	unique(c, values, identity)
 }
 
 // CheckExportTo returns the faults of a list of namespaces at a path outside an object,

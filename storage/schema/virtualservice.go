@@ -36,7 +36,7 @@ func virtualServiceServed() fields {
 func checkVirtualService(c checker, v *networking.VirtualService) {
 	checkHosts(c.at("hosts"), v)
 	each(c.at("gateways"), v.Gateways, checkGatewayName)
-	twice(c.at("gateways"), v.Gateways)
+	warnDuplicates(c.at("gateways"), v.Gateways)
 	c.at("exportTo").exportTo(v.ExportTo)
 	if len(v.Http) == 0 && len(v.Tcp) == 0 && len(v.Tls) == 0 {
 		c.at("http").fail("is missing: a VirtualService needs at least one route")
@@ -147,8 +147,8 @@ func checkHTTPRoute(c checker, v *networking.VirtualService, r *networking.HTTPR
 	each(c.at("match"), r.GetMatch(), func(c checker, m *networking.HTTPMatchRequest) {
 		checkHTTPMatch(c, m)
 		if ofSidecars(v) {
-			c.at("headers").claimless(m.GetHeaders())
-			c.at("withoutHeaders").claimless(m.GetWithoutHeaders())
+			c.at("headers").refuseClaims(m.GetHeaders())
+			c.at("withoutHeaders").refuseClaims(m.GetWithoutHeaders())
 		}
 	})
 	checkDestinations(c.at("route"), r.GetRoute())

@@ -25,7 +25,7 @@ func checkWasmPlugin(c checker, p *extensions.WasmPlugin) {
 		c.at("phase").insecure("%s is not served yet: requests that the plugin would deny are let through", p.Phase)
 	}
 	at := c.at("url")
-	if at.given(p.Url); p.Url != "" {
+	if at.required(p.Url); p.Url != "" {
 		u, err := url.Parse(p.Url)
 		switch {
 		case err != nil:
@@ -44,7 +44,7 @@ func checkWasmPlugin(c checker, p *extensions.WasmPlugin) {
 	})
 	env := c.at("vmConfig", "env")
 	each(env, p.GetVmConfig().GetEnv(), func(c checker, e *extensions.EnvVar) {
-		c.at("name").given(strings.TrimSpace(e.GetName()))
+		c.at("name").required(strings.TrimSpace(e.GetName()))
 		if e.GetValueFrom() == extensions.EnvValueSource_HOST && e.GetValue() != "" {
 			c.at("value").fail("does not go with valueFrom HOST: leave it out")
 		}

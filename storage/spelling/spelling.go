@@ -14,7 +14,7 @@ const longest = 64
 // beginning of it, or differs from it by a slip or two.
 func Similar(word, name string) bool {
 	word, name = strings.ToLower(word), strings.ToLower(name)
-	return len(word) > 1 && strings.HasPrefix(name, word) || slip(word, name)
+	return len(word) > 1 && strings.HasPrefix(name, word) || isTypo(word, name)
 }
 
 // Nearest returns the name that a word most likely stands for, empty if none is Similar to
@@ -32,8 +32,8 @@ func Nearest(word string, names []string) string {
 	return nearest
 }
 
-// slip says whether a word differs from a name by a slip or two, in long names.
-func slip(word, name string) bool {
+// isTypo says whether a word differs from a name by a slip or two, in long names.
+func isTypo(word, name string) bool {
 	most := min(2, len(name)/3)
 	return len(name) <= longest && len(word) <= len(name)+most && distance(word, name) <= most
 }

@@ -89,9 +89,9 @@ type Condition struct {
 	Since time.Time
 }
 
-// Seen returns the condition Accepted of an object whose last write, at a revision, the
+// SeenCondition returns the condition Accepted of an object whose last write, at a revision, the
 // servers have seen.
-func Seen(revision int64) Condition {
+func SeenCondition(revision int64) Condition {
 	return Condition{Type: Accepted, Status: True, Reason: "Valid", Message: fmt.Sprintf("revision %d is valid and was seen by the servers", revision)}
 }
 
@@ -116,7 +116,7 @@ func UnjudgedIn(source string) []Condition {
 func Unjudged(revision int64) []Condition {
 	message := fmt.Sprintf("it is not known yet which proxies have revision %d", revision)
 	return []Condition{
-		Seen(revision),
+		SeenCondition(revision),
 		{Type: Programmed, Status: Unknown, Reason: Reconciling, Message: message},
 		{Type: Reconciling, Status: True, Reason: "New", Message: message},
 	}
@@ -228,10 +228,10 @@ func (p *Proxy) Like(o *Proxy) bool {
 		p.Identity == o.Identity
 }
 
-// Took counts the proxies' responses to the change of one revision; false if the server has
+// Responses counts the proxies' responses to the change of one revision; false if the server has
 // not published it yet. For a revision before the oldest change in Changes, it counts their
 // responses to everything up to that change.
-func (r *Replica) Took(revision int64) (Count, bool) {
+func (r *Replica) Responses(revision int64) (Count, bool) {
 	for i, c := range r.Changes {
 		switch {
 		case c.To < revision:
@@ -246,9 +246,9 @@ func (r *Replica) Took(revision int64) (Count, bool) {
 	return Count{}, false
 }
 
-// TookAll counts the proxies' responses to everything up to a revision; false if the server
+// ResponsesUpTo counts the proxies' responses to everything up to a revision; false if the server
 // has not published that yet.
-func (r *Replica) TookAll(revision int64) (Count, bool) {
+func (r *Replica) ResponsesUpTo(revision int64) (Count, bool) {
 	for _, c := range r.Changes {
 		if c.To >= revision {
 			return c.All, true

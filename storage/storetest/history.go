@@ -116,13 +116,13 @@ func (f *past) equal(what string, want, got any) {
 // outline returns the changes, one line each.
 func outline(changes []storage.Change) (lines []string) {
 	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%s %s %s: %s -> %s", c.Revision, c.Key, c.Outcome, shown(c.Before), shown(c.After)))
+		lines = append(lines, fmt.Sprintf("%s %s %s: %s -> %s", c.Revision, c.Key, c.Outcome, objectText(c.Before), objectText(c.After)))
 	}
 	return lines
 }
 
-// shown returns an object in short: its resource version and the content of its spec.
-func shown(c *config.Config) string {
+// objectText returns an object in short: its resource version and the content of its spec.
+func objectText(c *config.Config) string {
 	switch {
 	case c == nil:
 		return "nothing"

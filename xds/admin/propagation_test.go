@@ -28,10 +28,10 @@ func (o one) Snapshot() *cache.Snapshot {
 
 func (one) StoreRevision(context.Context) (int64, error) { return 7, nil }
 
-// pushed is a server with two pushes and three proxies.
-type pushed struct{}
+// fakeServer is a server with two pushes and three proxies.
+type fakeServer struct{}
 
-func (pushed) Progress() *progress.Snapshot {
+func (fakeServer) Progress() *progress.Snapshot {
 	proxy := func(id string, generation uint64, state protocol.State) progress.Proxy {
 		return progress.Proxy{Proxy: &discovery.Proxy{ID: id}, Generation: generation, Types: []progress.Type{{Name: "CDS", Status: protocol.Status{State: state}}}}
 	}
@@ -41,16 +41,16 @@ func (pushed) Progress() *progress.Snapshot {
 	}, nil)
 }
 
-func (pushed) UsedObjects() (none [status.UseParts][]uint64) { return none }
+func (fakeServer) UsedObjects() (none [status.UseParts][]uint64) { return none }
 
-func (pushed) ChangeCount() int64 { return 0 }
+func (fakeServer) ChangeCount() int64 { return 0 }
 
 // TestHowFarAnObjectOfAFileHasCome: once the server has published the object's current content,
 // proxies with all of the newest push count as Accepted.
 func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 	t.Parallel()
 	of := one{&config.Config{Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "pay", Source: "conf", ResourceVersion: "f1"}}}
-	view := &progress.View{ID: "a", Server: pushed{}, Statuses: statuses.New(nil, statuses.Options{}), Beside: &beside.Sources{}}
+	view := &progress.View{ID: "a", Server: fakeServer{}, Statuses: statuses.New(nil, statuses.Options{}), Beside: &beside.Sources{}}
 	ask := func() (out admin.Propagation) {
 		t.Helper()
 		w := httptest.NewRecorder()

@@ -236,15 +236,15 @@ func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 		out.Secret = proxySecret(h.Acked)
 		return out
 	}
-	out.Version, out.Config = shown(h.Acked)
+	out.Version, out.Config = versionAndJSON(h.Acked)
 	if out.State != protocol.Synced {
-		out.IntendedVersion, out.Intended = shown(h.Desired)
+		out.IntendedVersion, out.Intended = versionAndJSON(h.Desired)
 	}
 	return out
 }
 
-// shown returns the version of a resource, and its message as JSON with Envoy's field names.
-func shown(r *resource.Resource) (string, json.RawMessage) {
+// versionAndJSON returns the version of a resource, and its message as JSON with Envoy's field names.
+func versionAndJSON(r *resource.Resource) (string, json.RawMessage) {
 	if r == nil {
 		return "", nil
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// named is a mesh with every kind of reference among objects.
-func named(t *testing.T) *xdstest.World {
+// referenceWorld is a mesh with every kind of reference among objects.
+func referenceWorld(t *testing.T) *xdstest.World {
 	return xdstest.NewWorld(t,
 		xdstest.Object("ServiceEntry", "shop/reviews", "{hosts: [reviews.shop.test], resolution: STATIC, location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: reviews}}}"),
 		xdstest.Object("ServiceEntry", "shop/empty", "{hosts: [empty.shop.test], resolution: STATIC, location: MESH_INTERNAL, ports: [{number: 81, name: http, protocol: HTTP}], workloadSelector: {labels: {app: nobody}}}"),
@@ -60,7 +60,7 @@ func references(t *testing.T, w admin.Source, kind, namespace, name string) (to,
 
 func TestReferences(t *testing.T) {
 	t.Parallel()
-	w := named(t)
+	w := referenceWorld(t)
 	for object, want := range map[string][2][]string{
 		"VirtualService shop front": {{
 			"gateway/edge/main: spec.gateways[0] spec.http[0].match[0].gateways[0]",
@@ -101,10 +101,10 @@ func TestReferencesOfNothing(t *testing.T) {
 	ask := func(w admin.Source, query string) error {
 		return admin.ServeReferences(w)(httptest.NewRecorder(), httptest.NewRequest("GET", admin.ReferencesPath+query, nil))
 	}
-	if err := ask(named(t), "?kind=Gateway&group=networking.istio.io&namespace=edge&name=x"); !errors.Is(err, storage.ErrNotFound) {
+	if err := ask(referenceWorld(t), "?kind=Gateway&group=networking.istio.io&namespace=edge&name=x"); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("an object that is not there: %v", err)
 	}
-	if err := ask(named(t), ""); err == nil || !strings.Contains(err.Error(), "name=NAME") {
+	if err := ask(referenceWorld(t), ""); err == nil || !strings.Contains(err.Error(), "name=NAME") {
 		t.Errorf("no object: %v", err)
 	}
 	if err := ask(world{}, "?kind=Gateway&name=x"); err == nil || !strings.Contains(err.Error(), "try again") {

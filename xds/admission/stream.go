@@ -125,7 +125,7 @@ func (s *Stream) Remote() net.Addr { return s.remote }
 // proved. It returns why the proxy is refused: its node contradicts that identity, or it is
 // a control plane that may not take objects.
 func (s *Stream) Admit(ctx context.Context, proxy *discovery.Proxy) error {
-	if err := s.outrank(ctx, proxy); err != nil {
+	if err := s.takeIdentity(ctx, proxy); err != nil {
 		s.refuse(proxy.ID, err)
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Stream) Admit(ctx context.Context, proxy *discovery.Proxy) error {
 	return nil
 }
 
-func (s *Stream) outrank(ctx context.Context, proxy *discovery.Proxy) error {
+func (s *Stream) takeIdentity(ctx context.Context, proxy *discovery.Proxy) error {
 	who := s.peer.Identity
 	if !s.peer.proved() {
 		return nil

@@ -26,10 +26,10 @@ func (h *held) takeLate() []Late {
 	return out
 }
 
-// holdsAll says whether a type waits as a whole. In a first sync, listeners and routes
+// holdWhole says whether a type waits as a whole. In a first sync, listeners and routes
 // wait until the client has the first clusters and what these need. That way they need
 // not be checked one by one.
-func (s *Sequencer) holdsAll(t *typeState, now time.Time) bool {
+func (s *Sequencer) holdWhole(t *typeState, now time.Time) bool {
 	if !t.sendsTraffic || t.Scoped || t.sub.InFlight() || !t.sub.FirstSync() || !s.target.firstSync() {
 		return false
 	}
@@ -77,17 +77,17 @@ func (s *Sequencer) noteActivity() {
 	if s.limits.LastActivity == nil {
 		return
 	}
-	holdsAll, keeps, silent := false, false, false
+	whole, keeps, silent := false, false, false
 	for _, t := range s.types {
-		holdsAll = holdsAll || t.held.whole
+		whole = whole || t.held.whole
 		keeps = keeps || len(t.keptSince) > 0
 		silent = silent || !t.Optional && !t.sub.Started()
 	}
-	if !holdsAll && !(keeps && silent) {
+	if !whole && !(keeps && silent) {
 		return
 	}
 	sent, took := s.limits.LastActivity()
-	if holdsAll {
+	if whole {
 		s.lastProgress = latest(s.lastProgress, took)
 	}
 	if keeps && silent {

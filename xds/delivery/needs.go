@@ -9,11 +9,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// need links two types: resources of the first, by, wait for resources of the second, of.
+// need links two types: resources of the needing type wait for resources of the needed one.
 // Clusters wait so for endpoints and secrets, listeners for routes and secrets.
 type need struct {
-	by, of *typeState
-	kind   resource.NeedKind
+	needing, needed *typeState
+	kind            resource.NeedKind
 }
 
 // resends says whether a needed resource is sent again with the one that needs it.
@@ -34,7 +34,7 @@ func (t *typeState) link() {
 				t.inner, of.outer = append(t.inner, of), t
 			}
 		case resource.Warm, resource.Covered, resource.Secret:
-			n := &need{by: t, of: of, kind: declared.Kind}
+			n := &need{needing: t, needed: of, kind: declared.Kind}
 			t.needs, of.neededBy = append(t.needs, n), append(of.neededBy, n)
 		}
 	}
@@ -43,7 +43,7 @@ func (t *typeState) link() {
 // isTargetOrNeeded says whether other types wait for this one: it is the target, or the
 // target needs it.
 func (t *typeState) isTargetOrNeeded() bool {
-	return t.sequencer.target == t || slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.by == t.sequencer.target })
+	return t.sequencer.target == t || slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.needing == t.sequencer.target })
 }
 
 // names iterates over the names that a resource needs by this link.
@@ -53,7 +53,7 @@ func (n *need) names(r *resource.Resource) iter.Seq[string] {
 			return
 		}
 		for need := range r.EachNeed {
-			if need.Kind == n.kind && need.TypeURL == n.of.URL && !yield(need.Name) {
+			if need.Kind == n.kind && need.TypeURL == n.needed.URL && !yield(need.Name) {
 				return
 			}
 		}
@@ -79,31 +79,31 @@ func (n *need) follow(r *protocol.Response) {
 		return
 	}
 	if again := n.namesOf(slices.Values(r.Changed)); len(again) > 0 {
-		n.of.active().Resend(again...)
+		n.needed.active().Resend(again...)
 	}
-	if len(n.of.sub.Removals()) == 0 {
+	if len(n.needed.sub.Removals()) == 0 {
 		return
 	}
 	var before []string
 	for _, one := range r.Changed {
-		before = slices.AppendSeq(before, n.names(n.by.sub.Acked(one.Name)))
+		before = slices.AppendSeq(before, n.names(n.needing.sub.Acked(one.Name)))
 	}
 	for _, one := range r.Withdrawn {
 		before = slices.AppendSeq(before, n.names(one))
 	}
-	n.of.forget(before)
+	n.needed.forget(before)
 }
 
 // resendNew makes due again the secrets that a resource needs and its former version did
 // not. In state of the world the client may drop a secret and request it again with its
 // next answer, and so look as if it had it.
 func (n *need) resendNew(r *protocol.Response) {
-	if n.by.sequencer.variant != protocol.StateOfTheWorld {
+	if n.needing.sequencer.variant != protocol.StateOfTheWorld {
 		return
 	}
 	var again []string
 	for _, one := range r.Changed {
-		before := n.by.sub.Acked(one.Name)
+		before := n.needing.sub.Acked(one.Name)
 		for name := range n.names(one) {
 			if !n.needs(before, name) {
 				again = append(again, name)
@@ -111,7 +111,7 @@ func (n *need) resendNew(r *protocol.Response) {
 		}
 	}
 	if len(again) > 0 {
-		n.of.active().Resend(again...)
+		n.needed.active().Resend(again...)
 	}
 }
 
@@ -142,7 +142,7 @@ func (t *typeState) neededOnTheWay(name string) bool {
 		if n.kind != resource.Secret {
 			continue
 		}
-		for r := range n.by.sub.NotInSync() {
+		for r := range n.needing.sub.NotInSync() {
 			if n.needs(r, name) {
 				return true
 			}
@@ -155,8 +155,8 @@ func (t *typeState) neededOnTheWay(name string) bool {
 // any more, after the client has answered a response of this type.
 func (t *typeState) releaseRetained() {
 	for _, n := range t.needs {
-		if n.of.retains() {
-			n.of.active().SetDesired(n.of.retain(n.of.given), t.sequencer.revision)
+		if n.needed.retains() {
+			n.needed.active().SetDesired(n.needed.retain(n.needed.given), t.sequencer.revision)
 		}
 	}
 }
@@ -203,19 +203,19 @@ type neededBy struct {
 // acknowledged resources need.
 func (t *typeState) expectSubscriptions(flight protocol.Flight, until time.Time) {
 	for _, n := range t.needs {
-		if n.of.Optional {
+		if n.needed.Optional {
 			continue // the client may never request it
 		}
 		for r := range flight.Changed {
 			if !n.lacksSubscription(r) {
 				continue
 			}
-			n.of.active()
-			n.of.awaited.until = until
-			if !n.of.sub.Started() {
+			n.needed.active()
+			n.needed.awaited.until = until
+			if !n.needed.sub.Started() {
 				break
 			}
-			n.of.awaited.by = append(n.of.awaited.by, neededBy{n, r})
+			n.needed.awaited.by = append(n.needed.awaited.by, neededBy{n, r})
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (t *typeState) expectSubscriptions(flight protocol.Flight, until time.Time)
 // request.
 func (n *need) lacksSubscription(r *resource.Resource) bool {
 	for name := range n.names(r) {
-		if !n.of.sub.Wants(name) {
+		if !n.needed.sub.Wants(name) {
 			return true
 		}
 	}
@@ -241,7 +241,7 @@ func (s *Sequencer) ExpectsSubscription(typeURL string, now time.Time) bool {
 	}
 	awaited := &t.awaited
 	lacks := func(o neededBy) bool {
-		return o.need.lacksSubscription(o.resource) && o.need.by.sub.Desired(o.resource.Name) == o.resource
+		return o.need.lacksSubscription(o.resource) && o.need.needing.sub.Desired(o.resource.Name) == o.resource
 	}
 	if t.sub.Started() && !slices.ContainsFunc(awaited.by, lacks) || !now.Before(awaited.until) {
 		*awaited = awaitedSubscription{}

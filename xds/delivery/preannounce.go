@@ -79,7 +79,7 @@ func (t *typeState) complete(name string) bool {
 	}
 	for _, n := range t.needs {
 		for needed := range n.names(t.sub.AckedOrEmpty(name)) {
-			if !n.of.Optional && !n.of.sub.Answered(needed) {
+			if !n.needed.Optional && !n.needed.sub.Answered(needed) {
 				return false
 			}
 		}

@@ -234,16 +234,16 @@ func (s *Sequencer) Responses(now time.Time) iter.Seq2[string, *protocol.Respons
 		s.lastAsked = now
 		s.noteActivity()
 		if s.target != nil {
-			s.target.warming.pass(now)
+			s.target.warming.endGraces(now)
 		}
 		for _, t := range s.types {
-			if t.idle || t.skipIfSettled() {
+			if t.idle || t.resetIfSettled() {
 				continue
 			}
 			if t.overdue(now, s.limits.Withdraw) && !s.withdraw(t, now, yield) {
 				return
 			}
-			if s.holdsAll(t, now) {
+			if s.holdWhole(t, now) {
 				continue
 			}
 			if r, ok := s.addTo(t, now); ok && !yield(t.URL, r) {
@@ -251,7 +251,7 @@ func (s *Sequencer) Responses(now time.Time) iter.Seq2[string, *protocol.Respons
 			}
 		}
 		for _, t := range slices.Backward(s.types) {
-			if !t.idle && !t.skipIfSettled() && !s.withdraw(t, now, yield) {
+			if !t.idle && !t.resetIfSettled() && !s.withdraw(t, now, yield) {
 				return
 			}
 		}
@@ -271,9 +271,9 @@ func (s *Sequencer) addTo(t *typeState, now time.Time) (*protocol.Response, bool
 	return r, ok
 }
 
-// skipIfSettled says whether nothing of a type is in flight or due. Then it also clears
+// resetIfSettled says whether nothing of a type is in flight or due. Then it also clears
 // what was noted of held and kept resources.
-func (t *typeState) skipIfSettled() bool {
+func (t *typeState) resetIfSettled() bool {
 	if t.sub.Pending() {
 		return false
 	}

@@ -58,12 +58,12 @@ func (t *typeState) isCold(name string) bool {
 // dropWarm drops the targets that the client can use by now. It waits until nothing that
 // they need is on its way; until then isCold decides for each target.
 func (t *typeState) dropWarm() {
-	whole := !t.sub.Pending() && t.sub.RejectedSet().Len() == 0
+	whole := !t.sub.Pending() && t.sub.RejectedForms().Len() == 0
 	for _, n := range t.needs {
-		if n.of.sub.Pending() {
+		if n.needed.sub.Pending() {
 			return
 		}
-		whole = whole && n.of.sub.RejectedSet().Len() == 0 && n.of.awaited.until.IsZero()
+		whole = whole && n.needed.sub.RejectedForms().Len() == 0 && n.needed.awaited.until.IsZero()
 	}
 	if whole {
 		t.warming.cold = resource.Set{}
@@ -100,7 +100,7 @@ func (t *typeState) hasNeeds(target string) bool {
 	for r := range t.sub.Forms(target) {
 		for _, n := range t.needs {
 			for needed := range n.names(r) {
-				if n.of.sub.Wants(needed) && !n.of.sub.Has(needed) {
+				if n.needed.sub.Wants(needed) && !n.needed.sub.Has(needed) {
 					return false
 				}
 			}
@@ -148,16 +148,16 @@ func (t *typeState) resolve(flight protocol.Flight, until time.Time) {
 // target, and have arrived once the client has acknowledged them again.
 func (n *need) arrived(name string) bool {
 	switch {
-	case n.of.Optional:
+	case n.needed.Optional:
 		return true
 	case n.resends():
-		return !n.of.sub.Started() || n.of.sub.Settled(name) && !n.of.sub.Rejects(name)
+		return !n.needed.sub.Started() || n.needed.sub.Settled(name) && !n.needed.sub.Rejects(name)
 	}
-	return n.of.sub.Settled(name)
+	return n.needed.sub.Settled(name)
 }
 
-// pass ends the graces that have passed.
-func (w *warming) pass(now time.Time) {
+// endGraces ends the graces that have passed.
+func (w *warming) endGraces(now time.Time) {
 	w.graces = slices.DeleteFunc(w.graces, func(g grace) bool { return !now.Before(g.until) })
 }
 
@@ -180,10 +180,10 @@ func (t *typeState) settled() bool {
 		return false
 	}
 	for _, n := range t.needs {
-		if n.of.sub.Pending() || n.mayAsk() {
+		if n.needed.sub.Pending() || n.mayAsk() {
 			return false
 		}
-		for range n.of.sub.Rejected() {
+		for range n.needed.sub.Rejected() {
 			return false
 		}
 	}
@@ -199,7 +199,7 @@ func (t *typeState) firstSync() bool {
 		return false
 	}
 	return t.sub.FirstSync() || t.warming.cold.Len() > 0 && slices.ContainsFunc(t.needs, func(n *need) bool {
-		return n.of.sub.FirstSync() || !n.resends() && !n.of.sub.Started() && !n.of.awaited.until.IsZero()
+		return n.needed.sub.FirstSync() || !n.resends() && !n.needed.sub.Started() && !n.needed.awaited.until.IsZero()
 	})
 }
 
@@ -238,7 +238,7 @@ func (t *typeState) needsReady(r *resource.Resource) bool {
 // ready says whether the client has a name that a target needs, or an answer for it. A
 // name that is not desired, or that the client does not request, is ready too.
 func (n *need) ready(name string) bool {
-	s := n.of.sub
+	s := n.needed.sub
 	switch due, isNew := s.Due(name); {
 	case due && (isNew || n.resends()):
 		return false
@@ -255,5 +255,5 @@ func (n *need) ready(name string) bool {
 // mayAsk says whether a client that has stated targets may be about to request their
 // secrets, which it may lack.
 func (n *need) mayAsk() bool {
-	return !n.resends() && n.by.stated && !n.of.Optional && !n.of.sub.Started() && n.by.sequencer.mayAskForMore()
+	return !n.resends() && n.needing.stated && !n.needed.Optional && !n.needed.sub.Started() && n.needing.sequencer.mayAskForMore()
 }

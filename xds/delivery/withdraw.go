@@ -102,8 +102,8 @@ func (t *typeState) goesWithOthers() someNames {
 		if !n.resends() {
 			continue
 		}
-		for _, name := range n.by.sub.Removals() {
-			r := n.by.sub.Acked(name)
+		for _, name := range n.needing.sub.Removals() {
+			r := n.needing.sub.Acked(name)
 			out.all = out.all || r == nil && n.kind == resource.Covered
 			out.add(n.names(r))
 		}
@@ -186,7 +186,7 @@ func (s *Sequencer) neededRemovals(t *typeState, of func(*protocol.Subscription)
 func (s *Sequencer) needing(t *typeState) iter.Seq2[*typeState, func(*resource.Resource) iter.Seq[string]] {
 	return func(yield func(*typeState, func(*resource.Resource) iter.Seq[string]) bool) {
 		for _, n := range t.neededBy {
-			if !yield(n.by, n.names) {
+			if !yield(n.needing, n.names) {
 				return
 			}
 		}
@@ -216,5 +216,5 @@ func (t *typeState) replacing() bool {
 func (t *typeState) busy() bool { return t.sub.HasAdditions() || t.sub.InFlight() || t.needsBusy() }
 
 func (t *typeState) needsBusy() bool {
-	return slices.ContainsFunc(t.needs, func(n *need) bool { return n.of.busy() }) || slices.ContainsFunc(t.inner, (*typeState).busy)
+	return slices.ContainsFunc(t.needs, func(n *need) bool { return n.needed.busy() }) || slices.ContainsFunc(t.inner, (*typeState).busy)
 }

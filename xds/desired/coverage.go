@@ -34,13 +34,13 @@ type covered struct {
 	name string
 }
 
-// follow notes for other types that a resource replaces another; either may be nil.
-func (g *Group) follow(t *groupType, before, after *resource.Resource) {
+// noteReplaced notes for other types that a resource replaces another; either may be nil.
+func (g *Group) noteReplaced(t *groupType, before, after *resource.Resource) {
 	if before == after {
 		return
 	}
-	g.need(after, 1)
-	g.need(before, -1) // afterwards, so that what stays needed is never without need
+	g.countNeeds(after, 1)
+	g.countNeeds(before, -1) // afterwards, so that what stays needed is never without need
 	g.eachCovering(t, before, func(by *groupType, name string) {
 		by.uncertain = append(by.uncertain, name)
 		if name != before.Name {
@@ -59,8 +59,8 @@ func (g *Group) follow(t *groupType, before, after *resource.Resource) {
 	})
 }
 
-// need adds by to the counts of the secrets that a resource needs; nil needs none.
-func (g *Group) need(r *resource.Resource, by int) {
+// countNeeds adds by to the counts of the secrets that a resource needs; nil needs none.
+func (g *Group) countNeeds(r *resource.Resource, by int) {
 	if r == nil {
 		return
 	}

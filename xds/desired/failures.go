@@ -41,10 +41,10 @@ func newFailures(logger *slog.Logger, changed func()) *failures {
 	return &failures{logger: logger, changed: changed, all: map[failure]*failing{}}
 }
 
-// failed notes that a resource could not be built, and returns the failure. before is the
+// noted notes that a resource could not be built, and returns the failure. before is the
 // earlier failure of the resource, if any. reads are the rows of its last good form, in
 // case err is no memo.Failure, which has its own.
-func (f *failures) failed(before failure, typeName, name string, err error, reads []mesh.Dependency) failure {
+func (f *failures) noted(before failure, typeName, name string, err error, reads []mesh.Dependency) failure {
 	is := failure{typeName, name, err.Error()}
 	if is == before {
 		return is
@@ -65,7 +65,7 @@ func (f *failures) failed(before failure, typeName, name string, err error, read
 		now.objects[key.Path()] = struct{}{}
 	}
 	f.mu.Unlock()
-	f.mended(before)
+	f.cleared(before)
 	if first {
 		f.log(is, err, objects)
 	}
@@ -82,8 +82,8 @@ func (f *failures) log(is failure, err error, objects []config.Key) {
 	f.logger.Error("resource not built, proxies keep the last good one", args...)
 }
 
-// mended takes back the failure of one holder. It does nothing for the zero failure.
-func (f *failures) mended(was failure) {
+// cleared takes back the failure of one holder. It does nothing for the zero failure.
+func (f *failures) cleared(was failure) {
 	if was == (failure{}) {
 		return
 	}

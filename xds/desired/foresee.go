@@ -35,12 +35,12 @@ type Difference struct {
 // left out, since proxies keep what they have. Proxies of one class share the
 // differences; the caller must not modify them. The cost follows what differs.
 func (gs *Groups) Foresee(from, to *mesh.PushContext, viewers []Viewer) [][]Difference {
-	f := &foresight{groups: gs, from: from, to: to, crossings: map[crossing]*compared{}}
+	f := &foresight{groups: gs, from: from, to: to, changes: map[classChange]*compared{}}
 	defer func() { gs.memo.Release(f.held...) }()
 	out := make([][]Difference, len(viewers))
 	for i, v := range viewers {
 		class := from.ClassOf(v.Proxy)
-		c := f.crossing(crossing{class, to.ClassAfter(from, v.Proxy, class)})
+		c := f.compare(classChange{class, to.ClassAfter(from, v.Proxy, class)})
 		out[i] = c.shared
 		if own := f.own(c, v); len(own) > 0 {
 			out[i] = slices.Concat(c.shared, own)
@@ -51,30 +51,30 @@ func (gs *Groups) Foresee(from, to *mesh.PushContext, viewers []Viewer) [][]Diff
 
 // foresight compares two contexts.
 type foresight struct {
-	groups    *Groups
-	from, to  *mesh.PushContext
-	crossings map[crossing]*compared
-	held      []*memo.Built // to be released
+	groups   *Groups
+	from, to *mesh.PushContext
+	changes  map[classChange]*compared
+	held     []*memo.Built // to be released
 }
 
-// crossing is the class of a proxy in the first context and in the second.
-type crossing struct{ before, after mesh.Class }
+// classChange is the class of a proxy in the first context and in the second.
+type classChange struct{ before, after mesh.Class }
 
-// compared is what proxies of a crossing share.
+// compared is what proxies with one change of class share.
 type compared struct {
 	before, after *mesh.View
 	sameScope     bool
 	shared        []Difference
 }
 
-func (f *foresight) crossing(x crossing) *compared {
-	c := f.crossings[x]
+func (f *foresight) compare(x classChange) *compared {
+	c := f.changes[x]
 	if c != nil {
 		return c
 	}
 	c = &compared{before: mesh.NewView(f.from, x.before), after: mesh.NewView(f.to, x.after)}
 	c.sameScope = c.after.SameScope(c.before)
-	f.crossings[x] = c
+	f.changes[x] = c
 	for typ, t := range f.groups.types {
 		g := t.For(x.before.Shape.Type)
 		for _, name := range f.concerned(c, typ, g) {
@@ -86,7 +86,7 @@ func (f *foresight) crossing(x crossing) *compared {
 			if err != nil {
 				continue
 			}
-			c.shared = differ(c.shared, t, name, before, after)
+			c.shared = appendDifference(c.shared, t, name, before, after)
 		}
 	}
 	return c
@@ -103,7 +103,7 @@ func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []stri
 			names[name] = struct{}{}
 		}
 	}
-	has := f.has(c)
+	has := f.present(c)
 	if has == nil {
 		add(g.Affected(c.before, mesh.Diff(nil, f.from)))
 		add(g.Affected(c.after, mesh.Diff(nil, f.to)))
@@ -124,10 +124,10 @@ func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []stri
 	return slices.Sorted(maps.Keys(names))
 }
 
-// has returns what the group of a class has, maybe of an earlier context than from. It
+// present returns what the group of a class has, maybe of an earlier context than from. It
 // returns nil if there is no such group, or if the class sees another scope, so that all
 // resources may differ.
-func (f *foresight) has(c *compared) *snapshot {
+func (f *foresight) present(c *compared) *snapshot {
 	if !c.sameScope {
 		return nil
 	}
@@ -174,15 +174,15 @@ func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
 				continue
 			}
 			if is, err := memo.Alone(after, own, name); err == nil {
-				out = differ(out, t, name, was.Resource, is.Resource)
+				out = appendDifference(out, t, name, was.Resource, is.Resource)
 			}
 		}
 	}
 	return out
 }
 
-// differ appends a resource to all if it differs.
-func differ(all []Difference, t generate.ResourceType, name string, before, after *resource.Resource) []Difference {
+// appendDifference appends a resource to all if it differs.
+func appendDifference(all []Difference, t generate.ResourceType, name string, before, after *resource.Resource) []Difference {
 	if before == after || before != nil && after != nil && before.Version == after.Version {
 		return all
 	}

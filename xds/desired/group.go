@@ -77,7 +77,7 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 		return from
 	}
 	if from == nil {
-		from = g.begin()
+		from = g.beginAsKin()
 	}
 	view := mesh.NewView(to, g.class)
 	g.build(view, from, to)
@@ -109,7 +109,7 @@ func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	} else {
 		changed = delta.Keys()
 	}
-	g.remake(view, delta.Whole, func(t *groupType) map[string]struct{} {
+	g.rebuildNamed(view, delta.Whole, func(t *groupType) map[string]struct{} {
 		if !sameGateways && !t.gatewayless {
 			return t.concerned(view, everything, changed)
 		}
@@ -117,10 +117,10 @@ func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	})
 }
 
-// remake builds, of each type, the resources that concerned names, as a view has them.
+// rebuildNamed builds, of each type, the resources that concerned names, as a view has them.
 // Then it brings the set of the type in line: anew if fromNothing, otherwise by what
 // differs.
-func (g *Group) remake(view *mesh.View, fromNothing bool, concerned func(*groupType) map[string]struct{}) {
+func (g *Group) rebuildNamed(view *mesh.View, fromNothing bool, concerned func(*groupType) map[string]struct{}) {
 	var old []*memo.Built
 	for _, t := range g.order {
 		t.before = t.set
@@ -130,9 +130,9 @@ func (g *Group) remake(view *mesh.View, fromNothing bool, concerned func(*groupT
 			if built := t.built[name]; built != nil && built.Resource == nil {
 				old = append(old, built)
 				delete(t.built, name)
-				t.lack(name, built.ReadsTrait())
+				t.noteAbsent(name, built.ReadsTrait())
 			} else {
-				t.lack(name, false)
+				t.noteAbsent(name, false)
 			}
 		}
 		if t.parts != nil {
@@ -155,13 +155,13 @@ func (g *Group) update(t *groupType, names []string) {
 		var entries []resource.Entry
 		for _, name := range names {
 			before := t.set.Value(name)
-			after := unless(before, t.current(name))
+			after := keepIfSame(before, t.current(name))
 			if after != nil {
 				entries = append(entries, resource.Entry{Key: name, Value: after})
 			} else {
 				t.set = t.set.Delete(name)
 			}
-			g.follow(t, before, after)
+			g.noteReplaced(t, before, after)
 		}
 		t.set = t.set.SetAll(entries)
 	}
@@ -173,8 +173,8 @@ func (g *Group) fill(t *groupType) {
 	names := slices.Sorted(maps.Keys(t.built))
 	t.set = resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
 		for _, name := range names {
-			r := unless(t.before.Value(name), t.current(name))
-			g.follow(t, nil, r)
+			r := keepIfSame(t.before.Value(name), t.current(name))
+			g.noteReplaced(t, nil, r)
 			if r != nil && !yield(name, r) {
 				return
 			}
@@ -300,12 +300,12 @@ func (t *groupType) composeOne(name string) {
 		}
 		composed, err := t.memo.Compose(t.url, t.composer, built.Resource, t.sums[name], parts)
 		if err != nil {
-			t.uncomposed = t.fail(t.uncomposed, name, err)
+			t.uncomposed = t.noteFailure(t.uncomposed, name, err)
 			return
 		}
 		t.composed[name] = composed
 	}
-	t.mend(t.uncomposed, name)
+	t.clearFailure(t.uncomposed, name)
 	t.memo.Release(old)
 }
 
@@ -334,7 +334,7 @@ func (t *groupType) current(name string) *resource.Resource {
 func (t *groupType) close() {
 	t.table.close()
 	for name := range t.uncomposed {
-		t.mend(t.uncomposed, name)
+		t.clearFailure(t.uncomposed, name)
 	}
 	t.memo.Release(slices.Collect(maps.Values(t.built))...)
 	t.memo.Release(slices.Collect(maps.Values(t.composed))...)

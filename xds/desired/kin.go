@@ -6,14 +6,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// begin has a new group take over the resources of another group, whose class differs
+// beginAsKin makes a new group take over the resources of another group, whose class differs
 // only in its traits. It returns them as the snapshot to go on from; nil if there is no
 // such group. Only what was built from a trait, or is absent because of one, is built
 // again. So a proxy in a further locality costs only what depends on localities.
 //
 // It waits while an older group advances. Of younger groups it uses only those that have
 // resources already, so no two groups wait for each other.
-func (g *Group) begin() *snapshot {
+func (g *Group) beginAsKin() *snapshot {
 	for _, other := range g.kin() {
 		if other.serial < g.serial || other.newest.Load() != nil {
 			if s := g.beginAs(other); s != nil {
@@ -38,7 +38,7 @@ func (g *Group) beginAs(other *Group) *snapshot {
 		t.coverage = other.types[i].coverage.in(g)
 	}
 	view := mesh.NewView(s.context, g.class)
-	g.remake(view, false, func(t *groupType) map[string]struct{} { return again[t] })
+	g.rebuildNamed(view, false, func(t *groupType) map[string]struct{} { return again[t] })
 	return &snapshot{context: s.context, view: view}
 }
 
@@ -67,8 +67,8 @@ func (t *groupType) beginAs(other *groupType) (again map[string]struct{}) {
 	return again
 }
 
-// lack notes whether a name has no resource, maybe because of a trait.
-func (t *groupType) lack(name string, byTrait bool) {
+// noteAbsent notes whether a name has no resource, maybe because of a trait.
+func (t *groupType) noteAbsent(name string, byTrait bool) {
 	if !byTrait {
 		delete(t.absent, name)
 		return

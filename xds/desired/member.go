@@ -60,7 +60,7 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 	for i := range m.workload {
 		w := &m.workload[i]
 		if view != nil && m.groups.types[i].Needed {
-			w.need(m.needed(i))
+			w.setNames(m.needed(i))
 		}
 		w.advance(view, m.at.context, m.at.byType[i])
 	}

@@ -28,10 +28,10 @@ type table struct {
 func (t *table) rebuild(v *mesh.View, name string) (last *memo.Built) {
 	built, err := t.build(v, name)
 	if err != nil {
-		t.failed = t.fail(t.failed, name, err)
+		t.failed = t.noteFailure(t.failed, name, err)
 		return nil
 	}
-	t.mend(t.failed, name)
+	t.clearFailure(t.failed, name)
 	if last = t.built[name]; t.built == nil {
 		t.built = map[string]*memo.Built{}
 	}
@@ -46,25 +46,25 @@ func (t *table) build(v *mesh.View, name string) (*memo.Built, error) {
 	return t.memo.Build(v, t.generator, name)
 }
 
-// fail adds the failure of a resource to among, which it makes if nil, and returns among.
-func (t *table) fail(among map[string]failure, name string, err error) map[string]failure {
+// noteFailure adds the failure of a resource to among, which it makes if nil, and returns among.
+func (t *table) noteFailure(among map[string]failure, name string, err error) map[string]failure {
 	if among == nil {
 		among = map[string]failure{}
 	}
-	among[name] = t.failures.failed(among[name], t.typeName, name, err, t.built[name].Reads())
+	among[name] = t.failures.noted(among[name], t.typeName, name, err, t.built[name].Reads())
 	return among
 }
 
-// mend removes the failure of a name from among, if there is one.
-func (t *table) mend(among map[string]failure, name string) {
+// clearFailure removes the failure of a name from among, if there is one.
+func (t *table) clearFailure(among map[string]failure, name string) {
 	if was, failed := among[name]; failed {
-		t.failures.mended(was)
+		t.failures.cleared(was)
 		delete(among, name)
 	}
 }
 
-// unless returns r, or the present resource if both have the same version.
-func unless(there, r *resource.Resource) *resource.Resource {
+// keepIfSame returns r, or the present resource if both have the same version.
+func keepIfSame(there, r *resource.Resource) *resource.Resource {
 	if r != nil && there != nil && there.Version == r.Version {
 		return there
 	}
@@ -74,6 +74,6 @@ func unless(there, r *resource.Resource) *resource.Resource {
 // close gives up the failures.
 func (t *table) close() {
 	for name := range t.failed {
-		t.mend(t.failed, name)
+		t.clearFailure(t.failed, name)
 	}
 }

@@ -25,16 +25,16 @@ type workload struct {
 // means that nothing has changed for them.
 func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base resource.Set) {
 	if w.generator != nil && view != nil {
-		w.follow(view, context)
+		w.rebuildChanged(view, context)
 	}
 	if w.own != w.set || w.base != base {
 		w.base, w.own, w.all = base, w.set, base.Beside(w.set)
 	}
 }
 
-// follow finds the names of the workload's own resources anew if they may differ, and
+// rebuildChanged finds the names of the workload's own resources anew if they may differ, and
 // builds again each resource for which the view answers otherwise than before.
-func (w *workload) follow(view *mesh.View, context *mesh.PushContext) {
+func (w *workload) rebuildChanged(view *mesh.View, context *mesh.PushContext) {
 	if !w.given && (w.reads == nil || !memo.Hold(view, w.reads)) {
 		recording := view.Recording()
 		names := slices.Sorted(w.generator.Affected(recording, mesh.Diff(nil, context)))
@@ -60,12 +60,12 @@ func (w *workload) put(name string, r *resource.Resource) {
 	if r == nil {
 		w.set = w.set.Delete(name)
 	} else {
-		w.set = w.set.Set(name, unless(w.set.Value(name), r))
+		w.set = w.set.Set(name, keepIfSame(w.set.Value(name), r))
 	}
 }
 
-// need sets the names of the workload's own resources to what others need.
-func (w *workload) need(names []string) {
+// setNames sets the names of the workload's own resources to those that other resources need.
+func (w *workload) setNames(names []string) {
 	w.given = true
 	if !slices.Equal(w.names, names) {
 		w.names = names
@@ -95,7 +95,7 @@ func (w *workload) drop() {
 	}
 	for name := range w.failed {
 		if gone(name) {
-			w.mend(w.failed, name)
+			w.clearFailure(w.failed, name)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (e *explainer) encryption(name string) (how, missing string) {
 		return "", ""
 	}
 	tls := o.Policy().GetTls()
-	how = fmt.Sprintf("over TLS (%s) as %s", tls.GetMode(), asked(o, tls))
+	how = fmt.Sprintf("over TLS (%s) as %s", tls.GetMode(), serverNameOf(o, tls))
 	if tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL && tls.GetInsecureSkipVerify().GetValue() {
 		how += ", to a server that is not verified"
 	}
@@ -28,8 +28,8 @@ func (e *explainer) encryption(name string) (how, missing string) {
 	return how, missing
 }
 
-// sent returns a request as it leaves through a cluster, which may encrypt it.
-func (e *explainer) sent(cluster string, r simulate.Request) simulate.Request {
+// asSent returns a request as it leaves through a cluster, which may encrypt it.
+func (e *explainer) asSent(cluster string, r simulate.Request) simulate.Request {
 	how, _ := e.encryption(cluster)
 	switch {
 	case how == "":
@@ -41,8 +41,8 @@ func (e *explainer) sent(cluster string, r simulate.Request) simulate.Request {
 	return r
 }
 
-// asked returns the server name (SNI) that connections of a cluster send.
-func asked(o cluster.Outbound, tls *networking.ClientTLSSettings) string {
+// serverNameOf returns the server name (SNI) that connections of a cluster send.
+func serverNameOf(o cluster.Outbound, tls *networking.ClientTLSSettings) string {
 	switch {
 	case tls.GetSni() != "":
 		return tls.GetSni()

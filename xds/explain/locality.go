@@ -18,7 +18,7 @@ func (e *explainer) preference(name string, localities []Locality) string {
 			localities[i].Weight = 0
 		}
 	}
-	if !ok || o.Spread(e.view()) == nil {
+	if !ok || o.LocalityPreference(e.view()) == nil {
 		return ""
 	}
 	who := "nobody says where the proxy runs"
@@ -44,7 +44,7 @@ func ordered(all []Locality, byWeight bool) string {
 		if n < 0 {
 			n = len(all)
 		}
-		steps = append(steps, together(all[:n], byWeight))
+		steps = append(steps, listLocalities(all[:n], byWeight))
 		all = all[n:]
 	}
 	out := strings.Join(steps, ", then ")
@@ -54,8 +54,8 @@ func ordered(all []Locality, byWeight bool) string {
 	return out
 }
 
-// together lists the localities of one priority.
-func together(all []Locality, byWeight bool) string {
+// listLocalities lists the localities of one priority.
+func listLocalities(all []Locality, byWeight bool) string {
 	var sum uint64
 	for _, l := range all {
 		sum += uint64(l.Weight)

@@ -25,7 +25,7 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 	noRoute := errors.Is(result.Err, simulate.ErrNoRoute)
 	switch {
 	case errors.Is(result.Err, simulate.ErrNoListener):
-		out.Outcome, out.Reason = e.unheard()
+		out.Outcome, out.Reason = e.noListener()
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):
 		out.Outcome, out.Reason = Fails, "the listener closes the connection: "+e.whyNoChain(request)
 	case errors.Is(result.Err, simulate.ErrPlaintext):
@@ -83,16 +83,16 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 		out.Outcome, out.Reason = Passed, "no service is meant: the proxy resolves the host that the request names, as ALLOW_ANY_DYNAMIC_DNS says"
 	default:
 		out.Outcome = Forwarded
-		if other := e.anotherGets(out, request); other != "" {
+		if other := e.receivingEntry(out, request); other != "" {
 			out.Outcome = Fails
 			out.Reason = fmt.Sprintf("the proxy captures no traffic, so only the port tells connections apart, and those on port %d are all for %s, which is older: from here nothing reaches %s", e.port, other, e.host)
 		}
 	}
 }
 
-// anotherGets names the ServiceEntry that gets the connections meant for the host, if the proxy
+// receivingEntry names the ServiceEntry that gets the connections meant for the host, if the proxy
 // captures no traffic. It returns "" if the host gets them.
-func (e *explainer) anotherGets(out *Explanation, request simulate.Request) string {
+func (e *explainer) receivingEntry(out *Explanation, request simulate.Request) string {
 	if request.Protocol != simulate.TCP || e.via != "" || e.proxy.Type != discovery.Sidecar || e.view().Shape().Captures() {
 		return ""
 	}
@@ -130,8 +130,8 @@ func destinationName(d Destination) string {
 	return name
 }
 
-// unheard returns the outcome of a connection that no listener accepts.
-func (e *explainer) unheard() (outcome, reason string) {
+// noListener returns the outcome of a connection that no listener accepts.
+func (e *explainer) noListener() (outcome, reason string) {
 	ip, err := netip.ParseAddr(e.host)
 	switch {
 	case e.via != "" && e.proxy.Type == discovery.Router:
@@ -156,7 +156,7 @@ func (e *explainer) whyNoListener() string {
 	view := e.view()
 	switch gateway := view.Gateway(); {
 	case e.proxy.Type != discovery.Router && e.context.Host(host.Name(e.host)) != nil:
-		if sidecar := e.notCarried(); sidecar != "" {
+		if sidecar := e.sidecarWithoutPort(); sidecar != "" {
 			return fmt.Sprintf("no egress listener of %s carries %s on this port", sidecar, e.host)
 		}
 		return e.missing(Destination{Host: e.host, Port: e.port})
@@ -179,9 +179,9 @@ func (e *explainer) whyNoListener() string {
 	}
 }
 
-// notCarried returns the Sidecar whose egress listeners do not carry the host's service on the
-// port, though the proxy sees it; empty for none.
-func (e *explainer) notCarried() string {
+// sidecarWithoutPort returns the Sidecar whose egress listeners do not carry the host's service
+// on the port, though the proxy sees it; empty for none.
+func (e *explainer) sidecarWithoutPort() string {
 	view := e.view()
 	service := view.Service(host.Name(e.host))
 	if service == nil {

@@ -112,7 +112,7 @@ func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (v
 	places := []from{{mesh.MeshGateway, e.port}}
 	if e.proxy.Type == discovery.Router {
 		places = nil
-		for _, l := range e.asked() {
+		for _, l := range e.gatewayListeners() {
 			for _, s := range l.Servers {
 				if p := (from{s.Gateway.Name(), s.Port()}); !slices.Contains(places, p) {
 					places = append(places, p)
@@ -158,7 +158,7 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	cluster := p.Cluster(d.Cluster)
 	if cluster == nil {
 		if out.Fails = e.missing(out); d.Cluster == names.BlackHoleCluster {
-			out.Fails = e.nowhere(result)
+			out.Fails = e.noDestination(result)
 		}
 		return out
 	}
@@ -182,7 +182,7 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	case unencrypted != "":
 		out.Fails = "it must be encrypted, and is sent nowhere: " + unencrypted
 	case d.Cluster == names.BlackHoleCluster:
-		out.Fails = e.nowhere(result)
+		out.Fails = e.noDestination(result)
 	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && (e.via != "" || !e.view().Shape().Captures()):
 		out.Fails = "the requests go on to the client's destination, which only a proxy that captures traffic knows"
 		if name := host.Name(e.host); e.context.Host(name) == nil {
@@ -225,8 +225,8 @@ func localities(assignment *endpointv3.ClusterLoadAssignment) []Locality {
 	return out
 }
 
-// nowhere says why a request has no destination, or one without endpoints.
-func (e *explainer) nowhere(result simulate.Result) string {
+// noDestination says why a request has no destination, or one without endpoints.
+func (e *explainer) noDestination(result simulate.Result) string {
 	switch {
 	case result.FilterChain == names.VirtualOutboundBlackHole || result.FilterChain == names.VirtualInboundBlackHole:
 		return fmt.Sprintf("port %d is that of the proxy's own listener", e.port)

@@ -235,7 +235,7 @@ func (e *explainer) explain() (*Explanation, error) {
 	}
 	for _, d := range result.Destinations {
 		one := e.destination(whole, d, result)
-		one.Inbound = e.inbound(one.Endpoints, e.sent(d.Cluster, request), result)
+		one.Inbound = e.inbound(one.Endpoints, e.asSent(d.Cluster, request), result)
 		out.Destinations = append(out.Destinations, one)
 	}
 	e.conclude(out, request, result)

@@ -41,8 +41,8 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 	return out
 }
 
-// asked returns the listeners of the gateway's port or socket that the request names.
-func (e *explainer) asked() []*routing.Listener {
+// gatewayListeners returns the listeners of the gateway's port or socket that the request names.
+func (e *explainer) gatewayListeners() []*routing.Listener {
 	return slices.DeleteFunc(route.GatewayListenersAt(e.view(), e.serverPort()), func(l *routing.Listener) bool {
 		return e.via != "" && l.Bind != e.via
 	})
@@ -53,7 +53,7 @@ func (e *explainer) asked() []*routing.Listener {
 func (e *explainer) passesTLS() bool {
 	var best *routing.Server
 	var most host.Name
-	for _, l := range e.asked() {
+	for _, l := range e.gatewayListeners() {
 		for _, s := range l.Servers {
 			for _, h := range s.Hosts {
 				if s.Kind().IsTLS() && host.Name(e.host).SubsetOf(h.Name) && (best == nil || h.Name.SubsetOf(most)) {
@@ -68,7 +68,7 @@ func (e *explainer) passesTLS() bool {
 // passesBytes reports whether a gateway forwards the connections to a port or socket as bytes:
 // there is a server for TCP, and none for HTTP.
 func (e *explainer) passesBytes() bool {
-	listeners := e.asked()
+	listeners := e.gatewayListeners()
 	return len(listeners) > 0 && !slices.ContainsFunc(listeners, func(l *routing.Listener) bool {
 		return slices.ContainsFunc(l.Servers, func(s *routing.Server) bool { return s.Kind().RoutesHTTP() })
 	})

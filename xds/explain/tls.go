@@ -12,8 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// endsTLS reports whether all listeners of a gateway's port are for HTTPS.
-func (e *explainer) endsTLS() bool {
+// allHTTPS reports whether all listeners of a gateway's port are for HTTPS.
+func (e *explainer) allHTTPS() bool {
 	listeners := route.GatewayListenersAt(e.view(), e.port)
 	return len(listeners) > 0 && !slices.ContainsFunc(listeners, func(l *routing.Listener) bool {
 		return slices.ContainsFunc(l.Servers, func(s *routing.Server) bool { return s.Kind() != routing.HTTPS })
@@ -29,7 +29,7 @@ func (e *explainer) lacking() string {
 	var out []string
 	for _, l := range route.GatewayListenersAt(e.view(), e.port) {
 		for _, s := range l.Servers {
-			if !s.Kind().EndsTLS() {
+			if !s.Kind().TerminatesTLS() {
 				continue
 			}
 			for _, lack := range transport.ServerLacks(e.view(), s.Spec.GetTls(), transport.ServerOptions{Bytes: s.Kind() == routing.TLSBytes}) {

@@ -34,7 +34,7 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 		Host: cmp.Or(e.authority, e.host),
 	}
 	if e.proxy.Type == discovery.Router {
-		e.tls = e.tls || e.endsTLS()
+		e.tls = e.tls || e.allHTTPS()
 	}
 	if e.authority == "" && !(e.port == 80 || e.port == 443 && e.tls) {
 		r.Host = names.HostPort(e.host, uint32(e.port))
@@ -61,14 +61,14 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	}
 	switch {
 	case e.via != "":
-		r = e.through(p, r)
+		r = e.asReceived(p, r)
 	case e.proxy.Type == discovery.Router:
 		r.Port = e.listeningPort()
 		r.Address = listeningAt(p, r.Port, cmp.Or(addressText(ip), loopback(shape)))
 	case ip.IsValid():
 		r.Address = addressText(ip)
 	case shape.Captures():
-		if r.Address = called(shape, service); r.Address == "" {
+		if r.Address = clientAddress(shape, service); r.Address == "" {
 			r.Address = anywhere[shape.IPv4]
 			return r, false
 		}
@@ -88,12 +88,12 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 // pattern or, if the host is an address, by one of its addresses.
 func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	if !ip.IsValid() {
-		for _, h := range e.view().Meant(e.host) {
+		for _, h := range e.view().HostsFor(e.host) {
 			if s := e.view().Service(h); s != nil {
 				return s
 			}
 		}
-		return e.covering()
+		return e.patternService()
 	}
 	for h := range e.view().HostsAt(addressText(ip)) {
 		if s := e.view().Service(host.Name(h)); s != nil {
@@ -105,10 +105,10 @@ func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	return nil
 }
 
-// called returns the address at which clients of a proxy call a service, if its name resolves
-// to what the mesh knows. That is the first address of a family that the proxy has, or the
-// first of a range; empty for none.
-func called(shape mesh.Shape, service *mesh.ServiceRow) string {
+// clientAddress returns the address at which clients of a proxy call a service, if its name
+// resolves to what the mesh knows. That is the first address of a family that the proxy has, or
+// the first of a range; empty for none.
+func clientAddress(shape mesh.Shape, service *mesh.ServiceRow) string {
 	if service == nil {
 		return ""
 	}

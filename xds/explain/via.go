@@ -17,9 +17,9 @@ func isVia(text string) bool {
 	return text == "" || names.IsUnix(text) || err == nil && port > 0
 }
 
-// through returns the request as the listener of via gets it: in the form for an HTTP proxy,
+// asReceived returns the request as the listener of via gets it: in the form for an HTTP proxy,
 // unless the listener is a socket for bytes.
-func (e *explainer) through(p *simulate.Proxy, r simulate.Request) simulate.Request {
+func (e *explainer) asReceived(p *simulate.Proxy, r simulate.Request) simulate.Request {
 	if port, err := strconv.Atoi(e.via); err == nil {
 		r.Address, r.Port = listeningAt(p, port, loopback(e.view().Shape())), port
 	} else {
@@ -52,7 +52,7 @@ func (e *explainer) serverPort() int {
 // listeningPort is the port on which a gateway gets the request: the port of its servers,
 // unless the gateway's service maps it to another.
 func (e *explainer) listeningPort() int {
-	if listeners := e.asked(); len(listeners) > 0 {
+	if listeners := e.gatewayListeners(); len(listeners) > 0 {
 		return listeners[0].Port
 	}
 	return e.port
@@ -77,9 +77,9 @@ func dialedText(r simulate.Request) string {
 	return names.HostPort(r.Address, uint32(r.Port))
 }
 
-// covering returns the service of the most specific pattern that covers the host of the request
-// and has its port, nil for none.
-func (e *explainer) covering() *mesh.ServiceRow {
+// patternService returns the service of the most specific pattern that covers the host of the
+// request and has its port, nil for none.
+func (e *explainer) patternService() *mesh.ServiceRow {
 	for pattern := range host.Name(e.host).Covers() {
 		if s := e.view().Service(pattern); s != nil {
 			if _, ok := s.Port(e.port); ok {

@@ -26,24 +26,24 @@ func (p *Panic) Error() string { return fmt.Sprintf("internal error: %v", p.Valu
 func Build(g Generator, v *mesh.View, name string) (built *resource.Resource, err error) {
 	defer recovered(&err)
 	message, needs, err := g.Build(v, name)
-	return made(name, message, needs, err)
+	return newResource(name, message, needs, err)
 }
 
 // Empty makes the resource that answers an unknown name, nil if e makes no message.
 func Empty(e Emptier, name string) (*resource.Resource, error) {
 	message, needs, err := e.Empty(name)
-	return made(name, message, needs, err)
+	return newResource(name, message, needs, err)
 }
 
 // Announce makes a form of the resource has that names more clusters, see Announcer. It
 // needs what has needs, and these clusters.
 func Announce(a Announcer, has *resource.Resource, clusters []string) (*resource.Resource, error) {
 	message, err := a.Announce(has, clusters)
-	return made(has.Name, message, slices.Concat(has.Needs, resource.TrafficTo(clusters)), err)
+	return newResource(has.Name, message, slices.Concat(has.Needs, resource.TrafficTo(clusters)), err)
 }
 
-// made checks, encodes and hashes a message.
-func made(name string, message proto.Message, needs []resource.Need, err error) (*resource.Resource, error) {
+// newResource checks, encodes and hashes a message.
+func newResource(name string, message proto.Message, needs []resource.Need, err error) (*resource.Resource, error) {
 	if err != nil || message == nil {
 		return nil, err
 	}

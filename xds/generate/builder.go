@@ -54,7 +54,7 @@ func (b *Builder) All(typeURL string) ([]Built, error) {
 	}
 	var out []Built
 	var failed *multierror.Error
-	for g := range b.of(typeURL) {
+	for g := range b.generatorsOf(typeURL) {
 		for _, name := range slices.Compact(slices.Sorted(g.Affected(b.view, b.whole))) {
 			built, err := b.build(g, name)
 			if err != nil {
@@ -70,7 +70,7 @@ func (b *Builder) All(typeURL string) ([]Built, error) {
 
 // One builds the resource with a name. The result has no Resource if there is none.
 func (b *Builder) One(typeURL, name string) (Built, error) {
-	for g := range b.of(typeURL) {
+	for g := range b.generatorsOf(typeURL) {
 		if built, err := b.build(g, name); err != nil || built.Resource != nil {
 			return built, err
 		}
@@ -78,8 +78,8 @@ func (b *Builder) One(typeURL, name string) (Built, error) {
 	return Built{}, nil
 }
 
-// of iterates over the generators of a type.
-func (b *Builder) of(typeURL string) iter.Seq[Generator] {
+// generatorsOf iterates over the generators of a type.
+func (b *Builder) generatorsOf(typeURL string) iter.Seq[Generator] {
 	return func(yield func(Generator) bool) {
 		for _, g := range b.generators {
 			if g.TypeURL() == typeURL && !yield(g) {

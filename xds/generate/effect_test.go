@@ -38,7 +38,7 @@ func noEffect() map[string]string {
 func TestEveryServedFieldHasAnEffect(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
-	w, objects := xdstest.NewWorld(t), served(t)
+	w, objects := xdstest.NewWorld(t), exampleObjects(t)
 	put := func(some ...*config.Config) {
 		clones := make([]*config.Config, len(some))
 		for i, c := range some {
@@ -90,9 +90,9 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 	}
 }
 
-// served returns the objects in the examples of served fields, and further objects
+// exampleObjects returns the objects in the examples of served fields, and further objects
 // without which some fields have no effect.
-func served(t *testing.T) []*config.Config {
+func exampleObjects(t *testing.T) []*config.Config {
 	t.Helper()
 	var out []*config.Config
 	for _, file := range []string{"../../storage/schema/testdata/served/mesh.yaml", "testdata/effects.yaml"} {

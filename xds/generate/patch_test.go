@@ -31,8 +31,8 @@ func generatorsIn(t generate.ResourceType) map[string]generate.Generator {
 	return out
 }
 
-// lost says whether plain implements T, and whether wrapping it hides that.
-func lost[T any](plain, wrapped generate.Generator) (is, lost bool) {
+// implementsAndLoses says whether plain implements T, and whether wrapping it hides that.
+func implementsAndLoses[T any](plain, wrapped generate.Generator) (is, lost bool) {
 	_, is = plain.(T)
 	found, ok := generate.As[T](wrapped)
 	return is, is != ok || is && any(found) != any(plain)
@@ -53,7 +53,7 @@ func TestPatchedGeneratorsLoseNothing(t *testing.T) {
 					continue
 				}
 				for capability, hidden := range map[string]func(plain, wrapped generate.Generator) (is, lost bool){
-					"Emptier": lost[generate.Emptier], "Announcer": lost[generate.Announcer], "Composer": lost[generate.Composer],
+					"Emptier": implementsAndLoses[generate.Emptier], "Announcer": implementsAndLoses[generate.Announcer], "Composer": implementsAndLoses[generate.Composer],
 				} {
 					is, hides := hidden(plain, patched)
 					if hides {

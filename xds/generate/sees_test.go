@@ -178,8 +178,8 @@ func lookers() []xdstest.Node {
 	return out
 }
 
-// given returns those names for which a generator makes a resource.
-func given(t *rapid.T, g generate.Generator, v *mesh.View, names []string) []string {
+// builtNames returns those names for which a generator makes a resource.
+func builtNames(t *rapid.T, g generate.Generator, v *mesh.View, names []string) []string {
 	var out []string
 	for _, name := range names {
 		r, err := generate.Build(g, v, name)
@@ -218,7 +218,7 @@ func TestWhereAllIsLookedAtNothingIsPassedOver(t *testing.T) {
 					continue
 				}
 				found := slices.Compact(slices.Sorted(g.Affected(v, mesh.Diff(nil, w.Context()))))
-				if diff := cmp.Diff(given(rt, g, v, every), given(rt, g, v, found)); diff != "" {
+				if diff := cmp.Diff(builtNames(rt, g, v, every), builtNames(rt, g, v, found)); diff != "" {
 					rt.Errorf("%s of a %s of %s %v: all there is -, found +\n%s", typ.Name, n.Type, n.Namespace, n.Labels, diff)
 				}
 			}

@@ -17,13 +17,13 @@ func (v *View) CarriesHTTP(l EgressListener, port int) bool {
 	case l.IsHTTPProxy():
 		return true
 	case l.Port != 0:
-		return l.Protocol.IsHTTP() && v.Carries(l, port)
+		return l.Protocol.IsHTTP() && v.SeesPort(l, port)
 	}
 	return v.PortUsed(l, service.PortHTTP, port) || v.Shape().Captures() && v.PortUsed(l, service.PortUndeclared, port)
 }
 
-// Carries says whether an egress listener sees a service that has a port.
-func (v *View) Carries(l EgressListener, port int) bool {
+// SeesPort says whether an egress listener sees a service that has a port.
+func (v *View) SeesPort(l EgressListener, port int) bool {
 	return v.PortUsed(l, service.PortHTTP, port) || v.PortUsed(l, service.PortTCP, port)
 }
 

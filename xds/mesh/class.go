@@ -20,10 +20,10 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 	if from == p {
 		return prev
 	}
-	if from == nil || from.mesh != p.mesh || proxy.Type == discovery.Router && gatewayRows.of(from) != gatewayRows.of(p) ||
-		sidecarRows.of(from) != sidecarRows.of(p) || selectorRows.of(from) != selectorRows.of(p) || traitRows.of(from) != traitRows.of(p) ||
-		clientSelectorRows.of(from).Value(proxy.Namespace) != clientSelectorRows.of(p).Value(proxy.Namespace) ||
-		p.moved(from, proxy.IPAddresses) || proxy.Type == discovery.Router && p.servesAnew(from, proxy) {
+	if from == nil || from.mesh != p.mesh || proxy.Type == discovery.Router && gatewayRows.rowsOf(from) != gatewayRows.rowsOf(p) ||
+		sidecarRows.rowsOf(from) != sidecarRows.rowsOf(p) || selectorRows.rowsOf(from) != selectorRows.rowsOf(p) || traitRows.rowsOf(from) != traitRows.rowsOf(p) ||
+		clientSelectorRows.rowsOf(from).Value(proxy.Namespace) != clientSelectorRows.rowsOf(p).Value(proxy.Namespace) ||
+		p.endpointsChanged(from, proxy.IPAddresses) || proxy.Type == discovery.Router && p.servicesChangedAt(from, proxy) {
 		return p.ClassOf(proxy)
 	}
 	return prev
@@ -72,7 +72,7 @@ var (
 
 func (t selectorTable) follow(from, to *PushContext) {
 	count := func(selector string, by int) {
-		n := t.of(to).Value(selector) + by
+		n := t.rowsOf(to).Value(selector) + by
 		t.put(to, selector, n, n > 0)
 		selectorRows.put(to, selector, true, n > 0)
 	}
@@ -89,7 +89,7 @@ func (t selectorTable) follow(from, to *PushContext) {
 // matchingSelectors returns the selectors that match the labels, in order.
 func (p *PushContext) matchingSelectors(workload labels.Instance) string {
 	var out []string
-	for selector := range selectorRows.of(p).Keys() {
+	for selector := range selectorRows.rowsOf(p).Keys() {
 		if labels.Parse(selector).SubsetOf(workload) {
 			out = append(out, selector)
 		}

@@ -25,7 +25,7 @@ func (t clientSelectorTable) follow(from, to *PushContext) {
 			return
 		}
 		key := labels.Instance(selector.GetMatchLabels()).String()
-		if n := t.of(to).Value(c.Namespace).Value(key) + by; n > 0 {
+		if n := t.rowsOf(to).Value(c.Namespace).Value(key) + by; n > 0 {
 			t.add(to, c.Namespace, key, n)
 		} else {
 			t.remove(to, c.Namespace, key)
@@ -45,7 +45,7 @@ func (t clientSelectorTable) follow(from, to *PushContext) {
 // a workload there, in order, each followed by a class.Separator.
 func (p *PushContext) clientSelectorsOf(namespace string, workload labels.Instance) string {
 	var out strings.Builder
-	for selector := range clientSelectorRows.of(p).Value(namespace).Keys() {
+	for selector := range clientSelectorRows.rowsOf(p).Value(namespace).Keys() {
 		if labels.Parse(selector).SubsetOf(workload) {
 			out.WriteString(selector + class.Separator)
 		}

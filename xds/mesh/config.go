@@ -55,14 +55,14 @@ func (t fields) follow(from, to *PushContext) {
 		row := &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}}
 		row.ProtoReflect().Set(field, value)
 		name := string(field.Name())
-		if old := t.of(from).Value(name); old != nil && proto.Equal(old.MeshConfig, row.MeshConfig) {
+		if old := t.rowsOf(from).Value(name); old != nil && proto.Equal(old.MeshConfig, row.MeshConfig) {
 			row = old
 		}
 		all = all.Set(name, row)
 		return true
 	})
 	if to.mesh.HTTP3 {
-		row := t.of(from).Value(string(HTTP3))
+		row := t.rowsOf(from).Value(string(HTTP3))
 		if row == nil {
 			row = &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}, HTTP3: true}
 		}
@@ -75,7 +75,7 @@ func (t fields) follow(from, to *PushContext) {
 var unset = &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}}
 
 func (t fields) answer(v *View, field, _ string) any {
-	return cmp.Or(t.of(v.context).Value(field), unset)
+	return cmp.Or(t.rowsOf(v.context).Value(field), unset)
 }
 
 // Mesh returns a mesh configuration in which at most the given field is set.

@@ -33,7 +33,7 @@ func (t virtualServiceTable) follow(from, to *PushContext) {
 		if c.HasNew {
 			vs = routing.New(c.New, to.mesh.GetDefaultVirtualServiceExportTo())
 		}
-		for _, delegate := range rootRows.of(from).Value(c.Key).DelegatePaths() {
+		for _, delegate := range rootRows.rowsOf(from).Value(c.Key).DelegatePaths() {
 			delegatorRows.remove(to, delegate, c.Key)
 		}
 		delegates := vs.DelegatePaths()
@@ -45,16 +45,16 @@ func (t virtualServiceTable) follow(from, to *PushContext) {
 		if len(delegates) > 0 {
 			due = append(due, c.Key)
 		}
-		if t.of(from).Value(c.Key).IsDelegate() || vs.IsDelegate() {
+		if t.rowsOf(from).Value(c.Key).IsDelegate() || vs.IsDelegate() {
 			changed = append(changed, c.Key)
 		}
 	})
 	for _, delegate := range changed {
-		due = slices.AppendSeq(due, delegatorRows.of(to).Value(delegate).Keys())
+		due = slices.AppendSeq(due, delegatorRows.rowsOf(to).Value(delegate).Keys())
 	}
 	slices.Sort(due)
 	for _, path := range slices.Compact(due) {
-		t.put(to, path, rootRows.of(to).Value(path).Merge(t.of(to).Value), true)
+		t.put(to, path, rootRows.rowsOf(to).Value(path).Merge(t.rowsOf(to).Value), true)
 	}
 }
 
@@ -62,7 +62,7 @@ func (t virtualServiceTable) follow(from, to *PushContext) {
 // order of their own paths.
 func (p *PushContext) Delegators(path string) iter.Seq[*routing.VirtualService] {
 	return func(yield func(*routing.VirtualService) bool) {
-		for root := range delegatorRows.of(p).Value(path).Keys() {
+		for root := range delegatorRows.rowsOf(p).Value(path).Keys() {
 			if !yield(p.VirtualService(root)) {
 				return
 			}

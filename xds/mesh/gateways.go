@@ -29,7 +29,7 @@ func (t gateways) follow(from, to *PushContext) {
 // labels, in order.
 func (p *PushContext) selectedGateways(workload labels.Instance) string {
 	var out []string
-	for path, g := range gatewayRows.of(p).All() {
+	for path, g := range gatewayRows.rowsOf(p).All() {
 		if labels.Instance(g.Spec.GetSelector()).SubsetOf(workload) {
 			out = append(out, path)
 		}

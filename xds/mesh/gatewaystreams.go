@@ -20,14 +20,14 @@ func (t gatewayStreams) follow(from, to *PushContext) {
 	for c := range virtualServiceRows.diff(from, to) {
 		before, after := c.Old.GatewayStreamKeys(), c.New.GatewayStreamKeys()
 		for _, key := range unionKeys(before, after) {
-			row := t.of(to).Value(key).Replace(c.Old, c.New, slices.Contains(after, key))
+			row := t.rowsOf(to).Value(key).Replace(c.Old, c.New, slices.Contains(after, key))
 			t.put(to, key, row, row != nil)
 		}
 	}
 }
 
 func (t gatewayStreams) answer(v *View, key, _ string) any {
-	return t.of(v.context).Value(key).SeenFrom(v.scope.Namespace)
+	return t.rowsOf(v.context).Value(key).SeenFrom(v.scope.Namespace)
 }
 
 // GatewayStreams returns the VirtualServices that may have a tcp or tls route for a
@@ -51,7 +51,7 @@ func (v *View) GatewayStreams(s *routing.Server) []*routing.VirtualService {
 // none. (Istio: buildGatewayNetworkFiltersFromTCPRoutes.)
 func (v *View) GatewayTCPRoute(s *routing.Server) (vs *routing.VirtualService, route int) {
 	for _, vs := range v.GatewayStreams(s) {
-		i := slices.IndexFunc(vs.Spec.GetTcp(), func(r *networking.TCPRoute) bool { return s.Takes(vs, r) })
+		i := slices.IndexFunc(vs.Spec.GetTcp(), func(r *networking.TCPRoute) bool { return s.UsesTCPRoute(vs, r) })
 		if i >= 0 {
 			return vs, i
 		}

@@ -42,7 +42,7 @@ func (t hosts) change(p *PushContext, h host.Name, changes []pmap.Change[*Servic
 	if len(changes) == 0 {
 		return
 	}
-	row := t.of(p).Value(string(h)).With(h, changes)
+	row := t.rowsOf(p).Value(string(h)).With(h, changes)
 	t.put(p, string(h), row, row != nil)
 	reversedRows.put(p, reverse(string(h)), row, row != nil)
 }
@@ -54,12 +54,12 @@ func (p *PushContext) hostsMatching(pattern host.Name) iter.Seq[*HostRow] {
 	return func(yield func(*HostRow) bool) {
 		suffix, wild := strings.CutPrefix(string(pattern), "*")
 		if !wild {
-			if row, ok := hostRows.of(p).Get(string(pattern)); ok {
+			if row, ok := hostRows.rowsOf(p).Get(string(pattern)); ok {
 				yield(row)
 			}
 			return
 		}
-		for _, row := range reversedRows.of(p).Prefix(reverse(suffix)) {
+		for _, row := range reversedRows.rowsOf(p).Prefix(reverse(suffix)) {
 			if !yield(row) {
 				return
 			}

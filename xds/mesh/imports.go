@@ -26,7 +26,7 @@ func (t imports) follow(from, to *PushContext) {
 			if was != nil && is != nil && was.Equal(is) {
 				continue
 			}
-			row := t.of(to).Value(key).Without(c.Key)
+			row := t.rowsOf(to).Value(key).Without(c.Key)
 			if is != nil {
 				row = row.With(is)
 			}
@@ -35,7 +35,9 @@ func (t imports) follow(from, to *PushContext) {
 	}
 }
 
-func (t imports) answer(v *View, key, _ string) any { return v.imported(t.of(v.context).Value(key)) }
+func (t imports) answer(v *View, key, _ string) any {
+	return v.imported(t.rowsOf(v.context).Value(key))
+}
 
 // ImportedHosts iterates over hosts that the class may have begun or ceased to see
 // because VirtualServices route to them. There are none if it sees everything that is

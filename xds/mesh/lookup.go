@@ -20,11 +20,11 @@ func (p *PushContext) Host(h host.Name) *HostRow {
 	if p == nil {
 		return nil
 	}
-	return hostRows.of(p).Value(string(h))
+	return hostRows.rowsOf(p).Value(string(h))
 }
 
 // HostRows iterates over the services of all names, in order.
-func (p *PushContext) HostRows() iter.Seq[*HostRow] { return hostRows.of(p).Values() }
+func (p *PushContext) HostRows() iter.Seq[*HostRow] { return hostRows.rowsOf(p).Values() }
 
 // EndpointsOf returns the endpoints of a service, nil for none.
 func (p *PushContext) EndpointsOf(s *ServiceRow) *EndpointRow {
@@ -38,7 +38,7 @@ func (p *PushContext) RulesOf(h host.Name) []*destination.Rule {
 	var out []*destination.Rule
 	found := map[string]host.Name{} // by namespace
 	for name := range h.Covers() {
-		row := ruleRows.of(p).Value(string(name))
+		row := ruleRows.rowsOf(p).Value(string(name))
 		if row == nil {
 			continue
 		}
@@ -62,7 +62,7 @@ func (p *PushContext) HostsMatching(pattern host.Name) iter.Seq[*HostRow] {
 
 // RulesNamed returns the merged DestinationRules of exactly one name or pattern.
 func (p *PushContext) RulesNamed(h host.Name) []*destination.Rule {
-	if row := ruleRows.of(p).Value(string(h)); row != nil {
+	if row := ruleRows.rowsOf(p).Value(string(h)); row != nil {
 		return row.Rules
 	}
 	return nil
@@ -70,11 +70,11 @@ func (p *PushContext) RulesNamed(h host.Name) []*destination.Rule {
 
 // VirtualService returns the one at a path, nil if there is none.
 func (p *PushContext) VirtualService(path string) *routing.VirtualService {
-	return virtualServiceRows.of(p).Value(path)
+	return virtualServiceRows.rowsOf(p).Value(path)
 }
 
 // Gateway returns the one at a path, nil if there is none.
-func (p *PushContext) Gateway(path string) *routing.Gateway { return gatewayRows.of(p).Value(path) }
+func (p *PushContext) Gateway(path string) *routing.Gateway { return gatewayRows.rowsOf(p).Value(path) }
 
 // Selects says whether a selector matches the labels of a proxy together with those of
 // the workload at its addresses. The answer depends on the rows InstancesKey.

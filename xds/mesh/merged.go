@@ -12,43 +12,43 @@ import (
 // Gateways and ports share one. Contexts with the same Gateways share the cache. It is
 // safe for concurrent use.
 type merged struct {
-	mu     sync.Mutex // guards the fields below
-	byWhat map[what]*routing.MergedGateway
+	mu    sync.Mutex // guards the fields below
+	byKey map[mergedKey]*routing.MergedGateway
 	// before has the merged gateways of an earlier context. New ones reuse its equal
 	// parts, so that == shows what is unchanged.
-	before map[what]*routing.MergedGateway
+	before map[mergedKey]*routing.MergedGateway
 }
 
-// what holds all that a merged gateway depends on, besides the Gateways themselves.
-type what struct{ gateways, wildcard, ports string }
+// mergedKey holds all that a merged gateway depends on, besides the Gateways themselves.
+type mergedKey struct{ gateways, wildcard, ports string }
 
 // next returns the cache of a context with other Gateways. It keeps at most one earlier
 // generation alive.
 func (m *merged) next() *merged {
-	out := &merged{byWhat: map[what]*routing.MergedGateway{}}
+	out := &merged{byKey: map[mergedKey]*routing.MergedGateway{}}
 	if m == nil {
 		return out
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if out.before = m.byWhat; len(m.byWhat) == 0 {
+	if out.before = m.byKey; len(m.byKey) == 0 {
 		out.before = m.before // no merged gateway was built in between
 	} else {
-		m.byWhat = maps.Clone(m.byWhat) // it may grow
+		m.byKey = maps.Clone(m.byKey) // it may grow
 	}
 	return out
 }
 
-// of returns the merged gateway of a router's view.
-func (m *merged) of(v *View) *routing.MergedGateway {
-	w := what{v.class.Gateways, v.class.Shape.Wildcard(), v.class.Ports}
+// gateway returns the merged gateway of a router's view.
+func (m *merged) gateway(v *View) *routing.MergedGateway {
+	w := mergedKey{v.class.Gateways, v.class.Shape.Wildcard(), v.class.Ports}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := m.byWhat[w]
+	out := m.byKey[w]
 	if out == nil {
 		gateways := slices.DeleteFunc(v.gateways(), func(g *routing.Gateway) bool { return g == nil })
 		out = routing.MergeGateways(gateways, w.wildcard, routing.ParseTargetPorts(w.ports)).Indexed(m.before[w])
-		m.byWhat[w] = out
+		m.byKey[w] = out
 	}
 	return out
 }

@@ -232,30 +232,30 @@ func (d *draw) endpoints() {
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
 	put := func(table, key, value string) { out[table+" "+key] = value }
-	for k, r := range hostRows.of(p).All() {
+	for k, r := range hostRows.rowsOf(p).All() {
 		var names []string
 		for _, s := range r.Services {
 			names = append(names, fmt.Sprintf("%s:%p", s.Namespace, s))
 		}
 		put("hosts", k, fmt.Sprint(names))
 	}
-	for table, m := range map[string]pmap.Map[members]{"addresses": addressRows.of(p), "wildcards": wildcardRows.of(p)} {
+	for table, m := range map[string]pmap.Map[members]{"addresses": addressRows.rowsOf(p), "wildcards": wildcardRows.rowsOf(p)} {
 		for k, g := range m.All() {
 			put(table, k, fmt.Sprint(slices.Collect(g.Keys())))
 		}
 	}
-	for k, g := range portRows.of(p).All() {
+	for k, g := range portRows.rowsOf(p).All() {
 		put("ports", k, fmt.Sprint(slices.Collect(g.Values())))
 	}
-	for k, r := range routeRows.of(p).All() {
+	for k, r := range routeRows.rowsOf(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
 			list = append(list, fmt.Sprintf("%p %v %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo, vs.Spec.GetHttp()))
 		}
 		put("routes", k, fmt.Sprint(list))
 	}
-	for k, vs := range virtualServiceRows.of(p).All() {
-		list := []string{fmt.Sprintf("%p %v", vs.Config, rootRows.of(p).Value(k) != nil)}
+	for k, vs := range virtualServiceRows.rowsOf(p).All() {
+		list := []string{fmt.Sprintf("%p %v", vs.Config, rootRows.rowsOf(p).Value(k) != nil)}
 		for i := range vs.Spec.GetHttp() {
 			o := vs.Origin(i)
 			list = append(list, fmt.Sprintf("%p %d %d", o.Of.Config, o.Block, o.Root))
@@ -268,34 +268,34 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("virtualServices", k, fmt.Sprint(list))
 	}
-	for k, g := range delegatorRows.of(p).All() {
+	for k, g := range delegatorRows.rowsOf(p).All() {
 		put("delegators", k, fmt.Sprint(slices.Collect(g.Keys())))
 	}
-	for k, r := range streamRows.of(p).All() {
+	for k, r := range streamRows.rowsOf(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
 			list = append(list, fmt.Sprintf("%p %v", vs.Config, vs.Hosts))
 		}
-		put("streams", k, fmt.Sprint(list, reversedStreamRows.of(p).Value(reverse(k)) == r))
+		put("streams", k, fmt.Sprint(list, reversedStreamRows.rowsOf(p).Value(reverse(k)) == r))
 	}
-	for k, r := range gatewayStreamRows.of(p).All() {
+	for k, r := range gatewayStreamRows.rowsOf(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
 			list = append(list, fmt.Sprintf("%p", vs.Config))
 		}
 		put("gateway streams", k, fmt.Sprint(list))
 	}
-	for k, r := range secretRows.of(p).All() {
+	for k, r := range secretRows.rowsOf(p).All() {
 		put("secrets", k, fmt.Sprintf("%p %v", r.object, r.SecretParts))
 	}
-	for k, r := range importRows.of(p).All() {
+	for k, r := range importRows.rowsOf(p).All() {
 		var list []string
 		for _, i := range r.List {
 			list = append(list, fmt.Sprint(*i))
 		}
 		put("imports", k, fmt.Sprint(list))
 	}
-	for k, r := range ruleRows.of(p).All() {
+	for k, r := range ruleRows.rowsOf(p).All() {
 		var list []string
 		for _, rule := range r.Rules {
 			list = append(list, fmt.Sprintf("%s %s %v %v %v %p", rule.Host, rule.Namespace, rule.ExportTo, rule.Selector.GetMatchLabels(), rule.Configs, rule.Policy))
@@ -305,30 +305,30 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("rules", k, fmt.Sprint(list))
 	}
-	for k, n := range useRows.of(p).All() {
-		put("selectors", k, fmt.Sprint(n, selectorRows.of(p).Value(k)))
+	for k, n := range useRows.rowsOf(p).All() {
+		put("selectors", k, fmt.Sprint(n, selectorRows.rowsOf(p).Value(k)))
 	}
-	for k, g := range clientSelectorRows.of(p).All() {
+	for k, g := range clientSelectorRows.rowsOf(p).All() {
 		put("clients", k, fmt.Sprint(slices.Collect(g.Keys()), slices.Collect(g.Values())))
 	}
-	for k := range selectorRows.of(p).Keys() {
+	for k := range selectorRows.rowsOf(p).Keys() {
 		put("matched", k, "")
 	}
-	for k, row := range reversedRows.of(p).All() {
+	for k, row := range reversedRows.rowsOf(p).All() {
 		put("reversed", k, string(row.Hostname))
 	}
-	put("patterns", "", fmt.Sprint(slices.Collect(rulePatternRows.of(p).Keys()), slices.Collect(routePatternRows.of(p).Keys())))
-	for k, g := range gatewayRows.of(p).All() {
+	put("patterns", "", fmt.Sprint(slices.Collect(rulePatternRows.rowsOf(p).Keys()), slices.Collect(routePatternRows.rowsOf(p).Keys())))
+	for k, g := range gatewayRows.rowsOf(p).All() {
 		put("gateways", k, fmt.Sprintf("%p", g.Config))
 	}
-	for k, r := range sidecarRows.of(p).All() {
+	for k, r := range sidecarRows.rowsOf(p).All() {
 		var list []string
 		for _, s := range r.Sidecars {
 			list = append(list, fmt.Sprintf("%p", s.Config))
 		}
 		put("sidecars", k, fmt.Sprint(list))
 	}
-	for k, at := range instanceRows.of(p).All() {
+	for k, at := range instanceRows.rowsOf(p).All() {
 		for service, r := range at.All() {
 			var list []string
 			for _, e := range r.Endpoints {

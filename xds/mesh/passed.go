@@ -20,13 +20,13 @@ var passedRows = passedServices{tableOf[*HostRow]{PassedServices}}
 
 // changed adds the one row if any service differs.
 func (t passedServices) changed(from, to *PushContext, keys []RowKey) []RowKey {
-	if hostRows.of(from) != hostRows.of(to) {
+	if hostRows.rowsOf(from) != hostRows.rowsOf(to) {
 		keys = append(keys, RowKey{t.table, ""})
 	}
 	return keys
 }
 
-func (passedServices) answer(v *View, _, _ string) any { return hostRows.of(v.context) }
+func (passedServices) answer(v *View, _, _ string) any { return hostRows.rowsOf(v.context) }
 
 // PassedServices iterates over the services, by host, to which a server with
 // AUTO_PASSTHROUGH passes TLS on. The answer depends on the services of all hosts.
@@ -47,15 +47,15 @@ func (v *View) PassedServices(s *routing.Server) iter.Seq[*ServiceRow] {
 	}
 }
 
-// Passes says whether one of the proxy's servers with AUTO_PASSTHROUGH covers a host.
-func (v *View) Passes(h host.Name) bool {
+// PassesTLSTo says whether one of the proxy's servers with AUTO_PASSTHROUGH covers a host.
+func (v *View) PassesTLSTo(h host.Name) bool {
 	return v.class.Passed != "" && v.ask(Self, selfPassed, string(h)).(bool)
 }
 
 // PassedService returns the service of a host that the proxy sees, if a server with
 // AUTO_PASSTHROUGH passes TLS on to it; else nil.
 func (v *View) PassedService(h host.Name) *ServiceRow {
-	if !v.Passes(h) {
+	if !v.PassesTLSTo(h) {
 		return nil
 	}
 	if s := v.Service(h); passable(s) {
@@ -75,7 +75,7 @@ func passable(s *ServiceRow) bool {
 func (p *PushContext) passedHosts(paths string) string {
 	var out []string
 	for path := range strings.SplitSeq(paths, class.Separator) {
-		g := gatewayRows.of(p).Value(path)
+		g := gatewayRows.rowsOf(p).Value(path)
 		if g == nil {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 type PushContext struct {
 	inputs Inputs
 	mesh   *meshconfig.Config
-	tables [tableCount]any // the rows of each table as a pmap.Map; see tableOf.of
+	tables [tableCount]any // the rows of each table as a pmap.Map; see tableOf.rowsOf
 	step   step
 	merged *merged
 }
@@ -47,7 +47,7 @@ func (p *PushContext) next(in Inputs) *PushContext {
 	for t := range tables {
 		tables[t].follow(p, &next)
 	}
-	if p.merged == nil || gatewayRows.of(p) != gatewayRows.of(&next) {
+	if p.merged == nil || gatewayRows.rowsOf(p) != gatewayRows.rowsOf(&next) {
 		next.merged = p.merged.next()
 	}
 	return &next
@@ -71,5 +71,5 @@ func (p *PushContext) Inputs() Inputs {
 
 // Instances returns the endpoints at an address.
 func (p *PushContext) Instances(address string) InstancesAt {
-	return instanceRows.of(p).Value(service.AddressKey(address))
+	return instanceRows.rowsOf(p).Value(service.AddressKey(address))
 }

@@ -26,7 +26,7 @@ func (t routes) follow(from, to *PushContext) {
 		slices.Sort(keys)
 		for _, key := range unionKeys(c.Old.RouteKeys(), keys) {
 			_, belongs := slices.BinarySearch(keys, key)
-			row := t.of(to).Value(key).Replace(c.Old, c.New, belongs)
+			row := t.rowsOf(to).Value(key).Replace(c.Old, c.New, belongs)
 			t.put(to, key, row, row != nil)
 			if gateway, h := routing.SplitRouteKey(key); gateway == MeshGateway && h.IsWildcard() {
 				routePatternRows.put(to, key, true, row != nil)

@@ -48,7 +48,7 @@ func (t rules) answer(v *View, key, args string) any { return v.ruleOrPart(host.
 
 // change replaces one object in a row.
 func (t rules) change(p *PushContext, key string, remove, add *config.Config) {
-	row := t.of(p).Value(key).Replace(host.Name(key), remove, add, p.mesh.GetDefaultDestinationRuleExportTo())
+	row := t.rowsOf(p).Value(key).Replace(host.Name(key), remove, add, p.mesh.GetDefaultDestinationRuleExportTo())
 	if host.Name(key).IsWildcard() {
 		rulePatternRows.put(p, key, true, row != nil)
 	}
@@ -70,7 +70,7 @@ const forServer = class.Separator + "server"
 func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
 	serviceNamespace, server := strings.CutSuffix(args, forServer)
 	asked := strings.Split(serviceNamespace, class.Separator)
-	selects := v.class.Calls
+	selects := v.class.HasClientSelector
 	if server {
 		selects = nil
 	}
@@ -85,12 +85,12 @@ func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
 }
 
 func (v *View) rule(h host.Name, serviceNamespace string, selects func(labels.Instance) bool) *destination.Rule {
-	all := ruleRows.of(v.context)
+	all := ruleRows.rowsOf(v.context)
 	client := destination.Client{
 		Namespace: v.scope.Namespace, ServiceNamespace: serviceNamespace, RootNamespace: v.context.mesh.GetRootNamespace(),
 		Selects: selects,
 	}
-	if rulePatternRows.of(v.context).Len() == 0 {
+	if rulePatternRows.rowsOf(v.context).Len() == 0 {
 		return client.Choose(all.Value(string(h)).All()).Best()
 	}
 	var best destination.Choice

@@ -55,7 +55,7 @@ func (t secrets) follow(from, to *PushContext) {
 	}
 	if from.inputs.SealingKeys != to.inputs.SealingKeys {
 		for object := range to.inputs.Configs.List(schema.Secret, "") {
-			has := t.of(to).Value(SecretKey(object.Namespace, object.Name)) != nil
+			has := t.rowsOf(to).Value(SecretKey(object.Namespace, object.Name)) != nil
 			if has != opens(to.inputs.SealingKeys, object) {
 				put(object)
 			}
@@ -95,7 +95,7 @@ const (
 )
 
 func (t secrets) answer(v *View, key, args string) any {
-	row := t.of(v.context).Value(key)
+	row := t.rowsOf(v.context).Value(key)
 	if args == secretContent {
 		return row
 	}

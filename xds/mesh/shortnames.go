@@ -12,10 +12,10 @@ func (v *View) ShortNames(h host.Name) []host.ShortName {
 	return host.ParseShortNames(v.ask(Self, selfShortNames, string(h)).(string))
 }
 
-// Meant returns the hosts that an application next to the proxy may mean by a name, the
+// HostsFor returns the hosts that an application next to the proxy may mean by a name, the
 // likeliest first: the name itself, the name without a trailing dot, then hosts of which
 // it is a short name. It does not record.
-func (v *View) Meant(name string) []host.Name {
+func (v *View) HostsFor(name string) []host.Name {
 	name = strings.ToLower(name)
 	out := []host.Name{host.Name(name)}
 	if without, dotted := strings.CutSuffix(name, "."); dotted {

@@ -23,14 +23,14 @@ var sidecarRows = sidecarTable{tableOf[*SidecarRow]{sidecars}}
 func (t sidecarTable) follow(from, to *PushContext) {
 	eachObject(from, to, sidecarPath, func(c pmap.Change[*config.Config]) {
 		namespace := cmp.Or(c.New, c.Old).Namespace
-		row := t.of(to).Value(namespace).Replace(c.Old, c.New)
+		row := t.rowsOf(to).Value(namespace).Replace(c.Old, c.New)
 		t.put(to, namespace, row, row != nil)
 	})
 }
 
 // selectSidecar returns the Sidecar that applies to a workload, nil for none.
 func (p *PushContext) selectSidecar(namespace string, workload labels.Instance) *sidecar.Sidecar {
-	all := sidecarRows.of(p)
+	all := sidecarRows.rowsOf(p)
 	return sidecar.Select(all.Value(namespace), all.Value(p.mesh.GetRootNamespace()), workload)
 }
 
@@ -40,7 +40,7 @@ func (p *PushContext) sidecar(path string) *sidecar.Sidecar {
 	if object == nil {
 		return nil
 	}
-	for _, s := range sidecarRows.of(p).Value(object.Namespace).All() {
+	for _, s := range sidecarRows.rowsOf(p).Value(object.Namespace).All() {
 		if s.Config == object {
 			return s
 		}

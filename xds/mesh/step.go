@@ -98,9 +98,9 @@ func (p *PushContext) changedSince(from *PushContext) ([]RowKey, bool) {
 // lookups.
 const fewAddresses = 8
 
-// moved says whether the endpoints at any of the addresses changed since an earlier
+// endpointsChanged says whether the endpoints at any of the addresses changed since an earlier
 // context.
-func (p *PushContext) moved(from *PushContext, addresses []string) bool {
+func (p *PushContext) endpointsChanged(from *PushContext, addresses []string) bool {
 	_, known := p.Since(from)
 	changed := p.step.addresses
 	if known && len(changed) == 0 {

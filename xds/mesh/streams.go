@@ -23,7 +23,7 @@ func (t streams) follow(from, to *PushContext) {
 	for c := range virtualServiceRows.diff(from, to) {
 		before, after := c.Old.StreamHosts(), c.New.StreamHosts()
 		for _, h := range unionKeys(before, after) {
-			row := t.of(to).Value(h).Replace(c.Old, c.New, slices.Contains(after, h))
+			row := t.rowsOf(to).Value(h).Replace(c.Old, c.New, slices.Contains(after, h))
 			t.put(to, h, row, row != nil)
 			reversedStreamRows.put(to, reverse(h), row, row != nil)
 		}
@@ -70,7 +70,7 @@ func (v *View) streams(h host.Name, listener string) routing.List {
 			}
 		}
 	}
-	all := streamRows.of(v.context)
+	all := streamRows.rowsOf(v.context)
 	if all.Len() == 0 {
 		return routing.List{}
 	}
@@ -78,7 +78,7 @@ func (v *View) streams(h host.Name, listener string) routing.List {
 		add(all.Value(string(name)))
 	}
 	if suffix, wild := strings.CutPrefix(string(h), "*"); wild {
-		for _, row := range reversedStreamRows.of(v.context).Prefix(reverse(suffix)) {
+		for _, row := range reversedStreamRows.rowsOf(v.context).Prefix(reverse(suffix)) {
 			add(row)
 		}
 	}

@@ -106,7 +106,7 @@ type table interface {
 // tableOf is a table of rows of one type. Tables that do more embed it.
 type tableOf[V comparable] struct{ table Table }
 
-func (t tableOf[V]) of(p *PushContext) pmap.Map[V] {
+func (t tableOf[V]) rowsOf(p *PushContext) pmap.Map[V] {
 	m, _ := p.tables[t.table].(pmap.Map[V])
 	return m
 }
@@ -116,14 +116,14 @@ func (t tableOf[V]) replace(p *PushContext, m pmap.Map[V]) { p.tables[t.table] =
 // put sets the row of a key, or removes it.
 func (t tableOf[V]) put(p *PushContext, key string, row V, present bool) {
 	if present {
-		t.replace(p, t.of(p).Set(key, row))
+		t.replace(p, t.rowsOf(p).Set(key, row))
 	} else {
-		t.replace(p, t.of(p).Delete(key))
+		t.replace(p, t.rowsOf(p).Delete(key))
 	}
 }
 
 func (t tableOf[V]) diff(from, to *PushContext) iter.Seq[pmap.Change[V]] {
-	return pmap.Diff(t.of(from), t.of(to))
+	return pmap.Diff(t.rowsOf(from), t.rowsOf(to))
 }
 
 func (t tableOf[V]) follow(_, _ *PushContext) {}
@@ -135,7 +135,7 @@ func (t tableOf[V]) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	return keys
 }
 
-func (t tableOf[V]) answer(v *View, key, _ string) any { return t.of(v.context).Value(key) }
+func (t tableOf[V]) answer(v *View, key, _ string) any { return t.rowsOf(v.context).Value(key) }
 
 // members is a set of names.
 type members = pmap.Map[bool]
@@ -147,12 +147,12 @@ func groupsOf[V comparable](t Table) groups[V] { return groups[V]{tableOf[pmap.M
 
 // add puts a member into a group.
 func (t groups[V]) add(p *PushContext, group, member string, value V) {
-	t.replace(p, pmap.Put(t.of(p), group, member, value))
+	t.replace(p, pmap.Put(t.rowsOf(p), group, member, value))
 }
 
 // remove takes a member out of a group.
 func (t groups[V]) remove(p *PushContext, group, member string) {
-	t.replace(p, pmap.Remove(t.of(p), group, member))
+	t.replace(p, pmap.Remove(t.rowsOf(p), group, member))
 }
 
 // given is a table that is part of the inputs.

@@ -77,7 +77,7 @@ func (p *PushContext) gatewayPorts(proxy *discovery.Proxy, paths string) string 
 	}
 	out := routing.TargetPorts{}
 	for path := range strings.SplitSeq(paths, class.Separator) {
-		for _, s := range gatewayRows.of(p).Value(path).Servers {
+		for _, s := range gatewayRows.rowsOf(p).Value(path).Servers {
 			if target := all.Of(s.Port()); target != s.Port() {
 				out[s.Port()] = target
 			}
@@ -86,9 +86,9 @@ func (p *PushContext) gatewayPorts(proxy *discovery.Proxy, paths string) string 
 	return out.String()
 }
 
-// servesAnew says whether a service at the proxy's addresses changed since an earlier
+// servicesChangedAt says whether a service at the proxy's addresses changed since an earlier
 // context. The endpoints there must be unchanged.
-func (p *PushContext) servesAnew(from *PushContext, proxy *discovery.Proxy) bool {
+func (p *PushContext) servicesChangedAt(from *PushContext, proxy *discovery.Proxy) bool {
 	for _, address := range proxy.IPAddresses {
 		for key := range p.Instances(address).Keys() {
 			if p.inputs.Services.Value(key) != from.inputs.Services.Value(key) {

@@ -28,7 +28,7 @@ var (
 func (t traitTable) follow(from, to *PushContext) {
 	count := func(c *config.Config, by int) {
 		for _, trait := range destination.Traits(c.Spec.(*networking.DestinationRule)) {
-			n := t.of(to).Value(trait) + by
+			n := t.rowsOf(to).Value(trait) + by
 			t.put(to, trait, n, n > 0)
 			traitRows.put(to, trait, true, n > 0)
 		}
@@ -46,7 +46,7 @@ func (t traitTable) follow(from, to *PushContext) {
 // traitsAt returns the traits that some configuration reads, with their values at a
 // place, in order.
 func (p *PushContext) traitsAt(place discovery.Place) string {
-	asked := slices.Collect(traitRows.of(p).Keys())
+	asked := slices.Collect(traitRows.rowsOf(p).Keys())
 	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
 		asked = append(asked, destination.TraitsOf(mesh)...)
 	}

@@ -67,7 +67,7 @@ func (v *View) gateways() []*routing.Gateway {
 	}
 	var out []*routing.Gateway
 	for path := range strings.SplitSeq(v.class.Gateways, class.Separator) {
-		out = append(out, gatewayRows.of(v.context).Value(path))
+		out = append(out, gatewayRows.rowsOf(v.context).Value(path))
 	}
 	return out
 }
@@ -179,7 +179,7 @@ func (selfTable) answer(v *View, key, args string) any {
 	case selfRoutes:
 		return v.Gateway().RoutesNamed(args)
 	case selfPassed:
-		return v.class.Passes(host.Name(args))
+		return v.class.PassesTLSTo(host.Name(args))
 	case selfSidecar:
 		return v.scope.Sidecar
 	case selfNamespace:
@@ -214,7 +214,7 @@ func (selfTable) answer(v *View, key, args string) any {
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:
-		return v.class.Has(args)
+		return v.class.HasSelector(args)
 	}
 }
 
@@ -224,7 +224,7 @@ func (v *View) Gateway() *routing.MergedGateway {
 	if v.class.Shape.Type != discovery.Router {
 		return nil
 	}
-	return v.context.merged.of(v)
+	return v.context.merged.gateway(v)
 }
 
 // GatewayListener returns a listener of the merged gateway by its name, nil for none. The

@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/beside"
+	"github.com/portolan-mesh/portolan/cache/cachetest"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -18,23 +18,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
-
-// inFile is a ServiceEntry of a directory.
-func inFile(name, version string) *config.Config {
-	return &config.Config{
-		Meta: config.Meta{GroupVersionKind: schema.ServiceEntry, Namespace: "shop", Name: name, Source: "dir", ResourceVersion: version, UID: "of " + name, Generation: 1},
-		Spec: &networking.ServiceEntry{Hosts: []string{name + ".example"}, Resolution: networking.ServiceEntry_STATIC},
-	}
-}
-
-// directoryOf is a snapshot of objects of a directory.
-func directoryOf(revision int64, objects ...*config.Config) *cache.Snapshot {
-	var configs pmap.Map[*config.Config]
-	for _, object := range objects {
-		configs = configs.Set(object.Key().Path(), object)
-	}
-	return cache.NewSnapshot(revision, configs)
-}
 
 // follower makes the Sources of a server that has one source, from its state and its newest
 // snapshot.
@@ -54,17 +37,17 @@ func TestSourcesAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, at := &status.SourceState{Name: "/etc/mesh", Complete: true}, directoryOf(1)
+	state, at := &status.SourceState{Name: "/etc/mesh", Complete: true}, cachetest.DirectoryOf(1)
 	b := follower(state, &at)
 	r := &Reporter{ID: "host:1/x", Client: client, Store: store, Logger: slog.New(slog.DiscardHandler), Beside: b}
 	object := func(name, version string) *config.Config {
-		out := inFile(name, version)
+		out := cachetest.InFile(name, version)
 		out.Source = "/etc/mesh"
 		return out
 	}
 	report := func(objects ...*config.Config) (revision int64) {
 		t.Helper()
-		at = directoryOf(at.Revision()+1, objects...)
+		at = cachetest.DirectoryOf(at.Revision()+1, objects...)
 		b.Follow(at)
 		due := b.Report(r.ID)
 		rows, err := sourceRows(r.ID, due)
@@ -151,7 +134,7 @@ func having(used bool, o *config.Config, servers map[string]string, now status.C
 func TestConditionsOfAnObjectOfAFile(t *testing.T) {
 	t.Parallel()
 	l := newLooker(t)
-	o := inFile("db", "f1")
+	o := cachetest.InFile("db", "f1")
 	l.stored.put(o)
 	is := func(when, want string) {
 		t.Helper()
@@ -179,7 +162,7 @@ func TestConditionsOfAnObjectOfAFile(t *testing.T) {
 	l.looks(10, both)
 	is("both have it again", "True Acknowledged")
 
-	o = inFile("db", "f2")
+	o = cachetest.InFile("db", "f2")
 	l.stored.put(o)
 	l.looks(10, both)
 	is("it has changed, and no report tells of it", "False Waiting")

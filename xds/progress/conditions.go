@@ -23,17 +23,17 @@ const (
 	reasonNotBuilt     = "NotBuilt"
 )
 
-// evidence is what the report of an object is made of, beside the object.
+// evidence is what makeReport goes by, besides the object.
 type evidence struct {
 	facts    *statuses.Facts
 	verdicts []verdict.Verdict
-	// used says that a connected proxy should have something that is made of the object, or
-	// that one should until a moment ago.
+	// used says that a resource which a connected proxy should have is made of the object,
+	// or was until a moment ago.
 	used bool
 }
 
-// makeReport makes the report of an object. settled says that nothing will change in it until
-// the configuration or a proxy does. said is the report that is stored now.
+// makeReport makes the report of an object. settled says that the report stays true until
+// the configuration or a proxy changes. said is the report that is stored now.
 func makeReport(object *config.Config, said *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
 	facts := e.facts
 	revision, seen := int64(0), status.SeenIn(object.Source)
@@ -48,15 +48,15 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 		took = "connected proxies have all that is made of it"
 	} else {
 		revision, _ = object.Revision()
-		report.Object, seen = revision, status.Seen(revision)
-		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Took(revision) })
+		report.Object, seen = revision, status.SeenCondition(revision)
+		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Responses(revision) })
 	}
 	refusals, notBuilt, others := rejectionsOf(facts, report.Key.Path(), revision)
 	settled = behind == 0 && count.Waiting == 0 && count.Rejected == 0 && len(refusals) == 0
 	others = min(others, count.Rejected)
 	count.Rejected, count.Accepted = count.Rejected-others, count.Accepted+others
 	if len(refusals) > notBuilt && count.Rejected == 0 {
-		count.Rejected = 1 // a proxy rejects it that is counted otherwise
+		count.Rejected = 1 // a proxy rejects it, but is counted as something else
 		count.Accepted = max(0, count.Accepted-1)
 	}
 	taken, words := programmed(count, behind, e.used, took), quote(refusals)
@@ -123,8 +123,8 @@ var verdictConditions = []string{status.ResolvedRefs, status.Conflicted, status.
 
 func isOfVerdicts(c status.Condition) bool { return slices.Contains(verdictConditions, c.Type) }
 
-// tally adds up how the proxies of each server took something, false for a server that has
-// yet to publish it, and counts these servers.
+// tally adds up the counts of all servers. took returns the count of a server, false if
+// that has yet to publish the change; behind is the number of such servers.
 func tally(facts *statuses.Facts, took func(*status.Replica) (status.Count, bool)) (count status.Count, behind int) {
 	for replica := range facts.Replicas.Values() {
 		if c, ok := took(replica); ok {
@@ -139,8 +139,8 @@ func tally(facts *statuses.Facts, took func(*status.Replica) (status.Count, bool
 	return count, behind
 }
 
-// programmed makes the condition Programmed from counts. took is what those did that are
-// counted as Accepted.
+// programmed makes the condition Programmed from counts. took says what the proxies did
+// that are counted as Accepted.
 func programmed(c status.Count, behind int, used bool, took string) status.Condition {
 	out := status.Condition{Type: status.Programmed, Status: status.False}
 	switch {
@@ -172,13 +172,13 @@ func programmed(c status.Count, behind int, used bool, took string) status.Condi
 }
 
 // rejectionsOf returns the rejections that concern an object: those that name it, and those
-// that name none whose response carried its last change. The first are of resources that
-// servers could not build, notBuilt in number. others counts the proxies that reject other
-// objects of the same revision, and not this one.
+// that name no object if their response carried its last change. The first notBuilt of them
+// are of resources that servers could not build. others counts the proxies that reject
+// other objects of the same revision, but not this one.
 func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all []status.Problem, notBuilt, others int) {
-	concerned := map[string]bool{} // by proxy that rejects the revision: whether it may be for this object
+	concerned := map[string]bool{} // by proxy that rejects the revision: whether it may reject this object
 	for replica := range facts.Replicas.Values() {
-		count, published := replica.Took(revision)
+		count, published := replica.Responses(revision)
 		for _, t := range replica.Problems {
 			if !t.Rejected {
 				continue
@@ -222,7 +222,7 @@ func quote(refusals []status.Problem) string {
 	return quoteSome(texts)
 }
 
-// quoteSome joins the first of some texts.
+// quoteSome joins the first maxQuoted texts, and says how many more there are.
 func quoteSome(texts []string) string {
 	out := strings.Join(texts[:min(len(texts), maxQuoted)], "; ")
 	if more := len(texts) - maxQuoted; more > 0 {
@@ -231,9 +231,9 @@ func quoteSome(texts []string) string {
 	return out
 }
 
-// carryOver keeps of the stored report since when conditions have their status. Of Programmed
-// it keeps the words too, unless it is False: proxies that come and go change the counts,
-// and are no reason to write.
+// carryOver takes Since from the stored report for each condition that has the same status
+// there. For Programmed, unless it is False, it takes the reason and message too: they
+// change with the counts as proxies come and go, which is no reason to write.
 func carryOver(report, said *status.Report, now time.Time) {
 	for i := range report.Conditions {
 		c := &report.Conditions[i]

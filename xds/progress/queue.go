@@ -92,7 +92,7 @@ func (t *statusQueue) follow(in *inputs, now time.Time) {
 	}
 	maps.DeleteFunc(t.judged, func(_ string, at time.Time) bool { return now.Sub(at) >= calmTime })
 
-	ids := in.reportedSince(last)
+	ids := in.changedSince(last)
 	known := last.Snapshot != nil && last.usage.all == in.usage.all // then use may have changed only for the objects in ids
 	if known && len(ids) == 0 {
 		return
@@ -119,10 +119,10 @@ func (t *statusQueue) add(path string, now time.Time) *pending {
 	return p
 }
 
-// reportedSince returns the ids of the objects that only one of two inputs has in use. It
+// changedSince returns the ids of the objects that only one of two inputs has in use. It
 // adds the ids of all objects of sources other than the store in a part of a server's
 // report that changed.
-func (in *inputs) reportedSince(last *inputs) map[uint64]bool {
+func (in *inputs) changedSince(last *inputs) map[uint64]bool {
 	ids := map[uint64]bool{}
 	for change := range pmap.Diff(last.facts.Uses, in.facts.Uses) {
 		for _, side := range []*status.Use{change.Old, change.New} {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -24,7 +25,7 @@ type Tracker struct {
 	followUp, followUpOpen bool
 	followUpFrom, settled  int64
 
-	rejected resource.Set // the set that Rejections was made of
+	rejected pmap.Map[*protocol.RejectedForm] // that Rejections was made of
 }
 
 // Turn is what a Tracker must know about a turn, besides the subscription.
@@ -75,9 +76,9 @@ func (t *Tracker) Follow(sub *protocol.Subscription, turn Turn, origins Origins)
 	case t.StaleSince.IsZero():
 		t.StaleSince = turn.Now
 	}
-	switch rejected := sub.RejectedSet(); {
+	switch rejected := sub.RejectedForms(); {
 	case st.LastNACK == nil:
-		t.rejected, t.Rejections = resource.Set{}, nil
+		t.rejected, t.Rejections = pmap.Map[*protocol.RejectedForm]{}, nil
 	case sub.Searching():
 	case rejected != t.rejected || len(t.Rejections) == 0:
 		t.rejected, t.Rejections = rejected, t.rejections(sub, st, origins)
@@ -146,17 +147,16 @@ func (t *Tracker) rejections(sub *protocol.Subscription, st protocol.Status, ori
 		before[t.Rejections[i].Name] = &t.Rejections[i]
 	}
 	var out []Rejected
-	for r := range sub.Rejected() {
-		if known := before[r.Name]; known != nil && known.Rejection == r.Rejection {
+	for name, r := range sub.Rejected() {
+		if known := before[name]; known != nil && known.Rejection == r {
 			out = append(out, *known)
 			continue
 		}
-		next := t.newRejected(r.Name, r.Rejection)
-		if r.Resource != nil {
-			next.Version = r.Resource.Version
-		}
-		if r.Resource != nil && len(out) < maxTraced {
-			next.Objects = origins(r.Resource, sub.Acked(r.Name))
+		next := t.newRejected(name, r)
+		if desired := sub.Desired(name); desired != nil {
+			if next.Version = desired.Version; len(out) < maxTraced {
+				next.Objects = origins(desired, sub.Acked(name))
+			}
 		}
 		out = append(out, next)
 	}

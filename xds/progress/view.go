@@ -18,7 +18,7 @@ type View struct {
 	ID       string // the id of this server
 	Server   Server
 	Statuses *statuses.Cache
-	Beside   *beside.Sources // what this server has of other sources than the store
+	Beside   *beside.Sources // the sources of this server other than the store
 }
 
 // maxNamed bounds the proxies that a Distribution names in each of its lists.
@@ -42,7 +42,7 @@ type Distribution struct {
 }
 
 // Place says where a known proxy is connected, if not to this server. Its JSON form is an
-// API, for one that is connected to none.
+// API for proxies that are connected to no server.
 type Place struct {
 	Node string `json:"node"`
 	// Namespace is the namespace of the proxy, empty if a server of an older version
@@ -56,7 +56,7 @@ type Place struct {
 	Seen time.Time `json:"seen"`
 }
 
-// facts returns what the servers report, nothing before this server has read it.
+// facts returns what the servers report; it is empty before this server has read it.
 func (v *View) facts() *statuses.Facts {
 	if facts, _ := v.Statuses.Facts(); facts != nil {
 		return facts
@@ -68,9 +68,9 @@ func (v *View) facts() *statuses.Facts {
 // far all changes up to it have come.
 func (v *View) Of(revision int64, all bool) Distribution {
 	p := v.Server.Progress()
-	here, there := p.Alone, (*status.Replica).Took
+	here, there := p.Alone, (*status.Replica).Responses
 	if all {
-		here, there = p.All, (*status.Replica).TookAll
+		here, there = p.All, (*status.Replica).ResponsesUpTo
 	}
 	last := p.lastChange(revision)
 	out := v.distribution(p, v.facts(), here(revision), p.Published >= revision, func(r *status.Replica) (status.Count, bool) {
@@ -84,9 +84,9 @@ func (v *View) Of(revision int64, all bool) Distribution {
 }
 
 // OfObject returns how far the content of an object of another source than the store has
-// come. A server that does not have it so is behind.
+// come. A server that does not have this version of the object is behind.
 func (v *View) OfObject(object *config.Config) Distribution {
-	published := v.Beside.Has(object) // before the progress that it is part of
+	published := v.Beside.Has(object) // read before the progress, which includes it
 	p, facts := v.Server.Progress(), v.facts()
 	out := v.distribution(p, facts, p.now(), published, func(r *status.Replica) (status.Count, bool) {
 		return r.Now, beside.Has(facts, r.ID, object)
@@ -105,8 +105,9 @@ func (v *View) OfObject(object *config.Config) Distribution {
 	return out
 }
 
-// distribution joins how the proxies of this server took something with how those of each
-// other one did, false for a server that has yet to publish it. It has all problems.
+// distribution adds up the counts of all servers. here counts for this server, if that has
+// published the change. there returns the count of another server, false if that has yet to
+// publish it. The result has all problems, which the caller filters.
 func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Count, published bool, there func(*status.Replica) (status.Count, bool)) Distribution {
 	out := Distribution{Published: p.Published, Problems: p.Problems(maxNamed), Gone: v.gone(p, facts)}
 	if published {
@@ -129,8 +130,8 @@ func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Coun
 	return out
 }
 
-// Others returns the proxies that are not connected to this server: how many each other
-// server has, by its id, and those that are gone, the one that was seen last first.
+// Others returns how many proxies each other server has, by its id, and the known proxies
+// that are connected to no server, the one that was seen last first.
 func (v *View) Others() (elsewhere map[string]int, gone []Place) {
 	facts := v.facts()
 	elsewhere = map[string]int{}

@@ -90,7 +90,7 @@ func (p *Proxy) Status() ProxyStatus {
 		if since := t.StaleSince; !since.IsZero() && (st.StaleSince.IsZero() || since.Before(st.StaleSince)) {
 			st.StaleSince = since
 		}
-		st.Types = append(st.Types, t.wire())
+		st.Types = append(st.Types, t.apiStatus())
 	}
 	st.Revision = max(st.Revision, 0)
 	return st
@@ -99,7 +99,7 @@ func (p *Proxy) Status() ProxyStatus {
 // maxShown bounds the rejected resources of a type that the API shows.
 const maxShown = 64
 
-func (t *Type) wire() TypeStatus {
+func (t *Type) apiStatus() TypeStatus {
 	out := TypeStatus{
 		Name: t.Name, State: t.State, Revision: t.AckedRevision,
 		Version: t.LastACK.Version, AckedRevision: t.LastACK.Revision, AckedNonce: t.LastACK.Nonce,

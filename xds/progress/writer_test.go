@@ -253,7 +253,7 @@ func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
 	}
 }
 
-// TestUsage: an object is in use if any server uses it, and reportedSince finds the objects
+// TestUsage: an object is in use if any server uses it, and changedSince finds the objects
 // whose use changed between two looks.
 func TestUsage(t *testing.T) {
 	t.Parallel()
@@ -269,7 +269,7 @@ func TestUsage(t *testing.T) {
 	if !one.same(of(one.facts)) {
 		t.Error("the same facts are taken for others")
 	}
-	if ids := of(using(b)).reportedSince(one); len(ids) != 2 || !ids[status.ObjectID(a.Key())] {
+	if ids := of(using(b)).changedSince(one); len(ids) != 2 || !ids[status.ObjectID(a.Key())] {
 		t.Errorf("%v", ids)
 	}
 	elsewhere := using(a)
@@ -277,7 +277,7 @@ func TestUsage(t *testing.T) {
 	for use := range using(a).Uses.Values() {
 		elsewhere.Uses = elsewhere.Uses.Set("b/0", &status.Use{Replica: "b", Part: use.Part, Objects: use.Objects})
 	}
-	if ids := of(elsewhere).reportedSince(one); len(ids) > 0 {
+	if ids := of(elsewhere).changedSince(one); len(ids) > 0 {
 		t.Errorf("used on another server instead: %v", ids)
 	}
 }

@@ -44,7 +44,7 @@ func (j *Judge) PortAndSubset(s *mesh.ServiceRow, d *networking.Destination, nam
 	if rule.Subset(d.GetSubset()) != nil {
 		return
 	}
-	if j.someHave(s.Hostname, d.GetSubset(), namespace) {
+	if j.selectingRuleHasSubset(s.Hostname, d.GetSubset(), namespace) {
 		return
 	}
 	v := Verdict{
@@ -62,8 +62,9 @@ func (j *Judge) PortAndSubset(s *mesh.ServiceRow, d *networking.Destination, nam
 	j.Add(v)
 }
 
-// someHave reports whether a rule with a workloadSelector in a namespace has a subset.
-func (j *Judge) someHave(h host.Name, subset, namespace string) bool {
+// selectingRuleHasSubset reports whether a rule with a workloadSelector in a namespace has a
+// subset.
+func (j *Judge) selectingRuleHasSubset(h host.Name, subset, namespace string) bool {
 	return slices.ContainsFunc(j.Mesh().RulesOf(h), func(r *destination.Rule) bool {
 		return r.Namespace == namespace && r.Selector != nil && r.Subset(subset) != nil
 	})

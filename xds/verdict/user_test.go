@@ -18,9 +18,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// told returns the next index, and its verdicts of a code as "namespace/name message". It fails
-// the test if an index from nothing has others.
-func told(t *testing.T, x *index.Index, facts verdict.Facts, code verdict.Code) (*index.Index, []string) {
+// verdictsOf returns the next index, and its verdicts of a code as "namespace/name message". It
+// fails the test if an index from nothing has others.
+func verdictsOf(t *testing.T, x *index.Index, facts verdict.Facts, code verdict.Code) (*index.Index, []string) {
 	t.Helper()
 	next := x.Next(facts)
 	of := func(x *index.Index) (out []string) {
@@ -70,7 +70,7 @@ func TestUsersWhoNobodyCanBe(t *testing.T) {
 		{end.Add(-time.Minute), []string{none}},
 	} {
 		var got []string
-		x, got = told(t, x, verdict.Facts{Mesh: w.Context(), Minute: step.at.Unix() / 60}, verdict.UserUnproved)
+		x, got = verdictsOf(t, x, verdict.Facts{Mesh: w.Context(), Minute: step.at.Unix() / 60}, verdict.UserUnproved)
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", step.at, diff)
 		}
@@ -102,7 +102,7 @@ func TestRolesThatNobodyHas(t *testing.T) {
 		{[]string{role("shop"), role("istio-system")}, []string{all, shop}},
 	} {
 		var got []string
-		x, got = told(t, x, verdict.Facts{Mesh: xdstest.NewWorld(t, step.documents...).Context()}, verdict.RoleUnbound)
+		x, got = verdictsOf(t, x, verdict.Facts{Mesh: xdstest.NewWorld(t, step.documents...).Context()}, verdict.RoleUnbound)
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%v (-want +got)\n%s", step.documents, diff)
 		}
@@ -130,7 +130,7 @@ func TestIssuersWithoutKeys(t *testing.T) {
 			faults = faults.Delete(path)
 		}
 		var got []string
-		x, got = told(t, x, verdict.Facts{Mesh: w.Context(), KeyFaults: faults}, verdict.IssuerKeys)
+		x, got = verdictsOf(t, x, verdict.Facts{Mesh: w.Context(), KeyFaults: faults}, verdict.IssuerKeys)
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%q (-want +got)\n%s", step.fault, diff)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Lives reports whether a token of a user is valid at a minute since 1970. If the minute is 0,
-// all tokens are.
-func Lives(u *access.User, minute int64) bool {
+// HasValidToken reports whether a token of a user is valid at a minute since 1970. If the
+// minute is 0, all tokens are.
+func HasValidToken(u *access.User, minute int64) bool {
 	now := time.Unix(minute*60, 0)
 	for _, t := range u.Tokens {
 		if minute == 0 || t.Expires.IsZero() || now.Before(t.Expires) {
@@ -27,7 +27,7 @@ func changedUsers(from, to Facts, yield func(Row) bool) bool {
 		return true
 	}
 	for object := range to.Mesh.Inputs().Configs.List(schema.User, "") {
-		if spec, ok := object.Spec.(*access.User); ok && Lives(spec, from.Minute) != Lives(spec, to.Minute) && !yield(UserRow+Row(object.Key().Path())) {
+		if spec, ok := object.Spec.(*access.User); ok && HasValidToken(spec, from.Minute) != HasValidToken(spec, to.Minute) && !yield(UserRow+Row(object.Key().Path())) {
 			return false
 		}
 	}

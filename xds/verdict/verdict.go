@@ -33,13 +33,13 @@ func (v Verdict) String() string {
 // compare orders the verdicts of one object: errors first, then by field.
 func compare(a, b Verdict) int {
 	return cmp.Or(
-		cmp.Compare(a.Code.Severity(), b.Code.Severity()), naturally(a.Field, b.Field),
+		cmp.Compare(a.Code.Severity(), b.Code.Severity()), compareNatural(a.Field, b.Field),
 		strings.Compare(string(a.Code), string(b.Code)), strings.Compare(a.Message, b.Message),
 	)
 }
 
-// naturally compares paths so that [2] comes before [10].
-func naturally(a, b string) int {
+// compareNatural compares paths so that [2] comes before [10].
+func compareNatural(a, b string) int {
 	as, bs := strings.Split(a, "["), strings.Split(b, "[")
 	return slices.CompareFunc(as, bs, func(x, y string) int {
 		return cmp.Or(cmp.Compare(len(digits(x)), len(digits(y))), strings.Compare(x, y))

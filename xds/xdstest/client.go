@@ -254,10 +254,10 @@ func (c *Client) Held(typeURL string) map[string]Held {
 func (c *Client) Answers(typeURL string) []*Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.of(typeURL)
+	return c.answersOf(typeURL)
 }
 
-func (c *Client) of(typeURL string) []*Answer {
+func (c *Client) answersOf(typeURL string) []*Answer {
 	var out []*Answer
 	for _, a := range c.answers {
 		if typeURL == "" || a.TypeURL == typeURL {
@@ -282,7 +282,7 @@ func (c *Client) AwaitAnswer(typeURL string, index int) *Answer {
 	c.tb.Helper()
 	var out *Answer
 	c.await(fmt.Sprintf("answer %d of %s", index, typeURL), func() bool {
-		answers := c.of(typeURL)
+		answers := c.answersOf(typeURL)
 		if len(answers) <= index {
 			return false
 		}

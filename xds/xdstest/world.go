@@ -54,11 +54,11 @@ type World struct {
 	context   *mesh.PushContext
 }
 
-// still is a cache without a source: tests publish its snapshots.
-type still struct{ *cache.Feed }
+// staticCache is a cache without a source: tests publish its snapshots.
+type staticCache struct{ *cache.Feed }
 
 // Run implements cache.ConfigStoreCache.
-func (still) Run(ctx context.Context) error {
+func (staticCache) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
@@ -68,7 +68,7 @@ func NewWorld(tb testing.TB, documents ...string) *World {
 	tb.Helper()
 	w := &World{tb: tb, worker: cache.NewWorker(), recorder: &discoverytest.Recorder{}, sealer: newSealer(tb, memory.New(schema.Pilot(), memory.Options{}))}
 	w.feed = cache.NewFeed(cache.FeedOptions{Worker: w.worker, Schemas: schema.Pilot()})
-	serviceentry.New(serviceentry.Options{XDS: w.recorder, Worker: w.worker, Configs: still{w.feed}})
+	serviceentry.New(serviceentry.Options{XDS: w.recorder, Worker: w.worker, Configs: staticCache{w.feed}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

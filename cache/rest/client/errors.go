@@ -59,7 +59,7 @@ func (c *Client) unreachable(ctx context.Context, in request, sent bool, err err
 	case explainTLS(err) != nil:
 		err = explainTLS(err)
 		sent = false
-	case c.server.Scheme == "https" && cut(err):
+	case c.server.Scheme == "https" && connectionCut(err):
 		err = fmt.Errorf("it closed the connection (%w)"+whyRefused, err)
 	case strings.Contains(err.Error(), "malformed HTTP"):
 		err = errors.New("it does not speak HTTP/1.1, as the config API does: is this where proxies connect (serve --xds-address), and not its --api-address?")

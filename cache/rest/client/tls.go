@@ -49,9 +49,9 @@ func outOfTime(c *x509.Certificate, now time.Time) error {
 		stamp(c.NotAfter), now.Sub(c.NotAfter).Round(time.Second), stamp(now))
 }
 
-// cut says whether the server ended the connection while the client sent. A server that
+// connectionCut says whether the server ended the connection while the client sent. A server that
 // refuses a certificate does so, and its alert may then be lost.
-func cut(err error) bool {
+func connectionCut(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 

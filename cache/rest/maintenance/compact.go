@@ -35,7 +35,7 @@ type Compactor interface {
 
 func (o Options) compact(w http.ResponseWriter, r *http.Request) error {
 	if o.Compactor == nil {
-		return lacking("compact", theirs+"etcdctl compact REVISION")
+		return unsupported("compact", leftToOwner+"etcdctl compact REVISION")
 	}
 	var request Compaction
 	if err := rest.ReadJSON(w, r, &request); err != nil {

@@ -29,7 +29,7 @@ type Defragmenter interface {
 
 func (o Options) defragment(w http.ResponseWriter, r *http.Request) error {
 	if o.Defragmenter == nil {
-		return lacking("defragment", theirs+"etcdctl defrag")
+		return unsupported("defragment", leftToOwner+"etcdctl defrag")
 	}
 	if err := rest.ReadJSON(w, r, &struct{}{}); err != nil {
 		return err

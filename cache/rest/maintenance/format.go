@@ -53,7 +53,7 @@ type Formatter interface {
 
 func (o Options) format(w http.ResponseWriter, r *http.Request) error {
 	if o.Format == nil {
-		return lacking("know the format of", "it has none")
+		return unsupported("know the format of", "it has none")
 	}
 	format, err := o.Format.StoreFormat(r.Context())
 	if err != nil {

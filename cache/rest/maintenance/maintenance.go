@@ -83,15 +83,15 @@ func endpoint(api *rest.Server, path string, m methods) {
 	})
 }
 
-// lacking refuses an operation that this store does not support, and says what to use
+// unsupported refuses an operation that this store does not support, and says what to use
 // instead.
-func lacking(what, instead string) error {
+func unsupported(what, instead string) error {
 	return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 		fmt.Sprintf("this server does not %s its store: %s", what, instead))
 }
 
-// theirs begins a refusal that leaves an operation to the owner of the etcd.
-const theirs = "the store is an etcd that somebody else looks after: its owner does it with "
+// leftToOwner begins a refusal that leaves an operation to the owner of the etcd.
+const leftToOwner = "the store is an etcd that somebody else looks after: its owner does it with "
 
 // typeMeta returns the kind and apiVersion of a shape of this package.
 func typeMeta(kind string) metav1.TypeMeta {

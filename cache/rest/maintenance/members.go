@@ -78,7 +78,7 @@ type Members interface {
 func (o Options) membership(answer func(w http.ResponseWriter, r *http.Request) (any, error)) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if o.Members == nil {
-			return lacking("know the members of", theirs+"etcdctl member")
+			return unsupported("know the members of", leftToOwner+"etcdctl member")
 		}
 		value, err := answer(w, r)
 		if err != nil {

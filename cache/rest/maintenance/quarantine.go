@@ -62,7 +62,7 @@ type Quarantine interface {
 
 func (o Options) listQuarantine(w http.ResponseWriter, _ *http.Request) error {
 	if o.Quarantine == nil {
-		return lacking("keep a quarantine of", "everything in it can be served")
+		return unsupported("keep a quarantine of", "everything in it can be served")
 	}
 	items := o.Quarantine.Quarantined()
 	if items == nil {
@@ -74,7 +74,7 @@ func (o Options) listQuarantine(w http.ResponseWriter, _ *http.Request) error {
 
 func (o Options) discard(w http.ResponseWriter, r *http.Request) error {
 	if o.Quarantine == nil {
-		return lacking("keep a quarantine of", "delete objects by their names")
+		return unsupported("keep a quarantine of", "delete objects by their names")
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

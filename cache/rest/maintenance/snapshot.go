@@ -37,7 +37,7 @@ const pieceTimeout = 30 * time.Second
 
 func (o Options) snapshot(w http.ResponseWriter, r *http.Request) error {
 	if o.Snapshots == nil {
-		return lacking("take snapshots of", "ask etcd itself, with etcdctl snapshot save FILE")
+		return unsupported("take snapshots of", "ask etcd itself, with etcdctl snapshot save FILE")
 	}
 	snapshot, err := o.Snapshots.Snapshot(r.Context())
 	if err != nil {

@@ -141,7 +141,7 @@ type Reporter interface {
 
 func (o Options) status(w http.ResponseWriter, r *http.Request) error {
 	if o.Status == nil {
-		return lacking("report on", "ask etcd itself, with etcdctl endpoint status")
+		return unsupported("report on", "ask etcd itself, with etcdctl endpoint status")
 	}
 	status := o.Status.StoreStatus(r.Context())
 	status.TypeMeta = typeMeta("StoreStatus")

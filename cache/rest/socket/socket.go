@@ -28,7 +28,7 @@ type Listener struct {
 // socket that a killed process left behind, but neither a socket on which somebody
 // listens nor a file of another kind.
 func Listen(path string) (*Listener, error) {
-	if err := vacant(path); err != nil {
+	if err := checkVacant(path); err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
 	// Make it where nobody else can enter, and then give it its name.
@@ -62,8 +62,8 @@ func (l *Listener) Close() error {
 	return l.UnixListener.Close()
 }
 
-// vacant returns why a path is not free for a socket.
-func vacant(path string) error {
+// checkVacant returns why a path is not free for a socket.
+func checkVacant(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

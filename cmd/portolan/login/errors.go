@@ -29,17 +29,17 @@ func (s *session) fault(ctx context.Context, err error, secrets ...string) error
 	var sent *url.Error
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return s.says("did not answer in time: %w", ctx.Err())
+		return s.errorf("did not answer in time: %w", ctx.Err())
 	case errors.As(err, &told):
 		return s.refused(told, secrets)
 	case !errors.As(err, &sent):
-		return s.says("cannot be understood: %w", errUnreadable)
+		return s.errorf("cannot be understood: %w", errUnreadable)
 	}
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
-		return s.says("has a certificate of no authority that is trusted: the ca of its TokenIssuer names it")
+		return s.errorf("has a certificate of no authority that is trusted: the ca of its TokenIssuer names it")
 	}
-	return s.says("does not answer (%s): %w", printable(sent.Err.Error()), ErrAway)
+	return s.errorf("does not answer (%s): %w", printable(sent.Err.Error()), ErrAway)
 }
 
 // refused returns the error for a provider's refusal, with what to do.
@@ -59,19 +59,19 @@ func (s *session) refused(told *oauth2.RetrieveError, secrets []string) error {
 	what = printable(what)
 	switch code := told.ErrorCode; {
 	case code == "access_denied":
-		return s.says("denies the login (%s)", what)
+		return s.errorf("denies the login (%s)", what)
 	case code == "expired_token":
 		return errLate
 	case code == "invalid_client", code == "unauthorized_client", code == "unsupported_grant_type":
-		return s.says("does not let the client %q log users in with the device flow (%s): allow it that there, as a client without a secret, or correct users.login.clientId of the TokenIssuer", s.ID, what)
+		return s.errorf("does not let the client %q log users in with the device flow (%s): allow it that there, as a client without a secret, or correct users.login.clientId of the TokenIssuer", s.ID, what)
 	case code == "invalid_scope":
-		return s.says("does not give the scopes %s (%s): set users.login.scopes of the TokenIssuer", strings.Join(s.scopes(), ", "), what)
+		return s.errorf("does not give the scopes %s (%s): set users.login.scopes of the TokenIssuer", strings.Join(s.scopes(), ", "), what)
 	case code == "invalid_grant":
-		return s.says("has ended the login (%s): %w", what, ErrEnded)
+		return s.errorf("has ended the login (%s): %w", what, ErrEnded)
 	case code == "temporarily_unavailable", code == "server_error", told.Response.StatusCode >= http.StatusInternalServerError, told.Response.StatusCode == http.StatusTooManyRequests:
-		return s.says("cannot answer now (%s): %w", what, ErrAway)
+		return s.errorf("cannot answer now (%s): %w", what, ErrAway)
 	}
-	return s.says("refuses the request: %s", what)
+	return s.errorf("refuses the request: %s", what)
 }
 
 // maxShown is how many characters of a provider's text are shown.

@@ -47,7 +47,7 @@ func Start(ctx context.Context, c Client) (*Device, error) {
 
 func (s *session) start(ctx context.Context) (*Device, error) {
 	if s.provider.DeviceURL == "" {
-		return nil, s.says("has no device flow (device_authorization_endpoint): have it allowed there, or log in with a token (--token-file)")
+		return nil, s.errorf("has no device flow (device_authorization_endpoint): have it allowed there, or log in with a token (--token-file)")
 	}
 	d := &Device{session: s}
 	form := url.Values{"client_id": {s.ID}, "scope": {strings.Join(s.scopes(), " ")}}
@@ -55,7 +55,7 @@ func (s *session) start(ctx context.Context) (*Device, error) {
 		return nil, s.fault(ctx, err)
 	}
 	if d.auth.DeviceCode == "" || d.auth.UserCode == "" || d.auth.VerificationURI == "" {
-		return nil, s.says("cannot be understood: %w", errUnreadable)
+		return nil, s.errorf("cannot be understood: %w", errUnreadable)
 	}
 	d.bound(time.Now())
 	return d, nil

@@ -66,7 +66,7 @@ func (c Client) open(ctx context.Context) (*session, error) {
 		if c.CA != "" {
 			config.RootCAs = x509.NewCertPool()
 			if !config.RootCAs.AppendCertsFromPEM([]byte(c.CA)) {
-				return nil, c.says("cannot be verified: the ca of its TokenIssuer has no certificate")
+				return nil, c.errorf("cannot be verified: the ca of its TokenIssuer has no certificate")
 			}
 		}
 		by = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}
@@ -88,11 +88,11 @@ func (s *session) close() { s.http.CloseIdleConnections() }
 func (s *session) discover(ctx context.Context) error {
 	at := strings.TrimSuffix(s.Issuer, "/") + "/.well-known/openid-configuration"
 	if err := jwks.CheckURL(at); err != nil {
-		return s.says("has no URL to log in at: %w", err)
+		return s.errorf("has no URL to log in at: %w", err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return s.says("has no URL to log in at: %w", err)
+		return s.errorf("has no URL to log in at: %w", err)
 	}
 	if err := s.do(request, &s.provider); err != nil {
 		return s.fault(ctx, err)
@@ -103,17 +103,17 @@ func (s *session) discover(ctx context.Context) error {
 // check returns why a client cannot use the document, nil if it can.
 func (d *document) check(c Client) error {
 	if d.Issuer != c.Issuer {
-		return c.says("says that it is %s: correct the issuer of the TokenIssuer", printable(d.Issuer))
+		return c.errorf("says that it is %s: correct the issuer of the TokenIssuer", printable(d.Issuer))
 	}
 	if d.TokenURL == "" {
-		return c.says("has no token_endpoint: nobody can log in with it")
+		return c.errorf("has no token_endpoint: nobody can log in with it")
 	}
 	for _, one := range []struct{ what, url string }{{"token_endpoint", d.TokenURL}, {"device_authorization_endpoint", d.DeviceURL}, {"revocation_endpoint", d.RevokeURL}} {
 		if one.url == "" {
 			continue
 		}
 		if err := jwks.CheckURL(one.url); err != nil {
-			return c.says("has a %s that nothing is sent to: %s", one.what, printable(err.Error()))
+			return c.errorf("has a %s that nothing is sent to: %s", one.what, printable(err.Error()))
 		}
 	}
 	return nil
@@ -198,7 +198,7 @@ func refusalOf(response *http.Response, text []byte) *oauth2.RetrieveError {
 	return out
 }
 
-// says returns an error about the provider.
-func (c Client) says(format string, args ...any) error {
+// errorf returns an error about the provider.
+func (c Client) errorf(format string, args ...any) error {
 	return fmt.Errorf("the provider %s %w", printable(c.Issuer), fmt.Errorf(format, args...))
 }

@@ -32,14 +32,14 @@ var algorithms = []jose.SignatureAlgorithm{
 func (s *session) tokens(t *oauth2.Token) (Tokens, error) {
 	text, _ := t.Extra("id_token").(string)
 	if text == "" {
-		return Tokens{}, s.says("gives no ID token: allow the client %q the scope openid there; %w", s.ID, ErrEnded)
+		return Tokens{}, s.errorf("gives no ID token: allow the client %q the scope openid there; %w", s.ID, ErrEnded)
 	}
 	claims, err := claimsOf(text)
 	switch {
 	case err != nil:
-		return Tokens{}, s.says("gives an ID token that no server takes: %w", err)
+		return Tokens{}, s.errorf("gives an ID token that no server takes: %w", err)
 	case claims.Issuer != s.Issuer || !slices.Contains(claims.Audience, s.ID):
-		return Tokens{}, s.says("gives an ID token that is not its own, or not for the client %q", s.ID)
+		return Tokens{}, s.errorf("gives an ID token that is not its own, or not for the client %q", s.ID)
 	}
 	return Tokens{ID: text, Refresh: t.RefreshToken}, nil
 }

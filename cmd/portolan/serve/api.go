@@ -35,7 +35,7 @@ type apiServer interface {
 
 // serveAPI serves on the listeners that are not nil, until ctx ends. It returns when no
 // request is under way, within drain and cancelGrace.
-func serveAPI(ctx context.Context, api apiServer, excess excess, logger *slog.Logger, listeners ...net.Listener) error {
+func serveAPI(ctx context.Context, api apiServer, excess streamExcess, logger *slog.Logger, listeners ...net.Listener) error {
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unused := &unusedConns{}

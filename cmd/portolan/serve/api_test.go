@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// asked is an API whose handler the test provides.
-type asked struct{ http.HandlerFunc }
+// recordingHandler is an API whose handler the test provides.
+type recordingHandler struct{ http.HandlerFunc }
 
-func (a asked) Handler() http.Handler { return a }
-func (asked) EndWatches()             {}
+func (a recordingHandler) Handler() http.Handler { return a }
+func (recordingHandler) EndWatches()             {}
 
 // serveAsked serves until stop is called; stop returns the log.
 func serveAsked(t *testing.T, answer http.HandlerFunc) (address string, stop func() string) {
@@ -27,7 +27,7 @@ func serveAsked(t *testing.T, answer http.HandlerFunc) (address string, stop fun
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	go func() { ended <- serveAPI(ctx, asked{answer}, newExcess(logger), logger, l) }()
+	go func() { ended <- serveAPI(ctx, recordingHandler{answer}, newExcess(logger), logger, l) }()
 	return l.Addr().String(), func() string {
 		cancel()
 		if err := <-ended; err != nil {

@@ -36,14 +36,14 @@ func (s *server) addAuthority() (err error) {
 		return err
 	}
 	s.certificates.issuer, err = issue.New(issue.Options{
-		Authority: s.certificates.authority, Proofs: identity.Proofs{s.proof}, OnRefusal: s.certificateRefused, Registerer: s.metrics, Logger: s.logger,
+		Authority: s.certificates.authority, Proofs: identity.Proofs{s.proof}, OnRefusal: s.issuanceRefused, Registerer: s.metrics, Logger: s.logger,
 	})
 	if err != nil {
 		return err
 	}
 	s.checks = append(s.checks, rest.Check{Name: "certificate authority", Degraded: s.certificates.authority.Degraded})
 	s.certificates.issuer.Register(s.proxies.grpc)
-	s.security.use(s.certificates.authority)
+	s.security.useAuthority(s.certificates.authority)
 	if s.security.own != nil && s.o.Authority == nil && s.o.sealingKeys() == "" {
 		return errors.New("other machines reach the server, and it has no certificate: name one with --tls-cert and --tls-key, or a certificate authority with --ca-cert, or have it make one with --sealing-key")
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/portolan-mesh/portolan/cache/statuses"
 )
 
-// know tells the port which other servers there are.
-func (p *proxyPort) know(r replicas, metrics prometheus.Registerer) error {
+// setReplicas tells the port which other servers there are.
+func (p *proxyPort) setReplicas(r replicas, metrics prometheus.Registerer) error {
 	p.replicas = r
 	return metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "portolan_replicas", Help: "Servers of the store that report to one another, this one among them.",
-	}, func() float64 { return float64(1 + len(r.others())) }))
+	}, func() float64 { return float64(1 + len(r.proxiesOfOthers())) }))
 }
 
 // replicas knows the servers of a store, as they report to one another.
@@ -23,8 +23,8 @@ type replicas struct {
 	statuses *statuses.Cache
 }
 
-// others returns how many proxies each of the other servers has.
-func (r replicas) others() []int {
+// proxiesOfOthers returns how many proxies each of the other servers has.
+func (r replicas) proxiesOfOthers() []int {
 	facts, _ := r.statuses.Facts()
 	if facts == nil {
 		return nil
@@ -54,16 +54,16 @@ func (p *proxyPort) balance(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		own := p.xds.Connections()
-		if n := surplus(own, p.replicas.others()); n > 0 {
+		if n := countToDisconnect(own, p.replicas.proxiesOfOthers()); n > 0 {
 			p.logger.Info("moving proxies to other servers, which have fewer", "proxies", own, "moved", p.xds.Move(n))
 		}
 	}
 }
 
-// surplus returns how many proxies a server disconnects at a time: a tenth of its excess over
-// the average of all servers. It is 0 unless the excess is more than two, and more than a
-// fifth of the average.
-func surplus(own int, others []int) int {
+// countToDisconnect returns how many proxies a server disconnects at a time: a tenth of its
+// excess over the average of all servers. It is 0 unless the excess is more than two, and more
+// than a fifth of the average.
+func countToDisconnect(own int, others []int) int {
 	sum, servers := own, 1+len(others)
 	for _, n := range others {
 		sum += n

@@ -22,7 +22,7 @@ func TestSurplus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := surplus(c.own, c.all); got != c.want {
+			if got := countToDisconnect(c.own, c.all); got != c.want {
 				t.Errorf("surplus(%d, %v) = %d, want %d", c.own, c.all, got, c.want)
 			}
 		})

@@ -33,19 +33,19 @@ type claimer struct {
 	logger  *slog.Logger
 
 	last   *cache.Snapshot
-	wanted map[owned]int // number of objects that want the address
-	due    map[owned]bool
+	wanted map[ownedAddress]int // number of objects that want the address
+	due    map[ownedAddress]bool
 	failed string // the last failure that was logged
 }
 
-// owned is the address of a host as owned by a source.
-type owned struct {
+// ownedAddress is the address of a host as owned by a source.
+type ownedAddress struct {
 	address.Key
 	source string
 }
 
 func newClaimer(store *etcd.Store, configs configCache, logger *slog.Logger) *claimer {
-	return &claimer{store: store, configs: configs, logger: logger, wanted: map[owned]int{}, due: map[owned]bool{}}
+	return &claimer{store: store, configs: configs, logger: logger, wanted: map[ownedAddress]int{}, due: map[ownedAddress]bool{}}
 }
 
 // run claims addresses until ctx ends, then returns nil.
@@ -55,7 +55,7 @@ func (c *claimer) run(ctx context.Context) error {
 		following, cancel := ctx, context.CancelFunc(func() {})
 		if len(c.due) > 0 {
 			pause := withoutRetry
-			if !c.claim(ctx) {
+			if !c.writeDue(ctx) {
 				if err := backoff.Wait(ctx); err != nil {
 					return nil
 				}
@@ -99,13 +99,13 @@ func (c *claimer) follow(to *cache.Snapshot) {
 		}
 	}
 	if len(c.wanted) > 0 {
-		c.miss(to)
+		c.markLostDue(to)
 	}
 	c.last = to
 }
 
-// miss marks wanted addresses that are gone as due.
-func (c *claimer) miss(to *cache.Snapshot) {
+// markLostDue marks wanted addresses that are gone as due.
+func (c *claimer) markLostDue(to *cache.Snapshot) {
 	gone := map[string]bool{}
 	for change := range pmap.Diff(c.last.Addresses(), to.Addresses()) {
 		if change.New == nil {
@@ -123,16 +123,16 @@ func (c *claimer) miss(to *cache.Snapshot) {
 }
 
 // ownedBy returns the addresses that an object of another source wants.
-func ownedBy(object *config.Config) []owned {
-	var out []owned
+func ownedBy(object *config.Config) []ownedAddress {
+	var out []ownedAddress
 	for _, host := range address.Hosts(object) {
-		out = append(out, owned{address.Key{Namespace: object.Namespace, Host: host}, object.Source})
+		out = append(out, ownedAddress{address.Key{Namespace: object.Namespace, Host: host}, object.Source})
 	}
 	return out
 }
 
-// claim writes the claims that are due. It returns false if that fails.
-func (c *claimer) claim(ctx context.Context) bool {
+// writeDue writes the claims that are due. It returns false if that fails.
+func (c *claimer) writeDue(ctx context.Context) bool {
 	byHost := map[address.Key]*address.Claim{}
 	for one := range c.due {
 		if byHost[one.Key] == nil {
@@ -157,6 +157,6 @@ func (c *claimer) claim(ctx context.Context) bool {
 	for _, key := range without {
 		lacking[key] = true
 	}
-	maps.DeleteFunc(c.due, func(one owned, _ bool) bool { return !lacking[one.Key] })
+	maps.DeleteFunc(c.due, func(one ownedAddress, _ bool) bool { return !lacking[one.Key] })
 	return true
 }

@@ -21,13 +21,15 @@ const addressHold = time.Hour
 // lasts for one term of a leader.
 type freer struct {
 	hold  time.Duration
-	since map[owned]time.Time // when it first was not needed
+	since map[ownedAddress]time.Time // when it first was not needed
 
 	sources  pmap.Map[*status.Sources] // as of the last look
 	contents pmap.Map[*status.Content] // likewise
 }
 
-func newFreer(hold time.Duration) *freer { return &freer{hold: hold, since: map[owned]time.Time{}} }
+func newFreer(hold time.Duration) *freer {
+	return &freer{hold: hold, since: map[ownedAddress]time.Time{}}
+}
 
 // pending says whether a look may find something: the servers' reports have changed since the
 // last one, or a hold is over.
@@ -43,21 +45,21 @@ func (f *freer) pending(facts *statuses.Facts, now time.Time) bool {
 	return facts.Sources != f.sources || facts.Contents != f.contents
 }
 
-// look returns the claims to take back: of addresses that no server has needed for the whole
-// hold. owners has the owners of all addresses.
-func (f *freer) look(owners map[address.Key][]string, facts *statuses.Facts, now time.Time) []address.Claim {
+// claimsToFree returns the claims to take back: of addresses that no server has needed for the
+// whole hold. owners has the owners of all addresses.
+func (f *freer) claimsToFree(owners map[address.Key][]string, facts *statuses.Facts, now time.Time) []address.Claim {
 	if facts == nil {
 		return nil
 	}
 	f.sources, f.contents = facts.Sources, facts.Contents
 	hosts := hostsOf(facts)
-	unneeded := map[owned]bool{}
+	unneeded := map[ownedAddress]bool{}
 	var claims []address.Claim
 	for _, key := range slices.SortedFunc(maps.Keys(owners), address.Key.Compare) {
 		claim := address.Claim{Key: key}
 		for _, owner := range owners[key] {
 			source, other := address.SourceOf(owner)
-			one := owned{key, source}
+			one := ownedAddress{key, source}
 			if !other || needed(facts, hosts, one) {
 				continue
 			}
@@ -73,13 +75,13 @@ func (f *freer) look(owners map[address.Key][]string, facts *statuses.Facts, now
 			claims = append(claims, claim)
 		}
 	}
-	maps.DeleteFunc(f.since, func(one owned, _ time.Time) bool { return !unneeded[one] })
+	maps.DeleteFunc(f.since, func(one ownedAddress, _ time.Time) bool { return !unneeded[one] })
 	return claims
 }
 
 // needed says whether a live server has a host in a source, or may have it. A server may have
 // it if it has not reported its sources, or not read this source completely.
-func needed(facts *statuses.Facts, hosts map[hostAt]bool, one owned) bool {
+func needed(facts *statuses.Facts, hosts map[hostAt]bool, one ownedAddress) bool {
 	id := status.HostID(one.Namespace, one.Host)
 	for path, replica := range facts.Replicas.All() {
 		sources := facts.Sources.Value(path)

@@ -62,7 +62,7 @@ func TestWhatNoServerNeedsIsFreed(t *testing.T) {
 			if !f.pending(&facts.Facts, begun) && facts.Sources.Len() > 0 {
 				t.Error("the first look would not be")
 			}
-			if claims := f.look(owners, &facts.Facts, begun); len(claims) > 0 {
+			if claims := f.claimsToFree(owners, &facts.Facts, begun); len(claims) > 0 {
 				t.Fatalf("freed at once: %v", claims)
 			}
 			if f.pending(&facts.Facts, begun.Add(time.Minute)) {
@@ -72,7 +72,7 @@ func TestWhatNoServerNeedsIsFreed(t *testing.T) {
 			if got := f.pending(&facts.Facts, due); got != c.freed {
 				t.Errorf("after the hold there is something to look at: %v", got)
 			}
-			claims := f.look(owners, &facts.Facts, due)
+			claims := f.claimsToFree(owners, &facts.Facts, due)
 			if freed := len(claims) == 1 && len(claims[0].Drop) == 1 && claims[0].Drop[0] == address.OwnerOf(dir); freed != c.freed {
 				t.Errorf("after the hold: %v", claims)
 			}
@@ -95,7 +95,7 @@ func TestTheHoldBeginsAnew(t *testing.T) {
 		after time.Duration
 		freed int
 	}{{without, 0, 0}, {with, 59 * time.Minute, 0}, {without, 61 * time.Minute, 0}, {without, 120 * time.Minute, 0}, {without, 121 * time.Minute, 1}} {
-		if claims := f.look(owners, &step.facts.Facts, at.Add(step.after)); len(claims) != step.freed {
+		if claims := f.claimsToFree(owners, &step.facts.Facts, at.Add(step.after)); len(claims) != step.freed {
 			t.Errorf("step %d: %v", i, claims)
 		}
 	}

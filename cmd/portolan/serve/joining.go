@@ -186,7 +186,7 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	// The token is used up, so check everything else before.
-	request, err := nameless(in.CSR)
+	request, err := parseNameless(in.CSR)
 	if err != nil {
 		return refused(err.Error())
 	}
@@ -227,9 +227,9 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// nameless reads a certificate request, and refuses one with names: a member gets the names in
+// parseNameless reads a certificate request, and refuses one with names: a member gets the names in
 // its token.
-func nameless(text string) (*authority.Request, error) {
+func parseNameless(text string) (*authority.Request, error) {
 	if len(text) <= authority.MaxRequest {
 		if block, _ := pem.Decode([]byte(text)); block != nil {
 			csr, err := x509.ParseCertificateRequest(block.Bytes)

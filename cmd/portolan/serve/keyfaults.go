@@ -24,9 +24,9 @@ type keyFaults struct {
 	last pmap.Map[string]
 }
 
-// of returns the issuers of a snapshot whose keys cannot be fetched, with the reason, by their
-// paths. It also makes the fetcher fetch the keys of issuers that nobody has used yet.
-func (k *keyFaults) of(snapshot *cache.Snapshot) pmap.Map[string] {
+// faultsIn returns the issuers of a snapshot whose keys cannot be fetched, with the reason, by
+// their paths. It also makes the fetcher fetch the keys of issuers that nobody has used yet.
+func (k *keyFaults) faultsIn(snapshot *cache.Snapshot) pmap.Map[string] {
 	if snapshot == nil {
 		return pmap.Map[string]{}
 	}

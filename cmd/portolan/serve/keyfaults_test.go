@@ -45,19 +45,19 @@ func TestKeyFaults(t *testing.T) {
 	snapshot("elsewhere", "shop", bad)
 	all := snapshot("bad", "istio-system", bad)
 	path := config.Key{Kind: schema.TokenIssuer, Namespace: "istio-system", Name: "bad"}.Path()
-	for limit := time.Now().Add(30 * time.Second); k.of(all).Len() == 0 || good.Fetches.Load() == 0; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(30 * time.Second); k.faultsIn(all).Len() == 0 || good.Fetches.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("nothing is known")
 		}
 	}
-	faults := k.of(all)
+	faults := k.faultsIn(all)
 	if why := faults.Value(path); faults.Len() != 1 || !strings.Contains(why, "500") {
 		t.Errorf("%d faults, %q", faults.Len(), why)
 	}
-	if again := k.of(all); again != faults {
+	if again := k.faultsIn(all); again != faults {
 		t.Error("the same faults are another map")
 	}
-	if gone := k.of(cache.NewSnapshot(9, objects.Delete(path))); gone.Len() != 0 {
+	if gone := k.faultsIn(cache.NewSnapshot(9, objects.Delete(path))); gone.Len() != 0 {
 		t.Errorf("an issuer that is gone has %d faults", gone.Len())
 	}
 }

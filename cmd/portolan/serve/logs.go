@@ -36,7 +36,7 @@ func (l *limitedLog) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (l *limitedLog) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelInfo && !l.limits.pass(r) {
+	if r.Level >= slog.LevelInfo && !l.limits.allow(r) {
 		return nil
 	}
 	return l.to.Handle(ctx, r)
@@ -69,8 +69,8 @@ type logLimit struct {
 	left  int // lines dropped
 }
 
-// pass says whether to log a line.
-func (l *logLimits) pass(r slog.Record) bool {
+// allow says whether to log a line.
+func (l *logLimits) allow(r slog.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limit := l.of[r.Message]
@@ -90,13 +90,13 @@ func (l *logLimits) pass(r slog.Record) bool {
 	limit.left++
 	if !l.telling {
 		l.telling = true
-		time.AfterFunc(logPause, l.tell)
+		time.AfterFunc(logPause, l.logDropped)
 	}
 	return false
 }
 
-// tell logs how many lines were dropped.
-func (l *logLimits) tell() {
+// logDropped logs how many lines were dropped.
+func (l *logLimits) logDropped() {
 	l.mu.Lock()
 	var told []slog.Record
 	for message, limit := range l.of {

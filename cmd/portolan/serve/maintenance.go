@@ -45,7 +45,7 @@ func (c caretaker) Compact(ctx context.Context, revision int64) (maintenance.Com
 	if s := c.keeper.Status(); s != nil && revision > s.Revision {
 		// The revision may be newer than the keeper's last look.
 		if err := c.keeper.Check(ctx); err != nil {
-			return maintenance.Compaction{}, away(err)
+			return maintenance.Compaction{}, unavailable(err)
 		}
 		if s = c.keeper.Status(); revision > s.Revision {
 			return maintenance.Compaction{}, fmt.Errorf("%w: revision %d: the store is at %d", storage.ErrInvalid, revision, s.Revision)
@@ -53,7 +53,7 @@ func (c caretaker) Compact(ctx context.Context, revision int64) (maintenance.Com
 	}
 	change, err := c.keeper.Compact(ctx, revision)
 	if err != nil {
-		return maintenance.Compaction{}, away(err)
+		return maintenance.Compaction{}, unavailable(err)
 	}
 	return maintenance.Compaction{
 		Revision: change.After.Compacted, BeforeBytes: change.Before.InUse, AfterBytes: change.After.InUse,
@@ -65,12 +65,12 @@ func (c caretaker) Defragment(ctx context.Context) (maintenance.Defragmentation,
 	begun := time.Now()
 	change, err := c.keeper.Defragment(ctx)
 	if err != nil {
-		return maintenance.Defragmentation{}, away(err)
+		return maintenance.Defragmentation{}, unavailable(err)
 	}
 	return maintenance.Defragmentation{
 		BeforeBytes: change.Before.Size, AfterBytes: change.After.Size, Seconds: time.Since(begun).Seconds(),
 	}, nil
 }
 
-// away marks an error of the store as one that may pass.
-func away(err error) error { return fmt.Errorf("%w: %w", storage.ErrUnavailable, err) }
+// unavailable marks an error of the store as one that may pass.
+func unavailable(err error) error { return fmt.Errorf("%w: %w", storage.ErrUnavailable, err) }

@@ -27,7 +27,7 @@ func (s *server) addProgress() error {
 	if err := s.metrics.Register(s.beside); err != nil {
 		return err
 	}
-	return s.proxies.know(replicas{s.reporter.ID, s.statusCache}, s.metrics)
+	return s.proxies.setReplicas(replicas{s.reporter.ID, s.statusCache}, s.metrics)
 }
 
 // publishing creates the follower of objects from sources other than the store. It returns the

@@ -54,7 +54,7 @@ func (s *server) mayMakeToken(ctx context.Context, who identity.Identity) error 
 		return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			fmt.Sprintf("serviceAccount: %s is the identity of the servers, which no machine gets: name another account (a server joins the store by portolan store member invite)", who))
 	}
-	return s.keeper.MayLend(rest.IdentityOf(ctx), who)
+	return s.keeper.MayIssueFor(rest.IdentityOf(ctx), who)
 }
 
 // tokenIssuers returns the issuers in the root namespace of the store, or false before the

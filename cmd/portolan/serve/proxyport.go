@@ -47,7 +47,7 @@ type proxyPort struct {
 	plain    net.Listener
 	secured  net.Listener // the port with TLS; nil for none
 	grpc     *grpc.Server
-	excess   excess
+	excess   streamExcess
 	replicas replicas
 	logger   *slog.Logger
 
@@ -102,7 +102,7 @@ func (p *proxyPort) serve(ctx context.Context) error {
 // drain disconnects the proxies so that they connect to the other servers, if there are any,
 // and accepts no more. It returns when all have gone, the time is over, or ctx ends.
 func (p *proxyPort) drain(ctx context.Context) {
-	if p.drainTime == 0 || len(p.replicas.others()) == 0 {
+	if p.drainTime == 0 || len(p.replicas.proxiesOfOthers()) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.drainTime+drainGrace)

@@ -29,8 +29,8 @@ func (s *server) requestRefused(r rest.Refusal) {
 	s.refused.Add(journal.Refusal{Port: "config API", User: r.User, Address: r.Address, Tool: r.Tool, Wanted: wanted, Reason: r.Reason})
 }
 
-// certificateRefused records a refused request for a certificate.
-func (s *server) certificateRefused(a issue.Attempt) {
+// issuanceRefused records a refused request for a certificate.
+func (s *server) issuanceRefused(a issue.Attempt) {
 	r := journal.Refusal{Port: "certificates", User: a.Identity.String(), Tool: a.Tool, Reason: a.Reason}
 	if a.From.IsValid() {
 		r.Address = a.From.String()
@@ -52,8 +52,9 @@ func (s *server) proxyRefused(r admission.Refusal) {
 	s.refused.Add(journal.Refusal{Port: "xDS", User: r.Identity, Address: r.Address, Wanted: wanted, Reason: r.Reason})
 }
 
-// certificateRefused returns a function that records clients whose certificate a port refuses.
-func (s *security) certificateRefused(port string) func(net.Addr, string, error) {
+// clientCertificateRefused returns a function that records clients whose certificate a port
+// refuses.
+func (s *security) clientCertificateRefused(port string) func(net.Addr, string, error) {
 	return func(client net.Addr, holder string, err error) {
 		s.refused.Add(journal.Refusal{Port: port, Address: client.String(), Wanted: "connect as " + holder, Reason: err.Error()})
 	}

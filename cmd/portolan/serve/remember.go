@@ -19,23 +19,23 @@ const (
 	lastSave = 2 * time.Second
 )
 
-// A rememberer saves the content of registries, for servers that start while the sources of
+// A registrySaver saves the content of registries, for servers that start while the sources of
 // these are away.
-type rememberer struct {
+type registrySaver struct {
 	store  *etcd.Store
 	saver  *lastknown.Saver
 	logger *slog.Logger
 }
 
-func newRememberer(store *etcd.Store, registries []discovery.Instance, logger *slog.Logger) *rememberer {
-	return &rememberer{
+func newRegistrySaver(store *etcd.Store, registries []discovery.Instance, logger *slog.Logger) *registrySaver {
+	return &registrySaver{
 		store: store, logger: logger,
 		saver: lastknown.NewSaver(lastknown.Options{Sources: lastknown.SourcesOf(registries), Logger: logger}),
 	}
 }
 
 // run implements job.
-func (r *rememberer) run(ctx context.Context, leader *election.Leader) error {
+func (r *registrySaver) run(ctx context.Context, leader *election.Leader) error {
 	store := r.store.Fenced(leader.Client())
 	for {
 		err := r.saver.Run(ctx, store)
@@ -52,7 +52,7 @@ func (r *rememberer) run(ctx context.Context, leader *election.Leader) error {
 }
 
 // flush saves the current content of registries, within lastSave, if this server leads.
-func (r *rememberer) flush(ctx context.Context) {
+func (r *registrySaver) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastSave)
 	defer cancel()
 	r.saver.Flush(ctx)

@@ -67,7 +67,7 @@ type server struct {
 	verdicts     *index.Keeper
 	beside       *beside.Sources
 	reporter     *progress.Reporter
-	remember     *rememberer
+	remember     *registrySaver
 	jobs         *jobs
 	api          *rest.Server
 
@@ -153,7 +153,7 @@ func (s *server) addJobs() error {
 	if err != nil {
 		return err
 	}
-	s.remember = newRememberer(s.configs, s.registry.Registries(), s.logger)
+	s.remember = newRegistrySaver(s.configs, s.registry.Registries(), s.logger)
 	all := []job{
 		&pruner{store: s.configs, logger: s.logger},
 		settles,
@@ -320,7 +320,7 @@ func (s *server) announce(ctx context.Context, api net.Listener) error {
 	if err := s.secrets.Degraded(); err != nil {
 		s.logger.Warn("the server does without some secrets", "err", err)
 	}
-	s.security.begin()
+	s.security.makeCertificate()
 	store := "etcd" // an external etcd
 	if s.o.Embedded != nil {
 		store = s.o.Embedded.DataDir

@@ -55,7 +55,7 @@ func (s *settler) run(ctx context.Context, leader *election.Leader) error {
 	free := newFreer(addressHold)
 	var all time.Time // when the owners of all addresses were last read
 	for {
-		if time.Since(all) >= settleAll || s.lacking() || free.pending(s.facts(), time.Now()) {
+		if time.Since(all) >= settleAll || s.lacksAddress() || free.pending(s.facts(), time.Now()) {
 			begun := time.Now()
 			err := s.settle(ctx, store, free)
 			switch {
@@ -75,8 +75,8 @@ func (s *settler) run(ctx context.Context, leader *election.Leader) error {
 	}
 }
 
-// lacking says whether a host should have an address and has none.
-func (s *settler) lacking() bool {
+// lacksAddress says whether a host should have an address and has none.
+func (s *settler) lacksAddress() bool {
 	snapshot := s.configs.Snapshot()
 	for object := range snapshot.List(schema.ServiceEntry, "") {
 		for _, host := range address.Hosts(object) {
@@ -100,7 +100,7 @@ func (s *settler) settle(ctx context.Context, store *etcd.Store, free *freer) er
 	if err != nil {
 		return err
 	}
-	if freed := free.look(owners, facts, time.Now()); len(freed) > 0 {
+	if freed := free.claimsToFree(owners, facts, time.Now()); len(freed) > 0 {
 		if _, err := store.ClaimAddresses(ctx, freed); err != nil {
 			return err
 		}

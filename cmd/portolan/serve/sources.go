@@ -155,12 +155,12 @@ func (s *server) sourceStatuses() any {
 		out.Items = append(out.Items, s.sourceStatus(&all[i]))
 	}
 	out.Items = append(out.Items, s.endpointFiles()...)
-	out.differ(s.beside.Differences())
+	out.addDifferences(s.beside.Differences())
 	return out
 }
 
-// differ adds the differences from other servers' sources.
-func (l *SourceList) differ(all []beside.Difference) {
+// addDifferences adds the differences from other servers' sources.
+func (l *SourceList) addDifferences(all []beside.Difference) {
 	for _, d := range all {
 		at := slices.IndexFunc(l.Items, func(s SourceStatus) bool { return s.Name == d.Source && s.Absent == d.Lacking })
 		if at < 0 {

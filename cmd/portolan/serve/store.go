@@ -60,9 +60,9 @@ func (s *openedStore) certified() error {
 	return s.certificate.Degraded()
 }
 
-// whole combines two checks of the store: if it is healthy, complete says what is missing all
+// bothChecks combines two checks of the store: if it is healthy, complete says what is missing all
 // the same.
-func whole(healthy, complete func() error) func() error {
+func bothChecks(healthy, complete func() error) func() error {
 	return func() error {
 		if err := healthy(); err != nil {
 			return err

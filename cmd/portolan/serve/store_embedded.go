@@ -69,7 +69,7 @@ func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedS
 	}
 	return &openedStore{
 		client: client, limits: embeddedLimits(), certificate: certificate, run: child.Run, hangUp: func() { _ = hangUp() },
-		healthy: whole(degraded(child.Ready), child.Whole), metrics: child, members: child.Roster(), keeper: child.Keeper(),
+		healthy: bothChecks(degraded(child.Ready), child.Whole), metrics: child, members: child.Roster(), keeper: child.Keeper(),
 		papers: papers, place: place, close: func() error { return errors.Join(hangUp(), child.Close()) },
 	}, nil
 }

@@ -45,24 +45,24 @@ func (followed) Provider() discovery.Provider { return discovery.Consul }
 
 func (f followed) SourceStatuses() []discovery.SourceStatus { return f.sources }
 
-// own is a registry without external sources.
-type own struct {
+// ownRegistry is a registry without external sources.
+type ownRegistry struct {
 	discovery.Instance
 	synced bool
 }
 
-func (own) Provider() discovery.Provider { return discovery.External }
+func (ownRegistry) Provider() discovery.Provider { return discovery.External }
 
-func (o own) HasSynced() bool { return o.synced }
+func (o ownRegistry) HasSynced() bool { return o.synced }
 
-func (own) Services() []*discovery.Service { return make([]*discovery.Service, 3) }
+func (ownRegistry) Services() []*discovery.Service { return make([]*discovery.Service, 3) }
 
 // TestRegistryStatuses: every source of every registry has its own status.
 func TestRegistryStatuses(t *testing.T) {
 	t.Parallel()
 	then := time.Unix(1e9, 0).UTC()
 	got := registryStatuses([]discovery.Instance{
-		own{synced: true}, own{},
+		ownRegistry{synced: true}, ownRegistry{},
 		followed{sources: []discovery.SourceStatus{{State: discovery.SourceLive, Services: 2}}},
 		followed{sources: []discovery.SourceStatus{
 			{Name: "dc1", State: discovery.SourceLastKnown, AsOf: then, Services: 5, Problem: "away"}, {Name: "dc2", State: discovery.SourceSyncing},

@@ -25,15 +25,15 @@ const (
 // The values of the metric's label port.
 const portXDS, portAPI = "xDS", "config API"
 
-// excess counts the connections that were closed because their clients open or reset streams
+// streamExcess counts the connections that were closed because their clients open or reset streams
 // too fast.
-type excess struct {
+type streamExcess struct {
 	*prometheus.CounterVec
 	logger *slog.Logger
 }
 
-func newExcess(logger *slog.Logger) excess {
-	e := excess{logger: logger, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_stream_excess_total",
+func newExcess(logger *slog.Logger) streamExcess {
+	e := streamExcess{logger: logger, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_stream_excess_total",
 		Help: "Connections that were ended because their clients opened streams too fast (xDS), or gave up requests too fast (config API)."}, []string{"port"})}
 	for _, port := range []string{portXDS, portAPI} {
 		e.WithLabelValues(port)
@@ -42,7 +42,7 @@ func newExcess(logger *slog.Logger) excess {
 }
 
 // bounds returns the bounds for an xDS connection that may have most streams at one time.
-func (e excess) bounds(most uint32) secure.Streams {
+func (e streamExcess) bounds(most uint32) secure.Streams {
 	n := max(int(most), DefaultMaxStreamsPerConnection)
 	return secure.Streams{Burst: streamBurst * n, Rate: float64(n) / streamShare, OnExcess: func(client net.Addr) {
 		e.WithLabelValues(portXDS).Inc()
@@ -68,7 +68,7 @@ func withResets(ctx context.Context, c net.Conn) context.Context {
 // countResets closes HTTP/2 connections whose clients send and cancel requests too fast:
 // net/http only bounds how many of them run at one time. A client of HTTP/1 can only cancel a
 // request by closing the connection.
-func (e excess) countResets(next http.Handler) http.Handler {
+func (e streamExcess) countResets(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer e.count(r) // even if the handler panics
 		next.ServeHTTP(w, r)
@@ -76,7 +76,7 @@ func (e excess) countResets(next http.Handler) http.Handler {
 }
 
 // count counts a handled request if its client has cancelled it.
-func (e excess) count(r *http.Request) {
+func (e streamExcess) count(r *http.Request) {
 	of, ok := r.Context().Value(resetsKey{}).(*resets)
 	if !ok || r.ProtoMajor != 2 || r.Context().Err() == nil || of.left.Allow() {
 		return

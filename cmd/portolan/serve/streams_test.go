@@ -74,7 +74,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- serveAPI(ctx, asked{func(_ http.ResponseWriter, r *http.Request) {
+		served <- serveAPI(ctx, recordingHandler{func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case begun <- struct{}{}:
 			case <-r.Context().Done():
@@ -108,7 +108,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 
 // expectExcess fails the test unless one connection is counted for the port, and none for the
 // other.
-func expectExcess(t *testing.T, e excess, port string) {
+func expectExcess(t *testing.T, e streamExcess, port string) {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(e)

@@ -110,9 +110,9 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// use makes the mesh's authority verify clients, and sign the server's certificate if other
-// machines can reach the server and it has no pair.
-func (s *security) use(a *authority.Authority) {
+// useAuthority makes the mesh's authority verify clients, and sign the server's certificate if
+// other machines can reach the server and it has no pair.
+func (s *security) useAuthority(a *authority.Authority) {
 	s.authority = a
 	if s.pair != nil || s.tls.SecureXDSAddress == "" && loopback(s.apiAddress) {
 		return
@@ -121,9 +121,9 @@ func (s *security) use(a *authority.Authority) {
 	s.own = a.ServerCertificate(s.ownNames...)
 }
 
-// begin makes the certificate that the authority signs, so that the first client need not
+// makeCertificate makes the certificate that the authority signs, so that the first client need not
 // wait.
-func (s *security) begin() {
+func (s *security) makeCertificate() {
 	if s.own == nil {
 		return
 	}
@@ -199,7 +199,7 @@ func (s *security) api(l net.Listener) net.Listener {
 		Message: "this port serves other machines over TLS alone: use https://",
 	})
 	return secure.Listen(l, secure.Options{
-		Name: "--api-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{"h2", "http/1.1"}, OnRefusal: s.certificateRefused("config API"), Logger: s.logger,
+		Name: "--api-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{"h2", "http/1.1"}, OnRefusal: s.clientCertificateRefused("config API"), Logger: s.logger,
 		Plain: withinThisMachine, Farewell: secure.HTTPFarewell("application/json", string(refusal)),
 	})
 }
@@ -217,7 +217,7 @@ func isLoopback(a net.Addr) bool {
 // xds makes the listener of xDS with TLS.
 func (s *security) xds(l net.Listener) net.Listener {
 	return secure.Listen(l, secure.Options{
-		Name: "--secure-xds-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{secure.Protocol}, OnRefusal: s.certificateRefused("xDS"), Logger: s.logger,
+		Name: "--secure-xds-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{secure.Protocol}, OnRefusal: s.clientCertificateRefused("xDS"), Logger: s.logger,
 		Farewell: secure.GRPCFarewell("this port serves xDS over TLS alone: portolan bootstrap --tls makes a proxy connect with its certificate"),
 	})
 }
@@ -237,19 +237,19 @@ func (s *security) peerOf(ctx context.Context) (admission.Peer, error) {
 	}
 	certificate := secure.Peer(&info.State)
 	if certificate == nil {
-		return s.prove(ctx, p.Addr)
+		return s.proveByToken(ctx, p.Addr)
 	}
 	who, err := identity.OfCertificate(certificate)
 	if err != nil {
 		return admission.Peer{}, status.Errorf(codes.PermissionDenied, "the certificate of %q is of no workload: %v", certificate.Subject, err)
 	}
-	still := func(context.Context) error { return s.standing(who, authority.IssuedAt(certificate)) }
+	still := func(context.Context) error { return s.checkRevoked(who, authority.IssuedAt(certificate)) }
 	return admission.Peer{Identity: who, Until: certificate.NotAfter, Still: still}, still(ctx)
 }
 
-// standing returns the status for an identity that was proved at a time and is revoked since,
+// checkRevoked returns the status for an identity that was proved at a time and is revoked since,
 // nil if it is not; the zero time means now. It is Unavailable if the server cannot tell.
-func (s *security) standing(who identity.Identity, proved time.Time) error {
+func (s *security) checkRevoked(who identity.Identity, proved time.Time) error {
 	switch err := s.authority.Revoked(who, proved); {
 	case errors.Is(err, authority.ErrRevoked):
 		return status.Error(codes.PermissionDenied, err.Error())
@@ -262,8 +262,8 @@ func (s *security) standing(who identity.Identity, proved time.Time) error {
 // bearer starts the value of a header with a token.
 const bearer = "Bearer "
 
-// prove returns the identity of a client without a certificate, by its token.
-func (s *security) prove(ctx context.Context, from net.Addr) (admission.Peer, error) {
+// proveByToken returns the identity of a client without a certificate, by its token.
+func (s *security) proveByToken(ctx context.Context, from net.Addr) (admission.Peer, error) {
 	given := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(given) != 1 || len(given[0]) <= len(bearer) || !strings.EqualFold(given[0][:len(bearer)], bearer) {
 		return admission.Peer{}, errNobody
@@ -285,9 +285,9 @@ func (s *security) prove(ctx context.Context, from net.Addr) (admission.Peer, er
 		case now != who:
 			return status.Errorf(codes.Unauthenticated, "the rules of its issuer say by now that the bearer of the token is %s, and not %s: connect anew", now, who)
 		}
-		return s.standing(who, time.Time{})
+		return s.checkRevoked(who, time.Time{})
 	}
-	return admission.Peer{Identity: who, Until: until, Still: still}, s.standing(who, time.Time{})
+	return admission.Peer{Identity: who, Until: until, Still: still}, s.checkRevoked(who, time.Time{})
 }
 
 // unproved returns the gRPC status for a client whose token proves nothing.

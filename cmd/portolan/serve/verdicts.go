@@ -36,7 +36,7 @@ func (s verdictSource) WouldBe(ops []storage.Op) (is, would verdict.Facts, known
 func (s verdictSource) with(w xds.World) verdict.Facts {
 	out := verdict.Facts{Mesh: w.Context, Registries: w.Registries, Minute: time.Now().Unix() / 60}
 	if w.Context != nil {
-		out.KeyFaults = s.keys.of(w.Context.Inputs().Configs)
+		out.KeyFaults = s.keys.faultsIn(w.Context.Inputs().Configs)
 	}
 	if facts, _ := s.side.Facts(); facts != nil {
 		out.Proxies, out.Replicas = facts.Proxies, facts.Replicas

@@ -59,7 +59,7 @@ type Authority struct {
 	// one.
 	written *config.Config
 	// read caches what the last Secret was opened to.
-	read reading
+	read openedSecret
 	// files holds the last contents of the operator's files, fromFiles the material parsed
 	// from them.
 	files     map[string][]byte
@@ -67,8 +67,8 @@ type Authority struct {
 	fileFault error
 }
 
-// reading is the result of opening a Secret with a ring of sealing keys.
-type reading struct {
+// openedSecret is the result of opening a Secret with a ring of sealing keys.
+type openedSecret struct {
 	object   *config.Config
 	ring     any // a pointer; another ring has another pointer
 	material *material
@@ -128,7 +128,7 @@ func (a *Authority) current() (*material, error) {
 	ring := a.o.Sealer.Keys()
 	if a.read.object != object || a.read.ring != any(ring) {
 		m, err := a.open(object)
-		a.read = reading{object, ring, m, err}
+		a.read = openedSecret{object, ring, m, err}
 	}
 	return a.read.material, a.read.err
 }
@@ -171,7 +171,7 @@ func (a *Authority) ensured(ctx context.Context) (*material, error) {
 	if !errors.Is(err, errNone) {
 		return m, err
 	}
-	if m, err = begun(a.o.TrustDomain, DefaultLife, a.o.Now()); err != nil {
+	if m, err = newMaterial(a.o.TrustDomain, DefaultLife, a.o.Now()); err != nil {
 		return nil, err
 	}
 	object, err := a.sealed(ctx, m, nil)
@@ -190,7 +190,7 @@ func (a *Authority) ensured(ctx context.Context) (*material, error) {
 	default:
 		return nil, err
 	}
-	a.wrote(object)
+	a.rememberWritten(object)
 	return a.current()
 }
 
@@ -216,8 +216,8 @@ func (a *Authority) sealed(ctx context.Context, m *material, stored *config.Conf
 	return a.o.Sealer.Seal(ctx, object, stored, false)
 }
 
-// wrote remembers a Secret that the snapshot may not have yet.
-func (a *Authority) wrote(object *config.Config) {
+// rememberWritten remembers a Secret that the snapshot may not have yet.
+func (a *Authority) rememberWritten(object *config.Config) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.written == nil || versionOf(a.written) < versionOf(object) {
@@ -256,7 +256,7 @@ func (a *Authority) change(ctx context.Context, why string, f func(*material) (*
 			return err
 		}
 		if next == nil {
-			a.wrote(stored)
+			a.rememberWritten(stored)
 			return nil
 		}
 		object, err := a.sealed(ctx, next, stored)
@@ -271,7 +271,7 @@ func (a *Authority) change(ctx context.Context, why string, f func(*material) (*
 			return err
 		}
 		object.ResourceVersion = version
-		a.wrote(object)
+		a.rememberWritten(object)
 		return nil
 	}
 }

@@ -107,8 +107,8 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(raw[:])
 }
 
-// begun returns the material of a new authority.
-func begun(trustDomain string, life time.Duration, now time.Time) (*material, error) {
+// newMaterial returns the material of a new authority.
+func newMaterial(trustDomain string, life time.Duration, now time.Time) (*material, error) {
 	cert, key, err := newRoot(trustDomain, now)
 	if err != nil {
 		return nil, err
@@ -181,13 +181,13 @@ func parse(entries map[string][]byte, now time.Time) (*material, error) {
 	m := &material{pool: x509.NewCertPool()}
 	pair, err := tls.X509KeyPair(entries[caCert], entries[caKey])
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s are no certificate with its key: %w", caCert, caKey, plainly(err))
+		return nil, fmt.Errorf("%s and %s are no certificate with its key: %w", caCert, caKey, withoutTLSPrefix(err))
 	}
 	m.cert, m.key = pair.Leaf, pair.PrivateKey.(crypto.Signer)
 	if !m.cert.IsCA || m.cert.KeyUsage != 0 && m.cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return nil, fmt.Errorf("%s may not sign others: it is no certificate of an authority", caCert)
 	}
-	if why := weak(m.cert.PublicKey); why != "" {
+	if why := keyRefusal(m.cert.PublicKey); why != "" {
 		return nil, fmt.Errorf("%s %s", caCert, why)
 	}
 	if m.roots, err = certificates(entries[rootCert]); err != nil || len(m.roots) == 0 {
@@ -232,15 +232,15 @@ func parse(entries map[string][]byte, now time.Time) (*material, error) {
 	if _, ok := entries[formerCert]; ok {
 		former, err := tls.X509KeyPair(entries[formerCert], entries[formerKey])
 		if err != nil {
-			return nil, fmt.Errorf("%s and %s are no certificate with its key: %w", formerCert, formerKey, plainly(err))
+			return nil, fmt.Errorf("%s and %s are no certificate with its key: %w", formerCert, formerKey, withoutTLSPrefix(err))
 		}
 		m.former, m.formerKey = former.Leaf, former.PrivateKey.(crypto.Signer)
 	}
 	return m, nil
 }
 
-// plainly returns an error of crypto/tls without the package's prefix.
-func plainly(err error) error {
+// withoutTLSPrefix returns an error of crypto/tls without the package's prefix.
+func withoutTLSPrefix(err error) error {
 	text, _ := bytes.CutPrefix([]byte(err.Error()), []byte("tls: "))
 	return errors.New(string(text))
 }

@@ -46,7 +46,7 @@ func ParseRequest(text []byte) (*Request, error) {
 	if err != nil {
 		return nil, errors.New("the certificate request cannot be read")
 	}
-	if why := weak(csr.PublicKey); why != "" { // before any work with the key
+	if why := keyRefusal(csr.PublicKey); why != "" { // before any work with the key
 		return nil, fmt.Errorf("the certificate request %s", why)
 	}
 	if err := csr.CheckSignature(); err != nil {
@@ -123,8 +123,8 @@ func (r *Request) For(who identity.Identity) error {
 // Names says whether the request names this identity.
 func (r *Request) Names(who identity.Identity) bool { return r.uri == who.String() }
 
-// weak returns why the authority signs no certificate for a key, empty if it does.
-func weak(key crypto.PublicKey) string {
+// keyRefusal returns why the authority signs no certificate for a key, empty if it does.
+func keyRefusal(key crypto.PublicKey) string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
 		if bits := k.N.BitLen(); bits < leastBits || bits > mostBits {

@@ -22,7 +22,7 @@ const ServerAccount = "portolan"
 // changes. If the renewal fails, the function returns the previous certificate while it is
 // valid.
 func (a *Authority) ServerCertificate(names ...string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s := &shown{authority: a, names: slices.Clone(names)}
+	s := &serverCertificate{authority: a, names: slices.Clone(names)}
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		ctx := hello.Context()
 		if ctx == nil { // called outside a handshake
@@ -32,8 +32,8 @@ func (a *Authority) ServerCertificate(names ...string) func(*tls.ClientHelloInfo
 	}
 }
 
-// shown is the current certificate of a server.
-type shown struct {
+// serverCertificate is the current certificate of a server.
+type serverCertificate struct {
 	authority *Authority
 	names     []string
 
@@ -43,7 +43,7 @@ type shown struct {
 	anew time.Time // when to renew it
 }
 
-func (s *shown) get(ctx context.Context) (*tls.Certificate, error) {
+func (s *serverCertificate) get(ctx context.Context) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.authority.o.Now()
@@ -63,7 +63,7 @@ func (s *shown) get(ctx context.Context) (*tls.Certificate, error) {
 	return s.pair, nil
 }
 
-func (s *shown) make(ctx context.Context, now time.Time) error {
+func (s *serverCertificate) make(ctx context.Context, now time.Time) error {
 	a := s.authority
 	who, err := a.Identity(a.o.RootNamespace, ServerAccount)
 	if err != nil {
@@ -73,11 +73,11 @@ func (s *shown) make(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	life, err := a.life(0)
+	life, err := a.lifetime(0)
 	if err != nil {
 		return err
 	}
-	signed, err := a.sign(ctx, key.Public(), named(who, s.names), life)
+	signed, err := a.sign(ctx, key.Public(), serverTemplate(who, s.names), life)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type Certificate struct {
 // Sign signs a certificate for a workload, valid from now for life; 0 means DefaultLife. Its
 // only name is the identity, whatever the request names. The error is of package storage.
 func (a *Authority) Sign(ctx context.Context, r *Request, who identity.Identity, life time.Duration) (*Certificate, error) {
-	life, err := a.life(life)
+	life, err := a.lifetime(life)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +46,12 @@ func (a *Authority) Sign(ctx context.Context, r *Request, who identity.Identity,
 // CheckLife returns why the authority signs no certificate with this lifetime, nil if it does.
 // The error is of package storage.
 func (a *Authority) CheckLife(asked time.Duration) error {
-	_, err := a.life(asked)
+	_, err := a.lifetime(asked)
 	return err
 }
 
-// life returns the lifetime of a certificate for which a caller asked this long.
-func (a *Authority) life(asked time.Duration) (time.Duration, error) {
+// lifetime returns the lifetime of a certificate for which a caller asked this long.
+func (a *Authority) lifetime(asked time.Duration) (time.Duration, error) {
 	switch {
 	case asked == 0:
 		return min(DefaultLife, a.o.MaxLife), nil
@@ -109,8 +109,8 @@ func (a *Authority) sign(ctx context.Context, public crypto.PublicKey, template 
 	return out, nil
 }
 
-// named returns a template for a server, with its identity, DNS names and addresses.
-func named(who identity.Identity, names []string) *x509.Certificate {
+// serverTemplate returns a template for a server, with its identity, DNS names and addresses.
+func serverTemplate(who identity.Identity, names []string) *x509.Certificate {
 	out := &x509.Certificate{URIs: []*url.URL{who.URL()}}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {

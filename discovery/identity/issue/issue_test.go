@@ -188,8 +188,8 @@ func TestWhoGetsACertificate(t *testing.T) {
 	}
 }
 
-// one issues a certificate by a token, and returns its serial number.
-func (w *world) one(t *testing.T, csr []byte) string {
+// issueOne issues a certificate by a token, and returns its serial number.
+func (w *world) issueOne(t *testing.T, csr []byte) string {
 	signed, _, err := w.issuer.Issue(t.Context(), issue.Request{CSR: csr, Credential: "web-token", From: netip.MustParseAddr("10.0.0.7")})
 	if err != nil {
 		t.Error(err)
@@ -209,7 +209,7 @@ func TestTheAudit(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range serials {
 		all.Go(func() {
-			serials[i] = w.one(t, csr)
+			serials[i] = w.issueOne(t, csr)
 			if strings.Count(w.notes.text(), serials[i]) != 1 {
 				t.Errorf("certificate %s is given out before the history has it", serials[i])
 			}
@@ -238,7 +238,7 @@ func TestTheAuditWithoutAStore(t *testing.T) {
 	csr := authoritytest.CSR(t, authoritytest.Key(t))
 	w.notes.set(true)
 	began := time.Now()
-	serial := w.one(t, csr)
+	serial := w.issueOne(t, csr)
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("the certificate is given out after %s", took)
 	}

@@ -172,9 +172,9 @@ func Clean(ctx context.Context, store Store, objects []*config.Config, now time.
 	return removed, nil
 }
 
-// fits says whether an address is in one of the ranges. Every address is if there are no
+// addressAllowed says whether an address is in one of the ranges. Every address is if there are no
 // ranges.
-func fits(sources []string, from netip.Addr) bool {
+func addressAllowed(sources []string, from netip.Addr) bool {
 	return len(sources) == 0 || slices.ContainsFunc(sources, func(text string) bool {
 		prefix, err := netip.ParsePrefix(text)
 		return err == nil && prefix.Contains(from.Unmap())

@@ -102,7 +102,7 @@ func (t *Tokens) KnowsMember(token string, key []byte, from netip.Addr) bool {
 	if !ok {
 		return false
 	}
-	object := t.held(Prefix + rest)
+	object := t.tokenObject(Prefix + rest)
 	if object == nil {
 		return false
 	}
@@ -132,7 +132,7 @@ func (t *Tokens) checkMember(object *config.Config, sum, key []byte, from netip.
 		why = "expired at " + spec.Expires.UTC().Format(time.RFC3339)
 	case spec.Used > 0 && !again:
 		why = "was used by another machine: its history says from where, and if you do not know that machine, remove the member"
-	case !fits(spec.Sources, from):
+	case !addressAllowed(spec.Sources, from):
 		why = fmt.Sprintf("may not be used from %s: it is for %s", address(from), strings.Join(spec.Sources, ", "))
 	}
 	if why != "" {

@@ -45,9 +45,9 @@ func (t *Tokens) Prove(ctx context.Context, credential string, from netip.Addr) 
 	for {
 		object, err := t.o.Store.Get(ctx, schema.JoinToken, name, namespace)
 		if err != nil {
-			return identity.Identity{}, unread(namespace, name, err)
+			return identity.Identity{}, readRefusal(namespace, name, err)
 		}
-		who, err := t.use(ctx, object, sum, from)
+		who, err := t.checkAndCount(ctx, object, sum, from)
 		if !errors.Is(err, storage.ErrConflict) {
 			return who, err
 		}
@@ -57,8 +57,8 @@ func (t *Tokens) Prove(ctx context.Context, credential string, from netip.Addr) 
 	}
 }
 
-// unread returns the refusal when the object of a token could not be read.
-func unread(namespace, name string, err error) error {
+// readRefusal returns the refusal when the object of a token could not be read.
+func readRefusal(namespace, name string, err error) error {
 	if errors.Is(err, storage.ErrNotFound) {
 		return &identity.RefusedError{Err: ErrUnknown, Detail: fmt.Sprintf("there is no jointoken/%s/%s", namespace, name)}
 	}
@@ -68,7 +68,7 @@ func unread(namespace, name string, err error) error {
 // Knows implements identity.Knower.
 func (t *Tokens) Knows(credential string, from netip.Addr) bool {
 	credential, _ = Unpin(credential)
-	object := t.held(credential)
+	object := t.tokenObject(credential)
 	if object == nil {
 		return false
 	}
@@ -76,9 +76,9 @@ func (t *Tokens) Knows(credential string, from netip.Addr) bool {
 	return err == nil
 }
 
-// held returns the object of a join token from memory, nil if it is not there. An invitation
+// tokenObject returns the object of a join token from memory, nil if it is not there. An invitation
 // must be given with the prefix of a join token.
-func (t *Tokens) held(token string) *config.Config {
+func (t *Tokens) tokenObject(token string) *config.Config {
 	namespace, name, ok := Parse(token)
 	if !ok || t.o.Held == nil {
 		return nil
@@ -101,9 +101,9 @@ func (t *Tokens) check(object *config.Config, sum []byte, from netip.Addr) (spec
 	return spec, who, nil
 }
 
-// use checks a token against its object and counts the use. The error is a
+// checkAndCount checks a token against its object and counts the use. The error is a
 // storage.ErrConflict if the object has changed since.
-func (t *Tokens) use(ctx context.Context, object *config.Config, sum []byte, from netip.Addr) (identity.Identity, error) {
+func (t *Tokens) checkAndCount(ctx context.Context, object *config.Config, sum []byte, from netip.Addr) (identity.Identity, error) {
 	spec, who, err := t.check(object, sum, from)
 	if err != nil {
 		return identity.Identity{}, err
@@ -121,7 +121,7 @@ func (t *Tokens) use(ctx context.Context, object *config.Config, sum []byte, fro
 	case errors.Is(err, storage.ErrConflict):
 		return identity.Identity{}, err
 	case errors.Is(err, storage.ErrNotFound):
-		return identity.Identity{}, unread(object.Namespace, object.Name, err)
+		return identity.Identity{}, readRefusal(object.Namespace, object.Name, err)
 	case errors.Is(err, storage.ErrOutcomeUnknown):
 		return identity.Identity{}, &identity.RefusedError{Detail: err.Error(),
 			Err: fmt.Errorf("%w: the store did not say whether it counted the use of %s: try again, and if it is used up, make another", identity.ErrUnavailable, object.Key())}
@@ -138,7 +138,7 @@ func (t *Tokens) refusal(object *config.Config, spec *access.JoinToken, from net
 		why = "expired at " + spec.Expires.UTC().Format(time.RFC3339)
 	case spec.Used >= spec.Uses:
 		why = fmt.Sprintf("is used up: it was good for %s", times(spec.Uses))
-	case !fits(spec.Sources, from):
+	case !addressAllowed(spec.Sources, from):
 		why = fmt.Sprintf("may not be used from %s: it is for %s", address(from), strings.Join(spec.Sources, ", "))
 	default:
 		return nil

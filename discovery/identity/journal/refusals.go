@@ -184,14 +184,14 @@ func (r *Refusals) Next(now time.Time, last bool) (Record, bool) {
 		delete(r.of, l.kind)
 		return recordOf(l.last, storage.Origin{User: l.User, Address: l.Address, Tool: l.Tool, Message: l.text()}), true
 	}
-	out := r.together()
+	out := r.mergeLines()
 	r.lines, r.others = nil, 0
 	clear(r.of)
 	return out, true
 }
 
-// together returns one record of all lines, those with most attempts first.
-func (r *Refusals) together() Record {
+// mergeLines returns one record of all lines, those with most attempts first.
+func (r *Refusals) mergeLines() Record {
 	at := r.lines[0].last
 	for _, l := range r.lines {
 		if l.last.After(at) {

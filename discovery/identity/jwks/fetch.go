@@ -79,14 +79,14 @@ func discover(ctx context.Context, client *http.Client, issuer string) (string, 
 	if document.Issuer != issuer {
 		return "", fmt.Errorf("%s: it is of the issuer %q", at, document.Issuer)
 	}
-	if elsewhere(issuer, document.Keys) {
+	if pointsToThisMachine(issuer, document.Keys) {
 		return "", fmt.Errorf("%s: it sends to %s, which is on this machine", at, document.Keys)
 	}
 	return document.Keys, nil
 }
 
-// elsewhere says whether a source on another machine points to a URL on this one.
-func elsewhere(from, to string) bool {
+// pointsToThisMachine says whether a source on another machine points to a URL on this one.
+func pointsToThisMachine(from, to string) bool {
 	a, errA := url.Parse(from)
 	b, errB := url.Parse(to)
 	return errA != nil || errB != nil || isLoopback(b.Hostname()) && !isLoopback(a.Hostname())
@@ -141,7 +141,7 @@ func newClient(authorities string) (*http.Client, error) {
 			if err := CheckURL(r.URL.String()); err != nil {
 				return err
 			}
-			if elsewhere(via[0].URL.String(), r.URL.String()) {
+			if pointsToThisMachine(via[0].URL.String(), r.URL.String()) {
 				return fmt.Errorf("it redirects to %s, which is on this machine", r.URL.Host)
 			}
 			return nil

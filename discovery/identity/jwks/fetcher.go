@@ -93,22 +93,22 @@ func (f *Fetcher) Run(ctx context.Context) error {
 // key is unknown and the last fetch is a while ago. It returns ErrNoKeys, or the error of
 // ctx.
 func (f *Fetcher) Keys(ctx context.Context, source Source, id string) (*Keys, error) {
-	e, wait := f.ask(source, id)
+	e, wait := f.requestFetch(source, id)
 	if wait != nil {
 		select {
 		case <-ctx.Done():
-			if keys, _ := f.known(e); keys != nil {
+			if keys, _ := f.lastGood(e); keys != nil {
 				return keys, nil
 			}
 			return nil, ctx.Err()
 		case <-wait:
 		}
 	}
-	return f.known(e)
+	return f.lastGood(e)
 }
 
-// known returns the last good keys of a source.
-func (f *Fetcher) known(e *entry) (*Keys, error) {
+// lastGood returns the last good keys of a source.
+func (f *Fetcher) lastGood(e *entry) (*Keys, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.keys == nil {
@@ -117,15 +117,15 @@ func (f *Fetcher) known(e *entry) (*Keys, error) {
 	return e.keys, nil
 }
 
-// ask requests a fetch if one is due. It returns a channel that is closed after the fetch if
-// the caller needs its result, else nil.
-func (f *Fetcher) ask(source Source, id string) (*entry, <-chan struct{}) {
+// requestFetch requests a fetch if one is due. It returns a channel that is closed after the
+// fetch if the caller needs its result, else nil.
+func (f *Fetcher) requestFetch(source Source, id string) (*entry, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.o.Now()
 	e := f.sources[source]
 	if e == nil {
-		f.forget()
+		f.evictOldest()
 		e = &entry{source: source}
 		f.sources[source] = e
 	}
@@ -148,9 +148,9 @@ func (f *Fetcher) ask(source Source, id string) (*entry, <-chan struct{}) {
 	return e, nil
 }
 
-// forget makes room for a source: it removes the one that nobody has used for the longest
+// evictOldest makes room for a source: it removes the one that nobody has used for the longest
 // time.
-func (f *Fetcher) forget() {
+func (f *Fetcher) evictOldest() {
 	if len(f.sources) < maxSources {
 		return
 	}
@@ -186,7 +186,7 @@ func (f *Fetcher) Follow(source Source) {
 	waits := e != nil && !e.begun.IsZero() && f.o.Now().Sub(e.begun) < f.o.Pause
 	f.mu.Unlock()
 	if !waits {
-		f.ask(source, "")
+		f.requestFetch(source, "")
 	}
 }
 

@@ -83,7 +83,7 @@ func (v *Verifier) User(ctx context.Context, token string) (User, error) {
 		if claims.Groups == "" {
 			return user, nil
 		}
-		for _, group := range texts(verified.Claims[claims.Groups]) {
+		for _, group := range stringsOf(verified.Claims[claims.Groups]) {
 			if isName(group) {
 				user.Groups = append(user.Groups, issuer.Name+":"+group)
 			}
@@ -110,19 +110,19 @@ func names(issuers []Issuer) string {
 // if the claims do not match the rule.
 func workload(rule access.WorkloadRule, claims map[string]any) (namespace, account string, ok bool) {
 	for _, match := range rule.Match {
-		if !slices.ContainsFunc(texts(at(claims, match.Claim)), func(text string) bool { return matches(match.Values, text) }) {
+		if !slices.ContainsFunc(stringsOf(claimAt(claims, match.Claim)), func(text string) bool { return matches(match.Values, text) }) {
 			return "", "", false
 		}
 	}
 	namespace, account = rule.Namespace, rule.ServiceAccount
 	if len(rule.NamespaceClaim) > 0 {
-		namespace, ok = at(claims, rule.NamespaceClaim).(string)
+		namespace, ok = claimAt(claims, rule.NamespaceClaim).(string)
 		if !ok || namespace == "" {
 			return "", "", false
 		}
 	}
 	if len(rule.ServiceAccountClaim) > 0 {
-		account, ok = at(claims, rule.ServiceAccountClaim).(string)
+		account, ok = claimAt(claims, rule.ServiceAccountClaim).(string)
 		if !ok || account == "" {
 			return "", "", false
 		}
@@ -130,8 +130,8 @@ func workload(rule access.WorkloadRule, claims map[string]any) (namespace, accou
 	return namespace, account, true
 }
 
-// at returns the claim at a path, nil if there is none.
-func at(claims map[string]any, path []string) any {
+// claimAt returns the claim at a path, nil if there is none.
+func claimAt(claims map[string]any, path []string) any {
 	var value any = claims
 	for _, name := range path {
 		within, ok := value.(map[string]any)
@@ -143,8 +143,8 @@ func at(claims map[string]any, path []string) any {
 	return value
 }
 
-// texts returns a claim that is a string or a list of strings.
-func texts(claim any) []string {
+// stringsOf returns a claim that is a string or a list of strings.
+func stringsOf(claim any) []string {
 	switch claim := claim.(type) {
 	case string:
 		return []string{claim}

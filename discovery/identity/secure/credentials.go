@@ -30,7 +30,7 @@ type transport struct {
 func (t transport) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, ok := c.(*tls.Conn)
 	if !ok {
-		return t.plain.ServerHandshake(t.bounds.of(c))
+		return t.plain.ServerHandshake(t.bounds.limit(c))
 	}
 	state := secured.ConnectionState()
 	if state.NegotiatedProtocol != Protocol {
@@ -41,7 +41,7 @@ func (t transport) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, 
 	if peer := Peer(&state); peer != nil && len(peer.URIs) == 1 {
 		info.SPIFFEID = peer.URIs[0]
 	}
-	return t.bounds.of(secured), info, nil
+	return t.bounds.limit(secured), info, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. A server has none.

@@ -11,12 +11,12 @@ import (
 // explain returns an error that says what is wrong with a client's certificate, and any other
 // handshake error unchanged.
 func explain(err error, now time.Time) error {
-	leaf := presented(err)
+	leaf := rejectedCertificate(err)
 	if leaf == nil {
 		return err
 	}
 	var verification *tls.CertificateVerificationError
-	errors.As(err, &verification) // presented has checked that this succeeds
+	errors.As(err, &verification) // rejectedCertificate has checked that this succeeds
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
 	switch {
@@ -35,9 +35,9 @@ func explain(err error, now time.Time) error {
 	return fmt.Errorf("the certificate of %s: %w", nameOf(leaf), verification.Err)
 }
 
-// presented returns the client certificate that made a handshake fail, nil if something else
-// did.
-func presented(err error) *x509.Certificate {
+// rejectedCertificate returns the client certificate that made a handshake fail, nil if
+// something else did.
+func rejectedCertificate(err error) *x509.Certificate {
 	var verification *tls.CertificateVerificationError
 	if !errors.As(err, &verification) || len(verification.UnverifiedCertificates) == 0 {
 		return nil

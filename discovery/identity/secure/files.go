@@ -99,12 +99,12 @@ type followed[T any] struct {
 
 func load[T any](parse func([][]byte) (*T, error), files ...string) (*followed[T], error) {
 	f := &followed[T]{files: files, parse: parse}
-	_, err := f.look()
+	_, err := f.reload()
 	return f, err
 }
 
-// look reads the files, and says whether the value has changed.
-func (f *followed[T]) look() (changed bool, err error) {
+// reload reads the files, and says whether the value has changed.
+func (f *followed[T]) reload() (changed bool, err error) {
 	content := make([][]byte, len(f.files))
 	for i, file := range f.files {
 		if content[i], err = os.ReadFile(file); err != nil {
@@ -135,7 +135,7 @@ func (f *followed[T]) Run(ctx context.Context, logger *slog.Logger) error {
 			return nil
 		case <-tick.C:
 		}
-		changed, err := f.look()
+		changed, err := f.reload()
 		if err == nil {
 			told, faults = "", 0
 			f.fault.Store(nil)

@@ -29,8 +29,8 @@ func newHalfOpen(limit int) *halfOpen {
 	return &halfOpen{limit: limit, open: map[net.Conn]*list.Element{}, sources: map[netip.Prefix]*list.List{}}
 }
 
-// enter adds a connection; it returns false if the listener is closed.
-func (h *halfOpen) enter(c net.Conn) bool {
+// add adds a connection; it returns false if the listener is closed.
+func (h *halfOpen) add(c net.Conn) bool {
 	source := sourceOf(c.RemoteAddr())
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +62,8 @@ func (h *halfOpen) evict() {
 	_ = oldest.conn.Close()
 }
 
-// leave removes a connection, and says whether it was evicted.
-func (h *halfOpen) leave(c net.Conn) (evicted bool) {
+// remove removes a connection, and says whether it was evicted.
+func (h *halfOpen) remove(c net.Conn) (evicted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open[c] == nil {

@@ -138,11 +138,11 @@ func (l *Listener) accept() {
 			l.cancel(err)
 			return
 		}
-		if !l.handshake.enter(c) {
+		if !l.handshake.add(c) {
 			_ = c.Close()
 			continue
 		}
-		l.all.Go(func() { l.welcome(c) })
+		l.all.Go(func() { l.serveConn(c) })
 	}
 }
 
@@ -159,10 +159,10 @@ func (l *Listener) pause() bool {
 	}
 }
 
-// welcome completes the handshake of a connection and passes the connection to Accept.
-func (l *Listener) welcome(c net.Conn) {
-	ready, err := l.shake(c)
-	evicted := l.handshake.leave(c)
+// serveConn completes the handshake of a connection and passes the connection to Accept.
+func (l *Listener) serveConn(c net.Conn) {
+	ready, err := l.completeHandshake(c)
+	evicted := l.handshake.remove(c)
 	switch {
 	case err == nil && !evicted:
 		select {
@@ -177,7 +177,7 @@ func (l *Listener) welcome(c net.Conn) {
 	default:
 		explained := explain(err, l.o.Now())
 		l.o.Logger.Warn("refusing a connection", "port", l.o.Name, "client", c.RemoteAddr().String(), "err", explained)
-		if leaf := presented(err); leaf != nil && l.o.OnRefusal != nil {
+		if leaf := rejectedCertificate(err); leaf != nil && l.o.OnRefusal != nil {
 			l.o.OnRefusal(c.RemoteAddr(), nameOf(leaf), explained)
 		}
 	}
@@ -190,8 +190,8 @@ var errPlain = errors.New("the client speaks without TLS, and this port serves T
 // recordHandshake is the first byte of a TLS connection.
 const recordHandshake = 0x16
 
-// shake reads the first byte of a connection, and completes its handshake.
-func (l *Listener) shake(c net.Conn) (net.Conn, error) {
+// completeHandshake reads the first byte of a connection, and completes its handshake.
+func (l *Listener) completeHandshake(c net.Conn) (net.Conn, error) {
 	if err := c.SetDeadline(time.Now().Add(HandshakeTimeout)); err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (l *Listener) shake(c net.Conn) (net.Conn, error) {
 		if l.o.Plain != nil && l.o.Plain(c) {
 			return begun, c.SetDeadline(time.Time{})
 		}
-		l.bidFarewell(c, first)
+		l.answerPlaintext(c, first)
 		return nil, errPlain
 	}
 	secured := tls.Server(begun, l.config)
@@ -223,10 +223,10 @@ func (l *Listener) shake(c net.Conn) (net.Conn, error) {
 // errSilent is the error for a client that stalls.
 var errSilent = errors.New("the client did not complete the handshake within " + HandshakeTimeout.String())
 
-// bidFarewell tells a client without TLS what this port serves. It first reads some of the
+// answerPlaintext tells a client without TLS what this port serves. It first reads some of the
 // client's data: closing a connection with unread data resets it, and the answer would be
 // lost.
-func (l *Listener) bidFarewell(c net.Conn, first []byte) {
+func (l *Listener) answerPlaintext(c net.Conn, first []byte) {
 	begun := time.Now()
 	if l.o.Farewell == nil || c.SetReadDeadline(begun.Add(farewell/2)) != nil || c.SetWriteDeadline(begun.Add(farewell)) != nil {
 		return

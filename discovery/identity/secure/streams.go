@@ -24,8 +24,8 @@ type Streams struct {
 // errStreams is the error of a connection whose client exceeds the bounds.
 var errStreams = errors.New("the client opens streams too fast")
 
-// of returns a connection that ends when its client exceeds the bounds.
-func (s Streams) of(c net.Conn) net.Conn {
+// limit returns a connection that ends when its client exceeds the bounds.
+func (s Streams) limit(c net.Conn) net.Conn {
 	if s.Burst == 0 {
 		return c
 	}

@@ -22,9 +22,9 @@ func (c *readerConn) Read(b []byte) (int, error) { return c.Reader.Read(b) }
 func (c *readerConn) Close() error               { c.closed = true; return nil }
 func (c *readerConn) RemoteAddr() net.Addr       { return &net.TCPAddr{Port: 7} }
 
-// sent returns what a client sends that opens this many streams among other frames, whose
+// clientBytes returns what a client sends that opens this many streams among other frames, whose
 // contents look like frames.
-func sent(streams int) []byte {
+func clientBytes(streams int) []byte {
 	var out bytes.Buffer
 	out.WriteString(http2.ClientPreface)
 	frames := http2.NewFramer(&out, nil)
@@ -53,23 +53,23 @@ func TestStreamsAreCounted(t *testing.T) {
 	} {
 		for streams, fits := range map[int]bool{0: true, 1: true, 20: true, 21: false, 200: false} {
 			told := 0
-			c := &readerConn{Reader: in(bytes.NewReader(sent(streams)))}
+			c := &readerConn{Reader: in(bytes.NewReader(clientBytes(streams)))}
 			bounds := Streams{Burst: 20, Rate: 1e-9, OnExcess: func(client net.Addr) {
 				if told++; client.(*net.TCPAddr).Port != 7 {
 					t.Errorf("it is said of %s", client)
 				}
 			}}
-			got, err := io.ReadAll(bounds.of(c))
-			if fits && (err != nil || !bytes.Equal(got, sent(streams)) || c.closed || told != 0) {
+			got, err := io.ReadAll(bounds.limit(c))
+			if fits && (err != nil || !bytes.Equal(got, clientBytes(streams)) || c.closed || told != 0) {
 				t.Errorf("%s, %d streams: %d bytes, %v, closed %t, told %d times", name, streams, len(got), err, c.closed, told)
 			}
-			if !fits && (!errors.Is(err, errStreams) || !bytes.HasPrefix(sent(21), got) || len(got) >= len(sent(20))+len(frames{}.head) || !c.closed || told != 1) {
+			if !fits && (!errors.Is(err, errStreams) || !bytes.HasPrefix(clientBytes(21), got) || len(got) >= len(clientBytes(20))+len(frames{}.head) || !c.closed || told != 1) {
 				t.Errorf("%s, %d streams: %d bytes, %v, closed %t, told %d times", name, streams, len(got), err, c.closed, told)
 			}
 		}
 	}
 	c := &readerConn{}
-	if (Streams{}).of(c) != net.Conn(c) {
+	if (Streams{}).limit(c) != net.Conn(c) {
 		t.Error("without bounds the connection is another")
 	}
 }

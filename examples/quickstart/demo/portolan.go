@@ -25,7 +25,7 @@ func (d *demo) server() string { return "http://" + local(d.ports.api) }
 // until it is ready.
 func (d *demo) serve(ctx context.Context) error {
 	args := []string{"serve", "--data-dir", d.path("data"), "--api-address", local(d.ports.api), "--xds-address", local(d.ports.xds)}
-	d.console.typed(d.shown(args) + " &")
+	d.console.typed(d.commandText(args) + " &")
 	began := time.Now()
 	p, err := launch(d.dir, "portolan", portolanBinary, args...)
 	if err != nil {
@@ -45,8 +45,8 @@ func (d *demo) serve(ctx context.Context) error {
 	return err
 }
 
-// shown returns a command in the form that a user would type.
-func (d *demo) shown(args []string) string {
+// commandText returns a command in the form that a user would type.
+func (d *demo) commandText(args []string) string {
 	return "bin/portolan " + strings.ReplaceAll(strings.Join(args, " "), d.dir, "$DEMO")
 }
 
@@ -62,7 +62,7 @@ func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
 
 // show runs a command visibly and returns its exit code.
 func (d *demo) show(ctx context.Context, args ...string) int {
-	d.console.typed(d.shown(args))
+	d.console.typed(d.commandText(args))
 	c := d.command(ctx, args...)
 	out, _ := c.CombinedOutput() // the exit code shows failures
 	d.console.quote(strings.ReplaceAll(string(out), d.dir, "$DEMO"))
@@ -77,7 +77,7 @@ func (d *demo) output(ctx context.Context, args ...string) (string, error) {
 		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", d.shown(args), err)
+		return "", fmt.Errorf("%s: %w", d.commandText(args), err)
 	}
 	return string(out), nil
 }
@@ -87,7 +87,7 @@ var revisionOf = regexp.MustCompile(`\brev (\d+)`)
 // apply applies a file from the demo's directory and returns its revision.
 func (d *demo) apply(ctx context.Context, file string) (int, error) {
 	args := []string{"apply", "-f", "$DEMO/" + file}
-	d.console.typed(d.shown(args))
+	d.console.typed(d.commandText(args))
 	out, err := d.output(ctx, args...)
 	if err != nil {
 		return 0, err

@@ -28,7 +28,7 @@ func (d *demo) startProxy(ctx context.Context, who identity, adminPort int) (*pr
 		"--xds-address", local(d.ports.xds), "--admin-address", p.admin,
 	}
 	config := who.name + "-envoy.yaml"
-	d.console.typed(d.shown(args) + " > $DEMO/" + config)
+	d.console.typed(d.commandText(args) + " > $DEMO/" + config)
 	out, err := d.output(ctx, args...)
 	if err != nil {
 		return nil, err

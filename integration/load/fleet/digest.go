@@ -51,9 +51,9 @@ func newDigests(at fields) *digests {
 	return &digests{at: at, seed: maphash.MakeSeed(), seen: map[digestKey]*digest{}}
 }
 
-// of returns the digest of a response. The first caller with some content computes it, and
+// digestOf returns the digest of a response. The first caller with some content computes it, and
 // others wait: they probably have the same.
-func (d *digests) of(r response) (*digest, error) {
+func (d *digests) digestOf(r response) (*digest, error) {
 	key := d.key(r)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -169,8 +169,8 @@ func TestEverythingIsReceived(t *testing.T) {
 	})
 }
 
-// sent fails if the server sent other types, or more than most bytes to a proxy.
-func (r *rig) sent(what string, counts fleet.Counts, most int64, types ...string) {
+// expectSent fails if the server sent other types, or more than most bytes to a proxy.
+func (r *rig) expectSent(what string, counts fleet.Counts, most int64, types ...string) {
 	r.Helper()
 	for typeURL, c := range counts {
 		if !slices.Contains(types, typeURL) {
@@ -190,7 +190,7 @@ func TestNothingButWhatChangedIsSent(t *testing.T) {
 		r := newRig(t, v)
 		moved := mesh.ChangeEndpoint(refmesh.Target, 1)
 		got := r.change(moved, fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: moved.Mark})
-		r.sent("one endpoint", got, 8<<10, fleet.EndpointType)
+		r.expectSent("one endpoint", got, 8<<10, fleet.EndpointType)
 		// Both ports, each with and without the subset of the endpoint.
 		if e := got[fleet.EndpointType]; e.Messages != proxies || e.Resources != 4*proxies {
 			t.Errorf("one endpoint: %+v for %d proxies", e, proxies)
@@ -199,7 +199,7 @@ func TestNothingButWhatChangedIsSent(t *testing.T) {
 		changed := mesh.ChangeRoutes(refmesh.Target, 1)
 		got = r.change(changed, fleet.Expectation{Mark: changed.Mark})
 		whole := r.sync.Counts[fleet.RouteType].Bytes / proxies
-		r.sent("one VirtualService", got, max(whole, 16<<10)*11/10, fleet.RouteType, fleet.VirtualHostType)
+		r.expectSent("one VirtualService", got, max(whole, 16<<10)*11/10, fleet.RouteType, fleet.VirtualHostType)
 		if c := got.Total(); c.Messages != proxies || c.Resources != proxies {
 			t.Errorf("one VirtualService: %+v for %d proxies", c, proxies)
 		}
@@ -276,7 +276,7 @@ func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 		}
 		got := r.fleet.Counts().Since(before)
 		if v == protocol.Delta {
-			r.sent("the endpoint that changed meanwhile", got, 8<<10, fleet.EndpointType)
+			r.expectSent("the endpoint that changed meanwhile", got, 8<<10, fleet.EndpointType)
 			if n := got[fleet.EndpointType].Resources; n != 4*proxies {
 				t.Errorf("%d endpoint resources were sent", n)
 			}
@@ -284,7 +284,7 @@ func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 		}
 		// A version in state of the world covers several names, so it does not say what a
 		// client has.
-		r.sent("what a version does not tell", got, 1<<20, fleet.EndpointType, fleet.RouteType)
+		r.expectSent("what a version does not tell", got, 1<<20, fleet.EndpointType, fleet.RouteType)
 	})
 }
 

@@ -31,9 +31,9 @@ type proxy struct {
 	mu     sync.Mutex // guards the fields below
 	counts Counts
 	tries  int
-	open   bool              // it has a stream
-	rising phase             // of the stream
-	types  map[string]*asked // of the stream, or of the last, by type URL
+	open   bool                     // it has a stream
+	rising phase                    // of the stream
+	types  map[string]*subscription // of the stream, or of the last, by type URL
 }
 
 // phase is how far a proxy's first sync on a stream is.
@@ -56,8 +56,8 @@ func (p *proxy) enter(to phase) {
 	p.rising = to
 }
 
-// asked is the state of a proxy's subscription to a type.
-type asked struct {
+// subscription is the state of a proxy's subscription to a type.
+type subscription struct {
 	has            *holding // what it has, if it states that
 	version, nonce string   // of the last response
 	parents        *holding // where its names come from; nil for a wildcard
@@ -136,7 +136,7 @@ func (p *proxy) begin() [][]byte {
 	p.tries++
 	p.open = true
 	if p.types == nil {
-		p.types = map[string]*asked{ClusterType: {has: nothing}, ListenerType: {has: nothing}}
+		p.types = map[string]*subscription{ClusterType: {has: nothing}, ListenerType: {has: nothing}}
 	}
 	var out [][]byte
 	for _, typeURL := range inOrder {
@@ -149,7 +149,7 @@ func (p *proxy) begin() [][]byte {
 }
 
 // reopen forgets the state of the last stream.
-func (t *asked) reopen() {
+func (t *subscription) reopen() {
 	t.nonce = ""
 	if t.parents != nil {
 		t.due = t.parents.lacks(t.has)
@@ -159,7 +159,7 @@ func (t *asked) reopen() {
 
 // first returns the first request for a type: for everything, or for what the parents name. It
 // states what the proxy has. The first request of a stream has the node.
-func (p *proxy) first(typeURL string, t *asked, node bool) []byte {
+func (p *proxy) first(typeURL string, t *subscription, node bool) []byte {
 	var out []byte
 	at := p.fleet.at
 	if node {
@@ -186,7 +186,7 @@ func (p *proxy) take(bytes []byte, now time.Time) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := p.fleet.digests.of(r)
+	d, err := p.fleet.digests.digestOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (p *proxy) answer(r response, d *digest) [][]byte {
 	}
 	t := p.types[r.typeURL]
 	if t == nil {
-		t = &asked{has: nothing} // the server sent it unrequested
+		t = &subscription{has: nothing} // the server sent it unrequested
 		p.types[r.typeURL] = t
 	}
 	t.version, t.nonce, t.answered = r.version, r.nonce, true
@@ -230,7 +230,7 @@ func (p *proxy) answer(r response, d *digest) [][]byte {
 		out = append(out, p.adopt(SecretType, d.secrets)...)
 	}
 	if d.hosts && p.types[VirtualHostType] == nil {
-		t := &asked{has: nothing, answered: true} // answered: there may be none
+		t := &subscription{has: nothing, answered: true} // answered: there may be none
 		p.types[VirtualHostType] = t
 		out = append(out, p.first(VirtualHostType, t, false))
 	}
@@ -250,7 +250,7 @@ func (p *proxy) adopt(child string, d *digest) [][]byte {
 		if len(taken.to.wanted) == 0 {
 			return nil
 		}
-		t = &asked{has: nothing}
+		t = &subscription{has: nothing}
 		p.types[child] = t
 	}
 	t.parents = taken.to
@@ -269,7 +269,7 @@ func (p *proxy) adopt(child string, d *digest) [][]byte {
 
 // acknowledge returns the ACK of the last response of a type. In state of the world it repeats
 // the names.
-func (p *proxy) acknowledge(typeURL string, t *asked) []byte {
+func (p *proxy) acknowledge(typeURL string, t *subscription) []byte {
 	at := p.fleet.at
 	out := raw.AppendText(nil, at.typeURL, typeURL)
 	out = raw.AppendText(out, at.nonce, t.nonce)

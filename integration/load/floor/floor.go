@@ -128,7 +128,7 @@ func (s *Server) follow(stream grpc.ServerStream) error {
 		delete(s.clients, c)
 	}()
 	ended := make(chan struct{})
-	go func() { defer close(ended); s.hear(c) }()
+	go func() { defer close(ended); s.queueResponses(c) }()
 	for {
 		select {
 		case <-ended:
@@ -141,8 +141,8 @@ func (s *Server) follow(stream grpc.ServerStream) error {
 	}
 }
 
-// hear queues responses to requests until the stream ends.
-func (s *Server) hear(c *client) {
+// queueResponses queues responses to requests until the stream ends.
+func (s *Server) queueResponses(c *client) {
 	asked := map[string]bool{}
 	for {
 		var request raw.Frame

@@ -27,17 +27,17 @@ func Take(ctx context.Context, client *clientv3.Client) (body io.ReadCloser, rev
 		cancel()
 		return nil, 0, explain(err)
 	}
-	return &taken{response.Snapshot, cancel}, store.Revision, nil
+	return &snapshotReader{response.Snapshot, cancel}, store.Revision, nil
 }
 
-// taken is the stream of a snapshot. Close cancels its call.
-type taken struct {
+// snapshotReader is the stream of a snapshot. Close cancels its call.
+type snapshotReader struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
 // Close implements io.Closer.
-func (t *taken) Close() error {
+func (t *snapshotReader) Close() error {
 	t.cancel()
 	return t.ReadCloser.Close()
 }

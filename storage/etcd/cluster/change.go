@@ -67,7 +67,7 @@ func (r *Roster) Add(ctx context.Context, name, peerURL string) (*Change, error)
 	if err := errors.Join(CheckName(name), CheckURL(peerURL)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	v, leader, err := r.lead(ctx)
+	v, leader, err := r.leaderClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (r *Roster) Add(ctx context.Context, name, peerURL string) (*Change, error)
 		return nil, fmt.Errorf("add %s: %w: %w", name, ErrRefused, err)
 	}
 	var answer *clientv3.MemberAddResponse
-	err = settled(ctx, func(ctx context.Context) error {
+	err = retryUntilSettled(ctx, func(ctx context.Context) error {
 		answer, err = leader.MemberAddAsLearner(ctx, []string{peerURL})
 		return err
 	})
@@ -121,7 +121,7 @@ const (
 func (r *Roster) Promote(ctx context.Context, name string) (*Change, error) {
 	looks := context.WithoutCancel(ctx) // the last look, after ctx has ended, says how far it is
 	for {
-		v, leader, err := r.lead(looks)
+		v, leader, err := r.leaderClient(looks)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (r *Roster) Promote(ctx context.Context, name string) (*Change, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("promote %s: %w: %s: repeat the command when it has caught up", name, ErrNotInStep, v.far(m))
+			return nil, fmt.Errorf("promote %s: %w: %s: repeat the command when it has caught up", name, ErrNotInStep, v.logProgress(m))
 		case <-time.After(stepInterval):
 		}
 	}
@@ -148,7 +148,7 @@ func promote(ctx context.Context, v *View, m *Member, leader *clientv3.Client) (
 		return false, fmt.Errorf("promote %s: %w: it is a voter already", m, ErrRefused)
 	case m.Status() == Unstarted:
 		return false, fmt.Errorf("promote %s: %w: it has not started yet: start it with --store-join first", m, ErrRefused)
-	case m.Answer == nil || v.lag(m) > inStep:
+	case m.Answer == nil || v.Lag(m) > inStep:
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
@@ -173,9 +173,9 @@ func (v *View) promoted(m *Member) *Change {
 	return c
 }
 
-// lag is how many entries of the leader's log a member has yet to apply; 0 if there is
+// Lag is how many entries of the leader's log a member has yet to apply; 0 if there is
 // no leader or the member does not answer.
-func (v *View) lag(m *Member) uint64 {
+func (v *View) Lag(m *Member) uint64 {
 	leader := v.Leader()
 	if leader == nil || m.Answer == nil || m.Answer.Applied >= leader.Answer.Committed {
 		return 0
@@ -183,21 +183,18 @@ func (v *View) lag(m *Member) uint64 {
 	return leader.Answer.Committed - m.Answer.Applied
 }
 
-// Lag is how many entries of the leader's log a member has yet to apply.
-func (v *View) Lag(m *Member) uint64 { return v.lag(m) }
-
-// far says how much of the log a learner has.
-func (v *View) far(m *Member) string {
+// logProgress says how much of the log a learner has.
+func (v *View) logProgress(m *Member) string {
 	if m.Answer == nil {
 		return "it does not answer: " + m.Err.Error()
 	}
-	return fmt.Sprintf("it has %d entries of the log and lacks %d", m.Answer.Applied, v.lag(m))
+	return fmt.Sprintf("it has %d entries of the log and lacks %d", m.Answer.Applied, v.Lag(m))
 }
 
 // Remove removes a member from the cluster for good: its data directory is useless
 // afterwards. A leader hands over its leadership first.
 func (r *Roster) Remove(ctx context.Context, name string) (*Change, error) {
-	v, leader, err := r.lead(ctx)
+	v, leader, err := r.leaderClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +211,7 @@ func (r *Roster) Remove(ctx context.Context, name string) (*Change, error) {
 			return nil, fmt.Errorf("remove %s: it leads, and could not hand that over: %w", m, changeError(err))
 		}
 	}
-	err = settled(ctx, func(ctx context.Context) error {
+	err = retryUntilSettled(ctx, func(ctx context.Context) error {
 		_, err := leader.MemberRemove(ctx, m.ID)
 		return err
 	})
@@ -274,16 +271,16 @@ func (r *Roster) handOver(ctx context.Context, v *View, m *Member, leader *clien
 // electionWait is how long a quorum of voters may take to elect a leader.
 const electionWait = 5 * time.Second
 
-// lead looks at the members, and returns a client of the leader. It waits for an
+// leaderClient looks at the members, and returns a client of the leader. It waits for an
 // election that is about to happen.
-func (r *Roster) lead(ctx context.Context) (*View, *clientv3.Client, error) {
+func (r *Roster) leaderClient(ctx context.Context) (*View, *clientv3.Client, error) {
 	giveUp := time.Now().Add(electionWait)
 	for {
 		v, err := r.Look(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		leader, err := v.led()
+		leader, err := v.requireLeader()
 		if err == nil {
 			c, err := r.conn(leader.ClientURLs[0])
 			return v, c, err
@@ -301,8 +298,8 @@ func (r *Roster) lead(ctx context.Context) (*View, *clientv3.Client, error) {
 
 var errNoLeader = errors.New("the members of the store have no leader: try again in a moment")
 
-// led returns the leader of a cluster that has a quorum.
-func (v *View) led() (*Member, error) {
+// requireLeader returns the leader of a cluster that has a quorum.
+func (v *View) requireLeader() (*Member, error) {
 	voters, answer := v.Voters(), 0
 	for i := range voters {
 		if voters[i].Answer != nil {
@@ -326,9 +323,9 @@ const (
 	settleWait = 7 * time.Second
 )
 
-// settled retries a change that etcd refuses until members have been connected to each
+// retryUntilSettled retries a change that etcd refuses until members have been connected to each
 // other for 5 seconds.
-func settled(ctx context.Context, change func(context.Context) error) error {
+func retryUntilSettled(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
 	giveUp := time.Now().Add(settleWait)

@@ -80,7 +80,7 @@ func (r *Roster) Look(ctx context.Context) (*View, error) {
 			known = r.join(ctx, listed, known)
 		}
 	}
-	r.keep(known)
+	r.setMembers(known)
 	return &View{Members: known}, nil
 }
 
@@ -210,8 +210,8 @@ func (r *Roster) conn(endpoint string) (*clientv3.Client, error) {
 	return c, nil
 }
 
-// keep remembers the members, and closes connections to former ones.
-func (r *Roster) keep(members []Member) {
+// setMembers remembers the members, and closes connections to former ones.
+func (r *Roster) setMembers(members []Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.members = slices.Clone(members)

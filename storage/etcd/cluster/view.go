@@ -114,23 +114,23 @@ func (v *View) Leader() *Member {
 
 // Serving are the members through which reads and writes succeed, by name.
 func (v *View) Serving() []Member {
-	return v.some(func(m *Member) bool { return m.serves() })
+	return v.membersWhere(func(m *Member) bool { return m.serves() })
 }
 
 // Silent are the members that have started and do not answer, by name.
 func (v *View) Silent() []Member {
-	return v.some(func(m *Member) bool { return m.Status() == Unreachable })
+	return v.membersWhere(func(m *Member) bool { return m.Status() == Unreachable })
 }
 
 // Voters returns the members that count for the quorum.
 func (v *View) Voters() []Member {
-	return v.some(func(m *Member) bool { return !m.Learner })
+	return v.membersWhere(func(m *Member) bool { return !m.Learner })
 }
 
 // Quorum is how many voters are needed for a write.
 func (v *View) Quorum() int { return len(v.Voters())/2 + 1 }
 
-func (v *View) some(which func(*Member) bool) []Member {
+func (v *View) membersWhere(which func(*Member) bool) []Member {
 	var out []Member
 	for i := range v.Members {
 		if which(&v.Members[i]) {

@@ -74,7 +74,7 @@ func New(o Options) (*clientv3.Client, error) {
 		MaxCallRecvMsgSize:   math.MaxInt32,
 		MaxUnaryRetries:      o.Retries,
 		Logger:               zaplog.New(o.Logger, func(zapcore.Level, string) slog.Level { return slog.LevelDebug }),
-		DialOptions:          o.connections(),
+		DialOptions:          o.dialOptions(),
 	}
 	if o.User == "" {
 		return open(config)
@@ -95,7 +95,7 @@ func open(config clientv3.Config) (*clientv3.Client, error) {
 	return client, nil
 }
 
-func (o *Options) connections() []grpc.DialOption {
+func (o *Options) dialOptions() []grpc.DialOption {
 	options := append([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: o.Reconnect},
 		MinConnectTimeout: timeout,

@@ -42,7 +42,7 @@ func (l *login) intercept(ctx context.Context, method string, request, answer an
 		return rpctypes.ErrGRPCUserEmpty
 	}
 	err := invoke(ctx, method, request, answer, conn, opts...)
-	if l.anonymous.Load() && strange(err) {
+	if l.anonymous.Load() && accessDenied(err) {
 		return rpctypes.ErrGRPCUserEmpty // authentication was switched on meanwhile
 	}
 	return err
@@ -63,8 +63,8 @@ func (l *login) ask(user string, send func(*etcdserverpb.AuthenticateRequest) er
 	return err
 }
 
-// strange says that etcd does not know the caller, or does not permit the call.
-func strange(err error) bool {
+// accessDenied says that etcd does not know the caller, or does not permit the call.
+func accessDenied(err error) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserNotFound)
 }

@@ -95,7 +95,7 @@ func (e *Election) Run(ctx context.Context, job Job) error {
 	backoff := retry.New(pauseMin, pauseMax)
 	for {
 		begun := time.Now()
-		err := e.takePart(ctx, job)
+		err := e.campaignOnce(ctx, job)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -116,9 +116,9 @@ func (e *Election) Run(ctx context.Context, job Job) error {
 	}
 }
 
-// takePart campaigns once, and leads for one term if it wins. The error is why there was
+// campaignOnce campaigns once, and leads for one term if it wins. The error is why there was
 // no term, or the error of the job.
-func (e *Election) takePart(ctx context.Context, job Job) error {
+func (e *Election) campaignOnce(ctx context.Context, job Job) error {
 	t, err := e.open(ctx)
 	if err != nil {
 		return err

@@ -63,15 +63,15 @@ func TestOneLeader(t *testing.T) {
 	client := etcdtest.Dial(t, endpoint)
 	fenced, unfenced := watchTerms(t, client, fencedKey), watchTerms(t, client, unfencedKey)
 	first := startHolder(t, endpoint, "first")
-	first.says("leads")
+	first.awaitLine("leads")
 	second := startHolder(t, endpoint, "second")
 	eventually(t, "the first term has written", func() bool { return len(fenced.now()) > 100 })
 
 	first.signal(syscall.SIGSTOP)
-	second.says("leads")
+	second.awaitLine("leads")
 	eventually(t, "the second term has written", func() bool { return fenced.distinct() == 2 })
 	first.signal(syscall.SIGCONT)
-	first.says("refused")
+	first.awaitLine("refused")
 
 	eventually(t, "an unfenced write of the old leader lands after one of the new", func() bool {
 		return !slices.IsSorted(unfenced.now())
@@ -82,7 +82,7 @@ func TestOneLeader(t *testing.T) {
 		t.Errorf("fenced writes of two terms interleave: %v", slices.Compact(all))
 	}
 	second.end()
-	first.says("leads")
+	first.awaitLine("leads")
 	eventually(t, "the third term has written", func() bool { return fenced.distinct() == 3 })
 	if all := fenced.now(); !slices.IsSorted(all) {
 		t.Errorf("fenced writes of three terms interleave: %v", slices.Compact(all))
@@ -94,13 +94,13 @@ func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
 	first := startHolder(t, endpoint, "first")
-	first.says("leads")
+	first.awaitLine("leads")
 	second := startHolder(t, endpoint, "second")
 	client := etcdtest.Dial(t, endpoint)
 	eventually(t, "the second waits", func() bool { return candidates(t, client) == 2 })
 	begun := time.Now()
 	first.signal(syscall.SIGKILL)
-	second.says("leads")
+	second.awaitLine("leads")
 	// The lease was renewed up to a third of the TTL ago, half a second of etcd's
 	// rounds included, and expires up to half a second late.
 	if took := time.Since(begun); took < ttl/3 || took > 2*ttl+time.Second {
@@ -114,13 +114,13 @@ func TestLeaderResigns(t *testing.T) {
 	t.Parallel()
 	endpoint := etcdtest.Listen(t)
 	first := startHolder(t, endpoint, "first")
-	first.says("leads")
+	first.awaitLine("leads")
 	second := startHolder(t, endpoint, "second")
 	client := etcdtest.Dial(t, endpoint)
 	eventually(t, "the second waits", func() bool { return candidates(t, client) == 2 })
 	begun := time.Now()
 	first.end()
-	second.says("leads")
+	second.awaitLine("leads")
 	if took := time.Since(begun); took > ttl/3 {
 		t.Errorf("the next leader after %s", took)
 	}

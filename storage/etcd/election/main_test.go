@@ -137,8 +137,8 @@ func startHolder(t *testing.T, endpoint, id string) *holder {
 	return h
 }
 
-// says waits for a line that begins with these words.
-func (h *holder) says(words string) {
+// awaitLine waits for a line that begins with these words.
+func (h *holder) awaitLine(words string) {
 	h.t.Helper()
 	timeout := time.After(30 * time.Second)
 	for {

@@ -74,7 +74,7 @@ func (t *term) revoke(ctx context.Context) {
 func (t *term) campaign(ctx context.Context) error {
 	// A watch on a member that has no leader must fail, not stay silent. A stream of its
 	// own is needed, since an older stream keeps the old token of its user.
-	ctx, cancel := context.WithCancelCause(dial.Apart(clientv3.WithRequireLeader(ctx)))
+	ctx, cancel := context.WithCancelCause(dial.OwnStream(clientv3.WithRequireLeader(ctx)))
 	defer cancel(nil)
 	lost := fmt.Errorf("%w: the lease was lost before its turn came", ErrNotLeader)
 	stop := context.AfterFunc(t.session.Ctx(), func() {

@@ -25,8 +25,8 @@ const (
 // Adjust changes the configuration of a server before it starts.
 type Adjust func(*embed.Config)
 
-// Stock gives a server etcd's default limits.
-func Stock(c *embed.Config) {
+// DefaultLimits gives a server etcd's default limits.
+func DefaultLimits(c *embed.Config) {
 	c.MaxTxnOps = embed.DefaultMaxTxnOps
 	c.MaxRequestBytes = embed.DefaultMaxRequestBytes
 }

@@ -113,17 +113,17 @@ func (r *Relay) accept() {
 		r.links = append(r.links, l)
 		r.mu.Unlock()
 		r.running.Go(func() {
-			r.hear(client, func(b []byte) { l.requests = append(l.requests, b...); l.flush() }, l.clientGone)
+			r.readAll(client, func(b []byte) { l.requests = append(l.requests, b...); l.flush() }, l.clientGone)
 		})
 		r.running.Go(func() {
-			r.hear(server, func(b []byte) { l.answers = append(l.answers, b...); l.flush() }, l.serverGone)
+			r.readAll(server, func(b []byte) { l.answers = append(l.answers, b...); l.flush() }, l.serverGone)
 		})
 	}
 }
 
-// hear reads a connection until it ends. It calls take with the bytes and gone at the
+// readAll reads a connection until it ends. It calls take with the bytes and gone at the
 // end, both under mu.
-func (r *Relay) hear(from net.Conn, take func([]byte), gone func()) {
+func (r *Relay) readAll(from net.Conn, take func([]byte), gone func()) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

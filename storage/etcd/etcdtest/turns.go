@@ -6,10 +6,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Turns lends one etcd to many tests, since starting one for each would take too long. A
+// TakeTurns lends one etcd to many tests, since starting one for each would take too long. A
 // test that calls the returned function has the etcd, emptied, until the test ends; the
 // others wait.
-func Turns(client *clientv3.Client) func(t testing.TB) {
+func TakeTurns(client *clientv3.Client) func(t testing.TB) {
 	free := make(chan struct{}, 1)
 	free <- struct{}{}
 	return func(t testing.TB) {

@@ -36,9 +36,9 @@ var wouldWrite = []clientv3.Op{
 	clientv3.OpPut(etcd.MeshPrefix, ""), clientv3.OpPut(etcd.SidePrefix, ""),
 }
 
-// everything reads one key of the whole tree, which needs the permission to read all of
+// readProbe reads one key of the whole tree, which needs the permission to read all of
 // it.
-func everything() clientv3.Op {
+func readProbe() clientv3.Op {
 	return clientv3.OpGet(etcd.Root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 }
 
@@ -49,7 +49,7 @@ func everything() clientv3.Op {
 func (c *Cluster) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, asking{}, true), timeout)
 	defer cancel()
-	_, err := c.client.Txn(ctx).If(never).Then(wouldWrite...).Else(everything()).Commit()
+	_, err := c.client.Txn(ctx).If(never).Then(wouldWrite...).Else(readProbe()).Commit()
 	err = c.refusal(ctx, err)
 	var refusal *refusalError
 	if err != nil && !errors.As(err, &refusal) {
@@ -94,7 +94,7 @@ func (c *Cluster) refusal(ctx context.Context, err error) error {
 
 // denied finds out whether the user may not read, or only not write.
 func (c *Cluster) denied(ctx context.Context, name string, err error) error {
-	_, readErr := c.client.Do(ctx, everything())
+	_, readErr := c.client.Do(ctx, readProbe())
 	if errors.Is(readErr, rpctypes.ErrPermissionDenied) {
 		return &refusalError{words: fmt.Sprintf("etcd does not let %s read %s: %v", name, etcd.Root, err), cause: err}
 	}

@@ -138,7 +138,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 		err = fault.err
 	}
 	// It has never answered, so the grace period does not apply.
-	c.becomes(&state{since: time.Now(), err: err, silent: true})
+	c.setState(&state{since: time.Now(), err: err, silent: true})
 	return nil
 }
 
@@ -155,13 +155,13 @@ func (c *Cluster) Run(ctx context.Context) error {
 		}
 		err := c.ask(ctx)
 		if ctx.Err() == nil {
-			c.judge(ctx, err)
+			c.updateState(ctx, err)
 		}
 	}
 }
 
-// judge derives the state from the result of a probe.
-func (c *Cluster) judge(ctx context.Context, err error) {
+// updateState derives the state from the result of a probe.
+func (c *Cluster) updateState(ctx context.Context, err error) {
 	var refusal *refusalError
 	if err == nil || errors.As(err, &refusal) {
 		c.note(err)
@@ -180,7 +180,7 @@ func (c *Cluster) judge(ctx context.Context, err error) {
 	if s := c.state.Load(); s.silent {
 		since = s.since
 	}
-	c.becomes(&state{since: since, err: err, silent: true})
+	c.setState(&state{since: since, err: err, silent: true})
 }
 
 // note records an answer: err is why the cluster cannot be used, nil if it can.
@@ -192,12 +192,12 @@ func (c *Cluster) note(err error) {
 	if before := c.state.Load(); before.err != nil {
 		next.since = before.since
 	}
-	c.becomes(next)
+	c.setState(next)
 }
 
-// becomes sets the state. It logs a change of it, and from time to time an error that
+// setState sets the state. It logs a change of it, and from time to time an error that
 // lasts.
-func (c *Cluster) becomes(next *state) {
+func (c *Cluster) setState(next *state) {
 	before := c.state.Swap(next)
 	if next.silent && !before.silent {
 		c.calls.Cut()

@@ -28,13 +28,13 @@ func TestVersions(t *testing.T) {
 		if (err != nil) != refused {
 			t.Errorf("%s: refused with %v", release, err)
 		}
-		if got := flaw + words(err); (want == "") != (got == "") || !strings.Contains(got, want) {
+		if got := flaw + errorText(err); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q in it", release, got, want)
 		}
 	}
 }
 
-func words(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -81,7 +81,7 @@ func TestStartNamesWhatIsWrong(t *testing.T) {
 				t.Errorf("got %v, want one line with %q", err, c.want)
 			}
 			for _, secret := range []string{"hunter2", etcdtest.Passwords("portolan")} {
-				if strings.Contains(log.String()+words(err), secret) {
+				if strings.Contains(log.String()+errorText(err), secret) {
 					t.Errorf("the password is told: %v\n%s", err, log)
 				}
 			}

@@ -107,7 +107,7 @@ func streamed(client *clientv3.Client, from string, opts ...clientv3.OpOption) (
 // watched opens a watch, and requests its progress until that arrives.
 func watched(t *testing.T, client *clientv3.Client, from string, opts ...clientv3.OpOption) error {
 	t.Helper()
-	ctx := dial.Apart(clientv3.WithRequireLeader(t.Context()))
+	ctx := dial.OwnStream(clientv3.WithRequireLeader(t.Context()))
 	responses := client.Watch(ctx, from, append(opts, clientv3.WithCreatedNotify(), clientv3.WithFragment())...)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -158,7 +158,7 @@ func TestTokensEnd(t *testing.T) {
 		// Every second etcd drops the tokens that have been unused for a second.
 		"by its time": func() { <-time.After(2500 * time.Millisecond) },
 	} {
-		watch := portolan.Watch(dial.Apart(clientv3.WithRequireLeader(t.Context())), etcd.MeshPrefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+		watch := portolan.Watch(dial.OwnStream(clientv3.WithRequireLeader(t.Context())), etcd.MeshPrefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 		<-watch
 		for round := range 2 {
 			if _, err := portolan.Put(t.Context(), etcd.ConfigPrefix+"x", fmt.Sprint(round)); err != nil {

@@ -141,13 +141,13 @@ func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 		return "", err
 	}
 	if err := c.launchFirst(ctx); err != nil {
-		c.hangUp()
+		c.closeClients()
 		removeSocketDir(dir)
 		return "", err
 	}
 	c.opts.NewStore = false
 	if c.peers != nil && c.outage.Load() == nil {
-		c.peers.look(ctx)
+		c.peers.poll(ctx)
 	}
 	return c.endpoint(), nil
 }
@@ -192,11 +192,11 @@ func (c *Child) Run(ctx context.Context) error {
 	backoff := retry.NewExact(c.opts.BackoffMin, c.opts.BackoffMax)
 	for {
 		p := c.current.Load()
-		cause := c.attend(ctx, p)
+		cause := c.awaitEnd(ctx, p)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if p.served() >= c.opts.ResetAfter {
+		if p.readyFor() >= c.opts.ResetAfter {
 			backoff.Reset()
 		}
 		c.outage.Store(&outage{since: p.ended, cause: cause})
@@ -208,9 +208,9 @@ func (c *Child) Run(ctx context.Context) error {
 	}
 }
 
-// attend waits until the process or ctx has ended, and returns why. It passes on the
+// awaitEnd waits until the process or ctx has ended, and returns why. It passes on the
 // reports of a process that waits for other members.
-func (c *Child) attend(ctx context.Context, p *process) error {
+func (c *Child) awaitEnd(ctx context.Context, p *process) error {
 	for p.ready.Load() == nil && p.running() {
 		limited, cancel := context.WithTimeoutCause(ctx, waitingSilence, fmt.Errorf("it said nothing for %s", waitingSilence))
 		w, err := p.awaitReport(limited)
@@ -222,7 +222,7 @@ func (c *Child) attend(ctx context.Context, p *process) error {
 			c.end(p)
 			return c.diagnose(true, err)
 		}
-		c.heard(p, w)
+		c.handleReport(p, w)
 	}
 	select {
 	case <-ctx.Done():
@@ -239,12 +239,12 @@ func (c *Child) diagnose(existed bool, err error) error {
 	if errors.As(err, &told) { // then the process has diagnosed it
 		return err
 	}
-	return known(diagnose(c.opts.DataDir, existed, err), Options{Cluster: c.opts.Cluster})
+	return explainClusterError(diagnose(c.opts.DataDir, existed, err), Options{Cluster: c.opts.Cluster})
 }
 
-// heard handles a report: the process is ready (nil), or waits for other members. It
+// handleReport handles a report: the process is ready (nil), or waits for other members. It
 // makes the process current.
-func (c *Child) heard(p *process, w *waiting) {
+func (c *Child) handleReport(p *process, w *waiting) {
 	if w == nil {
 		c.current.Store(p)
 		c.outage.Store(nil)
@@ -301,14 +301,14 @@ func (c *Child) Close() error {
 	if p == nil {
 		return nil
 	}
-	c.hangUp()
+	c.closeClients()
 	c.end(p)
 	removeSocketDir(filepath.Dir(c.socket))
 	return nil
 }
 
-// hangUp closes the clients of the keeper and the roster.
-func (c *Child) hangUp() {
+// closeClients closes the clients of the keeper and the roster.
+func (c *Child) closeClients() {
 	_ = c.client.Close() // the error is the end of its own context
 	_ = c.roster.Close() // always nil
 }
@@ -332,7 +332,7 @@ func (c *Child) launch(ctx context.Context) error {
 		c.end(p)
 		return c.diagnose(existed, err)
 	}
-	c.heard(p, w)
+	c.handleReport(p, w)
 	return nil
 }
 

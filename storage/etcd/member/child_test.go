@@ -56,7 +56,7 @@ func TestChildServesOnSocket(t *testing.T) {
 	if err := child.Run(ctx); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if child.Healthy() || !gone(store.PID) {
+	if child.Healthy() || !processGone(store.PID) {
 		t.Error("the store process outlived Run")
 	}
 	if left := entries(t, opts.RuntimeDir); len(left) > 0 {
@@ -110,7 +110,7 @@ func TestChildEndsWithParent(t *testing.T) {
 	put(t, clientOf(t, s.endpoint), "k", "v")
 	store := readLock(t, dir)
 	s.kill()
-	eventually(t, "end of the store process", func() bool { return gone(store.PID) })
+	eventually(t, "end of the store process", func() bool { return processGone(store.PID) })
 	if left := entries(t, runtimeDir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -129,7 +129,7 @@ func TestLeftoversOfKilledServer(t *testing.T) {
 		holdOpen(t, s.endpoint)
 		s.kill()
 		_ = syscall.Kill(store.PID, syscall.SIGKILL)
-		eventually(t, "end of the store process", func() bool { return gone(store.PID) })
+		eventually(t, "end of the store process", func() bool { return processGone(store.PID) })
 		if len(entries(t, runtimeDir)) == 0 {
 			continue // it cleaned up before it was killed, in spite of an open stream
 		}
@@ -146,7 +146,7 @@ func TestOrphanIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	dir, pid := orphan(t, 0)
 	startMember(t, member.Options{DataDir: dir})
-	eventually(t, "end of the store process, which has let go of the directory", func() bool { return gone(pid) })
+	eventually(t, "end of the store process, which has let go of the directory", func() bool { return processGone(pid) })
 }
 
 func TestOrphanThatStays(t *testing.T) {
@@ -360,7 +360,7 @@ func TestStopWhileStarting(t *testing.T) {
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("took %s", took)
 	}
-	if !gone(store.PID) || child.Healthy() {
+	if !processGone(store.PID) || child.Healthy() {
 		t.Error("the store process is still there")
 	}
 	if left := entries(t, opts.RuntimeDir); len(left) > 0 {

@@ -52,12 +52,12 @@ func (p Peer) String() string { return p.Name + "=" + p.URL }
 // dialer returns a function that makes clients of single members.
 func (c *Cluster) dialer(logger *slog.Logger) func(string) (*clientv3.Client, error) {
 	return func(endpoint string) (*clientv3.Client, error) {
-		return dial.New(c.reach(logger, endpoint))
+		return dial.New(c.dialOptions(logger, endpoint))
 	}
 }
 
-// reach returns the options with which clients reach members.
-func (c *Cluster) reach(logger *slog.Logger, endpoints ...string) dial.Options {
+// dialOptions returns the options with which clients reach members.
+func (c *Cluster) dialOptions(logger *slog.Logger, endpoints ...string) dial.Options {
 	o := dial.Options{Endpoints: endpoints, Logger: logger, Reconnect: reconnect, Retries: retries}
 	if c.TLS != nil {
 		o.TLS = c.TLS.Config
@@ -138,10 +138,10 @@ func bindable(u url.URL) (url.URL, error) {
 	return u, nil
 }
 
-// beginning says how a member without data comes to its cluster. It is one of the
+// initialMembers says how a member without data comes to its cluster. It is one of the
 // initial members; or it was added, and asks the members at Join until one answers or
 // ctx ends. told is called with the reason for the wait.
-func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(string)) (initial []Peer, joining bool, err error) {
+func (c *Cluster) initialMembers(ctx context.Context, logger *slog.Logger, told func(string)) (initial []Peer, joining bool, err error) {
 	switch {
 	case len(c.Initial) > 0:
 		return c.Initial, false, nil
@@ -153,7 +153,7 @@ func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(
 	for {
 		view, err := roster.Look(ctx)
 		if err == nil {
-			initial, err = c.place(view)
+			initial, err = c.findOwnEntry(view)
 			return initial, true, err
 		}
 		if ctx.Err() == nil {
@@ -165,9 +165,9 @@ func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(
 	}
 }
 
-// place finds the entry that was added for this member, and returns all members of the
+// findOwnEntry finds the entry that was added for this member, and returns all members of the
 // cluster with this member's name in it.
-func (c *Cluster) place(view *cluster.View) ([]Peer, error) {
+func (c *Cluster) findOwnEntry(view *cluster.View) ([]Peer, error) {
 	var out []Peer
 	placed := false
 	for i := range view.Members {
@@ -176,11 +176,11 @@ func (c *Cluster) place(view *cluster.View) ([]Peer, error) {
 		name := m.Name
 		switch {
 		case mine && m.Name != "":
-			return nil, c.used(fmt.Sprintf("a member %s at %s has run before, with another data directory", m, c.PeerURL))
+			return nil, c.alreadyUsedError(fmt.Sprintf("a member %s at %s has run before, with another data directory", m, c.PeerURL))
 		case mine:
 			placed, name = true, c.Name
 		case m.Name == c.Name:
-			return nil, c.used(fmt.Sprintf("there is a member %s at %s", m, strings.Join(m.PeerURLs, ",")))
+			return nil, c.alreadyUsedError(fmt.Sprintf("there is a member %s at %s", m, strings.Join(m.PeerURLs, ",")))
 		case m.Name == "":
 			name = "unstarted-" + cluster.FormatID(m.ID)
 		}
@@ -195,9 +195,9 @@ func (c *Cluster) place(view *cluster.View) ([]Peer, error) {
 	return out, nil
 }
 
-// used is the error of a name or an address that belongs to a member with data, while
+// alreadyUsedError is the error of a name or an address that belongs to a member with data, while
 // this data directory is empty.
-func (c *Cluster) used(what string) error {
+func (c *Cluster) alreadyUsedError(what string) error {
 	return fmt.Errorf("%w: %s, and this data directory is empty: a member that has lost its data does not come back as the same: "+
 		"start it on its data directory, or replace it: run these against another server of the cluster, and start this one again on an empty directory with --store-join: "+
 		"portolan store member remove %s; %s", ErrUsed, what, c.Name, c.addCommand())

@@ -50,7 +50,7 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 		cfg.AdvertiseClientUrls = []url.URL{socket}
 	}
 	cfg.EnableGRPCGateway = false
-	cfg.ServiceRegister = opts.doors.add
+	cfg.ServiceRegister = opts.servers.add
 
 	cfg.SnapshotCount = 500
 	cfg.SnapshotCatchUpEntries = 50

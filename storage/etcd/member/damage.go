@@ -63,12 +63,12 @@ func diagnose(dataDir string, existed bool, err error) error {
 	} {
 		for _, sign := range d.signs {
 			if strings.Contains(text, sign) {
-				return damaged(dataDir, d.what, d.path, err)
+				return damageError(dataDir, d.what, d.path, err)
 			}
 		}
 	}
 	if panicked != nil && !lacksSpace(err) {
-		return damaged(dataDir, "data", etcdDir(dataDir), &unexplainedError{err})
+		return damageError(dataDir, "data", etcdDir(dataDir), &unexplainedError{err})
 	}
 	return err
 }
@@ -80,21 +80,21 @@ type unexplainedError struct{ error }
 // Unwrap returns the panic.
 func (e *unexplainedError) Unwrap() error { return e.error }
 
-// known rewrites an error of etcd about its cluster in our words.
-func known(err error, opts Options) error {
+// explainClusterError rewrites an error of etcd about its cluster in our words.
+func explainClusterError(err error, opts Options) error {
 	switch {
 	case err == nil || opts.Cluster == nil:
 		return err
 	case errors.Is(err, ErrDamaged):
 		return opts.Cluster.replaceable(err)
 	case strings.Contains(err.Error(), "has already been bootstrapped"):
-		return opts.Cluster.used(fmt.Sprintf("the others know a member %s at %s that has run", opts.Cluster.Name, opts.Cluster.PeerURL))
+		return opts.Cluster.alreadyUsedError(fmt.Sprintf("the others know a member %s at %s that has run", opts.Cluster.Name, opts.Cluster.PeerURL))
 	}
 	return err
 }
 
-// damaged returns the error of a damaged part of a data directory.
-func damaged(dataDir, what, path string, cause error) error {
+// damageError returns the error of a damaged part of a data directory.
+func damageError(dataDir, what, path string, cause error) error {
 	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: move %s away, and make it anew of the latest snapshot: "+
 		"portolan store snapshot restore FILE --data-dir %[5]s (a member of several that still serve is replaced instead: portolan store member remove, and add)",
 		ErrDamaged, what, path, cause, dataDir)
@@ -152,7 +152,7 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 		}
 		applied, _ := schema.ReadConsistentIndex(etcd.Server.Backend().ReadTx())
 		if committed := etcd.Server.CommittedIndex(); committed < applied {
-			return damaged(opts.DataDir, "log", walDir(opts.DataDir), fmt.Errorf("it ends at entry %d and the database has entry %d", committed, applied))
+			return damageError(opts.DataDir, "log", walDir(opts.DataDir), fmt.Errorf("it ends at entry %d and the database has entry %d", committed, applied))
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
 	if c.peers == nil {
 		return c.dial(logger, gate)
 	}
-	o := c.opts.Cluster.reach(logger, c.opts.Cluster.ClientURL)
+	o := c.opts.Cluster.dialOptions(logger, c.opts.Cluster.ClientURL)
 	o.GRPC = []grpc.DialOption{
 		gate, grpc.WithChainUnaryInterceptor(c.peers.calls.Unary), grpc.WithChainStreamInterceptor(c.peers.calls.Stream),
 		// pick_first uses the first endpoint that can be reached, instead of all in turn.
@@ -38,7 +38,7 @@ func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.peers.point(client)
+	c.peers.addClient(client)
 	return client, nil
 }
 

@@ -184,7 +184,7 @@ func TestFullFileSystem(t *testing.T) {
 		return !child.Healthy()
 	})
 	want := []string{"is down for", "too little free space", "MiB free of 160 MiB", "free some"}
-	eventually(t, "it says why", func() bool { return says(child.Ready(), want...) })
+	eventually(t, "it says why", func() bool { return containsWords(child.Ready(), want...) })
 	t.Logf("after %d writes: %v", acknowledged, child.Ready())
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestTooLittleSpaceToStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = child.Start(t.Context())
-	if !errors.Is(err, member.ErrNoSpace) || !says(err, dir, "72 MiB free of 72 MiB", "needs 139 MiB") {
+	if !errors.Is(err, member.ErrNoSpace) || !containsWords(err, dir, "72 MiB free of 72 MiB", "needs 139 MiB") {
 		t.Errorf("got %v", err)
 	}
 	if left := entries(t, dir); len(left) > 0 {
@@ -214,7 +214,7 @@ func TestTooLittleSpaceToStart(t *testing.T) {
 	}
 }
 
-func says(err error, words ...string) bool {
+func containsWords(err error, words ...string) bool {
 	for _, w := range words {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			return false
@@ -304,7 +304,7 @@ func TestDamage(t *testing.T) {
 				return
 			}
 			if test.what == "" || !errors.Is(err, member.ErrDamaged) ||
-				!says(err, dir, "its "+strings.Replace(test.what, "either", "database", 1), "move "+dir+" away", "portolan store snapshot restore FILE --data-dir "+dir) || len(err.Error()) > 1500 {
+				!containsWords(err, dir, "its "+strings.Replace(test.what, "either", "database", 1), "move "+dir+" away", "portolan store snapshot restore FILE --data-dir "+dir) || len(err.Error()) > 1500 {
 				t.Errorf("got %v", err)
 			}
 			t.Log(strings.ReplaceAll(err.Error(), dir, "DIR"))
@@ -325,7 +325,7 @@ func killedStore(t *testing.T, keys int) (dir string) {
 	store := readLock(t, dir)
 	s.kill()
 	_ = syscall.Kill(store.PID, syscall.SIGKILL)
-	eventually(t, "end of the store process", func() bool { return gone(store.PID) })
+	eventually(t, "end of the store process", func() bool { return processGone(store.PID) })
 	return dir
 }
 

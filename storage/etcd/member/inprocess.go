@@ -23,20 +23,20 @@ type maintenance struct{ clientv3.Maintenance }
 
 // Status implements clientv3.Maintenance.
 func (m maintenance) Status(ctx context.Context, endpoint string) (answer *clientv3.StatusResponse, err error) {
-	defer ended(&err)
+	defer recoverPanic(&err)
 	return m.Maintenance.Status(ctx, endpoint)
 }
 
 // defragmenting returns a function that defragments etcd in this process.
 func defragmenting(etcd *embed.Etcd) func() error {
 	return func() (err error) {
-		defer ended(&err)
+		defer recoverPanic(&err)
 		return etcd.Server.Backend().Defrag()
 	}
 }
 
-// ended turns a panic of etcd into an error.
-func ended(err *error) {
+// recoverPanic turns a panic of etcd into an error.
+func recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("etcd has ended: %v", v)
 	}

@@ -172,8 +172,8 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// gone says whether a process has ended, whether or not its parent has waited for it.
-func gone(pid int) bool {
+// processGone says whether a process has ended, whether or not its parent has waited for it.
+func processGone(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
 	}

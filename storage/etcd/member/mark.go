@@ -47,14 +47,14 @@ func checkMarks(opts Options) error {
 	case len(found) == 0:
 		return nil
 	case hasData(opts.DataDir):
-		return damaged(opts.DataDir, "log", walDir(opts.DataDir), errors.New("it is not there"))
+		return damageError(opts.DataDir, "log", walDir(opts.DataDir), errors.New("it is not there"))
 	case opts.NewStore, opts.Cluster != nil && len(opts.Cluster.Join) > 0:
 		return nil
 	}
 	what := fmt.Sprintf("%s had a store, as %s tells, and has none", opts.DataDir, strings.Join(found, " and "))
 	meant := fmt.Sprintf("where a new, empty store is meant, start it once with --new-store, or remove %s first", strings.Join(found, " and "))
 	if opts.Cluster != nil {
-		return fmt.Errorf("%w; %s", opts.Cluster.used(fmt.Sprintf("%v: %s", ErrEmptied, what)), meant)
+		return fmt.Errorf("%w; %s", opts.Cluster.alreadyUsedError(fmt.Sprintf("%v: %s", ErrEmptied, what)), meant)
 	}
 	return fmt.Errorf("%w: %s: a new store here would take the configuration of all proxies away: "+
 		"mount its volume, move the directory back, or restore a snapshot (portolan store snapshot restore FILE --data-dir %s); %s",

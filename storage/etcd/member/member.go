@@ -52,8 +52,8 @@ type Options struct {
 	// leaving is called before the directory is freed. If the process is killed before
 	// that, the lock file still names it, and the next holder of the directory cleans up.
 	leaving func()
-	// doors collects etcd's gRPC servers.
-	doors *doors
+	// servers collects etcd's gRPC servers.
+	servers *grpcServers
 }
 
 // waiting is the report of a member that waits for others.
@@ -72,7 +72,7 @@ type Member struct {
 	lock        *dirLock
 	keeper      *upkeep.Keeper // nil if the parent has it
 	stopTimeout time.Duration
-	doors       *doors
+	servers     *grpcServers
 	several     bool // the cluster has several members
 
 	closing   chan struct{}
@@ -120,7 +120,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		lock.release()
 		return nil, err
 	}
-	opts.doors = &doors{}
+	opts.servers = &grpcServers{}
 	etcd, released, err := startEtcd(ctx, opts)
 	if err != nil {
 		if released {
@@ -133,7 +133,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		etcd:        etcd,
 		client:      clientWithin(etcd),
 		lock:        lock,
-		doors:       opts.doors,
+		servers:     opts.servers,
 		several:     opts.Cluster != nil,
 		stopTimeout: opts.StopTimeout,
 		closing:     make(chan struct{}),
@@ -172,7 +172,7 @@ func (m *Member) Ready() error {
 	if !m.Healthy() {
 		return errors.New("the store has stopped: start the server again")
 	}
-	return full(m.keeper)
+	return fullError(m.keeper)
 }
 
 // Keeper returns the keeper that maintains the member while Run runs.
@@ -231,7 +231,7 @@ func (m *Member) await(ctx context.Context) error {
 			return errors.New("its server stopped by itself")
 		case <-removal:
 			if m.etcd.Server.Cluster().Member(m.etcd.Server.MemberID()) == nil {
-				m.doors.slam()
+				m.servers.stopAtOnce()
 				return ErrRemoved
 			}
 		}
@@ -296,7 +296,7 @@ func completeConfig(ctx context.Context, opts Options) (*embed.Config, error) {
 	}
 	initial, joining := []Peer(nil), false
 	if !wal.Exist(walDir(opts.DataDir)) {
-		initial, joining, err = opts.Cluster.beginning(ctx, opts.Logger, func(words string) { opts.waiting(waiting{For: words}) })
+		initial, joining, err = opts.Cluster.initialMembers(ctx, opts.Logger, func(words string) { opts.waiting(waiting{For: words}) })
 		if err != nil {
 			return nil, err
 		}
@@ -321,7 +321,7 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 	existed := hasData(opts.DataDir)
 	go func() {
 		etcd, err := startRecovering(cfg)
-		started <- result{etcd, known(diagnose(opts.DataDir, existed, err), opts)}
+		started <- result{etcd, explainClusterError(diagnose(opts.DataDir, existed, err), opts)}
 	}()
 	var r result
 	select {
@@ -361,9 +361,9 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 func (m *Member) stop() error {
 	return stopEtcd(m.etcd, func() {
 		if m.several {
-			leave(m.etcd)
+			handOverLeadership(m.etcd)
 		}
-		m.doors.shut()
+		m.servers.stopGracefully()
 	}, m.stopTimeout)
 }
 

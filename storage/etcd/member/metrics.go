@@ -16,8 +16,8 @@ var (
 		"Members of the store by their role, as this server sees them.", []string{"status"}, nil)
 )
 
-// up is 1 for true.
-func up(healthy bool) prometheus.Metric {
+// upMetric is 1 for true.
+func upMetric(healthy bool) prometheus.Metric {
 	value := 0.0
 	if healthy {
 		value = 1
@@ -35,7 +35,7 @@ func (c *Child) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *Child) Collect(out chan<- prometheus.Metric) {
-	out <- up(c.Healthy())
+	out <- upMetric(c.Healthy())
 	out <- prometheus.MustNewConstMetric(restartsDesc, prometheus.CounterValue, float64(c.restarts.Load()))
 	if c.peers != nil {
 		c.peers.collect(out)
@@ -51,7 +51,7 @@ func (m *Member) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Member) Collect(out chan<- prometheus.Metric) {
-	out <- up(m.Healthy())
+	out <- upMetric(m.Healthy())
 	m.keeper.Collect(out)
 }
 

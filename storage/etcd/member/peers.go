@@ -33,16 +33,16 @@ type peers struct {
 	own    string // the client URL of this server's member
 	roster *cluster.Roster
 	logger *slog.Logger
-	seen   atomic.Pointer[standing] // nil before the first look
-	calls  *dial.Calls              // calls of the clients
+	seen   atomic.Pointer[clusterState] // nil before the first look
+	calls  *dial.Calls                  // calls of the clients
 
 	mu        sync.Mutex // guards what follows
 	clients   []*clientv3.Client
 	endpoints []string // the present endpoints of the clients
 }
 
-// A standing is the result of a look at the cluster.
-type standing struct {
+// A clusterState is the result of a look at the cluster.
+type clusterState struct {
 	view *cluster.View // nil while no member has ever answered
 	err  error         // why, if view is nil
 	// leaderless is since when no member serves; zero while one does.
@@ -53,8 +53,8 @@ func newPeers(c *Cluster, roster *cluster.Roster, logger *slog.Logger) *peers {
 	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}, calls: &dial.Calls{}}
 }
 
-// point adds a client, which is to call the members that serve.
-func (p *peers) point(client *clientv3.Client) {
+// addClient adds a client, which is to call the members that serve.
+func (p *peers) addClient(client *clientv3.Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clients = append(p.clients, client)
@@ -64,40 +64,40 @@ func (p *peers) point(client *clientv3.Client) {
 // run looks at the members until ctx ends.
 func (p *peers) run(ctx context.Context) {
 	for {
-		p.look(ctx)
+		p.poll(ctx)
 		if retry.Sleep(ctx, lookInterval) != nil {
 			return
 		}
 	}
 }
 
-// look looks once.
-func (p *peers) look(ctx context.Context) {
+// poll looks once.
+func (p *peers) poll(ctx context.Context) {
 	view, err := p.roster.Look(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	last := p.seen.Load()
-	now := &standing{view: view, err: err}
+	now := &clusterState{view: view, err: err}
 	if now.view == nil || len(view.Serving()) == 0 {
 		now.leaderless = time.Now()
 		if last != nil && !last.leaderless.IsZero() {
 			now.leaderless = last.leaderless
 		}
 	}
-	p.tell(last, now)
+	p.logChanges(last, now)
 	p.seen.Store(now)
 	if view != nil {
-		p.turn(view.Serving())
+		p.setEndpoints(view.Serving())
 	}
-	if now.lost() && !last.lost() {
+	if now.unavailable() && !last.unavailable() {
 		p.calls.Cut()
 	}
 }
 
-// turn points the clients to the members that serve, their own first. If none serves,
+// setEndpoints points the clients to the members that serve, their own first. If none serves,
 // the endpoints stay. When the member that was first stops serving, calls to it are cut.
-func (p *peers) turn(serving []cluster.Member) {
+func (p *peers) setEndpoints(serving []cluster.Member) {
 	var endpoints []string
 	for _, m := range serving {
 		if m.ClientURLs[0] == p.own {
@@ -127,8 +127,8 @@ func (p *peers) turn(serving []cluster.Member) {
 	}
 }
 
-// tell logs the differences between two looks.
-func (p *peers) tell(last, now *standing) {
+// logChanges logs the differences between two looks.
+func (p *peers) logChanges(last, now *clusterState) {
 	if now.view == nil {
 		return
 	}
@@ -142,7 +142,7 @@ func (p *peers) tell(last, now *standing) {
 			p.logger.Info("a member of the store answers again", "member", m.String())
 		}
 	}
-	switch was, is := last.lost(), now.lost(); {
+	switch was, is := last.unavailable(), now.unavailable(); {
 	case is && !was:
 		p.logger.Error("the store takes no writes", "err", now.trouble())
 	case was && !is:
@@ -151,15 +151,15 @@ func (p *peers) tell(last, now *standing) {
 }
 
 // silent says whether a member was known not to answer.
-func (s *standing) silent(id uint64) bool {
+func (s *clusterState) silent(id uint64) bool {
 	return s != nil && s.view != nil && slices.ContainsFunc(s.view.Silent(), func(m cluster.Member) bool { return m.ID == id })
 }
 
-// lost says whether the cluster is known to take no writes.
-func (s *standing) lost() bool { return s != nil && s.view != nil && s.trouble() != nil }
+// unavailable says whether the cluster is known to take no writes.
+func (s *clusterState) unavailable() bool { return s != nil && s.view != nil && s.trouble() != nil }
 
 // trouble is why nothing can be read or written; nil if it can, or soon will.
-func (s *standing) trouble() error {
+func (s *clusterState) trouble() error {
 	switch {
 	case s.leaderless.IsZero():
 		return nil
@@ -195,14 +195,14 @@ func (p *peers) unusable() error {
 	return s.trouble()
 }
 
-// met says whether any member has ever answered.
-func (p *peers) met() bool {
+// everAnswered says whether any member has ever answered.
+func (p *peers) everAnswered() bool {
 	s := p.seen.Load()
 	return s != nil && s.view != nil
 }
 
-// thin returns which members are missing from a store that works.
-func (p *peers) thin() error {
+// missingMembers returns which members are missing from a store that works.
+func (p *peers) missingMembers() error {
 	s := p.seen.Load()
 	if s == nil || s.view == nil {
 		return nil

@@ -28,7 +28,7 @@ func (c *Child) Ready() error {
 	if err := c.reachable(); err != nil {
 		return err
 	}
-	return full(c.keeper)
+	return fullError(c.keeper)
 }
 
 // Whole returns nil if the store is complete. Otherwise it says what is missing from a
@@ -37,35 +37,35 @@ func (c *Child) Whole() error {
 	if c.peers == nil {
 		return nil
 	}
-	if err := c.away(); err != nil {
+	if err := c.notAnswering(); err != nil {
 		return fmt.Errorf("writes succeed through the other members of the store: %w", err)
 	}
-	return c.peers.thin()
+	return c.peers.missingMembers()
 }
 
 // reachable returns why the store cannot be called, nil if it can.
 func (c *Child) reachable() error {
 	if c.peers == nil {
-		return c.away()
+		return c.notAnswering()
 	}
 	err := c.peers.unusable()
-	if err != nil && !c.peers.met() {
-		return cmp.Or(c.away(), err)
+	if err != nil && !c.peers.everAnswered() {
+		return cmp.Or(c.notAnswering(), err)
 	}
 	return err
 }
 
-// away returns why the process does not answer, nil if it does.
-func (c *Child) away() error {
+// notAnswering returns why the process does not answer, nil if it does.
+func (c *Child) notAnswering() error {
 	p := c.current.Load()
 	if p == nil {
 		return errors.New("the store process is not running")
 	}
 	if o := c.outage.Load(); o != nil {
-		return c.down(o)
+		return c.outageError(o)
 	}
 	if !p.running() {
-		return c.down(&outage{since: p.ended, cause: p.cause()})
+		return c.outageError(&outage{since: p.ended, cause: p.cause()})
 	}
 	if since := p.silent.Load(); since != nil {
 		return fmt.Errorf("the store process has not answered for %s", time.Since(*since).Round(time.Second))
@@ -73,8 +73,8 @@ func (c *Child) away() error {
 	return nil
 }
 
-// down returns the error of an outage.
-func (c *Child) down(o *outage) error {
+// outageError returns the error of an outage.
+func (c *Child) outageError(o *outage) error {
 	if o.waits {
 		return o.cause
 	}
@@ -86,8 +86,8 @@ func (c *Child) down(o *outage) error {
 		time.Since(o.since).Round(time.Second), o.cause, advice)
 }
 
-// full returns the error of a store that takes no writes.
-func full(k *upkeep.Keeper) error {
+// fullError returns the error of a store that takes no writes.
+func fullError(k *upkeep.Keeper) error {
 	s := k.Status()
 	if s == nil || !s.Alarmed(upkeep.NoSpace) {
 		return nil

@@ -171,8 +171,8 @@ func (p *process) running() bool {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// served returns how long an ended process was ready.
-func (p *process) served() time.Duration {
+// readyFor returns how long an ended process was ready.
+func (p *process) readyFor() time.Duration {
 	if ready := p.ready.Load(); ready != nil {
 		return p.ended.Sub(*ready)
 	}
@@ -238,15 +238,15 @@ func (w *lastWords) Write(b []byte) (int, error) {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
 		w.line = append(w.line, line[:min(len(line), maxWords-len(w.line))]...)
 		if whole {
-			w.keep()
+			w.endLine()
 		}
 		rest = after
 	}
 	return len(b), nil
 }
 
-// keep ends the current line. It is called with mu held.
-func (w *lastWords) keep() {
+// endLine ends the current line. It is called with mu held.
+func (w *lastWords) endLine() {
 	line := bytes.TrimSpace(w.line)
 	w.line = w.line[:0]
 	switch {

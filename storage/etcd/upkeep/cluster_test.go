@@ -313,10 +313,10 @@ func TestDefragmentOnDemand(t *testing.T) {
 	if len(f.order) > 0 {
 		t.Error("defragmented with a member away")
 	}
-	f.says("the defragmentation of the store waits")
+	f.expectLog("the defragmentation of the store waits")
 	f.clock.pass(time.Hour)
 	f.check()
-	f.says("could not be defragmented", "unreachable")
+	f.expectLog("could not be defragmented", "unreachable")
 }
 
 // fill uses up the quota, with history, on every member.
@@ -373,7 +373,7 @@ func TestQuotaLadderOfACluster(t *testing.T) {
 	f.catchUp()
 	f.checkAll()
 	for _, r := range f.rigs {
-		r.says("the store takes no writes", "the store takes writes again")
+		r.expectLog("the store takes no writes", "the store takes writes again")
 	}
 }
 
@@ -418,6 +418,6 @@ func TestDamage(t *testing.T) {
 		t.Errorf("%+v, want the alarm of %d", s, damaged)
 	}
 	names := fmt.Sprintf("member=%x", damaged)
-	f.says("data of its members differs", names)
-	f.rigs[1].says("data of its members differs", names, "dir=")
+	f.expectLog("data of its members differs", names)
+	f.rigs[1].expectLog("data of its members differs", names, "dir=")
 }

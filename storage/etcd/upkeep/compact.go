@@ -55,8 +55,8 @@ func (c *compactor) wantsMark(now time.Time, retention time.Duration) bool {
 	return n == 0 || now.Sub(c.marks[n-1].at) >= retention/10
 }
 
-// due removes and returns the newest mark of at least the retention ago.
-func (c *compactor) due(now time.Time, retention time.Duration) (m mark, ok bool) {
+// takeDue removes and returns the newest mark of at least the retention ago.
+func (c *compactor) takeDue(now time.Time, retention time.Duration) (m mark, ok bool) {
 	for len(c.marks) > 0 && now.Sub(c.marks[0].at) >= retention {
 		m, ok = c.marks[0], true
 		c.marks = c.marks[1:]
@@ -66,17 +66,17 @@ func (c *compactor) due(now time.Time, retention time.Duration) (m mark, ok bool
 
 // compactOld drops revisions older than the retention.
 func (k *Keeper) compactOld(ctx context.Context, s *Status) {
-	if err := k.note(ctx, s); err != nil {
+	if err := k.addMark(ctx, s); err != nil {
 		k.log.Debug("the revision of now is not noted", "err", err)
 	}
 	begun := k.p.Now()
-	target, err := k.claim(ctx)
+	target, err := k.claimCompaction(ctx)
 	if err == nil && target != 0 {
 		err = k.compactTo(ctx, target)
 	}
 	switch {
 	case err != nil:
-		if ctx.Err() == nil && k.warnings.compact.raise(begun) {
+		if ctx.Err() == nil && k.warnings.compact.shouldLog(begun) {
 			k.log.Warn("the history of the store grows: it could not be compacted; it will be tried again", "err", err)
 		}
 	case target != 0:
@@ -85,8 +85,8 @@ func (k *Keeper) compactOld(ctx context.Context, s *Status) {
 	}
 }
 
-// note adds a mark of the present revision, every tenth of the retention.
-func (k *Keeper) note(ctx context.Context, s *Status) error {
+// addMark adds a mark of the present revision, every tenth of the retention.
+func (k *Keeper) addMark(ctx context.Context, s *Status) error {
 	c, now := &k.compactor, k.p.Now()
 	if n := len(c.marks); n > 0 && c.marks[n-1].revision > s.Revision {
 		*c = compactor{} // the revision fell, as after a restore
@@ -102,11 +102,11 @@ func (k *Keeper) note(ctx context.Context, s *Status) error {
 	return nil
 }
 
-// claim returns the revision to compact to, or 0 if there is none or another Keeper
+// claimCompaction returns the revision to compact to, or 0 if there is none or another Keeper
 // compacts.
-func (k *Keeper) claim(ctx context.Context) (target int64, err error) {
+func (k *Keeper) claimCompaction(ctx context.Context) (target int64, err error) {
 	c := &k.compactor
-	m, ok := c.due(k.p.Now(), k.p.Retention)
+	m, ok := c.takeDue(k.p.Now(), k.p.Retention)
 	if !ok {
 		return 0, nil
 	}

@@ -23,23 +23,23 @@ type defragmenter struct {
 	again    time.Time // the earliest next attempt, after one that failed or had to wait
 }
 
-// saw notes when the revision changed.
-func (d *defragmenter) saw(s *Status) {
+// noteRevision notes when the revision changed.
+func (d *defragmenter) noteRevision(s *Status) {
 	if s.Revision != d.revision {
 		d.revision, d.changed = s.Revision, s.At
 	}
 }
 
-// grown says whether a defragmentation would free much of a database.
-func (k *Keeper) grown(s *Status) bool {
-	return s.Size > 2*s.InUse && s.Size > k.p.DefragMin || filling(s) && s.Size-s.InUse > s.Size/4
+// worthDefragmenting says whether a defragmentation would free much of a database.
+func (k *Keeper) worthDefragmenting(s *Status) bool {
+	return s.Size > 2*s.InUse && s.Size > k.p.DefragMin || almostFull(s) && s.Size-s.InUse > s.Size/4
 }
 
 // due says whether to defragment now: there is much to free, and the moment is quiet, or
 // waiting for one is no option.
 func (d *defragmenter) due(k *Keeper, s *Status) bool {
 	switch {
-	case !k.grown(s):
+	case !k.worthDefragmenting(s):
 		d.wanted = time.Time{}
 		return false
 	case s.At.Before(d.again):
@@ -47,7 +47,7 @@ func (d *defragmenter) due(k *Keeper, s *Status) bool {
 	case d.wanted.IsZero():
 		d.wanted = s.At
 	}
-	return filling(s) || s.At.Sub(d.changed) >= k.p.Quiet || s.At.Sub(d.wanted) >= k.p.Patience
+	return almostFull(s) || s.At.Sub(d.changed) >= k.p.Quiet || s.At.Sub(d.wanted) >= k.p.Patience
 }
 
 // defragmentNow defragments if it is the turn of this member. If that fails, it notes
@@ -65,7 +65,7 @@ func (k *Keeper) defragmentNow(ctx context.Context, s *Status) {
 		k.log.Debug("the defragmentation of the store waits", "err", err)
 	default:
 		k.defrag.again = now.Add(k.p.BackoffMax)
-		if k.warnings.defrag.raise(now) {
+		if k.warnings.defrag.shouldLog(now) {
 			k.log.Warn("the store takes more space than it needs: it could not be defragmented; it will be tried again", "err", err)
 		}
 	}
@@ -88,7 +88,7 @@ func (k *Keeper) defragmentInTurn(ctx context.Context, s *Status, may func(other
 	if err != nil {
 		return fmt.Errorf("defragment the store: %w", err)
 	}
-	unlock, err := k.lock(ctx, o, s)
+	unlock, err := k.lockDefragmentation(ctx, o, s)
 	if err != nil {
 		return fmt.Errorf("defragment the store: %w", err)
 	}
@@ -112,7 +112,7 @@ func (k *Keeper) defragment(ctx context.Context, s *Status) error {
 	took := time.Since(begun)
 	k.metrics.defrag.Observe(took.Seconds())
 	k.defrag.wanted, k.defrag.again = time.Time{}, time.Time{}
-	after, err := k.look(ctx)
+	after, err := k.readStatus(ctx)
 	if err != nil {
 		return err
 	}

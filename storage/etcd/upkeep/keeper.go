@@ -71,13 +71,13 @@ var alarmKinds = []string{NoSpace, Corrupt}
 // Alarmed says whether an alarm is raised.
 func (s *Status) Alarmed(alarm string) bool { return slices.Contains(s.Alarms, alarm) }
 
-// roomy says whether a database of the given size has room for writes under the quota.
-func (s *Status) roomy(size int64) bool { return size < s.Quota-s.Quota/50 }
+// hasRoom says whether a database of the given size has room for writes under the quota.
+func (s *Status) hasRoom(size int64) bool { return size < s.Quota-s.Quota/50 }
 
-// ample says whether a store of the given size has room for large writes too. If not,
+// hasAmpleRoom says whether a store of the given size has room for large writes too. If not,
 // everything that can be freed is freed: otherwise a large write would raise the alarm
 // again at once.
-func (s *Status) ample(size int64) bool { return size < s.Quota/5*4 }
+func (s *Status) hasAmpleRoom(size int64) bool { return size < s.Quota/5*4 }
 
 // A Keeper maintains one member. Its methods may be called by several goroutines; it
 // does one thing at a time. It is a prometheus.Collector.
@@ -94,7 +94,7 @@ type Keeper struct {
 
 	compactor compactor
 	defrag    defragmenter
-	ladder    ladder
+	recovery  quotaRecovery
 	warnings  warnings
 }
 
@@ -144,13 +144,13 @@ func (k *Keeper) Busy() bool { return k.busy.Load() }
 
 // Check looks at the member once and does the work that is due.
 func (k *Keeper) Check(ctx context.Context) error {
-	done, err := k.begin(ctx)
+	done, err := k.awaitTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	k.watchSpace()
-	s, err := k.look(ctx)
+	s, err := k.readStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 		return nil
 	}
 	k.writesAgain(s)
-	k.ladder.rest(k)
+	k.recovery.noAlarm(k)
 	k.compactOld(ctx, s)
 	if k.defrag.due(k, s) {
 		k.defragmentNow(ctx, s)
@@ -177,24 +177,24 @@ type Change struct{ Before, After *Status }
 
 // change waits for its turn and runs an operation between two looks.
 func (k *Keeper) change(ctx context.Context, operate func(*Status) error) (Change, error) {
-	done, err := k.begin(ctx)
+	done, err := k.awaitTurn(ctx)
 	if err != nil {
 		return Change{}, err
 	}
 	defer done()
-	before, err := k.look(ctx)
+	before, err := k.readStatus(ctx)
 	if err != nil {
 		return Change{}, err
 	}
 	if err := operate(before); err != nil {
 		return Change{Before: before}, err
 	}
-	after, err := k.look(ctx)
+	after, err := k.readStatus(ctx)
 	return Change{Before: before, After: after}, err
 }
 
-// begin waits for the caller's turn. The caller calls done when it has finished.
-func (k *Keeper) begin(ctx context.Context) (done func(), err error) {
+// awaitTurn waits for the caller's turn. The caller calls done when it has finished.
+func (k *Keeper) awaitTurn(ctx context.Context) (done func(), err error) {
 	select {
 	case <-k.turn:
 		return func() { k.turn <- struct{}{} }, nil
@@ -203,8 +203,8 @@ func (k *Keeper) begin(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// look asks the member for its status.
-func (k *Keeper) look(ctx context.Context) (*Status, error) {
+// readStatus asks the member for its status.
+func (k *Keeper) readStatus(ctx context.Context) (*Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	answer, err := k.ask(ctx)
@@ -218,7 +218,7 @@ func (k *Keeper) look(ctx context.Context) (*Status, error) {
 	}
 	s.Alarms = slices.Sorted(maps.Keys(s.Raised))
 	k.status.Store(s)
-	k.defrag.saw(s)
+	k.defrag.noteRevision(s)
 	return s, nil
 }
 
@@ -253,7 +253,7 @@ func raised(errs []string) map[string][]uint64 {
 // watchDamage reports members whose data differs from the others' data. If etcd does not
 // know which member that is, it names the member 0.
 func (k *Keeper) watchDamage(s *Status) {
-	if !s.Alarmed(Corrupt) || !k.warnings.corrupt.raise(k.p.Now()) {
+	if !s.Alarmed(Corrupt) || !k.warnings.corrupt.shouldLog(k.p.Now()) {
 		return
 	}
 	for _, id := range s.Raised[Corrupt] {
@@ -276,8 +276,8 @@ type notice struct {
 // noticeEvery is how often a notice is repeated.
 const noticeEvery = time.Hour
 
-// raise says whether to log the message now, and notes that it was.
-func (n *notice) raise(now time.Time) bool {
+// shouldLog says whether to log the message now, and notes that it was.
+func (n *notice) shouldLog(now time.Time) bool {
 	if n.on && now.Sub(n.told) < noticeEvery {
 		return false
 	}

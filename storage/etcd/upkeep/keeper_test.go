@@ -51,7 +51,7 @@ func TestRetention(t *testing.T) {
 	if s := r.check(); r.readable(recent-1) || !r.readable(recent) {
 		t.Errorf("an hour later still readable: %d, or not: %d (%+v)", recent-1, recent, s)
 	}
-	r.says("store compacted")
+	r.expectLog("store compacted")
 }
 
 // TestNothingToCompact: a store without writes is left alone.
@@ -108,7 +108,7 @@ func TestDefragmentAtQuietMoment(t *testing.T) {
 	if s := r.check(); s.Size > before.Size/2 {
 		t.Errorf("not defragmented at a quiet moment: %d of %d", s.Size, before.Size)
 	}
-	r.says("store defragmented", "took=", "beforeMiB=", "afterMiB=")
+	r.expectLog("store defragmented", "took=", "beforeMiB=", "afterMiB=")
 }
 
 func TestDefragmentWhenPatienceEnds(t *testing.T) {
@@ -158,7 +158,7 @@ func TestQuotaLadder(t *testing.T) {
 		s := r.check()
 		t.Logf("made room in %s: %d of %d bytes", time.Since(begun), s.Size, s.Quota)
 		if s.Alarmed(upkeep.NoSpace) {
-			t.Errorf("after the ladder: %+v", s)
+			t.Errorf("after the recovery: %+v", s)
 		}
 		r.mustPut("k", 1<<20)
 		said += r.log.take()
@@ -189,7 +189,7 @@ func TestQuotaOfLiveData(t *testing.T) {
 		}
 		r.check()
 	}
-	r.says("the store is filling up", "--store-quota", "--store-retention")
+	r.expectLog("the store is filling up", "--store-quota", "--store-retention")
 	attempts := 0
 	for range 120 {
 		r.check()

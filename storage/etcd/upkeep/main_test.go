@@ -91,8 +91,8 @@ func (r *rig) mustPut(key string, size int) {
 	}
 }
 
-// says fails unless the log has all these words, and clears the log.
-func (r *rig) says(words ...string) {
+// expectLog fails unless the log has all these words, and clears the log.
+func (r *rig) expectLog(words ...string) {
 	r.t.Helper()
 	text := r.log.take()
 	for _, w := range words {

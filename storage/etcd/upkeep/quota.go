@@ -12,19 +12,19 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// filling says whether 80 % of the quota is used.
-func filling(s *Status) bool { return !s.ample(s.Size) }
+// almostFull says whether 80 % of the quota is used.
+func almostFull(s *Status) bool { return !s.hasAmpleRoom(s.Size) }
 
 // watchQuota warns while there is still room.
 func (k *Keeper) watchQuota() {
 	s := k.Status()
 	now := k.p.Now()
 	switch {
-	case !filling(s):
+	case !almostFull(s):
 		if k.warnings.quota.clear() {
 			k.log.Info("the store is below 80 % of its quota again", "sizeMiB", mib(s.Size), "quotaMiB", mib(s.Quota))
 		}
-	case k.warnings.quota.raise(now):
+	case k.warnings.quota.shouldLog(now):
 		k.log.Warn("the store is filling up, and takes no writes at its quota: delete objects, keep less history (--store-retention) or start the server with a larger --store-quota",
 			"sizeMiB", mib(s.Size), "inUseMiB", mib(s.InUse), "quotaMiB", mib(s.Quota))
 	}
@@ -33,9 +33,9 @@ func (k *Keeper) watchQuota() {
 // errStillFull is the error of an attempt that freed too little.
 var errStillFull = errors.New("compaction and defragmentation freed too little")
 
-// A ladder makes room in a store whose quota is used up, step by step and with pauses:
+// A quotaRecovery makes room in a store whose quota is used up, step by step and with pauses:
 // each step stops the store for a moment.
-type ladder struct {
+type quotaRecovery struct {
 	begun    time.Time      // when the alarm was first seen
 	tried    time.Time      // when the last attempt ended
 	pause    time.Duration  // until the next attempt
@@ -49,7 +49,7 @@ const calm = 10 * time.Minute
 
 // due says whether to try now. After an attempt that did not help, only a deletion can
 // change the revision, and the next attempt may then succeed.
-func (l *ladder) due(k *Keeper, s *Status) bool {
+func (l *quotaRecovery) due(k *Keeper, s *Status) bool {
 	since := s.At.Sub(l.tried)
 	switch {
 	case l.tried.IsZero(), l.waits, since >= l.pause:
@@ -59,8 +59,8 @@ func (l *ladder) due(k *Keeper, s *Status) bool {
 	}
 }
 
-// ended notes the end of an attempt.
-func (l *ladder) ended(k *Keeper) {
+// attemptEnded notes the end of an attempt.
+func (l *quotaRecovery) attemptEnded(k *Keeper) {
 	l.tried, l.revision = k.p.Now(), k.Status().Revision
 	if l.backoff == nil {
 		l.backoff = retry.NewExact(k.p.BackoffMin, k.p.BackoffMax)
@@ -68,38 +68,38 @@ func (l *ladder) ended(k *Keeper) {
 	l.pause = l.backoff.Next()
 }
 
-// rest notes that there is no alarm now.
-func (l *ladder) rest(k *Keeper) {
+// noAlarm notes that there is no alarm now.
+func (l *quotaRecovery) noAlarm(k *Keeper) {
 	l.begun, l.waits = time.Time{}, false
 	if !l.tried.IsZero() && k.p.Now().Sub(l.tried) >= calm {
-		*l = ladder{}
+		*l = quotaRecovery{}
 	}
 }
 
 // makeRoom makes a store whose quota is used up take writes again.
 func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
-	if k.warnings.noSpace.raise(s.At) {
+	if k.warnings.noSpace.shouldLog(s.At) {
 		k.log.Error("the store takes no writes: its quota is used up", "sizeMiB", mib(s.Size), "inUseMiB", mib(s.InUse), "quotaMiB", mib(s.Quota))
 	}
-	if !k.ladder.due(k, s) {
+	if !k.recovery.due(k, s) {
 		return
 	}
-	if k.ladder.begun.IsZero() {
-		k.ladder.begun = s.At
+	if k.recovery.begun.IsZero() {
+		k.recovery.begun = s.At
 	}
-	err := k.climb(ctx, s)
+	err := k.recoverQuota(ctx, s)
 	if ctx.Err() != nil {
 		return
 	}
-	if k.ladder.waits = errors.Is(err, ErrWait); k.ladder.waits {
+	if k.recovery.waits = errors.Is(err, ErrWait); k.recovery.waits {
 		k.log.Debug("the store has no room yet", "err", err)
 		return
 	}
-	k.ladder.ended(k)
+	k.recovery.attemptEnded(k)
 	after := k.Status()
 	if err != nil {
 		k.log.Error("the store stays full of live data: start the server with a larger --store-quota, then delete what is not needed",
-			"err", err, "inUseMiB", mib(after.InUse), "quotaMiB", mib(after.Quota), "retryIn", k.ladder.pause)
+			"err", err, "inUseMiB", mib(after.InUse), "quotaMiB", mib(after.Quota), "retryIn", k.recovery.pause)
 		return
 	}
 	k.writesAgain(after)
@@ -112,22 +112,22 @@ func (k *Keeper) writesAgain(s *Status) {
 	}
 }
 
-// climb takes the necessary steps: drop all history, defragment one member after the
+// recoverQuota takes the necessary steps: drop all history, defragment one member after the
 // other, lift the alarm once all have room.
-func (k *Keeper) climb(ctx context.Context, s *Status) error {
-	if !s.ample(s.InUse) && k.compactor.last < s.Revision {
+func (k *Keeper) recoverQuota(ctx context.Context, s *Status) error {
+	if !s.hasAmpleRoom(s.InUse) && k.compactor.last < s.Revision {
 		if err := k.compactTo(ctx, s.Revision); err != nil {
 			return err
 		}
 		k.log.Warn("all history of the store was dropped to make room", "revision", s.Revision)
 	}
-	waited := s.At.Sub(k.ladder.begun)
-	if !s.ample(s.Size) {
+	waited := s.At.Sub(k.recovery.begun)
+	if !s.hasAmpleRoom(s.Size) {
 		err := k.defragmentInTurn(ctx, s, func(o others) error { return k.mayClear(o, s, waited) })
 		if err != nil {
 			return err
 		}
-		if s = k.Status(); !s.roomy(s.Size) {
+		if s = k.Status(); !s.hasRoom(s.Size) {
 			return errStillFull
 		}
 	}
@@ -157,6 +157,6 @@ func (k *Keeper) disarm(ctx context.Context) error {
 			return fmt.Errorf("lift the alarm of the store: %w", err)
 		}
 	}
-	_, err = k.look(ctx)
+	_, err = k.readStatus(ctx)
 	return err
 }

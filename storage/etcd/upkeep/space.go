@@ -28,7 +28,7 @@ func (s Space) Wanted() int64 { return min(max(s.Total/10, 1<<30), 8<<30) }
 func (k *Keeper) watchSpace() {
 	s, err := SpaceOf(k.target.DataDir)
 	if err != nil {
-		if k.warnings.space.raise(k.p.Now()) {
+		if k.warnings.space.shouldLog(k.p.Now()) {
 			k.log.Warn("the free space of the store is unknown", "err", err)
 		}
 		return
@@ -39,7 +39,7 @@ func (k *Keeper) watchSpace() {
 		if k.warnings.space.clear() {
 			k.log.Info("the store has enough free space again", "dir", k.target.DataDir, "freeMiB", mib(s.Free))
 		}
-	case k.warnings.space.raise(k.p.Now()):
+	case k.warnings.space.shouldLog(k.p.Now()):
 		k.log.Warn("little free space for the store, which stops when there is none: free some or move the data directory",
 			"dir", k.target.DataDir, "freeMiB", mib(s.Free), "wantedMiB", mib(s.Wanted()))
 	}

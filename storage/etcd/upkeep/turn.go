@@ -87,7 +87,7 @@ func (k *Keeper) mayDefragment(o others, waited time.Duration) error {
 		return err
 	}
 	for i := range o.members {
-		if m := &o.members[i]; m.Answer != nil && k.grown(statusOf(m)) {
+		if m := &o.members[i]; m.Answer != nil && k.worthDefragmenting(statusOf(m)) {
 			return fmt.Errorf("%w: member %s comes first, as this one leads", ErrWait, m)
 		}
 	}
@@ -106,15 +106,15 @@ func (k *Keeper) mayClear(o others, s *Status, waited time.Duration) error {
 		case waited >= k.p.Patience:
 		case !healthy(m):
 			return fmt.Errorf("%w: member %s is %s", ErrWait, m, m.Status())
-		case m.Answer != nil && before(m, s) && !cleared(statusOf(m), waited):
+		case m.Answer != nil && comesBefore(m, s) && !needsNoDefragmentation(statusOf(m), waited):
 			return fmt.Errorf("%w: member %s comes first", ErrWait, m)
 		}
 	}
 	return nil
 }
 
-// before says whether m comes before the member of s.
-func before(m *cluster.Member, s *Status) bool {
+// comesBefore says whether m comes before the member of s.
+func comesBefore(m *cluster.Member, s *Status) bool {
 	mLeads, sLeads := m.ID == s.leader, s.Member == s.leader
 	if mLeads != sLeads {
 		return sLeads
@@ -126,10 +126,10 @@ func before(m *cluster.Member, s *Status) bool {
 // another member requested.
 const settling = 30 * time.Second
 
-// cleared says whether a member needs no defragmentation to make room, or would gain
+// needsNoDefragmentation says whether a member needs no defragmentation to make room, or would gain
 // little from it.
-func cleared(s *Status, waited time.Duration) bool {
-	return s.ample(s.Size) || waited >= settling && s.Size-s.InUse <= s.Size/10
+func needsNoDefragmentation(s *Status, waited time.Duration) bool {
+	return s.hasAmpleRoom(s.Size) || waited >= settling && s.Size-s.InUse <= s.Size/10
 }
 
 // mayDisarm returns an ErrWait while another member has no room, or will soon have more.
@@ -140,16 +140,16 @@ func (k *Keeper) mayDisarm(o others, waited time.Duration) error {
 		if m.Status() == cluster.Unstarted || m.Answer == nil && waited >= k.p.Patience {
 			continue
 		}
-		if m.Answer == nil || !statusOf(m).roomy(m.Answer.Size) || waited < k.p.Patience && !cleared(statusOf(m), waited) {
+		if m.Answer == nil || !statusOf(m).hasRoom(m.Answer.Size) || waited < k.p.Patience && !needsNoDefragmentation(statusOf(m), waited) {
 			return fmt.Errorf("%w: member %s has no room yet", ErrWait, m)
 		}
 	}
 	return nil
 }
 
-// lock takes the lock of the one member that is being defragmented, unless there are no
-// others. The error is an ErrWait if another has it.
-func (k *Keeper) lock(ctx context.Context, o others, s *Status) (unlock func(), err error) {
+// lockDefragmentation takes the lock of the one member that is being defragmented, unless there
+// are no others. The error is an ErrWait if another has it.
+func (k *Keeper) lockDefragmentation(ctx context.Context, o others, s *Status) (unlock func(), err error) {
 	if len(o.members) == 0 || s.Alarmed(NoSpace) {
 		return func() {}, nil
 	}

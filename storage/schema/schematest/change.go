@@ -133,7 +133,7 @@ func (d *Drawer) changeList(p place) {
 		case list.Len() > 0 && d.rand.IntN(3) > 0:
 			element = list.NewElement()
 			copyInto(element.Message(), list.Get(d.rand.IntN(list.Len())).Message())
-			tell(element.Message(), i+list.Len())
+			makeDistinct(element.Message(), i+list.Len())
 			d.change(element.Message())
 		default:
 			element = list.NewElement()
@@ -179,9 +179,9 @@ func copyInto(to, from message) {
 	})
 }
 
-// tell changes the names and numbers of an element, since elements of one list mostly must
+// makeDistinct changes the names and numbers of an element, since elements of one list mostly must
 // differ.
-func tell(m message, i int) {
+func makeDistinct(m message, i int) {
 	m.Range(func(f field, v value) bool {
 		switch {
 		case f.IsList() || f.IsMap():
@@ -194,7 +194,7 @@ func tell(m message, i int) {
 		case f.Kind() == protoreflect.Uint32Kind && f.Name() == "number":
 			m.Set(f, protoreflect.ValueOfUint32(uint32(20000+i)))
 		case f.Message() != nil && f.Name() == "port":
-			tell(m.Mutable(f).Message(), i)
+			makeDistinct(m.Mutable(f).Message(), i)
 		}
 		return true
 	})

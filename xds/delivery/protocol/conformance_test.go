@@ -14,20 +14,20 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	protocoltest.Run(t, protocoltest.Aggregated, func(tb testing.TB) protocoltest.Server {
-		return &sessionServer{tb: tb, offered: map[string]resource.Set{}, names: nameset.NewTable()}
+		return &testServer{tb: tb, offered: map[string]resource.Set{}, names: nameset.NewTable()}
 	})
 }
 
-// sessionServer is the least server around subscriptions.
-type sessionServer struct {
+// testServer is the least server around subscriptions.
+type testServer struct {
 	tb       testing.TB
 	offered  map[string]resource.Set
 	revision int64
 	names    *nameset.Table
-	conns    []*sessionConn
+	conns    []*testConn
 }
 
-func (s *sessionServer) Offer(typeURL string, content map[string]string) {
+func (s *testServer) Offer(typeURL string, content map[string]string) {
 	var set resource.Set
 	for name, c := range content {
 		r, err := protocoltest.Resource(typeURL, name, c)
@@ -44,8 +44,8 @@ func (s *sessionServer) Offer(typeURL string, content map[string]string) {
 	}
 }
 
-func (s *sessionServer) Connect(variant protocol.Variant, _ string) protocoltest.Conn {
-	c := &sessionConn{server: s, variant: variant, sessions: map[string]*protocol.Subscription{}}
+func (s *testServer) Connect(variant protocol.Variant, _ string) protocoltest.Conn {
+	c := &testConn{server: s, variant: variant, subscriptions: map[string]*protocol.Subscription{}}
 	for _, t := range protocoltest.Types() {
 		c.add(t)
 	}
@@ -54,37 +54,37 @@ func (s *sessionServer) Connect(variant protocol.Variant, _ string) protocoltest
 	return c
 }
 
-// sessionConn is one stream, with a subscription for each type.
-type sessionConn struct {
-	server   *sessionServer
-	variant  protocol.Variant
-	order    []string
-	sessions map[string]*protocol.Subscription
-	sent     []*protocoltest.Reply
+// testConn is one stream, with a subscription for each type.
+type testConn struct {
+	server        *testServer
+	variant       protocol.Variant
+	order         []string
+	subscriptions map[string]*protocol.Subscription
+	sent          []*protocoltest.Reply
 }
 
-func (c *sessionConn) add(t protocol.Type) {
+func (c *testConn) add(t protocol.Type) {
 	t.Names = c.server.names
-	c.sessions[t.URL] = protocol.New(t, c.variant)
+	c.subscriptions[t.URL] = protocol.New(t, c.variant)
 	c.order = append(c.order, t.URL)
 }
 
-func (c *sessionConn) offer() {
-	for typeURL, s := range c.sessions {
+func (c *testConn) offer() {
+	for typeURL, s := range c.subscriptions {
 		s.SetDesired(c.server.offered[typeURL], c.server.revision)
 	}
 }
 
-func (c *sessionConn) Send(typeURL string, q protocol.Request) {
-	if c.sessions[typeURL] == nil {
+func (c *testConn) Send(typeURL string, q protocol.Request) {
+	if c.subscriptions[typeURL] == nil {
 		c.add(protocol.Type{URL: typeURL})
 	}
-	c.sessions[typeURL].Request(q)
+	c.subscriptions[typeURL].Request(q)
 	c.flush()
 }
 
-func (c *sessionConn) flush() {
-	if c.sessions == nil {
+func (c *testConn) flush() {
+	if c.subscriptions == nil {
 		return // closed
 	}
 	for _, typeURL := range c.order {
@@ -95,8 +95,8 @@ func (c *sessionConn) flush() {
 	}
 }
 
-func (c *sessionConn) next(typeURL string, allow protocol.Allow) {
-	r, ok := c.sessions[typeURL].Next(allow)
+func (c *testConn) next(typeURL string, allow protocol.Allow) {
+	r, ok := c.subscriptions[typeURL].Next(allow)
 	if !ok {
 		return
 	}
@@ -111,12 +111,12 @@ func (c *sessionConn) next(typeURL string, allow protocol.Allow) {
 	c.sent = append(c.sent, reply)
 	if typeURL == protocoltest.Clusters {
 		for _, x := range r.Changed {
-			c.sessions[protocoltest.Endpoints].Resend(slices.Collect(protocoltest.Children(x))...)
+			c.subscriptions[protocoltest.Endpoints].Resend(slices.Collect(protocoltest.Children(x))...)
 		}
 	}
 }
 
-func (c *sessionConn) Receive() *protocoltest.Reply {
+func (c *testConn) Receive() *protocoltest.Reply {
 	c.server.tb.Helper()
 	if len(c.sent) == 0 {
 		c.server.tb.Fatal("there is no response")
@@ -126,11 +126,11 @@ func (c *sessionConn) Receive() *protocoltest.Reply {
 	return r
 }
 
-func (c *sessionConn) Quiet() {
+func (c *testConn) Quiet() {
 	c.server.tb.Helper()
 	if len(c.sent) > 0 {
 		c.server.tb.Fatalf("there is a response of %s that nothing asked for: %+v", c.sent[0].TypeURL, c.sent[0])
 	}
 }
 
-func (c *sessionConn) Close() { c.sessions = nil }
+func (c *testConn) Close() { c.subscriptions = nil }

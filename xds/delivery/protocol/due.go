@@ -4,6 +4,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -22,10 +23,6 @@ const (
 	// rejected. It may have taken it even so.
 	rejectedVersion = "? refused"
 )
-
-// nothing stands, in the rejected set, for a removal or for the answer that a resource
-// does not exist.
-var nothing = &resource.Resource{}
 
 func isKnown(r *resource.Resource) bool { return !strings.HasPrefix(r.Version, unknownVersion) }
 
@@ -97,16 +94,17 @@ type dueKinds struct {
 
 // basis holds everything that the due changes depend on.
 type basis struct {
-	started, wildcard      bool
-	told, offered, refused resource.Set
-	names, asked           nameset.Set
-	scoped                 int
+	started, wildcard    bool
+	afterFlight, desired resource.Set
+	rejected             pmap.Map[*RejectedForm]
+	names, mustAnswer    nameset.Set
+	scopeChanges         int
 }
 
 func (s *Subscription) dueKinds() dueKinds {
 	now := basis{s.started, s.wildcard, s.ackedAfterFlight(), s.desired, s.rejected, s.names, s.mustAnswer, s.scopeChanges}
 	switch {
-	case now.told == now.offered:
+	case now.afterFlight == now.desired:
 		s.lastKinds = dueKinds{} // an old basis would keep former sets in memory
 	case s.lastKinds.basis != now:
 		s.lastKinds = dueKinds{basis: now}
@@ -144,7 +142,7 @@ func (s *Subscription) sendable(c change) (change, bool) {
 		return c, true
 	}
 	if last := known(c.Old); c.HasNew && last != nil && !isKnown(last) && !s.sendsWholeState() {
-		c.New = trusted(last)
+		c.New = withKnownVersion(last)
 		return c, true
 	}
 	return c, false
@@ -157,9 +155,9 @@ func (s *Subscription) suppressed(c change) bool {
 	case !ok:
 		return false
 	case c.HasNew:
-		return r.Version == c.New.Version
+		return r.form != nil && r.form.Version == c.New.Version
 	}
-	return r == nothing
+	return r.form == nil
 }
 
 // dueChange returns the change of one name to send; false for none.

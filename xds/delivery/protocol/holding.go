@@ -75,10 +75,10 @@ func (s *Subscription) holding(name string, desired resource.Set) Holding {
 	has := s.acked.Value(name)
 	h.Unknown = s.unknown(has) || has != nil && !isKnown(has)
 	if last := known(has); last != nil {
-		h.Acked = trusted(last)
+		h.Acked = withKnownVersion(last)
 	}
 	if s.Rejects(name) {
-		h.Rejected = s.nacks[name]
+		h.Rejected = s.rejected.Value(name).Rejection
 	}
 	return h
 }

@@ -49,12 +49,12 @@ func (s *Subscription) Next(allow Allow) (*Response, bool) {
 		return nil, false
 	}
 	p, trial := s.plan(allow, false), false
-	if s.search != nil && (!s.search.tried || p.says() == 0) {
-		if q := s.plan(allow, true); q.says() > 0 {
+	if s.search != nil && (!s.search.tried || p.size() == 0) {
+		if q := s.plan(allow, true); q.size() > 0 {
 			p, trial = q, true
 		}
 	}
-	if p.says() == 0 && (!s.mustRespond || p.heldBack) {
+	if p.size() == 0 && (!s.mustRespond || p.heldBack) {
 		s.dropSettledSuspects()
 		s.settle()
 		return nil, false
@@ -84,8 +84,8 @@ func (s *Subscription) Next(allow Allow) (*Response, bool) {
 	return r, true
 }
 
-// usual is the first capacity for the additions of a response. Most changes have no more.
-const usual = 8
+// usualChanges is the first capacity for the additions of a response. Most changes have no more.
+const usualChanges = 8
 
 // nonce makes the nonce of a response: the revision, and the number of the response on
 // the stream.
@@ -94,8 +94,8 @@ func nonce(revision int64, count int) string {
 	return string(strconv.AppendInt(append(strconv.AppendInt(text[:0], revision, 10), '-'), int64(count), 10))
 }
 
-// says returns how many changes the plan sends.
-func (p *plan) says() int { return len(p.add) + len(p.unknown) + len(p.removed) }
+// size returns how many changes the plan sends.
+func (p *plan) size() int { return len(p.add) + len(p.unknown) + len(p.removed) }
 
 // plan divides the due changes into those to send now and those for later. A trial
 // sends suspects only; otherwise it sends all others.
@@ -111,12 +111,12 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 		switch {
 		case !ok:
 			p.held = append(p.held, c)
-		case seen.HasNew && !s.turn(c.Key, trial, p.says()):
+		case seen.HasNew && !s.mayGoNow(c.Key, trial, p.size()):
 			p.hold(c)
 			p.heldBack, p.notYourTurn = true, append(p.notYourTurn, c.Key)
 		case seen.HasNew && allow.adds(c.Key):
 			if p.add == nil {
-				p.add = make([]*resource.Resource, 0, usual)
+				p.add = make([]*resource.Resource, 0, usualChanges)
 			}
 			if p.add = append(p.add, seen.New); seen.New == c.New {
 				p.setInterim(allow.interim(c.Key))
@@ -131,11 +131,11 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 			leaving = append(leaving, seen)
 		}
 	}
-	s.planAsked(&p, allow, trial)
+	s.planRequested(&p, allow, trial)
 	said := len(p.add)+len(p.unknown) > 0
 	for _, c := range leaving {
 		lost := s.sendsWholeState() && said && known(c.Old) == nil // no form of it is known that the response could repeat
-		if lost || (!said || allow.Together) && s.turn(c.Key, trial, p.says()) && allow.removes(c.Key) {
+		if lost || (!said || allow.Together) && s.mayGoNow(c.Key, trial, p.size()) && allow.removes(c.Key) {
 			p.removed = append(p.removed, c)
 		} else {
 			p.hold(c)
@@ -159,9 +159,9 @@ func (p *plan) hold(c change) {
 	p.left++
 }
 
-// planAsked adds the answers to mustAnswer: a resource is sent even if the client has it,
+// planRequested adds the answers to mustAnswer: a resource is sent even if the client has it,
 // and a name without one gets the answer that it does not exist.
-func (s *Subscription) planAsked(p *plan, allow Allow, trial bool) {
+func (s *Subscription) planRequested(p *plan, allow Allow, trial bool) {
 	var later []string
 	wait := func(name string) { later, p.heldBack = append(later, name), true }
 	for name := range s.mustAnswer.All() {
@@ -172,9 +172,9 @@ func (s *Subscription) planAsked(p *plan, allow Allow, trial bool) {
 		switch {
 		case turned:
 			wait(name)
-		case asIs && !s.turn(name, trial, p.says()):
+		case asIs && !s.mayGoNow(name, trial, p.size()):
 			wait(name)
-		case !exists && !s.turn(name, trial, p.says()):
+		case !exists && !s.mayGoNow(name, trial, p.size()):
 			wait(name)
 			if ok {
 				p.hold(change{Key: name, Old: has, HasOld: true})
@@ -206,8 +206,8 @@ func (s *Subscription) sendsWholeState() bool { return s.typ.Full && s.variant =
 // ackedAfter returns what the client has once it acknowledges the response of a plan. If
 // the response leaves nothing, that is the desired set, which clients share.
 func (s *Subscription) ackedAfter(p *plan) resource.Set {
-	if p.says() < len(p.held) && !s.sendsWholeState() {
-		return s.ackedAfterSaid(p)
+	if p.size() < len(p.held) && !s.sendsWholeState() {
+		return s.ackedWithSent(p)
 	}
 	to := s.desired
 	for _, r := range p.interim {
@@ -227,8 +227,8 @@ func (s *Subscription) ackedAfter(p *plan) resource.Set {
 	return to
 }
 
-// ackedAfterSaid is ackedAfter for a response that leaves more than it sends.
-func (s *Subscription) ackedAfterSaid(p *plan) resource.Set {
+// ackedWithSent is ackedAfter for a response that leaves more than it sends.
+func (s *Subscription) ackedWithSent(p *plan) resource.Set {
 	to := s.acked
 	for _, r := range p.add {
 		to = to.Set(r.Name, r)

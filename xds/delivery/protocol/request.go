@@ -60,8 +60,8 @@ func (s *Subscription) Request(q Request) Answer {
 		}
 	}
 	if s.variant == Delta {
-		s.subscribe(s.proper(q.Subscribe))
-		s.unsubscribe(s.proper(q.Unsubscribe))
+		s.subscribe(s.withoutEmptyName(q.Subscribe))
+		s.unsubscribe(s.withoutEmptyName(q.Unsubscribe))
 		if s.inflight != nil && !s.wildcard && s.names.Len() == 0 {
 			a = s.unanswered()
 		}
@@ -143,7 +143,7 @@ func (s *Subscription) startDelta(q Request) {
 	s.setSubscription(q.Subscribe)
 	s.wildcard = s.wildcard || (s.typ.Full && q.Subscribe.Len() == 0)
 	s.mustRespond = s.wildcard && (len(q.Initial) == 0 || s.typ.AlwaysAnswered)
-	s.acked = s.stated(q.Initial)
+	s.acked = s.setOfStated(q.Initial)
 	s.answerUnknown(q.Initial)
 	if !s.HasAdditions() {
 		s.lastACK = ResponseID{Revision: s.revision}
@@ -152,11 +152,11 @@ func (s *Subscription) startDelta(q Request) {
 
 func (s *Subscription) setSubscription(names nameset.Set) {
 	s.wildcard = names.Has(wildcardName)
-	s.names = s.typ.Names.Without(s.proper(names), wildcardName)
+	s.names = s.typ.Names.Without(s.withoutEmptyName(names), wildcardName)
 }
 
-// proper returns the names of a request without the empty name, which is none.
-func (s *Subscription) proper(names nameset.Set) nameset.Set {
+// withoutEmptyName returns the names of a request without the empty name, which is none.
+func (s *Subscription) withoutEmptyName(names nameset.Set) nameset.Set {
 	if names.Has("") {
 		return s.typ.Names.Without(names, "")
 	}

@@ -110,8 +110,10 @@ func (s *Subscription) CloseScope(scope string) {
 // forgetRejected forgets rejections in a scope, since its resources are new ones from
 // now on.
 func (s *Subscription) forgetRejected(scope string) {
-	for name := range namesWithin(s.rejected, scope) {
-		s.clearRejected(name)
+	for name := range s.rejected.Prefix(scope + "/") {
+		if ScopeOf(name) == scope {
+			s.clearRejected(name)
+		}
 	}
 	s.endSearch()
 }

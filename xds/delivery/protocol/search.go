@@ -37,10 +37,10 @@ func (s *Subscription) startSearch() *search {
 	return s.search
 }
 
-// turn says whether a response may send a name: a suspect in a trial, as long as said,
+// mayGoNow says whether a response may send a name: a suspect in a trial, as long as said,
 // the number of changes that the response has already, is below the limit; any other name
 // otherwise.
-func (s *Subscription) turn(name string, trial bool, said int) bool {
+func (s *Subscription) mayGoNow(name string, trial bool, said int) bool {
 	if s.search == nil {
 		return true
 	}
@@ -92,11 +92,11 @@ func (s *Subscription) reject(f *inFlight, r *Rejection) {
 func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
 	for c := range s.differences(s.acked, f.acked) {
 		if !c.HasNew {
-			s.markRejected(c.Key, nothing, r)
+			s.markRejected(c.Key, nil, r)
 		}
 	}
 	if s.rejected.Len() == 0 && !f.dropped {
-		s.markRejected("", nothing, r)
+		s.markRejected("", nil, r)
 	}
 }
 
@@ -105,10 +105,6 @@ func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
 // name of the response, or the scope is not open, the NACK is not held against the name.
 // It becomes a suspect then, and due again.
 func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
-	form := nothing
-	if c.HasNew {
-		form = c.New
-	}
 	if s.search != nil {
 		if since, suspect := s.search.suspects[c.Key]; suspect {
 			r.Since = since
@@ -123,16 +119,16 @@ func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 		return
 	}
 	offered, exists := s.desired.Get(c.Key)
-	stands := exists == c.HasNew && (!exists || offered.Version == form.Version) || slices.Contains(f.interim, c.Key)
+	stands := exists == c.HasNew && (!exists || offered.Version == c.New.Version) || slices.Contains(f.interim, c.Key)
 	if f.dropped || s.scope(c.Key) != open || !stands {
 		s.resendAnyway(c)
 		s.suspect(c.Key, r.Since)
 		return
 	}
 	if has := s.acked.Value(c.Key); has != nil && isReplaceable(has) { // it still has that
-		s.acked = s.acked.Set(c.Key, trusted(has))
+		s.acked = s.acked.Set(c.Key, withKnownVersion(has))
 	}
-	s.markRejected(c.Key, form, r)
+	s.markRejected(c.Key, c.New, r)
 }
 
 // rejectSeveral makes suspects of the changes of a rejected response.
@@ -182,17 +178,12 @@ func (s *Subscription) resendAnyway(c change) {
 // markRejected records the rejection of one form of a name.
 func (s *Subscription) markRejected(name string, form *resource.Resource, r *Rejection) {
 	s.clearRejected(name)
-	s.rejected = s.rejected.Set(name, form)
-	if s.nacks == nil {
-		s.nacks = map[string]*Rejection{}
-	}
-	s.nacks[name] = r
+	s.rejected = s.rejected.Set(name, &RejectedForm{r, form})
 }
 
 // clearRejected forgets the rejection of a name, and suspects it no longer.
 func (s *Subscription) clearRejected(name string) {
 	s.rejected = s.rejected.Delete(name)
-	delete(s.nacks, name)
 	s.clearSuspect(name)
 }
 
@@ -243,15 +234,15 @@ func (s *Subscription) retry(names []string) {
 		if !ok {
 			continue
 		}
-		since := s.nacks[name].Since
+		since := r.Since
 		s.clearRejected(name)
 		if !s.subscribes(name) {
 			continue
 		}
-		if r == nothing && s.desired.Value(name) == nil && s.subscribesByName(name) {
+		if r.form == nil && s.desired.Value(name) == nil && s.subscribesByName(name) {
 			unanswered = append(unanswered, name)
 		}
-		s.resendAnyway(change{Key: name, HasNew: r != nothing})
+		s.resendAnyway(change{Key: name, HasNew: r.form != nil})
 		s.suspect(name, since)
 	}
 	s.mustAnswer = s.typ.Names.With(s.mustAnswer, unanswered...)
@@ -303,9 +294,9 @@ func (s *Subscription) Searching() bool {
 // newestRejection returns the newest rejection that stands; nil for none.
 func (s *Subscription) newestRejection() *Rejection {
 	var newest *Rejection
-	for _, r := range s.nacks {
+	for r := range s.rejected.Values() {
 		if newest == nil || r.after(newest.ResponseID) {
-			newest = r
+			newest = r.Rejection
 		}
 	}
 	return newest

@@ -90,9 +90,9 @@ func (p *picky) expect(offered resource.Set) {
 	if got := refused(p.s); !slices.Equal(got, guilty) {
 		p.t.Errorf("%s: refused %v, want %v", p.variant, got, guilty)
 	}
-	for r := range p.s.Rejected() {
-		if want := p.words([]string{r.Name}); r.Message != want {
-			p.t.Errorf("%s: %s is refused as %q, want %q", p.variant, r.Name, r.Message, want)
+	for name, r := range p.s.Rejected() {
+		if want := p.words([]string{name}); r.Message != want {
+			p.t.Errorf("%s: %s is refused as %q, want %q", p.variant, name, r.Message, want)
 		}
 	}
 	state := protocol.Rejected

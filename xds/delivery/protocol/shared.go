@@ -152,8 +152,8 @@ func replaceable(r *resource.Resource) *resource.Resource { return withVersionPr
 
 func isReplaceable(r *resource.Resource) bool { return strings.HasPrefix(r.Version, maybeReplaced) }
 
-// trusted returns r under its last known version.
-func trusted(r *resource.Resource) *resource.Resource { return withVersionPrefix(r, "") }
+// withKnownVersion returns r under its last known version.
+func withKnownVersion(r *resource.Resource) *resource.Resource { return withVersionPrefix(r, "") }
 
 func withVersionPrefix(r *resource.Resource, doubt string) *resource.Resource {
 	out := *r

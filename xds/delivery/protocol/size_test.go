@@ -59,17 +59,17 @@ func typeFor(how string, table *nameset.Table) (protocol.Type, protocol.Variant)
 	return typ, variant
 }
 
-// TestASessionInStepHoldsNothingByName: subscriptions with the same requests and the same
+// TestASubscriptionInStepHoldsNothingByName: subscriptions with the same requests and the same
 // resources take next to no memory of their own, also after a change.
-func TestASessionInStepHoldsNothingByName(t *testing.T) {
-	const sessions, limit = 100, 1 << 10
+func TestASubscriptionInStepHoldsNothingByName(t *testing.T) {
+	const subscriptions, limit = 100, 1 << 10
 	offered, names := many(t, 6_000)
 	changed := offered.Set(names[17], res(t, names[17], "changed"))
 	table := nameset.NewTable()
 	for how := range requests(table, names) {
 		typ, variant := typeFor(how, table)
 		run := func() []*protocol.Subscription {
-			out := make([]*protocol.Subscription, sessions)
+			out := make([]*protocol.Subscription, subscriptions)
 			for i := range out {
 				out[i] = protocol.New(typ, variant)
 				q := requests(table, slices.Clone(names))[how]
@@ -85,10 +85,10 @@ func TestASessionInStepHoldsNothingByName(t *testing.T) {
 		kept := run()[0] // what is shared is there before and after
 		before := heap()
 		all := run()
-		if each := (heap() - before) / sessions; each > limit {
-			t.Errorf("%s: a session holds %d bytes", how, each)
+		if each := (heap() - before) / subscriptions; each > limit {
+			t.Errorf("%s: a subscription holds %d bytes", how, each)
 		} else {
-			t.Logf("%s: a session holds %d bytes", how, each)
+			t.Logf("%s: a subscription holds %d bytes", how, each)
 		}
 		runtime.KeepAlive(all)
 		runtime.KeepAlive(kept)

@@ -3,8 +3,8 @@ package protocol
 import (
 	"iter"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
-	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // State says whether a client is in sync, in the words of the command line.
@@ -85,25 +85,16 @@ func (s *Subscription) Unanswered() int {
 	return s.mustAnswer.Len() + len(s.inflight.unknown)
 }
 
-// RejectedResource is a resource that the client rejected alone in a response, and that
-// was not sent again since.
-type RejectedResource struct {
-	Name string
-	// Resource is the desired resource; nil if the client should have none.
-	Resource *resource.Resource
-	*Rejection
-}
-
-// RejectedSet returns the set of rejections that stand. Equal sets mean the same
+// RejectedForms returns the rejections that stand, by name. Equal maps mean the same
 // rejections.
-func (s *Subscription) RejectedSet() resource.Set { return s.rejected }
+func (s *Subscription) RejectedForms() pmap.Map[*RejectedForm] { return s.rejected }
 
 // Rejected iterates, in the order of their names, over the resources that the client
 // rejected alone in a response, and that were not sent again since.
-func (s *Subscription) Rejected() iter.Seq[RejectedResource] {
-	return func(yield func(RejectedResource) bool) {
-		for name := range s.rejected.Keys() {
-			if s.subscribes(name) && !yield(RejectedResource{name, s.desired.Value(name), s.nacks[name]}) {
+func (s *Subscription) Rejected() iter.Seq2[string, *Rejection] {
+	return func(yield func(string, *Rejection) bool) {
+		for name, r := range s.rejected.All() {
+			if s.subscribes(name) && !yield(name, r.Rejection) {
 				return
 			}
 		}

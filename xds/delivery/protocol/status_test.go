@@ -65,8 +65,8 @@ func refuse(t *testing.T, s *protocol.Subscription) {
 }
 
 func refused(s *protocol.Subscription) (names []string) {
-	for r := range s.Rejected() {
-		names = append(names, r.Name)
+	for name := range s.Rejected() {
+		names = append(names, name)
 	}
 	return names
 }

@@ -32,7 +32,7 @@ func (s *Subscription) subscribe(names nameset.Set) {
 // onlyNamed returns the part of a set that the client requests by name, with unknown
 // versions, so that all of it is sent again with the wildcard.
 func (s *Subscription) onlyNamed(has resource.Set) resource.Set {
-	return resource.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource {
+	return resource.FromSorted(s.requestedByName(has, func(r *resource.Resource) *resource.Resource {
 		if !isKnown(r) {
 			return r
 		}
@@ -40,9 +40,9 @@ func (s *Subscription) onlyNamed(has resource.Set) resource.Set {
 	}))
 }
 
-// nameds iterates over the part of a set that the client requests by name, each resource
+// requestedByName iterates over the part of a set that the client requests by name, each resource
 // in the form that as returns.
-func (s *Subscription) nameds(has resource.Set, as func(*resource.Resource) *resource.Resource) iter.Seq2[string, *resource.Resource] {
+func (s *Subscription) requestedByName(has resource.Set, as func(*resource.Resource) *resource.Resource) iter.Seq2[string, *resource.Resource] {
 	return func(yield func(string, *resource.Resource) bool) {
 		for name := range s.names.All() {
 			if r, ok := has.Get(name); ok && !yield(name, as(r)) {
@@ -58,7 +58,7 @@ func (s *Subscription) forgetNew(names nameset.Set) {
 	many := names.Len() > s.acked.Len()/8
 	s.updateAcked(func(has resource.Set) resource.Set {
 		if many {
-			return resource.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource { return r }))
+			return resource.FromSorted(s.requestedByName(has, func(r *resource.Resource) *resource.Resource { return r }))
 		}
 		for name := range names.All() {
 			if !s.subscribesByName(name) {
@@ -126,7 +126,7 @@ func (s *Subscription) setNames(names nameset.Set) {
 	if s.explicit = s.explicit || names.Len() > 0; !s.explicit {
 		return
 	}
-	names = s.proper(names)
+	names = s.withoutEmptyName(names)
 	had := s.names
 	if s.wildcard {
 		had = s.typ.Names.With(had, wildcardName)

@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -94,13 +95,12 @@ type Subscription struct {
 
 	// What was sent, and how it was answered. rejected has, by name, the forms that the
 	// client rejected alone in a response and that were not sent again. While such a form
-	// is desired it is not sent again. nacks has the NACK of each.
+	// is desired it is not sent again.
 	count    int
 	nonce    string // of the last response
 	inflight *inFlight
 	lastACK  ResponseID
-	rejected resource.Set
-	nacks    map[string]*Rejection
+	rejected pmap.Map[*RejectedForm]
 	search   *search // nil for none
 	// The client has all that it should have had at ackedRevision, and will at
 	// pendingRevision once it acknowledges the response in flight. ackedIgnoringRejected
@@ -127,6 +127,12 @@ type Rejection struct {
 	// Since is the revision of which the client had everything, earlier rejected
 	// resources aside. What it rejected came after it.
 	Since int64
+}
+
+// RejectedForm is a form of a resource that the client rejected alone in a response.
+type RejectedForm struct {
+	*Rejection
+	form *resource.Resource // nil for a removal, or for the answer that there is none
 }
 
 // after says whether a response was sent after another.

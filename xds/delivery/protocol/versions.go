@@ -31,11 +31,11 @@ func (v Versions) Has(name string) bool {
 	return found
 }
 
-// stated returns the acked set of a client that states versions. Where the client states
+// setOfStated returns the acked set of a client that states versions. Where the client states
 // nearly everything in the desired version, that is the desired Set without the few
 // others, so that clients share it. A stated resource in another version gets an unknown
 // one.
-func (s *Subscription) stated(versions Versions) resource.Set {
+func (s *Subscription) setOfStated(versions Versions) resource.Set {
 	same := func(v Stated) bool {
 		r := s.desired.Value(v.Name)
 		return r != nil && r.Version == v.Version

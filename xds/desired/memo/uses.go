@@ -13,9 +13,9 @@ import (
 // Uses counts, by object, the resources in use that were made of it. It is safe for
 // concurrent use; the zero Uses is empty.
 type Uses struct {
-	mu    sync.Mutex // guards the fields below
-	parts [status.UseParts]usePart
-	moves int64
+	mu          sync.Mutex // guards the fields below
+	parts       [status.UseParts]usePart
+	changeCount int64
 }
 
 // usePart has the counts of the objects of one part.
@@ -56,7 +56,7 @@ func (u *Uses) count(b *Built, by int) {
 		}
 		if n == 0 || n == by {
 			part.ids = nil
-			u.moves++
+			u.changeCount++
 		}
 	})
 }
@@ -76,9 +76,9 @@ func (u *Uses) Objects() (out [status.UseParts][]uint64) {
 	return out
 }
 
-// Moves changes whenever an object begins or ceases to be in use.
-func (u *Uses) Moves() int64 {
+// ChangeCount changes whenever an object begins or ceases to be in use.
+func (u *Uses) ChangeCount() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.moves
+	return u.changeCount
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// Spread says how a cluster prefers some localities to others, seen from one proxy. Nil
+// LocalityPreference says how a cluster prefers some localities to others, seen from one proxy. Nil
 // means no preference. (Istio: loadbalancer.ApplyLocalityLoadBalancer.)
-type Spread struct {
+type LocalityPreference struct {
 	setting *networking.LocalityLoadBalancerSetting
 	// regions: only the region counts, since the proxy itself balances load between
 	// zones.
@@ -28,17 +28,17 @@ type Spread struct {
 	labels   []string
 }
 
-// Spread returns the locality preference of the cluster, from the rule, else from the
+// LocalityPreference returns the locality preference of the cluster, from the rule, else from the
 // mesh. Without outlier detection there is no failover, since nothing would detect that a
 // locality fails. Proxies that balance load between zones always prefer their own region.
-func (o Outbound) Spread(v *mesh.View) *Spread {
+func (o Outbound) LocalityPreference(v *mesh.View) *LocalityPreference {
 	setting, zones := o.localitySettings(v)
-	var s *Spread
+	var s *LocalityPreference
 	switch {
 	case zones != nil:
-		s = &Spread{setting: regional(zones), regions: true, locality: v.Region()}
+		s = &LocalityPreference{setting: regional(zones), regions: true, locality: v.Region()}
 	case setting != nil:
-		s = &Spread{setting: setting, locality: v.Locality()}
+		s = &LocalityPreference{setting: setting, locality: v.Locality()}
 	default:
 		return nil
 	}
@@ -106,11 +106,11 @@ func (o Outbound) SpreadsByWeight(v *mesh.View) bool {
 }
 
 // ByLabels says whether endpoints of one locality may differ in priority.
-func (s *Spread) ByLabels() bool { return s != nil && len(s.labels) > 0 }
+func (s *LocalityPreference) ByLabels() bool { return s != nil && len(s.labels) > 0 }
 
 // Arrange groups the endpoints of a cluster by locality, with the priorities and weights
 // that apply to the proxy.
-func (o Outbound) Arrange(shape mesh.Shape, s *Spread, endpoints []*discovery.Endpoint) []envoy.Endpoints {
+func (o Outbound) Arrange(shape mesh.Shape, s *LocalityPreference, endpoints []*discovery.Endpoint) []envoy.Endpoints {
 	if s == nil {
 		return o.Localities(shape, endpoints)
 	}
@@ -147,7 +147,7 @@ func weightOf(l envoy.Endpoints) uint32 {
 // byMatches groups endpoints by how many labels of failoverPriority they share with the
 // proxy, most first. A label counts only if all labels before it match. Without labels
 // there is one group.
-func (s *Spread) byMatches(endpoints []*discovery.Endpoint) [][]*discovery.Endpoint {
+func (s *LocalityPreference) byMatches(endpoints []*discovery.Endpoint) [][]*discovery.Endpoint {
 	out := make([][]*discovery.Endpoint, len(s.labels)+1)
 	for _, e := range endpoints {
 		place, matched := e.Place(), 0
@@ -172,7 +172,7 @@ type Locality struct {
 }
 
 // Place sets the priorities and weights of localities.
-func (s *Spread) Place(localities []Locality) {
+func (s *LocalityPreference) Place(localities []Locality) {
 	if len(s.setting.GetDistribute()) > 0 {
 		s.distribute(localities)
 		return
@@ -194,7 +194,7 @@ const farthest = 4
 // distance returns the priority of a locality: 0 for the proxy's own subzone, 1 for its
 // zone, 2 for its region, 3 for other regions, and 4 if failover names another region. If
 // only regions count, it is 0 in the whole own region.
-func (s *Spread) distance(label string) uint32 {
+func (s *LocalityPreference) distance(label string) uint32 {
 	own, other := envoy.Locality(s.locality), envoy.Locality(label)
 	switch {
 	case own.GetRegion() != other.GetRegion():
@@ -236,7 +236,7 @@ func compact(localities []Locality) {
 // distribute applies the first distribution for the proxy's locality: each locality that
 // it names gets its share of the weight, and the others are removed. Localities under the
 // same name share by their weights. Without such a distribution nothing changes.
-func (s *Spread) distribute(localities []Locality) {
+func (s *LocalityPreference) distribute(localities []Locality) {
 	for _, d := range s.setting.GetDistribute() {
 		if !matches(s.locality, d.GetFrom()) {
 			continue

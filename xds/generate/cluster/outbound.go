@@ -34,7 +34,7 @@ type Outbound struct {
 // Find returns what an outbound cluster's name stands for; false if the view has nothing
 // of that name.
 func Find(v *mesh.View, name string) (Outbound, bool) {
-	row, ref, passes := named(v, name)
+	row, ref, passes := serviceNamed(v, name)
 	if row == nil {
 		return Outbound{}, false
 	}
@@ -53,9 +53,9 @@ func Find(v *mesh.View, name string) (Outbound, bool) {
 	return o, o.Subset != nil
 }
 
-// named returns the service in a cluster's name, nil for none, and whether the cluster
+// serviceNamed returns the service in a cluster's name, nil for none, and whether the cluster
 // gets clients' TLS unchanged.
-func named(v *mesh.View, name string) (s *mesh.ServiceRow, ref names.ClusterRef, passes bool) {
+func serviceNamed(v *mesh.View, name string) (s *mesh.ServiceRow, ref names.ClusterRef, passes bool) {
 	if ref, passes = names.ParseSNICluster(name); passes {
 		return v.PassedService(host.Name(ref.Host)), ref, true
 	}
@@ -242,7 +242,7 @@ func subsetNames(v *mesh.View, row *mesh.HostRow, rules *mesh.RuleRow, yield fun
 // portNames yields the clusters of a service's ports, and those for TLS that a gateway
 // passes on.
 func portNames(v *mesh.View, s *mesh.ServiceRow, subsets []string, yield func(string) bool) bool {
-	passes := v.Passes(s.Hostname)
+	passes := v.PassesTLSTo(s.Hostname)
 	for _, port := range s.Ports() {
 		for _, subset := range subsets {
 			number, of := uint32(port.Number), string(s.Hostname)

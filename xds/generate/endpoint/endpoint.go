@@ -41,7 +41,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if !ok || o.Type(v.Shape()) != envoy.EDS {
 		return nil, nil, nil
 	}
-	row, spread := v.Endpoints(o.Service), o.Spread(v)
+	row, spread := v.Endpoints(o.Service), o.LocalityPreference(v)
 	switch {
 	case row == nil:
 		return envoy.LoadAssignment(name, nil), nil, nil
@@ -62,7 +62,7 @@ type encoded struct {
 // assemble makes the assignment of a service with many endpoints. One changed endpoint
 // costs the encoding of its locality, and a copy of the others' bytes. It returns nil if
 // the weights are too large for that, see envoy.AssembleLoadAssignment.
-func assemble(v *mesh.View, name string, o cluster.Outbound, spread *cluster.Spread, localities []*rows.Locality) (proto.Message, error) {
+func assemble(v *mesh.View, name string, o cluster.Outbound, spread *cluster.LocalityPreference, localities []*rows.Locality) (proto.Message, error) {
 	parts := make([]envoy.EncodedLocality, 0, len(localities))
 	for _, l := range localities {
 		made := l.Derived(o.Selection(v.Shape()), func() any { return encode(v.Shape(), o, l) }).(encoded)
@@ -87,7 +87,7 @@ func assembled(name string, parts []envoy.EncodedLocality) proto.Message {
 }
 
 // placed sets the priorities and weights of encoded localities.
-func placed(spread *cluster.Spread, localities []*rows.Locality, parts []envoy.EncodedLocality) []envoy.EncodedLocality {
+func placed(spread *cluster.LocalityPreference, localities []*rows.Locality, parts []envoy.EncodedLocality) []envoy.EncodedLocality {
 	places := make([]cluster.Locality, len(parts))
 	for i, l := range localities {
 		places[i] = cluster.Locality{Label: l.Label, Weight: parts[i].Weight()}

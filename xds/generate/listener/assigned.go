@@ -28,10 +28,10 @@ func assignedNames(v *mesh.View, s *mesh.ServiceRow, p discovery.Port, yield fun
 	return true
 }
 
-// assigned makes the listener at an address that was assigned to a service, nil if the
+// assignedListener makes the listener at an address that was assigned to a service, nil if the
 // proxy sees no such service. Everything that comes here is for that service, even if
 // others use the port.
-func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
+func assignedListener(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
 	if err != nil || !v.Shape().DNSCapture {
 		return nil, nil, nil
@@ -49,7 +49,7 @@ func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 		if p.Protocol.IsHTTP() && v.CarriesHTTP(l, port) {
 			c.http(c.shared(), envoy.FilterChainOptions{})
 		} else {
-			c.bytes(row)
+			c.addBytes(row)
 			c.orPass()
 		}
 		return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Free: true})

@@ -27,9 +27,9 @@ const (
 	prometheusPort = 15090
 )
 
-// reserved says whether a listener at all addresses on this port would collide with the
+// portReserved says whether a listener at all addresses on this port would collide with the
 // proxy's own ports.
-func reserved(v *mesh.View, port int) bool {
+func portReserved(v *mesh.View, port int) bool {
 	return port == statusPort || port == prometheusPort ||
 		port == int(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort()) || port == int(v.Mesh(mesh.ProxyInboundListenPort).GetProxyInboundListenPort())
 }
@@ -40,7 +40,7 @@ func reserved(v *mesh.View, port int) bool {
 func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort())
 	rest, restCluster := passChain(v, names.VirtualOutboundCatchAll)
-	return made(envoy.ListenerOptions{
+	return build(envoy.ListenerOptions{
 		Name: names.VirtualOutboundListener, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		HandOff: true, Transparent: v.Shape().Interception == discovery.InterceptionTproxy,
 		Direction:  corev3.TrafficDirection_OUTBOUND,
@@ -78,13 +78,13 @@ func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluste
 	}), cluster
 }
 
-// everywhere makes the listener of a port at all addresses, nil if no service claims it.
+// wildcardListener makes the listener of a port at all addresses, nil if no service claims it.
 // HTTP goes to the port's routes. Other connections go to the service with their
 // destination in an address range; else, for TLS, to the service without known addresses
 // that the SNI names; else to the oldest service without known addresses that does not
 // speak TLS; else the policy decides whether they pass.
-func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
-	if reserved(v, port) {
+func wildcardListener(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
+	if portReserved(v, port) {
 		return nil, nil, nil
 	}
 	c := chains{view: v, egress: l, name: name, port: port, whole: l.IsHTTPProxy()}
@@ -96,9 +96,9 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 	if v.CarriesHTTP(l, port) {
 		c.detectHTTP(c.shared(), nil)
 	}
-	c.named(service.PortOpenTLS)
+	c.addBySNI(service.PortOpenTLS)
 	if s := oldestOpen(v, l, port); s != nil {
-		c.bytes(s)
+		c.addBytes(s)
 	}
 	if len(c.list) == 0 && c.rest == nil {
 		return nil, nil, nil
@@ -109,10 +109,10 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 	})
 }
 
-// at makes the listener of a port at an address of services. It is nil if all of them use
-// the port for HTTP: the listener at all addresses takes that, and hosts tell the
+// addressListener makes the listener of a port at an address of services. It is nil if all of
+// them use the port for HTTP: the listener at all addresses takes that, and hosts tell the
 // services apart. If several services have the address, the oldest gets it.
-func at(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
+func addressListener(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
 	if err != nil || names.Listener(ip.String(), uint32(port)) != name {
 		return nil, nil, nil
@@ -133,12 +133,12 @@ func at(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Messa
 	slices.SortFunc(services, func(a, b *mesh.ServiceRow) int { return discovery.CompareServices(a.Service(), b.Service()) })
 	c := chains{view: v, egress: l, name: name, port: port}
 	for _, s := range services {
-		if detected(l, s, port) {
+		if detectsHTTP(l, s, port) {
 			c.detectHTTP(c.routesOf(s), nil)
 			break
 		}
 	}
-	c.bytes(services[0])
+	c.addBytes(services[0])
 	c.orPass()
 	return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Unbound: true})
 }
@@ -165,9 +165,9 @@ func takenAsTCP(l mesh.EgressListener, p discovery.Port) bool {
 // HTTP.
 func takesTCP(l mesh.EgressListener) bool { return l.Protocol.IsServed() && !l.Protocol.IsHTTP() }
 
-// detected says whether the proxy must detect HTTP on a service's port, since neither the
+// detectsHTTP says whether the proxy must detect HTTP on a service's port, since neither the
 // port nor the listener declares a protocol.
-func detected(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
+func detectsHTTP(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	p, ok := s.Port(port)
 	return ok && l.Port == 0 && p.Protocol == discovery.Unsupported
 }
@@ -189,14 +189,14 @@ func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 	}
 	for s := range v.ServicesOnPort(l, service.PortHTTP, port) {
 		if s.Open() && takesBytes(l, s, port) {
-			return older(oldest, s)
+			return olderService(oldest, s)
 		}
 	}
 	return oldest
 }
 
-// older returns the older of two services; either may be nil.
-func older(a, b *mesh.ServiceRow) *mesh.ServiceRow {
+// olderService returns the older of two services; either may be nil.
+func olderService(a, b *mesh.ServiceRow) *mesh.ServiceRow {
 	if a == nil || b != nil && discovery.CompareServices(b.Service(), a.Service()) < 0 {
 		return b
 	}
@@ -225,13 +225,13 @@ func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p di
 // one at which it takes captured connections. It is empty if the address depends on the
 // services.
 func bindOf(v *mesh.View, l mesh.EgressListener) string {
-	if bound(v, l) {
+	if bindsSockets(v, l) {
 		return cmp.Or(l.Bind, loopback(v.Shape()))
 	}
 	return l.Bind
 }
 
-// bound says whether an egress listener opens its own sockets.
-func bound(v *mesh.View, l mesh.EgressListener) bool {
+// bindsSockets says whether an egress listener opens its own sockets.
+func bindsSockets(v *mesh.View, l mesh.EgressListener) bool {
 	return l.Uncaptured || !v.Shape().Captures()
 }

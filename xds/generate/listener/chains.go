@@ -91,17 +91,17 @@ func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Ne
 	}
 	if c.inspectsTLS {
 		o.TLSInspector = true
-		o.FilterChains = append(o.FilterChains, encrypted(o.FilterChains)...)
+		o.FilterChains = append(o.FilterChains, tlsTwins(o.FilterChains)...)
 	}
 	if c.detects {
 		o.HTTPInspector, o.DetectionTimeout = true, detectionTimeout(c.view)
 	}
-	return made(o, c.children, c.refs)
+	return build(o, c.children, c.refs)
 }
 
-// encrypted returns a TLS twin for each chain of plaintext TCP. If the listener inspects
+// tlsTwins returns a TLS twin for each chain of plaintext TCP. If the listener inspects
 // TLS, the plaintext chains do not match it.
-func encrypted(chains []*listenerv3.FilterChain) []*listenerv3.FilterChain {
+func tlsTwins(chains []*listenerv3.FilterChain) []*listenerv3.FilterChain {
 	var out []*listenerv3.FilterChain
 	for _, chain := range chains {
 		if m := chain.GetFilterChainMatch(); m.GetTransportProtocol() == envoy.TransportRaw && len(m.GetApplicationProtocols()) == 0 {
@@ -117,9 +117,9 @@ func detectionTimeout(v *mesh.View) time.Duration {
 	return v.Mesh(mesh.ProtocolDetectionTimeout).GetProtocolDetectionTimeout().AsDuration()
 }
 
-// made makes a listener. It must warm with its route configurations, and it sends to its
+// build makes a listener. It must warm with its route configurations, and it sends to its
 // clusters.
-func made(o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
+func build(o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
 	var needs []resource.Need
 	for _, name := range routes {
 		needs = append(needs, resource.Need{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm})

@@ -81,7 +81,7 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 		case routing.Bytes:
 			e.plainBytes(s)
 		case routing.TLSBytes:
-			e.endedBytes(s)
+			e.terminatedBytes(s)
 		case routing.Passthrough:
 			e.passTLS(s)
 		case routing.AutoPassthrough:
@@ -115,7 +115,7 @@ func (e *edge) buildQUIC() (proto.Message, []resource.Need, error) {
 func (e *edge) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
 	o.Name, o.Host, o.Port = e.name, e.of.Bind, uint32(e.of.Port)
 	o.Direction, o.AccessLogs, o.FilterChains = corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(e.view), e.list
-	message, needs, err := made(o, e.children, e.refs)
+	message, needs, err := build(o, e.children, e.refs)
 	return message, append(e.needs, needs...), err
 }
 

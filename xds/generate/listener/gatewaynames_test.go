@@ -68,9 +68,9 @@ func TestGatewayPassesTLS(t *testing.T) {
 	}
 }
 
-// TestGatewayEndsTLSForBytes: a server that terminates TLS forwards the content by a tcp
+// TestGatewayTerminatesTLSForBytes: a server that terminates TLS forwards the content by a tcp
 // route, once its certificate is present.
-func TestGatewayEndsTLSForBytes(t *testing.T) {
+func TestGatewayTerminatesTLSForBytes(t *testing.T) {
 	t.Parallel()
 	const a, closed, shut = "outbound|5432||a.example.com", "listener 0.0.0.0_443: no filter chain", "no listener"
 	server := func(tls string) string {

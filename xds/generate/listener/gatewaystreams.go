@@ -58,14 +58,14 @@ func (e *edge) plainBytes(s *routing.Server) {
 	}
 }
 
-// endedBytes is like plainBytes for a server that terminates TLS. Without its certificate
+// terminatedBytes is like plainBytes for a server that terminates TLS. Without its certificate
 // it has no chain either.
-func (e *edge) endedBytes(s *routing.Server) {
+func (e *edge) terminatedBytes(s *routing.Server) {
 	st, routed := e.tcpRoute(s)
 	if !routed {
 		return
 	}
-	if o, ok := e.ends(s, transport.ServerOptions{Bytes: true}); ok {
+	if o, ok := e.terminateTLS(s, transport.ServerOptions{Bytes: true}); ok {
 		e.list = append(e.list, e.chain(nil, st, o))
 	}
 }
@@ -79,9 +79,9 @@ func (e *edge) tcpRoute(s *routing.Server) (stream, bool) {
 	return stream{vs: vs, route: vs.Spec.GetTcp()[i].GetRoute()}, true
 }
 
-// named restricts a chain to TLS with some SNI names. With "*" it takes TLS with any
+// matchSNI restricts a chain to TLS with some SNI names. With "*" it takes TLS with any
 // name, or none.
-func named(names []string, o envoy.FilterChainOptions) envoy.FilterChainOptions {
+func matchSNI(names []string, o envoy.FilterChainOptions) envoy.FilterChainOptions {
 	if o.ServerNames = names; slices.Contains(names, "*") {
 		o.ServerNames, o.TransportProtocol = nil, envoy.TransportTLS
 	}
@@ -91,25 +91,25 @@ func named(names []string, o envoy.FilterChainOptions) envoy.FilterChainOptions 
 // passTLS adds the chains of a server that passes TLS on: one for each match of its tls
 // routes. The listener closes connections with any other name.
 func (e *edge) passTLS(s *routing.Server) {
-	for m := range e.passed(s) {
-		e.list = append(e.list, e.chain(nil, stream{vs: m.Of, route: m.Destinations()}, named(m.Names, envoy.FilterChainOptions{})))
+	for m := range e.tlsMatches(s) {
+		e.list = append(e.list, e.chain(nil, stream{vs: m.Of, route: m.Destinations()}, matchSNI(m.Names, envoy.FilterChainOptions{})))
 	}
 }
 
-// passed iterates over the matches of a server's tls routes. Each keeps only names that
+// tlsMatches iterates over the matches of a server's tls routes. Each keeps only names that
 // no earlier match has and that are hosts of no other server of the listener.
-func (e *edge) passed(s *routing.Server) iter.Seq[routing.NameMatch] {
+func (e *edge) tlsMatches(s *routing.Server) iter.Seq[routing.NameMatch] {
 	return func(yield func(routing.NameMatch) bool) {
 		for m := range e.view.GatewayNames(s) {
 			m.Names = slices.DeleteFunc(m.Names, func(name string) bool {
-				holder := e.of.Holder(name)
+				holder := e.of.ServerNamed(name)
 				return e.taken[claim{name: name}] || holder != nil && holder != s
 			})
 			if len(m.Names) == 0 {
 				continue
 			}
 			for _, name := range m.Names {
-				e.take(name)
+				e.markTaken(name)
 			}
 			if !yield(m) {
 				return
@@ -118,8 +118,8 @@ func (e *edge) passed(s *routing.Server) iter.Seq[routing.NameMatch] {
 	}
 }
 
-// take marks an SNI name as taken.
-func (e *edge) take(name string) {
+// markTaken marks an SNI name as taken.
+func (e *edge) markTaken(name string) {
 	if e.taken == nil {
 		e.taken = map[claim]bool{}
 	}
@@ -148,7 +148,7 @@ func (e *edge) passServices(s *routing.Server) {
 				if e.taken[claim{name: name}] {
 					continue
 				}
-				e.take(name)
+				e.markTaken(name)
 				e.refs = append(e.refs, name)
 				e.list = append(e.list, envoy.FilterChain(envoy.FilterChainOptions{
 					ServerNames: []string{name}, ApplicationProtocols: envoy.MeshProtocols(),
@@ -176,13 +176,13 @@ func GatewayFieldOf(v *mesh.View, listener string, vs *routing.VirtualService, c
 		}
 		e := newEdge(v, listener, l)
 		for _, s := range l.Servers {
-			if s.RoutesTCP() && slices.Equal(asked, named(tlsNames(s), envoy.FilterChainOptions{}).ServerNames) {
+			if s.RoutesTCP() && slices.Equal(asked, matchSNI(tlsNames(s), envoy.FilterChainOptions{}).ServerNames) {
 				if of, i := v.GatewayTCPRoute(s); of == vs {
 					return fmt.Sprintf("spec.tcp[%d]", i), true
 				}
 			}
-			for m := range e.passed(s) {
-				if m.Of == vs && slices.Equal(asked, named(m.Names, envoy.FilterChainOptions{}).ServerNames) {
+			for m := range e.tlsMatches(s) {
+				if m.Of == vs && slices.Equal(asked, matchSNI(m.Names, envoy.FilterChainOptions{}).ServerNames) {
 					return fmt.Sprintf("spec.tls[%d].match[%d]", m.Route, m.Match), true
 				}
 			}

@@ -21,7 +21,7 @@ func certifiedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 	for _, l := range route.GatewayListeners(v) {
 		for _, s := range l.Servers {
-			if s.Kind().EndsTLS() && slices.ContainsFunc(changed, s.AsksForSecret) && !listenerNames(v, l, yield) {
+			if s.Kind().TerminatesTLS() && slices.ContainsFunc(changed, s.AsksForSecret) && !listenerNames(v, l, yield) {
 				return
 			}
 		}
@@ -30,15 +30,15 @@ func certifiedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 
 // https adds the chain of a server that terminates TLS and routes requests.
 func (e *edge) https(s *routing.Server) {
-	if o, ok := e.ends(s, transport.ServerOptions{QUIC: e.quic}); ok {
+	if o, ok := e.terminateTLS(s, transport.ServerOptions{QUIC: e.quic}); ok {
 		e.routes(s, o, cmp.Or(s.Spec.GetName(), names.HTTPStatPrefix(names.Outbound, e.name)))
 	}
 }
 
-// ends returns the chain of a server that terminates TLS, by its SNI names. It returns
+// terminateTLS returns the chain of a server that terminates TLS, by its SNI names. It returns
 // false if the certificate is missing: then there is no chain, and the listener closes
 // connections with these names.
-func (e *edge) ends(s *routing.Server, o transport.ServerOptions) (envoy.FilterChainOptions, bool) {
+func (e *edge) terminateTLS(s *routing.Server, o transport.ServerOptions) (envoy.FilterChainOptions, bool) {
 	socket, ok := transport.Server(e.view, s.Spec.GetTls(), o)
 	if !ok {
 		return envoy.FilterChainOptions{}, false

@@ -76,7 +76,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	if !p.Protocol.IsServed() {
 		return nil, nil, nil
 	}
-	socket, ok := ended(v, p)
+	socket, ok := terminateTLS(v, p)
 	if !ok {
 		return nil, nil, nil
 	}
@@ -84,7 +84,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	if p.Protocol.IsHTTP() {
 		chain.Filters = []*listenerv3.Filter{inboundHTTP(v, name, p)}
 	}
-	message, needs, err := made(envoy.ListenerOptions{
+	message, needs, err := build(envoy.ListenerOptions{
 		Name: name, Host: inboundBind(v, p), Port: uint32(p.Number),
 		Direction:    corev3.TrafficDirection_INBOUND,
 		AccessLogs:   filter.ListenerAccessLogs(v),
@@ -93,9 +93,9 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	return message, append(socket.Needs, needs...), err
 }
 
-// ended returns the socket of a port: plaintext, unless the proxy terminates TLS there.
+// terminateTLS returns the socket of a port: plaintext, unless the proxy terminates TLS there.
 // It returns false if the TLS lacks something: then no connection may get in.
-func ended(v *mesh.View, p workload.Port) (transport.Socket, bool) {
+func terminateTLS(v *mesh.View, p workload.Port) (transport.Socket, bool) {
 	if p.TLS() == nil {
 		return transport.Socket{}, true
 	}

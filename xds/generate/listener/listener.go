@@ -102,13 +102,13 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	switch bind := bindOf(v, l); {
 	case bind == "" && name == names.Listener(v.Shape().Wildcard(), uint32(port)):
-		return everywhere(v, name, l, port)
+		return wildcardListener(v, name, l, port)
 	case bind == "":
-		return at(v, name, l, port)
+		return addressListener(v, name, l, port)
 	case name == names.Listener(bind, uint32(port)):
 		return outbound(v, name, l, port)
 	case l.Port == 0 && !v.Shape().Captures():
-		return assigned(v, name, l, port)
+		return assignedListener(v, name, l, port)
 	}
 	return nil, nil, nil
 }

@@ -51,26 +51,26 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 	switch {
 	case http && tcp != nil:
 		c.detectHTTP(c.shared(), nil)
-		c.alone(tcp)
+		c.allBytesTo(tcp)
 	case http:
 		c.http(c.shared(), envoy.FilterChainOptions{})
 	case tcp != nil:
-		c.alone(tcp)
+		c.allBytesTo(tcp)
 	default:
 		return nil, nil, nil
 	}
-	return c.listener(envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bound(v, l)})
+	return c.listener(envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bindsSockets(v, l)})
 }
 
-// alone sends everything but HTTP to a service, or if it speaks TLS, to it and all other
+// allBytesTo sends everything but HTTP to a service, or if it speaks TLS, to it and all other
 // TLS services. A dynamic service gets only connections with its own names. TLS is not
 // inspected if the oldest service may speak first.
-func (c *chains) alone(s *mesh.ServiceRow) {
+func (c *chains) allBytesTo(s *mesh.ServiceRow) {
 	ip, err := netip.ParseAddr(bindOf(c.view, c.egress))
 	if (isDynamic(s) || err == nil && ip.IsUnspecified()) && speaksTLS(c.egress, s, c.port) {
-		c.named(service.PortTLS)
-	} else if c.bytes(s); speaksTLS(c.egress, s, c.port) {
-		c.named(service.PortTLS)
+		c.addBySNI(service.PortTLS)
+	} else if c.addBytes(s); speaksTLS(c.egress, s, c.port) {
+		c.addBySNI(service.PortTLS)
 	}
 	c.orPass()
 }
@@ -92,7 +92,7 @@ func tcpService(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 	}
 	for s := range v.ServicesOnPort(l, service.PortHTTP, port) {
 		if takesBytes(l, s, port) {
-			return older(oldest, s)
+			return olderService(oldest, s)
 		}
 	}
 	return oldest

@@ -53,7 +53,7 @@ func socket(v *mesh.View, name string, l mesh.EgressListener) (proto.Message, []
 			return nil, nil, nil
 		}
 		c.port = port.Number
-		c.bytes(s)
+		c.addBytes(s)
 		c.orPass()
 	}
 	return c.listener(envoy.ListenerOptions{Host: l.Socket})

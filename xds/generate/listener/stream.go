@@ -266,7 +266,7 @@ func orAny(to []netip.Prefix) []netip.Prefix {
 func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOptions) *listenerv3.FilterChain {
 	to := envoy.TCPProxyOptions{AccessLogs: filter.AccessLogs(c.view)}
 	if st.vs == nil {
-		c.share(&to, s, string(s.Hostname), "", c.port, 0)
+		c.addCluster(&to, s, string(s.Hostname), "", c.port, 0)
 	} else {
 		of, weighted := st.vs.Config, len(st.route) > 1
 		match.Config = names.ConfigPath(of.Group, of.Version, of.Kind, of.Namespace, of.Name)
@@ -276,7 +276,7 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 		for _, d := range st.route {
 			if !weighted || d.GetWeight() > 0 {
 				service, port := route.Destination(c.view, d.GetDestination(), c.port)
-				c.share(&to, service, d.GetDestination().GetHost(), d.GetDestination().GetSubset(), port, d.GetWeight())
+				c.addCluster(&to, service, d.GetDestination().GetHost(), d.GetDestination().GetSubset(), port, d.GetWeight())
 			}
 		}
 	}
@@ -284,9 +284,9 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 	return envoy.FilterChain(match)
 }
 
-// share adds a cluster to a TCP proxy; the service may be nil. The first cluster decides
+// addCluster adds a cluster to a TCP proxy; the service may be nil. The first cluster decides
 // the idle timeout and the tunnel.
-func (c *chains) share(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subset string, port int, weight int32) {
+func (c *chains) addCluster(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subset string, port int, weight int32) {
 	name := names.Cluster(names.Outbound, uint32(port), subset, h)
 	c.refs = append(c.refs, name)
 	first := len(proxy.Clusters) == 0
@@ -306,31 +306,31 @@ func (c *chains) share(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subs
 	}
 }
 
-// connections adds the chains for TCP or TLS connections to a service, at its address
+// addConnections adds the chains for TCP or TLS connections to a service, at its address
 // ranges or, without any, at all addresses of the listener.
-func (c *chains) connections(s *mesh.ServiceRow, own []netip.Prefix, byName bool, transport string) {
+func (c *chains) addConnections(s *mesh.ServiceRow, own []netip.Prefix, byName bool, transport string) {
 	for _, st := range c.streams(s, byName) {
 		c.add(s, own, st, transport)
 	}
 }
 
-// bytes adds the connections to a service that has the listener's address to itself,
+// addBytes adds the connections to a service that has the listener's address to itself,
 // except those that tls routes do not match.
-func (c *chains) bytes(s *mesh.ServiceRow) { c.connections(s, nil, false, "") }
+func (c *chains) addBytes(s *mesh.ServiceRow) { c.addConnections(s, nil, false, "") }
 
-// named adds the TLS services that share the listener's address, by their SNI names.
-func (c *chains) named(use service.PortUse) {
+// addBySNI adds the TLS services that share the listener's address, by their SNI names.
+func (c *chains) addBySNI(use service.PortUse) {
 	l := c.egress
 	switch {
 	case l.Port == 0:
 		for s := range c.view.ServicesOnPort(l, use, c.port) {
-			c.connections(s, nil, true, "")
+			c.addConnections(s, nil, true, "")
 		}
 	case l.Protocol.IsTLS():
 		for _, of := range []service.PortUse{service.PortTCP, service.PortHTTP} {
 			for s := range c.view.ServicesOnPort(l, of, c.port) {
 				if use != service.PortOpenTLS || s.Open() {
-					c.connections(s, nil, true, "")
+					c.addConnections(s, nil, true, "")
 				}
 			}
 		}
@@ -364,5 +364,5 @@ func (c *chains) ranges(s *mesh.ServiceRow) {
 		c.detectHTTP(c.routesOf(s), to)
 		transport = envoy.TransportRaw
 	}
-	c.connections(s, own, tls, transport)
+	c.addConnections(s, own, tls, transport)
 }

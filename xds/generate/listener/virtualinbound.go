@@ -40,7 +40,7 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		if p.Protocol != discovery.Unsupported {
 			options.Uninspected = append(options.Uninspected, uint32(p.Number))
 		}
-		socket, ok := ended(v, p)
+		socket, ok := terminateTLS(v, p)
 		if !ok {
 			options.FilterChains = append(options.FilterChains, blackHoleChain(v, names.Listener(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)))
 			continue
@@ -53,7 +53,7 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		options.FilterChains = append(options.FilterChains, inboundChains(v, p, socket)...)
 		refs = append(refs, clusterOf(p))
 	}
-	message, needs, err := made(options, nil, refs)
+	message, needs, err := build(options, nil, refs)
 	return message, append(secrets, needs...), err
 }
 

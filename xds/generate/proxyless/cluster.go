@@ -44,7 +44,7 @@ func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 	if o.Encrypted() || o.Type(v.Shape()) == envoy.EDS {
 		return envoy.GRPCCluster(options), endpointsOf(name), nil
 	}
-	localities := o.Arrange(v.Shape(), o.Spread(v), o.Service.DNSEndpoints)
+	localities := o.Arrange(v.Shape(), o.LocalityPreference(v), o.Service.DNSEndpoints)
 	if len(localities) == 0 {
 		return nil, nil, nil
 	}

@@ -36,7 +36,7 @@ func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	var localities []envoy.Endpoints
 	if row := v.Endpoints(o.Service); row != nil {
-		localities = distinct(o.Arrange(v.Shape(), o.Spread(v), row.Endpoints))
+		localities = distinct(o.Arrange(v.Shape(), o.LocalityPreference(v), row.Endpoints))
 	}
 	return envoy.LoadAssignment(name, localities), nil, nil
 }

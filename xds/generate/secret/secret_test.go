@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// given describes a message in short.
-func given(message any) string {
+// describeSecret describes a message in short.
+func describeSecret(message any) string {
 	s, ok := message.(*tlsv3.Secret)
 	if !ok || s == nil {
 		return ""
@@ -116,7 +116,7 @@ func TestSecret(t *testing.T) {
 			if err != nil || needs != nil {
 				t.Errorf("%s: %s: %v %v", name, asked, needs, err)
 			}
-			got[asked] = given(message)
+			got[asked] = describeSecret(message)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

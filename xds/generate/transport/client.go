@@ -51,7 +51,7 @@ func client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (S
 		return Socket{}, nil
 	}
 	m.lack("mode", "", "%s is unknown", tls.GetMode())
-	return m.made(nil)
+	return m.result(nil)
 }
 
 // parameters returns the TLS versions of outgoing connections. (Istio:
@@ -72,7 +72,7 @@ func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (
 	if out.ALPN = alpnMesh; o.HTTP2 {
 		out.ALPN = alpnMeshH2
 	}
-	return m.made(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
+	return m.result(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
 }
 
 // peerNames returns the names of which the server's certificate must have one.
@@ -93,7 +93,7 @@ func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) 
 	credential := tls.GetCredentialName()
 	if credential != "" && m.view.Shape().Type != discovery.Router && !o.Selected {
 		m.lack("credentialName", "", "a sidecar has the credential of no rule but one with a workloadSelector")
-		return m.made(nil)
+		return m.result(nil)
 	}
 	mutual, skips := tls.GetMode() == networking.ClientTLSSettings_MUTUAL, tls.GetInsecureSkipVerify().GetValue()
 	switch {
@@ -108,7 +108,7 @@ func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) 
 	if !skips {
 		out.Peer = m.serverValidation(tls, o)
 	}
-	s, lacks := m.made(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
+	s, lacks := m.result(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
 	s.AutoSNI = tls.GetSni() == ""
 	s.AutoSAN = !skips && (s.AutoSNI && len(tls.GetSubjectAltNames()) == 0 || o.Resolves)
 	return s, lacks

@@ -65,7 +65,7 @@ func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (S
 	if mode != networking.ServerTLSSettings_ISTIO_MUTUAL {
 		serverParameters(v, tls, &out.TLSOptions)
 	}
-	return m.made(func() *corev3.TransportSocket { return socket.DownstreamTLS(out) })
+	return m.result(func() *corev3.TransportSocket { return socket.DownstreamTLS(out) })
 }
 
 // serverCertificates adds the server's certificates: the mesh's, stored ones, or files.

@@ -133,8 +133,8 @@ func (m *maker) filePair(certificate, key string) string {
 // list is invalid, Envoy must refuse only this secret, not one that others use.
 func (m *maker) fileRoots(file, revoked string) string { return m.need(names.FileRoots(file, revoked)) }
 
-// made returns the socket, unless it lacks something.
-func (m *maker) made(transport func() *corev3.TransportSocket) (Socket, []Lack) {
+// result returns the socket, unless it lacks something.
+func (m *maker) result(transport func() *corev3.TransportSocket) (Socket, []Lack) {
 	if len(m.lacks) > 0 {
 		return Socket{}, m.lacks
 	}

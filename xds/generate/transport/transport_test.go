@@ -279,7 +279,7 @@ func TestLacks(t *testing.T) {
 	} {
 		parsed := parse(t, settings, &networking.ClientTLSSettings{})
 		s, ok := transport.Client(router, parsed, transport.ClientOptions{})
-		if got := told(transport.ClientLacks(router, parsed, transport.ClientOptions{})); ok || s.Transport != nil || len(s.Needs) > 0 || got != want {
+		if got := lackTexts(transport.ClientLacks(router, parsed, transport.ClientOptions{})); ok || s.Transport != nil || len(s.Needs) > 0 || got != want {
 			t.Errorf("%s: ok is %v, %v\n got %s\nwant %s", settings, ok, s, got, want)
 		}
 	}
@@ -291,7 +291,7 @@ func TestLacks(t *testing.T) {
 		if _, ok := transport.Client(bare, parsed, transport.ClientOptions{}); ok {
 			t.Errorf("%s has a socket", settings)
 		}
-		if got := told(transport.ClientLacks(bare, parsed, transport.ClientOptions{})); got != want {
+		if got := lackTexts(transport.ClientLacks(bare, parsed, transport.ClientOptions{})); got != want {
 			t.Errorf("%s\n got %s\nwant %s", settings, got, want)
 		}
 	}
@@ -307,7 +307,7 @@ func TestLacks(t *testing.T) {
 		if s, ok := transport.Server(bare, parsed, transport.ServerOptions{}); ok || s.Transport != nil {
 			t.Errorf("%s has a socket", settings)
 		}
-		if got := told(transport.ServerLacks(bare, parsed, transport.ServerOptions{})); got != want {
+		if got := lackTexts(transport.ServerLacks(bare, parsed, transport.ServerOptions{})); got != want {
 			t.Errorf("%s\n got %s\nwant %s", settings, got, want)
 		}
 	}
@@ -316,7 +316,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-func told(lacks []transport.Lack) string {
+func lackTexts(lacks []transport.Lack) string {
 	var out []string
 	for _, l := range lacks {
 		out = append(out, l.Field+": "+l.String())

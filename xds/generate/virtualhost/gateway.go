@@ -16,14 +16,14 @@ import (
 // server and a changed route of its gateway may overlap. For a Whole delta it also yields
 // the servers' own hosts.
 func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
-	changed := map[string]*routed{}
+	changed := map[string]*changedHosts{}
 	for c := range d.Routes() {
 		gateway, name := routing.SplitRouteKey(c.Key)
 		if gateway == mesh.MeshGateway {
 			continue
 		}
 		if changed[gateway] == nil {
-			changed[gateway] = &routed{exact: map[host.Name]bool{}}
+			changed[gateway] = &changedHosts{exact: map[host.Name]bool{}}
 		}
 		changed[gateway].add(name)
 	}
@@ -37,7 +37,7 @@ func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 				if d.Whole && !yield(route.HostName(r.Name, string(o.Name), r.Port())) {
 					return
 				}
-				for met := range of.meeting(o) {
+				for met := range of.overlapping(o) {
 					if !yield(route.HostName(r.Name, string(met), r.Port())) {
 						return
 					}
@@ -47,14 +47,14 @@ func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 }
 
-// routed holds the hosts of a gateway that have changed routes.
-type routed struct {
+// changedHosts holds the hosts of a gateway that have changed routes.
+type changedHosts struct {
 	exact    map[host.Name]bool
 	patterns []host.Name
 	all      []host.Name
 }
 
-func (r *routed) add(name host.Name) {
+func (r *changedHosts) add(name host.Name) {
 	r.all = append(r.all, name)
 	if name.IsWildcard() {
 		r.patterns = append(r.patterns, name)
@@ -63,9 +63,9 @@ func (r *routed) add(name host.Name) {
 	}
 }
 
-// meeting yields the names in which a server's host overlaps with the routed hosts. A
+// overlapping yields the names in which a server's host overlaps with the routed hosts. A
 // host that is no pattern overlaps only with itself and with patterns.
-func (r *routed) meeting(o routing.ServerHost) iter.Seq[host.Name] {
+func (r *changedHosts) overlapping(o routing.ServerHost) iter.Seq[host.Name] {
 	return func(yield func(host.Name) bool) {
 		if r == nil {
 			return
@@ -77,7 +77,7 @@ func (r *routed) meeting(o routing.ServerHost) iter.Seq[host.Name] {
 			}
 		}
 		for _, name := range candidates {
-			if met, ok := o.Meet(name); ok && !yield(met) {
+			if met, ok := o.Overlap(name); ok && !yield(met) {
 				return
 			}
 		}
@@ -96,7 +96,7 @@ func gatewayHost(v *mesh.View, servers []*routing.Server, name host.Name) *envoy
 		t := translator{view: v, gateway: s.Gateway.Name(), port: s.Port(), tls: s.Kind() == routing.HTTPS}
 		named := slices.ContainsFunc(s.Hosts, func(o routing.ServerHost) bool { return o.Name == name })
 		met := named && httpsRedirect(s)
-		for _, vs := range t.meeting(s, name) {
+		for _, vs := range t.overlapping(s, name) {
 			routes := t.routes(vs)
 			if len(routes) == 0 {
 				continue
@@ -135,17 +135,17 @@ func catchAllLast(a, b envoy.RouteOptions) int {
 
 func httpsRedirect(s *routing.Server) bool { return s.Spec.GetTls().GetHttpsRedirect() }
 
-// meeting returns the VirtualServices that overlap with a server in exactly this name, by
+// overlapping returns the VirtualServices that overlap with a server in exactly this name, by
 // precedence. If the server's host covers the name, these are the VirtualServices for the
 // name. If the name is the server's host, those for wider names count, too.
-func (t translator) meeting(s *routing.Server, name host.Name) []*routing.VirtualService {
+func (t translator) overlapping(s *routing.Server, name host.Name) []*routing.VirtualService {
 	var out []*routing.VirtualService
 	for _, o := range s.Hosts {
 		if !name.SubsetOf(o.Name) {
 			continue
 		}
 		for h := range name.Covers() {
-			if met, ok := o.Meet(h); !ok || met != name {
+			if met, ok := o.Overlap(h); !ok || met != name {
 				continue
 			}
 			for _, vs := range t.view.VirtualServices(t.gateway, h) {

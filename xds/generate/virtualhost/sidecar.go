@@ -29,7 +29,7 @@ func sidecarName(h string, port int) string {
 func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	names := hostNames{v, slices.Collect(route.WholeCarriers(v))}
 	for row := range route.ChangedHosts(v, d) {
-		if !names.of(row, yield) {
+		if !names.hostsOf(row, yield) {
 			return
 		}
 	}
@@ -38,7 +38,7 @@ func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 		if !ok || d.Whole && !v.SeesRoutes(c.New) {
 			continue
 		}
-		if !names.at(h, foreignPort, yield) {
+		if !names.namesAt(h, foreignPort, yield) {
 			return
 		}
 	}
@@ -51,9 +51,9 @@ type hostNames struct {
 	whole []route.Carrier
 }
 
-// at yields the names of a host on a port, in the route configuration of the port and in
+// namesAt yields the names of a host on a port, in the route configuration of the port and in
 // those for all ports.
-func (n hostNames) at(h string, port int, yield func(string) bool) bool {
+func (n hostNames) namesAt(h string, port int, yield func(string) bool) bool {
 	if !yield(sidecarName(h, port)) {
 		return false
 	}
@@ -65,9 +65,9 @@ func (n hostNames) at(h string, port int, yield func(string) bool) bool {
 	return true
 }
 
-// of yields the hosts of a service, and hosts without a service that may have given way
+// hostsOf yields the hosts of a service, and hosts without a service that may have given way
 // to it: its addresses, and patterns that cover it.
-func (n hostNames) of(row *mesh.HostRow, yield func(string) bool) bool {
+func (n hostNames) hostsOf(row *mesh.HostRow, yield func(string) bool) bool {
 	v := n.view
 	for port := range route.DetectedPorts(v, row) {
 		config := names.ServiceRouteConfig(string(row.Hostname), uint32(port))
@@ -78,7 +78,7 @@ func (n hostNames) of(row *mesh.HostRow, yield func(string) bool) bool {
 	covers := false
 	for _, s := range row.Services {
 		for _, p := range s.Ports() {
-			if v.Shape().RoutesHTTP(p.Protocol) && !n.at(string(s.Hostname), p.Number, yield) {
+			if v.Shape().RoutesHTTP(p.Protocol) && !n.namesAt(string(s.Hostname), p.Number, yield) {
 				return false
 			}
 		}
@@ -87,13 +87,13 @@ func (n hostNames) of(row *mesh.HostRow, yield func(string) bool) bool {
 		}
 		covers = true
 		for _, address := range (mesh.Shape{IPv4: true, IPv6: true}).Addresses(s) {
-			if !n.at(address, foreignPort, yield) {
+			if !n.namesAt(address, foreignPort, yield) {
 				return false
 			}
 		}
 	}
 	for pattern := range row.Hostname.Covers() {
-		if covers && !n.at(string(pattern), foreignPort, yield) {
+		if covers && !n.namesAt(string(pattern), foreignPort, yield) {
 			return false
 		}
 	}
@@ -115,7 +115,7 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	if s := b.service(h); s != nil {
 		return &envoy.VirtualHostOptions{Domains: b.domains(s), Routes: b.routesTo(s)}
 	}
-	if b.carrier.Only != "" || b.port != foreignPort || b.taken(h) {
+	if b.carrier.Only != "" || b.port != foreignPort || b.mustGiveWay(h) {
 		return nil
 	}
 	vs := b.view.VirtualServiceNamed(b.carrier.Listener, h)
@@ -126,7 +126,7 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	if len(routes) == 0 {
 		return nil
 	}
-	return &envoy.VirtualHostOptions{Domains: b.named([]string{b.name(h)}), Routes: routes}
+	return &envoy.VirtualHostOptions{Domains: b.requestDomains([]string{b.name(h)}), Routes: routes}
 }
 
 // service returns the service with this host that has a virtual host here, nil for none.
@@ -142,16 +142,16 @@ func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
 	}
 	out := b.names(s)
 	for _, address := range b.view.Shape().Addresses(s) {
-		if domain := addressDomain(address); b.keeps(s, address, domain) && !slices.Contains(out, domain) {
+		if domain := addressDomain(address); b.ownsAddress(s, address, domain) && !slices.Contains(out, domain) {
 			out = append(out, domain)
 		}
 	}
-	return b.named(out)
+	return b.requestDomains(out)
 }
 
-// named returns domains in the form in which requests name them. In a route configuration
+// requestDomains returns domains in the form in which requests name them. In a route configuration
 // for all ports they include the port, which requests to httpPort may omit.
-func (b sidecarBuilder) named(domains []string) []string {
+func (b sidecarBuilder) requestDomains(domains []string) []string {
 	if b.carrier.Whole == "" {
 		return domains
 	}
@@ -173,9 +173,9 @@ func addressDomain(address string) string {
 	return address
 }
 
-// keeps says whether an address is a domain of the service: no service has it as its
+// ownsAddress says whether an address is a domain of the service: no service has it as its
 // host, and no host before this one has the address.
-func (b sidecarBuilder) keeps(s *mesh.ServiceRow, address, domain string) bool {
+func (b sidecarBuilder) ownsAddress(s *mesh.ServiceRow, address, domain string) bool {
 	if b.service(host.Name(domain)) != nil {
 		return false
 	}
@@ -198,9 +198,9 @@ func (b sidecarBuilder) hasAddress(h host.Name, domain string) bool {
 	})
 }
 
-// taken says whether a host without a service must give way to services: a name to a
+// mustGiveWay says whether a host without a service must give way to services: a name to a
 // service that has it as an address, a pattern to any service that it covers.
-func (b sidecarBuilder) taken(h host.Name) bool {
+func (b sidecarBuilder) mustGiveWay(h host.Name) bool {
 	if !h.IsWildcard() {
 		for other := range b.view.HostsAt(string(h)) {
 			if b.hasAddress(host.Name(other), string(h)) {
@@ -225,11 +225,11 @@ func (b sidecarBuilder) routesTo(s *mesh.ServiceRow) []envoy.RouteOptions {
 			return routes
 		}
 	}
-	return []envoy.RouteOptions{b.straight(s)}
+	return []envoy.RouteOptions{b.defaultRoute(s)}
 }
 
-// straight describes the route to a service without a VirtualService.
-func (b sidecarBuilder) straight(s *mesh.ServiceRow) envoy.RouteOptions {
+// defaultRoute describes the route to a service without a VirtualService.
+func (b sidecarBuilder) defaultRoute(s *mesh.ServiceRow) envoy.RouteOptions {
 	to := destination{hostname: string(s.Hostname), port: b.port, service: s}
 	policies := to.hashPolicies(b.view)
 	out := envoy.RouteOptions{Forward: &envoy.Forward{

@@ -62,15 +62,15 @@ func ingressPorts(ingress []*networking.IstioIngressListener) []Port {
 			Protocol: discovery.ParseProtocol(l.GetPort().GetProtocol()),
 		}
 		if p.TLS() != nil {
-			p.Protocol = within(p.Protocol)
+			p.Protocol = protocolInsideTLS(p.Protocol)
 		}
 		out = append(out, p)
 	}
 	return ordered(out)
 }
 
-// within is the protocol inside the TLS that a port terminates: TCP if none is declared.
-func within(p discovery.Protocol) discovery.Protocol {
+// protocolInsideTLS is the protocol inside the TLS that a port terminates: TCP if none is declared.
+func protocolInsideTLS(p discovery.Protocol) discovery.Protocol {
 	switch p {
 	case discovery.HTTPS:
 		return discovery.HTTP
@@ -90,8 +90,8 @@ func (p Port) TLS() *networking.ServerTLSSettings {
 	return nil
 }
 
-// served is a service that the workload serves on one of its ports.
-type served struct {
+// servedPort is a service that the workload serves on one of its ports.
+type servedPort struct {
 	number  int
 	port    discovery.Port
 	service *mesh.ServiceRow
@@ -100,7 +100,7 @@ type served struct {
 // servicePorts returns the ports for services of the workload's own namespace. Other
 // namespaces may not decide what reaches it. (Istio: GetProxyServiceTargets.)
 func servicePorts(v *mesh.View) []Port {
-	var all []served
+	var all []servedPort
 	for _, s := range v.InboundServices() {
 		if !v.InNamespace(s.Service.Namespace) {
 			continue
@@ -111,11 +111,11 @@ func servicePorts(v *mesh.View) []Port {
 				continue
 			}
 			if p := s.Service.Ports()[i]; p.Protocol.IsServed() {
-				all = append(all, served{e.Port, p, s.Service})
+				all = append(all, servedPort{e.Port, p, s.Service})
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b served) int {
+	slices.SortStableFunc(all, func(a, b servedPort) int {
 		return cmp.Or(discovery.CompareServices(a.service.Service(), b.service.Service()), cmp.Compare(a.port.Number, b.port.Number))
 	})
 	at := map[int]int{}

@@ -64,8 +64,8 @@ type Class struct {
 // Separator stands between the names in a field of a Class.
 const Separator = "\n"
 
-// Has says whether the class has a selector.
-func (c Class) Has(selector string) bool {
+// HasSelector says whether the class has a selector.
+func (c Class) HasSelector(selector string) bool {
 	for s := range strings.SplitSeq(c.Selectors, Separator) {
 		if s == selector {
 			return true
@@ -74,14 +74,14 @@ func (c Class) Has(selector string) bool {
 	return false
 }
 
-// Calls says whether a DestinationRule of the class's namespace with this selector
+// HasClientSelector says whether a DestinationRule of the class's namespace with this selector
 // applies to the class.
-func (c Class) Calls(selector labels.Instance) bool {
+func (c Class) HasClientSelector(selector labels.Instance) bool {
 	return strings.Contains(Separator+c.Clients, Separator+selector.String()+Separator)
 }
 
-// Passes says whether a host is under one to which the class passes TLS on.
-func (c Class) Passes(h host.Name) bool {
+// PassesTLSTo says whether a host is under one to which the class passes TLS on.
+func (c Class) PassesTLSTo(h host.Name) bool {
 	for name := range strings.SplitSeq(c.Passed, Separator) {
 		if name != "" && h.SubsetOf(host.Name(name)) {
 			return true

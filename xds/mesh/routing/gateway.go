@@ -69,9 +69,9 @@ func serverHosts(spec *networking.Server, own string) []ServerHost {
 	return out
 }
 
-// Meet returns the narrower of the host and a VirtualService's host; false if neither
+// Overlap returns the narrower of the host and a VirtualService's host; false if neither
 // covers the other.
-func (o ServerHost) Meet(h host.Name) (host.Name, bool) {
+func (o ServerHost) Overlap(h host.Name) (host.Name, bool) {
 	switch {
 	case h.SubsetOf(o.Name):
 		return h, true
@@ -111,8 +111,8 @@ const (
 // IsTLS says whether clients begin with a TLS handshake.
 func (k ServerKind) IsTLS() bool { return k >= HTTPS }
 
-// EndsTLS says whether the server terminates TLS, and so needs a certificate.
-func (k ServerKind) EndsTLS() bool { return k == HTTPS || k == TLSBytes }
+// TerminatesTLS says whether the server terminates TLS, and so needs a certificate.
+func (k ServerKind) TerminatesTLS() bool { return k == HTTPS || k == TLSBytes }
 
 // RoutesHTTP says whether the server uses http routes.
 func (k ServerKind) RoutesHTTP() bool { return k == HTTP || k == HTTPS }
@@ -173,7 +173,7 @@ func (s *Server) HasHost(h host.Name) bool {
 // its host h.
 func (s *Server) Serves(vs *VirtualService, h host.Name) bool {
 	return slices.ContainsFunc(s.Hosts, func(o ServerHost) bool {
-		_, meets := o.Meet(h)
+		_, meets := o.Overlap(h)
 		return meets && o.Admits(vs)
 	})
 }

@@ -85,10 +85,10 @@ func isFor[M StreamMatch](s *Server, vs *VirtualService, matches []M) bool {
 	return false
 }
 
-// Takes says whether the server uses a tcp route of a VirtualService. The
+// UsesTCPRoute says whether the server uses a tcp route of a VirtualService. The
 // VirtualService's hosts and gateways decide, and the ports and gateways of the route's
 // matches. A gateway ignores the rest of the matches. (Istio: l4MultiMatch.)
-func (s *Server) Takes(vs *VirtualService, r *networking.TCPRoute) bool {
+func (s *Server) UsesTCPRoute(vs *VirtualService, r *networking.TCPRoute) bool {
 	return s.RoutesTCP() && slices.ContainsFunc(vs.Hosts, func(h host.Name) bool { return s.Serves(vs, h) }) && isFor(s, vs, r.GetMatch())
 }
 
@@ -142,7 +142,7 @@ func (s *Server) Common(vs *VirtualService, asked ...string) []string {
 	var out []string
 	for _, name := range asked {
 		for _, o := range s.Hosts {
-			if common, meets := o.Meet(host.Name(name)); meets && o.Admits(vs) && !slices.Contains(out, string(common)) {
+			if common, meets := o.Overlap(host.Name(name)); meets && o.Admits(vs) && !slices.Contains(out, string(common)) {
 				out = append(out, string(common))
 			}
 		}

@@ -116,7 +116,7 @@ func MergeGateways(gateways []*Gateway, wildcard string, ports TargetPorts) *Mer
 func (m *MergedGateway) Indexed(before *MergedGateway) *MergedGateway {
 	m.index()
 	if before != nil {
-		m.share(before)
+		m.reuseListeners(before)
 	}
 	return m
 }
@@ -141,7 +141,7 @@ func (m *MergedGateway) index() {
 	}
 }
 
-func (m *MergedGateway) share(with *MergedGateway) {
+func (m *MergedGateway) reuseListeners(with *MergedGateway) {
 	for i, l := range m.Listeners {
 		if o := with.listeners[l.Name()]; o != nil && slices.Equal(o.Servers, l.Servers) && slices.Equal(o.Gateways, l.Gateways) {
 			m.Listeners[i], m.listeners[l.Name()] = o, o
@@ -196,8 +196,8 @@ func shares(first, s ServerKind) bool {
 	return first != Bytes && s != Bytes && (first != HTTP || s == HTTP)
 }
 
-// Holder returns the TLS server that has a name as a host, nil for none.
-func (l *Listener) Holder(name string) *Server { return l.names[name] }
+// ServerNamed returns the TLS server that has a name as a host, nil for none.
+func (l *Listener) ServerNamed(name string) *Server { return l.names[name] }
 
 // IsTLS says whether the listener has a TLS server.
 func (l *Listener) IsTLS() bool { return l.Servers[0].Kind().IsTLS() }

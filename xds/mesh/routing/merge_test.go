@@ -135,7 +135,7 @@ func TestTargetPorts(t *testing.T) {
 	}
 	ports := routing.ParseTargetPorts("80=8080 81=8080 90=8090 443=443")
 	for port, want := range map[int][]int{80: {81, 8080}, 81: {80, 8080}, 8080: {80, 81}, 90: {8090}, 8090: {90}, 443: nil, 70: nil} {
-		if got := ports.Meeting(port); !slices.Equal(got, want) {
+		if got := ports.SameTarget(port); !slices.Equal(got, want) {
 			t.Errorf("%d meets %v, want %v", port, got, want)
 		}
 	}

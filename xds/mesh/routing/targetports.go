@@ -21,9 +21,9 @@ func (t TargetPorts) Of(port int) int {
 	return port
 }
 
-// Meeting returns the other ports that lead to the same target, in order. A port that no
+// SameTarget returns the other ports that lead to the same target, in order. A port that no
 // service has leads to itself.
-func (t TargetPorts) Meeting(port int) []int {
+func (t TargetPorts) SameTarget(port int) []int {
 	var out []int
 	target := t.Of(port)
 	for other, to := range t {

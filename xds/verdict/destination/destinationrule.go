@@ -132,13 +132,13 @@ func (j *judge) merged(object *config.Config, spec *networking.DestinationRule) 
 			}
 		}
 		for i, subset := range spec.GetSubsets() {
-			j.subsetTwice(verdict.At("spec.subsets", i)+".name", subset.GetName(), r.Configs[:place])
+			j.duplicateSubset(verdict.At("spec.subsets", i)+".name", subset.GetName(), r.Configs[:place])
 		}
 		return
 	}
 }
 
-func (j *judge) subsetTwice(field, name string, before []*config.Config) {
+func (j *judge) duplicateSubset(field, name string, before []*config.Config) {
 	for _, older := range before {
 		for _, subset := range older.Spec.(*networking.DestinationRule).GetSubsets() {
 			if subset.GetName() == name {

@@ -19,8 +19,8 @@ func advisedAnew(from, to verdict.Facts) iter.Seq[config.Key] {
 	return advisor.AdvisedAnew(from.Registries)
 }
 
-// served returns the warnings of an object's schema: fields that have no effect.
-func served(object *config.Config) []verdict.Verdict {
+// schemaWarnings returns the warnings of an object's schema: fields that have no effect.
+func schemaWarnings(object *config.Config) []verdict.Verdict {
 	k := schema.Pilot().Kind(object.GroupVersionKind)
 	if k == nil {
 		return nil
@@ -33,8 +33,8 @@ func served(object *config.Config) []verdict.Verdict {
 	return out
 }
 
-// advised adds the registries' advice about the object.
-func advised(j *verdict.Judge, object *config.Config) {
+// addAdvice adds the registries' advice about the object.
+func addAdvice(j *verdict.Judge, object *config.Config) {
 	advisor, ok := j.Facts().Registries.(discovery.Advisor)
 	if !ok {
 		return

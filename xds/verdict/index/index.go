@@ -79,7 +79,7 @@ func (x *Index) replace(path string, was *config.Config) {
 	case object == was:
 		alone = slices.DeleteFunc(slices.Clone(old.all()), func(v verdict.Verdict) bool { return !v.Alone })
 	default:
-		alone = served(object)
+		alone = schemaWarnings(object)
 	}
 	rows, verdicts := x.judgeObject(object, alone)
 	x.record(path, rows)

@@ -35,8 +35,8 @@ func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]v
 	if f := judges[object.Kind]; f != nil {
 		f(j, object)
 	}
-	shadowing(j, object)
-	advised(j, object)
-	x.unbuilt.tell(j, object)
+	addShadowing(j, object)
+	addAdvice(j, object)
+	x.unbuilt.addVerdicts(j, object)
 	return j.Outcome()
 }

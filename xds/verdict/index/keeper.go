@@ -118,7 +118,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 			if v.Code.Follows() || slices.ContainsFunc(c.Old.all(), func(o verdict.Verdict) bool { return same(v, o) }) {
 				continue
 			}
-			i := cause(ops, own, v)
+			i := causingOp(ops, own, v)
 			advice := rest.Advice{Text: fmt.Sprintf("%s: %s", key, v), Dangling: ops[i].Config == nil && dangles(v)}
 			if more++; more > maxAdvised {
 				dangling = dangling || advice.Dangling
@@ -149,13 +149,13 @@ func (k *Keeper) Findings(ops []storage.Op) (finding.List, bool) {
 	list := finding.List{Revision: is.world.Mesh.Revision(), Items: []finding.Finding{}}
 	for l := range would.Lists() {
 		for _, v := range l.Verdicts {
-			list.Items = append(list.Items, found(l.Of.Key(), v))
+			list.Items = append(list.Items, findingOf(l.Of.Key(), v))
 		}
 	}
 	return list, true
 }
 
-func found(key config.Key, v verdict.Verdict) finding.Finding {
+func findingOf(key config.Key, v verdict.Verdict) finding.Finding {
 	kind := v.Code.Kind()
 	out := finding.Finding{
 		Code: string(v.Code), Istio: kind.Istio, Severity: kind.Severity.String(), Object: objectOf(key),
@@ -172,9 +172,9 @@ func objectOf(key config.Key) finding.Object {
 	return finding.Object{APIVersion: key.Kind.APIVersion(), Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name}
 }
 
-// cause returns the operation that causes a verdict on another object: the one on the object
+// causingOp returns the operation that causes a verdict on another object: the one on the object
 // that the verdict names, else the first deletion, else the first operation.
-func cause(ops []storage.Op, own map[config.Key]int, v verdict.Verdict) int {
+func causingOp(ops []storage.Op, own map[config.Key]int, v verdict.Verdict) int {
 	if i, named := own[v.Other]; named {
 		return i
 	}

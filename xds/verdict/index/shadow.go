@@ -8,9 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// shadowing adds a verdict if other sources have an object of the same key. Shadows need no
+// addShadowing adds a verdict if other sources have an object of the same key. Shadows need no
 // row: Index.Next judges the object again when they differ.
-func shadowing(j *verdict.Judge, object *config.Config) {
+func addShadowing(j *verdict.Judge, object *config.Config) {
 	s := j.Facts().Shadows().Value(object.Key().Path())
 	if s == nil {
 		return

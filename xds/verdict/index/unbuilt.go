@@ -59,8 +59,8 @@ func builtAnew(from, to unbuilt) iter.Seq[string] {
 	}
 }
 
-// tell adds a verdict for each message about the object.
-func (u unbuilt) tell(j *verdict.Judge, object *config.Config) {
+// addVerdicts adds a verdict for each message about the object.
+func (u unbuilt) addVerdicts(j *verdict.Judge, object *config.Config) {
 	for _, text := range u[object.Key().Path()] {
 		j.Add(verdict.Verdict{
 			Code: verdict.NotBuilt, Message: fmt.Sprintf("cannot be made a resource of, and proxies keep its last good form: %s", text),

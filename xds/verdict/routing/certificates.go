@@ -19,9 +19,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// uncovered warns of hosts of a server that its certificates do not name, in each namespace
+// warnUncovered warns of hosts of a server that its certificates do not name, in each namespace
 // where proxies run the Gateway. Clients that verify names refuse such a certificate.
-func (j *judge) uncovered(object *config.Config, index int, s *routing.Server) {
+func (j *judge) warnUncovered(object *config.Config, index int, s *routing.Server) {
 	field := verdict.At("spec.servers", index)
 	for _, namespace := range j.gatewayNamespaces(object) {
 		leaves, of := j.serverCertificates(s.Spec.GetTls(), namespace)

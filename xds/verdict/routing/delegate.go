@@ -58,7 +58,7 @@ func (j *judge) behindDelegates(vs *routing.VirtualService) {
 // routes after it; none if there is no such route.
 func unreachable(vs *routing.VirtualService) (first routing.Origin, behind []routing.Origin) {
 	all := vs.Spec.GetHttp()
-	i := slices.IndexFunc(all, schema.TakesAll)
+	i := slices.IndexFunc(all, schema.MatchesAll)
 	if i < 0 {
 		return first, nil
 	}
@@ -100,7 +100,7 @@ func (j *judge) delegate(d *routing.VirtualService, written *networking.VirtualS
 			}
 		}
 		j.behindOwn(root, d)
-		elsewhere(root, d, tell)
+		warnOtherGateways(root, d, tell)
 		j.grpcClients(root, d.Written.GetHttp())
 	}
 	if !some {
@@ -135,8 +135,9 @@ func (j *judge) behindOwn(root, d *routing.VirtualService) {
 	})
 }
 
-// elsewhere warns of a delegate's matches that name only gateways that a root does not have.
-func elsewhere(root, d *routing.VirtualService, tell func(verdict.Verdict)) {
+// warnOtherGateways warns of a delegate's matches that name only gateways that a root does not
+// have.
+func warnOtherGateways(root, d *routing.VirtualService, tell func(verdict.Verdict)) {
 	for i := range root.Spec.GetHttp() {
 		o := root.Origin(i)
 		if o.Of != d {

@@ -15,7 +15,7 @@ import (
 // dynamicDestination returns the service of a destination as one of the gateways sees it, if it
 // has resolution DYNAMIC_DNS, else nil.
 func (j *judge) dynamicDestination(vs *routing.VirtualService, gateway string, d *networking.Destination) *mesh.ServiceRow {
-	s := j.ServiceOf(host.Name(d.GetHost()), viewpoints(vs, gateway))
+	s := j.ServiceOf(host.Name(d.GetHost()), proxyNamespace(vs, gateway))
 	if s == nil || !verdict.IsDynamic(s) {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (j *judge) unresolved(vs *routing.VirtualService, http *networking.HTTPRout
 	if s == nil {
 		return
 	}
-	view := j.View(viewpoints(vs, mesh.MeshGateway))
+	view := j.View(proxyNamespace(vs, mesh.MeshGateway))
 	for _, port := range j.portsFor(vs, http) {
 		if !view.PortDynamic(port) {
 			j.Add(verdict.Verdict{

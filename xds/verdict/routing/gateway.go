@@ -34,7 +34,7 @@ func (j *judge) gateway(object *config.Config) {
 		j.Add(unused)
 	}
 	g := j.Mesh().Gateway(object.Key().Path())
-	losers := j.lost(object, g)
+	losers := j.lostServers(object, g)
 	for i, s := range g.Servers {
 		switch lost := losers[s]; {
 		case lost != nil:
@@ -43,11 +43,11 @@ func (j *judge) gateway(object *config.Config) {
 			if s.RoutesTCP() || s.PassesTLS() {
 				j.unrouted(object, i, s)
 			}
-			if s.Kind().EndsTLS() {
+			if s.Kind().TerminatesTLS() {
 				j.uncertified(object, i, s)
 			}
 		}
-		j.uncovered(object, i, s)
+		j.warnUncovered(object, i, s)
 	}
 	j.targetPorts(object, g, losers)
 }
@@ -124,9 +124,9 @@ func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
 	})
 }
 
-// lost returns the servers that get no listener because of Gateways that come before this one.
-// It assumes that one proxy runs all of them.
-func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Server]*routing.Lost {
+// lostServers returns the servers that get no listener because of Gateways that come before
+// this one. It assumes that one proxy runs all of them.
+func (j *judge) lostServers(object *config.Config, g *routing.Gateway) map[*routing.Server]*routing.Lost {
 	out, seen := map[*routing.Server]*routing.Lost{}, map[uint32]bool{}
 	for _, s := range g.Servers {
 		port := s.Spec.GetPort().GetNumber()
@@ -134,7 +134,7 @@ func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Ser
 			continue
 		}
 		seen[port] = true
-		for _, lost := range routing.MergeGateways(append(j.before(object, port), g), discovery.UnspecifiedIP, nil).Lost {
+		for _, lost := range routing.MergeGateways(append(j.earlierGateways(object, port), g), discovery.UnspecifiedIP, nil).Lost {
 			if s := lost.Server; s.Gateway == g && s.Spec.GetPort().GetNumber() == port {
 				out[s] = &lost
 			}
@@ -143,9 +143,9 @@ func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Ser
 	return out
 }
 
-// before returns the Gateways with a server at a port that come before object, and that one
-// proxy may run together with it.
-func (j *judge) before(object *config.Config, port uint32) (out []*routing.Gateway) {
+// earlierGateways returns the Gateways with a server at a port that come before object, and
+// that one proxy may run together with it.
+func (j *judge) earlierGateways(object *config.Config, port uint32) (out []*routing.Gateway) {
 	selector := labels.Instance(object.Spec.(*networking.Gateway).GetSelector())
 	looked := 0
 	for o := range j.GatewaysAt(port) {

@@ -104,7 +104,7 @@ func (j *judge) servedBy(vs *routing.VirtualService, index int, name string) (bo
 		g.servers = append(g.servers, s)
 		g.http = g.http || s.Kind().RoutesHTTP() && len(vs.Spec.GetHttp()) > 0
 		for i, r := range vs.Spec.GetTcp() {
-			g.tcp[i] = g.tcp[i] || s.Takes(vs, r)
+			g.tcp[i] = g.tcp[i] || s.UsesTCPRoute(vs, r)
 		}
 		for m := range s.NameMatches(vs) {
 			g.tls[m.Route] = true
@@ -140,7 +140,7 @@ func (j *judge) tcpBefore(vs *routing.VirtualService, i int, all []bound) {
 	route := 0
 	for _, g := range all {
 		for _, s := range g.servers {
-			if !s.Takes(vs, vs.Spec.GetTcp()[i]) {
+			if !s.UsesTCPRoute(vs, vs.Spec.GetTcp()[i]) {
 				continue
 			}
 			first, n := j.View(g.key.Namespace).GatewayTCPRoute(s)

@@ -18,7 +18,7 @@ func (j *judge) grpcClients(vs *routing.VirtualService, routes []*networking.HTT
 		fields = append(fields, verdict.NotForGRPC(http, verdict.At("spec.http", i))...)
 	}
 	fields = append(fields, verdict.SetFields(vs.Spec, "spec", "tcp", "tls")...)
-	if len(fields) == 0 || !slices.Contains(vs.Gateways, mesh.MeshGateway) || !j.callable(vs) {
+	if len(fields) == 0 || !slices.Contains(vs.Gateways, mesh.MeshGateway) || !j.speaksGRPC(vs) {
 		return
 	}
 	for p := range j.Known(verdict.ClientsRow, "").Values() {
@@ -32,8 +32,8 @@ func (j *judge) grpcClients(vs *routing.VirtualService, routes []*networking.HTT
 	}
 }
 
-// callable reports whether a service of one of a VirtualService's hosts speaks gRPC.
-func (j *judge) callable(vs *routing.VirtualService) bool {
+// speaksGRPC reports whether a service of one of a VirtualService's hosts speaks gRPC.
+func (j *judge) speaksGRPC(vs *routing.VirtualService) bool {
 	for _, h := range vs.Hosts {
 		for s := range j.Services(h) {
 			if verdict.SpeaksGRPC(s) {

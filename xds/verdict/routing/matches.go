@@ -135,7 +135,7 @@ func (j *judge) portsOfHosts(vs *routing.VirtualService) []int {
 // coveringService returns the service of a pattern as the sidecars with a VirtualService see
 // it.
 func (j *judge) coveringService(pattern host.Name, vs *routing.VirtualService) *mesh.ServiceRow {
-	return j.ServiceOf(pattern, viewpoints(vs, mesh.MeshGateway))
+	return j.ServiceOf(pattern, proxyNamespace(vs, mesh.MeshGateway))
 }
 
 func portNumbers(ports []int) string {

@@ -72,7 +72,7 @@ func (j *judge) streamPorts(vs *routing.VirtualService) {
 // streamsBefore warns of tcp and tls routes that come after those of another VirtualService, or
 // after others of this one. It reports at most one service for each host.
 func (j *judge) streamsBefore(vs *routing.VirtualService) {
-	view := j.View(viewpoints(vs, mesh.MeshGateway))
+	view := j.View(proxyNamespace(vs, mesh.MeshGateway))
 	told := map[string]bool{}
 	j.sniTwice(vs, vs, told)
 	for i, h := range vs.Hosts {

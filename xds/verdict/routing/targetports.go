@@ -38,7 +38,7 @@ func (j *judge) targetPorts(object *config.Config, g *routing.Gateway, losers ma
 			if losers[s] != nil || told[s] {
 				continue
 			}
-			if lost := j.meeting(object, g, s, proxy, ports); lost != nil {
+			if lost := j.portConflict(object, g, s, proxy, ports); lost != nil {
 				told[s] = true
 				j.Add(portsMeet(object, i, lost, p, ports))
 			}
@@ -46,10 +46,10 @@ func (j *judge) targetPorts(object *config.Config, g *routing.Gateway, losers ma
 	}
 }
 
-// meeting returns why a server has no listener on a proxy because of servers of other ports,
+// portConflict returns why a server has no listener on a proxy because of servers of other ports,
 // nil if it has one. It considers the Gateways that come before it and that the proxy runs.
-func (j *judge) meeting(object *config.Config, g *routing.Gateway, s *routing.Server, proxy *discovery.Proxy, ports routing.TargetPorts) *routing.Lost {
-	others := ports.Meeting(s.Port())
+func (j *judge) portConflict(object *config.Config, g *routing.Gateway, s *routing.Server, proxy *discovery.Proxy, ports routing.TargetPorts) *routing.Lost {
+	others := ports.SameTarget(s.Port())
 	if len(others) == 0 {
 		return nil
 	}

@@ -68,7 +68,7 @@ func (j *judge) httpRoute(vs *routing.VirtualService, http, written *networking.
 
 // sidecarHosts judges the hosts of a VirtualService for sidecars.
 func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.VirtualService) {
-	namespace := viewpoints(vs, mesh.MeshGateway)
+	namespace := proxyNamespace(vs, mesh.MeshGateway)
 	for i, h := range vs.Hosts {
 		if all := j.View(namespace).VirtualServices(mesh.MeshGateway, h); len(all) > 0 && all[0] != vs && slices.Contains(all, vs) {
 			j.Add(verdict.Verdict{
@@ -156,7 +156,7 @@ func (j *judge) mirrors(vs *routing.VirtualService, http, written *networking.HT
 func (j *judge) destination(vs *routing.VirtualService, d *networking.Destination, written, field, effect string) {
 	h := host.Name(d.GetHost())
 	for _, gateway := range vs.Gateways {
-		namespace := viewpoints(vs, gateway)
+		namespace := proxyNamespace(vs, gateway)
 		s := j.ServiceOf(h, namespace)
 		switch {
 		case s == nil && j.Mesh().Host(h) == nil:
@@ -190,10 +190,10 @@ func (j *judge) remedyFor(h host.Name, namespace string) string {
 	return "add a ServiceEntry with the host, or mend the name"
 }
 
-// viewpoints returns the namespace of the proxies that have a VirtualService's routes because
+// proxyNamespace returns the namespace of the proxies that have a VirtualService's routes because
 // of one of its gateways. For a Gateway it is the Gateway's. For sidecars it is that of the
 // VirtualService, or the first that it is exported to.
-func viewpoints(vs *routing.VirtualService, gateway string) string {
+func proxyNamespace(vs *routing.VirtualService, gateway string) string {
 	if gateway != mesh.MeshGateway {
 		namespace, _, _ := strings.Cut(gateway, "/")
 		return namespace

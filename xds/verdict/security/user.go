@@ -19,7 +19,7 @@ func (j *judge) user(object *config.Config) {
 		return
 	}
 	j.Read(verdict.UserRow, object.Key().Path())
-	if verdict.Lives(spec, j.Facts().Minute) {
+	if verdict.HasValidToken(spec, j.Facts().Minute) {
 		return
 	}
 	is := "has no token"

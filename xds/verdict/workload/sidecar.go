@@ -118,7 +118,7 @@ func (j *judge) unusedListener(own *mesh.View, l mesh.EgressListener) {
 				Remedy:  "name the host of the service, or use the protocol HTTP",
 			})
 		}
-	case l.Port != 0 && !own.Carries(l, l.Port):
+	case l.Port != 0 && !own.SeesPort(l, l.Port):
 		j.Add(verdict.Verdict{
 			Code: verdict.ListenerUnused, Field: verdict.At("spec.egress", l.Index) + ".port",
 			Message: fmt.Sprintf("%d is a port of no service that the listener imports: the proxies do not open it", l.Port),

@@ -76,7 +76,7 @@ func (j *judge) uncapturedPorts(field string, s *mesh.ServiceRow) {
 			continue
 		}
 		for _, p := range ports {
-			o := holder(v, s, p)
+			o := receiver(v, s, p)
 			if o == nil {
 				continue
 			}
@@ -90,10 +90,10 @@ func (j *judge) uncapturedPorts(field string, s *mesh.ServiceRow) {
 	}
 }
 
-// holder returns the service that gets the connections to s on a port, on every listener that
+// receiver returns the service that gets the connections to s on a port, on every listener that
 // carries s. It returns nil if s gets its own on one of them, or none carries s. If both speak
 // TLS, the SNI tells them apart.
-func holder(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) *mesh.ServiceRow {
+func receiver(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) *mesh.ServiceRow {
 	var found *mesh.ServiceRow
 	for _, l := range v.Egress() {
 		if l.Socket != "" || l.Port != 0 && l.Port != p.Number || l.Protocol.IsHTTP() || l.IsHTTPProxy() || v.ServiceAt(l, s.Hostname) != s {

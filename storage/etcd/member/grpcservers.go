@@ -8,18 +8,18 @@ import (
 	"google.golang.org/grpc"
 )
 
-// doors are the gRPC servers of an etcd. Closing etcd itself waits up to 7 seconds for
+// grpcServers are the gRPC servers of an etcd. Closing etcd itself waits up to 7 seconds for
 // streams to end, and the streams of watches and lease keep-alives do not end.
-type doors struct {
+type grpcServers struct {
 	mu      sync.Mutex // guards servers
 	servers []*grpc.Server
 }
 
-// callsWait is how long calls under way may take after shut.
+// callsWait is how long calls under way may take after stopGracefully.
 const callsWait = 500 * time.Millisecond
 
 // add is etcd's ServiceRegister, which it calls with each server.
-func (d *doors) add(s *grpc.Server) {
+func (d *grpcServers) add(s *grpc.Server) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.servers = append(d.servers, s)
@@ -28,9 +28,9 @@ func (d *doors) add(s *grpc.Server) {
 // handOverWait is how long another member may take to lead.
 const handOverWait = time.Second
 
-// leave hands over the leadership, if this member has it, so that the remaining members
-// need no election.
-func leave(etcd *embed.Etcd) {
+// handOverLeadership hands over the leadership, if this member has it, so that the remaining
+// members need no election.
+func handOverLeadership(etcd *embed.Etcd) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
@@ -42,9 +42,9 @@ func leave(etcd *embed.Etcd) {
 	}
 }
 
-// shut ends all servers: calls under way get a moment to finish, and then streams are
+// stopGracefully ends all servers: calls under way get a moment to finish, and then streams are
 // cut.
-func (d *doors) shut() {
+func (d *grpcServers) stopGracefully() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var shutting sync.WaitGroup
@@ -58,8 +58,8 @@ func (d *doors) shut() {
 	shutting.Wait()
 }
 
-// slam ends all servers at once, with the calls under way.
-func (d *doors) slam() {
+// stopAtOnce ends all servers at once, with the calls under way.
+func (d *grpcServers) stopAtOnce() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.servers {

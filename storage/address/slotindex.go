@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// rest is an index of all slots of a range, for hosts whose first addresses are taken.
+// slotIndex is an index of all slots of a range, for hosts whose first addresses are taken.
 // A decision makes it once. Each host then costs next to nothing, also in a range that
 // is nearly full.
-type rest struct {
+type slotIndex struct {
 	Ranges
 	// former holds the last addresses of hosts that have none now.
 	former map[Key]netip.Addr
@@ -22,12 +22,12 @@ type rest struct {
 	free []netip.Addr
 }
 
-func (d *deciding) newRest(slots iter.Seq2[netip.Addr, *Slot]) *rest {
+func (d *decider) newSlotIndex(slots iter.Seq2[netip.Addr, *Slot]) *slotIndex {
 	type freed struct {
 		ipv4 netip.Addr
 		slot *Slot
 	}
-	out := &rest{Ranges: d.Ranges, former: map[Key]netip.Addr{}, past: map[int]int{}}
+	out := &slotIndex{Ranges: d.Ranges, former: map[Key]netip.Addr{}, past: map[int]int{}}
 	var free []freed
 	for ipv4, slot := range slots {
 		place, own := d.place(ipv4)
@@ -53,7 +53,7 @@ func (d *deciding) newRest(slots iter.Seq2[netip.Addr, *Slot]) *rest {
 
 // unused returns the first address that no host has or had, from a place to the end and
 // then from the beginning.
-func (r *rest) unused(place int, taken map[netip.Addr]bool) (netip.Addr, bool) {
+func (r *slotIndex) unused(place int, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for _, from := range []int{place, 0} {
 		for at := r.skip(from); at < r.Size(); at = r.skip(at) {
 			if ipv4 := r.slot(at); !taken[ipv4] {
@@ -68,7 +68,7 @@ func (r *rest) unused(place int, taken map[netip.Addr]bool) (netip.Addr, bool) {
 // skip returns the first place at or after place that is not known to be used, and the size
 // of the range if there is none. It shortens the path in past, so that the next call takes
 // one step.
-func (r *rest) skip(place int) int {
+func (r *slotIndex) skip(place int) int {
 	end := place
 	for next, used := r.past[end]; used; next, used = r.past[end] {
 		end = next
@@ -81,7 +81,7 @@ func (r *rest) skip(place int) int {
 }
 
 // longestFree takes the address that is free for longest.
-func (r *rest) longestFree(taken map[netip.Addr]bool) (netip.Addr, bool) {
+func (r *slotIndex) longestFree(taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for len(r.free) > 0 {
 		ipv4 := r.free[0]
 		r.free = r.free[1:]
