@@ -31,7 +31,7 @@ func (c *Connection) noteRefusedSecrets(t *typeState) {
 	requested, _ := t.subscription.Subscribed()
 	var refused []string
 	for name := range requested {
-		if given.Value(name) == nil && !t.subscription.MayHave(name) { // a secret that the proxy has was taken back, not refused
+		if given.Value(name) == nil && !t.subscription.MayHoldRejected(name) { // a secret that the proxy has was taken back, not refused
 			refused = append(refused, progress.Shorten(name, maxLogged))
 		}
 	}

@@ -74,7 +74,7 @@ func current(r *status.Report, object *config.Config) *status.Report {
 	return &out
 }
 
-// withReport returns an object from keptWith with the conditions that servers report.
+// withReport returns an object from withComparedStatus with the conditions that servers report.
 func withReport(object *config.Config, r *status.Report) *config.Config {
 	if !r.Of(object.UID) {
 		return object

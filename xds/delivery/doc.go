@@ -9,7 +9,8 @@
 //
 //	SetDesired  cluster and route are due: their desired form is not the acked one
 //	Responses   additions allows the cluster and holds the route; next takes a response
-//	            with the cluster from Subscription.Next; need.follow makes its endpoints due
+//	            with the cluster from Subscription.Next
+//	Request     the client requests the endpoints, which Responses then sends
 //	Request     acknowledged ends the warming of the cluster, by the ACK of its endpoints
 //	Responses   missing finds that the client can use the cluster: the route goes
 //	            removals lets the old cluster go once the client has acknowledged the route

@@ -124,7 +124,10 @@ func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
 		if !waits && t.sendsTraffic {
 			missing, waits = s.missing(t, name)
 		}
-		return !waits || !s.hold(t, name, missing, before, now) || s.preannouncement(t, name) != nil
+		if !waits || !s.hold(t, name, missing, before, now) { // it has waited too long, and goes late
+			return true
+		}
+		return s.preannouncement(t, name) != nil
 	}}
 	if t.Preannounce != nil {
 		allow.Interim = func(name string) *resource.Resource { return s.preannouncement(t, name) }
@@ -134,7 +137,7 @@ func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
 
 // mayHold says whether any addition of a type may have to wait.
 func (s *Sequencer) mayHold(t *typeState) bool {
-	if t.sendsTraffic && (t.Preannounce != nil || !s.target.settled()) {
+	if t.sendsTraffic && (t.Preannounce != nil || !s.target.allUsable()) {
 		return true
 	}
 	for inner := range t.scopedTypes {

@@ -25,13 +25,12 @@ func (t *typeState) nothingHeld() bool {
 	return !t.retains() && t.awaited.until.IsZero() && !t.held.whole && len(t.keptSince) == 0 && len(t.held.since) == 0
 }
 
-// active wakes a type and brings its subscription to the present revision. All changes of
-// a subscription go through it.
+// active wakes a type and brings its subscription to the present revision. Whoever changes
+// the subscription of a type that may be idle goes through it.
 func (t *typeState) active() *protocol.Subscription {
 	if t.idle {
 		t.idle = false
-		t.sub.SetDesired(t.given, t.sequencer.revision)
-		t.sub.SetDesired(t.given, t.sequencer.revision) // notes that the client has all of this revision
+		t.sub.CatchUp(t.sequencer.revision)
 	}
 	return t.sub
 }

@@ -119,7 +119,7 @@ func (n *need) resendNew(r *protocol.Response) {
 // still needs. The client was sent resources that need them, and uses these only once it
 // has the secrets. An Envoy that lacks one would not even answer.
 func (t *typeState) retain(to resource.Set) resource.Set {
-	t.given = to
+	t.lastDesired = to
 	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Secret }) {
 		return to
 	}
@@ -133,7 +133,7 @@ func (t *typeState) retain(to resource.Set) resource.Set {
 
 // retains says whether the subscription still has secrets that are gone from the given
 // set.
-func (t *typeState) retains() bool { return t.given != t.sub.DesiredSet() }
+func (t *typeState) retains() bool { return t.lastDesired != t.sub.DesiredSet() }
 
 // neededOnTheWay says whether a secret is needed by a resource that the client is being
 // sent, or by one that it has in another form than the desired one.
@@ -156,7 +156,7 @@ func (t *typeState) neededOnTheWay(name string) bool {
 func (t *typeState) releaseRetained() {
 	for _, n := range t.needs {
 		if n.needed.retains() {
-			n.needed.active().SetDesired(n.needed.retain(n.needed.given), t.sequencer.revision)
+			n.needed.active().SetDesired(n.needed.retain(n.needed.lastDesired), t.sequencer.revision)
 		}
 	}
 }

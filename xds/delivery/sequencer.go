@@ -78,15 +78,15 @@ type Sequencer struct {
 type typeState struct {
 	Type
 	sequencer *Sequencer
-	sub       *protocol.Subscription // changed only through active
+	sub       *protocol.Subscription // of an idle type changed only through active
 	idleness
 
 	// needs link the type to the types that its resources wait for; neededBy are the
 	// links from types whose resources wait for this one.
 	needs, neededBy []*need
-	// given is the set of the last SetDesired. The set in the subscription may have more,
+	// lastDesired is the set of the last SetDesired. The set in the subscription may have more,
 	// see retain.
-	given resource.Set
+	lastDesired resource.Set
 	// inner are the types whose resources live within those of this one. outer is the
 	// type within whose resources those of this one live; nil for none.
 	inner []*typeState
@@ -171,7 +171,7 @@ func (s *Sequencer) SetDesired(sets func(typeURL string) resource.Set, revision 
 	back := revision < s.revision // the store was replaced
 	for _, t := range s.types {
 		to := sets(t.URL)
-		if t.idle && t.given == to && !back {
+		if t.idle && t.lastDesired == to && !back {
 			continue
 		}
 		before := t.sub.DesiredSet()
@@ -237,7 +237,7 @@ func (s *Sequencer) Responses(now time.Time) iter.Seq2[string, *protocol.Respons
 			s.target.warming.endGraces(now)
 		}
 		for _, t := range s.types {
-			if t.idle || t.resetIfSettled() {
+			if t.idle || t.resetIfNothingDue() {
 				continue
 			}
 			if t.overdue(now, s.limits.Withdraw) && !s.withdraw(t, now, yield) {
@@ -251,7 +251,7 @@ func (s *Sequencer) Responses(now time.Time) iter.Seq2[string, *protocol.Respons
 			}
 		}
 		for _, t := range slices.Backward(s.types) {
-			if !t.idle && !t.resetIfSettled() && !s.withdraw(t, now, yield) {
+			if !t.idle && !t.resetIfNothingDue() && !s.withdraw(t, now, yield) {
 				return
 			}
 		}
@@ -271,9 +271,9 @@ func (s *Sequencer) addTo(t *typeState, now time.Time) (*protocol.Response, bool
 	return r, ok
 }
 
-// resetIfSettled says whether nothing of a type is in flight or due. Then it also clears
+// resetIfNothingDue says whether nothing of a type is in flight or due. Then it also clears
 // what was noted of held and kept resources.
-func (t *typeState) resetIfSettled() bool {
+func (t *typeState) resetIfNothingDue() bool {
 	if t.sub.Pending() {
 		return false
 	}

@@ -132,7 +132,7 @@ func (t *typeState) scopeDraining(scope string) bool {
 // heldScopes returns the scopes that wait: a change in one sends traffic to a target that
 // the client cannot use, or the client has not acknowledged its outer resource yet.
 func (s *Sequencer) heldScopes(t *typeState, before map[string]time.Time, now time.Time) map[string]struct{} {
-	settled := !t.sendsTraffic || s.target.settled()
+	settled := !t.sendsTraffic || s.target.allUsable()
 	if settled && (t.outer == nil || !t.outer.sub.Pending()) {
 		return nil
 	}

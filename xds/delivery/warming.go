@@ -13,8 +13,9 @@ import (
 // cannot use yet. Normally there are none. In a first sync they are all, so clients that
 // are sent the same share the set.
 type warming struct {
-	// cold are targets in flight, rejected, or without what they need.
-	cold resource.Set
+	// maybeCold are targets in flight, rejected, or without what they need, and some that
+	// have become usable since: isCold decides.
+	maybeCold resource.Set
 	// graces are acknowledged targets whose host names the client resolves, in the order
 	// in which they become usable.
 	graces []grace
@@ -31,12 +32,12 @@ func (w *warming) resolving(name string) bool {
 }
 
 // allWarm says whether the client can use all targets that it was sent.
-func (w *warming) allWarm() bool { return w.cold.Len() == 0 && len(w.graces) == 0 }
+func (w *warming) allWarm() bool { return w.maybeCold.Len() == 0 && len(w.graces) == 0 }
 
 // isWarming says whether the client has a target, or is being sent it, and cannot use
 // it yet.
 func (t *typeState) isWarming(name string) bool {
-	return t.warming.cold.Value(name) != nil && t.isCold(name) || t.warming.resolving(name)
+	return t.warming.maybeCold.Value(name) != nil && t.isCold(name) || t.warming.resolving(name)
 }
 
 // isCold says whether the client has yet to acknowledge a target, or what that needs.
@@ -66,21 +67,21 @@ func (t *typeState) dropWarm() {
 		whole = whole && n.needed.sub.RejectedForms().Len() == 0 && n.needed.awaited.until.IsZero()
 	}
 	if whole {
-		t.warming.cold = resource.Set{}
+		t.warming.maybeCold = resource.Set{}
 		return
 	}
 	var warm []string
-	for name := range t.warming.cold.Keys() {
+	for name := range t.warming.maybeCold.Keys() {
 		if !t.isCold(name) {
 			warm = append(warm, name)
 		}
 	}
-	if len(warm) == t.warming.cold.Len() { // as in a first sync
-		t.warming.cold = resource.Set{}
+	if len(warm) == t.warming.maybeCold.Len() { // as in a first sync
+		t.warming.maybeCold = resource.Set{}
 		return
 	}
 	for _, name := range warm {
-		t.warming.cold = t.warming.cold.Delete(name)
+		t.warming.maybeCold = t.warming.maybeCold.Delete(name)
 	}
 }
 
@@ -115,16 +116,16 @@ func (t *typeState) hasNeeds(target string) bool {
 func (t *typeState) sentTargets(r *protocol.Response) {
 	w := &t.warming
 	for name := range r.Withdrawn {
-		w.cold = w.cold.Delete(name)
+		w.maybeCold = w.maybeCold.Delete(name)
 	}
 	flight := t.sub.Flight()
-	if _, all := t.sub.Subscribed(); all && w.cold.Len()+flight.From.Len() == 0 {
-		w.cold = flight.To
+	if _, all := t.sub.Subscribed(); all && w.maybeCold.Len()+flight.From.Len() == 0 {
+		w.maybeCold = flight.To
 		return
 	}
 	for one, isNew := range flight.Changed {
 		if isNew || !t.inUse(one) {
-			w.cold = w.cold.Set(one.Name, one)
+			w.maybeCold = w.maybeCold.Set(one.Name, one)
 		}
 	}
 }
@@ -133,7 +134,7 @@ func (t *typeState) sentTargets(r *protocol.Response) {
 // it has acknowledged.
 func (t *typeState) resolve(flight protocol.Flight, until time.Time) {
 	var resolving []string
-	for name, r := range t.warming.cold.All() {
+	for name, r := range t.warming.maybeCold.All() {
 		if r.Resolves() && flight.To.Value(name) == r && flight.From.Value(name) != r {
 			resolving = append(resolving, name)
 		}
@@ -151,9 +152,9 @@ func (n *need) arrived(name string) bool {
 	case n.needed.Optional:
 		return true
 	case n.resends():
-		return !n.needed.sub.Started() || n.needed.sub.Settled(name) && !n.needed.sub.Rejects(name)
+		return !n.needed.sub.Started() || n.needed.sub.HasFinalAnswer(name) && !n.needed.sub.Rejects(name)
 	}
-	return n.needed.sub.Settled(name)
+	return n.needed.sub.HasFinalAnswer(name)
 }
 
 // endGraces ends the graces that have passed.
@@ -164,18 +165,18 @@ func (w *warming) endGraces(now time.Time) {
 // forgetUndesired drops the targets that are no longer desired and need no removal. A
 // target that needs one is dropped when its removal is sent.
 func (t *typeState) forgetUndesired(before resource.Set) {
-	if t.warming.cold.Len() == 0 {
+	if t.warming.maybeCold.Len() == 0 {
 		return
 	}
 	for c := range t.sub.ChangesSince(before) {
 		if !c.HasNew && !t.sub.Removing(c.Key) {
-			t.warming.cold = t.warming.cold.Delete(c.Key)
+			t.warming.maybeCold = t.warming.maybeCold.Delete(c.Key)
 		}
 	}
 }
 
-// settled says whether the client can use all targets: nothing has to wait for them.
-func (t *typeState) settled() bool {
+// allUsable says whether the client can use all targets: nothing has to wait for them.
+func (t *typeState) allUsable() bool {
 	if !t.warming.allWarm() || t.sub.HasAdditions() {
 		return false
 	}
@@ -198,7 +199,7 @@ func (t *typeState) firstSync() bool {
 	if t.sub.DesiredSet().Len() == 0 {
 		return false
 	}
-	return t.sub.FirstSync() || t.warming.cold.Len() > 0 && slices.ContainsFunc(t.needs, func(n *need) bool {
+	return t.sub.FirstSync() || t.warming.maybeCold.Len() > 0 && slices.ContainsFunc(t.needs, func(n *need) bool {
 		return n.needed.sub.FirstSync() || !n.resends() && !n.needed.sub.Started() && !n.needed.awaited.until.IsZero()
 	})
 }

@@ -56,10 +56,10 @@ func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool)
 		return protocol.Allow{}, false
 	}
 	needed := s.mayBeNeeded(t)
-	// A client that has nothing of a name may wait to learn that there is none, so that
-	// goes at once. A gRPC client waits for each cluster that it requested, also for one that
-	// it rejected along with others, and no route sends traffic to that.
-	mayHave := t.sub.MayHave
+	// The removal of what the client lacks goes at once: the client may be waiting for the
+	// answer. A gRPC client so waits also for clusters that it rejected along with others, to
+	// which no route sends traffic.
+	mayHave := t.sub.MayHoldRejected
 	if s.isGRPC() {
 		mayHave = t.sub.Has
 	}
@@ -136,32 +136,30 @@ func (s *Sequencer) mayBeNeeded(t *typeState) func(name string) bool {
 	}
 	needed := s.neededRemovals(t, (*protocol.Subscription).NotInSync)
 	busy := t.sub.HasAdditions() || t.replacing()
-	used := s.usedTargets(t)
+	drops := s.dropsByItself(t)
 	return func(name string) bool {
-		return busy || needed.has(name) || silent && t.sub.RemovingUnknown(name) || !used.has(name)
+		return busy || needed.has(name) || silent && t.sub.RemovingUnknown(name) || drops(name)
 	}
 }
 
-// usedTargets returns the targets that a desired resource sends traffic to. A gRPC
-// client, which requests targets by name, unsubscribes from the others by itself once it
-// has finished with them. For any other client, and for any other type, all names count
-// as used.
-func (s *Sequencer) usedTargets(t *typeState) someNames {
-	_, all := t.sub.Subscribed()
-	out := someNames{all: all || t != s.target}
-	if out.all {
-		return out
+// dropsByItself returns a function that says whether the client unsubscribes from a removed
+// name by itself. A gRPC client, which requests targets by name, does so once it has finished
+// with the routes that named a target. Other clients do not, and for other types none does.
+func (s *Sequencer) dropsByItself(t *typeState) func(name string) bool {
+	if _, all := t.sub.Subscribed(); all || t != s.target {
+		return never
 	}
+	var used someNames
 	for other, names := range s.needing(t) {
 		subscribed, all := other.sub.Subscribed()
-		out.all = out.all || all
+		used.all = used.all || all
 		for name := range subscribed {
 			if r := other.sub.Desired(name); r != nil {
-				out.add(names(r))
+				used.add(names(r))
 			}
 		}
 	}
-	return out
+	return func(name string) bool { return !used.has(name) }
 }
 
 // neededRemovals returns the names of a type that resources of other types need. Its

@@ -108,8 +108,8 @@ func (c *coverage) cover(name string, of covered) {
 	c.others[name] = slices.Insert(c.others[name], at, of)
 }
 
-// covers joins the versions that the version of a resource covers; empty for none.
-func (t *groupType) covers(name string) string {
+// includedVersions joins the versions that the version of a resource covers; empty for none.
+func (t *groupType) includedVersions(name string) string {
 	var versions string
 	add := func(version string) {
 		if versions == "" {

@@ -80,7 +80,7 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 		from = g.beginAsKin()
 	}
 	view := mesh.NewView(to, g.class)
-	g.build(view, from, to)
+	g.bringTo(view, from, to)
 	next := &snapshot{context: to, view: view}
 	for _, t := range g.types {
 		next.byType = append(next.byType, t.set)
@@ -90,13 +90,13 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 	return next
 }
 
-// build brings the resources of all types to a view of a context; from is an earlier
+// bringTo brings the resources of all types to a view of a context; from is an earlier
 // snapshot, nil for none. It adds a replacement before it releases the former resource,
 // so that the parts which both share stay.
 //
 // If the proxies of the class see another scope than before, everything is built again.
 // If only their Gateways differ, types that depend on no Gateway build only what differs.
-func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
+func (g *Group) bringTo(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	everything := mesh.Diff(nil, to)
 	delta := everything
 	if from != nil && view.SameButGateways(from.view) {
@@ -109,7 +109,7 @@ func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	} else {
 		changed = delta.Keys()
 	}
-	g.rebuildNamed(view, delta.Whole, func(t *groupType) map[string]struct{} {
+	g.refreshNamed(view, delta.Whole, func(t *groupType) map[string]struct{} {
 		if !sameGateways && !t.gatewayless {
 			return t.concerned(view, everything, changed)
 		}
@@ -117,16 +117,16 @@ func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	})
 }
 
-// rebuildNamed builds, of each type, the resources that concerned names, as a view has them.
+// refreshNamed builds, of each type, the resources that concerned names, as a view has them.
 // Then it brings the set of the type in line: anew if fromNothing, otherwise by what
 // differs.
-func (g *Group) rebuildNamed(view *mesh.View, fromNothing bool, concerned func(*groupType) map[string]struct{}) {
+func (g *Group) refreshNamed(view *mesh.View, fromNothing bool, concerned func(*groupType) map[string]struct{}) {
 	var old []*memo.Built
 	for _, t := range g.order {
 		t.before = t.set
 		names := slices.Sorted(maps.Keys(concerned(t)))
 		for _, name := range names {
-			old = append(old, t.rebuild(view, name))
+			old = append(old, t.refresh(view, name))
 			if built := t.built[name]; built != nil && built.Resource == nil {
 				old = append(old, built)
 				delete(t.built, name)
@@ -324,7 +324,7 @@ func (t *groupType) current(name string) *resource.Resource {
 		}
 		return nil // it could not be put together yet
 	}
-	if versions := t.covers(name); versions != "" {
+	if versions := t.includedVersions(name); versions != "" {
 		return t.memo.Under(built, versions)
 	}
 	return built.Resource

@@ -24,7 +24,7 @@ func (g *Group) beginAsKin() *snapshot {
 	return nil
 }
 
-// beginAs is begin with one other group; nil if that has no resources yet, or was closed.
+// beginAs is beginAsKin with one other group; nil if that has no resources yet, or was closed.
 func (g *Group) beginAs(other *Group) *snapshot {
 	other.mu.Lock()
 	defer other.mu.Unlock()
@@ -38,7 +38,7 @@ func (g *Group) beginAs(other *Group) *snapshot {
 		t.coverage = other.types[i].coverage.in(g)
 	}
 	view := mesh.NewView(s.context, g.class)
-	g.rebuildNamed(view, false, func(t *groupType) map[string]struct{} { return again[t] })
+	g.refreshNamed(view, false, func(t *groupType) map[string]struct{} { return again[t] })
 	return &snapshot{context: s.context, view: view}
 }
 

@@ -17,15 +17,15 @@ type Member struct {
 	groups   *Groups
 	proxy    *discovery.Proxy
 	class    mesh.Class
-	group    *Group     // nil before the first Advance
-	at       *snapshot  // of the group; nil before the first Advance
-	workload []workload // in the order of the types
-	reads    *mesh.Rows // what the workload's resources were built from; see settled
+	group    *Group         // nil before the first Advance
+	at       *snapshot      // of the group; nil before the first Advance
+	workload []workloadType // in the order of the types
+	reads    *mesh.Rows     // what the workload's resources were built from; see settled
 }
 
 // Join makes the member of a proxy. It is in no group until it advances.
 func (gs *Groups) Join(proxy *discovery.Proxy) *Member {
-	m := &Member{groups: gs, proxy: proxy, workload: make([]workload, len(gs.types))}
+	m := &Member{groups: gs, proxy: proxy, workload: make([]workloadType, len(gs.types))}
 	for i, t := range gs.types {
 		m.workload[i].typeName, m.workload[i].failures, m.workload[i].uses = t.Name, gs.failures, &gs.memo.Uses
 		if own := t.Own(proxy); own != nil {
@@ -54,7 +54,7 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 		}
 	}
 	var view *mesh.View // nil if the workload's resources stay as they are
-	if !m.settled(before) {
+	if !m.unchangedSince(before) {
 		view = m.at.view.Of(m.proxy)
 	}
 	for i := range m.workload {
@@ -69,9 +69,9 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 	}
 }
 
-// settled says whether the workload's own resources stay as they are: no row that they
+// unchangedSince says whether the workload's own resources stay as they are: no row that they
 // follow from has changed since an earlier snapshot, and none failed to build.
-func (m *Member) settled(before *snapshot) bool {
+func (m *Member) unchangedSince(before *snapshot) bool {
 	switch {
 	case before == m.at:
 		return true

@@ -23,10 +23,10 @@ type table struct {
 	set    resource.Set
 }
 
-// rebuild builds a resource as a view has it, and returns the form before, which the
-// caller releases. If the build fails, built keeps its form, and rebuild returns nil.
-func (t *table) rebuild(v *mesh.View, name string) (last *memo.Built) {
-	built, err := t.build(v, name)
+// refresh builds a resource as a view has it, and returns the form before, which the
+// caller releases. If the build fails, built keeps its form, and refresh returns nil.
+func (t *table) refresh(v *mesh.View, name string) (last *memo.Built) {
+	built, err := t.lookUpOrBuild(v, name)
 	if err != nil {
 		t.failed = t.noteFailure(t.failed, name, err)
 		return nil
@@ -39,7 +39,7 @@ func (t *table) rebuild(v *mesh.View, name string) (last *memo.Built) {
 	return last
 }
 
-func (t *table) build(v *mesh.View, name string) (*memo.Built, error) {
+func (t *table) lookUpOrBuild(v *mesh.View, name string) (*memo.Built, error) {
 	if t.memo == nil {
 		return memo.Alone(v, t.generator, name)
 	}

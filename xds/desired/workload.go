@@ -8,22 +8,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// workload holds the resources of one type for one proxy: the resources of its group, and
+// workloadType holds the resources of one type for one proxy: the resources of its group, and
 // among them the few of its own workload.
-type workload struct {
-	table // the workload's own resources; no generator if the type has none
-	uses  *memo.Uses
-	names []string
-	reads []mesh.Dependency // queries that the names follow from; none if other resources need them
-	given bool              // names are what other resources need, not what the generator finds
-	base  resource.Set      // the resources of the group
-	own   resource.Set      // the workload's own as they are in all
-	all   resource.Set      // both
+type workloadType struct {
+	table          // the workload's own resources; no generator if the type has none
+	uses           *memo.Uses
+	names          []string
+	reads          []mesh.Dependency // queries that the names follow from; none if other resources need them
+	namesFromNeeds bool              // names are what other resources need, not what the generator finds
+	base           resource.Set      // the resources of the group
+	own            resource.Set      // the workload's own as they are in all
+	all            resource.Set      // both
 }
 
 // advance inserts the workload's own resources into the resources of its group. A nil view
 // means that nothing has changed for them.
-func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base resource.Set) {
+func (w *workloadType) advance(view *mesh.View, context *mesh.PushContext, base resource.Set) {
 	if w.generator != nil && view != nil {
 		w.rebuildChanged(view, context)
 	}
@@ -34,19 +34,19 @@ func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base reso
 
 // rebuildChanged finds the names of the workload's own resources anew if they may differ, and
 // builds again each resource for which the view answers otherwise than before.
-func (w *workload) rebuildChanged(view *mesh.View, context *mesh.PushContext) {
-	if !w.given && (w.reads == nil || !memo.Hold(view, w.reads)) {
+func (w *workloadType) rebuildChanged(view *mesh.View, context *mesh.PushContext) {
+	if !w.namesFromNeeds && (w.reads == nil || !memo.Hold(view, w.reads)) {
 		recording := view.Recording()
 		names := slices.Sorted(w.generator.Affected(recording, mesh.Diff(nil, context)))
 		w.names, w.reads = slices.Compact(names), recording.Dependencies()
 		w.drop()
 	}
 	for _, name := range w.names {
-		if w.holds(view, name) {
+		if w.upToDate(view, name) {
 			continue
 		}
 		last := w.built[name]
-		w.rebuild(view, name)
+		w.refresh(view, name)
 		if built := w.built[name]; built != nil {
 			w.uses.Replace(last, built)
 			w.put(name, built.Resource)
@@ -56,7 +56,7 @@ func (w *workload) rebuildChanged(view *mesh.View, context *mesh.PushContext) {
 
 // put sets the resource of a name, nil for none. It keeps a present one of the same
 // version.
-func (w *workload) put(name string, r *resource.Resource) {
+func (w *workloadType) put(name string, r *resource.Resource) {
 	if r == nil {
 		w.set = w.set.Delete(name)
 	} else {
@@ -65,23 +65,23 @@ func (w *workload) put(name string, r *resource.Resource) {
 }
 
 // setNames sets the names of the workload's own resources to those that other resources need.
-func (w *workload) setNames(names []string) {
-	w.given = true
+func (w *workloadType) setNames(names []string) {
+	w.namesFromNeeds = true
 	if !slices.Equal(w.names, names) {
 		w.names = names
 		w.drop()
 	}
 }
 
-// holds says whether the last build of a resource succeeded, and would give the same now.
-func (w *workload) holds(view *mesh.View, name string) bool {
+// upToDate says whether the last build of a resource succeeded, and would give the same now.
+func (w *workloadType) upToDate(view *mesh.View, name string) bool {
 	_, failed := w.failed[name]
 	built := w.built[name]
 	return !failed && built != nil && built.Holds(view)
 }
 
 // drop removes the resources and failures whose names are gone.
-func (w *workload) drop() {
+func (w *workloadType) drop() {
 	gone := func(name string) bool {
 		_, still := slices.BinarySearch(w.names, name)
 		return !still
@@ -101,7 +101,7 @@ func (w *workload) drop() {
 }
 
 // close gives up what the workload has of its own.
-func (w *workload) close() {
+func (w *workloadType) close() {
 	w.table.close()
 	for _, built := range w.built {
 		w.uses.Replace(built, nil)

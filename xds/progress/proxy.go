@@ -43,8 +43,8 @@ func (p *Proxy) judge(of func(*Type, int64) outcome, revision int64) outcome {
 	return v
 }
 
-// now returns how the proxy took everything that was published up to a push.
-func (p *Proxy) now(generation uint64) outcome {
+// outcomeNow returns how the proxy took everything that was published up to a push.
+func (p *Proxy) outcomeNow(generation uint64) outcome {
 	out := accepted
 	if p.Generation < generation {
 		return waiting

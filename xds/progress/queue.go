@@ -99,7 +99,7 @@ func (t *statusQueue) follow(in *inputs, now time.Time) {
 	}
 	for path, object := range in.Configs().All() {
 		id := status.ObjectID(object.Key())
-		if ids[id] || !known && !mayStand(in.Statuses().Value(path), object, in.usage.has(id)) {
+		if ids[id] || !known && !maySkipWrite(in.Statuses().Value(path), object, in.usage.has(id)) {
 			t.add(path, now)
 		}
 	}
@@ -149,10 +149,10 @@ func (in *inputs) changedSince(last *inputs) map[uint64]bool {
 	return ids
 }
 
-// mayStand says whether the stored status of an object may still be true if the object has
+// maySkipWrite says whether the stored status of an object may still be true if the object has
 // no verdicts: it is final, it fits whether the object is used, and it has no condition of
 // verdicts.
-func mayStand(said *status.Report, object *config.Config, used bool) bool {
+func maySkipWrite(said *status.Report, object *config.Config, used bool) bool {
 	before := programmedBefore(said, object)
 	final := before.Status == status.True || before.Reason == reasonNoProxies
 	return final && used == (before.Status == status.True) && !slices.ContainsFunc(said.Conditions, isOfVerdicts)

@@ -89,20 +89,20 @@ func (c *Changes) Last() Ranges {
 
 // Alone counts how the proxies took the change of one revision.
 func (s *Snapshot) Alone(revision int64) status.Count {
-	return s.count(func(p *Proxy) outcome { return p.judge((*Type).alone, revision) })
+	return s.count(func(p *Proxy) outcome { return p.judge((*Type).outcomeOf, revision) })
 }
 
 // All counts how the proxies took all changes up to a revision. A proxy that has them
 // all is counted as concerned if the revision itself changed something for it.
 func (s *Snapshot) All(revision int64) status.Count {
-	return s.count(func(p *Proxy) outcome { return p.judge((*Type).all, revision) })
+	return s.count(func(p *Proxy) outcome { return p.judge((*Type).outcomeUpTo, revision) })
 }
 
 // now counts how the proxies took everything that is published, whatever its revision. A
 // proxy that lacks nothing is Accepted, one that rejects something is Rejected. These
 // counts judge the objects of sources other than the store, which have no revision.
 func (s *Snapshot) now() status.Count {
-	return s.count(func(p *Proxy) outcome { return p.now(s.generation) })
+	return s.count(func(p *Proxy) outcome { return p.outcomeNow(s.generation) })
 }
 
 func (s *Snapshot) count(took func(*Proxy) outcome) status.Count {

@@ -17,13 +17,12 @@ type Tracker struct {
 	lastDesired int64 // the subscription's Desired at the last Follow; 0 before the type was requested
 	latest      Range // the newest change
 
-	// A follow-up: the proxy requests more of this type because of a change of another
-	// type. While followUp is true, the proxy lacks some of what it requested for that
-	// reason, for the revisions after followUpFrom. followUpOpen turns false once it lacks
-	// only resources that it rejects, and removals of resources that it uses in their
-	// place. settled is the last revision at which that was so.
-	followUp, followUpOpen bool
-	followUpFrom, settled  int64
+	// A follow-up: a change of another type makes the proxy request more of this one, as a
+	// change of clusters makes it request their endpoints.
+	followUp     bool  // the proxy lacks some of what it requested so
+	followUpOpen bool  // it lacks more than resources that it rejects, and removals of what it uses in their place
+	followUpFrom int64 // what it lacks came with the revisions after this one
+	caughtUpAt   int64 // the last revision at which it lacked no more than those
 
 	rejected pmap.Map[*protocol.RejectedForm] // that Rejections was made of
 }
@@ -61,7 +60,7 @@ func (t *Tracker) Unchanged(idle int) bool { return idle != 0 && t.idle == idle 
 // Follow updates the Type from a subscription.
 func (t *Tracker) Follow(sub *protocol.Subscription, turn Turn, origins Origins) {
 	if t.idle != 0 && t.State == protocol.Synced { // it was idle, and had all
-		t.lastDesired, t.settled = turn.LastRevision, turn.LastRevision
+		t.lastDesired, t.caughtUpAt = turn.LastRevision, turn.LastRevision
 	}
 	t.idle = turn.Idle
 	st := sub.Status()
@@ -92,7 +91,7 @@ func (t *Tracker) noteChange(st protocol.Status) {
 	case st.State == protocol.NotSent:
 		return
 	case st.Desired < t.lastDesired: // the store is another one
-		t.latest, t.settled = Range{0, st.Desired}, 0
+		t.latest, t.caughtUpAt = Range{0, st.Desired}, 0
 		t.Changes = Ranges{t.latest}
 	case st.Desired > t.lastDesired && st.Changed > t.lastDesired:
 		t.latest = Range{t.lastDesired, st.Desired}
@@ -125,10 +124,10 @@ func (t *Tracker) withFollowUps(st protocol.Status, turn Turn) protocol.Status {
 	}
 	onlyRejected := st.State == protocol.Rejected && st.AckedIgnoringRejected == st.Desired
 	if !turn.Expecting && (turn.Stuck || onlyRejected || st.State == protocol.Synced) {
-		t.followUpOpen, t.settled = false, st.Desired
+		t.followUpOpen, t.caughtUpAt = false, st.Desired
 	}
 	t.followUp = t.followUp && st.State != protocol.Synced
-	if st.AckedIgnoringRejected = max(st.AckedIgnoringRejected, t.settled); t.followUpOpen {
+	if st.AckedIgnoringRejected = max(st.AckedIgnoringRejected, t.caughtUpAt); t.followUpOpen {
 		st.AckedIgnoringRejected = min(st.AckedIgnoringRejected, t.followUpFrom)
 	}
 	if t.followUp {
@@ -169,7 +168,7 @@ func (t *Tracker) rejections(sub *protocol.Subscription, st protocol.Status, ori
 // newRejected makes the rejection of a name. During a follow-up, its range includes the
 // change that caused the request.
 func (t *Tracker) newRejected(name string, r *protocol.Rejection) Rejected {
-	from := min(r.Since, r.Revision-1)
+	from := min(r.HadAllAt, r.Revision-1)
 	if t.followUp {
 		from = min(from, t.followUpFrom)
 	}

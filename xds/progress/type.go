@@ -62,8 +62,8 @@ const (
 	rejected // the gravest
 )
 
-// alone returns how the proxy took the change of one revision.
-func (t *Type) alone(revision int64) outcome {
+// outcomeOf returns how the proxy took the change of one revision.
+func (t *Type) outcomeOf(revision int64) outcome {
 	switch {
 	case t.Desired >= revision && !t.Changes.has(revision):
 		return notConcerned
@@ -77,23 +77,23 @@ func (t *Type) alone(revision int64) outcome {
 	return waiting
 }
 
-// all returns how the proxy took all changes up to a revision. Whether the proxy is
+// outcomeUpTo returns how the proxy took all changes up to a revision. Whether the proxy is
 // concerned depends on the revision itself.
-func (t *Type) all(revision int64) outcome {
+func (t *Type) outcomeUpTo(revision int64) outcome {
 	reach := revision
 	if t.Desired >= revision {
 		reach = t.Changes.upTo(revision)
 	}
-	took := t.took(reach)
+	took := t.outcomeOfAll(reach)
 	if took == accepted && !t.Changes.has(revision) {
 		return notConcerned
 	}
 	return took
 }
 
-// took returns how the proxy took all changes up to a revision. While a rejection stands
+// outcomeOfAll returns how the proxy took all changes up to a revision. While a rejection stands
 // the proxy has not taken them; once only rejected resources are missing, it rejected them.
-func (t *Type) took(revision int64) outcome {
+func (t *Type) outcomeOfAll(revision int64) outcome {
 	switch {
 	case t.AckedRevision >= revision:
 		return accepted

@@ -24,7 +24,7 @@ const (
 	rejectedVersion = "? refused"
 )
 
-func isKnown(r *resource.Resource) bool { return !strings.HasPrefix(r.Version, unknownVersion) }
+func isCertain(r *resource.Resource) bool { return !strings.HasPrefix(r.Version, unknownVersion) }
 
 func differs(c change) bool { return c.HasOld != c.HasNew || c.Old.Version != c.New.Version }
 
@@ -141,7 +141,7 @@ func (s *Subscription) sendable(c change) (change, bool) {
 	if s.mustAnswer.Has(c.Key) || !s.suppressed(c) {
 		return c, true
 	}
-	if last := known(c.Old); c.HasNew && last != nil && !isKnown(last) && !s.sendsWholeState() {
+	if last := lastForm(c.Old); c.HasNew && last != nil && !isCertain(last) && !s.sendsWholeState() {
 		c.New = withKnownVersion(last)
 		return c, true
 	}
@@ -180,8 +180,8 @@ func (s *Subscription) isNew(has *resource.Resource) bool {
 	return has == nil || has.Version == rejectedVersion || s.variant == StateOfTheWorld && has.Version == unknownVersion
 }
 
-// unknown says whether the client may have a name in an unknown form.
-func (s *Subscription) unknown(has *resource.Resource) bool {
+// mayBeAnyForm says whether the client may have a name in an unknown form.
+func (s *Subscription) mayBeAnyForm(has *resource.Resource) bool {
 	return has == nil && s.unknownState || has != nil && has.Version == unknownVersion
 }
 

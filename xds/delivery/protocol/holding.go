@@ -69,12 +69,12 @@ func (s *Subscription) heldNames(desired resource.Set) []string {
 
 func (s *Subscription) holding(name string, desired resource.Set) Holding {
 	h := Holding{Name: name, InFlight: s.Delivering(name)}
-	if s.wants(name) {
+	if s.canUse(name) {
 		h.Desired = desired.Value(name)
 	}
 	has := s.acked.Value(name)
-	h.Unknown = s.unknown(has) || has != nil && !isKnown(has)
-	if last := known(has); last != nil {
+	h.Unknown = s.mayBeAnyForm(has) || has != nil && !isCertain(has)
+	if last := lastForm(has); last != nil {
 		h.Acked = withKnownVersion(last)
 	}
 	if s.Rejects(name) {

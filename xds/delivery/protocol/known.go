@@ -11,7 +11,7 @@ import (
 // or stated that version, and the server does not send it another or the same again.
 func (s *Subscription) InSync(name string) bool {
 	desired, exists := s.desired.Get(name)
-	if !exists || !s.started || !s.wants(name) || s.mustAnswer.Has(name) {
+	if !exists || !s.started || !s.canUse(name) || s.mustAnswer.Has(name) {
 		return false
 	}
 	has, later := s.acked.Value(name), s.ackedAfterFlight().Value(name)
@@ -20,11 +20,11 @@ func (s *Subscription) InSync(name string) bool {
 
 // Has says whether the client has, or may have, a resource of a name. It does not have
 // what it rejected.
-func (s *Subscription) Has(name string) bool { return s.mayHave(s.acked.Value(name)) }
+func (s *Subscription) Has(name string) bool { return s.holdsEntry(s.acked.Value(name)) }
 
-// MayHave is like Has, but includes resources that the client rejected along with
+// MayHoldRejected is like Has, but includes resources that the client rejected along with
 // others: it may have taken them.
-func (s *Subscription) MayHave(name string) bool {
+func (s *Subscription) MayHoldRejected(name string) bool {
 	return s.Has(name) || s.search != nil && len(s.search.maybe[name]) > 0
 }
 
@@ -45,26 +45,26 @@ func (s *Subscription) Forms(name string) iter.Seq[*resource.Resource] {
 
 // Acked returns the resource that the client has of a name, as far as is known; nil for
 // none.
-func (s *Subscription) Acked(name string) *resource.Resource { return known(s.acked.Value(name)) }
+func (s *Subscription) Acked(name string) *resource.Resource { return lastForm(s.acked.Value(name)) }
 
 // Answered says whether the client requests a name and has acknowledged or rejected an
 // answer: the resource, or that it does not exist.
 func (s *Subscription) Answered(name string) bool {
-	if !s.started || !s.wants(name) || s.mustAnswer.Has(name) || s.inflight != nil && slices.Contains(s.inflight.unknown, name) {
+	if !s.started || !s.canUse(name) || s.mustAnswer.Has(name) || s.inflight != nil && slices.Contains(s.inflight.unknown, name) {
 		return false
 	}
 	_, exists := s.desired.Get(name)
 	return !exists || s.Has(name) || s.Rejects(name)
 }
 
-// Settled says whether the client was answered a name, and nothing of the name is being
+// HasFinalAnswer says whether the client was answered a name, and nothing of the name is being
 // sent again.
-func (s *Subscription) Settled(name string) bool {
+func (s *Subscription) HasFinalAnswer(name string) bool {
 	if !s.Answered(name) {
 		return false
 	}
 	has, ok := s.acked.Get(name)
-	return !ok || isKnown(has) || s.Rejects(name)
+	return !ok || isCertain(has) || s.Rejects(name)
 }
 
 // AckedOrEmpty returns what the client has of a name, or the empty resource that
@@ -95,7 +95,7 @@ func (s *Subscription) ChangesSince(before resource.Set) iter.Seq[resource.Chang
 }
 
 // Wants says whether the client requests a name and can use it.
-func (s *Subscription) Wants(name string) bool { return s.started && s.wants(name) }
+func (s *Subscription) Wants(name string) bool { return s.started && s.canUse(name) }
 
 // Started says whether the client has requested the type.
 func (s *Subscription) Started() bool { return s.started }
@@ -137,7 +137,7 @@ func (s *Subscription) Removing(name string) bool {
 // RemovingUnknown says whether the removal of a name is due whose form is unknown, as the
 // client stated it from an earlier stream.
 func (s *Subscription) RemovingUnknown(name string) bool {
-	return s.Removing(name) && s.unknown(s.ackedAfterFlight().Value(name))
+	return s.Removing(name) && s.mayBeAnyForm(s.ackedAfterFlight().Value(name))
 }
 
 // Rejects says whether the client rejected a resource alone in a response, and the
@@ -167,7 +167,7 @@ func (s *Subscription) KeptOnRejection() iter.Seq[*resource.Resource] {
 	return func(yield func(*resource.Resource) bool) {
 		for name := range s.rejected.Keys() {
 			has := s.acked.Value(name)
-			if s.subscribes(name) && s.mayHave(has) && !yield(known(has)) {
+			if s.subscribes(name) && s.holdsEntry(has) && !yield(lastForm(has)) {
 				return
 			}
 		}
@@ -184,7 +184,7 @@ func (s *Subscription) NotInSync() iter.Seq[*resource.Resource] {
 			return
 		}
 		for c := range s.differences(s.acked, s.desired) {
-			if s.mayHave(c.Old) && !yield(known(c.Old)) {
+			if s.holdsEntry(c.Old) && !yield(lastForm(c.Old)) {
 				return
 			}
 		}
@@ -201,15 +201,15 @@ func (s *Subscription) NotInSync() iter.Seq[*resource.Resource] {
 			return
 		}
 		for c := range s.differences(s.acked, s.inflight.acked) {
-			if s.mayHave(c.Old) && !yield(known(c.Old)) || c.HasNew && !yield(known(c.New)) {
+			if s.holdsEntry(c.Old) && !yield(lastForm(c.Old)) || c.HasNew && !yield(lastForm(c.New)) {
 				return
 			}
 		}
 	}
 }
 
-// mayHave says whether the client has a resource, or may have it, given its acked
+// holdsEntry says whether the client has a resource, or may have it, given its acked
 // entry.
-func (s *Subscription) mayHave(has *resource.Resource) bool {
-	return has != nil && has.Version != rejectedVersion || s.unknown(has)
+func (s *Subscription) holdsEntry(has *resource.Resource) bool {
+	return has != nil && has.Version != rejectedVersion || s.mayBeAnyForm(has)
 }

@@ -29,7 +29,7 @@ type plan struct {
 	repeat          []string             // those of add that the client has already
 	unknown         []string             // requested names without a resource
 	removed         []change             // what the client must remove
-	held            []change             // changes that are not sent, or do not concern the client
+	leftOut         []change             // changes that are not sent, or do not concern the client
 	left            int                  // how many of held and interim are due
 	mustAnswer      nameset.Set
 	heldBack        bool     // an addition is not allowed
@@ -49,14 +49,14 @@ func (s *Subscription) Next(allow Allow) (*Response, bool) {
 		return nil, false
 	}
 	p, trial := s.plan(allow, false), false
-	if s.search != nil && (!s.search.tried || p.size() == 0) {
+	if s.search != nil && (!s.search.othersNext || p.size() == 0) {
 		if q := s.plan(allow, true); q.size() > 0 {
 			p, trial = q, true
 		}
 	}
 	if p.size() == 0 && (!s.mustRespond || p.heldBack) {
 		s.dropSettledSuspects()
-		s.settle()
+		s.ignoreUnopened()
 		return nil, false
 	}
 	if s.sendsWholeState() && p.heldBackUnknown {
@@ -64,7 +64,7 @@ func (s *Subscription) Next(allow Allow) (*Response, bool) {
 	}
 	f := &inFlight{acked: s.ackedAfter(&p), unknown: p.unknown, trial: trial}
 	if s.search != nil {
-		s.search.tried = trial
+		s.search.othersNext = trial
 	}
 	for _, r := range p.interim {
 		f.interim = append(f.interim, r.Name)
@@ -110,7 +110,7 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 		asked := s.mustAnswer.Has(c.Key)
 		switch {
 		case !ok:
-			p.held = append(p.held, c)
+			p.leftOut = append(p.leftOut, c)
 		case seen.HasNew && !s.mayGoNow(c.Key, trial, p.size()):
 			p.hold(c)
 			p.heldBack, p.notYourTurn = true, append(p.notYourTurn, c.Key)
@@ -126,7 +126,7 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 		case seen.HasNew:
 			p.hold(c)
 			p.heldBack = true
-			p.heldBackUnknown = p.heldBackUnknown || s.unknown(c.Old)
+			p.heldBackUnknown = p.heldBackUnknown || s.mayBeAnyForm(c.Old)
 		case !asked || c.HasNew:
 			leaving = append(leaving, seen)
 		}
@@ -134,7 +134,7 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 	s.planRequested(&p, allow, trial)
 	said := len(p.add)+len(p.unknown) > 0
 	for _, c := range leaving {
-		lost := s.sendsWholeState() && said && known(c.Old) == nil // no form of it is known that the response could repeat
+		lost := s.sendsWholeState() && said && lastForm(c.Old) == nil // no form of it is known that the response could repeat
 		if lost || (!said || allow.Together) && s.mayGoNow(c.Key, trial, p.size()) && allow.removes(c.Key) {
 			p.removed = append(p.removed, c)
 		} else {
@@ -155,7 +155,7 @@ func (p *plan) setInterim(instead *resource.Resource) {
 
 // hold leaves a due change for later.
 func (p *plan) hold(c change) {
-	p.held = append(p.held, c)
+	p.leftOut = append(p.leftOut, c)
 	p.left++
 }
 
@@ -206,7 +206,7 @@ func (s *Subscription) sendsWholeState() bool { return s.typ.Full && s.variant =
 // ackedAfter returns what the client has once it acknowledges the response of a plan. If
 // the response leaves nothing, that is the desired set, which clients share.
 func (s *Subscription) ackedAfter(p *plan) resource.Set {
-	if p.size() < len(p.held) && !s.sendsWholeState() {
+	if p.size() < len(p.leftOut) && !s.sendsWholeState() {
 		return s.ackedWithSent(p)
 	}
 	to := s.desired
@@ -216,9 +216,9 @@ func (s *Subscription) ackedAfter(p *plan) resource.Set {
 	for _, c := range p.removed {
 		to = to.Delete(c.Key)
 	}
-	for _, c := range p.held {
+	for _, c := range p.leftOut {
 		switch {
-		case c.HasOld && (!s.sendsWholeState() || known(c.Old) != nil):
+		case c.HasOld && (!s.sendsWholeState() || lastForm(c.Old) != nil):
 			to = to.Set(c.Key, c.Old)
 		default:
 			to = to.Delete(c.Key)
@@ -257,7 +257,7 @@ func (s *Subscription) response(p *plan, to resource.Set) *Response {
 	}
 	for _, c := range p.removed {
 		s.removeOrEmpty(r, c.Key)
-		r.Withdrawn[c.Key] = known(c.Old)
+		r.Withdrawn[c.Key] = lastForm(c.Old)
 	}
 	slices.Sort(r.Removed)
 	if s.variant == Delta {
@@ -271,8 +271,8 @@ func (s *Subscription) response(p *plan, to resource.Set) *Response {
 	return r
 }
 
-// known returns the form of a resource that the client has; nil if it is unknown.
-func known(has *resource.Resource) *resource.Resource {
+// lastForm returns the form of a resource that the client has; nil if it is unknown.
+func lastForm(has *resource.Resource) *resource.Resource {
 	if has == nil || has.Version == unknownVersion || has.Version == rejectedVersion {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (s *Subscription) wholeState(has resource.Set) []*resource.Resource {
 	if s.wildcard {
 		out := make([]*resource.Resource, 0, has.Len())
 		for r := range has.Values() {
-			if r := known(r); r != nil {
+			if r := lastForm(r); r != nil {
 				out = append(out, r)
 			}
 		}
@@ -315,7 +315,7 @@ func (s *Subscription) wholeState(has resource.Set) []*resource.Resource {
 	}
 	out := make([]*resource.Resource, 0, s.names.Len())
 	for name := range s.names.All() {
-		r := known(has.Value(name))
+		r := lastForm(has.Value(name))
 		if r == nil {
 			r = s.empty(name)
 		}

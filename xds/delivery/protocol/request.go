@@ -68,7 +68,7 @@ func (s *Subscription) Request(q Request) Answer {
 	} else {
 		s.setNames(q.Names)
 	}
-	s.settle()
+	s.ignoreUnopened()
 	return a
 }
 
@@ -84,7 +84,7 @@ func (s *Subscription) answered(q Request) Answer {
 	f := s.inflight
 	s.inflight = nil
 	if q.Rejected {
-		r := &Rejection{ResponseID: f.ResponseID, Message: q.Message, Since: s.ackedIgnoringRejected}
+		r := &Rejection{ResponseID: f.ResponseID, Message: q.Message, HadAllAt: s.ackedIgnoringRejected}
 		s.reject(f, r)
 		if s.sendsWholeState() && s.unknownState && f.acked.Len() > 0 {
 			s.mustRespond = true // it keeps what it had before until it takes a whole state

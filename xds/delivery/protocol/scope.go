@@ -144,12 +144,12 @@ func withoutScope(set resource.Set, scope string) resource.Set {
 	return out
 }
 
-// settle sets acked to the desired set if no difference between them concerns the
+// ignoreUnopened sets acked to the desired set if no difference between them concerns the
 // client, so that later looks find none. Differences in scopes that were never open, and
 // in which the client has stated nothing, do not: the client counts as in sync with them,
 // like with names that it does not request. So scopes that no listener refers to cost
 // nothing with each change.
-func (s *Subscription) settle() {
+func (s *Subscription) ignoreUnopened() {
 	if !s.started || s.inflight != nil || s.acked == s.desired || s.Pending() {
 		return
 	}

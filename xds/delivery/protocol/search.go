@@ -16,9 +16,9 @@ import (
 // safe if it is not, since a search does so only once.
 type search struct {
 	// suspects holds, by name, Rejection.Since of the first NACK of the suspect.
-	suspects map[string]int64
-	limit    int  // how many of them the next response may send
-	tried    bool // the last response was of suspects; the next sends others, if any are due
+	suspects   map[string]int64
+	limit      int  // how many of them the next response may send
+	othersNext bool // the last response was of suspects; the next sends others, if any are due
 	// maybe holds the forms that the client rejected along with others: it may have
 	// taken them even so.
 	maybe map[string][]*resource.Resource
@@ -32,7 +32,7 @@ type search struct {
 // startSearch returns the search, and begins one if there is none.
 func (s *Subscription) startSearch() *search {
 	if s.search == nil {
-		s.search = &search{suspects: map[string]int64{}, limit: 1, tried: true, maybe: map[string][]*resource.Resource{}}
+		s.search = &search{suspects: map[string]int64{}, limit: 1, othersNext: true, maybe: map[string][]*resource.Resource{}}
 	}
 	return s.search
 }
@@ -107,7 +107,7 @@ func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
 func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 	if s.search != nil {
 		if since, suspect := s.search.suspects[c.Key]; suspect {
-			r.Since = since
+			r.HadAllAt = since
 			delete(s.search.suspects, c.Key)
 		}
 		if f.trial && s.typ.Scoped {
@@ -122,7 +122,7 @@ func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 	stands := exists == c.HasNew && (!exists || offered.Version == c.New.Version) || slices.Contains(f.interim, c.Key)
 	if f.dropped || s.scope(c.Key) != open || !stands {
 		s.resendAnyway(c)
-		s.suspect(c.Key, r.Since)
+		s.suspect(c.Key, r.HadAllAt)
 		return
 	}
 	if has := s.acked.Value(c.Key); has != nil && isReplaceable(has) { // it still has that
@@ -142,7 +142,7 @@ func (s *Subscription) rejectSeveral(f *inFlight, said []change, r *Rejection) {
 	search := s.startSearch()
 	search.limit = limit
 	for _, c := range suspects {
-		s.suspect(c.Key, r.Since)
+		s.suspect(c.Key, r.HadAllAt)
 	}
 	for _, c := range said {
 		s.resendAnyway(c)
@@ -168,7 +168,7 @@ func (s *Subscription) resendAnyway(c change) {
 		r, ok := has.Get(c.Key)
 		if !ok && c.HasNew {
 			return has.Set(c.Key, &resource.Resource{Name: c.Key, Version: rejectedVersion})
-		} else if ok && isKnown(r) {
+		} else if ok && isCertain(r) {
 			return has.Set(c.Key, replaceable(r))
 		}
 		return has
@@ -234,7 +234,7 @@ func (s *Subscription) retry(names []string) {
 		if !ok {
 			continue
 		}
-		since := r.Since
+		since := r.HadAllAt
 		s.clearRejected(name)
 		if !s.subscribes(name) {
 			continue

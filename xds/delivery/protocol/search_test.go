@@ -205,7 +205,7 @@ func TestSuspectsAreNotRejected(t *testing.T) {
 	refuse(t, s) // d
 	expect(t, "nothing more", names(s.Next(protocoltest.Everything())))
 	st := s.Status()
-	if st.State != protocol.Rejected || st.LastNACK == nil || st.LastNACK.Since != 0 || s.Searching() {
+	if st.State != protocol.Rejected || st.LastNACK == nil || st.LastNACK.HadAllAt != 0 || s.Searching() {
 		t.Errorf("status %+v", st)
 	}
 	if got := refused(s); !slices.Equal(got, []string{"d"}) {

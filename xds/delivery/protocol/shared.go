@@ -120,7 +120,7 @@ func (s *Shared) forgetSoon() {
 // unknown. Subscriptions that mark the same resource of one set share the result.
 func (s *Shared) markUnknown(has resource.Set, name string) resource.Set {
 	r, ok := has.Get(name)
-	if !ok || !isKnown(r) && !isReplaceable(r) {
+	if !ok || !isCertain(r) && !isReplaceable(r) {
 		return has
 	}
 	if s == nil {

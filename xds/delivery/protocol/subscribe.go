@@ -33,7 +33,7 @@ func (s *Subscription) subscribe(names nameset.Set) {
 // versions, so that all of it is sent again with the wildcard.
 func (s *Subscription) onlyNamed(has resource.Set) resource.Set {
 	return resource.FromSorted(s.requestedByName(has, func(r *resource.Resource) *resource.Resource {
-		if !isKnown(r) {
+		if !isCertain(r) {
 			return r
 		}
 		return unknownForm(r)

@@ -116,7 +116,7 @@ type inFlight struct {
 	acked   resource.Set // acked once the client acknowledges this
 	unknown []string     // requested names that do not exist
 	interim []string     // names that are sent in an interim form
-	dropped bool         // the client has unsubscribed from names in it
+	dropped bool         // something in it is not wanted any more: unsubscribed from, or forgotten
 	trial   bool         // it sends suspects
 }
 
@@ -124,9 +124,9 @@ type inFlight struct {
 type Rejection struct {
 	ResponseID
 	Message string
-	// Since is the revision of which the client had everything, earlier rejected
+	// HadAllAt is the revision of which the client had everything, earlier rejected
 	// resources aside. What it rejected came after it.
-	Since int64
+	HadAllAt int64
 }
 
 // RejectedForm is a form of a resource that the client rejected alone in a response.
@@ -156,7 +156,16 @@ func (s *Subscription) SetDesired(to resource.Set, revision int64) {
 	if from != to && (s.started || s.resend.Len() > 0) {
 		s.desiredChanged(from)
 	}
-	s.settle()
+	s.ignoreUnopened()
+}
+
+// CatchUp moves an Idle subscription to a later revision, at which its desired set is the
+// same.
+func (s *Subscription) CatchUp(revision int64) {
+	s.revision = revision
+	if s.started {
+		s.ackedRevision, s.ackedIgnoringRejected = revision, revision
+	}
 }
 
 // desiredChanged processes the difference to the former desired set. A rejected resource
@@ -170,7 +179,7 @@ func (s *Subscription) desiredChanged(from resource.Set) {
 		if !differs(c) {
 			continue
 		}
-		if s.started && s.wants(c.Key) {
+		if s.started && s.canUse(c.Key) {
 			s.changedAt = s.revision
 			if _, ok := s.rejected.Get(c.Key); ok {
 				repaired = append(repaired, c.Key)
@@ -204,7 +213,7 @@ func (s *Subscription) Resend(names ...string) {
 // markUnknown makes a name that the client has due again, also a changed one: before it
 // is sent, it may change back to what the client has.
 func (s *Subscription) markUnknown(name string) {
-	if _, ok := s.ackedAfterFlight().Get(name); !ok || !s.wants(name) {
+	if _, ok := s.ackedAfterFlight().Get(name); !ok || !s.canUse(name) {
 		return
 	}
 	s.updateAcked(func(has resource.Set) resource.Set { return s.typ.Shared.markUnknown(has, name) })
@@ -253,6 +262,6 @@ func (s *Subscription) updateAcked(replace func(resource.Set) resource.Set) {
 // it, since the scope of the name is open.
 func (s *Subscription) subscribes(name string) bool { return s.wildcard || s.subscribesByName(name) }
 
-func (s *Subscription) wants(name string) bool { return s.subscribes(name) && s.scope(name) == open }
+func (s *Subscription) canUse(name string) bool { return s.subscribes(name) && s.scope(name) == open }
 
 func (s *Subscription) subscribesByName(name string) bool { return s.names.Has(name) }
