@@ -9,10 +9,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// coverage knows which resources of other types the versions of one type's resources
-// cover. Endpoints cover their cluster: a client that gets a changed cluster lacks its
-// endpoints again. The covered resources declare it by needs of kind Covered. Their types
-// precede this one in the order of sending.
+// coverage knows, for one type, which resources of other types are part of the versions of
+// its resources. The version of endpoints covers the version of their cluster, so a client
+// that gets a changed cluster lacks its endpoints again. The cluster declares that by a need
+// of kind Covered. Types of covered resources precede this one in the order of sending.
 type coverage struct {
 	// same are the types of covered resources that have the name of the covering one, in
 	// order.

@@ -33,19 +33,19 @@ type evidence struct {
 }
 
 // makeReport makes the report of an object. settled says that the report stays true until
-// the configuration or a proxy changes. said is the report that is stored now.
-func makeReport(object *config.Config, said *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
+// the configuration or a proxy changes. stored is the present report.
+func makeReport(object *config.Config, stored *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
 	facts := e.facts
 	revision, seen := int64(0), status.SeenIn(object.Source)
 	report = &status.Report{Key: object.Key(), UID: object.UID, Generation: object.Generation}
 	var count status.Count
-	behind, took := 0, "proxies concerned have acknowledged it"
+	behind, did := 0, "proxies concerned have acknowledged it"
 	if object.Source != "" {
 		report.Version = object.ResourceVersion
 		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Now, beside.Has(facts, r.ID, object) })
 		// A rejection counts only where it names the object.
 		count.Accepted, count.Rejected = count.Accepted+count.Rejected, 0
-		took = "connected proxies have all that is made of it"
+		did = "connected proxies have all that is made of it"
 	} else {
 		revision, _ = object.Revision()
 		report.Object, seen = revision, status.SeenCondition(revision)
@@ -56,14 +56,14 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 	others = min(others, count.Rejected)
 	count.Rejected, count.Accepted = count.Rejected-others, count.Accepted+others
 	if len(refusals) > notBuilt && count.Rejected == 0 {
-		count.Rejected = 1 // a proxy rejects it, but is counted as something else
+		count.Rejected = 1 // a proxy rejects the object, and its server counted it before that as something else
 		count.Accepted = max(0, count.Accepted-1)
 	}
-	taken, words := programmed(count, behind, e.used, took), quote(refusals)
+	condition, words := programmed(count, behind, e.used, did), quote(refusals)
 	if notBuilt > 0 {
-		taken.Status, taken.Reason = status.False, reasonNotBuilt
+		condition.Status, condition.Reason = status.False, reasonNotBuilt
 	}
-	report.Conditions = []status.Condition{seen, taken}
+	report.Conditions = []status.Condition{seen, condition}
 	if len(refusals) > 0 {
 		reason := reasonRefused
 		if notBuilt == len(refusals) {
@@ -71,8 +71,8 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 		}
 		report.Conditions = append(report.Conditions, status.Condition{Type: status.Rejected, Status: status.True, Reason: reason, Message: words})
 	}
-	report.Conditions = slices.Concat(report.Conditions, ofVerdicts(e.verdicts), underWay(taken, words))
-	carryOver(report, said, now)
+	report.Conditions = slices.Concat(report.Conditions, ofVerdicts(e.verdicts), underWay(condition, words))
+	carryOver(report, stored, now)
 	return report, settled
 }
 
@@ -123,11 +123,11 @@ var verdictConditions = []string{status.ResolvedRefs, status.Conflicted, status.
 
 func isOfVerdicts(c status.Condition) bool { return slices.Contains(verdictConditions, c.Type) }
 
-// tally adds up the counts of all servers. took returns the count of a server, false if
+// tally adds up the counts of all servers. countOf returns the count of a server, false if
 // that has yet to publish the change; behind is the number of such servers.
-func tally(facts *statuses.Facts, took func(*status.Replica) (status.Count, bool)) (count status.Count, behind int) {
+func tally(facts *statuses.Facts, countOf func(*status.Replica) (status.Count, bool)) (count status.Count, behind int) {
 	for replica := range facts.Replicas.Values() {
-		if c, ok := took(replica); ok {
+		if c, ok := countOf(replica); ok {
 			count = count.Plus(c)
 		} else {
 			behind++
@@ -139,9 +139,9 @@ func tally(facts *statuses.Facts, took func(*status.Replica) (status.Count, bool
 	return count, behind
 }
 
-// programmed makes the condition Programmed from counts. took says what the proxies did
+// programmed makes the condition Programmed from counts. did says what the proxies did
 // that are counted as Accepted.
-func programmed(c status.Count, behind int, used bool, took string) status.Condition {
+func programmed(c status.Count, behind int, used bool, did string) status.Condition {
 	out := status.Condition{Type: status.Programmed, Status: status.False}
 	switch {
 	case c.Rejected > 0:
@@ -158,7 +158,7 @@ func programmed(c status.Count, behind int, used bool, took string) status.Condi
 	default:
 		out.Status, out.Reason = status.True, reasonAcknowledged
 	}
-	out.Message = fmt.Sprintf("%d of %d %s", c.Accepted, c.Concerned(), took)
+	out.Message = fmt.Sprintf("%d of %d %s", c.Accepted, c.Concerned(), did)
 	if c.Waiting > 0 {
 		out.Message += fmt.Sprintf(", waiting for %d", c.Waiting)
 	}
@@ -234,16 +234,16 @@ func quoteSome(texts []string) string {
 // carryOver takes Since from the stored report for each condition that has the same status
 // there. For Programmed, unless it is False, it takes the reason and message too: they
 // change with the counts as proxies come and go, which is no reason to write.
-func carryOver(report, said *status.Report, now time.Time) {
+func carryOver(report, stored *status.Report, now time.Time) {
 	for i := range report.Conditions {
 		c := &report.Conditions[i]
 		c.Since = now.UTC()
-		before := conditionOf(said, c.Type)
+		before := conditionOf(stored, c.Type)
 		switch {
-		case !said.Of(report.UID) || before.Status != c.Status:
+		case !stored.Of(report.UID) || before.Status != c.Status:
 		case c.Type != status.Programmed:
 			c.Since = before.Since
-		case sameWrite(report, said): // a new write makes it Unknown, and it begins anew
+		case sameWrite(report, stored): // a new write makes it Unknown, and it begins anew
 			c.Since = before.Since
 			if c.Status != status.False {
 				c.Reason, c.Message = before.Reason, before.Message
@@ -253,30 +253,30 @@ func carryOver(report, said *status.Report, now time.Time) {
 }
 
 // sameWrite says whether two reports are about the same write of an object.
-func sameWrite(report, said *status.Report) bool {
-	return said.Of(report.UID) && said.Object == report.Object && said.Version == report.Version
+func sameWrite(report, stored *status.Report) bool {
+	return stored.Of(report.UID) && stored.Object == report.Object && stored.Version == report.Version
 }
 
 // sameContent says whether a report has the content of the stored one.
-func sameContent(report, said *status.Report) bool {
-	return sameWrite(report, said) && said.Generation == report.Generation && slices.Equal(report.Conditions, said.Conditions)
+func sameContent(report, stored *status.Report) bool {
+	return sameWrite(report, stored) && stored.Generation == report.Generation && slices.Equal(report.Conditions, stored.Conditions)
 }
 
 // isJudgedAnew says whether a report differs from the stored one in its verdicts alone.
-func isJudgedAnew(report, said *status.Report) bool {
+func isJudgedAnew(report, stored *status.Report) bool {
 	others := func(r *status.Report) []status.Condition {
 		return slices.DeleteFunc(slices.Clone(r.Conditions), isOfVerdicts)
 	}
-	return sameWrite(report, said) && slices.Equal(others(report), others(said))
+	return sameWrite(report, stored) && slices.Equal(others(report), others(stored))
 }
 
 // programmedBefore returns the condition Programmed of a stored report that is about the
 // same write of an object; the zero Condition for none.
-func programmedBefore(said *status.Report, object *config.Config) status.Condition {
-	if !said.About(object) {
+func programmedBefore(stored *status.Report, object *config.Config) status.Condition {
+	if !stored.About(object) {
 		return status.Condition{}
 	}
-	return conditionOf(said, status.Programmed)
+	return conditionOf(stored, status.Programmed)
 }
 
 // conditionOf returns a condition of a report; the zero Condition for none.

@@ -152,10 +152,10 @@ func (in *inputs) changedSince(last *inputs) map[uint64]bool {
 // maySkipWrite says whether the stored status of an object may still be true if the object has
 // no verdicts: it is final, it fits whether the object is used, and it has no condition of
 // verdicts.
-func maySkipWrite(said *status.Report, object *config.Config, used bool) bool {
-	before := programmedBefore(said, object)
+func maySkipWrite(stored *status.Report, object *config.Config, used bool) bool {
+	before := programmedBefore(stored, object)
 	final := before.Status == status.True || before.Reason == reasonNoProxies
-	return final && used == (before.Status == status.True) && !slices.ContainsFunc(said.Conditions, isOfVerdicts)
+	return final && used == (before.Status == status.True) && !slices.ContainsFunc(stored.Conditions, isOfVerdicts)
 }
 
 // due returns the writes that are due now, at most maxWrites, oldest change first.
@@ -169,21 +169,21 @@ func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
 		if len(writes) >= maxWrites {
 			break
 		}
-		object, said := in.Configs().Value(p.path), in.Statuses().Value(p.path)
+		object, stored := in.Configs().Value(p.path), in.Statuses().Value(p.path)
 		if object == nil {
 			switch {
-			case said == nil:
+			case stored == nil:
 				delete(t.pending, p.path)
-			case said.Version == "" || !beside.MayHave(in.facts, said.Key): // else another server may have the object
+			case stored.Version == "" || !beside.MayHave(in.facts, stored.Key): // else another server may have the object
 				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
 			}
 			continue
 		}
-		used, left := t.uses(p, object, said, now)
-		report, settled := makeReport(object, said, evidence{in.facts, in.verdicts.Of(object.Key()), used || left}, now)
-		judged := isJudgedAnew(report, said)
+		used, left := t.uses(p, object, stored, now)
+		report, settled := makeReport(object, stored, evidence{in.facts, in.verdicts.Of(object.Key()), used || left}, now)
+		judged := isJudgedAnew(report, stored)
 		switch {
-		case sameContent(report, said):
+		case sameContent(report, stored):
 			if settled && !left {
 				delete(t.pending, p.path)
 			}
@@ -208,7 +208,7 @@ func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
 }
 
 // uses says whether a proxy uses an object, or else whether one did until a moment ago.
-func (t *statusQueue) uses(p *pending, object *config.Config, said *status.Report, now time.Time) (used, left bool) {
+func (t *statusQueue) uses(p *pending, object *config.Config, stored *status.Report, now time.Time) (used, left bool) {
 	if used = t.last.usage.has(status.ObjectID(object.Key())); used {
 		p.unused = time.Time{}
 		return true, false
@@ -216,7 +216,7 @@ func (t *statusQueue) uses(p *pending, object *config.Config, said *status.Repor
 	if p.unused.IsZero() {
 		p.unused = now
 	}
-	return false, now.Sub(p.unused) < leaveTime && programmedBefore(said, object).Status == status.True
+	return false, now.Sub(p.unused) < leaveTime && programmedBefore(stored, object).Status == status.True
 }
 
 func (t *statusQueue) inOrder() []*pending {

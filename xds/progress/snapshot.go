@@ -105,10 +105,10 @@ func (s *Snapshot) now() status.Count {
 	return s.count(func(p *Proxy) outcome { return p.outcomeNow(s.generation) })
 }
 
-func (s *Snapshot) count(took func(*Proxy) outcome) status.Count {
+func (s *Snapshot) count(outcomeOf func(*Proxy) outcome) status.Count {
 	var n [rejected + 1]int
 	for i := range s.proxies {
-		n[took(&s.proxies[i])]++
+		n[outcomeOf(&s.proxies[i])]++
 	}
 	return status.Count{Accepted: n[accepted], NotConcerned: n[notConcerned], Rejected: n[rejected], Waiting: n[waiting]}
 }

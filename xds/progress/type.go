@@ -84,11 +84,11 @@ func (t *Type) outcomeUpTo(revision int64) outcome {
 	if t.Desired >= revision {
 		reach = t.Changes.upTo(revision)
 	}
-	took := t.outcomeOfAll(reach)
-	if took == accepted && !t.Changes.has(revision) {
+	out := t.outcomeOfAll(reach)
+	if out == accepted && !t.Changes.has(revision) {
 		return notConcerned
 	}
-	return took
+	return out
 }
 
 // outcomeOfAll returns how the proxy took all changes up to a revision. While a rejection stands

@@ -132,10 +132,10 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 		}
 	}
 	s.planRequested(&p, allow, trial)
-	said := len(p.add)+len(p.unknown) > 0
+	adds := len(p.add)+len(p.unknown) > 0
 	for _, c := range leaving {
-		lost := s.sendsWholeState() && said && lastForm(c.Old) == nil // no form of it is known that the response could repeat
-		if lost || (!said || allow.Together) && s.mayGoNow(c.Key, trial, p.size()) && allow.removes(c.Key) {
+		lost := s.sendsWholeState() && adds && lastForm(c.Old) == nil // no form of it is known that the response could repeat
+		if lost || (!adds || allow.Together) && s.mayGoNow(c.Key, trial, p.size()) && allow.removes(c.Key) {
 			p.removed = append(p.removed, c)
 		} else {
 			p.hold(c)

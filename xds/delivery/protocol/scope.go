@@ -19,7 +19,7 @@ type scopeState int
 
 const (
 	unseen  scopeState = iota // never open: what the client has stated stays
-	ignored                   // never open, and the client has nothing in it; see settle
+	ignored                   // never open, and the client has nothing in it; see ignoreUnopened
 	shut                      // it was open: the client must remove what it has there
 	open
 )
@@ -76,7 +76,7 @@ func (s *Subscription) OpenScope(scope string, isNew bool) {
 	s.widened++
 	s.setScope(scope, open)
 	if !isNew && was != ignored {
-		return
+		return // what the client stated of the scope is in acked
 	}
 	if s.inflight != nil { // the client may take it before the scope, and lose it, or after it
 		has := withoutScope(s.inflight.acked, scope)

@@ -37,15 +37,15 @@ func (s *Subscription) startSearch() *search {
 	return s.search
 }
 
-// mayGoNow says whether a response may send a name: a suspect in a trial, as long as said,
+// mayGoNow says whether a response may send a name: a suspect in a trial, as long as sent,
 // the number of changes that the response has already, is below the limit; any other name
 // otherwise.
-func (s *Subscription) mayGoNow(name string, trial bool, said int) bool {
+func (s *Subscription) mayGoNow(name string, trial bool, sent int) bool {
 	if s.search == nil {
 		return true
 	}
 	_, suspect := s.search.suspects[name]
-	return suspect == trial && (!trial || said < s.search.limit)
+	return suspect == trial && (!trial || sent < s.search.limit)
 }
 
 // contents returns what a response sends: the changes for the client, and the names that do
@@ -67,7 +67,7 @@ func (s *Subscription) contents(f *inFlight) []change {
 // reject processes a NACK. The client keeps what it had. A response with one change
 // rejects that; several changes become suspects.
 func (s *Subscription) reject(f *inFlight, r *Rejection) {
-	said := s.contents(f)
+	changes := s.contents(f)
 	if s.sendsWholeState() { // it may have removed what the response left out
 		for c := range resource.Diff(s.acked, f.acked) {
 			if !c.HasNew {
@@ -75,13 +75,13 @@ func (s *Subscription) reject(f *inFlight, r *Rejection) {
 			}
 		}
 	}
-	switch len(said) {
+	switch len(changes) {
 	case 0:
 		s.rejectOmissions(f, r)
 	case 1:
-		s.rejectOne(f, said[0], r)
+		s.rejectOne(f, changes[0], r)
 	default:
-		s.rejectSeveral(f, said, r)
+		s.rejectSeveral(f, changes, r)
 	}
 }
 
@@ -132,10 +132,10 @@ func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 }
 
 // rejectSeveral makes suspects of the changes of a rejected response.
-func (s *Subscription) rejectSeveral(f *inFlight, said []change, r *Rejection) {
-	suspects, limit := said, (len(said)+1)/2
+func (s *Subscription) rejectSeveral(f *inFlight, changes []change, r *Rejection) {
+	suspects, limit := changes, (len(changes)+1)/2
 	if s.search == nil {
-		if named := mentioned(r.Message, said); len(named) > 0 && len(named) < len(said) {
+		if named := mentioned(r.Message, changes); len(named) > 0 && len(named) < len(changes) {
 			suspects, limit = named, 1
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Subscription) rejectSeveral(f *inFlight, said []change, r *Rejection) {
 	for _, c := range suspects {
 		s.suspect(c.Key, r.HadAllAt)
 	}
-	for _, c := range said {
+	for _, c := range changes {
 		s.resendAnyway(c)
 		if c.HasNew && !slices.Contains(search.maybe[c.Key], c.New) {
 			search.maybe[c.Key] = append(search.maybe[c.Key], c.New)
