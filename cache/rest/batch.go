@@ -280,7 +280,11 @@ func (b *batchCall) readOperations(operations []batch.Operation) error {
 		}
 	}
 	if b.unjudged != nil {
-		return unavailable("batch refused, nothing was written: " + b.unjudged.Error())
+		const refused = "batch refused, nothing was written: "
+		if apierrors.HasStatusCause(b.unjudged, CauseStarting) {
+			return Starting(refused + b.unjudged.Error())
+		}
+		return unavailable(refused + b.unjudged.Error())
 	}
 	for i, err := range b.server.granting(b.call, b.ops) {
 		if err != nil && len(b.denied) <= maxCauses {

@@ -18,7 +18,8 @@ import (
 // fail answers with an error. A client that is gone gets nothing.
 func (s *Server) fail(c *call, err error) {
 	status := statusOf(c, err)
-	if status.Code >= http.StatusInternalServerError && c.r.Context().Err() == nil {
+	starting := apierrors.HasStatusCause(err, CauseStarting) // the client asks again
+	if status.Code >= http.StatusInternalServerError && !starting && c.r.Context().Err() == nil {
 		s.logger.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "code", status.Code, "err", err)
 	}
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {

@@ -60,7 +60,7 @@ func (s *Server) parseRevision(query url.Values) (int64, error) {
 func (s *Server) atLeast(ctx context.Context, revision int64) (*cache.Snapshot, error) {
 	snapshot := s.cache.Snapshot()
 	if snapshot == nil {
-		return nil, unavailable("the cache has not read the store yet: try again in a moment")
+		return nil, Starting("the cache has not read the store yet: try again in a moment")
 	}
 	if snapshot.Revision() >= revision {
 		return snapshot, nil
