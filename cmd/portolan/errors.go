@@ -27,7 +27,7 @@ func clientExitCode(err error) int {
 		return exitConflict
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, login.ErrEnded):
 		return exitForbidden
-	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err):
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err), apierrors.IsMethodNotSupported(err):
 		return exitData
 	}
 	return exitFailure

@@ -78,7 +78,7 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
 	}
 	f := c.Flags()
 	f.StringVar(&from, "from", "", "proxy that sends the request on: a proxy, a workload or a gateway")
-	f.StringVar(&to, "to", "", "HOST:PORT that the client calls")
+	f.StringVar(&to, "to", "", "HOST:PORT or http[s]://HOST:PORT/PATH that the client calls")
 	f.StringVar(&path, "path", "", `path of the request, with its query (default "/")`)
 	f.StringVar(&method, "method", "", `method of the request (default "GET")`)
 	f.StringArrayVar(&headers, "header", nil, "header of the request, NAME=VALUE; can be repeated")

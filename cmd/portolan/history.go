@@ -33,7 +33,12 @@ that differs.`,
 		Example: `  portolan history vs/reviews -n shop
   portolan get vs/reviews -n shop --revision 812 -o yaml
   portolan diff vs/reviews -n shop --from 812`,
-		Args:              cobra.RangeArgs(1, 2),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errOneObject
+			}
+			return cobra.MaximumNArgs(2)(c, args)
+		},
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := o.key(env, args)
@@ -59,10 +64,12 @@ func (o *historyOptions) key(env *environment, args []string) (config.Key, error
 		return config.Key{}, err
 	}
 	if len(selected.keys) != 1 {
-		return config.Key{}, usageError{errors.New("name one object: KIND NAME or KIND/NAME; portolan audit shows the changes of several")}
+		return config.Key{}, errOneObject
 	}
 	return selected.keys[0], nil
 }
+
+var errOneObject = usageError{errors.New("name one object: KIND NAME or KIND/NAME; portolan audit shows the changes of several, of a namespace or of the store")}
 
 func checkLimit(limit int) error {
 	if limit < 0 {
@@ -83,7 +90,11 @@ func (o *historyOptions) run(ctx context.Context, env *environment, key config.K
 		return err
 	}
 	if len(records) == 0 {
-		return fmt.Errorf("%s: there is no history of it: it never was, or its records are past their retention", key)
+		hint := ""
+		if o.namespace == "" && key.Namespace != "" {
+			hint = "; -n names another namespace"
+		}
+		return fmt.Errorf("%s: there is no history of it: it never was, or its records are past their retention%s", key, hint)
 	}
 	if o.output != "table" {
 		return writeRecords(env, o.output, records)

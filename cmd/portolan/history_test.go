@@ -92,6 +92,8 @@ func TestHistoryErrors(t *testing.T) {
 		{"se/a --limit -1", exitUsage, "--limit -1"},
 		{"se/a -o wide", exitUsage, "table, json or yaml"},
 		{"", exitUsage, "portolan history --help"},
+		{"", exitUsage, "portolan audit shows"},
+		{"se/never", exitFailure, "-n names another namespace"},
 	} {
 		o := a.do(t, "", append([]string{"history"}, strings.Fields(test.args)...)...)
 		if o.code != test.code || !strings.Contains(o.err, test.says) || o.out != "" {

@@ -92,7 +92,7 @@ func readQuestion(r *http.Request) (question, error) {
 		from: query.Get("from"), path: query.Get("path"), method: query.Get("method"), sni: query.Get("sni"), via: query.Get("via"),
 		headers: map[string]string{},
 	}
-	to, path, tls := secured(query.Get("to"))
+	to, path, tls := splitURL(query.Get("to"))
 	q.tls, q.path = tls, cmp.Or(q.path, path)
 	name, port, ok := cutPort(to)
 	if q.from == "" || query.Get("to") == "" {
@@ -126,20 +126,26 @@ func readQuestion(r *http.Request) (question, error) {
 	return q, nil
 }
 
-// secured splits https://HOST:PORT/PATH. The default port is 443.
-func secured(to string) (hostPort, path string, tls bool) {
+// splitURL splits https://HOST:PORT/PATH and http://HOST:PORT/PATH, whose default ports are
+// 443 and 80. Anything else it returns as it is.
+func splitURL(to string) (hostPort, path string, tls bool) {
+	defaultPort := "443"
 	rest, tls := strings.CutPrefix(to, "https://")
 	if !tls {
-		return to, "", false
+		var plain bool
+		if rest, plain = strings.CutPrefix(to, "http://"); !plain {
+			return to, "", false
+		}
+		defaultPort = "80"
 	}
 	hostPort, path, found := strings.Cut(rest, "/")
 	if found && path != "" {
 		path = "/" + path
 	}
 	if _, _, ok := cutPort(hostPort); !ok && hostPort != "" && !strings.HasSuffix(hostPort, ":") {
-		hostPort = net.JoinHostPort(strings.Trim(hostPort, "[]"), "443")
+		hostPort = net.JoinHostPort(strings.Trim(hostPort, "[]"), defaultPort)
 	}
-	return hostPort, path, true
+	return hostPort, path, tls
 }
 
 // checkCall refuses parameters that no call of a gRPC client can have.

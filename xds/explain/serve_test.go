@@ -113,6 +113,8 @@ func TestExplainRequest(t *testing.T) {
 	const vs, v1 = "virtualservice/shop/reviews spec.http", "outbound|80|v1|reviews.test 10.1.0.1:80,10.1.0.2:80"
 	for parameters, want := range map[string]string{
 		"from=shop/vm-1&to=reviews.test:80&path=/a":                        "Forwarded | " + vs + "[0].match[0] | " + v1,
+		"from=shop/vm-1&to=http://reviews.test:80/a":                       "Forwarded | " + vs + "[0].match[0] | " + v1,
+		"from=shop/vm-1&to=http://reviews.test/a":                          "Forwarded | " + vs + "[0].match[0] | " + v1,
 		"from=10.1.0.9&to=REVIEWS.test:80&path=/b/c":                       "Forwarded | " + vs + "[0].match[1] | " + v1,
 		"from=gateway/edge/main&to=reviews.test:8080&path=/a":              "Forwarded | " + vs + "[0].match[0] | " + v1,
 		"from=shop/vm-1&to=reviews.test:80&path=/none":                     "Fails | " + vs + "[1].match[0] | outbound|80|v9|reviews.test  | 503 | reviews.test:80 subset v9: it has no endpoint",
@@ -362,8 +364,8 @@ func TestExplainRefuses(t *testing.T) {
 		"from=shop/vm-1&to=a:0":               "a port from 1 to 65535",
 		"to=a:80":                             "say from which proxy",
 		"from=a&to=b.test":                    `as in b.test:80, is "b.test"`,
-		"from=a&to=http://b.test:27200/x":     `as in b.test:27200, is "http`,
-		"from=a&to=http://[::1]:81":           `as in [::1]:81, is`,
+		"from=a&to=ftp://b.test:27200/x":      `as in b.test:27200, is "ftp`,
+		"from=a&to=ftp://[::1]:81":            `as in [::1]:81, is`,
 		"from=a&to=b.test/x":                  `as in b.test:80, is "b.test/x"`,
 		"from=nobody&to=a:80":                 "no proxy, WorkloadEntry or address of an endpoint is called nobody",
 		"from=gateway/edge/gone&to=a:80":      "there is no Gateway edge/gone",
