@@ -107,7 +107,11 @@ func (c *Connection) logRejections(t *typeState) {
 		}
 		t.loggedUntil = max(t.loggedUntil, r.Revision)
 		if fresh++; fresh <= maxRejections {
-			c.server.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
+			message := "proxy refuses a resource, and goes on with what it had"
+			if !t.subscription.Has(r.Name) {
+				message = "proxy refuses a resource, and has no earlier form of it"
+			}
+			c.server.logger.Warn(message, "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
 				"objects", config.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))
 		}
 	}
