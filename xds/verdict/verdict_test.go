@@ -352,6 +352,18 @@ func TestVerdicts(t *testing.T) {
 			want:    []string{"p PTL0114 spec.host", "r PTL0114 spec.host"},
 		},
 		{
+			name: "a host of a Gateway with routes of two VirtualServices",
+			objects: []string{
+				entry, gateway("edge", edge),
+				routes("a", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: web.example.com}}]}, {route: [{destination: {host: web.example.com}}]}]}`),
+				routes("b", `{hosts: [other.example.com, web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /b}}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("c", `{hosts: [some.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("d", `{hosts: [some.example.com], gateways: [edge], http: [{route: [{destination: {host: web.example.com}}]}]}`),
+			},
+			proxies: proxies(router(map[string]string{"app": "edge"})),
+			want:    []string{"b PTL0113 spec.hosts[1] beside a"},
+		},
+		{
 			name:    "two VirtualServices for one host",
 			objects: []string{entry, routes("a", toWeb), routes("b", toWeb)},
 			want:    []string{"b PTL0111 spec.hosts[0] beside a"},

@@ -41,6 +41,7 @@ func (j *judge) virtualService(object *config.Config) {
 		j.httpRoute(vs, http, written.GetHttp()[i], verdict.At("spec.http", i))
 	}
 	j.behindDelegates(vs)
+	j.behindOthers(vs)
 	j.matches(vs, written)
 	j.streams(vs, written)
 	j.gatewayRoutes(vs)
@@ -115,6 +116,45 @@ func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.Vir
 			Remedy:  "add it to the hosts of a server of the Gateway: " + hostsOf(servers),
 		})
 	}
+}
+
+// behindOthers warns of the hosts whose requests never take a route at a Gateway. A Gateway
+// joins the routes of all VirtualServices of a host, the oldest first, and an older one has a
+// route that takes every request.
+func (j *judge) behindOthers(vs *routing.VirtualService) {
+	if len(vs.Spec.GetHttp()) == 0 {
+		return
+	}
+	for i, h := range vs.Hosts {
+		for _, gateway := range vs.Gateways {
+			other, r := j.takesAllBefore(vs, gateway, h)
+			if other == nil {
+				continue
+			}
+			j.Add(verdict.Verdict{
+				Code: verdict.RouteUnreachable, Field: verdict.At("spec.hosts", i), Other: other.Config.Key(),
+				Message: fmt.Sprintf("%q has routes of %s too, which come first on %s, and %s takes every request", h, other.Config.Key(), gateway, verdict.At("spec.http", r)),
+				Remedy:  "put the routes of both into one VirtualService, the one that takes every request last",
+			})
+			break // one report covers the other gateways
+		}
+	}
+}
+
+// takesAllBefore returns a VirtualService that precedes vs for a host on a Gateway, and the
+// index of its route that takes every request; nil for none. Of the mesh gateway, sidecarHosts
+// reports who comes first.
+func (j *judge) takesAllBefore(vs *routing.VirtualService, gateway string, h host.Name) (*routing.VirtualService, int) {
+	if gateway == mesh.MeshGateway {
+		return nil, 0
+	}
+	all := j.View(proxyNamespace(vs, gateway)).VirtualServices(gateway, h)
+	for _, other := range all[:max(0, slices.Index(all, vs))] {
+		if first := slices.IndexFunc(other.Spec.GetHttp(), schema.MatchesAll); first >= 0 {
+			return other, other.Origin(first).Root
+		}
+	}
+	return nil, 0
 }
 
 // hostsOf returns the first hosts of some servers as text for users.
