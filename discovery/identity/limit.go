@@ -89,10 +89,3 @@ func (l *Limited) limiter(from netip.Addr) *rate.Limiter {
 	}
 	return limiter
 }
-
-// Sources returns the number of remembered sources.
-func (l *Limited) Sources() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sources.Len()
-}

@@ -3,7 +3,6 @@
 package host
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"strings"
@@ -43,21 +42,6 @@ func (n Name) SubsetOf(o Name) bool {
 		return len(n) >= len(o) && strings.HasSuffix(string(n[1:]), string(o[1:]))
 	}
 	return o.Matches(n)
-}
-
-// Compare orders by specificity: exact names before patterns, then the longer
-// first, then by the alphabet (Istio's MoreSpecific).
-func Compare(a, b Name) int {
-	if aw, bw := a.IsWildcard(), b.IsWildcard(); aw != bw {
-		if bw {
-			return -1
-		}
-		return 1
-	}
-	if c := cmp.Compare(len(b), len(a)); c != 0 {
-		return c
-	}
-	return strings.Compare(string(a), string(b))
 }
 
 // Covers iterates over the names whose entry could apply to n, most specific

@@ -50,6 +50,3 @@ func (c *Cache) message(h Header, resources []*resource.Resource, removed []stri
 	own.content(server, c.controlPlane)
 	return &Message{append(c.encode(resources, delta), mem.SliceBuffer(own.b))}
 }
-
-// Size returns how many bytes the message has.
-func (m *Message) Size() int { return m.buffers.Len() }

@@ -64,8 +64,6 @@ const (
 	FileCertPrefix = "file-cert:"
 	FileRootPrefix = "file-root:"
 	fileSeparator  = "~"
-	// SystemRoots are the CA certificates that the proxy's machine trusts.
-	SystemRoots = FileRootPrefix + SystemFile
 	// SystemFile stands for the path of the machine's CA file.
 	SystemFile = "system"
 )

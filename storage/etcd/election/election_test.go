@@ -135,7 +135,7 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	absent := clientv3.Compare(clientv3.CreateRevision("a"), "=", 0)
-	txn, err := leader.Txn(ctx).If(absent).Then(clientv3.OpPut("a", "2")).Else(clientv3.OpGet("a")).Commit()
+	txn, err := leader.Client().Txn(ctx).If(absent).Then(clientv3.OpPut("a", "2")).Else(clientv3.OpGet("a")).Commit()
 	if err != nil || txn.Succeeded || string(txn.Responses[0].GetResponseRange().Kvs[0].Value) != "1" {
 		t.Fatalf("a condition of the caller that does not hold: %+v, %v", txn, err)
 	}
@@ -157,7 +157,7 @@ func TestFence(t *testing.T) {
 	}
 	_, putErr := kv.Put(ctx, "b", "4")
 	_, deleteErr := kv.Delete(ctx, "b")
-	_, txnErr := leader.Txn(ctx).Then(clientv3.OpPut("b", "4")).Commit()
+	_, txnErr := leader.Client().Txn(ctx).Then(clientv3.OpPut("b", "4")).Commit()
 	for _, err := range []error{putErr, deleteErr, txnErr} {
 		if !errors.Is(err, election.ErrNotLeader) || !errors.Is(err, storage.ErrReadOnly) {
 			t.Errorf("after the key is gone: %v", err)

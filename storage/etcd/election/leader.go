@@ -40,12 +40,8 @@ func newLeader(t *term, lose context.CancelCauseFunc) *Leader {
 // Term is a number that is higher in each later term of the election.
 func (l *Leader) Term() int64 { return l.term }
 
-// Txn returns a transaction of the leader. It is like any other, but once the term has
-// ended it has no effect and returns ErrNotLeader, and the context of the job ends. It
-// holds one operation less than etcd's --max-txn-ops.
-func (l *Leader) Txn(ctx context.Context) clientv3.Txn { return l.client.Txn(ctx) }
-
-// Client works like the client of the election, but fences all its writes as Txn does.
-// Compact is not fenced, as it takes no conditions. Do not close the client. A store
+// Client works like the client of the election, but fences all its writes. Once the term has
+// ended a transaction has no effect and returns ErrNotLeader, and the context of the job
+// ends. It holds one operation less than etcd's --max-txn-ops. Compact is not fenced, as it takes no conditions. Do not close the client. A store
 // made of it writes only while this process leads.
 func (l *Leader) Client() *clientv3.Client { return l.client }

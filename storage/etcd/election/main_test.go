@@ -77,7 +77,7 @@ func hold(endpoint, id string) error {
 func stubborn(ctx context.Context, client *clientv3.Client, leader *election.Leader) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		value := fmt.Sprint(leader.Term(), " ", n)
-		_, err := leader.Txn(ctx).Then(clientv3.OpPut(fencedKey, value)).Commit()
+		_, err := leader.Client().Txn(ctx).Then(clientv3.OpPut(fencedKey, value)).Commit()
 		if _, err := client.Put(ctx, unfencedKey, value); err != nil {
 			return err
 		}
