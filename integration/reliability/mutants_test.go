@@ -43,7 +43,7 @@ const (
 // noticed.
 var slowMirror = []change{
 	{watchFile, "\t\"sync\"\n", "\t\"sync\"\n\t\"time\"\n"},
-	{watchFile, "\tc.hear()\n\tsnapshot := c.Snapshot()\n", "\ttime.Sleep(30 * time.Millisecond)\n\tc.hear()\n\tsnapshot := c.Snapshot()\n"},
+	{watchFile, "\tc.markHeard()\n\tsnapshot := c.Snapshot()\n", "\ttime.Sleep(30 * time.Millisecond)\n\tc.markHeard()\n\tsnapshot := c.Snapshot()\n"},
 }
 
 var mutants = []mutant{
