@@ -53,9 +53,12 @@ demo: build tools ## run the main job before your eyes; ONCE=1 ends by itself
 	$(GO) build -o bin/demo ./examples/quickstart/demo
 	ONCE=$(ONCE) bin/demo
 
+# lint vets, and nobody debugs these binaries: without either they are ready sooner.
+QUICK = -vet=off -ldflags '-s -w'
+
 test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
-	$(call gotest,test,-parallel $(PARALLEL) -timeout 12m,$(UNIT))
-	$(call gotest,smoke,-timeout 3m -run 'Layers|Smoke',./integration)
+	$(call gotest,test,$(QUICK) -parallel $(PARALLEL) -timeout 12m,$(UNIT))
+	$(call gotest,smoke,$(QUICK) -timeout 3m -run 'Layers|Smoke',./integration)
 
 # Tests with these in their names count allocations or bytes, and have nothing for the
 # detector, which makes both another matter.

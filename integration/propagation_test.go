@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	clientrest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -233,8 +233,7 @@ func TestInformerSeesConditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	services := runtimeschema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, "shop", nil)
-	informer := factory.ForResource(services).Informer()
+	informer := resttest.Informer(client.Resource(services).Namespace("shop"))
 	var mu sync.Mutex
 	var seen []string // generation and Programmed, as they change
 	note := func(object any) {

@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
@@ -14,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	clientrest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -207,13 +209,13 @@ func (s *server) follow(t *testing.T) follower {
 	if err != nil {
 		t.Fatal(err)
 	}
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(d, 0)
-	informer := factory.ForResource(entriesResource).Informer()
-	stop := make(chan struct{})
-	factory.Start(stop)
+	informer := resttest.Informer(d.Resource(entriesResource))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
 	t.Cleanup(func() {
-		close(stop)
-		factory.Shutdown()
+		cancel()
+		running.Wait()
 	})
 	return follower{t, informer.GetStore()}
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	clientrest "k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
 
@@ -264,8 +263,7 @@ func TestAnInformerSeesHealth(t *testing.T) {
 		}
 		seen <- event + " " + u.GetName() + " " + status + " " + u.GetResourceVersion()
 	}
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(d, 0, "shop", nil)
-	informer := factory.ForResource(resource).Informer()
+	informer := resttest.Informer(d.Resource(resource).Namespace("shop"))
 	if _, err := informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { tell("add", o) },
 		UpdateFunc: func(_, o any) { tell("update", o) },
@@ -274,8 +272,9 @@ func TestAnInformerSeesHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	defer running.Wait()
 	defer cancel()
 	want := func(event, status string, version string) {
 		t.Helper()

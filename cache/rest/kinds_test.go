@@ -11,11 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	clientrest "k8s.io/client-go/rest"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/mirror"
@@ -269,44 +264,6 @@ func TestNotesAreWatchedAndRecorded(t *testing.T) {
 			t.Errorf("at %s: %v, %v", first.Revision, past, err)
 		}
 	})
-}
-
-// TestClientGoFindsTheCoreGroup: the description is like that of Kubernetes' own.
-func TestClientGoFindsTheCoreGroup(t *testing.T) {
-	t.Parallel()
-	s := resttest.StartKinds(t, schematest.Kinds())
-	c := &clientrest.Config{Host: s.URL, Transport: s.HTTP.Transport}
-	d, err := discovery.NewDiscoveryClientForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, err := d.ServerResourcesForGroupVersion("v1")
-	if err != nil || core.GroupVersion != "v1" || len(core.APIResources) != 3 || core.APIResources[1].Kind != "Note" || !core.APIResources[1].Namespaced {
-		t.Errorf("%+v, %v", core, err)
-	}
-	groups, lists, err := d.ServerGroupsAndResources()
-	if err != nil || groups[0].Name != "" || groups[0].PreferredVersion.GroupVersion != "v1" || len(lists) != 10 {
-		t.Errorf("%+v, %d lists, %v", groups, len(lists), err)
-	}
-	if named, err := d.ServerGroups(); err != nil || named.Groups[len(named.Groups)-1].Name != "portolan.io" {
-		t.Errorf("%+v, %v", named, err)
-	}
-	dynamicClient, err := dynamic.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shop := dynamicClient.Resource(runtimeschema.GroupVersionResource{Version: "v1", Resource: "notes"}).Namespace("shop")
-	watched, err := shop.Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watched.Stop()
-	if _, err := shop.Create(t.Context(), parse[*unstructured.Unstructured](t, note("hello", `{"title":"Tea"}`)), metav1.CreateOptions{}); err != nil {
-		t.Error(err)
-	}
-	if event := <-watched.ResultChan(); event.Type != watch.Added {
-		t.Errorf("%+v", event)
-	}
 }
 
 // TestPathsOfTheCoreGroup: without kinds in it there is no core group, and unknown paths
