@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -193,8 +194,8 @@ func (e *explainer) sidecarWithoutPort() string {
 	if l, some := route.ListenerOf(view, e.port); some && view.ServiceAt(l, service.Hostname) != nil {
 		return ""
 	}
-	if sidecar := e.context.Inputs().Configs.Configs().Value(view.Class().Sidecar); sidecar != nil {
-		return sidecar.Key().String()
+	for path := range view.Class().Attached.Names(class.Sidecar) {
+		return e.context.Inputs().Configs.Configs().Value(path).Key().String()
 	}
 	return ""
 }

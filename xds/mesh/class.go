@@ -20,9 +20,7 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 	if from == p {
 		return prev
 	}
-	if from == nil || from.mesh != p.mesh || proxy.Type == discovery.Router && gatewayRows.rowsOf(from) != gatewayRows.rowsOf(p) ||
-		sidecarRows.rowsOf(from) != sidecarRows.rowsOf(p) || selectorRows.rowsOf(from) != selectorRows.rowsOf(p) || traitRows.rowsOf(from) != traitRows.rowsOf(p) ||
-		clientSelectorRows.rowsOf(from).Value(proxy.Namespace) != clientSelectorRows.rowsOf(p).Value(proxy.Namespace) ||
+	if from == nil || from.mesh != p.mesh || p.attachmentsChanged(from, proxy) ||
 		p.endpointsChanged(from, proxy.IPAddresses) || proxy.Type == discovery.Router && p.servicesChangedAt(from, proxy) {
 		return p.ClassOf(proxy)
 	}
@@ -44,55 +42,22 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	if proxy.Type == discovery.Sidecar {
 		c.Domain, c.HTTPProxyPort = strings.ToLower(proxy.DNSDomain), proxy.HTTPProxyPort
 	}
-	place := p.placeOf(proxy)
-	workload := place.Labels
-	c.Selectors = p.matchingSelectors(workload)
-	c.Clients = p.clientSelectorsOf(proxy.Namespace, workload)
-	c.Traits = p.traitsAt(place)
+	c.Attached = p.attached(proxy)
 	if proxy.Type == discovery.Router {
-		c.Gateways = p.selectedGateways(workload)
-		c.Ports = p.gatewayPorts(proxy, c.Gateways)
-		c.Passed = p.passedHosts(c.Gateways)
-	} else if s := p.selectSidecar(proxy.Namespace, workload); s != nil {
-		c.Sidecar = s.Config.Key().Path()
+		c.Ports, c.Passed = p.gatewayPorts(proxy, c.Attached), p.passedHosts(c.Attached)
 	}
 	return c
 }
 
-// selectorTable counts, for each selector of source labels (by its String), the
-// VirtualServices that have it.
-type selectorTable struct{ tableOf[int] }
-
-var (
-	useRows = selectorTable{tableOf[int]{selectorUses}}
-	// selectorRows holds the same selectors without the counts, so it changes only when a
-	// selector appears or disappears.
-	selectorRows = tableOf[bool]{sourceSelectors}
-)
-
-func (t selectorTable) follow(from, to *PushContext) {
-	count := func(selector string, by int) {
-		n := t.rowsOf(to).Value(selector) + by
-		t.put(to, selector, n, n > 0)
-		selectorRows.put(to, selector, true, n > 0)
+// followSources follows the selectors of source labels in VirtualServices.
+func (t attachmentTable) followSources(from, to *PushContext) {
+	count := func(selectors []string, by int) {
+		for _, s := range selectors {
+			t.count(to, attachmentKey(class.Source, ""), s, labels.Parse(s), by)
+		}
 	}
 	for c := range virtualServiceRows.diff(from, to) {
-		for _, s := range c.New.SourceSelectors() {
-			count(s, 1)
-		}
-		for _, s := range c.Old.SourceSelectors() {
-			count(s, -1)
-		}
+		count(c.New.SourceSelectors(), 1)
+		count(c.Old.SourceSelectors(), -1)
 	}
-}
-
-// matchingSelectors returns the selectors that match the labels, in order.
-func (p *PushContext) matchingSelectors(workload labels.Instance) string {
-	var out []string
-	for selector := range selectorRows.rowsOf(p).Keys() {
-		if labels.Parse(selector).SubsetOf(workload) {
-			out = append(out, selector)
-		}
-	}
-	return strings.Join(out, class.Separator)
 }

@@ -1,7 +1,7 @@
 package mesh
 
 import (
-	"strings"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -25,14 +25,10 @@ func (t gateways) follow(from, to *PushContext) {
 	})
 }
 
-// selectedGateways returns the paths of the Gateways whose selector matches a router's
-// labels, in order.
-func (p *PushContext) selectedGateways(workload labels.Instance) string {
-	var out []string
-	for path, g := range gatewayRows.rowsOf(p).All() {
-		if labels.Instance(g.Spec.GetSelector()).SubsetOf(workload) {
-			out = append(out, path)
-		}
-	}
-	return strings.Join(out, class.Separator)
+// followGateways follows the selectors of Gateways, which attach to routers of all
+// namespaces.
+func (t attachmentTable) followGateways(from, to *PushContext) {
+	t.followObjects(from, to, class.Gateway, gatewayPath, func(c *config.Config) labels.Instance {
+		return c.Spec.(*networking.Gateway).GetSelector()
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
@@ -20,7 +21,10 @@ type merged struct {
 }
 
 // mergedKey holds all that a merged gateway depends on, besides the Gateways themselves.
-type mergedKey struct{ gateways, wildcard, ports string }
+type mergedKey struct {
+	gateways        class.Attached
+	wildcard, ports string
+}
 
 // next returns the cache of a context with other Gateways. It keeps at most one earlier
 // generation alive.
@@ -41,7 +45,7 @@ func (m *merged) next() *merged {
 
 // gateway returns the merged gateway of a router's view.
 func (m *merged) gateway(v *View) *routing.MergedGateway {
-	w := mergedKey{v.class.Gateways, v.class.Shape.Wildcard(), v.class.Ports}
+	w := mergedKey{v.class.Attached.Of(class.Gateway), v.class.Shape.Wildcard(), v.class.Ports}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := m.byKey[w]

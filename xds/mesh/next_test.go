@@ -305,14 +305,13 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("rules", k, fmt.Sprint(list))
 	}
-	for k, n := range useRows.rowsOf(p).All() {
-		put("selectors", k, fmt.Sprint(n, selectorRows.rowsOf(p).Value(k)))
+	for k, g := range attachmentRows.rowsOf(p).All() {
+		for name, a := range g.All() {
+			put("attached "+k, name, fmt.Sprintf("%v %p %d", a.selector, a.object, namingRows.rowsOf(p).Value(k).Value(name)))
+		}
 	}
-	for k, g := range clientSelectorRows.rowsOf(p).All() {
-		put("clients", k, fmt.Sprint(slices.Collect(g.Keys()), slices.Collect(g.Values())))
-	}
-	for k := range selectorRows.rowsOf(p).Keys() {
-		put("matched", k, "")
+	for k, g := range namingRows.rowsOf(p).All() {
+		put("namings", k, fmt.Sprint(slices.Collect(g.Keys())))
 	}
 	for k, row := range reversedRows.rowsOf(p).All() {
 		put("reversed", k, string(row.Hostname))
@@ -322,11 +321,7 @@ func dump(p *PushContext) map[string]string {
 		put("gateways", k, fmt.Sprintf("%p", g.Config))
 	}
 	for k, r := range sidecarRows.rowsOf(p).All() {
-		var list []string
-		for _, s := range r.Sidecars {
-			list = append(list, fmt.Sprintf("%p", s.Config))
-		}
-		put("sidecars", k, fmt.Sprint(list))
+		put("sidecars", k, fmt.Sprintf("%p", r.Config))
 	}
 	for k, at := range instanceRows.rowsOf(p).All() {
 		for service, r := range at.All() {

@@ -72,14 +72,10 @@ func passable(s *ServiceRow) bool {
 
 // passedHosts returns the hosts of the given Gateways' servers with AUTO_PASSTHROUGH, in
 // order.
-func (p *PushContext) passedHosts(paths string) string {
+func (p *PushContext) passedHosts(attached class.Attached) string {
 	var out []string
-	for path := range strings.SplitSeq(paths, class.Separator) {
-		g := gatewayRows.rowsOf(p).Value(path)
-		if g == nil {
-			continue
-		}
-		for _, s := range g.Servers {
+	for path := range attached.Names(class.Gateway) {
+		for _, s := range gatewayRows.rowsOf(p).Value(path).Servers {
 			if s.PassesServices() {
 				for _, h := range s.Hosts {
 					out = append(out, string(h.Name))

@@ -70,7 +70,7 @@ const forServer = class.Separator + "server"
 func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
 	serviceNamespace, server := strings.CutSuffix(args, forServer)
 	asked := strings.Split(serviceNamespace, class.Separator)
-	selects := v.class.HasClientSelector
+	selects := func(l labels.Instance) bool { return v.class.Attached.Has(class.Client, l.String()) }
 	if server {
 		selects = nil
 	}

@@ -1,49 +1,62 @@
 package mesh
 
 import (
-	"cmp"
+	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
-
-// SidecarRow holds the Sidecars of a namespace.
-type SidecarRow = sidecar.Row
 
 // EgressListener is one egress listener of the proxies of a class.
 type EgressListener = sidecar.Listener
 
-// sidecarTable holds the Sidecars by namespace.
-type sidecarTable struct{ tableOf[*SidecarRow] }
+// sidecarTable holds the Sidecars by config path.
+type sidecarTable struct{ tableOf[*sidecar.Sidecar] }
 
-var sidecarRows = sidecarTable{tableOf[*SidecarRow]{sidecars}}
+var sidecarRows = sidecarTable{tableOf[*sidecar.Sidecar]{sidecars}}
 
 func (t sidecarTable) follow(from, to *PushContext) {
 	eachObject(from, to, sidecarPath, func(c pmap.Change[*config.Config]) {
-		namespace := cmp.Or(c.New, c.Old).Namespace
-		row := t.rowsOf(to).Value(namespace).Replace(c.Old, c.New)
-		t.put(to, namespace, row, row != nil)
+		var s *sidecar.Sidecar
+		if c.HasNew {
+			s = sidecar.New(c.New)
+		}
+		t.put(to, c.Key, s, c.HasNew)
 	})
 }
 
-// selectSidecar returns the Sidecar that applies to a workload, nil for none.
-func (p *PushContext) selectSidecar(namespace string, workload labels.Instance) *sidecar.Sidecar {
-	all := sidecarRows.rowsOf(p)
-	return sidecar.Select(all.Value(namespace), all.Value(p.mesh.GetRootNamespace()), workload)
+// followSidecars follows the selectors of Sidecars.
+func (t attachmentTable) followSidecars(from, to *PushContext) {
+	t.followObjects(from, to, class.Sidecar, sidecarPath, func(c *config.Config) labels.Instance {
+		return c.Spec.(*networking.Sidecar).GetWorkloadSelector().GetLabels()
+	})
 }
 
-// sidecar returns the Sidecar at a path, nil if there is none.
-func (p *PushContext) sidecar(path string) *sidecar.Sidecar {
-	object := p.inputs.Configs.Configs().Value(path)
-	if object == nil {
+// sidecarFor chooses the Sidecar that applies to a workload: the oldest in its namespace
+// whose selector matches, else the oldest there without a selector, else the root
+// namespace's oldest without one. (Istio: getSidecarScope.)
+func (p *PushContext) sidecarFor(namespace string, workload discovery.Place) []string {
+	own, root := p.attachmentsIn(class.Sidecar, namespace), p.attachmentsIn(class.Sidecar, p.mesh.GetRootNamespace())
+	best := own.oldest(func(a *attachment) bool { return len(a.selector) > 0 && a.selector.SubsetOf(workload.Labels) })
+	for _, row := range []attachmentRow{own, root} {
+		if best == nil {
+			best = row.oldest(func(a *attachment) bool { return len(a.selector) == 0 })
+		}
+	}
+	if best == nil {
 		return nil
 	}
-	for _, s := range sidecarRows.rowsOf(p).Value(object.Namespace).All() {
-		if s.Config == object {
-			return s
-		}
+	return []string{best.Key().Path()}
+}
+
+// sidecarOf returns the Sidecar of a class, nil if it has none.
+func (p *PushContext) sidecarOf(c Class) *sidecar.Sidecar {
+	for path := range c.Attached.Names(class.Sidecar) {
+		return sidecarRows.rowsOf(p).Value(path)
 	}
 	return nil
 }

@@ -16,13 +16,10 @@ const (
 	roots           Table = iota // VirtualService that delegates to others, as it was written, by path
 	delegators                   // the paths of the roots, by the path that they delegate to
 	virtualServices              // VirtualService by path, with the routes of its delegates
-	selectorUses                 // the number of VirtualServices that have a selector of source labels
-	sourceSelectors              // the selectors counted there
-	traitUses                    // the number of DestinationRules that balance by a trait of the proxy
-	traits                       // the traits counted there
-	clientSelectors              // the selectors of DestinationRules, with their number, by namespace
-	sidecars                     // SidecarRow by namespace
+	sidecars                     // Sidecar by path
 	gatewayObjects               // Gateway by path
+	attachments                  // what attaches to proxies by their labels, by kind and namespace
+	namings                      // the number of rules that name a selector or trait
 	reversedHosts                // HostRow by reversed host
 	routePatterns                // the patterns among the hosts of the mesh gateway
 	reversedStreams              // RouteRow of Streams by reversed host
@@ -61,13 +58,10 @@ var tables = [tableCount]table{
 	roots:           rootRows,
 	delegators:      delegatorRows,
 	virtualServices: virtualServiceRows,
-	selectorUses:    useRows,
-	sourceSelectors: selectorRows,
-	traitUses:       traitUseRows,
-	traits:          traitRows,
-	clientSelectors: clientSelectorRows,
 	sidecars:        sidecarRows,
 	gatewayObjects:  gatewayRows,
+	attachments:     attachmentRows,
+	namings:         namingRows,
 	reversedHosts:   reversedRows,
 	routePatterns:   routePatternRows,
 	reversedStreams: reversedStreamRows,

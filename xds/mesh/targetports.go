@@ -3,7 +3,6 @@ package mesh
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
@@ -67,16 +66,13 @@ func (p *PushContext) ServiceKeysAt(proxy *discovery.Proxy) (out []RowKey) {
 
 // gatewayPorts returns, as text, those TargetPorts of a router that differ from the
 // service port and for which its Gateways have servers.
-func (p *PushContext) gatewayPorts(proxy *discovery.Proxy, paths string) string {
-	if paths == "" {
-		return ""
-	}
+func (p *PushContext) gatewayPorts(proxy *discovery.Proxy, attached class.Attached) string {
 	all := p.TargetPorts(proxy)
 	if len(all) == 0 {
 		return ""
 	}
 	out := routing.TargetPorts{}
-	for path := range strings.SplitSeq(paths, class.Separator) {
+	for path := range attached.Names(class.Gateway) {
 		for _, s := range gatewayRows.rowsOf(p).Value(path).Servers {
 			if target := all.Of(s.Port()); target != s.Port() {
 				out[s.Port()] = target

@@ -13,24 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// traitTable counts, for each trait of proxies, the DestinationRules that balance by it.
-// A class has only traits that some configuration reads, so proxies of several localities
-// share a class where none does.
-type traitTable struct{ tableOf[int] }
-
-var (
-	traitUseRows = traitTable{tableOf[int]{traitUses}}
-	// traitRows holds the same traits without the counts, so it changes only when a trait
-	// appears or disappears.
-	traitRows = tableOf[bool]{traits}
-)
-
-func (t traitTable) follow(from, to *PushContext) {
+// followTraits follows the traits of proxies by which DestinationRules balance. A class
+// has only traits that some configuration reads, so proxies of several localities share a
+// class where none does.
+func (t attachmentTable) followTraits(from, to *PushContext) {
 	count := func(c *config.Config, by int) {
 		for _, trait := range destination.Traits(c.Spec.(*networking.DestinationRule)) {
-			n := t.rowsOf(to).Value(trait) + by
-			t.put(to, trait, n, n > 0)
-			traitRows.put(to, trait, true, n > 0)
+			t.count(to, attachmentKey(class.Trait, ""), trait, nil, by)
 		}
 	}
 	eachObject(from, to, destinationRulePath, func(c pmap.Change[*config.Config]) {
@@ -45,8 +34,8 @@ func (t traitTable) follow(from, to *PushContext) {
 
 // traitsAt returns the traits that some configuration reads, with their values at a
 // place, in order.
-func (p *PushContext) traitsAt(place discovery.Place) string {
-	asked := slices.Collect(traitRows.rowsOf(p).Keys())
+func (p *PushContext) traitsAt(_ string, place discovery.Place) []string {
+	asked := slices.Collect(p.attachmentsIn(class.Trait, "").Keys())
 	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
 		asked = append(asked, destination.TraitsOf(mesh)...)
 	}
@@ -64,7 +53,7 @@ func (p *PushContext) traitsAt(place discovery.Place) string {
 			out = append(out, trait+"="+value)
 		}
 	}
-	return strings.Join(out, class.Separator)
+	return out
 }
 
 // OfTrait says whether the query read a trait of the class.

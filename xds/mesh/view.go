@@ -3,7 +3,6 @@ package mesh
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
@@ -46,7 +45,7 @@ type View struct {
 
 // NewView returns the view of a class, which does not record.
 func NewView(p *PushContext, c Class) *View {
-	return &View{context: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecar(c.Sidecar)}}
+	return &View{context: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecarOf(c)}}
 }
 
 // SameScope says whether two views have the same class, Sidecar, Gateways and mesh
@@ -62,11 +61,8 @@ func (v *View) SameButGateways(o *View) bool {
 
 // gateways returns the class's Gateways in this context, nil for one that is gone.
 func (v *View) gateways() []*routing.Gateway {
-	if v.class.Gateways == "" || v.class.Shape.Type != discovery.Router {
-		return nil
-	}
 	var out []*routing.Gateway
-	for path := range strings.SplitSeq(v.class.Gateways, class.Separator) {
+	for path := range v.class.Attached.Names(class.Gateway) {
 		out = append(out, gatewayRows.rowsOf(v.context).Value(path))
 	}
 	return out
@@ -214,7 +210,7 @@ func (selfTable) answer(v *View, key, args string) any {
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:
-		return v.class.HasSelector(args)
+		return v.class.Attached.Has(class.Source, args)
 	}
 }
 

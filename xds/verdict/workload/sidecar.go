@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -83,7 +84,7 @@ func (j *judge) egressProxy(object *config.Config) {
 
 // classOf returns a class of proxies that a Sidecar is for.
 func classOf(object *config.Config) mesh.Class {
-	return mesh.Class{Namespace: object.Namespace, Sidecar: object.Key().Path()}
+	return mesh.Class{Namespace: object.Namespace, Attached: class.Attached("").Add(class.Sidecar, object.Key().Path())}
 }
 
 // egressListeners warns of an egress listener that carries no service, or that blocks a service

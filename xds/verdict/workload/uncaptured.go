@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -133,11 +134,11 @@ func (j *judge) bystanders() iter.Seq2[string, *mesh.View] {
 				j.Read(verdict.ObjectsRow, config.NamespacePath(schema.Sidecar, namespace))
 			}
 			of := j.Mesh().ClassOf(proxy)
-			class := mesh.Class{Namespace: of.Namespace, Sidecar: of.Sidecar, Shape: of.Shape}
-			if seen[class] {
+			known := mesh.Class{Namespace: of.Namespace, Attached: of.Attached.Of(class.Sidecar), Shape: of.Shape}
+			if seen[known] {
 				continue
 			}
-			if seen[class] = true; !yield(proxy.Namespace, j.ViewOf(class)) {
+			if seen[known] = true; !yield(proxy.Namespace, j.ViewOf(known)) {
 				return
 			}
 		}
