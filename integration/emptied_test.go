@@ -55,6 +55,39 @@ func TestAnEmptiedDataDirectory(t *testing.T) {
 	again.apply(entry("after", 80))
 }
 
+// TestAServerForOthersBeginsNoStore: a server that others can reach, on an empty directory and
+// without a mark, is not the first of a new mesh: it ends and says what to do, and nothing was
+// made. Told to, it begins a store; then the flag is refused.
+func TestAServerForOthersBeginsNoStore(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	identity := []string{
+		"--store-name", "cp-1", "--store-peer-url", "https://" + local(freePort(t)), "--store-client-url", "https://" + local(freePort(t)),
+		"--secure-xds-address", "127.0.0.1:0",
+	}
+	args := append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", dir}, identity...)
+	refused := command(t, "", args...)
+	for _, words := range []string{"there is no store", dir + " is empty", "portolan store restore FILE --data-dir " + dir, "--join", "--new-store"} {
+		if refused.code != 1 || !strings.Contains(refused.stderr, words) {
+			t.Errorf("exit code %d, and not %q: %s", refused.code, words, refused.stderr)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+		t.Errorf("it made %v, %v", left, err)
+	}
+	s := startServer(t, serverOptions{dataDir: dir, args: append(identity, "--new-store")})
+	s.apply(entry("first", 80))
+	s.kill()
+	if out := command(t, "", append(args, "--new-store")...); out.code != 64 || !strings.Contains(out.stderr, "--new-store: "+dir+" has a store: leave the flag out") {
+		t.Errorf("the flag was left: exit code %d: %s", out.code, out.stderr)
+	}
+	s.o.args = identity
+	s.start()
+	if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/first", nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAnEmptiedEtcd: an external etcd that comes back empty removes nothing either. A restart
 // of the server begins a new store.
 func TestAnEmptiedEtcd(t *testing.T) {

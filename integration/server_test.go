@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -79,7 +80,23 @@ func (s *server) launch() {
 	} else {
 		args = append(args, "--data-dir", s.o.dataDir)
 	}
-	s.process = start(s.t, "portolan", binary, append(args, s.o.args...)...)
+	args = append(args, s.o.args...)
+	if s.founds(args) {
+		args = append(args, "--new-store")
+	}
+	s.process = start(s.t, "portolan", binary, args...)
+}
+
+// founds says whether the server has to be told to begin a store: it has none, joins none, and
+// other machines could reach it.
+func (s *server) founds(args []string) bool {
+	if _, err := os.Stat(filepath.Join(s.o.dataDir, "etcd")); s.o.dataDir == "" || err == nil {
+		return false
+	}
+	joins := slices.Contains(args, "--join") || slices.Contains(args, "--store-join") || slices.Contains(args, "--new-store")
+	reachable := slices.Contains(args, "--store-peer-url") ||
+		slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "0.0.0.0:") })
+	return reachable && !joins
 }
 
 // awaitReady waits until the server has logged that it is ready.

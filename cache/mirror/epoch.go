@@ -21,6 +21,19 @@ var errWentBack = errors.New("the store in etcd is not the one this cache was re
 // errEmptied: the store had objects, and now has none.
 var errEmptied = errors.New("the store in etcd was emptied, or replaced by an empty one")
 
+// errNoStore: nobody has begun a store, and this cache is not to.
+var errNoStore = errors.New("there is no store in etcd, and a server that other machines can reach begins none by itself: " +
+	"check --etcd-endpoints, restore a snapshot into etcd, or, for the first server of a new mesh, start it once with --new-store")
+
+// checkFounded refuses an etcd without a store, unless the cache may begin one.
+func (c *Cache) checkFounded(store etcd.Instance, read cache.Content) error {
+	absent := c.o.Unasked && store.ID == "" && store.Format.Revision == 0 && read.Configs.Len() == 0
+	if c.absent.Store(absent); absent {
+		return errNoStore
+	}
+	return nil
+}
+
 // checkEmptied refuses an empty store that had objects before: following it would
 // withdraw everything from all proxies. The cache follows it if it is still the same
 // store, whose objects the API deleted, or if it has a format, so somebody has written
@@ -205,6 +218,9 @@ func (c *Cache) Degraded() error {
 	if c.emptied.Load() {
 		problems = append(problems, fmt.Sprintf("%v: what was known at revision %s is served on, and nothing is written: restore a snapshot into it, "+
 			"or, where a new store is meant, start all servers again", errEmptied, c.Version()))
+	}
+	if c.absent.Load() {
+		problems = append(problems, errNoStore.Error())
 	}
 	if err := c.checkFormat(); err != nil {
 		problems = append(problems, err.Error())

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/cache/cachetest"
+	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
@@ -210,6 +211,28 @@ func TestAnEmptiedStoreIsNotFollowed(t *testing.T) {
 	f.later = cachetest.NewRig(t, subject(t, client, client))
 	f.later.Put("a", "x", 7)
 	f.converge(t)
+	if err := mirrorOf(f.Rig).Degraded(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoStoreBeginsUnasked: a cache that is not to begin a store writes nothing into an empty
+// etcd and does not become ready. Once somebody has begun a store, it follows that.
+func TestNoStoreBeginsUnasked(t *testing.T) {
+	t.Parallel()
+	endpoint := startNode(t, t.TempDir()).Endpoint
+	f := newFaultyOf(t, endpoint, func(o *mirror.Options) { o.Unasked = true })
+	f.Launch()
+	f.Eventually("the cache says that there is no store", func() bool {
+		err := mirrorOf(f.Rig).Degraded()
+		return err != nil && strings.Contains(err.Error(), "--new-store")
+	})
+	client := etcdtest.Dial(t, endpoint)
+	if found, err := etcd.ReadInstance(t.Context(), client); err != nil || found.ID != "" || f.Cache.HasSynced() {
+		t.Errorf("%+v, %v, synced %v", found, err, f.Cache.HasSynced())
+	}
+	cachetest.NewRig(t, subject(t, client, client)).Put("a", "x", 7)
+	f.Eventually("the cache has the object", func() bool { return f.Cache.HasSynced() && f.Cache.Snapshot().Configs().Len() == 1 })
 	if err := mirrorOf(f.Rig).Degraded(); err != nil {
 		t.Error(err)
 	}

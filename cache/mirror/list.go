@@ -31,7 +31,7 @@ func (c *Cache) list(ctx context.Context) error {
 		return fmt.Errorf("list %s: %w", etcd.MeshPrefix, err)
 	}
 	content := read.content()
-	if err := c.checkEmptied(before, content); err != nil {
+	if err := errors.Join(c.checkEmptied(before, content), c.checkFounded(before, content)); err != nil {
 		return err
 	}
 	store, err := c.ensureIdentity(ctx)

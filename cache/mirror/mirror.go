@@ -34,6 +34,9 @@ type Options struct {
 	Schemas schema.Set
 	// Store gets the mutations. Without one the cache is read-only.
 	Store storage.ConfigStore
+	// Unasked: the cache does not begin a store in an etcd that has none. It waits until
+	// somebody else does.
+	Unasked bool
 	// Domain is the DNS suffix of the mesh, set on every object; see config.Meta.
 	Domain string
 	// History is how many snapshots are kept for followers; see cache.FeedOptions.
@@ -91,6 +94,7 @@ type Cache struct {
 	quarantine atomic.Pointer[Quarantine]
 	format     atomic.Pointer[etcd.Format] // as last read
 	emptied    atomic.Bool                 // the cache refuses the store, see checkEmptied
+	absent     atomic.Bool                 // nobody has begun a store, see checkFounded
 	fresh      freshness
 	heard      atomic.Pointer[time.Time] // when etcd last answered
 	highest    atomic.Int64              // highest known revision of the store in this epoch

@@ -5,15 +5,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
@@ -40,6 +43,7 @@ type serveFlags struct {
 	statuses   bool
 	profiles   bool
 	unserved   bool
+	newStore   bool
 	anonymous  bool
 }
 
@@ -95,6 +99,7 @@ A second signal ends the server at once.`,
 	o.tls.register(f)
 	f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
 	f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (authorization and authentication policies), without effect, as for a migration; refused otherwise")
+	f.BoolVar(&o.newStore, "new-store", false, "begin a new store: say it once, for the first server of a new mesh. A server that other machines can reach begins none without it; one for this machine alone does, unless its data directory had a store")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")
@@ -129,10 +134,31 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	o.consul.validate(given, add)
 	o.endpoints.validate(given, add)
 	o.sources.validate(add)
+	if o.newStore && len(o.external.endpoints) == 0 && hasStore(o.embedded.dataDir) {
+		add("new-store", "%s has a store: leave the flag out", o.embedded.dataDir)
+	}
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}
 	return faults.ErrorOrNil()
+}
+
+// founding says whether the server may begin a new store. One that others can reach begins
+// none unasked: an empty directory there is a volume that is not mounted, a restore that
+// went elsewhere, or a second server that was meant to join.
+func (o *serveFlags) founding() member.Founding {
+	addresses := []string{o.apiAddress, o.xdsAddress, o.tls.secureXDS}
+	reachable := func(address string) bool {
+		host, _, err := net.SplitHostPort(address)
+		return err == nil && !isLoopback(host)
+	}
+	switch {
+	case o.newStore:
+		return member.FoundAsked
+	case o.embedded.cluster.peerURL != "" || slices.ContainsFunc(addresses, reachable):
+		return member.FoundNever
+	}
+	return member.FoundFresh
 }
 
 // onThisMachine says whether a URL points to this machine.
@@ -214,7 +240,7 @@ func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	options := serve.Options{
 		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
 		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous,
-		Logger: o.logger(env),
+		Founding: o.founding(), Logger: o.logger(env),
 	}
 	var err error
 	if options.Mesh, err = readMeshConfig(o.meshConfig, options.Logger); err != nil {

@@ -17,7 +17,6 @@ import (
 type embeddedStore struct {
 	dataDir   string
 	inProcess bool
-	newStore  bool
 	retention time.Duration
 	quota     resource.QuantityValue
 	cluster   storeCluster
@@ -27,7 +26,6 @@ func (o *embeddedStore) register(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "directory of the embedded store; created if missing")
 	f.BoolVar(&o.inProcess, "store-in-process", false,
 		"run the embedded store in this process: faster, but a fatal error in etcd, such as a full disk, ends the server")
-	f.BoolVar(&o.newStore, "new-store", false, "begin a new, empty store although the data directory had one; it is refused without, since as a rule a volume is not mounted")
 	f.DurationVar(&o.retention, "store-retention", upkeep.DefaultRetention, "how long past revisions of the embedded store can be read, at least 1m")
 	o.quota.Quantity = *resource.NewQuantity(member.DefaultQuota, resource.BinarySI)
 	f.Var(&o.quota, "store-quota", "size at which the embedded store takes no more writes, at least 64Mi")
@@ -36,7 +34,7 @@ func (o *embeddedStore) register(f *pflag.FlagSet) {
 
 // exclude reports the flags that were given although another store is used.
 func (o *embeddedStore) exclude(given func(flag string) bool, add addFault) {
-	for _, flag := range append([]string{"data-dir", "store-in-process", "new-store", "store-retention", "store-quota"}, clusterFlags...) {
+	for _, flag := range append([]string{"data-dir", "store-in-process", "store-retention", "store-quota"}, clusterFlags...) {
 		if given(flag) {
 			add(flag, "is of the embedded store: leave it out with --etcd-endpoints")
 		}
@@ -74,7 +72,7 @@ func defaultDataDir() string {
 // embedded returns the store that the flags describe.
 func (o *embeddedStore) embedded() *serve.Embedded {
 	return &serve.Embedded{
-		DataDir: o.dataDir, Args: storeRunArgs, InProcess: o.inProcess, NewStore: o.newStore,
+		DataDir: o.dataDir, Args: storeRunArgs, InProcess: o.inProcess,
 		Quota: o.quota.Value(), Retention: o.retention, Cluster: o.cluster.cluster(), UserRuntimeDir: os.Getenv("XDG_RUNTIME_DIR"),
 	}
 }

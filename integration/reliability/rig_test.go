@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -182,6 +183,9 @@ func (s *server) start() {
 		args = append(args, "--etcd-endpoints", strings.Join(endpoints, ","))
 	} else {
 		args = append(args, "--data-dir", s.dataDir, "--store-retention", "1h")
+		if _, err := os.Stat(s.dataDir); err != nil && slices.Contains(s.args, "--store-peer-url") {
+			args = append(args, "--new-store")
+		}
 	}
 	p := processtest.Start(s.r.t, processtest.Options{Name: s.name, Path: s.r.binary, Args: append(args, s.args...)})
 	s.mu.Lock()

@@ -47,6 +47,8 @@ type Options struct {
 	// Embedded is the etcd that the server runs itself, and Etcd one that somebody else
 	// runs. Exactly one of them is set.
 	Embedded *Embedded
+	// Founding says whether a new store may begin, embedded or in an etcd cluster.
+	Founding member.Founding
 	Etcd     *Etcd
 	// Backup is the schedule for snapshots of the store; nil means none. The server sets its
 	// Schemas.
@@ -135,8 +137,6 @@ type Embedded struct {
 	// process. InProcess runs the store in this process instead.
 	Args      []string
 	InProcess bool
-	// NewStore starts an empty store even though DataDir had one.
-	NewStore bool
 	// Quota is the size in bytes at which the store refuses writes; 0 means
 	// member.DefaultQuota.
 	Quota int64

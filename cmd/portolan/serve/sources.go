@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
 // storeSource is the name of the store among the sources of configuration.
@@ -88,7 +89,7 @@ func isKept(p cache.Problem) bool { return p.Serving && !p.Warning }
 func (s *server) addConfigs() error {
 	own := mirror.Options{
 		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.logger,
-		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory,
+		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory, Unasked: s.o.Etcd != nil && s.o.Founding == member.FoundNever,
 	}
 	s.mirror = mirror.New(s.store.client, own)
 	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers) == 0 {

@@ -49,7 +49,7 @@ func openStore(ctx context.Context, o *Options) (*openedStore, error) {
 	if o.Etcd != nil {
 		return o.Etcd.open(ctx, o.Logger)
 	}
-	return o.Embedded.open(ctx, o.Logger)
+	return o.Embedded.open(ctx, o.Founding, o.Logger)
 }
 
 // certified returns why the certificate of the member needs attention, nil if it does not.

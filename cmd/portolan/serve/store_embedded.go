@@ -13,11 +13,11 @@ import (
 )
 
 // open starts the member.
-func (o *Embedded) open(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
+func (o *Embedded) open(ctx context.Context, founding member.Founding, logger *slog.Logger) (*openedStore, error) {
 	if o.InProcess {
-		return o.openInProcess(ctx, logger)
+		return o.openInProcess(ctx, founding, logger)
 	}
-	return o.openChild(ctx, logger)
+	return o.openChild(ctx, founding, logger)
 }
 
 // embeddedLimits returns the limits of the embedded member.
@@ -25,8 +25,8 @@ func embeddedLimits() etcd.Options {
 	return etcd.Options{MaxTxnOps: member.MaxTxnOps, MaxRequestBytes: member.MaxRequestBytes}
 }
 
-func (o *Embedded) openInProcess(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
-	m, err := member.Start(ctx, member.Options{DataDir: o.DataDir, Quota: o.Quota, NewStore: o.NewStore, Upkeep: o.upkeep(), Logger: logger})
+func (o *Embedded) openInProcess(ctx context.Context, founding member.Founding, logger *slog.Logger) (*openedStore, error) {
+	m, err := member.Start(ctx, member.Options{DataDir: o.DataDir, Quota: o.Quota, Founding: founding, Upkeep: o.upkeep(), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,10 @@ func (o *Embedded) openInProcess(ctx context.Context, logger *slog.Logger) (*ope
 	}, nil
 }
 
-func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
+func (o *Embedded) openChild(ctx context.Context, founding member.Founding, logger *slog.Logger) (*openedStore, error) {
+	if err := member.CheckFounding(o.DataDir, founding, o.Cluster); err != nil {
+		return nil, err // before anything is made in the directory
+	}
 	cluster, papers, err := o.certified()
 	if err != nil {
 		return nil, err
@@ -48,7 +51,7 @@ func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedS
 		return nil, err
 	}
 	child, err := member.NewChild(member.ChildOptions{
-		DataDir: o.DataDir, Args: o.Args, Quota: o.Quota, NewStore: o.NewStore,
+		DataDir: o.DataDir, Args: o.Args, Quota: o.Quota, Founding: founding,
 		Cluster: cluster, Upkeep: o.upkeep(), Logger: logger, UserRuntimeDir: o.UserRuntimeDir,
 	})
 	if err != nil {

@@ -39,9 +39,9 @@ type ChildOptions struct {
 	UserRuntimeDir string
 	// Quota is as in Options.
 	Quota int64
-	// NewStore is as in Options, for the first process only: a later one that finds the
+	// Founding is as in Options, for the first process only: a later one that finds the
 	// directory empty reports that.
-	NewStore bool
+	Founding Founding
 	// Cluster is as in Options.
 	Cluster *Cluster
 	// Upkeep says how Run maintains the store.
@@ -145,7 +145,7 @@ func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 		removeSocketDir(dir)
 		return "", err
 	}
-	c.opts.NewStore = false
+	c.opts.Founding = FoundNever
 	if c.peers != nil && c.outage.Load() == nil {
 		c.peers.poll(ctx)
 	}
@@ -317,7 +317,7 @@ func (c *Child) closeClients() {
 // members.
 func (c *Child) launch(ctx context.Context) error {
 	existed := hasData(c.opts.DataDir)
-	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, NewStore: c.opts.NewStore, Cluster: c.opts.Cluster, Parent: self()})
+	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, Founding: c.opts.Founding, Cluster: c.opts.Cluster, Parent: self()})
 	if err != nil {
 		return err
 	}

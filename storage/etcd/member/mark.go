@@ -16,6 +16,23 @@ import (
 // configuration away from all proxies.
 var ErrEmptied = errors.New("the store is gone")
 
+// ErrNoStore is the error of an empty data directory of a member that is to begin no store.
+var ErrNoStore = errors.New("there is no store")
+
+// Founding says whether a new store may begin in a data directory that has none. A member
+// that joins others gets their data and begins no store.
+type Founding int
+
+const (
+	// FoundFresh begins one where no mark tells that the directory had a store; if one
+	// does, that is an ErrEmptied.
+	FoundFresh Founding = iota
+	// FoundNever begins none: an empty directory is an ErrNoStore or an ErrEmptied.
+	FoundNever
+	// FoundAsked begins one, as the operator asked.
+	FoundAsked
+)
+
 // A directory with a store has a mark file in it and one beside it. The one beside it
 // remains when no volume is mounted at the directory.
 const (
@@ -28,37 +45,44 @@ func marks(dataDir string) []string {
 	return []string{filepath.Join(dataDir, markFile), filepath.Clean(dataDir) + besideFile}
 }
 
-// checkMarks refuses an empty data directory that had a store, unless the options ask
-// for a new store. A member that joins others gets their data.
-func checkMarks(opts Options) error {
+// CheckFounding refuses an empty data directory in which no new store may begin: with
+// ErrEmptied, ErrNoStore or ErrDamaged. It changes nothing.
+func CheckFounding(dataDir string, founding Founding, c *Cluster) error {
 	// Check the marks first: they are made after the data.
 	var found []string
-	for _, mark := range marks(opts.DataDir) {
+	for _, mark := range marks(dataDir) {
 		if _, err := os.Lstat(mark); err == nil {
 			found = append(found, mark)
 		}
 	}
+	joins := c != nil && len(c.Join) > 0
 	switch {
-	case wal.Exist(walDir(opts.DataDir)):
-		if opts.NewStore {
-			opts.Logger.Warn("--new-store has no effect, since the data directory has a store: leave it out", "dir", opts.DataDir)
-		}
+	case wal.Exist(walDir(dataDir)):
 		return nil
-	case len(found) == 0:
+	case len(found) > 0 && hasData(dataDir):
+		return damageError(dataDir, "log", walDir(dataDir), errors.New("it is not there"))
+	case founding == FoundAsked, joins:
 		return nil
-	case hasData(opts.DataDir):
-		return damageError(opts.DataDir, "log", walDir(opts.DataDir), errors.New("it is not there"))
-	case opts.NewStore, opts.Cluster != nil && len(opts.Cluster.Join) > 0:
-		return nil
+	case len(found) > 0:
+		return emptiedError(dataDir, c, strings.Join(found, " and "))
+	case founding == FoundNever:
+		return fmt.Errorf("%w: %s is empty, and a server that other machines can reach begins no store by itself: "+
+			"restore a backup into it (portolan store restore FILE --data-dir %s), join the store of another server (--join), "+
+			"mount its volume if it has one, or, for the first server of a new mesh, start it once with --new-store", ErrNoStore, dataDir, dataDir)
 	}
-	what := fmt.Sprintf("%s had a store, as %s tells, and has none", opts.DataDir, strings.Join(found, " and "))
-	meant := fmt.Sprintf("where a new, empty store is meant, start it once with --new-store, or remove %s first", strings.Join(found, " and "))
-	if opts.Cluster != nil {
-		return fmt.Errorf("%w; %s", opts.Cluster.alreadyUsedError(fmt.Sprintf("%v: %s", ErrEmptied, what)), meant)
+	return nil
+}
+
+// emptiedError says what to do about a directory whose marks tell that it had a store.
+func emptiedError(dataDir string, c *Cluster, marks string) error {
+	what := fmt.Sprintf("%s had a store, as %s tells, and has none", dataDir, marks)
+	meant := fmt.Sprintf("where a new, empty store is meant, start it once with --new-store, or remove %s first", marks)
+	if c != nil {
+		return fmt.Errorf("%w; %s", c.alreadyUsedError(fmt.Sprintf("%v: %s", ErrEmptied, what)), meant)
 	}
 	return fmt.Errorf("%w: %s: a new store here would take the configuration of all proxies away: "+
-		"mount its volume, move the directory back, or restore a snapshot (portolan store snapshot restore FILE --data-dir %s); %s",
-		ErrEmptied, what, opts.DataDir, meant)
+		"mount its volume, move the directory back, or restore a backup (portolan store restore FILE --data-dir %s); %s",
+		ErrEmptied, what, dataDir, meant)
 }
 
 // mark makes the marks of a directory that has a store. The one beside it needs a parent

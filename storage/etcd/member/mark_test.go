@@ -71,7 +71,7 @@ func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, _ := usedDir(t)
-			says := append(empty(t, dir), "mount its volume", "snapshot restore FILE --data-dir "+dir, "--new-store")
+			says := append(empty(t, dir), "mount its volume", "store restore FILE --data-dir "+dir, "--new-store")
 			before, _ := os.ReadDir(dir)
 			_, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)})
 			if !errors.Is(err, member.ErrEmptied) {
@@ -85,8 +85,8 @@ func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 			if after, _ := os.ReadDir(dir); len(after) != len(before) {
 				t.Errorf("%v was made of %v", after, before)
 			}
-			// With NewStore a new store begins, and is protected like any other.
-			keep(t, member.Options{DataDir: dir, NewStore: true, Logger: logger(t)}, "other")
+			// With FoundAsked a new store begins, and is protected like any other.
+			keep(t, member.Options{DataDir: dir, Founding: member.FoundAsked, Logger: logger(t)}, "other")
 			remove(t, filepath.Join(dir, "etcd"))
 			if _, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)}); !errors.Is(err, member.ErrEmptied) {
 				t.Errorf("the new one, emptied: %v, want ErrEmptied", err)
@@ -95,8 +95,32 @@ func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 	}
 }
 
+// TestNoStoreBeginsUnasked: a member that is to begin no store makes nothing in an empty
+// directory and says what to do. Once it was asked to, it starts like any other.
+func TestNoStoreBeginsUnasked(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	opts := member.Options{DataDir: dir, Founding: member.FoundNever, Logger: logger(t)}
+	_, err := member.Start(t.Context(), opts)
+	if !errors.Is(err, member.ErrNoStore) {
+		t.Fatalf("%v, want ErrNoStore", err)
+	}
+	for _, words := range []string{dir + " is empty", "store restore FILE --data-dir " + dir, "--join", "--new-store"} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("%q does not say %q", err, words)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory was made: %v", err)
+	}
+	opts.Founding = member.FoundAsked
+	keep(t, opts, "key")
+	opts.Founding = member.FoundNever
+	keep(t, opts, "key")
+}
+
 // TestADirectoryWithAStoreStarts: a store of an older version without marks, a moved
-// one, a copied one, and one with a NewStore flag that was left set.
+// one, a copied one, and one whose member was asked to begin one.
 func TestADirectoryWithAStoreStarts(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir, beside string) (opts member.Options){
@@ -117,15 +141,14 @@ func TestADirectoryWithAStoreStarts(t *testing.T) {
 			return member.Options{DataDir: dir + "2"}
 		},
 		"as new": func(_ *testing.T, dir, _ string) member.Options {
-			return member.Options{DataDir: dir, NewStore: true}
+			return member.Options{DataDir: dir, Founding: member.FoundAsked}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, beside := usedDir(t)
 			opts := prepare(t, dir, beside)
-			var said lines
-			opts.Logger = said.logger()
+			opts.Logger = logger(t)
 			m := startMember(t, opts)
 			if got := get(t, m.Client(), "key"); got != "value" {
 				t.Errorf("key is %q", got)
@@ -134,9 +157,6 @@ func TestADirectoryWithAStoreStarts(t *testing.T) {
 				if _, err := os.Stat(mark); err != nil {
 					t.Error(err)
 				}
-			}
-			if warned := said.count("--new-store has no effect") == 1; warned != opts.NewStore {
-				t.Errorf("warned of the flag: %t", warned)
 			}
 		})
 	}
@@ -176,15 +196,15 @@ func TestALogThatIsGoneIsDamage(t *testing.T) {
 	t.Parallel()
 	dir, _ := usedDir(t)
 	remove(t, filepath.Join(dir, "etcd", "member", "wal"))
-	for _, meant := range []bool{false, true} {
-		if _, err := member.Start(t.Context(), member.Options{DataDir: dir, NewStore: meant, Logger: logger(t)}); !errors.Is(err, member.ErrDamaged) {
-			t.Errorf("new store meant %t: %v, want ErrDamaged", meant, err)
+	for _, founding := range []member.Founding{member.FoundFresh, member.FoundNever, member.FoundAsked} {
+		if _, err := member.Start(t.Context(), member.Options{DataDir: dir, Founding: founding, Logger: logger(t)}); !errors.Is(err, member.ErrDamaged) {
+			t.Errorf("founding %d: %v, want ErrDamaged", founding, err)
 		}
 	}
 }
 
 // TestAChildDoesNotBeginANewStore: neither the first process, nor a later one after
-// NewStore was given.
+// one was asked for.
 func TestAChildDoesNotBeginANewStore(t *testing.T) {
 	t.Parallel()
 	dir, _ := usedDir(t)
@@ -197,7 +217,7 @@ func TestAChildDoesNotBeginANewStore(t *testing.T) {
 	if _, err := child.Start(t.Context()); !errors.Is(err, member.ErrEmptied) {
 		t.Fatalf("%v, want ErrEmptied", err)
 	}
-	opts.NewStore = true
+	opts.Founding = member.FoundAsked
 	child, endpoint := startChild(t, opts)
 	put(t, clientOf(t, endpoint), "key", "value")
 	remove(t, filepath.Join(dir, "etcd"))

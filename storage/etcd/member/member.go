@@ -32,9 +32,8 @@ type Options struct {
 	Quota int64
 	// Upkeep says how Run maintains the member.
 	Upkeep upkeep.Policy
-	// NewStore lets a new store begin in a directory that had one and is empty now.
-	// Otherwise that is an ErrEmptied.
-	NewStore bool
+	// Founding says whether a new store may begin if the directory has none.
+	Founding Founding
 	// Cluster makes the member one of several; nil means a cluster of one, without any TCP
 	// port. One of several needs a Socket too: its parent watches it there.
 	Cluster *Cluster
@@ -86,6 +85,7 @@ type Member struct {
 //   - ErrInUse if another process has the directory; it first waits for up to 5 seconds if
 //     that process is about to end because its parent has;
 //   - ErrEmptied if the directory had a store and has none any more;
+//   - ErrNoStore if the directory has no store, and none may begin there;
 //   - ErrNoSpace if the file system has too little space for etcd to start;
 //   - ErrDamaged if etcd cannot use the data;
 //   - ErrRemoved if the data is of a member that its cluster has removed;
@@ -98,7 +98,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMarks(opts); err != nil {
+	if err := CheckFounding(opts.DataDir, opts.Founding, opts.Cluster); err != nil {
 		return nil, err
 	}
 	if err := makeDataDir(opts.DataDir); err != nil {

@@ -27,7 +27,7 @@ type orders struct {
 	DataDir  string    `json:"dataDir"`
 	Socket   string    `json:"socket"`
 	Quota    int64     `json:"quota,omitempty"`
-	NewStore bool      `json:"newStore,omitempty"`
+	Founding Founding  `json:"founding,omitempty"`
 	Cluster  *Cluster  `json:"cluster,omitempty"`
 	Parent   processID `json:"parent"`
 }
@@ -45,7 +45,7 @@ type report struct {
 // kinds are the sentinels of a failed start, by name.
 var kinds = map[string]error{
 	"inUse": ErrInUse, "noSpace": ErrNoSpace, "damaged": ErrDamaged, "removed": ErrRemoved, "used": ErrUsed,
-	"emptied": ErrEmptied,
+	"emptied": ErrEmptied, "noStore": ErrNoStore,
 }
 
 // kindOf returns the name of an error's sentinel, if it has one.
@@ -113,7 +113,7 @@ func runOrders(ctx context.Context, o orders, reports *os.File, leaving func(), 
 	// If the report cannot be written, the parent has ended, and ctx with it.
 	say := json.NewEncoder(reports)
 	m, err := Start(ctx, Options{
-		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, NewStore: o.NewStore, Cluster: o.Cluster, Logger: logger,
+		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, Founding: o.Founding, Cluster: o.Cluster, Logger: logger,
 		StopTimeout: childStopTimeout, parent: o.Parent, leaving: leaving,
 		waiting: func(w waiting) { _ = say.Encode(report{Waiting: &w}) },
 	})
