@@ -100,6 +100,37 @@ func TestStoreJoinsByToken(t *testing.T) {
 	}
 }
 
+// TestAStrangerInTheStore: a machine that replaces a member by founding a store of its own at
+// the same address does not become that member. The others list it as a stranger, with its
+// certificate, and their logs stay short.
+func TestAStrangerInTheStore(t *testing.T) {
+	t.Parallel()
+	one := startFounder(t, newMemberAt(t, "cp-1"))
+	second := newMemberAt(t, "cp-2")
+	two := joiner(t, one, one.invite(second))
+	two.start()
+	third := joiner(t, one, one.invite(newMemberAt(t, "cp-3")))
+	third.start()
+	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Voter, "cp-3": cluster.Voter})
+	two.kill()
+	startFounder(t, second)
+	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Stranger, "cp-3": cluster.Voter})
+	list := one.must("", "store", "member", "list")
+	for _, words := range []string{"stranger", "a certificate of 127.0.0.1, signed by another authority", "portolan store member invite"} {
+		if !strings.Contains(list, words) {
+			t.Errorf("%q is not in %s", words, list)
+		}
+	}
+	one.nextWrite("beside-a-stranger")
+	before := strings.Count(one.process.output(), "\n")
+	for range 30 { // in this time the members meet the stranger again and again
+		one.nextWrite("beside-a-stranger")
+	}
+	if lines := strings.Count(one.process.output(), "\n") - before; lines > 10 {
+		t.Errorf("%d lines during 30 writes:\n%s", lines, one.process.tail())
+	}
+}
+
 // joiner prepares a server that will join a store through another, with a token.
 func joiner(t testing.TB, through *server, token string) *server {
 	t.Helper()

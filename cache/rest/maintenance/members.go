@@ -34,8 +34,8 @@ type MemberList struct {
 type Member struct {
 	ID   string `json:"id"` // hexadecimal
 	Name string `json:"name,omitempty"`
-	// Status is leader, voter, learner, waiting (it knows no leader), unstarted or
-	// unreachable.
+	// Status is leader, voter, learner, waiting (it knows no leader), unstarted,
+	// unreachable, or stranger (a member of another store answers at its address).
 	Status     cluster.Status `json:"status"`
 	PeerURLs   []string       `json:"peerURLs"`
 	ClientURLs []string       `json:"clientURLs,omitempty"`

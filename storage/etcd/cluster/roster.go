@@ -164,16 +164,22 @@ func (r *Roster) ask(ctx context.Context, members []Member) {
 			m.Answer, m.Err = nil, errors.New("it has not started yet")
 			continue
 		}
-		asking.Go(func() { m.Answer, m.Err = r.askOne(ctx, m.ClientURLs[0]) })
+		asking.Go(func() { m.Answer, m.Err = r.askOne(ctx, m) })
 	}
 	asking.Wait()
 }
 
-// askOne asks one member; a member that waits for others answers too.
-func (r *Roster) askOne(ctx context.Context, endpoint string) (*Answer, error) {
-	s, err := callAt(ctx, r, endpoint, func(ctx context.Context, c *clientv3.Client) (*pb.StatusResponse, error) {
+// askOne asks one member; a member that waits for others answers too. What answers at its
+// address and is of another store is a StrangerError.
+func (r *Roster) askOne(ctx context.Context, m *Member) (*Answer, error) {
+	s, err := callAt(ctx, r, m.ClientURLs[0], func(ctx context.Context, c *clientv3.Client) (*pb.StatusResponse, error) {
 		return pb.NewMaintenanceClient(c.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	})
+	if err == nil {
+		err = r.stranger(ctx, m, s)
+	} else {
+		err = strangersCertificate(ctx, m.ClientURLs[0], err)
+	}
 	if err != nil {
 		return nil, err
 	}

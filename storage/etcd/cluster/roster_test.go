@@ -104,6 +104,31 @@ func TestRosterRemoves(t *testing.T) {
 	}
 }
 
+// TestAStrangerIsNamed: a member of another store at the address of one of this does not
+// count as that member, and is told by its own name.
+func TestAStrangerIsNamed(t *testing.T) {
+	t.Parallel()
+	servers := etcdtest.Cluster(t, slow)
+	r := newRoster(t, servers[0].Endpoint)
+	servers[2].Stop()
+	lookUntil(t, r, "two serve", func(v *cluster.View) bool { return len(v.Serving()) == 2 && len(v.Silent()) == 1 })
+	etcdtest.NewServer(t, etcdtest.At(t, servers[2].Endpoint), func(c *embed.Config) {
+		c.Name = "newcomer"
+		c.InitialCluster = c.InitialClusterFromName(c.Name)
+	})
+	v := lookUntil(t, r, "m2 is a stranger", func(v *cluster.View) bool {
+		m, err := v.Find("m2")
+		return err == nil && m.Status() == cluster.Stranger
+	})
+	m, err := v.Find("m2")
+	if err != nil || m.Answer != nil || !strings.Contains(m.Err.Error(), "a server that calls itself newcomer answers at its address, and is of another store") {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if len(v.Serving()) != 2 || len(v.Silent()) != 1 {
+		t.Errorf("%d serve, %d do not answer", len(v.Serving()), len(v.Silent()))
+	}
+}
+
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRoster(t, "unix:///no/such/socket")

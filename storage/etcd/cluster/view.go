@@ -63,14 +63,18 @@ const (
 	Unstarted Status = "unstarted"
 	// Unreachable does not answer.
 	Unreachable Status = "unreachable"
+	// Stranger does not answer, but a member of another store does at its address.
+	Stranger Status = "stranger"
 )
 
 // Statuses are all roles.
-var Statuses = []Status{Leader, Voter, Learner, Waiting, Unstarted, Unreachable}
+var Statuses = []Status{Leader, Voter, Learner, Waiting, Unstarted, Unreachable, Stranger}
 
 // Status returns the role of the member.
 func (m *Member) Status() Status {
 	switch {
+	case errors.As(m.Err, new(*StrangerError)):
+		return Stranger
 	case m.Name == "" && m.Answer == nil:
 		return Unstarted
 	case m.Answer == nil:
@@ -117,9 +121,9 @@ func (v *View) Serving() []Member {
 	return v.membersWhere(func(m *Member) bool { return m.serves() })
 }
 
-// Silent are the members that have started and do not answer, by name.
+// Silent are the members that have started and do not answer, by name, strangers among them.
 func (v *View) Silent() []Member {
-	return v.membersWhere(func(m *Member) bool { return m.Status() == Unreachable })
+	return v.membersWhere(func(m *Member) bool { return m.Status() == Unreachable || m.Status() == Stranger })
 }
 
 // Voters returns the members that count for the quorum.

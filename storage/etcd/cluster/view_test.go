@@ -17,13 +17,14 @@ func TestStatus(t *testing.T) {
 		cluster.Waiting:     {ID: 2, Name: "a", Answer: &cluster.Answer{}},
 		cluster.Unstarted:   {ID: 2, Learner: true},
 		cluster.Unreachable: {ID: 2, Name: "a", Err: errors.New("away")},
+		cluster.Stranger:    {ID: 2, Name: "a", Err: &cluster.StrangerError{Name: "b"}},
 	} {
 		if got := m.Status(); got != want {
 			t.Errorf("%+v is %s, want %s", m, got, want)
 		}
 	}
 	v := cluster.View{}
-	if len(cluster.Statuses) != 6 || v.Leader() != nil || v.Quorum() != 1 {
+	if len(cluster.Statuses) != 7 || v.Leader() != nil || v.Quorum() != 1 {
 		t.Error("an empty view")
 	}
 }

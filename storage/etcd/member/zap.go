@@ -29,6 +29,12 @@ var expected = map[string]bool{
 	"scheme is http or unix while --client-cert-auth is enabled; ignoring client cert auth for this URL": true,
 	"unable to set a member local address due to lack of suitable local addresses":                       true,
 
+	// Of a member of another store at the address of one of this. The parent names it.
+	"request cluster ID mismatch":                                        true,
+	"request sent was ignored due to cluster ID mismatch":                true,
+	"request sent was ignored by remote peer due to cluster ID mismatch": true,
+	"cluster ID mismatch":                                                true,
+
 	"lost TCP streaming connection with remote peer":                                 true,
 	"closed TCP streaming connection with remote peer":                               true,
 	"peer became inactive (message send to peer failed)":                             true,
