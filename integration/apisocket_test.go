@@ -53,7 +53,7 @@ func TestTheSocketOfAServer(t *testing.T) {
 				t.Errorf("%s: over the socket: %d", name, code)
 			}
 			file := filepath.Join(t.TempDir(), "mesh.snapshot")
-			s.must("", "store", "snapshot", "save", file)
+			s.must("", "store", "backup", "--without-keys", file)
 			s.must("", "store", "compact")
 			s.must("", "store", "member", "list")
 			// A killed server leaves a stale socket.
@@ -85,9 +85,9 @@ func TestTheSocketBesideAnotherEtcd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api.sock")
 	file := filepath.Join(t.TempDir(), "mesh.snapshot")
 	with := startServer(t, serverOptions{etcd: endpoint, args: []string{"--api-socket", path}})
-	with.must("", "store", "snapshot", "save", file)
+	with.must("", "store", "backup", "--without-keys", file)
 	without := startServer(t, serverOptions{etcd: endpoint})
-	out := without.try("", "store", "snapshot", "save", "--force", file)
+	out := without.try("", "store", "backup", "--without-keys", "--force", file)
 	if out.code != 77 || !strings.Contains(out.stderr, "start it with --api-socket FILE") {
 		t.Errorf("without a socket: exit code %d: %s", out.code, out.stderr)
 	}

@@ -227,7 +227,7 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 	})
 	seen := map[string][]byte{}
 	snapshot := filepath.Join(t.TempDir(), "mesh.snapshot")
-	s.must("", "store", "snapshot", "save", snapshot)
+	s.must("", "store", "backup", "--without-keys", snapshot)
 	kinds := []string{}
 	for line := range strings.Lines(s.must("", "api-resources")) {
 		if fields := strings.Fields(line); fields[0] != "NAME" {

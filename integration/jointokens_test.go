@@ -19,7 +19,7 @@ func TestJoinTokensAreNowhereInTheClear(t *testing.T) {
 	}
 	s.must("", "token", "revoke", tokens[2])
 	snapshot := filepath.Join(t.TempDir(), "mesh.snapshot")
-	s.must("", "store", "snapshot", "save", snapshot)
+	s.must("", "store", "backup", "--without-keys", snapshot)
 
 	seen := filesBelow(t, dir, "sealing.key")
 	for name, args := range map[string][]string{

@@ -52,7 +52,7 @@ func (d *drill) run(block string) (out string) {
 			if err := d.process.terminate(d.t); err != nil {
 				d.t.Fatal(err)
 			}
-		case "systemctl start portolan":
+		case "systemctl start portolan", "portolan serve --new-store --data-dir /var/lib/portolan/store &":
 			flush()
 			d.start()
 		default:
@@ -65,7 +65,7 @@ func (d *drill) run(block string) (out string) {
 
 func (d *drill) sh(commands string) string {
 	d.t.Helper()
-	commands = strings.ReplaceAll(commands, "/var/lib/portolan", d.o.dataDir)
+	commands = strings.ReplaceAll(commands, "/var/lib/portolan", filepath.Dir(d.o.dataDir))
 	c := exec.Command("bash", "-e", "-u", "-o", "pipefail", "-c", commands)
 	c.Dir = d.dir
 	c.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "PORTOLAN_SERVER="+d.url(""))
@@ -93,19 +93,19 @@ func TestOperationsDrill(t *testing.T) {
 	if len(blocks) != 5 {
 		t.Fatalf("%d blocks of commands: this test knows the outcome of 5", len(blocks))
 	}
-	s, x := startServer(t, serverOptions{}), newShop(t)
+	s, x := startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "portolan", "store")}), newShop(t)
 	d := &drill{s, t.TempDir()}
 	s.apply(x.all(100, 0))
 	save, restore, restoreMember, fromText, space := blocks[0], blocks[1], blocks[2], blocks[3], blocks[4]
 
-	d.expect(d.run(save), "saved mesh.snapshot: revision", "4 objects", "as its content has", "VirtualService.networking.istio.io")
+	d.expect(d.run(save), "saved mesh.backup: revision", "4 objects", "as its content has", "with the keys, wrapped", "VirtualService.networking.istio.io")
 	s.apply(x.routes(0, 100), later("lost", 8080)) // the change to undo
 	d.expect(d.run(restore), "restored "+s.o.dataDir+": 4 objects", "revision    1000000", "alarms      none")
 	d.expect(s.must("", "get", "se", "-A"), "reviews")
 	if out := s.must("", "get", "se", "-A"); strings.Contains(out, "lost") {
 		t.Errorf("it is not as it was:\n%s", out)
 	}
-	d.expect(d.run(restoreMember), "restored "+s.o.dataDir+"-cp-1")
+	d.expect(d.run(restoreMember), "restored "+s.o.dataDir+"-cp-1:")
 	d.expect(d.run(fromText), "created (dry run)", "virtualservice/shop/reviews")
 	d.expect(d.run(space), "compacted to revision", "defragmented in", "quarantine  0 keys")
 	s.awaitWhole()
@@ -114,7 +114,7 @@ func TestOperationsDrill(t *testing.T) {
 // TestServeBackupDir: a server makes snapshots by itself, and reports it.
 func TestServeBackupDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
-	s := startServer(t, serverOptions{args: []string{"--backup-dir", dir, "--backup-keep", "2"}})
+	s := startServer(t, serverOptions{args: []string{"--backup-dir", dir, "--backup-without-keys", "--backup-keep", "2"}})
 	eventually(t, "the first snapshot is made", func() error {
 		out := s.must("", "store", "status")
 		if !strings.Contains(out, "backup") || strings.Contains(out, "none yet") {
@@ -122,11 +122,11 @@ func TestServeBackupDir(t *testing.T) {
 		}
 		return nil
 	})
-	files, err := filepath.Glob(filepath.Join(dir, "portolan-*.snapshot"))
+	files, err := filepath.Glob(filepath.Join(dir, "portolan-*.backup"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%q, %v", files, err)
 	}
-	if out := command(t, "", "store", "snapshot", "inspect", files[0]); out.code != 0 {
+	if out := command(t, "", "store", "inspect", files[0]); out.code != 0 {
 		t.Error(out.stderr)
 	}
 	if at := s.gauge("portolan_backup_last_success_timestamp_seconds"); at == 0 {
@@ -143,20 +143,20 @@ func TestSnapshotOnAFullDisk(t *testing.T) {
 		s.apply(large(i))
 	}
 	file := filepath.Join(disk, "mesh.snapshot")
-	out := s.try("", "store", "snapshot", "save", file)
+	out := s.try("", "store", "backup", "--without-keys", file)
 	if out.code != 1 || !strings.Contains(out.stderr, "no space left") {
 		t.Errorf("exit code %d: %s", out.code, out.stderr)
 	}
 	if left, err := os.ReadDir(disk); err != nil || len(left) > 0 {
 		t.Errorf("%v is left there, %v", left, err)
 	}
-	out = command(t, "", "store", "snapshot", "restore", file, "--data-dir", filepath.Join(disk, "data"))
+	out = command(t, "", "store", "restore", "--without-keys", file, "--data-dir", filepath.Join(disk, "data"))
 	if out.code == 0 {
 		t.Error("a restore of nothing")
 	}
 	good := filepath.Join(t.TempDir(), "good")
-	s.must("", "store", "snapshot", "save", good)
-	out = command(t, "", "store", "snapshot", "restore", good, "--data-dir", filepath.Join(disk, "data"))
+	s.must("", "store", "backup", "--without-keys", good)
+	out = command(t, "", "store", "restore", "--without-keys", good, "--data-dir", filepath.Join(disk, "data"))
 	if out.code != 1 || !strings.Contains(out.stderr, "too little free space") {
 		t.Errorf("a restore to a full disk: exit code %d: %s", out.code, out.stderr)
 	}

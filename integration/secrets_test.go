@@ -76,7 +76,7 @@ func TestKeysAreNowhereInTheClear(t *testing.T) {
 
 	seen := filesBelow(t, dir, "sealing.key")
 	snapshot := filepath.Join(t.TempDir(), "mesh.snapshot")
-	s.must("", "store", "snapshot", "save", snapshot)
+	s.must("", "store", "backup", "--without-keys", snapshot)
 	for name, args := range map[string][]string{
 		"get": {"get", "secrets", "-n", "shop", "-o", "json"}, "get yaml": {"get", "secret", names[0], "-n", "shop", "-o", "yaml"},
 		"describe": {"describe", "secret/" + names[0], "-n", "shop"}, "history": {"history", "secret/" + names[0], "-n", "shop", "-o", "json"},

@@ -322,7 +322,7 @@ func TestStoreDamaged(t *testing.T) {
 		t.Fatal(logs, err)
 	}
 	changeBit(t, logs[0], 20_000)
-	says := []string{"the data is damaged", filepath.Dir(logs[0]), "crc mismatch", "portolan store snapshot restore"}
+	says := []string{"the data is damaged", filepath.Dir(logs[0]), "crc mismatch", "portolan store restore"}
 	if err := syscall.Kill(storeOf(t, s.o.dataDir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestEnvoyStoreRestored(t *testing.T) {
 		loads := []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
 		informer := s.follow(t)
 		file := filepath.Join(t.TempDir(), "mesh.snapshot")
-		s.must("", "store", "snapshot", "save", file)
+		s.must("", "store", "backup", "--without-keys", file)
 		before := s.must("", "export")
 		lost := freePort(t)
 		for range 3 { // makes some more revisions
@@ -69,7 +69,7 @@ func TestEnvoyStoreRestored(t *testing.T) {
 		if err := os.Rename(s.o.dataDir, s.o.dataDir+".old"); err != nil {
 			t.Fatal(err)
 		}
-		out := command(t, "", "store", "snapshot", "restore", file, "--data-dir", s.o.dataDir)
+		out := command(t, "", "store", "restore", "--without-keys", file, "--data-dir", s.o.dataDir)
 		if out.code != 0 {
 			t.Fatal(out.stderr)
 		}
@@ -101,7 +101,7 @@ func TestStoreRestoredBeneathServers(t *testing.T) {
 	for name, restore := range map[string]func(t *testing.T, file string) (etcdDir string){
 		"portolan": func(t *testing.T, file string) string {
 			dir := filepath.Join(t.TempDir(), "data")
-			if out := command(t, "", "store", "snapshot", "restore", file, "--data-dir", dir); out.code != 0 {
+			if out := command(t, "", "store", "restore", "--without-keys", file, "--data-dir", dir); out.code != 0 {
 				t.Fatal(out.stderr)
 			}
 			return filepath.Join(dir, "etcd")
@@ -144,7 +144,7 @@ func restoreBeneath(t *testing.T, v protocol.Variant, restore func(*testing.T, s
 	}
 	informer := two.follow(t)
 	file := filepath.Join(t.TempDir(), "mesh.snapshot")
-	one.must("", "store", "snapshot", "save", file)
+	one.must("", "store", "backup", "--without-keys", file)
 	before, held := one.must("", "export"), textOf(clients[0].Held)
 	for i := range 10 {
 		one.apply(x.routes(i, 100-i))

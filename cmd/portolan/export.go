@@ -36,7 +36,7 @@ any version, whatever becomes of etcd; portolan import puts it back.
 Secrets are left out: no document has their data.
 
 It is not all of the store: history and what belongs to etcd are in a snapshot
-(portolan store snapshot save).`,
+(portolan store backup).`,
 		Example: `  portolan export > mesh.yaml
   portolan export -n shop virtualservices,destinationrules
   portolan export --revision 812`,

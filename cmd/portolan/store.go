@@ -7,7 +7,7 @@ import "github.com/spf13/cobra"
 func newStoreCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{Use: "store", Short: "See to the store of a server"}
 	c.AddCommand(
-		newStoreStatusCommand(env), newStoreSnapshotCommand(env),
+		newStoreStatusCommand(env), newStoreBackupCommand(env), newStoreInspectCommand(env), newStoreRestoreCommand(env),
 		newStoreCompactCommand(env), newStoreDefragCommand(env), newStoreQuarantineCommand(env),
 		newStoreMemberCommand(env), newStoreRunCommand(env),
 	)

@@ -71,31 +71,39 @@ func TestStoreStatus(t *testing.T) {
 	}
 }
 
-// TestSnapshotFlags: invalid flags are usage errors, a file that is no snapshot is bad data.
+// TestBackupFlags: invalid flags are usage errors, a file that is no backup is bad data.
 // Neither leaves anything behind.
-func TestSnapshotFlags(t *testing.T) {
+func TestBackupFlags(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "text")
 	if err := os.WriteFile(file, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(t.TempDir(), "open.key")
+	if err := os.WriteFile(open, []byte("0123456789abcdef"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	to := " --data-dir " + dir + "/d"
 	for args, code := range map[string]int{
 		"inspect " + file: exitData, "inspect " + file + "x": exitData, "inspect": exitUsage, "inspect " + file + " -o name": exitUsage,
-		"restore " + file: exitUsage, "restore " + file + " --data-dir " + dir + "/d": exitData,
-		"restore " + file + " --data-dir " + dir + "/d --store-name a":                                                                   exitUsage,
-		"restore " + file + " --data-dir " + dir + "/d --store-name a --store-initial-cluster a=nowhere":                                 exitUsage,
-		"restore " + file + " --data-dir " + dir + "/d --store-name a --store-initial-cluster a=http://127.0.0.1:1,b=http://127.0.0.1:2": exitUsage,
-		"save " + file: exitUsage,
+		"restore " + file: exitUsage, "restore " + file + to: exitData,
+		"restore " + file + to + " --without-keys":                                                                   exitData,
+		"restore " + file + to + " --store-name a":                                                                   exitUsage,
+		"restore " + file + to + " --store-name a --store-initial-cluster a=nowhere":                                 exitUsage,
+		"restore " + file + to + " --store-name a --store-initial-cluster a=http://127.0.0.1:1,b=http://127.0.0.1:2": exitUsage,
+		"backup " + file + " --without-keys":                                                                         exitUsage, "backup " + dir + "/new": exitUsage,
+		"backup " + dir + "/new --key-file " + file: exitUsage, "backup " + dir + "/new --key-file " + open: exitUsage,
+		"backup " + dir + "/new --key-file " + dir + "/absent": exitUsage, "backup " + dir + "/new --key-file x --without-keys": exitUsage,
 	} {
-		if o := do(t, "", append([]string{"store", "snapshot"}, strings.Fields(args)...)...); o.code != code || o.err == "" {
+		if o := do(t, "", append([]string{"store"}, strings.Fields(args)...)...); o.code != code || o.err == "" {
 			t.Errorf("%s: %+v, want exit code %d", args, o, code)
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("%v, %v", left, err)
 	}
-	for _, args := range []string{"--backup-keep 3", "--backup-dir x --backup-interval 1s", "--backup-dir x --backup-keep 0"} {
+	for _, args := range []string{"--backup-keep 3", "--backup-dir x", "--backup-without-keys", "--backup-dir x --backup-without-keys --backup-interval 1s", "--backup-dir x --backup-without-keys --backup-keep 0"} {
 		if o := do(t, "", append([]string{"serve"}, strings.Fields(args)...)...); o.code != exitUsage || !strings.Contains(o.err, "--backup-") {
 			t.Errorf("serve %s: %+v", args, o)
 		}

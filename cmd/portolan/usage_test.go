@@ -17,7 +17,7 @@ func TestSlips(t *testing.T) {
 		"nonsense":                      `unknown command "nonsense" for "portolan"` + "\nSee 'portolan --help'",
 		"proxy statu":                   `unknown command "statu" for "portolan proxy": did you mean portolan proxy status?`,
 		"proxy-status -o wide":          `unknown command "proxy-status" for "portolan": did you mean portolan proxy status?`,
-		"store snapshot sav x --frob":   `unknown command "sav" for "portolan store snapshot": did you mean portolan store snapshot save?`,
+		"store member lst --frob":       `unknown command "lst" for "portolan store member": did you mean portolan store member list?`,
 		"edit vs/reviews -n shop":       `unknown command "edit" for "portolan": did you mean portolan apply?`,
 		"get virtualservic":             `unknown kind "virtualservic": see portolan api-resources for those served, or did you mean virtualservices?`,
 		"wait gatway/x":                 `served, or did you mean gateways?`,

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 )
 
 // StoreStatus returns the state of the server's store.
@@ -39,6 +40,25 @@ func (c *Client) StoreSnapshot(ctx context.Context) (*maintenance.Snapshot, erro
 	return &maintenance.Snapshot{Body: &bodyReader{response.Body, func(err error) error {
 		return fmt.Errorf("the snapshot ended early: %w", c.unreachable(ctx, in, true, err))
 	}}, Revision: revision}, nil
+}
+
+// StoreKeys returns the keys of the server that belong into a backup. On their way they are
+// sealed for this call alone.
+func (c *Client) StoreKeys(ctx context.Context) (escrow.Keys, error) {
+	kem, _, _ := maintenance.Suite()
+	recipient, err := kem.GenerateKey()
+	if err != nil {
+		return escrow.Keys{}, err
+	}
+	in, out := maintenance.SealedKeys{TypeMeta: storeType("SealedKeys"), Recipient: recipient.PublicKey().Bytes()}, &maintenance.SealedKeys{}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.KeysPath, body: in}, out); err != nil {
+		return escrow.Keys{}, err
+	}
+	keys, err := maintenance.OpenKeys(out.Sealed, recipient)
+	if err != nil {
+		return keys, fmt.Errorf("the keys of %s cannot be opened: %w", c.server, err)
+	}
+	return keys, nil
 }
 
 // A bodyReader explains why a body ended early.

@@ -28,6 +28,7 @@ type Options struct {
 	Quarantine   Quarantine
 	Format       Formatter
 	Members      Members
+	Keys         Keyring
 	// Sealing is nil for a server without secrets.
 	Sealing Sealing
 	// Authority is nil for a server without one.
@@ -42,6 +43,7 @@ func Register(api *rest.Server, o Options) {
 	}
 	endpoint(api, StatusPath, methods{http.MethodGet: o.status})
 	endpoint(api, SnapshotPath, methods{http.MethodGet: api.Private(o.snapshot)})
+	endpoint(api, KeysPath, methods{http.MethodPost: api.Private(o.backupKeys)})
 	endpoint(api, CompactPath, methods{http.MethodPost: api.Private(o.compact)})
 	endpoint(api, DefragmentPath, methods{http.MethodPost: api.Private(o.defragment)})
 	endpoint(api, QuarantinePath, methods{http.MethodGet: o.listQuarantine, http.MethodDelete: api.Private(o.discard)})

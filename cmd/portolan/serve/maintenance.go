@@ -10,13 +10,16 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
+	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
+	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
+	"github.com/portolan-mesh/portolan/storage/seal"
 )
 
 // maintenance returns the operations on the store that the API offers to operators.
 func (s *server) maintenance() maintenance.Options {
 	o := maintenance.Options{
-		Status: &reporter{s}, Snapshots: snapshots{s.store.client},
+		Status: &reporter{s}, Snapshots: snapshots{s.store.client}, Keys: keyring{s},
 		Quarantine: quarantine{s}, Format: formatter{s}, Sealing: s.secrets, Authority: s.certificates.authority,
 	}
 	if s.store.keeper != nil {
@@ -35,6 +38,38 @@ type snapshots struct{ client *clientv3.Client }
 func (s snapshots) Snapshot(ctx context.Context) (maintenance.Snapshot, error) {
 	body, revision, err := backup.Take(ctx, s.client)
 	return maintenance.Snapshot{Body: body, Revision: revision}, err
+}
+
+// keys returns the keys that belong into a backup, from their files.
+func (o *Options) keys() (escrow.Keys, error) {
+	var out escrow.Keys
+	if file := o.sealingKeys(); file != "" {
+		ring, err := seal.Read(file)
+		if err != nil && !seal.IsMissing(err) {
+			return out, fmt.Errorf("%w: the sealing keys: %w", storage.ErrUnavailable, err)
+		}
+		if err == nil {
+			out.SealingKeys = ring.Text()
+		}
+	}
+	if o.Embedded == nil {
+		return out, nil
+	}
+	var err error
+	out.Authority, out.AuthorityKey, err = peercert.In(o.Embedded.DataDir).Authority()
+	return out, err
+}
+
+// keyring gives out the keys for a backup.
+type keyring struct{ server *server }
+
+// BackupKeys implements maintenance.Keyring. The log says who had them.
+func (k keyring) BackupKeys(ctx context.Context) (escrow.Keys, error) {
+	keys, err := k.server.o.keys()
+	if err == nil {
+		k.server.logger.Info("the keys of the store were given out for a backup", "to", storage.OriginOf(ctx).User)
+	}
+	return keys, err
 }
 
 // caretaker lets operators run at once what a Keeper would do later.

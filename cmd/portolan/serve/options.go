@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
@@ -53,6 +54,8 @@ type Options struct {
 	// Backup is the schedule for snapshots of the store; nil means none. The server sets its
 	// Schemas.
 	Backup *backup.Schedule
+	// BackupEnvelope wraps the server's keys for such a backup.
+	BackupEnvelope func(escrow.Keys) (*escrow.Envelope, error)
 	// Addresses are the ranges from which hosts of ServiceEntries get addresses; the zero
 	// value means address.DefaultRanges.
 	Addresses address.Ranges

@@ -10,6 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/socket"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
+	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -67,7 +68,13 @@ type listeners struct {
 func runOn(ctx context.Context, store *openedStore, on listeners, o Options) (err error) {
 	if o.Backup != nil {
 		schedule := *o.Backup
-		schedule.Schemas = schema.Pilot()
+		schedule.Schemas, schedule.Envelope = schema.Pilot(), func() (*escrow.Envelope, error) {
+			keys, err := o.keys()
+			if err != nil {
+				return nil, err
+			}
+			return o.BackupEnvelope(keys)
+		}
 		if store.backups, err = backup.NewScheduler(store.client, schedule, o.Logger); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -26,6 +27,11 @@ type Summary struct {
 	File string `json:"file"`
 	Size int64  `json:"size"`
 	Hash string `json:"sha256"`
+	// Envelope is what the file has besides the snapshot; nil for a plain snapshot.
+	Envelope *escrow.Envelope `json:"-"`
+	// OpenTokens are the join tokens that can be used once more if the snapshot is restored,
+	// in order: NAMESPACE/NAME.
+	OpenTokens []string `json:"openTokens,omitempty"`
 	// Revision is the revision of the store, and Compacted the oldest that can be read.
 	Revision  int64 `json:"revision"`
 	Compacted int64 `json:"compacted"`
@@ -81,7 +87,11 @@ func Inspect(file string, schemas schema.Set) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Summary{File: file, Size: size, Hash: hash}
+	envelope, err := readEnvelope(file, size)
+	if err != nil {
+		return nil, err
+	}
+	s := &Summary{File: file, Size: size, Hash: hash, Envelope: envelope}
 	if err := readDatabase(file, func(tx *bolt.Tx) error { return s.read(tx, schemas) }); err != nil {
 		return nil, err
 	}
@@ -114,7 +124,7 @@ func verify(file string) (size int64, hash string, err error) {
 	case size == 0:
 		return 0, "", refused(file, "it is empty")
 	case size%sector == 0:
-		return 0, "", refused(file, "no hash follows its content: it was cut, or is a copy of a data directory's database, which may be torn: make one with portolan store snapshot save")
+		return 0, "", refused(file, "no hash follows its content: it was cut, or is a copy of a data directory's database, which may be torn: make one with portolan store backup")
 	case size%sector != sha256.Size:
 		return 0, "", refused(file, "its size of %d bytes is that of no snapshot: it was cut, or is something else", size)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -13,6 +14,7 @@ import (
 	etcdschema "go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -80,7 +82,7 @@ func (s *Summary) count(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[strin
 	case key == etcd.FormatKey:
 		s.Format = etcd.DecodeFormat(kv).StorageFormat
 	case strings.HasPrefix(key, etcd.ConfigPrefix):
-		countObject(kv, schemas, kinds)
+		s.countObject(kv, schemas, kinds)
 	case strings.HasPrefix(key, etcd.HistoryPrefix):
 		s.Records++
 		at, err := etcd.RecordTime(kv)
@@ -102,7 +104,7 @@ func (s *Summary) count(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[strin
 	}
 }
 
-func countObject(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[string]*KindCount) {
+func (s *Summary) countObject(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[string]*KindCount) {
 	parts := strings.SplitN(strings.TrimPrefix(string(kv.Key), etcd.ConfigPrefix), "/", 3)
 	parts = append(parts, "")
 	id := parts[0] + "/" + parts[1]
@@ -110,12 +112,18 @@ func countObject(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[string]*Kind
 		kinds[id] = &KindCount{Group: config.GroupOfPath(parts[0]), Kind: parts[1]}
 	}
 	kinds[id].Count++
-	if _, err := etcd.Decode(kv, schemas, ""); err != nil {
+	object, err := etcd.Decode(kv, schemas, "")
+	if err != nil {
 		kinds[id].Unreadable++
+		return
+	}
+	if token, ok := object.Spec.(*access.JoinToken); ok && token.Used < max(1, token.Uses) && time.Now().Before(token.Expires) {
+		s.OpenTokens = append(s.OpenTokens, object.Namespace+"/"+object.Name)
 	}
 }
 
 func (s *Summary) order(kinds map[string]*KindCount) {
+	slices.Sort(s.OpenTokens)
 	slices.SortFunc(s.Registries, func(a, b RegistrySource) int { return cmp.Compare(a.Source, b.Source) })
 	s.Objects = []KindCount{}
 	for _, k := range kinds {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -26,6 +27,9 @@ type Schedule struct {
 	Interval time.Duration
 	// Keep is how many of the newest snapshots stay.
 	Keep int
+	// Envelope makes what each backup has besides the snapshot, before it is written; nil for
+	// plain snapshots.
+	Envelope func() (*escrow.Envelope, error)
 	// Schemas are as in WriteOptions.
 	Schemas schema.Set
 	// Now is the clock; nil is time.Now.
@@ -34,8 +38,8 @@ type Schedule struct {
 
 // The names of the files are their times, and sort by time.
 const (
-	namePattern = "portolan-*.snapshot"
-	nameLayout  = "portolan-20060102T150405Z.snapshot"
+	namePattern = "portolan-*.backup"
+	nameLayout  = "portolan-20060102T150405Z.backup"
 )
 
 // Last describes the latest attempts.
@@ -142,12 +146,18 @@ func (s *Scheduler) save(ctx context.Context, file string) (summary *Summary, er
 	if err := os.MkdirAll(s.o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
 	}
+	var envelope *escrow.Envelope
+	if s.o.Envelope != nil {
+		if envelope, err = s.o.Envelope(); err != nil {
+			return nil, fmt.Errorf("backup: %w", err)
+		}
+	}
 	body, revision, err := Take(ctx, s.client)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	return Write(body, file, WriteOptions{Replace: true, MinRevision: revision, Schemas: s.o.Schemas})
+	return Write(body, file, WriteOptions{Envelope: envelope, Replace: true, MinRevision: revision, Schemas: s.o.Schemas})
 }
 
 // files returns the snapshots in the directory, oldest first.

@@ -46,13 +46,13 @@ func TestSchedulerKeepsTheNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if err := os.WriteFile(filepath.Join(dir, "portolan-mine.snapshot"), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "portolan-mine.backup"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c.seconds.Add(3600)
 	}
-	remains(t, dir, "portolan-20261121T090000Z.snapshot", "portolan-20261121T100000Z.snapshot", "portolan-mine.snapshot")
+	remains(t, dir, "portolan-20261121T090000Z.backup", "portolan-20261121T100000Z.backup", "portolan-mine.backup")
 	if got, err := backup.Inspect(s.Last().File, schema.Pilot()); err != nil || got.Revision != s.Last().Revision {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -77,7 +77,7 @@ func TestSchedulerKeepsTheNewest(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	stop()
-	if err := <-ran; err != nil || again.Last().File != filepath.Join(dir, "portolan-20261121T100000Z.snapshot") {
+	if err := <-ran; err != nil || again.Last().File != filepath.Join(dir, "portolan-20261121T100000Z.backup") {
 		t.Errorf("%v, %+v", err, again.Last())
 	}
 }

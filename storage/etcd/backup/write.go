@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// WriteOptions say how to write a snapshot.
+// WriteOptions say how to write a backup.
 type WriteOptions struct {
+	// Envelope is what the file has besides the snapshot; nil for a plain snapshot.
+	Envelope *escrow.Envelope
 	// Replace allows Write to replace an existing file of that name.
 	Replace bool
 	// MinRevision is the lowest revision that the snapshot may have.
@@ -21,7 +24,7 @@ type WriteOptions struct {
 	Schemas schema.Set
 }
 
-// Write puts a snapshot into a file that only this user can read, and returns what is in
+// Write puts a snapshot and its envelope into a file that only this user can read, and returns what is in
 // it. It writes a temporary file first: the file appears under its name when it is
 // whole, verified and on disk, or not at all.
 func Write(from io.Reader, file string, o WriteOptions) (*Summary, error) {
@@ -31,7 +34,7 @@ func Write(from io.Reader, file string, o WriteOptions) (*Summary, error) {
 	dir := filepath.Dir(file)
 	part, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*.part")
 	if err != nil {
-		return nil, fmt.Errorf("save the snapshot: %w", err)
+		return nil, fmt.Errorf("save the backup: %w", err)
 	}
 	summary, err := fill(part, from, o)
 	if err == nil {
@@ -44,7 +47,7 @@ func Write(from io.Reader, file string, o WriteOptions) (*Summary, error) {
 		return nil, errors.Join(err, os.Remove(part.Name()))
 	}
 	if err := syncDir(dir); err != nil {
-		return nil, fmt.Errorf("save the snapshot: %s is written, but may be gone after a power failure: %w", file, err)
+		return nil, fmt.Errorf("save the backup: %s is written, but may be gone after a power failure: %w", file, err)
 	}
 	summary.File = file
 	return summary, nil
@@ -57,14 +60,22 @@ func fill(part *os.File, from io.Reader, o WriteOptions) (*Summary, error) {
 		err = part.Sync()
 	}
 	if err = errors.Join(err, part.Close()); err != nil {
-		return nil, fmt.Errorf("save the snapshot: %w", err)
+		return nil, fmt.Errorf("save the backup: %w", err)
+	}
+	if _, _, err := verify(part.Name()); err != nil {
+		return nil, fmt.Errorf("save the backup: what has arrived is not whole, try again: %w", err)
+	}
+	if o.Envelope != nil {
+		if err := enclose(o.Envelope, part.Name()); err != nil {
+			return nil, fmt.Errorf("save the backup: %w", err)
+		}
 	}
 	summary, err := Inspect(part.Name(), o.Schemas)
 	if err != nil {
-		return nil, fmt.Errorf("save the snapshot: what has arrived is not whole, try again: %w", err)
+		return nil, fmt.Errorf("save the backup: what has arrived is not whole, try again: %w", err)
 	}
 	if summary.Revision < o.MinRevision {
-		return nil, fmt.Errorf("save the snapshot: it is of revision %d and lacks writes up to %d: a member of etcd that is behind has answered, try again",
+		return nil, fmt.Errorf("save the backup: it is of revision %d and lacks writes up to %d: a member of etcd that is behind has answered, try again",
 			summary.Revision, o.MinRevision)
 	}
 	return summary, nil
@@ -78,11 +89,11 @@ func Vacant(file string, replace bool) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("save the snapshot: %w", err)
+		return fmt.Errorf("save the backup: %w", err)
 	case found.IsDir():
-		return fmt.Errorf("save the snapshot: %s is a directory: name a file", file)
+		return fmt.Errorf("save the backup: %s is a directory: name a file", file)
 	case !replace:
-		return fmt.Errorf("save the snapshot: %s: %w", file, fs.ErrExist)
+		return fmt.Errorf("save the backup: %s: %w", file, fs.ErrExist)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func explainClusterError(err error, opts Options) error {
 // damageError returns the error of a damaged part of a data directory.
 func damageError(dataDir, what, path string, cause error) error {
 	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: move %s away, and make it anew of the latest snapshot: "+
-		"portolan store snapshot restore FILE --data-dir %[5]s (a member of several that still serve is replaced instead: portolan store member remove, and add)",
+		"portolan store restore FILE --data-dir %[5]s (a member of several that still serve is replaced instead: portolan store member remove, and add)",
 		ErrDamaged, what, path, cause, dataDir)
 }
 

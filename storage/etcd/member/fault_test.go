@@ -304,7 +304,7 @@ func TestDamage(t *testing.T) {
 				return
 			}
 			if test.what == "" || !errors.Is(err, member.ErrDamaged) ||
-				!containsWords(err, dir, "its "+strings.Replace(test.what, "either", "database", 1), "move "+dir+" away", "portolan store snapshot restore FILE --data-dir "+dir) || len(err.Error()) > 1500 {
+				!containsWords(err, dir, "its "+strings.Replace(test.what, "either", "database", 1), "move "+dir+" away", "portolan store restore FILE --data-dir "+dir) || len(err.Error()) > 1500 {
 				t.Errorf("got %v", err)
 			}
 			t.Log(strings.ReplaceAll(err.Error(), dir, "DIR"))

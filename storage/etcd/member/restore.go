@@ -47,6 +47,9 @@ type RestoreOptions struct {
 	// All members restored together need the same token, and no other restore may have
 	// had it. Empty means a new one, which is for a cluster of one.
 	Token string
+	// Keep puts more into the data directory, before the store appears in it; nil for
+	// nothing.
+	Keep func(dataDir string) error
 	// Schemas are the known kinds: the Summary counts other objects as unreadable.
 	Schemas schema.Set
 }
@@ -132,6 +135,9 @@ func (o RestoreOptions) fill(size int64) (err error) {
 	err = o.restore(part)
 	if err == nil {
 		err = amend(filepath.Join(part, "member", "snap", "db"), withoutUsers, withoutLeases)
+	}
+	if err == nil && o.Keep != nil {
+		err = o.Keep(o.DataDir)
 	}
 	if err == nil {
 		err = os.Rename(part, etcdDir(o.DataDir))

@@ -92,6 +92,27 @@ func (d Dir) Join(p Place, certificate, authority, authorityKey []byte) error {
 	return nil
 }
 
+// Authority returns the authority of the members and its key, in PEM; both nil if the
+// directory has none.
+func (d Dir) Authority() (certificate, key []byte, err error) {
+	if certificate, err = os.ReadFile(d.file(caFile)); err == nil {
+		key, err = os.ReadFile(d.file(caKeyFile))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	return certificate, key, err
+}
+
+// Restore stores the authority of the members in a new directory. The member makes its own
+// certificate when it starts.
+func (d Dir) Restore(certificate, key []byte) error {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	return errors.Join(d.write(caFile, certificate), d.write(caKeyFile, key))
+}
+
 // files names the certificate files of a member.
 func (d Dir) files() dial.Files {
 	return dial.Files{CA: d.file(caFile), Cert: d.file(certFile), Key: d.file(keyFile)}

@@ -262,7 +262,7 @@ func (k *Keeper) watchDamage(s *Status) {
 			attributes = append(attributes, "dir", k.target.DataDir)
 		}
 		k.log.Error("etcd says that the data of its members differs: replace the member that does (portolan store member remove, and add); "+
-			"a store of one is restored with portolan store snapshot restore", attributes...)
+			"a store of one is restored with portolan store restore", attributes...)
 	}
 }
 
