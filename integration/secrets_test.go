@@ -154,6 +154,32 @@ func TestAServerWithoutTheSealingKey(t *testing.T) {
 	s.apply(tlsSecret("window", pair))
 }
 
+// TestNoMachineCanConnect: a server whose sealing key does not open the root of the mesh says so
+// before all else, in its status and its readiness.
+func TestNoMachineCanConnect(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", "127.0.0.1:0"}})
+	s.must("", "ca", "root")
+	if out := s.try("", "store", "status"); out.code != 0 {
+		t.Errorf("before: %s%s", out.stdout, out.stderr)
+	}
+	s.kill()
+	key := filepath.Join(s.o.dataDir, "sealing.key")
+	if err := os.Rename(key, key+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	const words = "no machine can connect, since this server has no certificate: "
+	report, err := s.get("/readyz?verbose", nil)
+	if err == nil || !strings.Contains(err.Error(), "503 Service Unavailable: [-] machines: "+words) {
+		t.Errorf("its readiness does not begin with %q: %s, %v", words, report, err)
+	}
+	out := s.try("", "store", "status")
+	if out.code != 1 || !strings.Contains(out.stdout+out.stderr, words) || !strings.Contains(out.stdout+out.stderr, "secrets cannot be opened") {
+		t.Errorf("exit code %d: %s%s", out.code, out.stdout, out.stderr)
+	}
+}
+
 // TestServersShareSecrets: a server opens what another one sealed once it has the key. A server
 // without a key, and without a place for one, refuses secrets and serves everything else.
 func TestServersShareSecrets(t *testing.T) {

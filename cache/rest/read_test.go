@@ -168,7 +168,7 @@ func TestHealth(t *testing.T) {
 	}
 	worse = nil
 	broken = errors.New("behind by 7")
-	if a := s.Do(t, "GET", "/readyz", ""); a.Code != 503 || a.Body != "[+] store ok\n[-] cache: behind by 7\nnot ready: 1 of 2 checks failed\n" {
+	if a := s.Do(t, "GET", "/readyz", ""); a.Code != 503 || a.Body != "[-] cache: behind by 7\n[+] store ok\nnot ready: 1 of 2 checks failed\n" {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}
 }

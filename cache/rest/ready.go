@@ -3,6 +3,7 @@ package rest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -12,23 +13,25 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 // readyz says whether all checks hold, and which do not; with ?verbose it lists them
-// all. A server that once had its configuration stays ready when the store fails, since
+// all, those that fail first. A server that once had its configuration stays ready when the store fails, since
 // old configuration is better than none, and is then degraded.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	var report strings.Builder
-	failed, degraded := 0, 0
+	var failing, faulty, rest []string
 	for _, check := range s.checks {
 		if err := run(check.Ready); err != nil {
-			failed++
-			fmt.Fprintf(&report, "[-] %s: %v\n", check.Name, err)
+			failing = append(failing, fmt.Sprintf("[-] %s: %v\n", check.Name, err))
 		} else if err := run(check.Degraded); err != nil {
-			degraded++
-			fmt.Fprintf(&report, "[!] %s: %v\n", check.Name, err)
+			faulty = append(faulty, fmt.Sprintf("[!] %s: %v\n", check.Name, err))
 		} else if check.Remark != nil && check.Remark() != "" {
-			fmt.Fprintf(&report, "[~] %s: %s\n", check.Name, check.Remark())
+			rest = append(rest, fmt.Sprintf("[~] %s: %s\n", check.Name, check.Remark()))
 		} else {
-			fmt.Fprintf(&report, "[+] %s ok\n", check.Name)
+			rest = append(rest, fmt.Sprintf("[+] %s ok\n", check.Name))
 		}
+	}
+	failed, degraded := len(failing), len(faulty)
+	for _, line := range slices.Concat(failing, faulty, rest) {
+		report.WriteString(line)
 	}
 	if !s.mayKnow(r) {
 		report.Reset()

@@ -169,10 +169,11 @@ func (s *server) addJobs() error {
 
 // addAPI makes the config API, with its views of the other parts.
 func (s *server) addAPI() (err error) {
-	checks := []rest.Check{
+	checks := []rest.Check{ // the worst first
+		{Name: "machines", Ready: s.security.unreachable},
+		{Name: "secrets", Degraded: s.secrets.Degraded},
 		{Name: "store", Degraded: s.store.healthy},
 		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
-		{Name: "secrets", Degraded: s.secrets.Degraded},
 		{Name: "token-issuers", Degraded: s.issuersDegraded},
 	}
 	checks = append(checks, s.checks...)

@@ -30,6 +30,11 @@ func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 		Server: r.self(), Cache: r.cache(), Registries: registryStatuses(r.server.registry.Registries()),
 		Quarantined: r.server.mirror.Quarantine().Len(),
 	}
+	for _, err := range []error{r.server.security.unreachable(), r.server.secrets.Degraded()} {
+		if err != nil {
+			status.Problems = append(status.Problems, err.Error())
+		}
+	}
 	store, err := r.store(ctx)
 	status.Store = store
 	if err != nil {

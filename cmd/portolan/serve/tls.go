@@ -132,6 +132,18 @@ func (s *security) makeCertificate() {
 	}
 }
 
+// unreachable returns why no other machine can connect, though the server listens for them; nil
+// if they can, or if none should.
+func (s *security) unreachable() error {
+	if s.own == nil {
+		return nil
+	}
+	if err := s.authority.Ready(); err != nil {
+		return fmt.Errorf("no machine can connect, since this server has no certificate: %w", err)
+	}
+	return nil
+}
+
 // hostOf returns the host of HOST:PORT, empty for the unspecified address.
 func hostOf(address string) string {
 	host, _, _ := net.SplitHostPort(address)
