@@ -64,6 +64,7 @@ func TestEnvoyMirrors(t *testing.T) {
 				}
 				return nil
 			})
+			expectEqual(t, "the host of copies at a "+at, shadow.hostOf("all at a "+at), send(t, q).echo.Host)
 		}
 		const n = 300
 		s.awaitSynced(s.apply(to("mirrors: [{destination: {host: $shadow}, percentage: {value: 25}}, {destination: {host: $host}, percentage: {value: 0}}]")), "edge", "client")

@@ -37,6 +37,7 @@ type upstream struct {
 
 	mu       sync.Mutex
 	attempts map[string]int
+	hosts    map[string]string // of the last request of a case
 }
 
 // startUpstream runs an upstream until the test ends.
@@ -58,7 +59,7 @@ func listen(t testing.TB) net.Listener {
 // serveUpstream is startUpstream on a listener, which it closes.
 func serveUpstream(t testing.TB, name string, l net.Listener) *upstream {
 	t.Helper()
-	u := &upstream{name: name, port: portAt(l), attempts: map[string]int{}}
+	u := &upstream{name: name, port: portAt(l), attempts: map[string]int{}, hosts: map[string]string{}}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -77,6 +78,7 @@ func serveUpstream(t testing.TB, name string, l net.Listener) *upstream {
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.mu.Lock()
 	u.attempts[r.Header.Get("x-case")]++
+	u.hosts[r.Header.Get("x-case")] = r.Host
 	attempt := u.attempts[r.Header.Get("x-case")]
 	u.mu.Unlock()
 	if delay, err := time.ParseDuration(r.Header.Get("x-delay")); err == nil {
@@ -147,6 +149,13 @@ func portAt(l net.Listener) int {
 		return tcp.Port
 	}
 	return 0
+}
+
+// hostOf returns the host of the last request of a case.
+func (u *upstream) hostOf(name string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hosts[name]
 }
 
 // attemptsOf returns the number of requests of a case so far.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -577,5 +578,28 @@ func TestWatchesEndWithTheRights(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhoComesWhileUsersAreRead: a request that came before the users were read is refused as
+// one that may be sent again, also if they are read before its rights are judged.
+func TestWhoComesWhileUsersAreRead(t *testing.T) {
+	t.Parallel()
+	var looks atomic.Int32
+	a := start(t, func(_ *rest.Options, o *access.Options) {
+		snapshot := o.Snapshot
+		o.Snapshot = func() *cache.Snapshot {
+			if looks.Add(1) == 1 { // who the caller is
+				return nil
+			}
+			return snapshot() // what the caller may do
+		}
+	})
+	const entries = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries"
+	if answer := a.as(t, "", "GET", entries, ""); answer.Code != 503 || !strings.Contains(answer.Body, "has not read yet who may come in: try again") {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+	if answer := a.as(t, "", "GET", entries, ""); answer.Code != 200 {
+		t.Errorf("sent again: %d %s", answer.Code, answer.Body)
 	}
 }

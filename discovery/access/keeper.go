@@ -255,10 +255,11 @@ func (k *Keeper) Authorize(_ context.Context, who rest.Identity, a rest.Access) 
 		return nil
 	}
 	p := k.current()
-	if p == nil {
-		if who.User == unread && a.Resource == "" && want.verb == access.Get {
-			return nil
-		}
+	switch {
+	case who.User == unread && a.Resource == "" && want.verb == access.Get:
+		return nil
+	case who.User == unread, p == nil:
+		// Whoever came before the users were read is nobody yet, also if they are read now.
 		return k.notRead()
 	}
 	if p.permits(who, want) {

@@ -56,9 +56,11 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		UseRemoteAddress:  wrapperspb.Bool(o.Edge),
 		XffNumTrustedHops: o.TrustedHops,
 		NormalizePath:     wrapperspb.Bool(true),
-		StreamIdleTimeout: durationpb.New(0),
-		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		AccessLog:         o.AccessLogs,
+		// A name with the dot of the root is the same name (RFC 1034, section 3.1).
+		StripTrailingHostDot: true,
+		StreamIdleTimeout:    durationpb.New(0),
+		UpgradeConfigs:       []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		AccessLog:            o.AccessLogs,
 	}
 	manager.ForwardClientCertDetails = o.ClientCert
 	if o.ClientCert == hcmv3.HttpConnectionManager_APPEND_FORWARD || o.ClientCert == hcmv3.HttpConnectionManager_SANITIZE_SET {

@@ -118,7 +118,7 @@ func (f *Forward) grpcAction() *routev3.RouteAction {
 	for i := range clusters {
 		clusters[i].Headers = Headers{}
 	}
-	specifyClusters(out, clusters)
+	specifyClusters(out, clusters, false) // gRPC knows no use_hash_policy
 	for _, h := range f.HashPolicies {
 		switch {
 		case h.Header != "":

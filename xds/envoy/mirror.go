@@ -12,8 +12,8 @@ type Mirror struct {
 	Percentage float64 // the share of requests that are copied, from 0 to 100
 }
 
-// mirrorPolicies renders the mirrors, except those that get no request. The copies are
-// not traced.
+// mirrorPolicies renders the mirrors, except those that get no request. The copies have
+// the host of the request, and are not traced.
 func mirrorPolicies(mirrors []Mirror) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	for _, m := range mirrors {
@@ -25,6 +25,8 @@ func mirrorPolicies(mirrors []Mirror) []*routev3.RouteAction_RequestMirrorPolicy
 			Cluster:         m.Cluster,
 			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: share},
 			TraceSampled:    wrapperspb.Bool(false),
+
+			DisableShadowHostSuffixAppend: true,
 		})
 	}
 	return out

@@ -271,7 +271,7 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 		// Envoy would then ignore.
 		out.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: durationpb.New(0)}
 	}
-	specifyClusters(out, clusters)
+	specifyClusters(out, clusters, len(f.HashPolicies) > 0)
 	if r := f.RegexRewrite; r != nil {
 		out.RegexRewrite = &matcherv3.RegexMatchAndSubstitute{Pattern: regex(r.Match), Substitution: r.Substitution}
 	}
@@ -284,13 +284,19 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 	return &routev3.Route_Route{Route: out}
 }
 
-// specifyClusters sets the clusters of a route, at least one.
-func specifyClusters(a *routev3.RouteAction, clusters []WeightedCluster) {
+// specifyClusters sets the clusters of a route, at least one. If requests are hashed, equal
+// hashes go to the same of several clusters: a user who sticks to an endpoint sticks to its
+// cluster.
+func specifyClusters(a *routev3.RouteAction, clusters []WeightedCluster, hashed bool) {
 	if len(clusters) == 1 {
 		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0].Name}
-	} else {
-		a.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weightedClusters(clusters)}
+		return
 	}
+	weighted := weightedClusters(clusters)
+	if hashed {
+		weighted.RandomValueSpecifier = &routev3.WeightedCluster_UseHashPolicy{UseHashPolicy: wrapperspb.Bool(true)}
+	}
+	a.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted}
 }
 
 func weightedClusters(clusters []WeightedCluster) *routev3.WeightedCluster {

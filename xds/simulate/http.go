@@ -28,6 +28,9 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 		result.Err = err
 		return
 	}
+	if manager.GetStripTrailingHostDot() {
+		r.Host = withoutDot(r.Host)
+	}
 	vhost := virtualHost(config, r.Host)
 	if vhost == nil {
 		result.Err = ErrNoVirtualHost
@@ -113,6 +116,12 @@ func hostOnly(host string) string {
 		return host[:i]
 	}
 	return host
+}
+
+// withoutDot removes a dot at the end of a host's name.
+func withoutDot(host string) string {
+	name := hostOnly(host)
+	return strings.TrimSuffix(name, ".") + host[len(name):]
 }
 
 // matches says whether a route matches a request. It fails on unknown matchers.
