@@ -110,6 +110,9 @@ func (c chunk) toJSON() (json.RawMessage, error) {
 	if err := checkAliases(c.text); err != nil {
 		return nil, err
 	}
+	if err := c.checkKeys(); err != nil {
+		return nil, err
+	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
 	if err != nil {
 		// Once more, behind empty lines: the parser's line numbers become the file's.
