@@ -340,7 +340,7 @@ func TestVirtualServiceRules(t *testing.T) {
 			http:
 			- route: [{destination: {host: a.b}}]
 			  headers:
-			    request: {set: {"": a, x: "100%", ":path": /, y: "%REQ(x)%"}, remove: [Host, ":path", a b]}
+			    request: {set: {"": a, x: "100%", ":path": /, "y": "%REQ(x)%"}, remove: [Host, ":path", a b]}
 			    response: {add: {x: "a\nb", host: a}}`,
 			refused: []string{
 				`spec.http[0].headers.request.set[]: "" is not the name of an HTTP header`,
