@@ -3,6 +3,7 @@ package rest_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,50 @@ func (count) Findings(ops []storage.Op) (finding.List, bool) {
 		list.Items = append(list.Items, finding.Finding{Code: "PTL0000", Object: finding.Object{Namespace: op.Target().Namespace, Name: op.Target().Name}})
 	}
 	return list, true
+}
+
+// graded is an advisor with one advice of a severity.
+type graded struct {
+	count
+	severity string
+}
+
+func (g graded) Advise(ops []storage.Op) [][]rest.Advice {
+	out := make([][]rest.Advice, len(ops))
+	out[0] = []rest.Advice{{Text: "a finding", Severity: g.severity}}
+	return out
+}
+
+// TestStrictBatches: a strict batch is refused because of warnings of its severity and worse,
+// never because of an info; and nothing is written then.
+func TestStrictBatches(t *testing.T) {
+	t.Parallel()
+	for severity, refused := range map[string][]string{"error": {"error", "warning"}, "warning": {"warning"}, "info": nil} {
+		s := resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = graded{severity: severity} })
+		for _, strict := range []string{"error", "warning", ""} {
+			want := 200
+			if slices.Contains(refused, strict) {
+				want = 422
+			}
+			body := strings.Replace(batchOf(write("apply", entry("a", ""))), "{", `{"strict":"`+strict+`",`, 1)
+			a := s.Do(t, "POST", batches, body)
+			if a.Code != want || want == 422 && !strings.Contains(a.Body, "a finding") {
+				t.Errorf("a finding of severity %s, strict %q: %d %s", severity, strict, a.Code, a.Body)
+			}
+			if made := s.Do(t, "GET", shopEntries+"/a", "").Code == 200; made != (want == 200) {
+				t.Errorf("a finding of severity %s, strict %q: written %v", severity, strict, made)
+			}
+			s.Do(t, "DELETE", shopEntries+"/a", "")
+		}
+	}
+	// What is stored and not served counts as a warning.
+	const odd = `{"apiVersion":"networking.istio.io/v1alpha3","kind":"EnvoyFilter","metadata":{"name":"f","namespace":"shop"},"spec":{}}`
+	s := resttest.Start(t, 0, nil)
+	for strict, want := range map[string]int{"error": 200, "warning": 422, "info": 400} {
+		if a := s.Do(t, "POST", batches, strings.Replace(batchOf(write("apply", odd)), "{", `{"strict":"`+strict+`",`, 1)); a.Code != want {
+			t.Errorf("strict %s: %d %s", strict, a.Code, a.Body)
+		}
+	}
 }
 
 func TestAdviceIsAmongTheWarnings(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -60,8 +61,8 @@ func (s *Server) apply(c *call) error {
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}
-	if request.Strict && len(b.warnings) > 0 {
-		return b.strictRefusal()
+	if err := b.strictRefusal(request.Strict); err != nil {
+		return err
 	}
 	for i, op := range b.ops {
 		var learnt bool
@@ -141,12 +142,26 @@ func asServed(snapshot *cache.Snapshot, results []storage.Result) {
 	}
 }
 
-// strictRefusal refuses a strict batch because of its warnings.
-func (b *batchCall) strictRefusal() error {
+// strictRefusal refuses a strict batch because of its warnings of a severity and worse; it
+// returns nil if there are none.
+func (b *batchCall) strictRefusal(strict string) error {
+	if strict == "" {
+		return nil
+	}
+	limit := slices.Index(finding.Severities, strict)
+	var found []string
+	for i, w := range b.warnings {
+		if b.severity[i] <= limit {
+			found = append(found, w)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
 	err := refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
-		"batch refused, nothing was written: it is strict and has warnings: "+strings.Join(b.warnings, "; "))
+		"batch refused, nothing was written: it is strict and has warnings: "+strings.Join(found, "; "))
 	details := metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind}
-	for _, w := range b.warnings[:min(len(b.warnings), maxCauses)] {
+	for _, w := range found[:min(len(found), maxCauses)] {
 		details.Causes = append(details.Causes, metav1.StatusCause{Type: "Warning", Message: w})
 	}
 	err.ErrStatus.Details = &details
@@ -204,7 +219,7 @@ func (o *operations) UnmarshalJSON(text []byte) error {
 type request struct {
 	metav1.TypeMeta `json:",inline"`
 	Message         string     `json:"message"`
-	Strict          bool       `json:"strict"`
+	Strict          string     `json:"strict"`
 	Operations      operations `json:"operations"`
 }
 
@@ -224,6 +239,8 @@ func (s *Server) readBatch(c *call) (*request, error) {
 	case request.APIVersion != batch.APIVersion || request.Kind != batch.Kind:
 		return nil, badRequest(fmt.Sprintf("the body is a %q of apiVersion %q: send kind %s of apiVersion %s",
 			request.Kind, request.APIVersion, batch.Kind, batch.APIVersion))
+	case !slices.Contains([]string{"", "error", "warning"}, request.Strict):
+		return nil, badRequest(fmt.Sprintf("strict: %q is neither error nor warning: it refuses the batch because of warnings of that severity and worse", request.Strict))
 	case len(request.Operations) == 0:
 		return nil, badRequest("operations: is empty: a batch needs at least one")
 	}
@@ -243,6 +260,7 @@ type batchCall struct {
 	unjudged error              // why the rights of the caller cannot be checked now
 	odd      [][]schema.Warning // the warnings of its schema, by operation
 	warnings []string
+	severity []int // index of finding.Severities, by warning
 	before   *cache.Snapshot
 	dangling [][]string // by operation, the objects that refer to the one that it deletes
 }
@@ -260,8 +278,13 @@ func (b *batchCall) read(operations []batch.Operation) error {
 				b.dangling[i] = append(b.dangling[i], a.Text)
 			}
 		}
-		for _, w := range allWarnings(b.odd[i], advice) {
+		for k, w := range allWarnings(b.odd[i], advice) {
+			severity := slices.Index(finding.Severities, "warning") // of a schema
+			if k -= len(b.odd[i]); k >= 0 {
+				severity = slices.Index(finding.Severities, advice[k].Severity)
+			}
 			b.warnings = append(b.warnings, fmt.Sprintf("%s: %s", b.ops[i].Target(), w))
+			b.severity = append(b.severity, severity)
 		}
 	}
 	return nil

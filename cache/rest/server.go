@@ -79,6 +79,8 @@ type Advisor interface {
 // Advice is one warning of an operation.
 type Advice struct {
 	Text string
+	// Severity is one of finding.Severities.
+	Severity string
 	// Dangling says that the warning is about another object, which refers to the one that
 	// the operation deletes.
 	Dangling bool

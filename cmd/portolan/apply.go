@@ -20,7 +20,7 @@ type applyOptions struct {
 	files  fileFlags
 	prune  pruneFlags
 	chunks int // objects per change; 0 applies all as one change
-	strict bool
+	strict string
 
 	acceptUnserved bool // import accepts security settings that have no effect
 }
@@ -54,7 +54,7 @@ and needs no server.
 			if len(o.files.names) == 0 {
 				return usageError{errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin")}
 			}
-			if err := cmp.Or(o.check(c), o.prune.check(env.schemas, o.dry.mode), o.checkChunks()); err != nil {
+			if err := cmp.Or(o.check(c), o.prune.check(env.schemas, o.dry.mode), o.checkChunks(), o.checkStrict()); err != nil {
 				return err
 			}
 			return o.run(c.Context(), env)
@@ -65,7 +65,8 @@ and needs no server.
 	o.prune.register(c)
 	registerYes(c, &o.prune.yes)
 	o.registerChunks(c)
-	c.Flags().BoolVar(&o.strict, "strict", false, "refuse what would carry a warning")
+	c.Flags().StringVar(&o.strict, "strict", "", "refuse what would have errors or warnings, as portolan analyze calls them; --strict=errors refuses errors alone: what cannot work, such as a host, subset or gateway that is not there")
+	c.Flags().Lookup("strict").NoOptDefVal = "warnings"
 	return c
 }
 
@@ -78,6 +79,13 @@ func (o *applyOptions) checkChunks() error {
 		return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
 	}
 	return nil
+}
+
+func (o *applyOptions) checkStrict() error {
+	if o.strict == "" {
+		return nil
+	}
+	return oneOf("--strict", o.strict, "warnings", "errors")
 }
 
 // filesOnly refuses arguments, since they mostly are files without -f.
@@ -162,7 +170,7 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 // batch returns the batch of these operations.
 func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
 	b := o.why.about(operations)
-	b.Strict = o.strict
+	b.Strict = strings.TrimSuffix(o.strict, "s")
 	return b
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -20,13 +23,14 @@ type rollbackOptions struct {
 	namespace     string
 	allNamespaces bool
 	revision      int64
+	last          bool // to before the last change of the one object
 	yes           bool
 }
 
 func newRollbackCommand(env *environment) *cobra.Command {
 	var o rollbackOptions
 	c := &cobra.Command{
-		Use:   "rollback (KIND NAME | KIND/NAME... | -n NAMESPACE | -A) --to-revision N",
+		Use:   "rollback (KIND NAME | KIND/NAME... | -n NAMESPACE | -A) [--to-revision N]",
 		Short: "Bring objects back to what they were at a revision, as one change",
 		Long: `Bring an object, a whole namespace (-n) or the whole store (-A) back to what it was
 at a revision: what was changed since is as it was, what was deleted is there
@@ -34,6 +38,10 @@ again, as old as it was, and what did not exist at the revision is deleted, whic
 its line says. It is a change as any other, with a new revision, and can itself be
 rolled back. --dry-run=server shows what it would do, how each object would differ,
 and which proxies are concerned.
+
+Without --to-revision one named object goes back to what it was before its last
+change. What that would do is shown first, as a dry run does, and on a terminal
+you are asked.
 
 An object that somebody changes meanwhile is not overwritten: nothing is done
 then (exit code 75). What portolan history shows can be brought back; a revision
@@ -43,7 +51,8 @@ Secrets stay as they are: the history does not have their data.
 
 Before it rolls back a namespace or the store it asks, on a terminal; elsewhere it
 needs --yes. --wait waits until the proxies have taken it.` + waitHelp,
-		Example: `  portolan rollback vs/reviews -n shop --to-revision 812
+		Example: `  portolan rollback vs/reviews -n shop                    # undo the last change
+  portolan rollback vs/reviews -n shop --to-revision 812
   portolan rollback -n shop --to-revision 812 --dry-run=server
   portolan rollback -A --to-revision 812 -m "the release is off" --yes`,
 		ValidArgsFunction: completeObjects(env),
@@ -70,11 +79,10 @@ func (o *rollbackOptions) scope(env *environment, c *cobra.Command, args []strin
 	if len(args) == 0 && o.namespace == "" && !o.allNamespaces {
 		return scope{}, usageError{errors.New("name what to roll back: KIND/NAME, -n NAMESPACE for all of a namespace, or -A for the whole store")}
 	}
-	if o.revision == 0 {
-		return scope{}, usageError{errors.New("--to-revision is missing: portolan history and portolan audit show revisions")}
-	}
-	if err := checkRevision("--to-revision", o.revision); err != nil {
-		return scope{}, err
+	if o.last = !c.Flags().Changed("to-revision"); !o.last {
+		if err := checkRevision("--to-revision", o.revision); err != nil {
+			return scope{}, err
+		}
 	}
 	if err := o.check(c); err != nil {
 		return scope{}, err
@@ -82,10 +90,10 @@ func (o *rollbackOptions) scope(env *environment, c *cobra.Command, args []strin
 	if o.dry.mode == dryRunClient {
 		return scope{}, usageError{errors.New("--dry-run=client: the server alone knows what was: use --dry-run=server")}
 	}
-	if o.why == "" {
-		o.why = message(fmt.Sprintf("rollback to revision %d", o.revision))
-	}
 	s, err := newScope(env, args, o.namespace, o.allNamespaces)
+	if err == nil && o.last && len(s.keys) != 1 {
+		err = usageError{errors.New("--to-revision is missing: only one named object goes back to before its last change without it; portolan history and portolan audit show revisions")}
+	}
 	if err == nil && o.asks(s) && !env.terminal {
 		err = usageError{fmt.Errorf("nothing was rolled back: %s may be many objects, and there is no terminal to ask on: add --yes, or look first with --dry-run=server", s)}
 	}
@@ -97,12 +105,54 @@ func (o *rollbackOptions) asks(s scope) bool {
 	return !o.yes && o.dry.mode == dryRunNone && len(s.keys) == 0
 }
 
+// beforeLast finds the revision before the last change of an object.
+func (o *rollbackOptions) beforeLast(ctx context.Context, c *client.Client, key config.Key) error {
+	page, err := c.Records(ctx, record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name, Limit: 1, Bare: true})
+	if err != nil {
+		return err
+	}
+	if len(page.Items) == 0 {
+		return dataError{fmt.Errorf("nothing was rolled back: the history knows no change of %s", key)}
+	}
+	last, err := strconv.ParseInt(page.Items[0].Revision, 10, 64)
+	o.revision = last - 1
+	return err
+}
+
+// show shows what the rollback would do, and asks on a terminal whether to do it.
+func (o *rollbackOptions) show(ctx context.Context, env *environment, s scope, all change) error {
+	if !o.last || o.yes || o.dry.mode != dryRunNone {
+		return nil
+	}
+	trial, aside := o.writeFlags, *env
+	trial.dry.mode, trial.output, aside.stdout = dryRunServer, "table", env.stderr
+	err := env.call(ctx, func(ctx context.Context, c *client.Client) error {
+		result, err := trial.send(ctx, c, o.why.about(all.operations))
+		if err != nil {
+			return refused(err, "rolled back", all.documents)
+		}
+		return trial.report(&aside, all.documents, result, o.notes(all))
+	})
+	if err != nil || !env.terminal {
+		return err
+	}
+	return env.confirm(ctx, fmt.Sprintf("Roll %s back to revision %d, before its last change?", s, o.revision), "nothing was rolled back")
+}
+
 func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) error {
 	var all change
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		all, err = o.plan(ctx, c, s)
+		if o.last {
+			err = o.beforeLast(ctx, c, s.keys[0])
+		}
+		if err == nil {
+			all, err = o.plan(ctx, c, s)
+		}
 		return err
 	})
+	if o.why == "" {
+		o.why = message(fmt.Sprintf("rollback to revision %d", o.revision))
+	}
 	if err != nil {
 		return err
 	}
@@ -110,7 +160,7 @@ func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) er
 		fmt.Fprintf(env.stderr, "Nothing to do: %s is as it was at revision %d.\n", s, o.revision)
 		return nil
 	}
-	if err := o.confirm(ctx, env, s, all); err != nil {
+	if err := cmp.Or(o.confirm(ctx, env, s, all), o.show(ctx, env, s, all)); err != nil {
 		return err
 	}
 	var result *batch.Result

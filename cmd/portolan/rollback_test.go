@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,45 @@ func TestRollbackOfAnObject(t *testing.T) {
 	if v := a.Store.Version(); v != "9" {
 		t.Errorf("the store is at %s", v)
 	}
+}
+
+// TestRollbackOfTheLastChange: without a revision one object goes back to before its last
+// change, and what that does is shown first.
+func TestRollbackOfTheLastChange(t *testing.T) {
+	t.Parallel()
+	a := voyage(t)
+	last := strings.Fields(strings.Split(a.must(t, "", "history", "se/a", "-n", "shop"), "\n")[1])[0]
+	before := a.must(t, "", "get", "se/a", "-n", "shop", "-o", "yaml")
+	o := a.do(t, "", "rollback", "se/a", "-n", "shop")
+	if o.code != exitOK || !strings.Contains(o.out, "serviceentry/shop/a  configured  rev 7") || !strings.Contains(o.err, "configured (dry run)") || !strings.Contains(o.err, "\n-") {
+		t.Errorf("%+v", o)
+	}
+	if after := a.must(t, "", "diff", "se/a", "-n", "shop", "--from", parseRevision(t, last)); after != "" {
+		t.Errorf("it is not as it was before revision %s:\n%s", last, after)
+	}
+	a.must(t, "", "rollback", "se/a", "-n", "shop", "--yes") // undoes the rollback
+	if again := a.must(t, "", "get", "se/a", "-n", "shop", "-o", "yaml"); specText(again) != specText(before) {
+		t.Errorf("undone, it is %s, want %s", again, before)
+	}
+	if o := a.do(t, "", "rollback", "se/a", "se/b", "-n", "shop"); o.code != exitUsage || !strings.Contains(o.err, "--to-revision is missing") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// parseRevision returns the revision before one, as text.
+func parseRevision(t *testing.T, text string) string {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Itoa(n - 1)
+}
+
+// specText returns the part of a document from its spec on.
+func specText(document string) string {
+	_, spec, _ := strings.Cut(document, "\nspec:")
+	return spec
 }
 
 func TestRollbackOfANamespaceAndOfAll(t *testing.T) {

@@ -48,8 +48,10 @@ const MaxMessage = 1024
 type Batch struct {
 	metav1.TypeMeta `json:",inline"`
 	Message         string `json:"message,omitempty"`
-	// Strict refuses the batch if it has a warning.
-	Strict     bool        `json:"strict,omitempty"`
+	// Strict refuses the batch because of its warnings: of those of severity error if it is
+	// "error", and also of those of severity warning if it is "warning". An info never
+	// refuses. Empty refuses none.
+	Strict     string      `json:"strict,omitempty"`
 	Operations []Operation `json:"operations"`
 }
 

@@ -101,11 +101,11 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 		}
 		for _, v := range would.Of(key) {
 			if !v.Alone && !v.Code.Follows() {
-				out[i] = append(out[i], rest.Advice{Text: v.String()})
+				out[i] = append(out[i], rest.Advice{Text: v.String(), Severity: v.Code.Severity().String()})
 			}
 		}
 	}
-	more, dangling := 0, false
+	more, dangling, worst := 0, false, verdict.Info
 	for c := range Changed(is, would) {
 		if !c.HasNew {
 			continue
@@ -119,9 +119,9 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 				continue
 			}
 			i := causingOp(ops, own, v)
-			advice := rest.Advice{Text: fmt.Sprintf("%s: %s", key, v), Dangling: ops[i].Config == nil && dangles(v)}
+			advice := rest.Advice{Text: fmt.Sprintf("%s: %s", key, v), Severity: v.Code.Severity().String(), Dangling: ops[i].Config == nil && dangles(v)}
 			if more++; more > maxAdvised {
-				dangling = dangling || advice.Dangling
+				dangling, worst = dangling || advice.Dangling, min(worst, v.Code.Severity())
 				continue
 			}
 			out[i] = append(out[i], advice)
@@ -129,7 +129,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 	}
 	if more > maxAdvised {
 		out[0] = append(out[0], rest.Advice{
-			Text: fmt.Sprintf("%d more objects are concerned: see portolan analyze", more-maxAdvised), Dangling: dangling,
+			Text: fmt.Sprintf("%d more objects are concerned: see portolan analyze", more-maxAdvised), Severity: worst.String(), Dangling: dangling,
 		})
 	}
 	return out
