@@ -10,11 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// sidecarUser is the user of the sidecar in docs/operations/capture.md.
+// sidecarUser is the user of the sidecar in docs/tasks/capture-traffic.md.
 const sidecarUser = 1337
 
 // capturePage is the page about traffic capture.
-const capturePage = "../docs/operations/capture.md"
+const capturePage = "../docs/tasks/capture-traffic.md"
 
 // documented returns the code blocks of capturePage that begin with a word, concatenated.
 func documented(t testing.TB, word string) string {

@@ -153,7 +153,7 @@ func TestReadmeCommands(t *testing.T) {
 	s := newShell(t)
 	out := s.run(fences(t, "README.md")...)
 	s.run(fences(t, "examples/quickstart/README.md")...)
-	const call = "curl -sSf --retry 9 --retry-delay 1 --retry-connrefused -H 'Host: reviews.shop.example' http://127.0.0.1:8080/"
+	const call = "curl -sSf --retry 90 --retry-delay 1 --retry-connrefused -H 'Host: reviews.shop.example' http://127.0.0.1:8080/"
 	if answer := out[call]; !strings.Contains(answer, "reviews v") {
 		t.Errorf("%s: %q", call, answer)
 	}
