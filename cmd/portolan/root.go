@@ -104,12 +104,14 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	env.credentials.register(root.PersistentFlags())
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(writeUsage)
 	root.AddCommand(commands(env)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultCompletionCmd() // so that it is refined, too
 	completeFlags(env, root)
 	refineUsage(root)
+	addExamples(root)
 	return root
 }
 

@@ -29,7 +29,6 @@ func (o *embeddedStore) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.retention, "store-retention", upkeep.DefaultRetention, "how long past revisions of the embedded store can be read, at least 1m")
 	o.quota.Quantity = *resource.NewQuantity(member.DefaultQuota, resource.BinarySI)
 	f.Var(&o.quota, "store-quota", "size at which the embedded store takes no more writes, at least 64Mi")
-	o.cluster.register(f)
 }
 
 // exclude reports the flags that were given although another store is used.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// eachCommand calls f for each command that people see.
+func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
+	if c.Hidden || c.Name() == "completion" || c.Name() == "help" || c.IsAdditionalHelpTopicCommand() {
+		return
+	}
+	f(c)
+	for _, sub := range c.Commands() {
+		eachCommand(sub, f)
+	}
+}
+
+func helpRoot() *cobra.Command {
+	return newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}})
+}
+
+// TestEveryCommandHasAnExample: a command that does something shows how, in lines that begin
+// with it.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	t.Parallel()
+	eachCommand(helpRoot(), func(c *cobra.Command) {
+		if len(c.Commands()) > 0 || !c.Runnable() {
+			return
+		}
+		if !strings.Contains(c.Example, c.CommandPath()) {
+			t.Errorf("%s has no example of itself", c.CommandPath())
+		}
+	})
+}
+
+// TestFlagsOfServeHaveHeadings: each flag of serve is listed once, under a heading with few
+// others.
+func TestFlagsOfServeHaveHeadings(t *testing.T) {
+	t.Parallel()
+	serve, _, err := helpRoot().Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, count := headings(serve.LocalFlags()), 0
+	for _, g := range groups {
+		n := 0
+		g.flags.VisitAll(func(*pflag.Flag) { n++ })
+		if count += n; n > 20 {
+			t.Errorf("%d flags are under %q", n, g.title)
+		}
+		if g.title == "Flags" && n > 1 { // --help
+			t.Errorf("%d flags have no heading:\n%s", n, g.flags.FlagUsages())
+		}
+	}
+	all := 0
+	serve.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			all++
+		}
+	})
+	if len(groups) < 8 || count != all {
+		t.Errorf("%d groups with %d of %d flags", len(groups), count, all)
+	}
+}
+
+// TestGlobalFlagsAreSaidOnce: the help of the root has them, that of other commands says where
+// they are.
+func TestGlobalFlagsAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	root := helpRoot()
+	eachCommand(root, func(c *cobra.Command) {
+		var out bytes.Buffer
+		c.SetOut(&out)
+		if err := c.Usage(); err != nil {
+			t.Fatal(err)
+		}
+		own := slices.ContainsFunc([]string{"server", "request-timeout"}, func(name string) bool { return c.LocalNonPersistentFlags().Lookup(name) != nil })
+		if has := strings.Contains(out.String(), "--request-timeout "); has != (c == root) && !own {
+			t.Errorf("%s: lists the global flags: %v", c.CommandPath(), has)
+		}
+	})
+}
