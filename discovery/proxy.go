@@ -230,9 +230,12 @@ func (p *Proxy) Serves(e *Endpoint) bool {
 }
 
 // describes says whether an endpoint at an address of the proxy may determine the proxy's
-// labels. If the proxy proved an identity, the endpoint must have it.
+// labels. If the proxy proved an identity, the endpoint must have it. A gateway often
+// shares its address with an application, so an endpoint describes it only if it has all
+// labels that the gateway states: it may add some, and takes none away.
 func (p *Proxy) describes(e *Endpoint) bool {
-	return len(e.Labels) > 0 && (p.Identity == "" || e.ServiceAccount == p.Identity)
+	return len(e.Labels) > 0 && (p.Identity == "" || e.ServiceAccount == p.Identity) &&
+		(p.Type != Router || p.MetadataLabels.SubsetOf(e.Labels))
 }
 
 // WorkloadLabels returns the labels of the proxy's Workload; nil if it has none.

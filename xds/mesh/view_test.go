@@ -308,6 +308,26 @@ func TestAnIdentityOutranksAnAddress(t *testing.T) {
 	}
 }
 
+// TestAGatewayKeepsItsLabels: an entry at the address of a gateway takes none of its labels
+// away, and may add some; of a sidecar the entry's labels count.
+func TestAGatewayKeepsItsLabels(t *testing.T) {
+	t.Parallel()
+	for entry, want := range map[string]map[discovery.ProxyType]string{
+		"app: web":             {discovery.Router: "app=edge", discovery.Sidecar: "app=web"},
+		"app: edge, tier: dmz": {discovery.Router: "app=edge,tier=dmz", discovery.Sidecar: "app=edge,tier=dmz"},
+		"tier: dmz":            {discovery.Router: "app=edge", discovery.Sidecar: "tier=dmz"},
+	} {
+		w := xdstest.NewWorld(t, xdstest.Object("ServiceEntry", "shop/a", fmt.Sprintf(
+			"{hosts: [a.example], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1, labels: {%s}}]}", entry)))
+		for kind, labels := range want {
+			proxy := xdstest.Node{Type: kind, Namespace: "shop", Labels: map[string]string{"app": "edge"}}.Proxy(t)
+			if got := w.Context().PlaceOf(proxy).Labels.String(); got != labels {
+				t.Errorf("an entry with %s: a %s has %s, want %s", entry, kind, got, labels)
+			}
+		}
+	}
+}
+
 // TestAClassFollowsWhatItIsMadeOf: a class changes only with its parts: the Gateways and
 // the Sidecar that select the proxy, and the source labels that it matches.
 func TestAClassFollowsWhatItIsMadeOf(t *testing.T) {
@@ -337,12 +357,12 @@ func TestAClassFollowsWhatItIsMadeOf(t *testing.T) {
 			{"a Sidecar", sidecar("./*"), true, false},
 			{"which changes", sidecar("*/*"), false, false},
 			{"a workload at another address", entry("10.0.0.2", "other"), false, false},
-			{"the workload at its address", entry("10.0.0.1", "other"), true, true},
+			{"the workload at its address", entry("10.0.0.1", "other"), true, false}, // a gateway keeps its labels
 			{"source labels that it does not have", asksFor("app", "nobody"), false, false},
-			{"source labels that it has", asksFor("app", "other"), true, true},
+			{"source labels that it has", asksFor("app", "other"), true, false},
 			{"which another VirtualService has, too", xdstest.Object("VirtualService", "edge/too",
 				"{hosts: [too.example], http: [{match: [{sourceLabels: {app: other}}], directResponse: {status: 200}}]}"), false, false},
-			{"which is labelled anew", entry("10.0.0.1", "gw"), true, true},
+			{"which is labelled anew", entry("10.0.0.1", "gw"), true, false},
 		} {
 			w.Apply(step.document)
 			next := w.Context().ClassAfter(from, proxy, class)
