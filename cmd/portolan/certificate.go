@@ -68,7 +68,8 @@ func newCertificateRequestCommand(env *environment) *cobra.Command {
 		Short: "Get a certificate by a token",
 		Long: `Get a certificate by a token: a join token (portolan token create), or a JWT of an
 issuer that the mesh trusts. With --watch the command stays and renews it; started
-again, it goes on with the certificate that it finds, and needs no token.`,
+again, it goes on with the certificate that it finds, and needs no token. That holds
+for some days after the certificate has expired, too (serve --renew-expired).`,
 		Example: `  portolan certificate request --out /etc/portolan/web --server https://mesh.example.com:15080 --ca roots.pem --token-file web.token
   portolan certificate request --out /etc/portolan/web --token-file web.token --watch --hook 'systemctl reload web'`,
 		Args: cobra.NoArgs,
@@ -78,12 +79,14 @@ again, it goes on with the certificate that it finds, and needs no token.`,
 			}
 			held, err := enroll.Read(o.out)
 			has := o.watch && err == nil
-			if has && !env.now().Before(held.Pair.Leaf.NotAfter) { // this machine's clock may be wrong; the server decides
-				has = env.enroll(c.Context(), &o, enroll.Renew) == nil
+			var refused error
+			if has && !env.now().Before(held.Pair.Leaf.NotAfter) { // the server decides what an expired one is good for
+				refused = env.enroll(c.Context(), &o, enroll.Renew)
+				has = refused == nil
 			}
 			if !has {
 				if err := env.enroll(c.Context(), &o, enroll.Request); err != nil {
-					return err
+					return errors.Join(refused, err)
 				}
 			}
 			return env.watchCertificate(c.Context(), &o)
@@ -98,9 +101,9 @@ func newCertificateRenewCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "renew --out DIR",
 		Short: "Get the next certificate by the one that is there",
-		Long: `Get the next certificate by the one that is there, while that is valid. With --watch
-the command stays and renews at two thirds of each certificate's life, the first time
-then, too.`,
+		Long: `Get the next certificate by the one that is there, while that is valid and for some
+days after (serve --renew-expired). With --watch the command stays and renews at two
+thirds of each certificate's life, the first time then, too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -181,6 +184,7 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		if err := trustFile(by, filepath.Join(o.out, enroll.RootsFile)); err != nil {
 			return got, err
 		}
+		offerRenewal(by)
 	}
 	if by == nil {
 		by = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
@@ -201,6 +205,13 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 	defer api.Close()
 	err = api.Post(ctx, certificate.Path, r, &got)
 	return got, e.compareClocks(ctx, files, err)
+}
+
+// offerRenewal makes a client connect in the way in which servers take an expired certificate.
+func offerRenewal(by *http.Client) {
+	transport := by.Transport.(*http.Transport)
+	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
+	transport.TLSClientConfig.NextProtos = []string{certificate.RenewalProtocol, "http/1.1"}
 }
 
 // trustFile makes a client also trust the authorities in a file. The roots that came with the

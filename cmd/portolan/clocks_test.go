@@ -68,6 +68,10 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 		if strings.Contains(o.err, c.not) {
 			t.Errorf("%s: %q is not so: %+v", name, c.not, o)
 		}
+		as := []string{"--cert", filepath.Join(dir, enroll.ChainFile), "--key", filepath.Join(dir, enroll.KeyFile), "--ca", roots}
+		if o := do(t, "", append([]string{"get", "vs", "--server", https}, as...)...); o.code != exitUnreachable {
+			t.Errorf("%s: the certificate is good for more than its renewal: %+v", name, o)
+		}
 	}
 	for _, words := range []string{"expired at", "is not valid before", "a clock is off by "} {
 		if !strings.Contains(log.String(), words) {

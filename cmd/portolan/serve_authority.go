@@ -13,6 +13,7 @@ import (
 type authorityFlags struct {
 	files   authority.Files
 	maxLife time.Duration
+	expired time.Duration
 }
 
 func (o *authorityFlags) register(f *pflag.FlagSet) {
@@ -21,6 +22,7 @@ func (o *authorityFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.files.Root, "ca-root", "", "file with the roots that everybody in the mesh trusts; --ca-cert leads to one of them")
 	f.StringVar(&o.files.Chain, "ca-chain", "", "file with the certificates between --ca-cert and its root, if there are any")
 	f.DurationVar(&o.maxLife, "max-certificate-ttl", authority.DefaultMaxLife, "the longest life of a certificate that a workload may ask for")
+	f.DurationVar(&o.expired, "renew-expired", authority.DefaultRenewExpired, "for how long after its end a certificate of a workload can still be renewed with it, unless it is revoked; 0 is never. All servers of a store should agree")
 }
 
 func (o *authorityFlags) validate(add addFault) {
@@ -29,6 +31,9 @@ func (o *authorityFlags) validate(add addFault) {
 		if given && value == "" {
 			add(flag, "is missing: --ca-cert, --ca-key and --ca-root belong together")
 		}
+	}
+	if o.expired < 0 {
+		add("renew-expired", "%v is less than 0", o.expired)
 	}
 	if o.maxLife < authority.ShortestLife {
 		add("max-certificate-ttl", "%v is too short: give %v or more", o.maxLife, authority.ShortestLife)
@@ -40,5 +45,5 @@ func (o *authorityFlags) apply(to *serve.Options) {
 	if o.files != (authority.Files{}) {
 		to.Authority = &o.files
 	}
-	to.MaxCertificateLife = o.maxLife
+	to.MaxCertificateLife, to.RenewExpired = o.maxLife, o.expired
 }

@@ -10,8 +10,14 @@ import (
 
 // Path takes a POST of a Request, and answers with a Certificate. The client proves its
 // identity by a credential, "Authorization: Bearer CREDENTIAL", or by a client
-// certificate that is still valid, which it renews in this way.
+// certificate, which it renews in this way. A certificate that has expired is taken only on a
+// connection of RenewalProtocol.
 const Path = "/apis/portolan.io/v1/certificates"
+
+// RenewalProtocol is what a client offers by ALPN, beside http/1.1, to renew a certificate that
+// may have expired. The connection speaks HTTP/1.1 and reaches Path alone. Its handshake proves
+// only that the client has the key of the certificate: whoever answers Path verifies the rest.
+const RenewalProtocol = "portolan-renewal/1"
 
 // The kinds of the shapes.
 const (

@@ -14,6 +14,7 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/rest/certificate"
@@ -73,7 +74,7 @@ func Renew(ctx context.Context, o Options) (certificate.Certificate, error) {
 
 // expired returns the error for an expired certificate.
 func expired(held Held) error {
-	return fmt.Errorf("the certificate expired at %s: get another with a token (portolan certificate request)", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	return fmt.Errorf("the certificate expired at %s: where the server renews it no more, get another with a token (portolan certificate request)", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // replace gets a certificate for a new key, and writes both.
@@ -152,9 +153,22 @@ func renewAt(held Held) time.Time {
 	return since.Add(life*2/3 + time.Duration((mathrand.Float64()*2-1)*jitter*float64(life)))
 }
 
+// lookAgain is how often Watch looks at the clock: timers stand still while a machine sleeps.
+const lookAgain = time.Minute
+
+// sleepUntil waits until a time by the clock. It returns an error if ctx ends first.
+func (o Options) sleepUntil(ctx context.Context, at time.Time) error {
+	for {
+		left := at.Sub(o.Now())
+		if err := retry.Sleep(ctx, min(left, lookAgain)); err != nil || left <= lookAgain {
+			return err
+		}
+	}
+}
+
 // Watch renews the certificate in the directory at two thirds of each one's life, until ctx
-// ends; it then returns nil. It retries failed renewals, and returns an error once the
-// certificate has expired. If this machine's clock is wrong, it uses the time that has passed
+// ends; it then returns nil. It retries failed renewals, also when the certificate has
+// expired. It returns an error once the server refuses to renew an expired one. If this machine's clock is wrong, it uses the time that has passed
 // since the last renewal.
 func Watch(ctx context.Context, o Options) error {
 	o = o.withDefaults()
@@ -171,7 +185,7 @@ func Watch(ctx context.Context, o Options) error {
 			}
 		}
 		o.Logger.Info("the certificate is valid", "until", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339), "renewed", at.UTC().Format(time.RFC3339))
-		if retry.Sleep(ctx, at.Sub(o.Now())) != nil {
+		if o.sleepUntil(ctx, at) != nil {
 			return nil
 		}
 		if err := o.renew(ctx, held); err != nil || ctx.Err() != nil {
@@ -181,11 +195,11 @@ func Watch(ctx context.Context, o Options) error {
 	}
 }
 
-// renew tries to renew a certificate until that succeeds, the certificate has expired, or ctx
-// ends.
+// renew tries to renew a certificate until that succeeds, the server refuses it after it has
+// expired, or ctx ends.
 func (o Options) renew(ctx context.Context, held Held) error {
 	leaf := held.Pair.Leaf
-	left := leaf.NotAfter.Sub(o.Now())
+	left := max(leaf.NotAfter.Sub(o.Now()), time.Second)
 	wait := retry.New(min(time.Second, left/16), min(time.Minute, max(left/8, time.Second)))
 	for {
 		got, err := o.replace(ctx, &held.Pair)
@@ -200,12 +214,14 @@ func (o Options) renew(ctx context.Context, held Held) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if !o.Now().Before(leaf.NotAfter) {
+			if err = errors.Join(expired(held), err); apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+				return err
+			}
+		}
 		o.Logger.Warn("the certificate cannot be renewed yet", "expires", leaf.NotAfter.UTC().Format(time.RFC3339), "err", err)
 		if wait.Wait(ctx) != nil {
 			return nil
-		}
-		if !o.Now().Before(leaf.NotAfter) {
-			return errors.Join(expired(held), err)
 		}
 	}
 }

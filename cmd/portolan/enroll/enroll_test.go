@@ -16,11 +16,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
@@ -132,7 +134,7 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 }
 
 // TestWatchRenews: Watch renews on time. When renewal begins to fail, it retries until the
-// certificate has expired.
+// server refuses the expired certificate.
 func TestWatchRenews(t *testing.T) { synctest.Test(t, testWatchRenews) }
 
 // TestAWrongClockIsTold: a newly signed certificate is not valid by the local clock. Watch
@@ -195,14 +197,89 @@ func testWatchRenews(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 
-	o.Ask = func(context.Context, certificate.Request, *tls.Certificate) (certificate.Certificate, error) {
-		return certificate.Certificate{}, errors.New("the server is away")
+	if _, err := enroll.Request(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	<-i.asked
+	began = time.Now()
+	o.Ask = func(ctx context.Context, r certificate.Request, own *tls.Certificate) (certificate.Certificate, error) {
+		if time.Since(began) < 3*i.life {
+			return certificate.Certificate{}, errors.New("the server is away")
+		}
+		return certificate.Certificate{}, apierrors.NewUnauthorized("the certificate ended too long ago")
 	}
 	err := enroll.Watch(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "the certificate expired at") || !strings.Contains(err.Error(), "the server is away") {
-		t.Errorf("it ended with %v", err)
+	if err == nil || !strings.Contains(err.Error(), "the certificate expired at") || !strings.Contains(err.Error(), "ended too long ago") || time.Since(began) < 3*i.life {
+		t.Errorf("it ended after %s with %v", time.Since(began), err)
 	}
 	if _, err := enroll.Renew(t.Context(), o); err == nil || !strings.Contains(err.Error(), "the certificate expired at") {
 		t.Errorf("an expired one is renewed: %v", err)
 	}
+}
+
+// TestWatchRenewsAnExpiredOne: the certificate expires while the server is away, or the machine
+// asleep. Watch renews it with the expired certificate once the server takes it.
+func TestWatchRenewsAnExpiredOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t, 24*time.Hour)
+		o := enroll.Options{Dir: t.TempDir(), Ask: i.ask}
+		if _, err := enroll.Request(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		<-i.asked
+		began := time.Now()
+		o.Ask = func(ctx context.Context, r certificate.Request, own *tls.Certificate) (certificate.Certificate, error) {
+			if time.Since(began) < 2*i.life {
+				return certificate.Certificate{}, errors.New("the server is away")
+			}
+			return i.ask(ctx, r, own)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- enroll.Watch(ctx, o) }()
+		select {
+		case own := <-i.asked:
+			if own == nil || time.Now().Before(own.Leaf.NotAfter) {
+				t.Error("it is not renewed with the expired one")
+			}
+		case err := <-ended:
+			t.Fatalf("it ended: %v", err)
+		}
+		synctest.Wait()
+		if held, err := enroll.Read(o.Dir); err != nil || time.Now().After(held.Pair.Leaf.NotAfter) {
+			t.Errorf("it is not renewed: %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWatchFollowsTheClock: a timer that stood still while the machine slept delays a renewal by
+// a minute at most.
+func TestWatchFollowsTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t, 24*time.Hour)
+		var slept atomic.Int64
+		o := enroll.Options{Dir: t.TempDir(), Ask: i.ask, Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }}
+		if _, err := enroll.Request(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		<-i.asked
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- enroll.Watch(ctx, o) }()
+		synctest.Wait()
+		began := time.Now()
+		slept.Store(int64(20 * time.Hour))
+		<-i.asked
+		if passed := time.Since(began); passed > time.Minute {
+			t.Errorf("it is renewed %s after the machine woke", passed)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -27,7 +27,7 @@ func (s *server) addAuthority() (err error) {
 	s.certificates.authority, err = authority.New(authority.Options{
 		TrustDomain: s.o.Mesh.GetTrustDomain(), RootNamespace: s.o.Mesh.GetRootNamespace(), Files: s.o.Authority,
 		Store: s.configs, Sealer: s.secrets.sealer, Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
-		MaxLife: s.o.MaxCertificateLife, Logger: s.logger,
+		MaxLife: s.o.MaxCertificateLife, RenewExpired: s.o.RenewExpired, Logger: s.logger,
 	})
 	if err != nil {
 		return err

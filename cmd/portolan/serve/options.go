@@ -80,9 +80,11 @@ type Options struct {
 
 	// Authority names the files of an operator's certificate authority; nil means that the
 	// authority's keys are in the store. MaxCertificateLife bounds the lifetime of the
-	// certificates that it signs; 0 means authority.DefaultMaxLife.
+	// certificates that it signs; 0 means authority.DefaultMaxLife. RenewExpired is how long
+	// after its end a certificate can still be renewed; 0 means that it cannot.
 	Authority          *authority.Files
 	MaxCertificateLife time.Duration
+	RenewExpired       time.Duration
 
 	// Consul configures the registry of Consul; nil means none. The server sets XDS, Worker,
 	// Memory, Registerer and Logger.

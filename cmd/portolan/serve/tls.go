@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
@@ -212,7 +213,7 @@ func (s *security) api(l net.Listener) net.Listener {
 	})
 	return secure.Listen(l, secure.Options{
 		Name: "--api-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{"h2", "http/1.1"}, OnRefusal: s.clientCertificateRefused("config API"), Logger: s.logger,
-		Plain: withinThisMachine, Farewell: secure.HTTPFarewell("application/json", string(refusal)),
+		Unverified: certificate.RenewalProtocol, Plain: withinThisMachine, Farewell: secure.HTTPFarewell("application/json", string(refusal)),
 	})
 }
 

@@ -29,6 +29,9 @@ const (
 	ShortestLife   = 5 * time.Second
 )
 
+// DefaultRenewExpired is how long servers renew expired certificates unless told otherwise.
+const DefaultRenewExpired = 7 * 24 * time.Hour
+
 // Options configure an Authority. All fields are required but for those that say otherwise.
 type Options struct {
 	// TrustDomain is part of all identities, and RootNamespace is the namespace of the
@@ -44,6 +47,9 @@ type Options struct {
 	Snapshot func() *cache.Snapshot
 	// MaxLife bounds the lifetimes of certificates; 0 means DefaultMaxLife.
 	MaxLife time.Duration
+	// RenewExpired is how long after its end a certificate can still be renewed; 0 means that
+	// it cannot.
+	RenewExpired time.Duration
 	// Now is the clock; nil means the system's clock.
 	Now func() time.Time
 	// Logger may be nil; nothing is logged then.

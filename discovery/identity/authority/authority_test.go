@@ -291,6 +291,48 @@ func TestVerify(t *testing.T) {
 }
 
 // selfSigned returns a self-signed certificate with the name of a workload.
+// TestVerifyRenewal: an expired certificate is good for a renewal, for a time, and for nothing
+// else; whatever else makes one bad still does.
+func TestVerifyRenewal(t *testing.T) {
+	t.Parallel()
+	mesh := authoritytest.Start(t)
+	a := mesh.Server(t)
+	_, mine := authoritytest.Issue(t, a, web, time.Hour)
+	_, strange := authoritytest.Issue(t, authoritytest.Start(t).Server(t), web, time.Hour)
+	const year = 365 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		at, grace time.Duration
+		domain    string
+		leaf      *x509.Certificate
+		expired   bool
+		want      string
+	}{
+		"in its time":             {0, 24 * time.Hour, "", mine.Leaf, false, ""},
+		"ended":                   {24 * time.Hour, 24 * time.Hour, "", mine.Leaf, true, ""},
+		"ended too long ago":      {26 * time.Hour, 24 * time.Hour, "", mine.Leaf, false, "longer ago than the 24h0m0s in which it can be renewed (serve --renew-expired)"},
+		"ended, with no grace":    {2 * time.Hour, 0, "", mine.Leaf, false, "with a token (portolan token create)"},
+		"too early":               {-10 * time.Minute, 24 * time.Hour, "", mine.Leaf, false, "one of the two clocks is wrong"},
+		"of another mesh, ended":  {2 * time.Hour, 24 * time.Hour, "", strange.Leaf, false, "not one for workloads of this mesh"},
+		"that signs itself":       {0, 24 * time.Hour, "", selfSigned(t), false, "not one for workloads of this mesh"},
+		"of another trust domain": {2 * time.Hour, 24 * time.Hour, "other.example", mine.Leaf, false, "another trust domain"},
+		"of a root that ended":    {20 * year, 30 * year, "", mine.Leaf, false, "so did the authority that signed it"},
+	} {
+		at := mesh.Server(t, func(o *authority.Options) {
+			o.Now, o.RenewExpired = func() time.Time { return time.Now().Add(c.at) }, c.grace
+			if c.domain != "" {
+				o.TrustDomain = c.domain
+			}
+		})
+		who, expired, err := at.VerifyRenewal([]*x509.Certificate{c.leaf})
+		if expired != c.expired || c.want == "" && (err != nil || who != web) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || who != (identity.Identity{})) {
+			t.Errorf("%s: %v, expired %t, %v; want %q", name, who, expired, err, c.want)
+		}
+		if _, err := at.Verify([]*x509.Certificate{c.leaf}); c.expired && err == nil {
+			t.Errorf("%s: it is good for more than a renewal", name)
+		}
+	}
+}
+
 func selfSigned(t *testing.T) *x509.Certificate {
 	t.Helper()
 	key := authoritytest.Key(t)

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
@@ -16,6 +17,19 @@ import (
 // has the leaf's key. The error may be shown to the holder. Verify does not check whether the
 // identity is revoked.
 func (a *Authority) Verify(certs []*x509.Certificate) (identity.Identity, error) {
+	return a.verify(certs, 0)
+}
+
+// VerifyRenewal is like Verify, and also takes a certificate that expired at most
+// Options.RenewExpired ago, if its issuers are valid now. Such a certificate is good for one
+// thing: the next one.
+func (a *Authority) VerifyRenewal(certs []*x509.Certificate) (who identity.Identity, expired bool, err error) {
+	who, err = a.verify(certs, a.o.RenewExpired)
+	return who, err == nil && a.o.Now().After(certs[0].NotAfter), err
+}
+
+// verify verifies a certificate that expired at most grace ago.
+func (a *Authority) verify(certs []*x509.Certificate, grace time.Duration) (identity.Identity, error) {
 	if len(certs) == 0 {
 		return identity.Identity{}, errors.New("there is no certificate")
 	}
@@ -35,14 +49,16 @@ func (a *Authority) Verify(certs []*x509.Certificate) (identity.Identity, error)
 	case now.After(leaf.NotAfter):
 		at = leaf.NotAfter
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: m.pool, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: m.pool, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	switch {
 	case err != nil || leaf.IsCA:
 		return identity.Identity{}, errors.New("the certificate is not one for workloads of this mesh")
 	case now.Before(leaf.NotBefore):
 		return identity.Identity{}, fmt.Errorf("the certificate is not valid before %s, and here it is %s: one of the two clocks is wrong", stamp(leaf.NotBefore), stamp(now))
-	case now.After(leaf.NotAfter):
-		return identity.Identity{}, fmt.Errorf("the certificate ended on %s, and here it is %s: prove who you are anew, with a token for instance, unless one of the two clocks is wrong", stamp(leaf.NotAfter), stamp(now))
+	case now.After(leaf.NotAfter.Add(grace)):
+		return identity.Identity{}, fmt.Errorf("the certificate ended on %s%s, and here it is %s: prove who you are anew, with a token (portolan token create) for instance, unless one of the two clocks is wrong", stamp(leaf.NotAfter), tooLong(grace), stamp(now))
+	case now.After(leaf.NotAfter) && !slices.ContainsFunc(chains, func(chain []*x509.Certificate) bool { return validIssuers(chain, now) }):
+		return identity.Identity{}, fmt.Errorf("the certificate ended on %s, and since then so did the authority that signed it: prove who you are anew, with a token (portolan token create) for instance", stamp(leaf.NotAfter))
 	}
 	who, err := identity.OfCertificate(leaf)
 	if err == nil && who.TrustDomain != a.o.TrustDomain {
@@ -52,6 +68,20 @@ func (a *Authority) Verify(certs []*x509.Certificate) (identity.Identity, error)
 		return identity.Identity{}, err
 	}
 	return who, nil
+}
+
+// tooLong says that a certificate is past the time in which it could be renewed, if there is
+// any.
+func tooLong(grace time.Duration) string {
+	if grace == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", longer ago than the %v in which it can be renewed (serve --renew-expired)", grace)
+}
+
+// validIssuers says whether all certificates of a chain but the leaf are valid.
+func validIssuers(chain []*x509.Certificate, now time.Time) bool {
+	return !slices.ContainsFunc(chain[1:], func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) })
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -114,6 +114,11 @@ func (a *audit) Next(time.Time, bool) (journal.Record, bool) {
 	}}, true
 }
 
+// earned says in the history what earned a certificate.
+var earned = map[string]string{
+	byCredential: "by credential", byCertificate: "by certificate", byExpired: "renewed with an expired certificate",
+}
+
 // recordOf returns the record of a batch of certificates.
 func recordOf(batch []note) (origin storage.Origin, made []config.Key) {
 	var texts []string
@@ -123,7 +128,7 @@ func recordOf(batch []note) (origin storage.Origin, made []config.Key) {
 		if !seen[key] {
 			seen[key], made = true, append(made, key)
 		}
-		text := fmt.Sprintf("serial %s until %s, by %s", n.serial, n.ends.UTC().Format(time.RFC3339), n.proof)
+		text := fmt.Sprintf("serial %s until %s, %s", n.serial, n.ends.UTC().Format(time.RFC3339), earned[n.proof])
 		if len(batch) > 1 {
 			text = fmt.Sprintf("%s/%s: %s from %s", n.who.Namespace, n.who.ServiceAccount, text, n.from)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 )
 
 // Serve adds certificate.Path to a config API that does not serve yet.
@@ -41,6 +42,7 @@ func (i *Issuer) post(w http.ResponseWriter, r *http.Request) error {
 	}
 	if r.TLS != nil {
 		request.Certificates = r.TLS.PeerCertificates
+		request.Renewal = secure.Unverified(r.TLS)
 	}
 	signed, who, err := i.Issue(r.Context(), request)
 	if err != nil {
@@ -57,6 +59,18 @@ func (i *Issuer) post(w http.ResponseWriter, r *http.Request) error {
 	}
 	rest.WriteJSON(w, http.StatusCreated, out)
 	return nil
+}
+
+// RenewalsOnly has connections whose certificate nobody has verified reach certificate.Path
+// alone, and passes on the requests of all others.
+func RenewalsOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if secure.Unverified(r.TLS) && r.URL.Path != certificate.Path {
+			http.Error(w, "a connection by "+certificate.RenewalProtocol+" renews certificates, at "+certificate.Path+", and does nothing else", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // asHTTP returns the HTTP error for a refused request.

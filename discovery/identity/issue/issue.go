@@ -54,7 +54,7 @@ func New(o Options) (*Issuer, error) {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_certificates_refused_total",
 			Help: "Requests for certificates that were refused, by reason."}, []string{"reason"}),
 	}
-	for _, proof := range []string{byCredential, byCertificate} {
+	for _, proof := range []string{byCredential, byCertificate, byExpired} {
 		i.issued.WithLabelValues(proof)
 	}
 	for _, reason := range reasons {
@@ -71,7 +71,7 @@ func New(o Options) (*Issuer, error) {
 }
 
 // The proofs that earn a certificate, as labels of the metrics.
-const byCredential, byCertificate = "credential", "certificate"
+const byCredential, byCertificate, byExpired = "credential", "certificate", "expired certificate"
 
 // Reason says why a request is refused.
 type Reason string
@@ -111,6 +111,9 @@ type Request struct {
 	Credential string
 	// Certificates is the chain from the sender's TLS handshake, the leaf first.
 	Certificates []*x509.Certificate
+	// Renewal means that the connection was made to renew a certificate, which may have
+	// expired.
+	Renewal bool
 	// From is the sender's address, the zero Addr if unknown. Tool is the sender's program.
 	From netip.Addr
 	Tool string
@@ -177,8 +180,7 @@ func (i *Issuer) issue(ctx context.Context, r Request) (signed *authority.Certif
 			return nil, identity.Identity{}, proof, err
 		}
 	case len(r.Certificates) > 0:
-		proof = byCertificate
-		if who, err = i.authority.Verify(r.Certificates); err != nil {
+		if who, proof, err = i.holder(r); err != nil {
 			return nil, identity.Identity{}, proof, unproven(err)
 		}
 		issued = authority.IssuedAt(r.Certificates[0])
@@ -196,6 +198,19 @@ func (i *Issuer) issue(ctx context.Context, r Request) (signed *authority.Certif
 	}
 	signed, err = i.authority.Sign(ctx, request, who, r.Life)
 	return signed, who, proof, err
+}
+
+// holder returns the identity that the shown certificates prove, and which proof they are.
+func (i *Issuer) holder(r Request) (identity.Identity, string, error) {
+	if !r.Renewal {
+		who, err := i.authority.Verify(r.Certificates)
+		return who, byCertificate, err
+	}
+	who, expired, err := i.authority.VerifyRenewal(r.Certificates)
+	if expired {
+		return who, byExpired, err
+	}
+	return who, byCertificate, err
 }
 
 // renews says whether the shown certificates entitle their holder to another one for the

@@ -110,7 +110,7 @@ type world struct {
 func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{Mesh: authoritytest.Start(t), tokens: &tokens{of: map[string]identity.Identity{"web-token": web}}, notes: &notes{}}
-	w.authority = w.Server(t)
+	w.authority = w.Server(t, func(o *authority.Options) { o.RenewExpired = 150 * time.Minute })
 	var err error
 	if w.issuer, err = issue.New(issue.Options{Authority: w.authority, Proofs: identity.Proofs{w.tokens}}); err != nil {
 		t.Fatal(err)
@@ -134,6 +134,8 @@ func TestWhoGetsACertificate(t *testing.T) {
 	key := authoritytest.Key(t)
 	past := w.Server(t, func(o *authority.Options) { o.Now = func() time.Time { return time.Now().Add(-3 * time.Hour) } })
 	_, ended := authoritytest.Issue(t, past, web, time.Hour)
+	_, endedMail := authoritytest.Issue(t, past, authoritytest.Workload("shop", "mail"), time.Hour)
+	_, longEnded := authoritytest.Issue(t, past, web, 10*time.Minute)
 	w.Await(t)
 	_, valid := authoritytest.Issue(t, w.authority, web, time.Hour)
 	_, mail := authoritytest.Issue(t, w.authority, authoritytest.Workload("shop", "mail"), time.Hour)
@@ -165,6 +167,12 @@ func TestWhoGetsACertificate(t *testing.T) {
 		"another identity, by a token":       {issue.Request{CSR: other, Credential: "web-token"}, issue.Forbidden, "is for"},
 		"another identity, by a certificate": {issue.Request{CSR: other, Certificates: certs(valid)}, issue.Forbidden, "is for"},
 		"a certificate that has ended":       {issue.Request{CSR: good, Certificates: certs(ended)}, issue.Unproven, "ended on"},
+		"its renewal":                        {issue.Request{CSR: named, Certificates: certs(ended), Renewal: true}, "", ""},
+		"the renewal of a valid one":         {issue.Request{CSR: good, Certificates: certs(valid), Renewal: true}, "", ""},
+		"its renewal as another":             {issue.Request{CSR: other, Certificates: certs(ended), Renewal: true}, issue.Forbidden, "is for"},
+		"its renewal, too late":              {issue.Request{CSR: good, Certificates: certs(longEnded), Renewal: true}, issue.Unproven, "with a token (portolan token create)"},
+		"its renewal, revoked":               {issue.Request{CSR: good, Certificates: certs(endedMail), Renewal: true}, issue.Forbidden, "is revoked (revokedidentity/shop/mail): stolen"},
+		"a renewal by one of another mesh":   {issue.Request{CSR: good, Certificates: certs(foreign), Renewal: true}, issue.Unproven, "not one for workloads"},
 		"a certificate of another mesh":      {issue.Request{CSR: good, Certificates: certs(foreign)}, issue.Unproven, "not one for workloads"},
 		"a revoked identity":                 {issue.Request{CSR: good, Certificates: certs(mail)}, issue.Forbidden, "is revoked (revokedidentity/shop/mail): stolen"},
 		"for too long":                       {issue.Request{CSR: good, Credential: "web-token", Life: 91 * 24 * time.Hour}, issue.Invalid, "--max-certificate-ttl"},
@@ -227,6 +235,27 @@ func TestTheAudit(t *testing.T) {
 	}
 	if strings.Contains(history, "web-token") || !strings.Contains(history, "10.0.0.7") {
 		t.Errorf("the history has %q", history)
+	}
+}
+
+// TestTheAuditOfRenewals: the history tells a renewal with an expired certificate from others.
+func TestTheAuditOfRenewals(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	csr := authoritytest.CSR(t, authoritytest.Key(t))
+	past := w.Server(t, func(o *authority.Options) { o.Now = func() time.Time { return time.Now().Add(-3 * time.Hour) } })
+	_, ended := authoritytest.Issue(t, past, web, time.Hour)
+	w.Await(t)
+	_, valid := authoritytest.Issue(t, w.authority, web, time.Hour)
+	for says, shown := range map[string]*authority.Certificate{", renewed with an expired certificate": ended, ", by certificate": valid} {
+		signed, _, err := w.issuer.Issue(t.Context(), issue.Request{CSR: csr, Certificates: []*x509.Certificate{shown.Leaf}, Renewal: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		serial := signed.Leaf.SerialNumber.Text(16)
+		if want := "serial " + serial + " until " + signed.Leaf.NotAfter.UTC().Format(time.RFC3339) + says; !strings.Contains(w.notes.text(), want) {
+			t.Errorf("the history has no %q: %q", want, w.notes.text())
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,6 +38,10 @@ type Options struct {
 	Roots func() *x509.CertPool
 	// Protocols are the ALPN protocols to offer, preferred ones first.
 	Protocols []string
+	// Unverified is what a client offers by ALPN to have its certificate not verified; empty
+	// is nothing. It must show one and prove that it has the key; Peer and VerifiedChains have
+	// none. Such a connection speaks http/1.1.
+	Unverified string
 	// HalfOpen bounds the concurrent handshakes; 0 means DefaultHalfOpen.
 	HalfOpen int
 	// Plain says whether a client may speak without TLS; nil allows none. Accept returns such
@@ -88,8 +93,15 @@ func Listen(inner net.Listener, o Options) *Listener {
 	return l
 }
 
-// configFor returns the configuration for one handshake, with the current roots.
-func (l *Listener) configFor(*tls.ClientHelloInfo) (*tls.Config, error) {
+// configFor returns the configuration for one handshake, with the current roots. A
+// certificate stays unverified only where the client asks for that by Options.Unverified.
+func (l *Listener) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if p := l.o.Unverified; p != "" && slices.Contains(hello.SupportedProtos, p) {
+		c := l.config.Clone()
+		c.GetConfigForClient = nil
+		c.NextProtos, c.ClientAuth = []string{"http/1.1"}, tls.RequireAnyClientCert
+		return c, nil
+	}
 	if l.o.Roots == nil {
 		return nil, nil
 	}

@@ -189,6 +189,53 @@ func TestClientCertificatesThatDoNotVerify(t *testing.T) {
 	}
 }
 
+// TestUnverifiedProtocol: only a client that offers this protocol gets in with an expired
+// certificate. It has no identity then, and must have the key.
+func TestUnverifiedProtocol(t *testing.T) {
+	t.Parallel()
+	const renewal = "renewal/1"
+	p := newPort(t, func(o *secure.Options) { o.Protocols, o.Unverified = []string{"h2"}, renewal })
+	now := time.Now()
+	expired := p.authority.Issue(t, securetest.Leaf{Identity: web, From: now.Add(-2 * time.Hour), Until: now.Add(-10 * time.Minute)})
+	valid := p.authority.Issue(t, securetest.Leaf{Identity: web})
+	otherKey := expired
+	otherKey.Key, otherKey.Private = valid.Key, valid.Private
+	for name, c := range map[string]struct {
+		own      *secrettest.Pair
+		protocol []string
+		version  uint16
+		want     string // empty for a refusal
+	}{
+		"expired":                       {&expired, []string{renewal, "http/1.1"}, tls.VersionTLS13, "nobody"},
+		"expired, TLS 1.2":              {&expired, []string{renewal, "http/1.1"}, tls.VersionTLS12, "nobody"},
+		"valid":                         {&valid, []string{renewal, "http/1.1"}, tls.VersionTLS13, "nobody"},
+		"without a certificate":         {nil, []string{renewal, "http/1.1"}, tls.VersionTLS13, ""},
+		"without the key":               {&otherKey, []string{renewal, "http/1.1"}, tls.VersionTLS13, ""},
+		"without the key, TLS 1.2":      {&otherKey, []string{renewal, "http/1.1"}, tls.VersionTLS12, ""},
+		"expired, with other protocols": {&expired, []string{"h2", "http/1.1"}, tls.VersionTLS13, ""},
+		"expired, for more than HTTP/1": {&expired, []string{renewal, "h2"}, tls.VersionTLS13, ""},
+		"expired, with none":            {&expired, nil, tls.VersionTLS13, ""},
+		"valid, with another protocol":  {&valid, []string{"h2"}, tls.VersionTLS13, web},
+	} {
+		got, err := p.greeting(c.own, func(config *tls.Config) {
+			config.NextProtos, config.MinVersion, config.MaxVersion = c.protocol, c.version, c.version
+			if c.own == &otherKey {
+				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					return &tls.Certificate{Certificate: [][]byte{otherKey.Parsed.Raw}, PrivateKey: otherKey.Private}, nil
+				}
+			}
+		})
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	off := newPort(t, func(o *secure.Options) { o.Protocols = []string{"h2"} })
+	own := off.authority.Issue(t, securetest.Leaf{Identity: web})
+	if got, err := off.greeting(&own, func(config *tls.Config) { config.NextProtos = []string{renewal, "h2"} }); err != nil || got != web {
+		t.Errorf("a port without it: %q, %v", got, err)
+	}
+}
+
 // TestRootsAreThoseOfNow: a removed root verifies no later connection, not even one that tries
 // to resume a session.
 func TestRootsAreThoseOfNow(t *testing.T) {

@@ -13,3 +13,9 @@ func Peer(state *tls.ConnectionState) *x509.Certificate {
 	}
 	return state.VerifiedChains[0][0]
 }
+
+// Unverified says whether a client showed a certificate that the handshake did not verify, as
+// Options.Unverified permits.
+func Unverified(state *tls.ConnectionState) bool {
+	return state != nil && len(state.PeerCertificates) > 0 && len(state.VerifiedChains) == 0
+}
