@@ -83,31 +83,39 @@ func (r *Report) warn(code, path, format string, args ...any) {
 func (r *Report) spec() checker { return r.at(r.specPath) }
 
 // at returns a checker at a top-level field.
-func (r *Report) at(field string) checker { return checker{report: r, path: field} }
+func (r *Report) at(field string) checker { return checker{r, pathOf(field)} }
 
 // checker stands at one field of an object, and reports to its Report.
 type checker struct {
 	report *Report
-	path   string
+	place  fieldPath
 }
+
+// path returns the path of the field as text.
+func (c checker) path() string { return c.place.String() }
 
 // at descends to a field of a mapping, and on through fields of fields.
 func (c checker) at(fields ...string) checker {
-	return checker{c.report, strings.TrimPrefix(c.path+"."+strings.Join(fields, "."), ".")}
+	for _, field := range fields {
+		c.place.add(step{name: field})
+	}
+	return c
 }
 
 // index descends to an element of a list.
 func (c checker) index(i int) checker {
-	return checker{c.report, fmt.Sprintf("%s[%d]", c.path, i)}
+	c.place.addElement(i)
+	return c
 }
 
 // key descends to an entry of a map.
 func (c checker) key(k string) checker {
-	return checker{c.report, c.path + "[" + k + "]"}
+	c.place.add(step{name: k, entry: true})
+	return c
 }
 
 // fail reports a fault of the field.
-func (c checker) fail(format string, args ...any) { c.report.Fault(c.path, format, args...) }
+func (c checker) fail(format string, args ...any) { c.report.Fault(c.path(), format, args...) }
 
 // full says that no more faults are reported.
 func (c checker) full() bool { return len(c.report.faults.WrappedErrors()) > maxFindings }
@@ -120,11 +128,11 @@ func (c checker) failIf(err error) {
 }
 
 // warn reports that the field is accepted, and has no effect or not the expected one.
-func (c checker) warn(format string, args ...any) { c.report.Warn(c.path, format, args...) }
+func (c checker) warn(format string, args ...any) { c.report.Warn(c.path(), format, args...) }
 
 // notServed reports that the field has no effect, and will have one when it is served.
 func (c checker) notServed(format string, args ...any) {
-	c.report.warn(codeNotServed, c.path, format, args...)
+	c.report.warn(codeNotServed, c.path(), format, args...)
 }
 
 // insecure reports that the field is not served, and that security is weaker while it has
@@ -132,7 +140,7 @@ func (c checker) notServed(format string, args ...any) {
 func (c checker) insecure(format string, args ...any) {
 	c.notServed(format, args...)
 	if len(c.report.insecure) < maxFindings {
-		c.report.insecure = append(c.report.insecure, &FieldError{c.path, fmt.Sprintf(format, args...)})
+		c.report.insecure = append(c.report.insecure, &FieldError{c.path(), fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -150,16 +158,13 @@ func each[T any](c checker, list []T, check func(checker, T)) {
 // the key; the zero key is no key.
 func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...string) {
 	var none K
-	seen := map[K]string{}
+	seen := make(map[K]int, len(list))
 	for i, v := range list {
-		at, k := c.index(i), key(v)
-		if len(field) > 0 {
-			at = at.at(field...)
-		}
+		k := key(v)
 		if first, ok := seen[k]; ok {
-			at.fail("%q is set twice, also at %s", fmt.Sprint(k), first)
+			c.index(i).at(field...).fail("%q is set twice, also at %s", fmt.Sprint(k), c.index(first).at(field...).path())
 		} else if k != none {
-			seen[k] = at.path
+			seen[k] = i
 		}
 	}
 }
@@ -168,7 +173,7 @@ func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...st
 func warnDuplicates(c checker, list []string) {
 	for i, v := range list {
 		if first := slices.Index(list, v); first < i {
-			c.index(i).warn("%q stands twice, also at %s", v, c.index(first).path)
+			c.index(i).warn("%q stands twice, also at %s", v, c.index(first).path())
 		}
 	}
 }

@@ -110,7 +110,7 @@ func checkPortLevels(c checker, policies []*networking.TrafficPolicy_PortTraffic
 		case twice:
 			at.warn("%d has a policy before, at %s: this one has no effect", port, earlier)
 		default:
-			first[port] = c.path
+			first[port] = c.path()
 		}
 		checkPolicy(c, p)
 	})

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -75,7 +74,7 @@ func securityIn(v *structpb.Value) string {
 		}
 	}
 	members := v.GetStructValue().GetFields()
-	for _, name := range slices.Sorted(maps.Keys(members)) {
+	for _, name := range sortedKeys(members) {
 		text := members[name].GetStringValue()
 		switch {
 		case isTransportSocket(name), isSecurityFilter(name):

@@ -52,10 +52,11 @@ func checkFailover(c checker, d *networking.DestinationRule) {
 			return
 		}
 		at := by.at.at("loadBalancer", "localityLbSetting")
-		if _, known := useful[at.path]; !known {
+		name := at.path()
+		if _, known := useful[name]; !known {
 			order = append(order, at)
 		}
-		useful[at.path] = useful[at.path] || over.policy.GetOutlierDetection() != nil || rule.policy.GetOutlierDetection() != nil
+		useful[name] = useful[name] || over.policy.GetOutlierDetection() != nil || rule.policy.GetOutlierDetection() != nil
 	}
 	for _, port := range ports {
 		rule := levelOf(whole, d.GetTrafficPolicy(), port)
@@ -67,7 +68,7 @@ func checkFailover(c checker, d *networking.DestinationRule) {
 		}
 	}
 	for _, at := range order {
-		if !useful[at.path] {
+		if !useful[at.path()] {
 			at.warn("has no effect without outlierDetection, which finds out that a locality fails")
 		}
 	}

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,7 +44,7 @@ const claims = "@request.auth.claims"
 
 // refuseClaims refuses matches of claims.
 func (c checker) refuseClaims(matches map[string]*networking.StringMatch) {
-	for _, name := range slices.Sorted(maps.Keys(matches)) {
+	for _, name := range sortedKeys(matches) {
 		if strings.HasPrefix(name, claims) {
 			c.key(name).fail(`is a claim of a token, which gateways alone route by: name gateways without "mesh"`)
 		}
@@ -74,7 +73,7 @@ func (c checker) headerOperations(o *networking.Headers_HeaderOperations, reques
 }
 
 func (c checker) headerValues(values map[string]string, request bool) {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
+	for _, name := range sortedKeys(values) {
 		c := c.key(name)
 		switch {
 		case request && isAuthority(name):
@@ -123,7 +122,7 @@ func (c checker) pathMatch(m *networking.StringMatch) {
 // matches checks the matches of headers or query parameters: an empty match and the regex
 // "*" mean presence.
 func (c checker) matches(matches map[string]*networking.StringMatch, name func(checker, string)) {
-	for _, key := range slices.Sorted(maps.Keys(matches)) {
+	for _, key := range sortedKeys(matches) {
 		name(c.key(key), key)
 		if matches[key].GetRegex() != "*" {
 			c.key(key).match(matches[key])

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"maps"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -108,7 +107,7 @@ func checkAuthority(c checker, route *networking.HTTPRoute) {
 			c.fail("sets the host of the request, and so does %s: set it once", first)
 			return
 		}
-		first = c.path
+		first = c.path()
 	}
 	if route.GetRewrite().GetAuthority() != "" {
 		report(c.at("rewrite", "authority"))
@@ -118,7 +117,7 @@ func checkAuthority(c checker, route *networking.HTTPRoute) {
 		at     checker
 		values map[string]string
 	}{{at.at("set"), operations.GetSet()}, {at.at("add"), operations.GetAdd()}} {
-		for _, name := range slices.Sorted(maps.Keys(to.values)) {
+		for _, name := range sortedKeys(to.values) {
 			if isAuthority(name) {
 				report(to.at.key(name))
 			}

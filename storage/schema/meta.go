@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +64,7 @@ func (c checker) syntax(value string, check func(string) []string) {
 
 // labels checks the syntax of labels.
 func (c checker) labels(labels map[string]string) {
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
+	for _, key := range sortedKeys(labels) {
 		if c.full() {
 			return
 		}
@@ -78,7 +76,7 @@ func (c checker) labels(labels map[string]string) {
 // selected checks the labels of a selector. A label with invalid syntax selects nothing,
 // since nothing can have it.
 func (c checker) selected(labels map[string]string) {
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
+	for _, key := range sortedKeys(labels) {
 		at, value := c.key(key), labels[key]
 		switch {
 		case c.full():
@@ -97,7 +95,7 @@ func (c checker) selected(labels map[string]string) {
 
 func (c checker) annotations(annotations map[string]string) {
 	size := 0
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+	for _, key := range sortedKeys(annotations) {
 		if c.full() {
 			return
 		}

@@ -19,18 +19,18 @@ func checkReachable(c checker, routes []*networking.HTTPRoute) {
 			if by := earlier.coveredBy(m); by != "" {
 				at.at("match").index(j).neverUsed("is never used: %s takes its requests", by)
 			} else if r.GetDelegate() == nil {
-				earlier.add(m, at.at("match").index(j).path)
+				earlier.add(m, at.at("match").index(j))
 			}
 		}
 		if r.GetDelegate() == nil && MatchesAll(r) && i < len(routes)-1 {
-			c.index(i+1).neverUsed("and what follows are never used: %s takes every request", at.path)
+			c.index(i+1).neverUsed("and what follows are never used: %s takes every request", at.path())
 			return
 		}
 	}
 }
 
 func (c checker) neverUsed(format string, args ...any) {
-	c.report.warn(codeNeverUsed, c.path, format, args...)
+	c.report.warn(codeNeverUsed, c.path(), format, args...)
 }
 
 // MatchesAll says whether a route matches every request of every proxy.
@@ -52,7 +52,7 @@ type covering map[string][]placedMatch
 
 type placedMatch struct {
 	match *networking.HTTPMatchRequest
-	path  string
+	at    checker
 }
 
 // maxCovering bounds how many matches of one path a match is compared with.
@@ -78,9 +78,9 @@ func pathKey(m *networking.StringMatch) string {
 	return prefixPath + m.GetPrefix()
 }
 
-func (s covering) add(m *networking.HTTPMatchRequest, path string) {
+func (s covering) add(m *networking.HTTPMatchRequest, at checker) {
 	if key := pathKey(m.GetUri()); len(s[key]) < maxCovering {
-		s[key] = append(s[key], placedMatch{m, path})
+		s[key] = append(s[key], placedMatch{m, at})
 	}
 }
 
@@ -89,7 +89,7 @@ func (s covering) coveredBy(m *networking.HTTPMatchRequest) string {
 	find := func(key string) string {
 		for _, earlier := range s[key] {
 			if coversMatch(earlier.match, m) {
-				return earlier.path
+				return earlier.at.path()
 			}
 		}
 		return ""
@@ -101,8 +101,9 @@ func (s covering) coveredBy(m *networking.HTTPMatchRequest) string {
 	if by := find(prefixPath); by != "" || strings.HasPrefix(key, regexPath) {
 		return by
 	}
-	for end := range len(key) {
-		if by := find(prefixPath + key[1:end+1]); end > 0 && by != "" {
+	prefixes := prefixPath + key[1:]
+	for end := 2; end <= len(key); end++ {
+		if by := find(prefixes[:end]); by != "" {
 			return by
 		}
 	}

@@ -3,8 +3,6 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -85,7 +83,7 @@ func (c checker) unservedOfStruct(spec any, served fields) {
 }
 
 func (c checker) unservedMembers(members map[string]any, served fields) {
-	for _, name := range slices.Sorted(maps.Keys(members)) {
+	for _, name := range sortedKeys(members) {
 		at := c.at(name)
 		switch f, ok := served[name]; {
 		case !ok:

@@ -213,7 +213,7 @@ func checkCiphers(c checker, suites []string) {
 		case !KnownCipher(suite):
 			c.index(i).warn("%q is no cipher suite that proxies know, and is left out", suite)
 		case first < i:
-			c.index(i).warn("%q stands twice, also at %s", suite, c.index(first).path)
+			c.index(i).warn("%q stands twice, also at %s", suite, c.index(first).path())
 		}
 	}
 }

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -226,7 +225,7 @@ func checkEndpoint(c checker, s *networking.ServiceEntry, w *networking.Workload
 	if unix && len(s.Ports) != 1 {
 		c.at("address").fail("a Unix socket serves one port, the service has %d", len(s.Ports))
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.Ports)) {
+	for _, name := range sortedKeys(w.Ports) {
 		if !slices.ContainsFunc(s.Ports, func(p *networking.ServicePort) bool { return p.GetName() == name }) {
 			c.at("ports").key(name).fail("the service has no port of that name: it has %s", portNames(s.Ports))
 		}

@@ -139,7 +139,7 @@ func checkSockets(c checker, all []*networking.IstioEgressListener) {
 	for i, l := range all {
 		for k, other := range all {
 			if socket(other) != "" && strings.HasPrefix(socket(l), socket(other)+"/") {
-				c.index(i).at("bind").fail("is within %s, which is a socket and no directory", c.index(k).at("bind").path)
+				c.index(i).at("bind").fail("is within %s, which is a socket and no directory", c.index(k).at("bind").path())
 			}
 		}
 	}

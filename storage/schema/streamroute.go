@@ -109,7 +109,7 @@ func checkReachableStreams(c checker, routes []*networking.TCPRoute) {
 			return m == nil || !anySet(m)
 		})
 		if all && i < len(routes)-1 {
-			c.report.warn(codeNeverUsed, c.index(i+1).path, "and what follows are never used: %s takes every connection", c.index(i).path)
+			c.report.warn(codeNeverUsed, c.index(i+1).path(), "and what follows are never used: %s takes every connection", c.index(i).path())
 			return
 		}
 	}
@@ -118,7 +118,7 @@ func checkReachableStreams(c checker, routes []*networking.TCPRoute) {
 // placedStream is a match of connections, and where it stands.
 type placedStream struct {
 	match proto.Message
-	path  string
+	at    checker
 }
 
 // maxRepeated bounds how many matches a match is compared with.
@@ -131,9 +131,9 @@ func checkRepeated[M proto.Message](c checker, matches []M, earlier []placedStre
 		at := c.index(i)
 		first := slices.IndexFunc(earlier, func(e placedStream) bool { return proto.Equal(e.match, m) })
 		if first >= 0 {
-			at.neverUsed("is never used: %s takes its connections", earlier[first].path)
+			at.neverUsed("is never used: %s takes its connections", earlier[first].at.path())
 		} else if len(earlier) < maxRepeated {
-			earlier = append(earlier, placedStream{m, at.path})
+			earlier = append(earlier, placedStream{m, at})
 		}
 	}
 	return earlier

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -30,7 +28,7 @@ func checkTelemetry(c checker, t *telemetryv1.Telemetry) {
 		if p := t.GetRandomSamplingPercentage(); p != nil {
 			c.at("randomSamplingPercentage").percentage(p.GetValue())
 		}
-		for _, name := range slices.Sorted(maps.Keys(t.GetCustomTags())) {
+		for _, name := range sortedKeys(t.GetCustomTags()) {
 			checkTag(c.at("customTags"), name, t.GetCustomTags()[name])
 		}
 	})
@@ -81,7 +79,7 @@ func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
 	if m, ok := o.GetMatch().GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); ok {
 		c.at("match", "customMetric").required(m.CustomMetric)
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.GetTagOverrides())) {
+	for _, name := range sortedKeys(o.GetTagOverrides()) {
 		at, tag := c.at("tagOverrides").key(name), o.GetTagOverrides()[name]
 		switch {
 		case tag.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT && tag.GetValue() == "":

@@ -36,8 +36,18 @@ func protocols() []string {
 		"mongo", "mysql", "redis", protocolUDP, protocolHTTPProxy}
 }
 
-// dnsLabel is a label of a host name, of either case.
-var dnsLabel = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`)
+// isDNSLabel says whether text is a label of a host name, of either case.
+func isDNSLabel(s string) bool {
+	if s == "" || len(s) > validation.DNS1123LabelMaxLength || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return true
+}
 
 // hostName says what is wrong with a host name, fully qualified or short; a dot may end it.
 func hostName(name string) error {
@@ -52,7 +62,7 @@ func hostName(name string) error {
 	}
 	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
 	for _, label := range labels {
-		if !dnsLabel.MatchString(label) {
+		if !isDNSLabel(label) {
 			return fmt.Errorf("%q is not a host name: its part %q is not letters, digits and inner hyphens, 63 at most", name, label)
 		}
 	}

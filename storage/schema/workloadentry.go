@@ -1,9 +1,7 @@
 package schema
 
 import (
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -80,7 +78,7 @@ func checkWorkload(c checker, w *networking.WorkloadEntry) {
 	} else if w.Address != "" && !isIP(w.Address) && hostName(w.Address) != nil {
 		at.fail("%q is neither an IP address nor a host name", w.Address)
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.Ports)) {
+	for _, name := range sortedKeys(w.Ports) {
 		c.at("ports").key(name).dnsLabel(lower(name))
 		c.at("ports").key(name).port(w.Ports[name])
 	}
