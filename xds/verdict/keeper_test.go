@@ -85,3 +85,19 @@ func TestDanglingAdvice(t *testing.T) {
 		})
 	}
 }
+
+// TestAdviceDoesNotJudgeSchemas: the API has the warnings of the schemas when it asks for advice,
+// so advice costs less than to judge the objects.
+func TestAdviceDoesNotJudgeSchemas(t *testing.T) {
+	w := xdstest.NewWorld(t, entry)
+	d := deletions{is: verdict.Facts{Mesh: w.Context()}}
+	w.Apply(routes("web", "{hosts: [web.example.com], http: ["+strings.Repeat("{match: [{uri: {exact: /a}}], route: [{destination: {host: web.example.com}}]}, ", 20)+"]}"))
+	d.would = verdict.Facts{Mesh: w.Context()}
+	k := index.NewKeeper(d)
+	ops := []storage.Op{{Verb: storage.Delete}}
+	judged := testing.AllocsPerRun(10, func() { k.Index().Next(d.would) })
+	advised := testing.AllocsPerRun(10, func() { k.Advise(ops) })
+	if advised >= judged {
+		t.Errorf("advice takes %v allocations, and to judge the objects %v", advised, judged)
+	}
+}

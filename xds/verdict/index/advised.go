@@ -19,9 +19,12 @@ func advisedAnew(from, to verdict.Facts) iter.Seq[config.Key] {
 	return advisor.AdvisedAnew(from.Registries)
 }
 
+// kinds are the kinds whose schemas may warn.
+var kinds = schema.Pilot()
+
 // schemaWarnings returns the warnings of an object's schema: fields that have no effect.
 func schemaWarnings(object *config.Config) []verdict.Verdict {
-	k := schema.Pilot().Kind(object.GroupVersionKind)
+	k := kinds.Kind(object.GroupVersionKind)
 	if k == nil {
 		return nil
 	}

@@ -34,7 +34,16 @@ type reads struct{ rows []verdict.Row }
 
 // Next derives the index of other facts, later or hypothetical ones. The result equals an index
 // derived from nothing. The cost follows the difference between the facts.
-func (x *Index) Next(to verdict.Facts) *Index {
+func (x *Index) Next(to verdict.Facts) *Index { return x.next(to, schemaWarnings) }
+
+// foresee is Next for facts of which only the verdicts in view of other objects count: objects
+// that differ get none of their schemas.
+func (x *Index) foresee(to verdict.Facts) *Index {
+	return x.next(to, func(*config.Config) []verdict.Verdict { return nil })
+}
+
+// next derives the index of other facts. warnings returns the verdicts of an object's schema.
+func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.Verdict) *Index {
 	next := &Index{}
 	if x != nil && x.world.Mesh != nil && x.world.Mesh.Inputs().Mesh == to.Mesh.Inputs().Mesh {
 		*next = *x
@@ -64,14 +73,14 @@ func (x *Index) Next(to verdict.Facts) *Index {
 	next.world = next.world.Next(to)
 	judged := from.Configs()
 	for _, path := range slices.Sorted(maps.Keys(due)) {
-		next.replace(path, judged.Value(path))
+		next.replace(path, judged.Value(path), warnings)
 	}
 	return next
 }
 
 // replace judges one object again. was is the object at its last judgement, nil if it has not
-// been judged.
-func (x *Index) replace(path string, was *config.Config) {
+// been judged. warnings returns the verdicts of an object's schema.
+func (x *Index) replace(path string, was *config.Config, warnings func(*config.Config) []verdict.Verdict) {
 	object, old := x.world.Configs().Value(path), x.found.Value(path)
 	var alone []verdict.Verdict
 	switch {
@@ -79,7 +88,7 @@ func (x *Index) replace(path string, was *config.Config) {
 	case object == was:
 		alone = slices.DeleteFunc(slices.Clone(old.all()), func(v verdict.Verdict) bool { return !v.Alone })
 	default:
-		alone = schemaWarnings(object)
+		alone = warnings(object)
 	}
 	rows, verdicts := x.judgeObject(object, alone)
 	x.record(path, rows)

@@ -73,12 +73,17 @@ func (k *Keeper) at(facts verdict.Facts) *Index {
 // WouldBe returns the current verdicts, and those after some operations that are applied as
 // one; nil before the first commit.
 func (k *Keeper) WouldBe(ops []storage.Op) (is, would *Index) {
+	return k.wouldBe(ops, (*Index).Next)
+}
+
+// wouldBe is WouldBe; next derives the verdicts after the operations.
+func (k *Keeper) wouldBe(ops []storage.Op, next func(*Index, verdict.Facts) *Index) (is, would *Index) {
 	from, to, known := k.source.WouldBe(ops)
 	if !known {
 		return nil, nil
 	}
 	is = k.at(from)
-	return is, is.Next(withoutReports(to))
+	return is, next(is, withoutReports(to))
 }
 
 // maxAdvised limits the warnings about other objects that one batch gets.
@@ -88,7 +93,7 @@ const maxAdvised = 20
 // new verdicts that it causes on other objects.
 func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 	out := make([][]rest.Advice, len(ops))
-	is, would := k.WouldBe(ops)
+	is, would := k.wouldBe(ops, (*Index).foresee) // the caller has the warnings of the schemas
 	if is == nil {
 		return out
 	}
