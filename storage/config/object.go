@@ -376,50 +376,6 @@ func (o *object) into(path string, into proto.Message, raw json.RawMessage) {
 	}
 }
 
-// duplicates reports duplicate keys, which encoding/json accepts silently. It skips
-// text that is nested too deep, since tooDeep reports that.
-func (o *object) duplicates(data []byte) {
-	if nesting(data) > maxDepth {
-		return
-	}
-	tokens := json.NewDecoder(bytes.NewReader(data))
-	tokens.UseNumber()
-	o.duplicatesOf(tokens, nil)
-}
-
-func (o *object) duplicatesOf(tokens *json.Decoder, path []step) {
-	token, err := tokens.Token()
-	if err != nil {
-		return
-	}
-	switch token {
-	case json.Delim('{'):
-		seen := map[string]bool{}
-		at := append(path, step{})
-		last := &at[len(path)]
-		for tokens.More() && !o.full() {
-			key, err := tokens.Token()
-			if err != nil {
-				return
-			}
-			last.key = fmt.Sprint(key)
-			if seen[last.key] {
-				o.fail(pathText(at), "is set twice")
-			}
-			seen[last.key] = true
-			o.duplicatesOf(tokens, at)
-		}
-		_, _ = tokens.Token()
-	case json.Delim('['):
-		at := append(path, step{list: true})
-		for i := 0; tokens.More() && !o.full(); i++ {
-			at[len(path)].index = i
-			o.duplicatesOf(tokens, at)
-		}
-		_, _ = tokens.Token()
-	}
-}
-
 func (o *object) mustBeText(raw json.RawMessage) string {
 	if c := raw[0]; c == '{' || c == '[' || c == 'n' {
 		return "must be a string, is " + o.shortened(raw)
