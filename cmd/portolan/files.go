@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -74,9 +76,12 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 		return nil, usageError{errors.New("-f - is given twice: stdin can be read once")}
 	}
 	m := &manifest{schemas: env.schemas, fallback: env.namespace}
+	var all []reading
 	for _, name := range f.names {
 		files, passed, err := f.list(name)
-		m.fault(err)
+		if err != nil {
+			all = append(all, reading{err: err})
+		}
 		if len(files) > 0 && passed.files > 0 {
 			m.passed = append(m.passed, passed)
 			them := "it"
@@ -86,8 +91,18 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 			fmt.Fprintf(env.stderr, "-f %s: passed over %s: -R reads %s too\n", name, passed, them)
 		}
 		for _, file := range files {
-			m.readFile(file, env.stdin, f.decoder())
+			all = append(all, reading{file: file})
 		}
+	}
+	decode := f.decoder()
+	onAllCores(len(all), func(i int) {
+		if all[i].file != "" {
+			all[i].decode(env.stdin, m.schemas, decode)
+		}
+	})
+	for _, r := range all {
+		m.documents = append(m.documents, r.documents...)
+		m.fault(r.err)
 	}
 	if len(m.documents) == 0 && m.faults.ErrorOrNil() == nil {
 		m.fault(fmt.Errorf("%s: no objects there", strings.Join(mapSlice(f.names, sourceOf), ", ")))
@@ -171,19 +186,37 @@ func (f *fileFlags) decoder() func(string, []byte, config.Resolver) ([]config.Do
 	return config.Decode
 }
 
-func (m *manifest) readFile(file string, stdin io.Reader, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
-	read := func() ([]byte, error) { return os.ReadFile(file) }
-	if file == "-" {
+// reading is what was read of one file; without a file, an error about an argument.
+type reading struct {
+	file      string
+	documents []config.Document
+	err       error
+}
+
+func (r *reading) decode(stdin io.Reader, schemas schema.Set, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
+	read := func() ([]byte, error) { return os.ReadFile(r.file) }
+	if r.file == "-" {
 		read = func() ([]byte, error) { return io.ReadAll(stdin) }
 	}
 	data, err := read()
 	if err != nil {
-		m.fault(unreadable(file, err))
+		r.err = unreadable(r.file, err)
 		return
 	}
-	documents, err := decode(sourceOf(file), data, m.schemas.Type)
-	m.documents = append(m.documents, documents...)
-	m.fault(err)
+	r.documents, r.err = decode(sourceOf(r.file), data, schemas.Type)
+}
+
+// onAllCores calls do with each number from 0 to n-1, several calls at a time.
+func onAllCores(n int, do func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		group.Go(func() error {
+			do(i)
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
 }
 
 // fault adds an error; if it consists of several, it adds each.
@@ -228,12 +261,16 @@ func position(d config.Document) string {
 
 // validate reports the faults that the server would find in the objects.
 func (m *manifest) validate() {
-	for _, d := range m.documents {
-		warnings, err := m.schemas.Kind(d.Config.GroupVersionKind).Validate(d.Config)
-		for _, w := range warnings {
+	warnings, errs := make([][]schema.Warning, len(m.documents)), make([]error, len(m.documents))
+	onAllCores(len(m.documents), func(i int) {
+		object := m.documents[i].Config
+		warnings[i], errs[i] = m.schemas.Kind(object.GroupVersionKind).Validate(object)
+	})
+	for i, d := range m.documents {
+		for _, w := range warnings[i] {
 			m.warnings = append(m.warnings, fmt.Sprintf("%s: %s", d.Config.Key(), w))
 		}
-		for _, one := range config.Faults(err) {
+		for _, one := range config.Faults(errs[i]) {
 			var fault *schema.FieldError
 			if errors.As(one, &fault) {
 				m.fault(d.Fault(fault.Field, fault.Message))
@@ -254,11 +291,11 @@ func (m *manifest) err(done string) error {
 
 // operations returns the operations that write the objects, in order.
 func (m *manifest) operations(verb batch.Verb) ([]batch.Operation, error) {
-	out := make([]batch.Operation, len(m.documents))
+	out, errs := make([]batch.Operation, len(m.documents)), make([]error, len(m.documents))
+	onAllCores(len(m.documents), func(i int) { out[i], errs[i] = batch.Write(verb, m.documents[i].Config) })
 	for i, d := range m.documents {
-		var err error
-		if out[i], err = batch.Write(verb, d.Config); err != nil {
-			return nil, dataError{d.Fault("", err.Error())}
+		if errs[i] != nil {
+			return nil, dataError{d.Fault("", errs[i].Error())}
 		}
 	}
 	return out, nil
