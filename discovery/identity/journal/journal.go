@@ -7,6 +7,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pulse"
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 // Notes writes records of events that change no object.
@@ -37,11 +39,12 @@ type Source interface {
 }
 
 const (
-	// interval is how often the journal polls the source. However many events clients cause in
-	// a second, the source decides how many records they become.
+	// interval is how often the journal polls the source, at the same time as other periodic
+	// checks. However many events clients cause in a second, the source decides how many
+	// records they become.
 	interval = time.Second
-	// pause is the least time between two polls of the source, so that events of callers who
-	// wait share a record.
+	// pause is how long the journal rests after the source woke it, so that events of callers
+	// who wait share a record.
 	pause = 50 * time.Millisecond
 )
 
@@ -66,30 +69,29 @@ func New(notes Notes, logger *slog.Logger, source Source) *Journal {
 // Run writes records until ctx ends, then the remaining ones for at most a second. It returns
 // nil.
 func (j *Journal) Run(ctx context.Context) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	rest := time.NewTimer(pause)
-	defer rest.Stop()
-	for {
+	poll := time.NewTimer(pulse.Until(interval))
+	defer poll.Stop()
+	for ctx.Err() == nil {
+		woken := false
 		select {
 		case <-ctx.Done():
-		case <-ticker.C:
+		case <-poll.C:
+			poll.Reset(pulse.Until(interval))
 		case <-j.source.Wake():
+			woken = true
 		}
-		if ctx.Err() == nil {
-			j.write(ctx, false)
-			rest.Reset(pause)
-			select {
-			case <-ctx.Done():
-			case <-rest.C:
-				continue
-			}
+		if ctx.Err() != nil {
+			break
 		}
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), interval)
-		defer cancel()
-		j.write(last, true)
-		return nil
+		j.write(ctx, false)
+		if woken {
+			_ = retry.Sleep(ctx, pause) // the loop ends with ctx
+		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), interval)
+	defer cancel()
+	j.write(last, true)
+	return nil
 }
 
 // write writes all records of the source, until a write fails.

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pulse"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -190,6 +191,40 @@ func TestNoCredentials(t *testing.T) {
 		after(3 * time.Second)
 		if got := s.text(); strings.Count(got, "\n") != 4 || strings.Contains(got, "abcdefgh") || strings.Contains(got, "c2lnbm") || strings.Contains(got, "\x00") {
 			t.Errorf("%s", got)
+		}
+	})
+}
+
+// watched is a Source without records, which remembers when it was polled.
+type watched struct{ polls []time.Duration }
+
+func (w *watched) Next(time.Time, bool) (journal.Record, bool) {
+	w.polls = append(w.polls, pulse.Until(time.Second))
+	return journal.Record{}, false
+}
+
+func (*watched) Wake() <-chan struct{} { return nil }
+
+// TestAJournalAtRestWakesWithOthers: a journal polls its source once a second, when all other
+// periodic checks of the process run too.
+func TestAJournalAtRestWakesWithOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		after(300 * time.Millisecond)
+		source := &watched{}
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		if err := journal.New(&store{}, nil, source).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		polls := source.polls[:len(source.polls)-1] // without the last one, at the end
+		if n := len(polls); n < 8 || n > 10 {
+			t.Errorf("%d polls in 10 seconds", n)
+		}
+		for i, until := range polls {
+			if until%time.Second != 0 {
+				t.Errorf("poll %d: the next check of others is in %v", i, until)
+			}
 		}
 	})
 }

@@ -24,6 +24,11 @@ const (
 	maxSendBytes = 64 << 20
 )
 
+// Window is how many bytes a client or a member receives before the sender has to wait for it,
+// for a call as for a connection. It is fixed: a window that follows the network costs a ping
+// for each message, and each ping wakes both processes.
+const Window = 4 << 20
+
 // Options of a client. Only Endpoints are required.
 type Options struct {
 	// Endpoints are unix:///path, or host:port with or without http:// or
@@ -99,7 +104,7 @@ func (o *Options) dialOptions() []grpc.DialOption {
 	options := append([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: o.Reconnect},
 		MinConnectTimeout: timeout,
-	})}, o.GRPC...)
+	}), grpc.WithStaticStreamWindowSize(Window), grpc.WithStaticConnWindowSize(Window)}, o.GRPC...)
 	if o.TLS != nil {
 		options = append(options, grpc.WithTransportCredentials(transport{o.TLS}))
 	}

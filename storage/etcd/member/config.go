@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/zaplog"
 )
 
@@ -56,6 +58,7 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	cfg.SnapshotCatchUpEntries = 50
 	cfg.MaxWalFiles = 2
 
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.StaticStreamWindowSize(dial.Window), grpc.StaticConnWindowSize(dial.Window)}
 	cfg.MaxTxnOps = MaxTxnOps
 	cfg.MaxRequestBytes = MaxRequestBytes
 	cfg.QuotaBackendBytes = opts.Quota

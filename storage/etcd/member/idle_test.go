@@ -1,14 +1,21 @@
 package member_test
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"golang.org/x/net/http2"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 )
@@ -76,6 +83,71 @@ func TestAProcessAtRestIsSeldomAsked(t *testing.T) {
 	if n := count(); n != 40 {
 		t.Errorf("it is asked %d times in 40 intervals in all of which somebody waits", n)
 	}
+}
+
+// TestMessagesCostNoPings: neither the client nor the process sends a ping of HTTP/2 for a
+// message, since each ping wakes both.
+func TestMessagesCostNoPings(t *testing.T) {
+	t.Parallel()
+	_, endpoint := startChild(t, childOptions(t, t.TempDir()))
+	listener, err := net.Listen("unix", filepath.Join(shortDir(t), "relay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	var sent, answered bytes.Buffer // complete when relayed is closed
+	relayed := make(chan struct{})
+	go func() {
+		defer close(relayed)
+		client, err := listener.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer client.Close()
+		server, err := net.Dial("unix", strings.TrimPrefix(endpoint, "unix://"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer server.Close()
+		answers := make(chan struct{})
+		go func() {
+			defer close(answers)
+			_, _ = io.Copy(client, io.TeeReader(server, &answered))
+		}()
+		_, _ = io.Copy(server, io.TeeReader(client, &sent))
+		server.Close()
+		<-answers
+	}()
+	client, err := dial.New(dial.Options{Endpoints: []string{"unix://" + listener.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const messages = 20
+	for i := range messages {
+		put(t, client, "k", strconv.Itoa(i))
+	}
+	client.Close()
+	<-relayed
+	for from, stream := range map[string][]byte{"the client": bytes.TrimPrefix(sent.Bytes(), []byte(http2.ClientPreface)), "the process": answered.Bytes()} {
+		frames := framesOf(stream)
+		if frames[http2.FrameData] < messages || frames[http2.FramePing] > 0 {
+			t.Errorf("%s sent %d pings for %d messages: %v", from, frames[http2.FramePing], messages, frames)
+		}
+	}
+}
+
+// framesOf counts the frames of HTTP/2 in a stream, by their types.
+func framesOf(stream []byte) map[http2.FrameType]int {
+	const head = 9 // three bytes of length, then the type
+	frames := map[http2.FrameType]int{}
+	for len(stream) >= head {
+		length := int(stream[0])<<16 | int(stream[1])<<8 | int(stream[2])
+		frames[http2.FrameType(stream[3])]++
+		stream = stream[min(head+length, len(stream)):]
+	}
+	return frames
 }
 
 // TestSoakALongLogIsNoDamage: a store whose log has grown since its last snapshot starts
