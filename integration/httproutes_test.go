@@ -142,13 +142,22 @@ func TestEnvoyRetries(t *testing.T) {
 		edge, client := s.startPair(v)
 		awaitReply(t, x.atGateway("/"), "v1")
 		awaitReply(t, x.atSidecar("/"), "v1")
-		for path, tries := range map[string]int{"/": 5, "/once": 2, "/never": 1} {
-			for at, q := range map[string]request{"gateway": x.atGateway(path), "sidecar": x.atSidecar(path)} {
-				q.header = map[string]string{"x-case": at + path, "x-fail": "100"}
-				expectEqual(t, at+path, send(t, q).String(), "503")
-				expectEqual(t, at+path+", tries", x.v1.attemptsOf(at+path), tries)
+		expect := func(mesh string, tries map[string]int) {
+			t.Helper()
+			for path, n := range tries {
+				for at, q := range map[string]request{"gateway": x.atGateway(path), "sidecar": x.atSidecar(path)} {
+					name := mesh + at + path
+					q.header = map[string]string{"x-case": name, "x-fail": "100"}
+					expectEqual(t, name, send(t, q).String(), "503")
+					expectEqual(t, name+", tries", x.v1.attemptsOf(name), n)
+				}
 			}
 		}
+		expect("", map[string]int{"/": 5, "/once": 2, "/never": 1})
+		// Here the policy of the mesh stands at the virtual host, for the routes that share it.
+		s.awaitSynced(s.apply(x.http(`{match: [{uri: {prefix: /once}}], route: [{destination: {host: $host}}], retries: {attempts: 1, retryOn: 5xx}},
+			{match: [{uri: {prefix: /too}}], route: [{destination: {host: $host}}]}, {route: [{destination: {host: $host}}]}`)), "edge", "client")
+		expect("shared ", map[string]int{"/": 5, "/once": 2, "/too": 5})
 		s.expectNothingRejected()
 		edge.expectNothingRejected()
 		client.expectNothingRejected()

@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -72,7 +73,7 @@ type VirtualHostOptions struct {
 }
 
 // VirtualHost makes a virtual host. It tells upstreams the number of attempts in a
-// header.
+// header. A retry policy that several routes have stands at the host, once.
 func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
 	out := &routev3.VirtualHost{Name: o.Name, Domains: o.Domains, IncludeRequestAttemptCount: true}
 	for _, r := range o.Routes {
@@ -81,7 +82,39 @@ func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
 	if o.RequireTLS {
 		out.RequireTls = routev3.VirtualHost_ALL
 	}
+	shareRetries(out)
 	return out
+}
+
+// shareRetries moves the retry policy of the first route that forwards to the virtual host, if
+// other routes have the same. It moves none if a route has none: Envoy takes that of the host
+// for such a route. The policy of a route outranks that of its host.
+func shareRetries(h *routev3.VirtualHost) {
+	var first *routev3.RetryPolicy
+	var same []*routev3.RouteAction
+	for _, r := range h.Routes {
+		action := r.GetRoute()
+		switch policy := action.GetRetryPolicy(); {
+		case action == nil:
+			continue
+		case policy == nil:
+			return
+		case first == nil:
+			first = policy
+			fallthrough
+		default:
+			if proto.Equal(policy, first) {
+				same = append(same, action)
+			}
+		}
+	}
+	if len(same) < 2 {
+		return
+	}
+	h.RetryPolicy = first
+	for _, action := range same {
+		action.RetryPolicy = nil
+	}
 }
 
 // ClustersOf returns the clusters to which virtual hosts send or mirror requests, sorted.

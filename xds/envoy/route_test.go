@@ -2,6 +2,7 @@ package envoy_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -281,5 +282,37 @@ func TestWeightsOfClustersFit(t *testing.T) {
 	}
 	if sum > math.MaxUint32 || sum < math.MaxUint32/3 {
 		t.Errorf("the sum is %d", sum)
+	}
+}
+
+// TestSharedRetries: a retry policy that routes share stands once, at their host. A route without
+// retries keeps all policies at the routes, since it would get that of the host.
+func TestSharedRetries(t *testing.T) {
+	t.Parallel()
+	forward := func(attempts int32) envoy.RouteOptions {
+		return envoy.RouteOptions{Forward: &envoy.Forward{
+			Clusters: []envoy.WeightedCluster{{Name: "a"}}, Retry: &envoy.RetryOptions{Attempts: &attempts},
+		}}
+	}
+	redirect := envoy.RouteOptions{Redirect: &envoy.Redirect{Path: "/"}}
+	for name, test := range map[string]struct {
+		routes []envoy.RouteOptions
+		host   uint32 // retries at the host, 0 for none
+		own    []uint32
+	}{
+		"one route":            {[]envoy.RouteOptions{forward(2)}, 0, []uint32{2}},
+		"alike":                {[]envoy.RouteOptions{redirect, forward(2), forward(2)}, 2, []uint32{0, 0, 0}},
+		"another one":          {[]envoy.RouteOptions{forward(2), forward(3), forward(2)}, 2, []uint32{0, 3, 0}},
+		"all different":        {[]envoy.RouteOptions{forward(2), forward(3)}, 0, []uint32{2, 3}},
+		"one that retries not": {[]envoy.RouteOptions{forward(2), forward(2), forward(0)}, 0, []uint32{2, 2, 0}},
+	} {
+		h := envoy.VirtualHost(envoy.VirtualHostOptions{Name: "h", Domains: []string{"*"}, Routes: test.routes})
+		var own []uint32
+		for _, r := range h.GetRoutes() {
+			own = append(own, r.GetRoute().GetRetryPolicy().GetNumRetries().GetValue())
+		}
+		if got := h.GetRetryPolicy().GetNumRetries().GetValue(); got != test.host || !slices.Equal(own, test.own) {
+			t.Errorf("%s: %d retries at the host and %v at the routes, want %d and %v", name, got, own, test.host, test.own)
+		}
 	}
 }

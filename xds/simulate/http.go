@@ -49,12 +49,24 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 			return
 		}
 		if matched {
+			route = withRetries(route, vhost)
 			result.Route, result.Action = route.GetName(), route
 			p.filter(with, route, r, result)
 			return
 		}
 	}
 	result.Err = ErrNoRoute
+}
+
+// withRetries returns a route with the retry policy of its virtual host, if the route forwards
+// and has none of its own.
+func withRetries(route *routev3.Route, of *routev3.VirtualHost) *routev3.Route {
+	if of.GetRetryPolicy() == nil || route.GetRoute() == nil || route.GetRoute().GetRetryPolicy() != nil {
+		return route
+	}
+	route = proto.CloneOf(route)
+	route.GetRoute().RetryPolicy = of.GetRetryPolicy()
+	return route
 }
 
 // filter runs a request through the filters, the router last.

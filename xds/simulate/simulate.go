@@ -148,7 +148,8 @@ type Result struct {
 	Tunnel string
 	// Chain is the filter chain, nil for a gRPC client.
 	Chain *listenerv3.FilterChain
-	// Action is the chosen route, nil for TCP and TLS.
+	// Action is the chosen route, with the retries of its virtual host if it has none of its
+	// own; nil for TCP and TLS.
 	Action *routev3.Route
 	// Fault is the injected fault, nil for none. If it aborts every request, nothing else
 	// happens.
