@@ -77,8 +77,8 @@ type RotationStep struct {
 // storage.
 type Authority interface {
 	AuthorityStatus(context.Context) (AuthorityStatus, error)
-	// Ensure makes the first root, unless there is one.
-	Ensure(context.Context) error
+	// Begin makes a root, unless there is one.
+	Begin(context.Context) error
 	// Rotate does a step of a rotation.
 	Rotate(ctx context.Context, step string, force bool) error
 }
@@ -94,7 +94,7 @@ func (o Options) authorityStatus(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (o Options) beginAuthority(w http.ResponseWriter, r *http.Request) error {
-	if err := o.Authority.Ensure(r.Context()); err != nil {
+	if err := o.Authority.Begin(r.Context()); err != nil {
 		return err
 	}
 	return o.authorityStatus(w, r)

@@ -165,10 +165,19 @@ func (a *Authority) open(object *config.Config) (*material, error) {
 	return m, nil
 }
 
-// Ensure creates the Secret if there is none. If several servers do that at once, one wins and
-// all use its keys.
+// Ensure creates the first Secret if there is none. If several servers do that at once, one wins
+// and all use its keys. A Secret that was there before is not replaced: that is an error.
 func (a *Authority) Ensure(ctx context.Context) error {
 	_, err := a.ensured(ctx)
+	return err
+}
+
+// Begin is like Ensure, and also makes a new root in place of one that is gone.
+func (a *Authority) Begin(ctx context.Context) error {
+	if _, err := a.current(); !errors.Is(err, errNone) {
+		return err
+	}
+	_, err := a.create(ctx)
 	return err
 }
 
@@ -177,7 +186,44 @@ func (a *Authority) ensured(ctx context.Context) (*material, error) {
 	if !errors.Is(err, errNone) {
 		return m, err
 	}
-	if m, err = newMaterial(a.o.TrustDomain, DefaultLife, a.o.Now()); err != nil {
+	if err := a.checkFirst(ctx); err != nil {
+		return nil, err
+	}
+	return a.create(ctx)
+}
+
+// checkFirst fails if the mesh had a root before: under another root namespace, or one that is
+// gone from the store. A new root would be trusted by no proxy that has a certificate.
+func (a *Authority) checkFirst(ctx context.Context) error {
+	const remedy = "a new root would be trusted by nobody who knows the old one: restore a backup, or make a new root with portolan ca init"
+	for object := range a.o.Snapshot().List(schema.Secret, "") {
+		if spec, ok := object.Spec.(*secret.Spec); ok && spec.Type == secret.CertificateAuthority {
+			return fmt.Errorf("%w: the keys of the certificate authority are in %s and not in %s: set rootNamespace to %s again, as before; %s",
+				storage.ErrUnavailable, object.Key(), a.key(), object.Namespace, remedy)
+		}
+	}
+	historian, ok := a.o.Store.(storage.Historian)
+	if !ok {
+		return nil
+	}
+	changes, err := historian.History(ctx, a.key(), 1)
+	if err != nil {
+		return fmt.Errorf("find out whether the mesh had a root: %w", err)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	_, err = a.o.Store.Get(ctx, schema.Secret, SecretName, a.o.RootNamespace)
+	if errors.Is(err, storage.ErrNotFound) {
+		return fmt.Errorf("%w: the keys of the certificate authority in %s are gone from the store: %s", storage.ErrUnavailable, a.key(), remedy)
+	}
+	return err // nil if the cache is behind
+}
+
+// create creates the Secret with a new root.
+func (a *Authority) create(ctx context.Context) (*material, error) {
+	m, err := newMaterial(a.o.TrustDomain, DefaultLife, a.o.Now())
+	if err != nil {
 		return nil, err
 	}
 	object, err := a.sealed(ctx, m, nil)

@@ -558,3 +558,31 @@ func TestFilesOfAnOperator(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRootInPlaceOfAnother: where the mesh had a root, none is made silently. It may be gone
+// from the store, or the root namespace may be another one now.
+func TestNoRootInPlaceOfAnother(t *testing.T) {
+	t.Parallel()
+	mesh := authoritytest.Start(t)
+	if err := mesh.Server(t).Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := mesh.Server(t, func(o *authority.Options) { o.RootNamespace = "mesh-root" })
+	if err := elsewhere.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "set rootNamespace to istio-system again") {
+		t.Errorf("in another root namespace: %v", err)
+	}
+	if _, err := mesh.Store.Delete(t.Context(), schema.Secret, authority.SecretName, "istio-system", ""); err != nil {
+		t.Fatal(err)
+	}
+	a := mesh.Server(t)
+	if err := a.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "are gone from the store") || !strings.Contains(err.Error(), "portolan ca init") {
+		t.Errorf("when the secret is gone: %v", err)
+	}
+	if _, err := a.ServerCertificate("localhost")(&tls.ClientHelloInfo{}); err == nil {
+		t.Error("the server has a certificate of a new root")
+	}
+	if err := a.Begin(t.Context()); err != nil {
+		t.Errorf("a new root on purpose: %v", err)
+	}
+	bundle(t, a)
+}
