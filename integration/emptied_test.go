@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnEmptiedDataDirectory: a server whose volume is not mounted removes nothing from its
-// proxies. It does not start, and says what to do, until the operator asks for a new store. A
+// proxies. It does not start, and says what to do, until the operator removes the mark of the old one. A
 // running one continues from memory.
 func TestAnEmptiedDataDirectory(t *testing.T) {
 	t.Parallel()
@@ -44,14 +44,18 @@ func TestAnEmptiedDataDirectory(t *testing.T) {
 		if err := os.RemoveAll(empty); err != nil {
 			t.Fatal(err)
 		}
-		refused := serve()
-		for _, words := range []string{"the store is gone", dir + ".portolan", "mount its volume", "--new-store"} {
-			if refused.code != 1 || !strings.Contains(refused.stderr, words) {
-				t.Errorf("without %s: exit code %d, and not %q: %s", empty, refused.code, words, refused.stderr)
+		for _, refused := range []outcome{serve(), serve("--new-store")} { // a mark outranks the flag
+			for _, words := range []string{"the store is gone", "remove ", dir + ".portolan", "mount its volume"} {
+				if refused.code != 1 || !strings.Contains(refused.stderr, words) {
+					t.Errorf("without %s: exit code %d, and not %q: %s", empty, refused.code, words, refused.stderr)
+				}
 			}
 		}
 	}
-	again := startServer(t, serverOptions{dataDir: dir, args: []string{"--new-store"}})
+	if err := os.Remove(dir + ".portolan"); err != nil {
+		t.Fatal(err)
+	}
+	again := startServer(t, serverOptions{dataDir: dir})
 	again.apply(entry("after", 80))
 }
 

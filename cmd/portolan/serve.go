@@ -88,7 +88,7 @@ A second signal ends the server at once.`,
 	})
 	under(f, "The store", func() {
 		o.embedded.register(f)
-		f.BoolVar(&o.newStore, "new-store", false, "begin a new store: say it once, for the first server of a new mesh. A server that other machines can reach begins none without it; one for this machine alone does, unless its data directory had a store")
+		f.BoolVar(&o.newStore, "new-store", false, "begin a new store: say it once, for the first server of a new mesh. A server that other machines can reach begins none without it; one for this machine alone does, unless its data directory had a store. The marks of a store that is gone outrank the flag")
 		o.backup.register(f)
 	})
 	under(f, "A store of several members", func() { o.embedded.cluster.register(f) })

@@ -29,7 +29,8 @@ const (
 	FoundFresh Founding = iota
 	// FoundNever begins none: an empty directory is an ErrNoStore or an ErrEmptied.
 	FoundNever
-	// FoundAsked begins one, as the operator asked.
+	// FoundAsked begins one, as the operator asked. A mark outranks that: the operator asked
+	// for the first store, maybe in a unit, and not for another one.
 	FoundAsked
 )
 
@@ -61,7 +62,7 @@ func CheckFounding(dataDir string, founding Founding, c *Cluster) error {
 		return nil
 	case len(found) > 0 && hasData(dataDir):
 		return damageError(dataDir, "log", walDir(dataDir), errors.New("it is not there"))
-	case founding == FoundAsked, joins:
+	case joins:
 		return nil
 	case len(found) > 0:
 		return emptiedError(dataDir, c, strings.Join(found, " and "))
@@ -76,7 +77,7 @@ func CheckFounding(dataDir string, founding Founding, c *Cluster) error {
 // emptiedError says what to do about a directory whose marks tell that it had a store.
 func emptiedError(dataDir string, c *Cluster, marks string) error {
 	what := fmt.Sprintf("%s had a store, as %s tells, and has none", dataDir, marks)
-	meant := fmt.Sprintf("where a new, empty store is meant, start it once with --new-store, or remove %s first", marks)
+	meant := fmt.Sprintf("where a new, empty store is meant, remove %s first", marks)
 	if c != nil {
 		return fmt.Errorf("%w; %s", c.alreadyUsedError(fmt.Sprintf("%v: %s", ErrEmptied, what)), meant)
 	}

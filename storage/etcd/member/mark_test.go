@@ -71,11 +71,14 @@ func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, _ := usedDir(t)
-			says := append(empty(t, dir), "mount its volume", "store restore FILE --data-dir "+dir, "--new-store")
+			says := append(empty(t, dir), "mount its volume", "store restore FILE --data-dir "+dir, "remove "+dir)
 			before, _ := os.ReadDir(dir)
-			_, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)})
-			if !errors.Is(err, member.ErrEmptied) {
-				t.Fatalf("%v, want ErrEmptied", err)
+			var err error
+			for _, founding := range []member.Founding{member.FoundAsked, member.FoundNever, member.FoundFresh} { // a mark outranks all
+				_, err = member.Start(t.Context(), member.Options{DataDir: dir, Founding: founding, Logger: logger(t)})
+				if !errors.Is(err, member.ErrEmptied) {
+					t.Fatalf("founding %d: %v, want ErrEmptied", founding, err)
+				}
 			}
 			for _, words := range says {
 				if !strings.Contains(err.Error(), words) {
@@ -85,7 +88,8 @@ func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
 			if after, _ := os.ReadDir(dir); len(after) != len(before) {
 				t.Errorf("%v was made of %v", after, before)
 			}
-			// With FoundAsked a new store begins, and is protected like any other.
+			// Without the marks a new store begins, and is protected like any other.
+			remove(t, filepath.Join(dir, "portolan.store"), dir+".portolan")
 			keep(t, member.Options{DataDir: dir, Founding: member.FoundAsked, Logger: logger(t)}, "other")
 			remove(t, filepath.Join(dir, "etcd"))
 			if _, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)}); !errors.Is(err, member.ErrEmptied) {
@@ -207,7 +211,7 @@ func TestALogThatIsGoneIsDamage(t *testing.T) {
 // one was asked for.
 func TestAChildDoesNotBeginANewStore(t *testing.T) {
 	t.Parallel()
-	dir, _ := usedDir(t)
+	dir, beside := usedDir(t)
 	remove(t, filepath.Join(dir, "etcd"))
 	opts := childOptions(t, dir)
 	child, err := member.NewChild(opts)
@@ -217,6 +221,7 @@ func TestAChildDoesNotBeginANewStore(t *testing.T) {
 	if _, err := child.Start(t.Context()); !errors.Is(err, member.ErrEmptied) {
 		t.Fatalf("%v, want ErrEmptied", err)
 	}
+	remove(t, filepath.Join(dir, "portolan.store"), beside)
 	opts.Founding = member.FoundAsked
 	child, endpoint := startChild(t, opts)
 	put(t, clientOf(t, endpoint), "key", "value")
