@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,31 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		}
 		if !strings.Contains(c.Example, c.CommandPath()) {
 			t.Errorf("%s has no example of itself", c.CommandPath())
+		}
+	})
+}
+
+// exampleCall matches a call of portolan in an example, up to what the shell adds to it.
+var exampleCall = regexp.MustCompile(`(?m)(?:^|[|(] *|&& )(portolan [^|&#;)\n]*)`)
+
+// TestExamplesCanBeTyped: each call in an example is of a command that is there, with flags
+// that it has.
+func TestExamplesCanBeTyped(t *testing.T) {
+	t.Parallel()
+	eachCommand(helpRoot(), func(c *cobra.Command) {
+		for _, match := range exampleCall.FindAllStringSubmatch(strings.ReplaceAll(strings.ReplaceAll(c.Example, "\n  ", "\n"), "$(date +%F)", "x"), -1) {
+			words := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(match[1]))[1:]
+			called, rest, err := helpRoot().Find(words)
+			if err != nil || called == called.Root() {
+				t.Errorf("%s: %q is no command: %v", c.CommandPath(), match[1], err)
+				continue
+			}
+			if called.DisableFlagParsing {
+				continue
+			}
+			if err := called.ParseFlags(rest); err != nil {
+				t.Errorf("%s: %q: %v", c.CommandPath(), match[1], err)
+			}
 		}
 	})
 }
