@@ -159,6 +159,7 @@ func (e *environment) enrollment(o *certificateFlags) enroll.Options {
 }
 
 func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r certificate.Request, own *tls.Certificate) (got certificate.Certificate, err error) {
+	e = e.reaching(ctx)
 	files, token, pin := clientFiles{ca: e.files.ca}, "", ""
 	if own == nil {
 		if token, err = e.credentials.bearer(); err != nil {

@@ -32,6 +32,7 @@ func (e *environment) call(ctx context.Context, do func(context.Context, *client
 
 // callFor is like call with another timeout; 0 means no limit.
 func (e *environment) callFor(ctx context.Context, timeout time.Duration, do func(context.Context, *client.Client) error) error {
+	e = e.reaching(ctx)
 	token, err := e.credentials.bearer()
 	if err != nil {
 		return err

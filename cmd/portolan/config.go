@@ -155,7 +155,7 @@ A token, or a login, that was for another server is not kept.`,
 						}
 					}
 				}
-				if before.Server != "" && !sameServer(before.Server, one.Server) { // the other server must not get this one's credentials
+				if before.Server != "" && !among(one.Server, before.Server) { // the other server must not get this one's credentials
 					if one.Login = nil; one.Token == before.Token {
 						one.Token = ""
 					}
@@ -260,7 +260,7 @@ func (e *environment) useContext(c *cobra.Command) error {
 	given := func(flag string) bool {
 		return global.Changed(flag) || os.Getenv(variable(flag)) != ""
 	}
-	credentials := one.Server == "" || !given("server") || sameServer(one.Server, e.server)
+	credentials := one.Server == "" || !given("server") || among(e.server, one.Server)
 	for flag, field := range settings(&one) {
 		f := global.Lookup(flag)
 		if f == nil || *field == "" || given(flag) || flag != "server" && !credentials {
@@ -270,7 +270,7 @@ func (e *environment) useContext(c *cobra.Command) error {
 			return err
 		}
 	}
-	if credentials && one.Login != nil && sameServer(one.Login.Server, e.server) {
+	if credentials && one.Login != nil && among(one.Login.Server, e.server) {
 		e.credentials.session = newSession(e, one.Name)
 	}
 	if one.Namespace == "" || os.Getenv(variable("namespace")) != "" {

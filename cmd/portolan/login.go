@@ -81,14 +81,15 @@ func (e *environment) loginContext(c *cobra.Command) (string, error) {
 		if err := e.useContext(c); err != nil {
 			return "", err
 		}
-		if name == "" && one.Server != "" && !sameServer(one.Server, e.server) {
+		if name == "" && one.Server != "" && !among(e.server, one.Server) {
 			return "", usageError{fmt.Errorf("the current context %s is of another server, %s: name one for %s with --context, which is made if there is none of that name", one.Name, one.Server, e.server)}
 		}
 		return one.Name, nil
 	}
 	if name == "" {
-		_, host, _ := strings.Cut(e.server, "://")
-		name = cmp.Or(strings.TrimRight(host, "/"), e.server)
+		first, _, _ := strings.Cut(e.server, ",")
+		_, host, _ := strings.Cut(first, "://")
+		name = cmp.Or(strings.TrimRight(host, "/"), first)
 	}
 	return name, nil
 }
@@ -181,7 +182,7 @@ func (e *environment) keepLogin(ctx context.Context, target, token string, l *co
 	}
 	err = contexts.Update(ctx, contextsFile(), func(file contexts.File) (contexts.File, bool, error) {
 		one, _ := file.Find(target)
-		if one.Server != "" && !sameServer(one.Server, e.server) {
+		if one.Server != "" && !among(e.server, one.Server) {
 			one = contexts.Context{Namespace: one.Namespace} // the other settings were for the other server
 		}
 		one.Name, one.Server, one.CA, one.Login, one.Token, one.TokenFile = target, e.server, authorities, l, token, ""

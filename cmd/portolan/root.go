@@ -98,7 +98,7 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	root.SetErr(env.stderr)
 	env.namespace = cmp.Or(os.Getenv("PORTOLAN_NAMESPACE"), "default")
 	server := cmp.Or(os.Getenv("PORTOLAN_SERVER"), "http://127.0.0.1:15080")
-	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API, or unix:FILE for its socket; the default is $PORTOLAN_SERVER where it is set")
+	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API, or unix:FILE for its socket; several servers of one store, with commas between them, are tried in order; the default is $PORTOLAN_SERVER where it is set")
 	root.PersistentFlags().StringVar(&env.context, "context", "", "the context to use (portolan config); the default is $PORTOLAN_CONTEXT, or else the current one")
 	env.files.register(root.PersistentFlags())
 	env.credentials.register(root.PersistentFlags())

@@ -81,7 +81,7 @@ func (s *session) renew(ctx context.Context, file contexts.File) (contexts.File,
 // loginIn returns the login in a file of contexts.
 func (s *session) loginIn(file contexts.File) (*contexts.Login, error) {
 	one, _ := file.Find(s.context)
-	if one.Login == nil || !sameServer(one.Login.Server, s.server) {
+	if one.Login == nil || !among(one.Login.Server, s.server) {
 		return &contexts.Login{}, fmt.Errorf("the context %s is logged out: %w", s.context, login.ErrEnded)
 	}
 	return one.Login, nil
