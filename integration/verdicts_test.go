@@ -53,7 +53,8 @@ func TestMistakesAreTold(t *testing.T) {
 		object         string // "plural/name"
 		code, field    string
 		condition      string
-		exit           int // exit code of analyze
+		exit           int  // exit code of analyze
+		info           bool // what a strict apply lets through
 		mend           string
 	}{
 		{
@@ -69,7 +70,7 @@ func TestMistakesAreTold(t *testing.T) {
 		{
 			name:     "a selector of nothing",
 			document: "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: none, namespace: shop}\nspec: {hosts: [none.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, workloadSelector: {labels: {app: none}}}\n",
-			object:   "serviceentries/none", code: "PTL0108", field: "spec.workloadSelector", condition: "ResolvedRefs",
+			object:   "serviceentries/none", code: "PTL0108", field: "spec.workloadSelector", condition: "ResolvedRefs", info: true,
 		},
 		{
 			name:     "two VirtualServices for one host",
@@ -84,12 +85,12 @@ func TestMistakesAreTold(t *testing.T) {
 		{
 			name:     "a workload that nothing selects",
 			document: "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: alone, namespace: shop}\nspec: {address: 10.9.0.9, labels: {app: alone}}\n",
-			object:   "workloadentries/alone", code: "PTL0215", field: "spec.labels", condition: "ResolvedRefs",
+			object:   "workloadentries/alone", code: "PTL0215", field: "spec.labels", condition: "ResolvedRefs", info: true,
 		},
 		{
 			name:     "a rule where neither the service nor a client is",
 			document: "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: far, namespace: shop}\nspec: {host: far.example.com, trafficPolicy: {outlierDetection: {}}}\n---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: far}\nspec: {hosts: [far.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 127.0.0.1}]}\n",
-			object:   "destinationrules/far", code: "PTL0211", field: "metadata.namespace", condition: "ResolvedRefs",
+			object:   "destinationrules/far", code: "PTL0211", field: "metadata.namespace", condition: "ResolvedRefs", info: true,
 		},
 		{
 			name:     "a wrong namespace",
@@ -136,11 +137,15 @@ func TestMistakesAreTold(t *testing.T) {
 					t.Errorf("%s does not tell %s of %s:\n%s", what, m.code, m.field, text)
 				}
 			}
-			if out := s.try(m.document, "apply", "-f", "-", "--strict"); out.code != 65 {
-				t.Errorf("a strict apply: %d, want 65", out.code)
-			} else {
-				tells("a strict apply", out.stderr)
+			args, code := []string{"apply", "-f", "-", "--strict"}, 65
+			if m.info {
+				args, code = append(args, "--dry-run=server"), 0
 			}
+			strict := s.try(m.document, args...)
+			if strict.code != code {
+				t.Errorf("a strict apply: %d, want %d", strict.code, code)
+			}
+			tells("a strict apply", strict.stderr)
 			would := s.try(m.document, "analyze", "-f", "-")
 			tells("analyze of the file", would.stdout)
 			tells("a dry run", s.try(m.document, "apply", "-f", "-", "--dry-run=server").stderr)
