@@ -38,12 +38,13 @@ func secureChanges() map[string]func(m refmesh.Mesh, n int) refmesh.Change {
 }
 
 // TestOneChangeOfTLSCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh for the
-// objects behind TLS. A changed secret is sent alone.
+// objects behind TLS. A changed secret is sent alone. The routes of the other servers of a port
+// follow its names, which they answer with 421.
 func TestOneChangeOfTLSCostsTheSameInAnyMesh(t *testing.T) {
 	services := longtest.Histories(1_500, 10_000)
 	small, large := newSecureReference(t, 100, 10, 10), newSecureReference(t, services, 10, 10)
 	for kind, want := range map[string]map[string]int{
-		"Gateway": {"LDS": 1},
+		"Gateway": {"LDS": 1, "RDS": 9},
 		"routes":  {"VHDS": 1},
 		"secret":  {"SDS": 1},
 		"rule":    {"CDS": 11*6 + 2, "EDS": 11 * 6}, // as without TLS

@@ -227,6 +227,10 @@ func InboundVirtualHost(servicePort uint32) string {
 // BlackHoleVirtualHost names the virtual host of a gateway's port without routes.
 func BlackHoleVirtualHost(port uint32) string { return "blackhole:" + portText(port) }
 
+// MisdirectedVirtualHost names the virtual host of a gateway's TLS server for requests that
+// belong to other servers of the port.
+func MisdirectedVirtualHost(port uint32) string { return "misdirected:" + portText(port) }
+
 // Route names a route by the names of its http block and its match; either may be empty.
 func Route(route, match string) string {
 	if match == "" {

@@ -26,6 +26,9 @@ func TestServersOfTLS(t *testing.T) {
 		return gateway(name, "{selector: {app: edge}, servers: ["+strings.Join(servers, ", ")+"]}")
 	}
 	const door, files = "mode: SIMPLE, credentialName: door", "mode: SIMPLE, serverCertificate: /c, privateKey: /k"
+	answering := func(name, gateways, hosts string) string {
+		return xdstest.Object("VirtualService", name, "{hosts: ["+hosts+"], gateways: ["+gateways+"], http: [{directResponse: {status: 200}}]}")
+	}
 	of := func(namespace string) *status.Proxy {
 		p := router(map[string]string{"app": "edge"})
 		p.Node, p.Namespace = "router-"+namespace, namespace
@@ -45,6 +48,11 @@ func TestServersOfTLS(t *testing.T) {
 		{name: "one of two", objects: []string{edge("e", server("a", "a.test", "mode: SIMPLE, credentialNames: [door, more]"))}, secrets: map[string][]string{"door": {secret.TLSCert, secret.TLSKey}}, want: []string{"e PTL0311 spec.servers[0].tls.credentialNames"}},
 		{name: "proxies of another namespace", objects: []string{edge("e", server("a", "a.test", door))}, secrets: map[string][]string{"door": {secret.TLSCert, secret.TLSKey}}, routers: []*status.Proxy{of("default"), of("other")}, want: []string{"e PTL0311 spec.servers[0].tls.credentialName"}},
 		{name: "a host of an older Gateway", objects: []string{edge("e", server("a", "a.test", files)), edge("f", server("a", "b.test, a.test", files))}, want: []string{"f PTL0119 spec.servers[0].hosts beside e"}},
+		{name: "routes for a host that a server has more exactly", objects: []string{edge("e", server("a", "'*.test'", files)), edge("f", server("b", "b.test", files)), answering("v", "e", "b.test"), answering("w", "f", "b.test")}, want: []string{"v PTL0112 spec.hosts[0] beside f"}},
+		{name: "routes for both", objects: []string{edge("e", server("a", "'*.test'", files)), edge("f", server("b", "b.test", files)), answering("v", "e, f", "b.test")}},
+		{name: "routes for a pattern", objects: []string{edge("e", server("a", "'*.test'", files)), edge("f", server("b", "b.test", files)), answering("v", "e", "'*.test'"), answering("w", "f", "b.test")}},
+		{name: "routes for a host that a server has at another port", objects: []string{edge("e", server("a", "'*.test'", files)), edge("f", strings.Replace(server("b", "b.test", files), "443", "444", 1)), answering("v", "e, f", "b.test")}},
+		{name: "routes for a host that other proxies have", objects: []string{edge("e", server("a", "'*.test'", files)), strings.Replace(edge("f", server("b", "b.test", files)), "edge", "other", 1), answering("v", "e", "b.test")}, want: []string{"f PTL0116 spec.selector"}},
 		{name: "a host of an earlier server", objects: []string{edge("e", server("a", "a.test", files), server("b", "a.test", files))}, want: []string{"e PTL0119 spec.servers[1].hosts"}},
 		{name: "a port of HTTP", objects: []string{edge("e", "{port: {number: 443, name: p, protocol: HTTP}, hosts: ['*']}"), edge("f", server("a", "a.test", files))}, want: []string{"f PTL0119 spec.servers[0].port beside e"}},
 		{name: "HTTP on a port of TLS", objects: []string{edge("f", server("a", "a.test", files)), edge("e", "{port: {number: 443, name: p, protocol: HTTP}, hosts: ['*']}")}},

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
@@ -60,6 +61,17 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 func blackHole(port int) *routev3.VirtualHost {
 	return envoy.VirtualHost(envoy.VirtualHostOptions{
 		Name: names.BlackHoleVirtualHost(uint32(port)), Domains: []string{"*"},
+	})
+}
+
+// misdirected answers requests for hosts of other TLS servers of the port, which came on a
+// connection that the client opened for this one: browsers reuse a connection for every host of
+// its certificate. On the answer 421 they open another (RFC 9110, section 15.5.20). The
+// other server may demand a certificate of clients, so the request must not pass here.
+func misdirected(r *routing.Routes) *routev3.VirtualHost {
+	return envoy.VirtualHost(envoy.VirtualHostOptions{
+		Name: names.MisdirectedVirtualHost(uint32(r.Port())), Domains: r.Elsewhere,
+		Routes: []envoy.RouteOptions{{DirectResponse: &envoy.DirectResponse{Status: http.StatusMisdirectedRequest}}},
 	})
 }
 

@@ -72,6 +72,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 // configuration, see Compose.
 func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	var rest *routev3.VirtualHost
+	var own []*routev3.VirtualHost
 	matchPort, http3 := false, 0
 	if v.Shape().Type == discovery.Router {
 		routes := v.GatewayRoutes(name)
@@ -79,6 +80,9 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 			return nil, nil, nil
 		}
 		rest = blackHole(routes.Port())
+		if len(routes.Elsewhere) > 0 {
+			own = append(own, misdirected(routes))
+		}
 		if TakesHTTP3(v, routes.Servers[0]) { // which has its routes alone
 			http3 = routes.Port()
 		}
@@ -97,7 +101,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		needs = append(needs, resource.Need{TypeURL: resource.VirtualHostType, Name: name, Kind: resource.Within})
 	}
 	return envoy.RouteConfig(envoy.RouteConfigOptions{
-		Name: name, VirtualHosts: []*routev3.VirtualHost{rest}, MaxDirectResponseBody: maxDirectResponseBody,
+		Name: name, VirtualHosts: append(own, rest), MaxDirectResponseBody: maxDirectResponseBody,
 		MatchPort: matchPort, HostsByDelta: v.RouteDelta(), HTTP3Port: uint32(http3),
 	}), needs, nil
 }

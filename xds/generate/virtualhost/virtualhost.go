@@ -56,7 +56,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	var options *envoy.VirtualHostOptions
 	if v.Shape().Type == discovery.Router {
 		routes := v.GatewayRoutes(config)
-		if routes == nil || route.HostName(config, string(h), routes.Port()) != name {
+		if routes == nil || route.HostName(config, string(h), routes.Port()) != name || !routes.Owns(h) {
 			return nil, nil, nil
 		}
 		options = gatewayHost(v, routes.Servers, h)

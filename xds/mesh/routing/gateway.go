@@ -86,6 +86,11 @@ func (o ServerHost) Admits(vs *VirtualService) bool {
 	return o.Namespace == "*" || o.Namespace == vs.Config.Namespace
 }
 
+// covers says whether a host of the server covers a name.
+func (s *Server) covers(name host.Name) bool {
+	return slices.ContainsFunc(s.Names, func(own string) bool { return name.SubsetOf(host.Name(own)) })
+}
+
 // Port is the number of the server's port.
 func (s *Server) Port() int { return int(s.Spec.GetPort().GetNumber()) }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -45,11 +46,28 @@ func (m *MergedGateway) RoutesNamed(name string) *Routes {
 type Routes struct {
 	Name    string
 	Servers []*Server
+	// Elsewhere are the names of the other TLS servers of the listener, if the server is one:
+	// a request with one of these came on the wrong connection. They are sorted.
+	Elsewhere []string
 }
 
 // Port is the port that clients know and that the names of virtual hosts contain: the
 // first server's.
 func (r *Routes) Port() int { return r.Servers[0].Port() }
+
+// Owns says whether clients that ask for a name get to these routes. Where TLS servers
+// share a listener, the SNI name chooses: the server with the most specific name.
+func (r *Routes) Owns(name host.Name) bool {
+	for n := range name.Covers() {
+		if _, elsewhere := slices.BinarySearch(r.Elsewhere, string(n)); elsewhere {
+			return false
+		}
+		if slices.Contains(r.Servers[0].Names, string(n)) {
+			break
+		}
+	}
+	return true
+}
 
 // Listener holds the servers of one address and port: one that forwards plaintext TCP,
 // several of HTTP, or several of TLS. SNI names distinguish the TLS servers. HTTP servers
@@ -135,6 +153,7 @@ func (m *MergedGateway) index() {
 				r = &Routes{Name: name}
 				m.routes[name] = r
 				m.Routes = append(m.Routes, r)
+				r.Elsewhere = l.elsewhere(s)
 			}
 			r.Servers = append(r.Servers, s)
 		}
@@ -148,7 +167,7 @@ func (m *MergedGateway) reuseListeners(with *MergedGateway) {
 		}
 	}
 	for i, r := range m.Routes {
-		if o := with.routes[r.Name]; o != nil && slices.Equal(o.Servers, r.Servers) {
+		if o := with.routes[r.Name]; o != nil && slices.Equal(o.Servers, r.Servers) && slices.Equal(o.Elsewhere, r.Elsewhere) {
 			m.Routes[i], m.routes[r.Name] = o, o
 		}
 	}
@@ -156,6 +175,29 @@ func (m *MergedGateway) reuseListeners(with *MergedGateway) {
 
 // Name is the name of the listener.
 func (l *Listener) Name() string { return names.Listener(l.Bind, uint32(l.Port)) }
+
+// manyNames is how many names of other servers a server lists one by one.
+const manyNames = 100
+
+// elsewhere returns the names of the TLS servers beside s. The names of AUTO_PASSTHROUGH are
+// no hosts of requests. Where there are many, all lists together would grow with the square of
+// their number: then "*" stands for those that s does not cover, and so for hosts of nobody.
+func (l *Listener) elsewhere(s *Server) []string {
+	if s.Kind() != HTTPS {
+		return nil
+	}
+	var out []string
+	for name, of := range l.names {
+		if of != s && of.Kind() != AutoPassthrough {
+			out = append(out, name)
+		}
+	}
+	if len(out) > manyNames && !slices.Contains(s.Names, "*") {
+		out = append(slices.DeleteFunc(out, func(name string) bool { return name == "*" || !s.covers(host.Name(name)) }), "*")
+	}
+	slices.Sort(out)
+	return out
+}
 
 // RoutesOf returns the name of a server's route configuration. The plaintext servers of
 // the listener share one.

@@ -195,11 +195,48 @@ func TestMergedGatewaysShareWhatIsEqual(t *testing.T) {
 		if first.RoutesNamed(name) == nil || again.RoutesNamed(name) != first.RoutesNamed(name) {
 			t.Errorf("routes %s are others where nothing changed", name)
 		}
-		if same := other.RoutesNamed(name) == first.RoutesNamed(name); same != (name != "https.443.b.b.edge") {
+		// The routes of a answer the other names of the port with 421.
+		if same := other.RoutesNamed(name) == first.RoutesNamed(name); same != (name != "https.443.b.b.edge" && name != "https.443.a.a.edge") {
 			t.Errorf("routes %s are the same: %v", name, same)
 		}
 	}
 	if other.RoutesNamed("https.443.d.b.edge") == nil || first.Listener("0.0.0.0_81") != nil || (*routing.MergedGateway)(nil).Listener("0.0.0.0_80") != nil {
 		t.Error("names lead to the wrong things")
+	}
+}
+
+// TestNamesElsewhere: a TLS server knows the names of the others, and of many only those that
+// it covers.
+func TestNamesElsewhere(t *testing.T) {
+	t.Parallel()
+	server := func(name, hosts string) string {
+		return fmt.Sprintf("{port: {number: 443, name: %s, protocol: HTTPS}, hosts: [%s], tls: {mode: SIMPLE, credentialName: c}}", name, hosts)
+	}
+	servers := []string{server("a", "a.test"), server("p", "'*.inner.test'"), server("i", "i.inner.test")}
+	elsewhere := func(more ...string) map[string]string {
+		out := map[string]string{}
+		for _, r := range routing.MergeGateways(gateways(t, append(slices.Clone(servers), more...)), "0.0.0.0", nil).Indexed(nil).Routes {
+			out[r.Servers[0].Spec.GetPort().GetName()] = strings.Join(r.Elsewhere, " ")
+		}
+		return out
+	}
+	few := elsewhere()
+	for name, want := range map[string]string{"a": "*.inner.test i.inner.test", "p": "a.test i.inner.test", "i": "*.inner.test a.test"} {
+		if few[name] != want {
+			t.Errorf("of few: beside %s are %q, want %q", name, few[name], want)
+		}
+	}
+	var hosts []string
+	for i := range 100 {
+		hosts = append(hosts, fmt.Sprintf("h%d.test", i))
+	}
+	many := elsewhere(server("m", strings.Join(hosts, ", ")))
+	for name, want := range map[string]string{"a": "*", "p": "* i.inner.test", "i": "*", "m": "*.inner.test a.test i.inner.test"} {
+		if many[name] != want {
+			t.Errorf("of many: beside %s are %q, want %q", name, many[name], want)
+		}
+	}
+	if all := elsewhere(server("m", strings.Join(hosts, ", ")), server("any", "'*'"))["any"]; strings.Count(all, " ") != 102 || strings.Contains(all, "* ") {
+		t.Errorf("beside the server of any name are %q", all)
 	}
 }

@@ -146,14 +146,12 @@ func (j *judge) lostServers(object *config.Config, g *routing.Gateway) map[*rout
 // earlierGateways returns the Gateways with a server at a port that come before object, and
 // that one proxy may run together with it.
 func (j *judge) earlierGateways(object *config.Config, port uint32) (out []*routing.Gateway) {
-	selector := labels.Instance(object.Spec.(*networking.Gateway).GetSelector())
 	looked := 0
 	for o := range j.GatewaysAt(port) {
 		if looked++; looked > verdict.MaxLooked {
 			break
 		}
-		theirs := labels.Instance(o.Spec.(*networking.Gateway).GetSelector())
-		if config.Compare(o, object) < 0 && (selector.SubsetOf(theirs) || theirs.SubsetOf(selector)) {
+		if config.Compare(o, object) < 0 && runTogether(object, o) {
 			out = append(out, j.Mesh().Gateway(o.Key().Path()))
 		}
 	}

@@ -45,6 +45,7 @@ func (j *judge) virtualService(object *config.Config) {
 	j.matches(vs, written)
 	j.streams(vs, written)
 	j.gatewayRoutes(vs)
+	j.misdirected(vs)
 	j.grpcClients(vs, vs.Written.GetHttp())
 }
 
