@@ -74,10 +74,10 @@ func ParseProtocol(s string) Protocol {
 }
 
 // IsHTTP says whether requests can be routed by HTTP.
-func (p Protocol) IsHTTP() bool { return p == HTTP || p == GRPCWeb || p.IsHTTP2() }
+func (p Protocol) IsHTTP() bool { return p == HTTP || p.IsHTTP2() }
 
-// IsHTTP2 says whether HTTP/2 is spoken from the first byte.
-func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC }
+// IsHTTP2 says whether servers speak HTTP/2 from the first byte.
+func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p.IsGRPC() }
 
 // IsGRPC says whether gRPC is spoken, by programs or by browsers.
 func (p Protocol) IsGRPC() bool { return p == GRPC || p == GRPCWeb }

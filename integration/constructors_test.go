@@ -152,7 +152,7 @@ func everyCluster() []*clusterv3.Cluster {
 }
 
 func everyListener() []*listenerv3.Listener {
-	filters := []*hcmv3.HttpFilter{messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
+	filters := []*hcmv3.HttpFilter{messages.GRPCWebFilter(false), messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
 	logs := []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null"})}
 	chain := func(name string, o messages.FilterChainOptions, f ...*listenerv3.Filter) *listenerv3.FilterChain {
 		o.Name, o.Filters = name, f
@@ -228,6 +228,7 @@ func everyRoute() *routev3.RouteConfiguration {
 				QueryParameters: []messages.NamedMatch{{Name: "a"}, {Name: "b", StringMatch: exact}},
 			},
 			Forward: &messages.Forward{
+				GRPCWeb:  true,
 				Clusters: clusters, Timeout: time.Second, PrefixRewrite: "/b", HostRewrite: "h",
 				Retry: &messages.RetryOptions{
 					On: "5xx,503", PerTryTimeout: time.Second, Backoff: time.Millisecond, RemoteLocalities: true,

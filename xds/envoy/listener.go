@@ -28,6 +28,7 @@ const (
 	ProxyProtocolName         = "envoy.filters.listener.proxy_protocol"
 	HTTPConnectionManagerName = "envoy.filters.network.http_connection_manager"
 	TCPProxyName              = "envoy.filters.network.tcp_proxy"
+	GRPCWebName               = "envoy.filters.http.grpc_web"
 	FaultName                 = "envoy.filters.http.fault"
 	CORSName                  = "envoy.filters.http.cors"
 	RouterName                = "envoy.filters.http.router"

@@ -198,6 +198,8 @@ type Forward struct {
 	HostRewrite  string
 	HashPolicies []HashPolicy
 	Mirrors      []Mirror
+	// GRPCWeb translates the gRPC-Web of browsers to gRPC.
+	GRPCWeb bool
 }
 
 // RegexRewrite replaces the matches of an RE2 expression.
@@ -249,11 +251,17 @@ func Route(o RouteOptions) *routev3.Route {
 // for none.
 func (o RouteOptions) perFilter() map[string]*anypb.Any {
 	out := o.Fault.perRoute()
-	if o.CORS != nil {
+	set := func(name string, config *anypb.Any) {
 		if out == nil {
 			out = map[string]*anypb.Any{}
 		}
-		out[CORSName] = message.Pack(o.CORS.policy())
+		out[name] = config
+	}
+	if o.CORS != nil {
+		set(CORSName, message.Pack(o.CORS.policy()))
+	}
+	if o.forwards() && o.Forward.GRPCWeb {
+		set(GRPCWebName, enabled())
 	}
 	return out
 }

@@ -7,13 +7,17 @@ import (
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 )
 
-const faultFilter = "envoy.filters.http.fault"
+const (
+	faultFilter   = "envoy.filters.http.fault"
+	grpcWebFilter = "envoy.filters.http.grpc_web"
+)
 
 // filters are the HTTP filters that affect a request.
 type filters struct {
@@ -40,6 +44,7 @@ func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 				return filters{}, fmt.Errorf("simulation of the faults of a listener: %v", fault)
 			}
 			out.faults = true
+		case config.MessageIs(&grpcwebv3.GrpcWeb{}): // it does not change where requests go
 		case config.MessageIs(&dynamichttpv3.FilterConfig{}):
 			out.resolves = true
 		default:
@@ -52,7 +57,7 @@ func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 // faultOf parses the fault of a route, nil for none.
 func faultOf(route *routev3.Route) (*Fault, error) {
 	for name := range route.GetTypedPerFilterConfig() {
-		if name != faultFilter && name != corsFilter {
+		if name != faultFilter && name != corsFilter && name != grpcWebFilter {
 			return nil, fmt.Errorf("simulation of the filter %s of a route", name)
 		}
 	}

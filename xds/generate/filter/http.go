@@ -23,19 +23,23 @@ const (
 )
 
 // HTTP returns the HTTP filters of a listener, in the order in which a request passes
-// them. The order is Istio's: external authorization, JWT, RBAC, fault, CORS, statistics,
-// router. EnvoyFilters insert theirs relative to these. The filter that resolves the
+// them. The order is Istio's: external authorization, JWT, RBAC, gRPC-Web, fault, CORS,
+// statistics, router. EnvoyFilters insert theirs relative to these. The filter that resolves the
 // hosts of requests comes right before the router, when the hosts are final.
 //
-// Every listener for outgoing requests has the fault and CORS filters, even if no route
-// uses them. So a changed route changes no listener and drains no connection. gRPC
-// clients do not know CORS.
-func HTTP(k Kind, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
+// Every listener for outgoing requests has the filters for gRPC-Web, faults and CORS, even if
+// no route uses them. So a changed route changes no listener and drains no connection. gRPC
+// clients know only faults.
+func HTTP(k Kind, o Options, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
+	forBrowsers := k == SidecarOutbound || k == Gateway
+	if forBrowsers || o.GRPCWeb {
+		out = append(out, envoy.GRPCWebFilter(o.GRPCWeb))
+	}
 	if k.routed() {
 		out = append(out, envoy.FaultFilter())
 	}
-	if k == SidecarOutbound || k == Gateway {
+	if forBrowsers {
 		out = append(out, envoy.CORSFilter())
 	}
 	return append(append(out, resolve...), envoy.RouterFilter())
@@ -55,6 +59,9 @@ type Options struct {
 	HTTP3 bool
 	// DynamicDNS: the proxy resolves the hosts of requests whose routes ask for it.
 	DynamicDNS bool
+	// GRPCWeb: the proxy translates the gRPC-Web of browsers in all requests, not only on the
+	// routes that ask for it.
+	GRPCWeb bool
 }
 
 // Manager makes the HTTP connection manager of an Envoy's listener.
@@ -64,7 +71,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		RouteConfigName: o.RouteConfigName,
 		RouteConfig:     o.RouteConfig,
 		HTTP3:           o.HTTP3,
-		Filters:         HTTP(k, o.resolvers(v)...),
+		Filters:         HTTP(k, o, o.resolvers(v)...),
 		AccessLogs:      AccessLogs(v),
 	}
 	switch k {

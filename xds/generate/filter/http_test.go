@@ -14,22 +14,22 @@ import (
 // Each kind of listener has its filters in order, with the router last.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	const fault, cors, router = "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
+	const web, fault, cors, router = "envoy.filters.http.grpc_web", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
 	for name, c := range map[string]struct {
 		kind filter.Kind
 		want []string
 	}{
-		"sidecar, outbound": {filter.SidecarOutbound, []string{fault, cors, router}},
+		"sidecar, outbound": {filter.SidecarOutbound, []string{web, fault, cors, router}},
 		"sidecar, inbound":  {filter.SidecarInbound, []string{router}},
-		"gateway":           {filter.Gateway, []string{fault, cors, router}},
+		"gateway":           {filter.Gateway, []string{web, fault, cors, router}},
 		"gRPC client":       {filter.GRPCClient, []string{fault, router}},
 		"gRPC server":       {filter.GRPCServer, []string{router}},
 	} {
 		var got []string
-		for _, f := range filter.HTTP(c.kind) {
+		for _, f := range filter.HTTP(c.kind, filter.Options{}) {
 			got = append(got, f.GetName())
 		}
-		with := filter.HTTP(c.kind, envoy.DynamicDNSFilter(envoy.DNSv4Only))
+		with := filter.HTTP(c.kind, filter.Options{}, envoy.DynamicDNSFilter(envoy.DNSv4Only))
 		if at := with[len(with)-2]; len(with) != len(got)+1 || at.GetName() != envoy.DynamicDNSFilterName {
 			t.Errorf("%s: hosts are resolved by %v, want that right before the router", name, with)
 		}

@@ -117,6 +117,7 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
 	return filter.Manager(v, filter.SidecarInbound, filter.Options{
 		StatPrefix: names.HTTPStatPrefix(names.Inbound, name), RouteConfig: inboundRoutes(clusterOf(p), p.ServicePort, !p.Protocol.IsGRPC()),
+		GRPCWeb: p.Protocol == discovery.GRPCWeb,
 	})
 }
 

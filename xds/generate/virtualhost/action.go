@@ -17,6 +17,7 @@ func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 		PrefixRewrite: http.GetRewrite().GetUri(),
 		HostRewrite:   http.GetRewrite().GetAuthority(),
 		Mirrors:       t.mirrors(http),
+		GRPCWeb:       t.grpcWeb,
 	}
 	if r := http.GetRewrite().GetUriRegexRewrite(); r != nil {
 		out.RegexRewrite = &envoy.RegexRewrite{Match: r.GetMatch(), Substitution: r.GetRewrite()}
@@ -30,6 +31,7 @@ func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 			Name: at.cluster(), Weight: uint32(max(d.GetWeight(), 0)), Headers: headers(d.GetHeaders()),
 		})
 		out.HashPolicies = append(out.HashPolicies, at.hashPolicies(t.view)...)
+		out.GRPCWeb = out.GRPCWeb || at.isGRPCWeb()
 	}
 	out.Retry = t.retry(http.GetRetries(), len(out.HashPolicies) > 0)
 	return out

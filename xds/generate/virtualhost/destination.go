@@ -3,6 +3,7 @@ package virtualhost
 import (
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -27,6 +28,15 @@ func (t translator) destination(d *networking.Destination) destination {
 
 func (d destination) cluster() string {
 	return names.Cluster(names.Outbound, uint32(d.port), d.subset, d.hostname)
+}
+
+// isGRPCWeb says whether the port is for browsers too, whose gRPC-Web the proxy translates.
+func (d destination) isGRPCWeb() bool {
+	if d.service == nil {
+		return false
+	}
+	port, ok := d.service.Port(d.port)
+	return ok && port.Protocol == discovery.GRPCWeb
 }
 
 // hashPolicies returns the inputs of the destination's consistent hash, none for other

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
@@ -93,7 +94,7 @@ func gatewayHost(v *mesh.View, servers []*routing.Server, name host.Name) *envoy
 	exists := false
 	has := map[origin]bool{}
 	for _, s := range servers {
-		t := translator{view: v, gateway: s.Gateway.Name(), port: s.Port(), tls: s.Kind() == routing.HTTPS}
+		t := translator{view: v, gateway: s.Gateway.Name(), port: s.Port(), tls: s.Kind() == routing.HTTPS, grpcWeb: s.Protocol() == discovery.GRPCWeb}
 		named := slices.ContainsFunc(s.Hosts, func(o routing.ServerHost) bool { return o.Name == name })
 		met := named && httpsRedirect(s)
 		for _, vs := range t.overlapping(s, name) {

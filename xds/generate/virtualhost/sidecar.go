@@ -235,6 +235,7 @@ func (b sidecarBuilder) defaultRoute(s *mesh.ServiceRow) envoy.RouteOptions {
 	out := envoy.RouteOptions{Forward: &envoy.Forward{
 		Clusters:     []envoy.WeightedCluster{{Name: to.cluster()}},
 		HashPolicies: policies,
+		GRPCWeb:      to.isGRPCWeb(),
 		Retry:        b.retry(nil, len(policies) > 0),
 	}}
 	out.Operation = out.OperationName("", uint32(b.port))

@@ -21,6 +21,7 @@ type translator struct {
 	gateway string // "namespace/name", or mesh.MeshGateway
 	port    int    // of the listener
 	tls     bool   // the listener ends TLS
+	grpcWeb bool   // the gateway's server is for gRPC-Web
 }
 
 // routes returns the routes of a VirtualService that apply here, in its order, up to the
