@@ -38,8 +38,10 @@ type Endpoint struct {
 	// a unix socket, where Port is 0.
 	Address string
 	Port    int
-	// ServicePortName is the port of the service that it serves.
+	// ServicePortName is the port of the service that it serves, and ServicePort its number.
+	// Several objects may give one host ports of one name; 0 serves all of them.
 	ServicePortName string
+	ServicePort     int
 	Labels          labels.Instance
 	// ServiceAccount is the SPIFFE identity of the workload, empty for none.
 	ServiceAccount string
@@ -61,7 +63,7 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		return e == o
 	}
 	return e.Address == o.Address && e.Port == o.Port &&
-		e.ServicePortName == o.ServicePortName &&
+		e.ServicePortName == o.ServicePortName && e.ServicePort == o.ServicePort &&
 		e.ServiceAccount == o.ServiceAccount &&
 		e.Network == o.Network && e.Locality == o.Locality &&
 		e.Weight == o.Weight && e.Health == o.Health && e.TLSMode == o.TLSMode && e.Check == o.Check &&
@@ -69,9 +71,17 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.Labels.Equal(o.Labels)
 }
 
+// IsFor says whether the endpoint serves a port of its service.
+func (e *Endpoint) IsFor(p Port) bool {
+	return e.ServicePortName == p.Name && (e.ServicePort == 0 || e.ServicePort == p.Number)
+}
+
 // CompareEndpoints orders the endpoints of a service for output.
 func CompareEndpoints(a, b *Endpoint) int {
 	if c := strings.Compare(a.ServicePortName, b.ServicePortName); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.ServicePort, b.ServicePort); c != 0 {
 		return c
 	}
 	if c := strings.Compare(a.Address, b.Address); c != 0 {

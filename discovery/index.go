@@ -127,7 +127,7 @@ func (s *State) InstancesByPort(service *Service, port int, selector labels.Inst
 	}
 	var out []*ServiceInstance
 	for _, e := range s.Row(service.Hostname, service.Attributes.Namespace).Endpoints {
-		if e.ServicePortName == servicePort.Name && selector.SubsetOf(e.Labels) {
+		if e.IsFor(servicePort) && selector.SubsetOf(e.Labels) {
 			out = append(out, &ServiceInstance{Service: service, ServicePort: servicePort, Endpoint: e})
 		}
 	}
@@ -140,15 +140,22 @@ func (s *State) InstancesByPort(service *Service, port int, selector labels.Inst
 // identity, endpoints of other identities do not count.
 func (s *State) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
 	var out []*ServiceInstance
-	seen := map[string]bool{} // host/namespace/port name
+	type seenPort struct {
+		key  string // of the service
+		port int
+	}
+	seen := map[seenPort]bool{}
 	for _, ip := range proxy.IPAddresses {
 		for key, row := range s.at(ip) {
 			if proxy.Namespace != "" && row.Namespace != proxy.Namespace {
 				continue
 			}
 			for _, e := range row.byIP[canonicalIP(ip)] {
-				port := key + "/" + e.ServicePortName
-				if instance := row.instance(e); instance != nil && !seen[port] && proxy.Serves(e) {
+				instance := row.instance(e)
+				if instance == nil {
+					continue
+				}
+				if port := (seenPort{key, instance.ServicePort.Number}); !seen[port] && proxy.Serves(e) {
 					seen[port] = true
 					out = append(out, instance)
 				}
@@ -190,7 +197,7 @@ func (s *State) at(ip string) iter.Seq2[string, *indexRow] {
 func (r *indexRow) instance(e *Endpoint) *ServiceInstance {
 	for _, s := range r.Services {
 		for _, p := range s.Ports {
-			if p.Name == e.ServicePortName {
+			if e.IsFor(p) {
 				return &ServiceInstance{Service: s, ServicePort: p, Endpoint: e}
 			}
 		}

@@ -40,7 +40,7 @@ func rowOf(o *Options, name string, instances []*instance) discovery.Row {
 				continue
 			}
 			e := i.endpoint
-			e.Port, e.ServicePortName = p.target, names[p.number]
+			e.Port, e.ServicePortName, e.ServicePort = p.target, names[p.number], p.number
 			row.Endpoints = append(row.Endpoints, &e)
 		}
 	}

@@ -223,7 +223,7 @@ func TestLabels(t *testing.T) {
 	s := follow(t, dir, nil, "t.yaml")
 	s.await("there is a row", func() bool { return len(s.xds.Rows()) == 1 })
 	want := &discovery.Endpoint{
-		Address: "10.0.0.1", Port: 80, ServicePortName: "tcp-80", Weight: 3, WorkloadName: "vm1", Namespace: "default", TLSMode: "istio", Network: "n1",
+		Address: "10.0.0.1", Port: 80, ServicePortName: "tcp-80", ServicePort: 80, Weight: 3, WorkloadName: "vm1", Namespace: "default", TLSMode: "istio", Network: "n1",
 		Locality: discovery.Locality{Label: "eu/eu-1"},
 		Labels: labels.Instance{
 			"version": "1.5", "canary": "true", "topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "eu-1",

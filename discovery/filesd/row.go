@@ -34,7 +34,7 @@ func rowOf(of key, targets []*target) discovery.Row {
 		e := t.endpoint
 		for _, p := range ports {
 			if p.Number == t.port {
-				e.ServicePortName = p.Name
+				e.ServicePortName, e.ServicePort = p.Name, p.Number
 			}
 		}
 		e.WorkloadName = cmp.Or(e.WorkloadName, name)

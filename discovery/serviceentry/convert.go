@@ -255,7 +255,7 @@ func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*
 	out := make([]*discovery.Endpoint, 0, len(spec.GetPorts()))
 	for _, p := range spec.GetPorts() {
 		e := w.Endpoint
-		e.ServicePortName = p.GetName()
+		e.ServicePortName, e.ServicePort = p.GetName(), int(p.GetNumber())
 		if !unix {
 			e.Port = targetPort(p, w.PortMap)
 		}
@@ -289,10 +289,11 @@ func (c converter) hostEndpoints(object *config.Config, spec *networking.Service
 // firstPerPort keeps the first endpoint of each port: a proxy that resolves round robin uses
 // no other.
 func firstPerPort(in []*discovery.Endpoint) []*discovery.Endpoint {
-	seen := map[string]bool{}
+	seen := map[discovery.Port]bool{}
 	return slices.DeleteFunc(slices.Clone(in), func(e *discovery.Endpoint) bool {
-		again := seen[e.ServicePortName]
-		seen[e.ServicePortName] = true
+		port := discovery.Port{Name: e.ServicePortName, Number: e.ServicePort}
+		again := seen[port]
+		seen[port] = true
 		return again
 	})
 }

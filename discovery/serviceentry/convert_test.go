@@ -187,7 +187,7 @@ func TestDNSWithoutEndpointsHasEachHost(t *testing.T) {
 	expect(t, m.endpoints("shop", "b.example"), []string{"http=b.example:80", "tls=b.example:8443"})
 	expect(t, m.endpoints("shop", "*.c.example"), []string(nil))
 	expect(t, m.row("shop", "a.example").Endpoints[0], &discovery.Endpoint{
-		Address: "a.example", Port: 80, ServicePortName: "http", Weight: 1, TLSMode: discovery.TLSModeDisabled,
+		Address: "a.example", Port: 80, ServicePortName: "http", ServicePort: 80, Weight: 1, TLSMode: discovery.TLSModeDisabled,
 		Locality: discovery.Locality{Cluster: "c1"}, Namespace: "shop", WorkloadName: "se",
 	})
 }
@@ -205,11 +205,11 @@ func TestEndpointHasWhatTheEntrySays(t *testing.T) {
 		endpoints: [{address: 10.0.0.1}, {address: 10.0.0.2, labels: {v: "2"}, network: net1, locality: eu/a/b, weight: 7, serviceAccount: web}]}`))
 	expect(t, m.row("shop", "a.example").Endpoints, []*discovery.Endpoint{
 		{
-			Address: "10.0.0.1", Port: 80, ServicePortName: "http", Weight: 1, TLSMode: discovery.TLSModeDisabled,
+			Address: "10.0.0.1", Port: 80, ServicePortName: "http", ServicePort: 80, Weight: 1, TLSMode: discovery.TLSModeDisabled,
 			Locality: discovery.Locality{Cluster: "c1"}, Namespace: "shop", WorkloadName: "se-0",
 		},
 		{
-			Address: "10.0.0.2", Port: 80, ServicePortName: "http", Weight: 7, TLSMode: discovery.TLSModeIstio,
+			Address: "10.0.0.2", Port: 80, ServicePortName: "http", ServicePort: 80, Weight: 7, TLSMode: discovery.TLSModeIstio,
 			Labels: labels.Instance{"v": "2"}, Network: "net1", ServiceAccount: "spiffe://td/ns/shop/sa/web",
 			Locality: discovery.Locality{Label: "eu/a/b", Cluster: "c1"}, Namespace: "shop", WorkloadName: "se-1",
 		},
@@ -264,7 +264,7 @@ func TestWorkloadEntryEndpoint(t *testing.T) {
 	m := converted(t, serviceentry.Options{Cluster: "c1"}, selecting(t, "se", "a.example"),
 		workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {http: 8080}, serviceAccount: web}`))
 	expect(t, m.row("shop", "a.example").Endpoints, []*discovery.Endpoint{{
-		Address: "10.0.0.1", Port: 8080, ServicePortName: "http", Weight: 1, TLSMode: discovery.TLSModeIstio,
+		Address: "10.0.0.1", Port: 8080, ServicePortName: "http", ServicePort: 80, Weight: 1, TLSMode: discovery.TLSModeIstio,
 		Labels: labels.Instance{"app": "a"}, ServiceAccount: "spiffe://cluster.local/ns/shop/sa/web",
 		Locality: discovery.Locality{Cluster: "c1"}, Namespace: "shop", WorkloadName: "w",
 	}})

@@ -35,7 +35,7 @@ func TestServiceEntriesSelectInstancesOfOtherRegistries(t *testing.T) {
 	expect(t, m.handleWorkload(w, cache.EventAdd), []string{"endpoints shop/a.example 1"})
 	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.1:8080"})
 	want := w.Endpoint
-	want.Port, want.ServicePortName = 8080, "http"
+	want.Port, want.ServicePortName, want.ServicePort = 8080, "http", 80
 	expect(t, m.row("shop", "a.example").Endpoints[0], &want)
 }
 

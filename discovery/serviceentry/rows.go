@@ -77,10 +77,11 @@ func mergeEndpoints(in []*discovery.Endpoint, oldest *entry) []*discovery.Endpoi
 		address string
 		port    int
 		name    string
+		number  int
 	}
 	seen := make(map[identity]bool, len(in))
 	out := slices.DeleteFunc(in, func(e *discovery.Endpoint) bool {
-		id := identity{e.Address, e.Port, e.ServicePortName}
+		id := identity{e.Address, e.Port, e.ServicePortName, e.ServicePort}
 		again := seen[id]
 		seen[id] = true
 		return again

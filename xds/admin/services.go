@@ -282,7 +282,7 @@ func grouped(row *mesh.EndpointRow) []Endpoint {
 // samePlace reports whether two endpoints differ at most in their ports.
 func samePlace(a, b *discovery.Endpoint) bool {
 	other := *b
-	other.Port, other.ServicePortName = a.Port, a.ServicePortName
+	other.Port, other.ServicePortName, other.ServicePort = a.Port, a.ServicePortName, a.ServicePort
 	return a.Equal(&other)
 }
 

@@ -31,7 +31,7 @@ func (p *PushContext) TargetPorts(proxy *discovery.Proxy) routing.TargetPorts {
 				continue
 			}
 			for _, e := range row.Endpoints {
-				i := slices.IndexFunc(s.Ports(), func(p discovery.Port) bool { return p.Name == e.ServicePortName })
+				i := slices.IndexFunc(s.Ports(), e.IsFor)
 				if i >= 0 && e.Port > 0 && s.Ports()[i].Protocol.IsServed() && proxy.Serves(e) {
 					all = append(all, served{s.Service(), s.Ports()[i].Number, e.Port})
 				}

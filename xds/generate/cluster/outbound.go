@@ -102,15 +102,17 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 // Selection decides which endpoints of a locality the cluster has, and in which form:
 // Localities returns the same for equal Selections. It is comparable.
 type Selection struct {
-	port, subset string
-	kind         envoy.ClusterType
-	healths      healths
-	check        health.Check
+	port    string
+	number  int
+	subset  string
+	kind    envoy.ClusterType
+	healths healths
+	check   health.Check
 }
 
 // Selection returns the Selection of the cluster.
 func (o Outbound) Selection(shape mesh.Shape) Selection {
-	return Selection{o.Port.Name, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths(), o.check()}
+	return Selection{o.Port.Name, o.Port.Number, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths(), o.check()}
 }
 
 // Localities groups the endpoints by locality. It takes those that serve the port, belong
@@ -123,7 +125,7 @@ func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) 
 	byLabel := map[string][]envoy.Endpoint{}
 	for _, e := range endpoints {
 		status, sent := healths.statusOf(e)
-		if e.ServicePortName != o.Port.Name || !sent || !selector.SubsetOf(e.Labels) || !admits(kind, e.Address) {
+		if !e.IsFor(o.Port) || !sent || !selector.SubsetOf(e.Labels) || !admits(kind, e.Address) {
 			continue
 		}
 		if kind == envoy.LogicalDNS && e.Health != discovery.Healthy {

@@ -106,7 +106,7 @@ func servicePorts(v *mesh.View) []Port {
 			continue
 		}
 		for _, e := range s.Endpoints {
-			i := slices.IndexFunc(s.Service.Ports(), func(p discovery.Port) bool { return p.Name == e.ServicePortName })
+			i := slices.IndexFunc(s.Service.Ports(), e.IsFor)
 			if i < 0 || e.Port == 0 {
 				continue
 			}
