@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -320,4 +321,55 @@ func (s *server) leads() bool {
 		s.t.Fatal(err)
 	}
 	return strings.Contains(string(text), `portolan_leader{job="server"} 1`)
+}
+
+// TestWaitAfterARestart: proxies that were connected to the server before a restart are waited
+// for, though none has come back yet. Nobody has taken a change that concerns no proxy, and the
+// exit code says so.
+func TestWaitAfterARestart(t *testing.T) {
+	s, x := startServer(t, serverOptions{}), newShop(t)
+	waits := func(document string, flags ...string) outcome {
+		t.Helper()
+		return s.try(document, append([]string{"apply", "-f", "-", "--wait"}, flags...)...)
+	}
+	if out := waits(x.all(100, 0)); out.code != 3 || !strings.Contains(out.stdout, "no proxy is concerned: none is connected") {
+		t.Errorf("without proxies: %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	if out := waits(x.routes(90, 10), "--min-proxies", "0"); out.code != 0 {
+		t.Errorf("without proxies, which none has to be: %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	edge, client := s.startPair(protocol.Delta)
+	eventually(t, "the store knows the proxies", func() error {
+		if out := s.try("", "analyze"); strings.Contains(out.stdout, "PTL0116") {
+			return errors.New(out.stdout)
+		}
+		return nil
+	})
+	for _, e := range []*envoy{edge, client} {
+		if err := syscall.Kill(e.process.pid(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = syscall.Kill(e.process.pid(), syscall.SIGCONT) }()
+	}
+	if err := s.process.terminate(t); err != nil {
+		t.Fatalf("the server ended with: %v", err)
+	}
+	s.start()
+	out := waits(x.routes(0, 100), "--timeout", "1s")
+	if out.code != 2 || !strings.Contains(out.stdout, "waiting 2") || !strings.Contains(out.stdout, "edge") || !strings.Contains(out.stdout, "client") || !strings.Contains(out.stdout, "expected back") {
+		t.Errorf("while they are on their way back: %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	for _, e := range []*envoy{edge, client} {
+		if err := syscall.Kill(e.process.pid(), syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out = waits(x.routes(10, 90), "--timeout", "1m")
+	if out.code != 0 || !strings.Contains(out.stdout, "2/2 proxies  accepted 2") {
+		t.Errorf("when they are back: %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	awaitReply(t, request{port: x.service, host: shopHost}, send(t, x.atSidecar("/")).String())
+	if out := waits("apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: lone, namespace: shop}\nspec: {address: 10.7.0.1, labels: {app: none}}\n"); out.code != 3 || !strings.Contains(out.stdout, "it changes nothing for those that are connected") {
+		t.Errorf("a change that concerns nobody: %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
 }

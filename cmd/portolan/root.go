@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
-	case err == nil, errors.Is(err, differences{}), errors.Is(err, findings{}), errors.Is(err, denied{}):
+	case err == nil, errors.Is(err, differences{}), errors.Is(err, findings{}), errors.Is(err, denied{}), errors.Is(err, unconcerned{}):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan: interrupted")
 	default:
@@ -131,6 +131,7 @@ const exitCodes = `Exit codes of all commands:
    0  done
    1  failure, a problem was found (store status, upgrade check), or no (auth can-i)
    2  differences were found (diff), or a wait was in vain
+   3  a wait found no proxy that the change concerns
   64  the command line cannot be understood
   65  the input cannot be used, or the server refuses what it asks for
   69  the server cannot be reached, or its store takes no writes for now
@@ -143,6 +144,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitDifferences = 2
+	exitUnconcerned = 3
 	exitUsage       = 64
 	exitData        = 65
 	exitUnreachable = 69
@@ -161,6 +163,8 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.Is(err, differences{}), errors.As(err, &late):
 		return exitDifferences
+	case errors.Is(err, unconcerned{}):
+		return exitUnconcerned
 	case errors.Is(err, findings{}):
 		return exitFindings
 	case errors.As(err, &usage):

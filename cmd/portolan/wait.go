@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // waitHelp is the help text of apply and wait about waiting.
@@ -25,29 +26,50 @@ const waitHelp = `
 
 Proxies have taken a change when they acknowledged all that it makes of their
 configuration; those for which it makes no difference are not concerned and count
-at once. Offline are proxies that were connected in the last day and are not now:
-they are told of and not waited for, since they get it when they come back; those
-that were last seen more than an hour ago are only counted. The
-proxies of all servers of the store count. Exit code 2 is that the change was not
-taken by --threshold percent of the connected proxies, within --timeout or because
-they refused it.
+at once. A proxy that was connected in the last two minutes is expected back and
+waited for, as after a restart of the server. Offline are proxies that left earlier,
+within a day: they are told of and not waited for, since they get it when they come
+back; those that were last seen more than an hour ago are only counted. The proxies
+of all servers of the store count. Exit code 2 is that the change was not taken by
+--threshold percent of these proxies, within --timeout or because they refused it.
 
-Where no proxy is concerned that is told, and is no failure: --min-proxies N waits
-until at least N proxies that are concerned have acknowledged the change.`
+Exit code 3 is that the change concerns no proxy, or none is known: nobody refused
+it, and nobody took it. --min-proxies N waits until at least N proxies that are
+concerned have acknowledged it; with --min-proxies 0, none has to, and the exit code
+is 0.`
 
 // waitFlags say how long to wait, and for how many proxies.
 type waitFlags struct {
 	timeout   time.Duration
 	threshold string
 	least     int
+	anyLeast  bool   // the user gave least
 	output    string // json or yaml; empty for people
 }
 
 func (o *waitFlags) register(c *cobra.Command) {
 	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for proxies")
-	c.Flags().StringVar(&o.threshold, "threshold", "100", "percent of the connected proxies that have to take it, or not be concerned")
-	c.Flags().IntVar(&o.least, "min-proxies", 0, "how many proxies have to be concerned by it and take it, at least")
+	c.Flags().StringVar(&o.threshold, "threshold", "100", "percent of the proxies that have to take it, or not be concerned")
+	c.Flags().Var(leastValue{o}, "min-proxies", "how many proxies have to be concerned by it and take it, at least; with 0 it is no matter that none is (exit code 3)")
 }
+
+// leastValue is the value of --min-proxies, which notes that it was given.
+type leastValue struct{ of *waitFlags }
+
+func (v leastValue) String() string {
+	if v.of == nil {
+		return "0"
+	}
+	return strconv.Itoa(v.of.least)
+}
+
+func (v leastValue) Set(text string) (err error) {
+	v.of.least, err = strconv.Atoi(text)
+	v.of.anyLeast = true
+	return err
+}
+
+func (leastValue) Type() string { return "int" }
 
 func (o *waitFlags) check() error {
 	if o.timeout <= 0 {
@@ -232,6 +254,11 @@ func isFinal(p admin.Propagation, o waitFlags) bool {
 // unmet is the error of a wait whose goal was not reached.
 type unmet struct{ error }
 
+// unconcerned is the error of a wait for a change that concerns no proxy.
+type unconcerned struct{}
+
+func (unconcerned) Error() string { return "no proxy has taken the change" }
+
 // tellPropagation prints how far a change has come. It returns an error if that is not far
 // enough.
 func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took time.Duration) error {
@@ -254,6 +281,8 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 // checkPropagation says why a change has not come far enough, nil where it has.
 func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
+	case enoughTaken(p, o) && p.Concerned() == 0 && !o.anyLeast:
+		return unconcerned{}
 	case enoughTaken(p, o):
 		return nil
 	case len(p.Faults) > 0:
@@ -272,10 +301,11 @@ func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 
 // reachesNoProxy returns the line for a change that reaches no proxy.
 func reachesNoProxy(p admin.Propagation) string {
+	const code = " (exit code 3; 0 with --min-proxies 0)"
 	if p.Proxies() == 0 {
-		return "  no proxy is concerned: none is connected"
+		return "  no proxy is concerned: none is connected" + code
 	}
-	return "  no proxy is concerned: it changes nothing for those that are connected"
+	return "  no proxy is concerned: it changes nothing for those that are connected" + code
 }
 
 // printLaggards prints which proxies and servers lack a change, and why.
@@ -289,10 +319,20 @@ func (e *environment) printLaggards(p admin.Propagation) error {
 			rows = append(rows, []string{"  waiting", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.Revision), "for " + age(e.now(), t.Since)})
 		}
 	}
+	away, returning := []progress.Place{}, 0
+	for _, g := range p.Gone {
+		if !g.Returning {
+			away = append(away, g)
+			continue
+		}
+		if returning++; returning <= maxOffline {
+			rows = append(rows, []string{"  waiting", nodeName(g.Node), "", "", "it was connected, and is expected back"})
+		}
+	}
 	if err := writeTable(e.stdout, rows); err != nil {
 		return err
 	}
-	others := offline(p.Gone, p.Offline, e.now(), false)
+	others := offline(away, p.Offline, e.now(), false)
 	for _, server := range p.Behind {
 		others = append(others, []string{"  behind", "server " + serverName(server), "it has not published the revision yet"})
 	}

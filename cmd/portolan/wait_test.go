@@ -82,24 +82,25 @@ func TestWait(t *testing.T) {
 		stdout  []string
 		stderr  string
 	}{
-		"at once":       {[]progress.Distribution{taken(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies  accepted 2  not concerned 0  "}, ""},
-		"nobody":        {[]progress.Distribution{taken(status.Count{})}, nil, 0, []string{"distributed  0/0 proxies", "no proxy is concerned: none is connected"}, ""},
-		"none of them":  {[]progress.Distribution{taken(status.Count{NotConcerned: 3})}, nil, 0, []string{"distributed  3/3 proxies", "no proxy is concerned: it changes nothing for those that are connected"}, ""},
-		"two, as asked": {[]progress.Distribution{taken(status.Count{}), taken(status.Count{Accepted: 1}), taken(status.Count{Accepted: 2})}, []string{"--min-proxies", "2"}, 0, []string{"distributed  2/2 proxies"}, ""},
-		"too few":       {[]progress.Distribution{taken(status.Count{Accepted: 1, NotConcerned: 4})}, []string{"--min-proxies", "2", "--timeout", "50ms"}, 2, []string{"distributed  5/5"}, "revision 815 was taken by 1 proxy within 50ms, and --min-proxies asks for 2"},
-		"one refuses":   {[]progress.Distribution{rejected}, []string{"--min-proxies", "1"}, 2, nil, "was refused"},
-		"bad minimum":   {nil, []string{"--min-proxies", "-1"}, 64, nil, "give a number of proxies"},
-		"after a while": {[]progress.Distribution{behind, waiting, taken(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies"}, ""},
-		"refused":       {[]progress.Distribution{rejected}, nil, 2, []string{"distributed  43/44 proxies", "rejected 1", `rejected  vm-17.shop  RDS  rev 815  "no \"v3\""`}, "revision 815 was refused by 1 of 44 proxies"},
-		"enough":        {[]progress.Distribution{rejected}, []string{"--threshold", "97%"}, 0, []string{"rejected 1"}, ""},
-		"not enough":    {[]progress.Distribution{rejected}, []string{"--threshold", "98"}, 2, nil, "was refused"},
-		"gone":          {[]progress.Distribution{offline}, nil, 0, []string{"distributed  1/1 proxies", "offline 1", "offline  vm-9  last seen 3m ago"}, ""},
-		"too late":      {[]progress.Distribution{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41m"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
-		"not published": {[]progress.Distribution{behind}, []string{"--timeout", "50ms"}, 2, []string{"servers behind 1 (cp-2:7)", "behind  server cp-2:7"}, "not published by all servers within 50ms: cp-2:7 is behind, and the server at http://"},
-		"bad threshold": {nil, []string{"--threshold", "101"}, 64, nil, "give a percentage"},
-		"bad timeout":   {nil, []string{"--timeout", "0s"}, 64, nil, "give a time"},
-		"bad revision":  {nil, []string{"--revision", "0"}, 64, nil, "a revision is a number from 1 on"},
-		"two things":    {nil, []string{"vs/reviews"}, 64, nil, "--revision N, or KIND/NAME"},
+		"at once":               {[]progress.Distribution{taken(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies  accepted 2  not concerned 0  "}, ""},
+		"nobody":                {[]progress.Distribution{taken(status.Count{})}, nil, 3, []string{"distributed  0/0 proxies", "no proxy is concerned: none is connected"}, ""},
+		"nobody, which is well": {[]progress.Distribution{taken(status.Count{NotConcerned: 3})}, []string{"--min-proxies", "0"}, 0, []string{"no proxy is concerned"}, ""},
+		"none of them":          {[]progress.Distribution{taken(status.Count{NotConcerned: 3})}, nil, 3, []string{"distributed  3/3 proxies", "no proxy is concerned: it changes nothing for those that are connected"}, ""},
+		"two, as asked":         {[]progress.Distribution{taken(status.Count{}), taken(status.Count{Accepted: 1}), taken(status.Count{Accepted: 2})}, []string{"--min-proxies", "2"}, 0, []string{"distributed  2/2 proxies"}, ""},
+		"too few":               {[]progress.Distribution{taken(status.Count{Accepted: 1, NotConcerned: 4})}, []string{"--min-proxies", "2", "--timeout", "50ms"}, 2, []string{"distributed  5/5"}, "revision 815 was taken by 1 proxy within 50ms, and --min-proxies asks for 2"},
+		"one refuses":           {[]progress.Distribution{rejected}, []string{"--min-proxies", "1"}, 2, nil, "was refused"},
+		"bad minimum":           {nil, []string{"--min-proxies", "-1"}, 64, nil, "give a number of proxies"},
+		"after a while":         {[]progress.Distribution{behind, waiting, taken(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies"}, ""},
+		"refused":               {[]progress.Distribution{rejected}, nil, 2, []string{"distributed  43/44 proxies", "rejected 1", `rejected  vm-17.shop  RDS  rev 815  "no \"v3\""`}, "revision 815 was refused by 1 of 44 proxies"},
+		"enough":                {[]progress.Distribution{rejected}, []string{"--threshold", "97%"}, 0, []string{"rejected 1"}, ""},
+		"not enough":            {[]progress.Distribution{rejected}, []string{"--threshold", "98"}, 2, nil, "was refused"},
+		"gone":                  {[]progress.Distribution{offline}, nil, 0, []string{"distributed  1/1 proxies", "offline 1", "offline  vm-9  last seen 3m ago"}, ""},
+		"too late":              {[]progress.Distribution{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41m"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
+		"not published":         {[]progress.Distribution{behind}, []string{"--timeout", "50ms"}, 2, []string{"servers behind 1 (cp-2:7)", "behind  server cp-2:7"}, "not published by all servers within 50ms: cp-2:7 is behind, and the server at http://"},
+		"bad threshold":         {nil, []string{"--threshold", "101"}, 64, nil, "give a percentage"},
+		"bad timeout":           {nil, []string{"--timeout", "0s"}, 64, nil, "give a time"},
+		"bad revision":          {nil, []string{"--revision", "0"}, 64, nil, "a revision is a number from 1 on"},
+		"two things":            {nil, []string{"vs/reviews"}, 64, nil, "--revision N, or KIND/NAME"},
 	} {
 		args := c.args
 		if name != "bad revision" {
@@ -136,7 +137,7 @@ func TestWaitAsks(t *testing.T) {
 		"revision=7": {"--revision", "7"},
 		"group=networking.istio.io&kind=VirtualService&name=reviews&namespace=shop": {"vs/reviews", "-n", "shop"},
 	} {
-		if got, query := waited(t, done, args...); got.code != 0 || query.Encode() != want {
+		if got, query := waited(t, done, args...); got.code != exitUnconcerned || query.Encode() != want {
 			t.Errorf("%v: %+v asks for %s, want %s", args, got, query.Encode(), want)
 		}
 	}

@@ -30,7 +30,8 @@ type Distribution struct {
 	status.Count `json:",inline"`
 	// Published is the newest revision that the server that answers has published.
 	Published int64 `json:"published"`
-	// Offline is how many known proxies are connected to no server.
+	// Offline is how many known proxies are connected to no server. Those that are expected
+	// back count as waiting instead.
 	Offline int `json:"offline"`
 	// Behind names the servers that have yet to publish the revision. Their proxies are
 	// not counted.
@@ -54,7 +55,13 @@ type Place struct {
 	API    string `json:"-"`
 	// Seen is when the proxy connected, or was last seen.
 	Seen time.Time `json:"seen"`
+	// Returning: it is connected to no server, and was so until a moment ago.
+	Returning bool `json:"returning,omitempty"`
 }
+
+// returnWithin is how long a proxy that left is expected back. Envoys try again after half a
+// minute at most, and gRPC clients after two.
+const returnWithin = 2 * time.Minute
 
 // facts returns what the servers report; it is empty before this server has read it.
 func (v *View) facts() *statuses.Facts {
@@ -62,6 +69,12 @@ func (v *View) facts() *statuses.Facts {
 		return facts
 	}
 	return &statuses.Facts{}
+}
+
+// hasFacts says whether this server has read what the servers report.
+func (v *View) hasFacts() bool {
+	facts, _ := v.Statuses.Facts()
+	return facts != nil
 }
 
 // Of returns how far the change of one revision has come. If all is set, it returns how
@@ -110,7 +123,7 @@ func (v *View) OfObject(object *config.Config) Distribution {
 // publish it. The result has all problems, which the caller filters.
 func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Count, published bool, there func(*status.Replica) (status.Count, bool)) Distribution {
 	out := Distribution{Published: p.Published, Problems: p.Problems(maxNamed), Gone: v.gone(p, facts)}
-	if published {
+	if published && v.hasFacts() {
 		out.Count = here
 	} else {
 		out.Behind = append(out.Behind, v.ID)
@@ -125,7 +138,13 @@ func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Coun
 			out.Behind = append(out.Behind, replica.ID)
 		}
 	}
-	out.Offline = len(out.Gone)
+	for _, place := range out.Gone {
+		if place.Returning {
+			out.Waiting++
+		} else {
+			out.Offline++
+		}
+	}
 	out.Gone = out.Gone[:min(len(out.Gone), maxNamed)]
 	return out
 }
@@ -155,15 +174,17 @@ func relevant(problems []status.Problem, revision int64, all bool) []status.Prob
 
 // Elsewhere returns where the known proxies are connected, by node id, about a second late.
 // Ignore its entries for proxies of this server.
-func (v *View) Elsewhere() []Place { return elsewhere(v.ID, v.facts()) }
+func (v *View) Elsewhere() []Place { return elsewhere(v.ID, v.facts(), time.Now()) }
 
 // elsewhere returns the places of the known proxies, as a server with an id sees them.
-func elsewhere(id string, facts *statuses.Facts) []Place {
+func elsewhere(id string, facts *statuses.Facts, now time.Time) []Place {
 	var out []Place
 	for proxy := range facts.Proxies.Values() {
 		place := Place{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen}
 		if replica := liveServer(facts, proxy.Replica); replica != nil && replica.ID != id {
 			place.Server, place.API = replica.ID, replica.API
+		} else if replica == nil {
+			place.Returning = proxy.Replica != "" || now.Sub(proxy.Seen) < returnWithin // the server died, or it left
 		}
 		out = append(out, place)
 	}
@@ -177,7 +198,7 @@ func (v *View) gone(p *Snapshot, facts *statuses.Facts) []Place {
 	for _, proxy := range p.proxies {
 		here[proxy.ID] = true
 	}
-	out := slices.DeleteFunc(elsewhere(v.ID, facts), func(place Place) bool { return place.Server != "" || here[place.Node] })
+	out := slices.DeleteFunc(elsewhere(v.ID, facts, time.Now()), func(place Place) bool { return place.Server != "" || here[place.Node] })
 	slices.SortFunc(out, func(a, b Place) int {
 		return cmp.Or(b.Seen.Compare(a.Seen), strings.Compare(a.Node, b.Node))
 	})
