@@ -104,9 +104,11 @@ func TestWaitTellsTheTruth(t *testing.T) {
 		edge, client := s.startPair(v)
 
 		expectOutcome(t, "a change", s.applyWait([]string{x.routes(50, 50)}), 0, "distributed  2/2 proxies", "accepted 2  not concerned 0")
+		expectOutcome(t, "at once", s.try("", "describe", "vs/reviews", "-n", "shop"), 0, "Programmed  True", "2 of 2 proxies concerned have acknowledged it", "Accepted    True")
 		s.awaitCondition("virtualservices", "reviews", "Programmed", "True", "2 of 2 proxies concerned have acknowledged it")
 		s.awaitCondition("virtualservices", "reviews", "Accepted", "True", "")
-		expectOutcome(t, "a change that nobody sees", s.applyWait([]string{fill(unseen, "$round", 1)}), 0, "distributed  2/2 proxies", "accepted 0  not concerned 2")
+		expectOutcome(t, "a change that nobody sees", s.applyWait([]string{fill(unseen, "$round", 1)}), 3, "distributed  2/2 proxies", "accepted 0  not concerned 2")
+		expectOutcome(t, "at once, of what nobody sees", s.try("", "describe", "se/unseen", "-n", "elsewhere"), 0, "Unknown", "no connected proxy got anything from it")
 		expectOutcome(t, "no change", s.applyWait([]string{x.routes(50, 50)}), 0, "unchanged", "distributed  2/2 proxies")
 		expectOutcome(t, "an object", s.try("", "wait", "vs/reviews", "-n", "shop"), 0, "distributed  2/2 proxies")
 
@@ -126,6 +128,7 @@ spec:
 `, "$port", taken.Addr().(*net.TCPAddr).Port)
 		refused := s.applyWait([]string{blocked})
 		expectOutcome(t, "a refused change", refused, 2, "distributed  1/2 proxies", "not concerned 1  rejected 1", "rejected  edge", "LDS")
+		expectOutcome(t, "at once", s.try("", "describe", "gateway/blocked", "-n", "shop"), 0, "refused by 1", "LDS")
 		if !strings.Contains(refused.stderr, "was refused by 1 of 2 proxies") {
 			t.Errorf("a refused change: %s", refused.stderr)
 		}
@@ -133,7 +136,7 @@ spec:
 		s.awaitCondition("gateways", "blocked", "Rejected", "True", "edge")
 		s.awaitCondition("gateways", "blocked", "Programmed", "False", "refused by 1")
 		s.awaitCondition("gateways", "blocked", "Stalled", "True", "edge")
-		expectOutcome(t, "what became of it", s.try("", "describe", "gateway/blocked", "-n", "shop"), 0, "Rejected    True", "rejected  edge", "refused by 1")
+		expectOutcome(t, "what became of it", s.try("", "describe", "gateway/blocked", "-n", "shop"), 0, "Rejected ", "rejected  edge", "refused by 1")
 		expectOutcome(t, "what another refers to", s.try("", "describe", "vs/reviews", "-n", "shop"), 0, "Accepted    True", "gateway/shop/edge", "destinationrule/shop/reviews")
 		if got := s.conditions("virtualservices", "reviews"); got["Rejected"].status != "" {
 			t.Errorf("another object is blamed: %+v", got)

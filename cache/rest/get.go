@@ -19,9 +19,12 @@ func (s *Server) get(c *call) error {
 	if err != nil {
 		return err
 	}
-	object := withStatus(snapshot, snapshot.Get(c.key()))
+	object := snapshot.Get(c.key())
 	if object == nil {
 		return storage.ErrNotFound
 	}
-	return s.writeObject(c, http.StatusOK, object)
+	if stored := snapshot.Statuses().Value(object.Key().Path()); s.report != nil && !stored.About(object) {
+		return s.writeObject(c, http.StatusOK, withReport(withComparedStatus(snapshot, object), s.report(object, stored)))
+	}
+	return s.writeObject(c, http.StatusOK, withStatus(snapshot, object))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 const (
@@ -134,6 +135,10 @@ type Options struct {
 	Certifies func(host string) bool
 	// Advisor adds to the warnings of writes; nil for none.
 	Advisor Advisor
+	// Report returns what became of an object, as the server knows it now. The server asks
+	// where one object is read and stored, the report in the store, is not about its last
+	// write; stored is nil for none. A nil Report leaves such an object unjudged.
+	Report func(object *config.Config, stored *status.Report) *status.Report
 	// Previewer says what dry runs would change for proxies; without one there is no
 	// preview.
 	Previewer Previewer
@@ -170,6 +175,7 @@ type Server struct {
 	onRefusal     func(Refusal)
 	advisor       Advisor
 	previewer     Previewer
+	report        func(object *config.Config, stored *status.Report) *status.Report
 	sealer        Sealer
 	permit        func(op storage.Op) error
 	reserved      func(op storage.Op, stored *config.Config) error
@@ -226,7 +232,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, onRefusal: o.OnRefusal, socket: o.Socket, id: uuid.NewString(),
-		advisor: o.Advisor, previewer: o.Previewer, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		advisor: o.Advisor, previewer: o.Previewer, report: o.Report, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved, certifies: o.Certifies,
 		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}

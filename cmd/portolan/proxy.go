@@ -198,7 +198,11 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 
 // otherProxyRows returns rows for the proxies that are not connected to this server.
 func otherProxyRows(list admin.ProxyList, now time.Time, all bool) [][]string {
-	rows := offline(list.Gone, len(list.Gone), now, all)
+	var rows [][]string
+	if list.Configuration > 0 && len(list.Items) > 0 {
+		rows = append(rows, []string{"  configuration", fmt.Sprintf("rev %d", list.Configuration), "is its last change; later revisions of the store are statuses"})
+	}
+	rows = append(rows, offline(list.Gone, len(list.Gone), now, all)...)
 	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
 		if n := list.Elsewhere[id]; n > 0 {
 			rows = append(rows, []string{"  elsewhere", proxyCount(n), "connected to server " + serverName(id)})

@@ -25,7 +25,7 @@ func someProxies() admin.ProxyList {
 	synced := func(name string, ago time.Duration) progress.TypeStatus {
 		return progress.TypeStatus{Name: name, State: protocol.Synced, Revision: 815, Sent: noon.Add(-ago), Answered: noon.Add(-ago)}
 	}
-	return admin.ProxyList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"}, Server: "cp-2:7/0a1b2c3d",
+	return admin.ProxyList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"}, Configuration: 812, Server: "cp-2:7/0a1b2c3d",
 		Elsewhere: map[string]int{"cp-1:7/44556677": 40},
 		Gone:      []progress.Place{{Node: "sidecar~10.0.0.9~vm-9.shop~shop.svc.cluster.local", Seen: noon.Add(-3 * time.Minute)}},
 		Items: []progress.ProxyStatus{

@@ -44,6 +44,7 @@ type waitFlags struct {
 	threshold string
 	least     int
 	anyLeast  bool   // the user gave least
+	upTo      bool   // it waits for everything up to a revision, not for one change
 	output    string // json or yaml; empty for people
 }
 
@@ -182,6 +183,7 @@ const (
 // prints the result.
 func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) error {
 	var p admin.Propagation
+	o.upTo = query.Has("revision")
 	began := e.now()
 	err := e.callFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
 		told := began
@@ -270,7 +272,11 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 	}
 	fmt.Fprintln(e.stdout, distribution(p)+"  "+roundDuration(took).String())
 	if len(p.Behind) == 0 && p.Concerned() == 0 {
-		fmt.Fprintln(e.stdout, reachesNoProxy(p))
+		line := reachesNoProxy(p)
+		if o.reachesNobody(p) && !o.anyLeast {
+			line += " (exit code 3; 0 with --min-proxies 0)"
+		}
+		fmt.Fprintln(e.stdout, line)
 	}
 	if err := e.printLaggards(p); err != nil {
 		return err
@@ -281,7 +287,7 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 // checkPropagation says why a change has not come far enough, nil where it has.
 func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
-	case enoughTaken(p, o) && p.Concerned() == 0 && !o.anyLeast:
+	case enoughTaken(p, o) && !o.anyLeast && o.reachesNobody(p):
 		return unconcerned{}
 	case enoughTaken(p, o):
 		return nil
@@ -299,13 +305,18 @@ func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	}
 }
 
+// reachesNobody says whether no proxy is known, or the one change that is waited for concerns
+// none.
+func (o *waitFlags) reachesNobody(p admin.Propagation) bool {
+	return p.Proxies() == 0 || !o.upTo && p.Concerned() == 0
+}
+
 // reachesNoProxy returns the line for a change that reaches no proxy.
 func reachesNoProxy(p admin.Propagation) string {
-	const code = " (exit code 3; 0 with --min-proxies 0)"
 	if p.Proxies() == 0 {
-		return "  no proxy is concerned: none is connected" + code
+		return "  no proxy is concerned: none is connected"
 	}
-	return "  no proxy is concerned: it changes nothing for those that are connected" + code
+	return "  no proxy is concerned: it changes nothing for those that are connected"
 }
 
 // printLaggards prints which proxies and servers lack a change, and why.

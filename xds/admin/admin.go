@@ -25,6 +25,9 @@ type ProxyList struct {
 	Server    string                 `json:"server,omitempty"`
 	Elsewhere map[string]int         `json:"elsewhere,omitempty"`
 	Items     []progress.ProxyStatus `json:"items"`
+	// Configuration is the revision of the last change of the configuration that the server
+	// has published. Statuses raise the revision of the store too, and change no proxy.
+	Configuration int64 `json:"configuration,omitempty"`
 	// Refused lists the clients that were refused within the last hour because of their
 	// identity, or of the one that they claim; the latest first.
 	Refused []admission.Refusal `json:"refused,omitempty"`
@@ -61,6 +64,9 @@ func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"},
 			Items:    append([]progress.ProxyStatus{}, server.Proxies()...),
 			Refused:  server.Gate.Refusals(),
+		}
+		if context := server.Context(); context != nil {
+			list.Configuration = context.Inputs().Configs.Changed()
 		}
 		var places []progress.Place
 		if view != nil {

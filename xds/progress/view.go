@@ -9,7 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
 // View tells how far changes have come among the proxies of all servers. It reads this
@@ -19,6 +21,23 @@ type View struct {
 	Server   Server
 	Statuses *statuses.Cache
 	Beside   *beside.Sources // the sources of this server other than the store
+}
+
+// Report returns what became of an object, as this server knows it now: its own proxies are
+// judged at once, and those of others by their reports. stored is the report in the store,
+// which may be about an earlier write; nil for none.
+func (v *View) Report(object *config.Config, stored *status.Report, verdicts []verdict.Verdict) *status.Report {
+	facts := *v.facts()
+	facts.Replicas = facts.Replicas.Set(etcd.ReplicaKey(v.ID)[len(etcd.ReplicaPrefix):], v.Server.Progress().Report(v.ID, maxProblems))
+	used := usageOf(&facts)
+	for part, ids := range v.Server.UsedObjects() {
+		used.parts[part] = append(used.parts[part], ids)
+	}
+	report, _ := makeReport(object, stored, evidence{&facts, verdicts, used.has(status.ObjectID(object.Key()))}, time.Now())
+	if stored.Of(object.UID) {
+		report.Revision = stored.Revision
+	}
+	return report
 }
 
 // maxNamed bounds the proxies that a Distribution names in each of its lists.
@@ -71,12 +90,6 @@ func (v *View) facts() *statuses.Facts {
 	return &statuses.Facts{}
 }
 
-// hasFacts says whether this server has read what the servers report.
-func (v *View) hasFacts() bool {
-	facts, _ := v.Statuses.Facts()
-	return facts != nil
-}
-
 // Of returns how far the change of one revision has come. If all is set, it returns how
 // far all changes up to it have come.
 func (v *View) Of(revision int64, all bool) Distribution {
@@ -123,7 +136,7 @@ func (v *View) OfObject(object *config.Config) Distribution {
 // publish it. The result has all problems, which the caller filters.
 func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Count, published bool, there func(*status.Replica) (status.Count, bool)) Distribution {
 	out := Distribution{Published: p.Published, Problems: p.Problems(maxNamed), Gone: v.gone(p, facts)}
-	if published && v.hasFacts() {
+	if published {
 		out.Count = here
 	} else {
 		out.Behind = append(out.Behind, v.ID)

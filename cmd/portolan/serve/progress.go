@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
@@ -64,4 +65,9 @@ func (s *server) facts() *statuses.Facts {
 // view returns how far changes have come, as this server sees it.
 func (s *server) view() *progress.View {
 	return &progress.View{ID: s.reporter.ID, Server: s.xds, Statuses: s.statusCache, Beside: s.beside}
+}
+
+// reportNow returns what became of an object, as this server knows it now.
+func (s *server) reportNow(object *config.Config, stored *status.Report) *status.Report {
+	return s.view().Report(object, stored, s.verdicts.Index().Of(object.Key()))
 }
