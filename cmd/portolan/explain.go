@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -64,9 +62,7 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
 				}
 			}
 			var e explain.Explanation
-			err := env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
-				return c.JSON(ctx, explain.Path+"?"+query.Encode(), &e)
-			})
+			err := env.askTheServerOf(c.Context(), explain.Path, query, &e)
 			switch {
 			case err != nil:
 				return err

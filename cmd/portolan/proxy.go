@@ -37,8 +37,8 @@ func newProxyStatusCommand(env *environment) *cobra.Command {
 		Use:     "status [NODE]",
 		Aliases: []string{"list"}, SuggestFor: []string{"proxy-status", "ps"},
 		Short: "Show the connected proxies, and how well they are in step",
-		Long: `Show the proxies that are connected to the server, or those of them whose node id
-contains NODE: for each type of resources whether the proxy has all of it, and
+		Long: `Show the proxies that are connected to the servers of the store, or those of them whose
+node id contains NODE: for each type of resources whether the proxy has all of it, and
 since when.
 
   SYNCED    it took the newest, and lacks nothing
@@ -97,15 +97,27 @@ func proxiesPath(namespace string) string {
 }
 
 // proxies returns the proxies of a namespace, of all if it is empty, whose node id contains a
-// text.
+// text. It asks each server of the store; those that cannot be reached from here stay in
+// Elsewhere.
 func (e *environment) proxies(ctx context.Context, node, namespace string) (admin.ProxyList, error) {
 	var list admin.ProxyList
-	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
-		return c.JSON(ctx, proxiesPath(namespace), &list)
-	})
-	if err = hintNamespace(err, namespace); err != nil {
+	ask := func(into *admin.ProxyList) func(context.Context, *client.Client) error {
+		return func(ctx context.Context, c *client.Client) error { return c.JSON(ctx, proxiesPath(namespace), into) }
+	}
+	if err := hintNamespace(e.call(ctx, ask(&list)), namespace); err != nil {
 		return list, err
 	}
+	for _, id := range slices.Sorted(maps.Keys(list.APIs)) {
+		var there admin.ProxyList
+		if err := e.at(list.APIs[id]).callFor(ctx, othersTimeout, ask(&there)); err != nil || there.Server != id {
+			continue // it stays in Elsewhere
+		}
+		delete(list.Elsewhere, id)
+		delete(list.APIs, id)
+		list.Items, list.Refused = append(list.Items, there.Items...), append(list.Refused, there.Refused...)
+	}
+	slices.SortFunc(list.Items, func(a, b progress.ProxyStatus) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortStableFunc(list.Refused, func(a, b admission.Refusal) int { return b.Last.Compare(a.Last) })
 	shown := []progress.ProxyStatus{}
 	for _, p := range list.Items {
 		if strings.Contains(p.Node, node) {
@@ -113,13 +125,13 @@ func (e *environment) proxies(ctx context.Context, node, namespace string) (admi
 		}
 	}
 	list.Items = shown
-	if node != "" {
-		list.Elsewhere = nil // only their number is known
-	}
 	list.Refused = slices.DeleteFunc(list.Refused, func(r admission.Refusal) bool { return !strings.Contains(r.Node, node) })
 	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Place) bool { return !strings.Contains(g.Node, node) })
 	return list, nil
 }
+
+// othersTimeout limits each call to another server of the store, which may not be reachable.
+const othersTimeout = 3 * time.Second
 
 // inState returns the proxies that have a type in one of these states, such as rejected; all
 // proxies if there are no states.
@@ -152,7 +164,7 @@ func (e *environment) printProxies(list admin.ProxyList, which, output string, a
 		return writeDocument(e.stdout, output, list)
 	}
 	if len(list.Items) == 0 {
-		fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
+		fmt.Fprintf(e.stderr, "No proxy%s is connected.\n", which)
 		return writeTable(e.stdout, otherProxyRows(list, e.now(), all))
 	}
 	for _, rows := range [...][][]string{
@@ -187,7 +199,7 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 		for _, name := range types {
 			row = append(row, stateOf(p, name, now, wide))
 		}
-		row = append(row, strconv.FormatInt(p.Revision, 10), serverName(list.Server), p.Envoy)
+		row = append(row, strconv.FormatInt(p.Revision, 10), serverName(cmp.Or(p.Server, list.Server)), p.Envoy)
 		if wide {
 			row = append(row, p.Variant, age(now, p.ConnectedSince), age(now, p.StaleSince))
 		}
@@ -205,7 +217,11 @@ func otherProxyRows(list admin.ProxyList, now time.Time, all bool) [][]string {
 	rows = append(rows, offline(list.Gone, len(list.Gone), now, all)...)
 	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
 		if n := list.Elsewhere[id]; n > 0 {
-			rows = append(rows, []string{"  elsewhere", proxyCount(n), "connected to server " + serverName(id)})
+			where := "connected to server " + serverName(id) + ", which cannot be asked from here"
+			if api := list.APIs[id]; api != "" {
+				where += ": --server " + api
+			}
+			rows = append(rows, []string{"  elsewhere", proxyCount(n), where})
 		}
 	}
 	return append(rows, refusedRows(list.Refused, now, all)...)

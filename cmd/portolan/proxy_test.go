@@ -197,13 +197,13 @@ func TestProxyStatusJSON(t *testing.T) {
 
 func TestProxyStatusOfNone(t *testing.T) {
 	t.Parallel()
-	if o := proxyStatus(t, admin.ProxyList{}, "status"); o != (outcome{exitOK, "", "No proxy is connected to URL.\n"}) {
+	if o := proxyStatus(t, admin.ProxyList{}, "status"); o != (outcome{exitOK, "", "No proxy is connected.\n"}) {
 		t.Errorf("%+v", o)
 	}
-	if o := proxyStatus(t, admin.ProxyList{}, "status", "--only", "rejected,stale"); o != (outcome{exitOK, "", "No proxy with a type that is REJECTED or STALE is connected to URL.\n"}) {
+	if o := proxyStatus(t, admin.ProxyList{}, "status", "--only", "rejected,stale"); o != (outcome{exitOK, "", "No proxy with a type that is REJECTED or STALE is connected.\n"}) {
 		t.Errorf("%+v", o)
 	}
-	if o := proxyStatus(t, someProxies(), "status", "x"); o != (outcome{exitOK, "", "No proxy whose node id contains \"x\" is connected to URL.\n"}) {
+	if o := proxyStatus(t, someProxies(), "status", "x"); o != (outcome{exitOK, "  elsewhere  40 proxies  connected to server cp-1:7, which cannot be asked from here\n", "No proxy whose node id contains \"x\" is connected.\n"}) {
 		t.Errorf("%+v", o)
 	}
 }

@@ -126,29 +126,40 @@ but those of secrets: of these there are the certificates, and never a key.` + n
 	return c
 }
 
-// proxyConfig reads the configuration of a proxy. If another server has the proxy, it calls
-// that server. If it cannot reach that one, it returns the first server's answer, which names
-// it. A namespace that is not empty limits the search to the proxies in it.
+// proxyConfig reads the configuration of a proxy, from the server that has it. A namespace that
+// is not empty limits the search to the proxies in it.
 func (e *environment) proxyConfig(ctx context.Context, node, namespace string, query url.Values) (*admin.ProxyConfig, error) {
 	query.Set("node", node)
 	if namespace != "" {
 		query.Set("namespace", namespace)
 	}
 	out := &admin.ProxyConfig{}
-	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
-		return c.JSON(ctx, admin.ProxyConfigPath+"?"+query.Encode(), out)
-	})
-	path, server, ok := admin.ConnectedElsewhere(err, query)
-	if !ok {
-		return out, hintNamespace(err, namespace)
+	return out, hintNamespace(e.askTheServerOf(ctx, admin.ProxyConfigPath, query, out), namespace)
+}
+
+// askTheServerOf reads what a server says of a proxy. If another server has the proxy, it calls
+// that server. If it cannot reach that one, it returns the first server's answer, which names
+// it.
+func (e *environment) askTheServerOf(ctx context.Context, path string, query url.Values, into any) error {
+	ask := func(query url.Values) func(context.Context, *client.Client) error {
+		return func(ctx context.Context, c *client.Client) error { return c.JSON(ctx, path+"?"+query.Encode(), into) }
 	}
+	err := e.call(ctx, ask(query))
+	there, server, ok := admin.ConnectedElsewhere(err, query)
+	if !ok {
+		return err
+	}
+	if elsewhere := e.at(server).call(ctx, ask(there)); elsewhere == nil || isAnswer(elsewhere) {
+		return elsewhere
+	}
+	return err
+}
+
+// at returns the environment of calls to another server of the store, which runs.
+func (e *environment) at(server string) *environment {
 	there := *e
 	there.server, there.patience = server, 0
-	elsewhere := there.call(ctx, func(ctx context.Context, c *client.Client) error { return c.JSON(ctx, path, out) })
-	if elsewhere == nil || isAnswer(elsewhere) {
-		return out, elsewhere
-	}
-	return out, err
+	return &there
 }
 
 // isAnswer says whether an error is the answer of the server that has the proxy.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,7 +40,7 @@ func controlPlaneRows(list admin.ProxyList, now time.Time, wide bool) [][]string
 	}
 	rows := [][]string{header}
 	for _, p := range controlPlanes {
-		row := []string{p.Name, p.Namespace, strconv.Itoa(len(p.Types)), stateOfKinds(p, now), strconv.FormatInt(p.Revision, 10), serverName(list.Server)}
+		row := []string{p.Name, p.Namespace, strconv.Itoa(len(p.Types)), stateOfKinds(p, now), strconv.FormatInt(p.Revision, 10), serverName(cmp.Or(p.Server, list.Server))}
 		if wide {
 			row = append(row, p.Variant, age(now, p.ConnectedSince), age(now, p.StaleSince))
 		}

@@ -125,8 +125,8 @@ func Unjudged(revision int64) []Condition {
 // Replica is what one server knows of the proxies that are connected to it.
 type Replica struct {
 	ID string
-	// API is HOST:PORT of its config API, as on its own machine; empty if a server of an
-	// older version wrote this.
+	// API is the URL of its config API, which may be on its own machine alone; HOST:PORT or
+	// empty if a server of an older version wrote this.
 	API string
 	// Proxies is the number of connected proxies.
 	Proxies int

@@ -21,9 +21,11 @@ const ProxiesPath = "/apis/portolan.io/v1/proxies"
 // API.
 type ProxyList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Server is the id of the server. Elsewhere counts the proxies of other servers, by server.
+	// Server is the id of the server that answers. Elsewhere counts the proxies of other
+	// servers, which it does not list, by server; APIs are the URLs of their config APIs.
 	Server    string                 `json:"server,omitempty"`
 	Elsewhere map[string]int         `json:"elsewhere,omitempty"`
+	APIs      map[string]string      `json:"apis,omitempty"`
 	Items     []progress.ProxyStatus `json:"items"`
 	// Configuration is the revision of the last change of the configuration that the server
 	// has published. Statuses raise the revision of the store too, and change no proxy.
@@ -71,7 +73,10 @@ func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 		var places []progress.Place
 		if view != nil {
 			list.Server, places = view.ID, view.Elsewhere()
-			list.Elsewhere, list.Gone = view.Others()
+			list.Elsewhere, list.APIs, list.Gone = view.Others()
+			for i := range list.Items {
+				list.Items[i].Server = view.ID
+			}
 		}
 		if namespace := r.URL.Query().Get("namespace"); namespace != "" {
 			list.narrow(namespace, places)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -133,8 +134,8 @@ func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc
 			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
 		}
 		query := r.URL.Query()
-		if meant := query.Get("server"); meant != "" && meant != id {
-			return rest.Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, "another server answers here than "+meant)
+		if err := meant(query, id); err != nil {
+			return err
 		}
 		if query.Get("node") == "" {
 			return rest.BadRequest("say of which proxy: " + ProxyConfigPath + "?node=NODE")
@@ -156,6 +157,31 @@ func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = writeProxyConfig(w, h, id, query.Get("differing") == "true") // the client is gone
+		return nil
+	}
+}
+
+// meant refuses a request that is for another server than the one of an id.
+func meant(query url.Values, id string) error {
+	if server := query.Get("server"); server != "" && server != id {
+		return rest.Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, "another server answers here than "+server)
+	}
+	return nil
+}
+
+// Finder returns a function that refuses a request about a proxy, by its node id, name,
+// namespace/name or address, if it is connected to another server, or if the request is for
+// another server than that of the id. See ConnectedElsewhere.
+func Finder(others Others, id string) func(query url.Values, proxy string) error {
+	return func(query url.Values, proxy string) error {
+		if err := meant(query, id); err != nil {
+			return err
+		}
+		for _, place := range others.Elsewhere() {
+			if p := proxyOf(place.Node); place.Server != "" && (p.ID == proxy || p.IsNamed(proxy)) {
+				return elsewhereError(place)
+			}
+		}
 		return nil
 	}
 }
@@ -337,7 +363,7 @@ func elsewhereError(at progress.Place) error {
 	if at.API == "" {
 		message += "ask that server"
 	} else {
-		message += fmt.Sprintf("on machine %s, run the command with --server http://%s", machine, at.API)
+		message += fmt.Sprintf("on machine %s, run the command with --server %s", machine, at.API)
 	}
 	refusal := rest.Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, message)
 	refusal.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{
@@ -347,24 +373,21 @@ func elsewhereError(at progress.Place) error {
 }
 
 // ConnectedElsewhere reports whether an error of the API names another server that has the
-// proxy. It returns ProxyConfigPath with a query for that server, and the URL of the server's
-// API. That URL may be a loopback address of the server's machine.
-func ConnectedElsewhere(err error, query url.Values) (path, server string, ok bool) {
+// proxy. It returns the query for that server, and the URL of the server's API. That URL may be
+// a loopback address of the server's machine.
+func ConnectedElsewhere(err error, query url.Values) (there url.Values, server string, ok bool) {
 	var status interface{ Status() metav1.Status }
 	if !errors.As(err, &status) || status.Status().Code != http.StatusMisdirectedRequest || status.Status().Details == nil {
-		return "", "", false
+		return nil, "", false
 	}
 	causes := map[metav1.CauseType]string{}
 	for _, c := range status.Status().Details.Causes {
 		causes[c.Type] = c.Message
 	}
 	if causes[causeServer] == "" || causes[causeAPI] == "" {
-		return "", "", false
+		return nil, "", false
 	}
-	there := url.Values{}
-	for name, values := range query {
-		there[name] = values
-	}
+	there = maps.Clone(query)
 	there.Set("server", causes[causeServer])
-	return ProxyConfigPath + "?" + there.Encode(), "http://" + causes[causeAPI], true
+	return there, causes[causeAPI], true
 }

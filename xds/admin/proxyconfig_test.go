@@ -246,7 +246,7 @@ func TestProxyConfigFindsTheProxy(t *testing.T) {
 	t.Parallel()
 	seen := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	elsewhere := others{
-		{Node: "sidecar~10.2.0.1~vm-2.shop~shop.svc.cluster.local", Server: "cp-2:8/b", API: "127.0.0.1:15081", Seen: seen},
+		{Node: "sidecar~10.2.0.1~vm-2.shop~shop.svc.cluster.local", Server: "cp-2:8/b", API: "http://127.0.0.1:15081", Seen: seen},
 		{Node: "sidecar~10.2.0.2~vm-3.shop~shop.svc.cluster.local", Server: "cp-3:9/c", Seen: seen},
 		{Node: "sidecar~10.2.0.9~vm-9.shop~shop.svc.cluster.local", Seen: seen},
 	}
@@ -288,7 +288,7 @@ func TestProxyConfigFindsTheProxy(t *testing.T) {
 func TestProxyConfigOfANamespace(t *testing.T) {
 	t.Parallel()
 	h := someHolder(t)
-	there := others{{Node: "sidecar~10.2.0.1~vm-2.shop~shop.svc.cluster.local", Namespace: "edge", Server: "cp-2:8/b", API: "127.0.0.1:15081"}}
+	there := others{{Node: "sidecar~10.2.0.1~vm-2.shop~shop.svc.cluster.local", Namespace: "edge", Server: "cp-2:8/b", API: "http://127.0.0.1:15081"}}
 	for _, c := range []struct{ node, namespace, want string }{
 		{"10.1.0.8", "shop", ""},
 		{"10.1.0.8", "edge", "no proxy in namespace edge is called 10.1.0.8"},
@@ -309,11 +309,11 @@ func TestProxyConfigOfANamespace(t *testing.T) {
 func TestProxyConfigOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	h := someHolder(t)
-	there := others{{Node: "sidecar~10.2.0.1~vm-2.shop~shop.svc.cluster.local", Server: "cp-2:8/b", API: "127.0.0.1:15081"}}
+	there := others{{Node: "sidecar~10.2.0.1~vm-2.shop~shop.svc.cluster.local", Server: "cp-2:8/b", API: "http://127.0.0.1:15081"}}
 	_, err := proxyConfig(t, h, there, url.Values{"node": {"vm-2"}})
-	path, server, ok := admin.ConnectedElsewhere(err, url.Values{"node": {"vm-2"}, "type": {"CDS"}})
-	if !ok || server != "http://127.0.0.1:15081" || path != admin.ProxyConfigPath+"?node=vm-2&server=cp-2%3A8%2Fb&type=CDS" {
-		t.Errorf("%q %q %v", path, server, ok)
+	query, server, ok := admin.ConnectedElsewhere(err, url.Values{"node": {"vm-2"}, "type": {"CDS"}})
+	if !ok || server != "http://127.0.0.1:15081" || query.Encode() != "node=vm-2&server=cp-2%3A8%2Fb&type=CDS" {
+		t.Errorf("%q %q %v", query, server, ok)
 	}
 	_, err = proxyConfig(t, h, nil, url.Values{"node": {h.nodes[0].ID}, "server": {"cp-2:8/b"}})
 	if err == nil || !strings.Contains(err.Error(), "another server answers here") {

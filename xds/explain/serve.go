@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,8 +34,9 @@ type Nodes interface {
 
 // Serve answers what a proxy does with a request. It builds what a server sends the proxy, and
 // simulates an Envoy or a gRPC client with these resources. The work grows with the number of
-// services that the proxy sees.
-func Serve(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
+// services that the proxy sees. elsewhere refuses a request about a proxy that is connected to
+// another server; it may be nil.
+func Serve(server Nodes, types []generate.ResourceType, elsewhere func(query url.Values, proxy string) error) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
@@ -48,6 +51,11 @@ func Serve(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
 			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		nodes := server.Nodes()
+		if elsewhere != nil && !slices.ContainsFunc(nodes, func(n *discovery.Proxy) bool { return n.IsNamed(q.from) }) {
+			if err := elsewhere(r.URL.Query(), q.from); err != nil {
+				return err
+			}
+		}
 		proxy, connected, err := proxyFrom(context, nodes, q.from)
 		switch {
 		case err != nil:

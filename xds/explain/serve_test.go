@@ -77,7 +77,7 @@ func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explan
 		t.Fatal(err)
 	}
 	recorder := httptest.NewRecorder()
-	err = explain.Serve(m, catalogue.Types())(recorder, httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
+	err = explain.Serve(m, catalogue.Types(), nil)(recorder, httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
 	if err != nil {
 		return explain.Explanation{}, err
 	}

@@ -49,7 +49,7 @@ type Server interface {
 type Reporter struct {
 	// ID names the server. No other server has it, nor had it before.
 	ID string
-	// API is HOST:PORT of the server's config API.
+	// API is the URL of the server's config API.
 	API      string
 	Client   *clientv3.Client
 	Store    *etcd.Store

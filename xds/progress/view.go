@@ -68,8 +68,8 @@ type Place struct {
 	// Namespace is the namespace of the proxy, empty if a server of an older version
 	// reported it.
 	Namespace string `json:"namespace,omitempty"`
-	// Server is the id of the other server, empty for none, and API the address of its
-	// config API, empty if that is unknown.
+	// Server is the id of the other server, empty for none, and API the URL of its config
+	// API, empty if that is unknown.
 	Server string `json:"-"`
 	API    string `json:"-"`
 	// Seen is when the proxy connected, or was last seen.
@@ -162,17 +162,21 @@ func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Coun
 	return out
 }
 
-// Others returns how many proxies each other server has, by its id, and the known proxies
-// that are connected to no server, the one that was seen last first.
-func (v *View) Others() (elsewhere map[string]int, gone []Place) {
+// Others returns how many proxies each other server has, and the URL of its config API, by
+// its id; and the known proxies that are connected to no server, the one that was seen last
+// first.
+func (v *View) Others() (elsewhere map[string]int, apis map[string]string, gone []Place) {
 	facts := v.facts()
-	elsewhere = map[string]int{}
+	elsewhere, apis = map[string]int{}, map[string]string{}
 	for replica := range facts.Replicas.Values() {
 		if replica.ID != v.ID {
 			elsewhere[replica.ID] = replica.Proxies
+			if replica.API != "" {
+				apis[replica.ID] = urlOf(replica.API)
+			}
 		}
 	}
-	return elsewhere, v.gone(v.Server.Progress(), facts)
+	return elsewhere, apis, v.gone(v.Server.Progress(), facts)
 }
 
 // relevant keeps the problems of proxies that may lack a revision or, if all is set,
@@ -195,13 +199,21 @@ func elsewhere(id string, facts *statuses.Facts, now time.Time) []Place {
 	for proxy := range facts.Proxies.Values() {
 		place := Place{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen}
 		if replica := liveServer(facts, proxy.Replica); replica != nil && replica.ID != id {
-			place.Server, place.API = replica.ID, replica.API
+			place.Server, place.API = replica.ID, urlOf(replica.API)
 		} else if replica == nil {
 			place.Returning = proxy.Replica != "" || now.Sub(proxy.Seen) < returnWithin // the server died, or it left
 		}
 		out = append(out, place)
 	}
 	return out
+}
+
+// urlOf returns the URL of a config API. Servers of older versions report its HOST:PORT.
+func urlOf(api string) string {
+	if api == "" || strings.Contains(api, "://") {
+		return api
+	}
+	return "http://" + api
 }
 
 // gone returns the known proxies that are not connected, the one that was seen last

@@ -30,7 +30,7 @@ func TestElsewhere(t *testing.T) {
 	want := map[string]Place{
 		"here": {Node: "here", Seen: seen}, "gone": {Node: "gone", Seen: seen}, "of a server that died": {Node: "of a server that died", Seen: seen, Returning: true},
 		"left a moment ago": {Node: "left a moment ago", Seen: moment, Returning: true},
-		"there":             {Node: "there", Server: "cp-2:8/b", API: "127.0.0.1:15081", Seen: seen},
+		"there":             {Node: "there", Server: "cp-2:8/b", API: "http://127.0.0.1:15081", Seen: seen},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -15,8 +15,10 @@ type ProxyStatus struct {
 	Name      string `json:"name"`
 	Type      string `json:"type"`
 	Namespace string `json:"namespace"`
-	Variant   string `json:"variant"`
-	Envoy     string `json:"envoy,omitempty"`
+	// Server is the id of the server that it is connected to.
+	Server  string `json:"server,omitempty"`
+	Variant string `json:"variant"`
+	Envoy   string `json:"envoy,omitempty"`
 	// Revision of the store that the proxy has for all its types.
 	Revision       int64     `json:"revision"`
 	ConnectedSince time.Time `json:"connectedSince"`

@@ -197,7 +197,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source, s.keptFor))
 	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds, s.placesOf))
 	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
-	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types()))
+	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Finder(view, view.ID)))
 	s.api.Endpoint(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
 	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
 	s.api.Endpoint(SourceObjectsPath, s.serveSourceObjects)
@@ -239,7 +239,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	defer stop(nil)
 	storeDone := make(chan error, 1)
 	go func() { storeDone <- s.runStore(storeContext, stop) }()
-	s.reporter.API = api.Addr().String()
+	s.reporter.API = s.security.apiURL(api.Addr())
 
 	group, ctx := errgroup.WithContext(ctx)
 	taking, stopTaking := context.WithCancel(ctx)

@@ -217,6 +217,25 @@ func (s *security) api(l net.Listener) net.Listener {
 	})
 }
 
+// apiURL returns the URL by which clients and other servers call the config API: over TLS where
+// other machines can reach it, by the first name that the operator gave, else by that of the
+// machine.
+func (s *security) apiURL(l net.Addr) string {
+	host, port, err := net.SplitHostPort(l.String())
+	if err != nil || isLoopback(l) || s.pair == nil && s.own == nil {
+		return "http://" + l.String()
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			host = "localhost"
+		}
+		if len(s.tls.Names) > 0 {
+			host = s.tls.Names[0]
+		}
+	}
+	return "https://" + net.JoinHostPort(host, port)
+}
+
 // withinThisMachine says whether both ends of a connection are loopback addresses.
 func withinThisMachine(c net.Conn) bool {
 	return isLoopback(c.RemoteAddr()) && isLoopback(c.LocalAddr())
