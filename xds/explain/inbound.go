@@ -20,8 +20,11 @@ import (
 )
 
 // inbound says what the connected sidecars of some endpoints do with an incoming request.
-// Sidecars that do the same share an entry.
-func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulate.Result) []Inbound {
+// Sidecars that do the same share an entry. The request came by a cluster, which may encrypt it.
+func (e *explainer) inbound(endpoints []string, cluster string, r simulate.Request, sent simulate.Result) []Inbound {
+	before := r.Protocol
+	r = e.asSent(cluster, r)
+	encrypted := r.Protocol != before
 	if r.Protocol == simulate.GRPC {
 		r.Protocol = simulate.HTTP2
 	}
@@ -37,7 +40,7 @@ func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulat
 		}
 		for _, proxy := range e.sidecarsBeside(ip) {
 			r.Address, r.Port = addressText(ip), port
-			in := e.inboundOf(proxy, r)
+			in := e.inboundOf(proxy, r, encrypted)
 			i := slices.IndexFunc(out, func(o Inbound) bool {
 				o.Endpoints, o.Proxies = nil, nil
 				return reflect.DeepEqual(o, in)
@@ -68,7 +71,7 @@ func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
 }
 
 // inboundOf simulates the inbound side of a sidecar.
-func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Inbound {
+func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encrypted bool) Inbound {
 	var own []generate.Generator
 	for _, t := range e.types {
 		if t.Inbound != nil {
@@ -99,7 +102,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Inboun
 			out.Objects = append(out.Objects, namesOf(origins.Of([]mesh.Dependency{{Answer: s}}), schema.ServiceEntry)...)
 		}
 	}
-	concludeInbound(&out, proxy.ID == e.proxy.ID, r, result)
+	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)
 	return out
 }
 
@@ -108,8 +111,8 @@ func passesInbound(result simulate.Result) bool {
 }
 
 // concludeInbound fills in the outcome of an incoming request. own means that the proxy sends
-// it to its own machine.
-func concludeInbound(out *Inbound, own bool, r simulate.Request, result simulate.Result) {
+// it to its own machine, and encrypted that it began TLS for it.
+func concludeInbound(out *Inbound, own, encrypted bool, r simulate.Request, result simulate.Result) {
 	switch {
 	case errors.Is(result.Err, simulate.ErrNoListener) && own:
 		out.Outcome, out.Reason = Passed, "the proxy's own connections are not captured: the application takes them"
@@ -125,6 +128,9 @@ func concludeInbound(out *Inbound, own bool, r simulate.Request, result simulate
 		return
 	case result.Err != nil && !errors.Is(result.Err, simulate.ErrEncrypted):
 		out.Outcome, out.Reason = Unknown, result.Err.Error()
+		return
+	case encrypted && (errors.Is(result.Err, simulate.ErrEncrypted) || result.VirtualHost != ""):
+		out.Outcome, out.Reason = Fails, "the DestinationRule of the client begins TLS, and the sidecar ends none on this port: leave tls out, or give an ingress listener of its Sidecar tls"
 		return
 	case errors.Is(result.Err, simulate.ErrEncrypted), isStream(r) && result.VirtualHost != "":
 		out.Outcome, out.Reason = Fails, "the listener takes nothing but HTTP in plain text"

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
@@ -56,17 +57,28 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 	default:
 		e.concludeForwarded(out, request)
 	}
+	if !e.runs() {
+		out.Outcome, out.Status, out.Location = Fails, 0, ""
+		out.Reason = fmt.Sprintf("no gateway with the labels %s is connected, so nobody listens there", labels.Instance(e.proxy.MetadataLabels))
+	}
 }
 
 func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request) {
 	var failing float64
 	for _, d := range out.Destinations {
-		if d.Fails != "" {
-			failing += d.Percent
-			out.Reason = strings.TrimPrefix(out.Reason+"; "+destinationName(d)+": "+d.Fails, "; ")
+		why, share := d.Fails, 1.
+		if why == "" {
+			why, share = d.refused()
+		}
+		if why != "" {
+			failing += d.Percent * share
+			out.Reason = strings.TrimPrefix(out.Reason+"; "+destinationName(d)+": "+why, "; ")
 		}
 	}
-	all := !slices.ContainsFunc(out.Destinations, func(d Destination) bool { return d.Fails == "" })
+	all := !slices.ContainsFunc(out.Destinations, func(d Destination) bool {
+		_, share := d.refused()
+		return d.Fails == "" && share < 1
+	})
 	if failing > 0 && request.Protocol == simulate.HTTP && out.Route != nil {
 		out.Status = http.StatusServiceUnavailable
 	}
@@ -89,6 +101,22 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 			out.Reason = fmt.Sprintf("the proxy captures no traffic, so only the port tells connections apart, and those on port %d are all for %s, which is older: from here nothing reaches %s", e.port, other, e.host)
 		}
 	}
+}
+
+// refused says why the connected sidecars of some endpoints refuse the request, and which share
+// of the endpoints these are; "" if none does.
+func (d Destination) refused() (why string, share float64) {
+	refusing := 0
+	for _, in := range d.Inbound {
+		if in.Outcome == Fails {
+			refusing += len(in.Endpoints)
+			why = strings.TrimPrefix(why+"; the sidecar at "+strings.Join(in.Endpoints, ", ")+" refuses it: "+in.Reason, "; ")
+		}
+	}
+	if refusing == 0 {
+		return "", 0
+	}
+	return why, float64(refusing) / float64(len(d.Endpoints))
 }
 
 // receivingEntry names the ServiceEntry that gets the connections meant for the host, if the proxy

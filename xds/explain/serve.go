@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -32,11 +33,19 @@ type Nodes interface {
 	Nodes() []*discovery.Proxy
 }
 
+// Others knows the proxies of other servers.
+type Others interface {
+	// Find refuses a request, with its parameters, about a proxy that is connected to another
+	// server, or a request for another server.
+	Find(query url.Values, proxy string) error
+	// Runs says whether a gateway with some labels is connected to another server.
+	Runs(selector labels.Instance) bool
+}
+
 // Serve answers what a proxy does with a request. It builds what a server sends the proxy, and
 // simulates an Envoy or a gRPC client with these resources. The work grows with the number of
-// services that the proxy sees. elsewhere refuses a request about a proxy that is connected to
-// another server; it may be nil.
-func Serve(server Nodes, types []generate.ResourceType, elsewhere func(query url.Values, proxy string) error) rest.EndpointFunc {
+// services that the proxy sees. others may be nil.
+func Serve(server Nodes, types []generate.ResourceType, others Others) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
@@ -51,8 +60,8 @@ func Serve(server Nodes, types []generate.ResourceType, elsewhere func(query url
 			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		nodes := server.Nodes()
-		if elsewhere != nil && !slices.ContainsFunc(nodes, func(n *discovery.Proxy) bool { return n.IsNamed(q.from) }) {
-			if err := elsewhere(r.URL.Query(), q.from); err != nil {
+		if others != nil && !slices.ContainsFunc(nodes, func(n *discovery.Proxy) bool { return n.IsNamed(q.from) }) {
+			if err := others.Find(r.URL.Query(), q.from); err != nil {
 				return err
 			}
 		}
@@ -70,7 +79,7 @@ func Serve(server Nodes, types []generate.ResourceType, elsewhere func(query url
 			return rest.BadRequest(err.Error())
 		}
 		e := &explainer{
-			question: q, context: context, nodes: nodes, proxy: proxy, types: types,
+			question: q, context: context, nodes: nodes, others: others, connected: connected, proxy: proxy, types: types,
 			builder: generate.NewBuilder(context, proxy, generate.For(types, proxy.Type)),
 		}
 		out, err := e.explain()
@@ -192,13 +201,24 @@ type explainer struct {
 	question
 	context *mesh.PushContext
 	nodes   []*discovery.Proxy // the connected ones
-	proxy   *discovery.Proxy
-	types   []generate.ResourceType
-	builder *generate.Builder
-	built   []generate.Built // what is built so far, for the simulation
-	dialed  string           // the address and port that the client connects to, empty if not known
+	others  Others             // may be nil
+	// connected: the proxy is no hypothetical one.
+	connected bool
+	proxy     *discovery.Proxy
+	types     []generate.ResourceType
+	builder   *generate.Builder
+	built     []generate.Built // what is built so far, for the simulation
+	dialed    string           // the address and port that the client connects to, empty if not known
 	// sidecars are the connected sidecars by address, nil until first needed.
 	sidecars map[string][]*discovery.Proxy
+}
+
+// runs says whether the gateway is there: a hypothetical one stands for those that have the
+// labels that a Gateway selects.
+func (e *explainer) runs() bool {
+	selector := labels.Instance(e.proxy.MetadataLabels)
+	return e.proxy.Type != discovery.Router || e.connected || e.others != nil && e.others.Runs(selector) ||
+		slices.ContainsFunc(e.nodes, func(n *discovery.Proxy) bool { return n.Type == discovery.Router && selector.SubsetOf(n.Labels(nil)) })
 }
 
 // view is the mesh as the proxy sees it.
@@ -249,7 +269,7 @@ func (e *explainer) explain() (*Explanation, error) {
 	}
 	for _, d := range result.Destinations {
 		one := e.destination(whole, d, result)
-		one.Inbound = e.inbound(one.Endpoints, e.asSent(d.Cluster, request), result)
+		one.Inbound = e.inbound(one.Endpoints, d.Cluster, request, result)
 		out.Destinations = append(out.Destinations, one)
 	}
 	e.conclude(out, request, result)

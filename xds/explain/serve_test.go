@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -69,6 +70,12 @@ func routed(t *testing.T) connected {
 	return connected{w, nodes}
 }
 
+// anywhere has other servers run every gateway, and no other proxy.
+type anywhere struct{}
+
+func (anywhere) Find(url.Values, string) error { return nil }
+func (anywhere) Runs(labels.Instance) bool     { return true }
+
 // explained requests an explanation with the parameters "k=v&...".
 func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explanation, error) {
 	t.Helper()
@@ -77,7 +84,7 @@ func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explan
 		t.Fatal(err)
 	}
 	recorder := httptest.NewRecorder()
-	err = explain.Serve(m, catalogue.Types(), nil)(recorder, httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
+	err = explain.Serve(m, catalogue.Types(), anywhere{})(recorder, httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
 	if err != nil {
 		return explain.Explanation{}, err
 	}
@@ -241,6 +248,52 @@ func TestExplainInbound(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s:\ngot  %q\nwant %q", parameters, got, want)
 		}
+	}
+}
+
+// TestExplainWhatTheClientSees: the outcome is what comes back to the client, also where a
+// sidecar of the endpoints refuses the request, or nobody runs the Gateway.
+func TestExplainWhatTheClientSees(t *testing.T) {
+	t.Parallel()
+	m := routed(t)
+	client := xdstest.Node{IP: "10.1.0.30", Namespace: "shop", Certified: true}.Proxy(t)
+	m.nodes = append(m.nodes, client)
+	m.Apply(xdstest.Object("ServiceEntry", "shop/cart", "{hosts: [cart.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}], endpoints: [{address: 10.1.0.20, labels: {version: v1}}, {address: 10.1.0.99, labels: {version: v2}}]}"))
+	m.Apply(xdstest.Object("ServiceEntry", "shop/lone", "{hosts: [lone.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}], endpoints: [{address: 10.1.0.20}]}"))
+	mutual := func(host string) string {
+		return xdstest.Object("DestinationRule", "shop/"+host, "{host: "+host+".test, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}")
+	}
+	m.Apply(mutual("cart"))
+	m.Apply(mutual("lone"))
+	const ends = "the DestinationRule of the client begins TLS, and the sidecar ends none on this port: leave tls out, or give an ingress listener of its Sidecar tls"
+	for to, want := range map[string]string{
+		"lone.test:80": "Fails | outbound|80||lone.test 10.1.0.20:8080 | 503 | lone.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
+		"cart.test:80": "PartlyFails | outbound|80||cart.test 10.1.0.20:8080,10.1.0.99:8080 | 503 | cart.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
+	} {
+		e, err := explained(t, m, "from=10.1.0.30&to="+to)
+		if got := line(e); err != nil || got != want {
+			t.Errorf("%s: %v\ngot  %s\nwant %s", to, err, got, want)
+		}
+	}
+
+	asked := httptest.NewRequest("GET", explain.Path+"?from=gateway/edge/main&to=reviews.test:8080&path=/a", nil)
+	outcome := func(m connected) string {
+		recorder := httptest.NewRecorder()
+		if err := explain.Serve(m, catalogue.Types(), nil)(recorder, asked); err != nil {
+			t.Fatal(err)
+		}
+		var e explain.Explanation
+		if err := json.Unmarshal(recorder.Body.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		return e.Outcome + " " + e.Reason
+	}
+	if got := outcome(m); got != "Fails no gateway with the labels app=edge is connected, so nobody listens there" {
+		t.Errorf("nobody runs the Gateway: %s", got)
+	}
+	m.nodes = append(m.nodes, xdstest.Node{IP: "10.1.0.40", Type: discovery.Router, Labels: map[string]string{"app": "edge", "x": "y"}}.Proxy(t))
+	if got := outcome(m); got != "Forwarded " {
+		t.Errorf("somebody runs the Gateway: %s", got)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -192,6 +194,17 @@ func relevant(problems []status.Problem, revision int64, all bool) []status.Prob
 // Elsewhere returns where the known proxies are connected, by node id, about a second late.
 // Ignore its entries for proxies of this server.
 func (v *View) Elsewhere() []Place { return elsewhere(v.ID, v.facts(), time.Now()) }
+
+// Runs says whether a gateway with some labels is connected to any server, about a second late.
+func (v *View) Runs(selector labels.Instance) bool {
+	facts := v.facts()
+	for proxy := range facts.Proxies.Values() {
+		if proxy.Type == string(discovery.Router) && selector.SubsetOf(proxy.Labels) && liveServer(facts, proxy.Replica) != nil {
+			return true
+		}
+	}
+	return false
+}
 
 // elsewhere returns the places of the known proxies, as a server with an id sees them.
 func elsewhere(id string, facts *statuses.Facts, now time.Time) []Place {
