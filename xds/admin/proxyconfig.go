@@ -20,8 +20,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"

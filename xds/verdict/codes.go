@@ -151,7 +151,7 @@ var kinds = []Kind{
 	{ListenerUnused, "", Warning, status.ResolvedRefs, "an egress listener of a Sidecar carries no service", "the proxies do not open it"},
 	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host, or a server of a Gateway, whose connections a route takes that comes first", "proxies use the other route alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
-	{StreamUnused, "", Warning, status.ResolvedRefs, "tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
+	{StreamUnused, "", Warning, status.ResolvedRefs, "http, tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
 	{DelegateUnknown, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not there", "the route is left out"},
 	{DelegateNotVisible, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not exported to its namespace", "the route is left out"},
 	{NoDelegate, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that has hosts of its own", "the route is left out"},

@@ -239,6 +239,30 @@ func TestVerdicts(t *testing.T) {
 			},
 		},
 		{
+			name: "http routes for a port without HTTP, and for one that may speak it",
+			objects: []string{
+				streamEntry("db", "TCP"), routes("v", "{hosts: [db.example.com], http: [{route: [{destination: {host: db.example.com}}]}]}"),
+				xdstest.Object("ServiceEntry", "any", "{hosts: [any.example.com], addresses: [10.9.0.77], ports: [{number: 70, name: a}], resolution: STATIC, endpoints: [{address: 10.1.0.1}]}"),
+				routes("w", "{hosts: [any.example.com], http: [{route: [{destination: {host: any.example.com}}]}]}"),
+			},
+			want: []string{"any PTL0128 spec.ports[0].protocol", "v PTL0137 spec.http"},
+		},
+		{
+			name: "settings of HTTP for a port without it",
+			objects: []string{streamEntry("db", "TCP"), rule("r", `{host: db.example.com, trafficPolicy: {connectionPool: {http: {http1MaxPendingRequests: 7}}, loadBalancer: {consistentHash: {httpHeaderName: x}}},
+				subsets: [{name: a, trafficPolicy: {connectionPool: {http: {maxRetries: 3}}}}]}`)},
+			want: []string{"r PTL0128 spec.subsets[0].trafficPolicy.connectionPool.http", "r PTL0128 spec.trafficPolicy.loadBalancer.consistentHash"},
+		},
+		{
+			name: "settings of HTTP for one port of several",
+			objects: []string{
+				xdstest.Object("ServiceEntry", "two", "{hosts: [two.example.com], addresses: [10.9.0.78], ports: [{number: 80, name: http, protocol: HTTP}, {number: 90, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.1.0.1}]}"),
+				rule("r", `{host: two.example.com, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}, portLevelSettings: [
+					{port: {number: 80}, loadBalancer: {consistentHash: {httpHeaderName: x}}}, {port: {number: 90}, loadBalancer: {consistentHash: {httpHeaderName: x}}}]}}`),
+			},
+			want: []string{"r PTL0128 spec.trafficPolicy.portLevelSettings[1].loadBalancer.consistentHash"},
+		},
+		{
 			name: "routes for ports that no service has, and for gateways",
 			objects: []string{entry, gateway("edge", edge), routes("v", `{hosts: [web.example.com], gateways: [mesh, edge], http: [{route: [{destination: {host: web.example.com}}]}],
 				tcp: [{route: [{destination: {host: web.example.com}}]}], tls: [{match: [{sniHosts: [web.example.com]}], route: [{destination: {host: web.example.com}}]}]}`)},

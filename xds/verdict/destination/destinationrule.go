@@ -41,6 +41,7 @@ func (j *judge) destinationRule(object *config.Config) {
 	j.merged(object, spec)
 	j.clients(object.Namespace, spec)
 	j.tunnels(spec, services)
+	j.withoutHTTP(spec, services)
 	j.dynamicRule(spec, services)
 	j.ruleOfNobody(object, spec, services)
 	j.localities(object, spec, services)

@@ -26,7 +26,7 @@ func (j *judge) streams(vs *routing.VirtualService, written *networking.VirtualS
 	if !slices.Contains(vs.Gateways, mesh.MeshGateway) {
 		return
 	}
-	j.streamPorts(vs)
+	j.routePorts(vs)
 	j.streamsBefore(vs)
 }
 
@@ -36,10 +36,11 @@ func (j *judge) streamDestinations(vs *routing.VirtualService, field string, rou
 	}
 }
 
-// streamPorts warns of tcp or tls routes if no service of the hosts has a port for them. If
-// there is no service, sidecarHosts reports it.
-func (j *judge) streamPorts(vs *routing.VirtualService) {
-	tcp, tls, some := false, false, false
+// routePorts warns of http, tcp or tls routes if no service of the hosts has a port for them.
+// Where a port declares no protocol, sidecars may detect HTTP. If there is no service,
+// sidecarHosts reports it.
+func (j *judge) routePorts(vs *routing.VirtualService) {
+	http, tcp, tls, some := false, false, false, false
 	for _, h := range vs.Hosts {
 		looked := 0
 		for s := range j.Services(h) {
@@ -47,6 +48,7 @@ func (j *judge) streamPorts(vs *routing.VirtualService) {
 				return
 			}
 			for _, p := range s.Ports() {
+				http = http || p.Protocol.IsHTTP() || p.Protocol == discovery.Unsupported
 				tls = tls || p.Protocol.IsTLS()
 				tcp = tcp || p.Protocol.IsServed() && !p.Protocol.IsHTTP() && !p.Protocol.IsTLS()
 			}
@@ -54,6 +56,12 @@ func (j *judge) streamPorts(vs *routing.VirtualService) {
 	}
 	if !some {
 		return
+	}
+	if len(vs.Spec.GetHttp()) > 0 && !http {
+		j.Add(verdict.Verdict{
+			Code: verdict.StreamUnused, Field: "spec.http", Message: "no service of the hosts has a port for HTTP: the routes have no effect on sidecars",
+			Remedy: "use tcp or tls for other ports, or declare the protocol of the port as HTTP, HTTP2 or GRPC",
+		})
 	}
 	if len(vs.Spec.GetTcp()) > 0 && !tcp {
 		j.Add(verdict.Verdict{
