@@ -814,7 +814,7 @@ func TestSidecarRules(t *testing.T) {
 				`spec.ingress[3].defaultEndpoint: must have a port from 1 to 65535, is "127.0.0.1:0"`,
 				`spec.ingress[4].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
 				`spec.ingress[4].defaultEndpoint: must be unix:// and an absolute path, is "unix://a"`,
-				`spec.ingress[3].port.number: "80" is set twice, also at spec.ingress[2].port.number`,
+				`spec.ingress[3].port.number: 80 is set twice, also at spec.ingress[2].port.number: give each of the listeners a bind of its own, or put their hosts into one`,
 				"spec.ingress[2].port.targetPort: is no longer a field of sidecars: leave it out",
 			},
 			warned: []string{
@@ -833,11 +833,25 @@ func TestSidecarRules(t *testing.T) {
 				`spec.egress[2].hosts[0]: "a.b" lacks a namespace: write namespace/host, such as */a.b`,
 				`spec.egress[2].hosts[3]: ".b" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				"spec.egress[3].port: is missing: a Unix domain socket needs number 0 and a protocol",
-				`spec.egress[2].port.number: "80" is set twice, also at spec.egress[1].port.number`,
+				`spec.egress[2].port.number: 80 is set twice, also at spec.egress[1].port.number: give each of the listeners a bind of its own, or put their hosts into one`,
 				"spec.egress[0]: has no port and takes all the rest: it must be the last, and the only one",
 			},
 			warned: []string{
 				`spec.egress[2].hosts[5] "./a.b" is listed twice, also at [4]`,
+			}},
+		{name: "listeners of one port", kind: schema.Sidecar, spec: `
+			ingress:
+			- {port: {number: 80, protocol: HTTP, name: a}, bind: 10.0.0.1, defaultEndpoint: "127.0.0.1:1"}
+			- {port: {number: 80, protocol: HTTP, name: b}, bind: 10.0.0.2, defaultEndpoint: "127.0.0.1:2"}
+			- {port: {number: 80, protocol: HTTP, name: c}, bind: "::ffff:10.0.0.1", defaultEndpoint: "127.0.0.1:3"}
+			egress:
+			- {port: {number: 80, protocol: HTTP, name: a}, bind: 127.0.0.1, hosts: ["*/a.test"]}
+			- {port: {number: 80, protocol: HTTP, name: b}, bind: 127.0.0.2, hosts: ["*/b.test"]}
+			- {port: {number: 80, protocol: HTTP, name: c}, hosts: ["*/c.test"]}`,
+			refused: []string{
+				"spec.ingress[2].bind: 10.0.0.1 with port 80 is set twice, also at spec.ingress[0].port.number",
+				"spec.egress[2].port.number: 80 is set twice, also at spec.egress[0].port.number: give each of the listeners a bind of its own, or put their hosts into one",
+				"spec.egress[2].port.number: 80 is set twice, also at spec.egress[1].port.number: give each of the listeners a bind of its own, or put their hosts into one",
 			}},
 		{name: "sockets", kind: schema.Sidecar, spec: `
 			egress:

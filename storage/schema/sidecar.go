@@ -2,6 +2,7 @@ package schema
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,13 +38,49 @@ func checkSidecar(c checker, s *networking.Sidecar) {
 	checkConnectionPool(c.at("inboundConnectionPool"), s.InboundConnectionPool)
 	each(c.at("ingress"), s.Ingress, checkIngress)
 	each(c.at("egress"), s.Egress, checkEgress)
-	unique(c.at("ingress"), s.Ingress, func(l *networking.IstioIngressListener) uint32 { return l.GetPort().GetNumber() }, "port", "number")
-	unique(c.at("egress"), s.Egress, func(l *networking.IstioEgressListener) uint32 { return l.GetPort().GetNumber() }, "port", "number")
+	apart(c.at("ingress"), s.Ingress)
+	apart(c.at("egress"), s.Egress)
 	checkSockets(c.at("egress"), s.Egress)
 	checkOutboundTrafficPolicy(c.at("outboundTrafficPolicy"), s.OutboundTrafficPolicy)
 	for i, l := range s.Egress {
 		if l.GetPort() == nil && i < len(s.Egress)-1 {
 			c.at("egress").index(i).fail("has no port and takes all the rest: it must be the last, and the only one")
+		}
+	}
+}
+
+// apart checks that listeners of one port are at different addresses, which all of them name.
+func apart[L interface {
+	GetPort() *networking.SidecarPort
+	GetBind() string
+}](c checker, all []L) {
+	type place struct {
+		port    uint32
+		address string
+	}
+	placeOf := func(l L) place {
+		at := place{l.GetPort().GetNumber(), l.GetBind()}
+		if ip, err := netip.ParseAddr(at.address); err == nil {
+			at.address = ip.Unmap().String()
+		}
+		return at
+	}
+	for i, l := range all {
+		at := placeOf(l)
+		if at.port == 0 {
+			continue
+		}
+		for k, o := range all[:i] {
+			other := placeOf(o)
+			if other.port != at.port {
+				continue
+			}
+			first := c.index(k).at("port", "number").path()
+			if at.address == "" || other.address == "" {
+				c.index(i).at("port", "number").fail("%d is set twice, also at %s: give each of the listeners a bind of its own, or put their hosts into one", at.port, first)
+			} else if at.address == other.address {
+				c.index(i).at("bind").fail("%s with port %d is set twice, also at %s", at.address, at.port, first)
+			}
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 		}
 	}
 	out := Inbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost}
-	if port, ok := workload.Find(b.View(), r.Port); ok && result.Err == nil && !passesInbound(result) {
+	if port, ok := takenBy(b.View(), r.Port, result); ok {
 		if port.Ingress != nil {
 			out.Objects = originsOf(listeners, resource.ListenerType, result.Listener, schema.Sidecar)
 		}
@@ -104,6 +104,18 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)
 	return out
+}
+
+// takenBy returns the port of the workload that a request to a port number comes to, false if
+// none is for it.
+func takenBy(v *mesh.View, number int, result simulate.Result) (workload.Port, bool) {
+	if result.Err != nil || passesInbound(result) {
+		return workload.Port{}, false
+	}
+	if p, ok := workload.Find(v, result.Destinations[0].Cluster); ok {
+		return p, true
+	}
+	return workload.Find(v, names.InboundCluster(uint32(number)))
 }
 
 func passesInbound(result simulate.Result) bool {

@@ -219,8 +219,10 @@ func (e *explainer) sidecarWithoutPort() string {
 	if _, has := service.Port(e.port); !has {
 		return ""
 	}
-	if l, some := route.ListenerOf(view, e.port); some && view.ServiceAt(l, service.Hostname) != nil {
-		return ""
+	for _, l := range route.ListenersOf(view, e.port) {
+		if view.ServiceAt(l, service.Hostname) != nil {
+			return ""
+		}
 	}
 	for path := range view.Class().Attached.Names(class.Sidecar) {
 		return e.context.Inputs().Configs.Configs().Value(path).Key().String()

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -30,13 +31,22 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 	case e.proxy.Type == discovery.Router:
 		out.Field, _ = listener.GatewayFieldOf(e.view(), result.Listener, vs, result.Chain)
 	default:
-		egress, _ := route.ListenerOf(e.view(), request.Port)
-		port := request.Port
+		egress, port := e.egressAt(request.Address, request.Port), request.Port
 		if socket, ok := e.socket(); ok {
 			_, of := e.view().SocketService(socket)
 			egress, port = socket, of.Number
 		}
 		out.Field, _ = listener.FieldOf(e.view(), egress, port, vs, result.Chain)
+	}
+	return out
+}
+
+// egressAt returns the egress listener that takes connections to an address and port.
+func (e *explainer) egressAt(address string, port int) (out mesh.EgressListener) {
+	for i, l := range route.ListenersOf(e.view(), port) {
+		if i == 0 || l.Bind == address {
+			out = l
+		}
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -79,9 +80,23 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 				return r, true
 			}
 		}
-		r.Address = listeningAt(p, e.port, loopback(shape))
+		r.Address = listeningAt(p, e.port, e.bindOf(service, loopback(shape)))
 	}
 	return r, true
+}
+
+// bindOf returns the address of the egress listener that carries a service, of several with its
+// port; address if there is no such.
+func (e *explainer) bindOf(service *mesh.ServiceRow, address string) string {
+	if service == nil {
+		return address
+	}
+	for _, l := range route.ListenersOf(e.view(), e.port) {
+		if l.Bind != "" && e.view().ServiceAt(l, service.Hostname) != nil {
+			return l.Bind
+		}
+	}
+	return address
 }
 
 // service returns the service that the request is for, nil for none: by one of its names or a

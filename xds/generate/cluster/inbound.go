@@ -31,7 +31,7 @@ func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 			return
 		}
 		for _, p := range workload.Ports(v) {
-			if !yield(names.InboundCluster(uint32(p.Number))) {
+			if !yield(p.Cluster()) {
 				return
 			}
 		}
@@ -49,11 +49,7 @@ func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 		}
 		return envoy.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...), nil, nil
 	}
-	ref, ok := names.ParseCluster(name)
-	if !ok || names.InboundCluster(ref.Port) != name {
-		return nil, nil, nil
-	}
-	p, ok := workload.Find(v, int(ref.Port))
+	p, ok := workload.Find(v, name)
 	if !ok {
 		return nil, nil, nil
 	}

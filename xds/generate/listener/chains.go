@@ -13,6 +13,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -67,7 +68,7 @@ func (c *chains) dynamicPort() int {
 
 // shared is the name of the port's route configuration. routesOf is that for HTTP
 // detected at the addresses of a service without a declared protocol.
-func (c *chains) shared() string { return names.SidecarRouteConfig(uint32(c.port)) }
+func (c *chains) shared() string { return route.NameOf(c.egress, c.port) }
 
 func (c *chains) routesOf(s *mesh.ServiceRow) string {
 	return names.ServiceRouteConfig(string(s.Hostname), uint32(c.port))

@@ -102,7 +102,7 @@ func terminateTLS(v *mesh.View, p workload.Port) (transport.Socket, bool) {
 	return transport.Server(v, p.TLS(), transport.ServerOptions{Bytes: !p.Protocol.IsHTTP()})
 }
 
-func clusterOf(p workload.Port) string { return names.InboundCluster(uint32(p.Number)) }
+func clusterOf(p workload.Port) string { return p.Cluster() }
 
 // inboundTCP forwards the TCP connections of a port to the application.
 func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {

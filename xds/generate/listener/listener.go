@@ -61,9 +61,10 @@ func virtualNames(v *mesh.View, yield func(string) bool) bool {
 func hostNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	for _, s := range row.Services {
 		for _, p := range s.Ports() {
-			l, ok := route.ListenerOf(v, p.Number)
-			if ok && v.ServiceAt(l, row.Hostname) == s && !portNames(v, l, s, p, yield) {
-				return false
+			for _, l := range route.ListenersOf(v, p.Number) {
+				if v.ServiceAt(l, row.Hostname) == s && !portNames(v, l, s, p, yield) {
+					return false
+				}
 			}
 		}
 	}
@@ -96,19 +97,21 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if isHTTPProxy(v, name, port) {
 		return httpProxy(v, name, port)
 	}
-	l, ok := route.ListenerOf(v, port)
-	if !ok {
-		return nil, nil, nil
+	all := route.ListenersOf(v, port)
+	for _, l := range all {
+		if bind := bindOf(v, l); bind != "" && name == names.Listener(bind, uint32(port)) {
+			return outbound(v, name, l, port)
+		}
 	}
-	switch bind := bindOf(v, l); {
-	case bind == "" && name == names.Listener(v.Shape().Wildcard(), uint32(port)):
-		return wildcardListener(v, name, l, port)
-	case bind == "":
-		return addressListener(v, name, l, port)
-	case name == names.Listener(bind, uint32(port)):
-		return outbound(v, name, l, port)
-	case l.Port == 0 && !v.Shape().Captures():
-		return assignedListener(v, name, l, port)
+	for _, l := range all {
+		switch bind := bindOf(v, l); {
+		case bind == "" && name == names.Listener(v.Shape().Wildcard(), uint32(port)):
+			return wildcardListener(v, name, l, port)
+		case bind == "":
+			return addressListener(v, name, l, port)
+		case l.Port == 0 && !v.Shape().Captures():
+			return assignedListener(v, name, l, port)
+		}
 	}
 	return nil, nil, nil
 }

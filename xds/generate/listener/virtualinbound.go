@@ -1,11 +1,14 @@
 package listener
 
 import (
+	"cmp"
+	"net/netip"
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -42,7 +45,7 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		}
 		socket, ok := terminateTLS(v, p)
 		if !ok {
-			options.FilterChains = append(options.FilterChains, blackHoleChain(v, names.Listener(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)))
+			options.FilterChains = append(options.FilterChains, toAddress(p, blackHoleChain(v, chainName(v, p), uint32(p.Number))))
 			continue
 		}
 		for _, n := range socket.Needs {
@@ -76,17 +79,30 @@ func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 // inboundChains returns the chains of a port: one, or two if its protocol is not
 // declared.
 func inboundChains(v *mesh.View, p workload.Port, socket transport.Socket) []*listenerv3.FilterChain {
-	name, port := names.Listener(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)
+	name, port := chainName(v, p), uint32(p.Number)
 	switch {
 	case p.Protocol.IsHTTP():
-		return []*listenerv3.FilterChain{portChain(name, port, socket, inboundHTTP(v, name, p))}
+		return []*listenerv3.FilterChain{toAddress(p, portChain(name, port, socket, inboundHTTP(v, name, p)))}
 	case p.Protocol == discovery.Unsupported:
 		return []*listenerv3.FilterChain{
-			detectedChain(name, port, inboundHTTP(v, name, p)),
-			undetectedChain(name, port, inboundTCP(v, p)),
+			toAddress(p, detectedChain(name, port, inboundHTTP(v, name, p))),
+			toAddress(p, undetectedChain(name, port, inboundTCP(v, p))),
 		}
 	}
-	return []*listenerv3.FilterChain{portChain(name, port, socket, inboundTCP(v, p))}
+	return []*listenerv3.FilterChain{toAddress(p, portChain(name, port, socket, inboundTCP(v, p)))}
+}
+
+func chainName(v *mesh.View, p workload.Port) string {
+	return names.Listener(cmp.Or(p.Beside, v.Shape().Wildcard()), uint32(p.Number))
+}
+
+// toAddress limits a chain to the address of an ingress listener whose port another has, too.
+// That one takes connections to all other addresses.
+func toAddress(p workload.Port, chain *listenerv3.FilterChain) *listenerv3.FilterChain {
+	if ip, err := netip.ParseAddr(p.Beside); err == nil {
+		chain.FilterChainMatch.PrefixRanges = []*corev3.CidrRange{{AddressPrefix: ip.Unmap().String(), PrefixLen: wrapperspb.UInt32(uint32(ip.Unmap().BitLen()))}}
+	}
+	return chain
 }
 
 // portChain takes all connections to a port.

@@ -89,18 +89,14 @@ func (p port) routeConfig() string {
 // find returns the service as a client sees it on the port's egress listener. It is nil
 // if the client does not see it or the port is not served.
 func (p port) find(v *mesh.View) (mesh.EgressListener, *mesh.ServiceRow) {
-	l, ok := route.ListenerOf(v, p.number)
-	if !ok {
-		return l, nil
+	for _, l := range route.ListenersOf(v, p.number) {
+		if row := v.ServiceAt(l, host.Name(p.host)); row != nil {
+			if served, ok := row.Port(p.number); ok && served.Protocol.IsServed() {
+				return l, row
+			}
+		}
 	}
-	row := v.ServiceAt(l, host.Name(p.host))
-	if row == nil {
-		return l, nil
-	}
-	if served, ok := row.Port(p.number); !ok || !served.Protocol.IsServed() {
-		return l, nil
-	}
-	return l, row
+	return mesh.EgressListener{}, nil
 }
 
 // eachName yields, in the form that form gives them, the ports of the clusters that may

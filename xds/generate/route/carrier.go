@@ -49,7 +49,7 @@ func wholeName(l mesh.EgressListener) string {
 	case l.Socket != "" && l.TakesHTTP():
 		return l.Socket
 	case l.Socket == "" && l.IsHTTPProxy() && l.Port != 0:
-		return sidecarName(l.Port)
+		return NameOf(l, l.Port)
 	}
 	return ""
 }
@@ -74,6 +74,11 @@ func CarrierOf(v *mesh.View, name string) (Carrier, bool) {
 	for c := range WholeCarriers(v) {
 		if c.Whole == name {
 			return c, true
+		}
+	}
+	for _, l := range v.Egress() {
+		if l.Routes == name && name != "" {
+			return Carrier{Listener: l, Port: l.Port}, l.Protocol.IsHTTP()
 		}
 	}
 	only, text, detected := cutLast(name, ":")

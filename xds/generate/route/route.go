@@ -43,7 +43,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 		}
 		if d.Whole {
 			for _, l := range v.Egress() {
-				if l.Port != 0 && !yield(sidecarName(l.Port)) {
+				if l.Port != 0 && !yield(NameOf(l, l.Port)) {
 					return
 				}
 			}
@@ -54,6 +54,11 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 			}
 		}
 		for port := range ChangedPorts(v, d) {
+			for _, l := range ListenersOf(v, port) {
+				if l.Routes != "" && !yield(l.Routes) {
+					return
+				}
+			}
 			if !yield(sidecarName(port)) {
 				return
 			}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"iter"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -10,25 +11,36 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// ListenerOf returns the egress listener that carries a port: the one for this port, else
-// the one for the remaining ports; false if there is neither.
-func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
-	var rest *mesh.EgressListener
+// ListenersOf returns the egress listeners that carry a port: those for this port, which differ
+// in their addresses, else the one for the remaining ports; none if there is neither.
+func ListenersOf(v *mesh.View, port int) []mesh.EgressListener {
+	var own, rest []mesh.EgressListener
 	for _, l := range v.Egress() {
-		if l.Socket != "" {
-			continue
-		}
-		if l.Port == port {
-			return l, true
-		}
-		if l.Port == 0 && rest == nil {
-			rest = &l
+		switch {
+		case l.Socket != "":
+		case l.Port == port:
+			own = append(own, l)
+		case l.Port == 0 && rest == nil:
+			rest = []mesh.EgressListener{l}
 		}
 	}
-	if rest == nil {
-		return mesh.EgressListener{}, false
+	if own == nil {
+		return rest
 	}
-	return *rest, true
+	return own
+}
+
+// ListenerOf returns the first of ListenersOf, false if there is none.
+func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
+	if all := ListenersOf(v, port); len(all) > 0 {
+		return all[0], true
+	}
+	return mesh.EgressListener{}, false
+}
+
+// NameOf returns the name of the route configuration of an egress listener for a port.
+func NameOf(l mesh.EgressListener, port int) string {
+	return cmp.Or(l.Routes, sidecarName(port))
 }
 
 // RestCluster is the cluster for connections to unknown hosts, and for requests to

@@ -27,7 +27,7 @@ func sidecarName(h string, port int) string {
 // sidecarNames yields the hosts that may appear or disappear: those of services, and
 // those that VirtualServices name.
 func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
-	names := hostNames{v, slices.Collect(route.WholeCarriers(v))}
+	names := hostNames{v, slices.Collect(route.WholeCarriers(v)), slices.DeleteFunc(v.Egress(), func(l mesh.EgressListener) bool { return l.Routes == "" })}
 	for row := range route.ChangedHosts(v, d) {
 		if !names.hostsOf(row, yield) {
 			return
@@ -45,10 +45,11 @@ func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 }
 
 // hostNames yields names of virtual hosts of a sidecar. whole are its carriers for all
-// ports.
+// ports, and beside the egress listeners whose port another has, too.
 type hostNames struct {
-	view  *mesh.View
-	whole []route.Carrier
+	view   *mesh.View
+	whole  []route.Carrier
+	beside []mesh.EgressListener
 }
 
 // namesAt yields the names of a host on a port, in the route configuration of the port and in
@@ -56,6 +57,11 @@ type hostNames struct {
 func (n hostNames) namesAt(h string, port int, yield func(string) bool) bool {
 	if !yield(sidecarName(h, port)) {
 		return false
+	}
+	for _, l := range n.beside {
+		if l.Port == port && !yield(route.HostName(l.Routes, h, port)) {
+			return false
+		}
 	}
 	for _, c := range n.whole {
 		if !yield(route.HostName(c.Whole, h, port)) {

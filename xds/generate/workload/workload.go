@@ -28,7 +28,13 @@ type Port struct {
 	ServicePort int
 	// Ingress is the ingress listener, nil for a port of services.
 	Ingress *networking.IstioIngressListener
+	// Beside is the address of an ingress listener whose port another before it has at another
+	// address; empty for all others.
+	Beside string
 }
+
+// Cluster is the name of the cluster for requests to the port.
+func (p Port) Cluster() string { return names.Cluster(names.Inbound, uint32(p.Number), p.Beside, "") }
 
 // Ports returns the ports of a workload, in order: the ingress listeners of its Sidecar,
 // else, if the proxy captures traffic, the ports of its services. If two services share a
@@ -43,10 +49,10 @@ func Ports(v *mesh.View) []Port {
 	return servicePorts(v)
 }
 
-// Find returns the port with a number; false if there is none.
-func Find(v *mesh.View, number int) (Port, bool) {
+// Find returns the port with a cluster; false if there is none.
+func Find(v *mesh.View, cluster string) (Port, bool) {
 	for _, p := range Ports(v) {
-		if p.Number == number {
+		if p.Cluster() == cluster {
 			return p, true
 		}
 	}
@@ -55,6 +61,7 @@ func Find(v *mesh.View, number int) (Port, bool) {
 
 func ingressPorts(ingress []*networking.IstioIngressListener) []Port {
 	var out []Port
+	taken := map[int]bool{}
 	for _, l := range ingress {
 		number := int(l.GetPort().GetNumber())
 		p := Port{
@@ -64,6 +71,10 @@ func ingressPorts(ingress []*networking.IstioIngressListener) []Port {
 		if p.TLS() != nil {
 			p.Protocol = protocolInsideTLS(p.Protocol)
 		}
+		if taken[number] {
+			p.Beside = l.GetBind()
+		}
+		taken[number] = true
 		out = append(out, p)
 	}
 	return ordered(out)
@@ -145,10 +156,10 @@ func FirstService(v *mesh.View) *mesh.ServiceRow {
 	return first
 }
 
-// ordered sorts the ports by number and keeps the first of each.
+// ordered sorts the ports by number and keeps the first of each address.
 func ordered(ports []Port) []Port {
 	slices.SortStableFunc(ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })
-	return slices.CompactFunc(ports, func(a, b Port) bool { return a.Number == b.Number })
+	return slices.CompactFunc(ports, func(a, b Port) bool { return a.Number == b.Number && a.Beside == b.Beside })
 }
 
 // Captured says whether connections to the port are redirected to the proxy, which then

@@ -5,6 +5,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // Scope decides what a workload sees: its namespace and the Sidecar that
@@ -30,6 +31,9 @@ type Listener struct {
 	Bind string
 	// Uncaptured listeners bind their own address or socket even if traffic is captured.
 	Uncaptured bool
+	// Routes is the name of the listener's route configuration, if a listener before it has the
+	// same port at another address; empty for the one of the port.
+	Routes string
 }
 
 // TakesHTTP says whether the protocol of the listener's port makes it route by HTTP.
@@ -45,6 +49,7 @@ func (s Scope) Egress() []Listener {
 		return []Listener{{}}
 	}
 	var out []Listener
+	taken := map[int]bool{0: true}
 	for i, e := range s.Sidecar.Spec.GetEgress() {
 		l := Listener{
 			Index: i, Port: int(e.GetPort().GetNumber()), Bind: e.GetBind(),
@@ -54,6 +59,10 @@ func (s Scope) Egress() []Listener {
 		if e.GetPort() != nil && l.Port == 0 {
 			l.Socket, l.Uncaptured = l.Bind, true
 		}
+		if l.Port != 0 && taken[l.Port] {
+			l.Routes = names.Listener(l.Bind, uint32(l.Port))
+		}
+		taken[l.Port] = true
 		out = append(out, l)
 	}
 	return out

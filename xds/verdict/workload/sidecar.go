@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -148,6 +149,10 @@ func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRo
 	switch {
 	case v.Service(s.Hostname) != s:
 		return false
+	case slices.ContainsFunc(v.Egress(), func(o mesh.EgressListener) bool {
+		return o.Port == l.Port && o.Index != l.Index && v.ServiceAt(o, s.Hostname) == s
+	}):
+		return false // a listener of the port at another address has it
 	case l.IsHTTPProxy():
 		verdict.Message = fmt.Sprintf("%d is a port of %s too, and this listener is an HTTP proxy: the proxies cannot call the service on the port", l.Port, s.Hostname)
 		verdict.Remedy = "use another port"
