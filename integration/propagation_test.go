@@ -315,7 +315,7 @@ func TestAnotherServerWritesConditions(t *testing.T) {
 		first, second = two, one
 	}
 	first.kill()
-	expectOutcome(t, "one server is gone", second.applyWait([]string{x.routes(30, 70)}, "--timeout", "60s"), 0, "distributed  1/1 proxies", "offline 1")
+	expectOutcome(t, "one server is gone", second.applyWait([]string{x.routes(30, 70)}, "--timeout", "60s", "--threshold", "50"), 0, "distributed  1/2 proxies", "waiting 1", "expected back")
 	second.awaitCondition("virtualservices", "reviews", "Programmed", "True", "1 of 1 proxies")
 }
 
