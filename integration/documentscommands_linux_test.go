@@ -117,11 +117,18 @@ func (s *shell) command(command string) string {
 		command += "\nprintf %s \"$" + variable[1] + "\""
 	}
 	var out string
-	eventually(s.t, command, func() error {
+	if strings.Contains(command, patient) { // it waits for all that the page started
 		var err error
-		out, err = s.try(command)
-		return err
-	})
+		if out, err = s.try(command); err != nil {
+			s.t.Fatalf("%s: %v", command, err)
+		}
+	} else {
+		eventually(s.t, command, func() error {
+			var err error
+			out, err = s.try(command)
+			return err
+		})
+	}
 	if variable != nil {
 		s.env = append(s.env, variable[1]+"="+out)
 	}
@@ -129,9 +136,12 @@ func (s *shell) command(command string) string {
 	return out
 }
 
+// patient is part of a command that must succeed at the first try, since a user types it once.
+const patient = "--retry 90"
+
 // try runs a command once. It is no failure if `portolan diff` finds differences.
 func (s *shell) try(command string) (string, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	in := s.n.command()
 	c := exec.CommandContext(ctx, in[0], append(in[1:], "bash", "-e", "-u", "-o", "pipefail", "-c", command)...)
