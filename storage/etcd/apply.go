@@ -13,6 +13,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
+// timePerOperation is how much longer a batch may take for each of its operations: a slow etcd
+// needs seconds for some ten thousand in one transaction.
+const timePerOperation = time.Millisecond
+
+// timeoutOf returns how long a batch may take. A writer in doubt must still find its record.
+func (s *Store) timeoutOf(ops []storage.Op) time.Duration {
+	return max(s.o.RequestTimeout, min(s.o.RequestTimeout+time.Duration(len(ops))*timePerOperation, storage.HistoryGrace/2))
+}
+
 // Apply reads the targets at one revision, decides, and commits one transaction. The
 // transaction compares the revisions of all targets, unchanged ones too, and of the
 // storage format. Apply does not read targets that this Store wrote or read a moment
@@ -26,7 +35,7 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	if err := s.checkCount(ops); err != nil {
 		return "", nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeoutOf(ops))
 	defer cancel()
 	batch := s.newWork(ops)
 	found := s.guess(batch)
