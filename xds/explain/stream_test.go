@@ -93,3 +93,20 @@ func TestExplainGatewayTLS(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainMisdirectedRequest: a request on the connection for a host of another TLS server of
+// the port is answered with 421.
+func TestExplainMisdirectedRequest(t *testing.T) {
+	t.Parallel()
+	server := func(name string) string {
+		return "{port: {number: 443, name: " + name + ", protocol: HTTPS}, hosts: [" + name + ".test], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}"
+	}
+	w := xdstest.NewWorld(t, xdstest.Object("Gateway", "shop/edge", "{selector: {app: edge}, servers: ["+server("a")+", "+server("b")+"]}"),
+		xdstest.Object("VirtualService", "shop/a", "{hosts: [a.test], gateways: [edge], http: [{directResponse: {status: 204}}]}"))
+	for header, want := range map[string]int{"": 204, "&header=host=b.test": 421, "&header=host=c.test": 404} {
+		e, err := explained(t, connected{w, nil}, "from=gateway/shop/edge&to=https://a.test"+header)
+		if err != nil || e.Status != want {
+			t.Errorf("%s: %d %s, %v, want %d", header, e.Status, e.Reason, err, want)
+		}
+	}
+}
