@@ -62,7 +62,7 @@ func (r *Routes) Owns(name host.Name) bool {
 		if _, elsewhere := slices.BinarySearch(r.Elsewhere, string(n)); elsewhere {
 			return false
 		}
-		if slices.Contains(r.Servers[0].Names, string(n)) {
+		if _, own := slices.BinarySearch(r.Servers[0].Names, string(n)); own {
 			break
 		}
 	}
@@ -143,6 +143,7 @@ func (m *MergedGateway) index() {
 	m.listeners, m.routes = make(map[string]*Listener, len(m.Listeners)), map[string]*Routes{}
 	for _, l := range m.Listeners {
 		m.listeners[l.Name()] = l
+		names := l.tlsNames()
 		for _, s := range l.Servers {
 			if !s.Kind().RoutesHTTP() {
 				continue
@@ -153,7 +154,7 @@ func (m *MergedGateway) index() {
 				r = &Routes{Name: name}
 				m.routes[name] = r
 				m.Routes = append(m.Routes, r)
-				r.Elsewhere = l.elsewhere(s)
+				r.Elsewhere = s.elsewhere(names)
 			}
 			r.Servers = append(r.Servers, s)
 		}
@@ -179,23 +180,46 @@ func (l *Listener) Name() string { return names.Listener(l.Bind, uint32(l.Port))
 // manyNames is how many names of other servers a server lists one by one.
 const manyNames = 100
 
-// elsewhere returns the names of the TLS servers beside s. The names of AUTO_PASSTHROUGH are
-// no hosts of requests. Where there are many, all lists together would grow with the square of
-// their number: then "*" stands for those that s does not cover, and so for hosts of nobody.
-func (l *Listener) elsewhere(s *Server) []string {
-	if s.Kind() != HTTPS {
-		return nil
-	}
-	var out []string
+// tlsNames returns the names of the TLS servers of the listener, in order. Those of
+// AUTO_PASSTHROUGH are no hosts of requests.
+func (l *Listener) tlsNames() []string {
+	out := make([]string, 0, len(l.names))
 	for name, of := range l.names {
-		if of != s && of.Kind() != AutoPassthrough {
+		if of.Kind() != AutoPassthrough {
 			out = append(out, name)
 		}
 	}
-	if len(out) > manyNames && !slices.Contains(s.Names, "*") {
-		out = append(slices.DeleteFunc(out, func(name string) bool { return name == "*" || !s.covers(host.Name(name)) }), "*")
-	}
 	slices.Sort(out)
+	return out
+}
+
+// allOthers are the names beside a server that covers none of many others.
+var allOthers = []string{"*"}
+
+// elsewhere returns those of the names of TLS servers that are not of s. Where there are many,
+// all lists together would grow with the square of their number: then "*" stands for those
+// that s does not cover, and so for hosts of nobody.
+func (s *Server) elsewhere(names []string) []string {
+	if s.Kind() != HTTPS {
+		return nil
+	}
+	own := func(name string) bool {
+		_, found := slices.BinarySearch(s.Names, name)
+		return found
+	}
+	many := len(names)-len(s.Names) > manyNames && !own("*")
+	if many && !slices.ContainsFunc(s.Names, func(name string) bool { return host.Name(name).IsWildcard() }) {
+		return allOthers
+	}
+	var out []string
+	if many {
+		out = append(out, allOthers...)
+	}
+	for _, name := range names {
+		if !own(name) && (!many || name != "*" && s.covers(host.Name(name))) {
+			out = append(out, name)
+		}
+	}
 	return out
 }
 
