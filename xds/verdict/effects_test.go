@@ -10,6 +10,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -72,6 +73,7 @@ var forHTTP = []string{
 // resolution, changes what some proxy gets, or a verdict tells that it does not. Settings of
 // HTTP are always told of where there is none.
 func TestSettingsWithoutEffectAreTold(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	for path := range settingsOf((&networking.TrafficPolicy{}).ProtoReflect().Descriptor(), "") {
 		if !slices.ContainsFunc(keys(policySettings), func(p string) bool {
