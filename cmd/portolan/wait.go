@@ -43,34 +43,17 @@ type waitFlags struct {
 	timeout   time.Duration
 	threshold string
 	least     int
-	anyLeast  bool   // the user gave least
-	upTo      bool   // it waits for everything up to a revision, not for one change
-	output    string // json or yaml; empty for people
+	anyLeast  func() bool // whether the user gave least; nil for no
+	upTo      bool        // it waits for everything up to a revision, not for one change
+	output    string      // json or yaml; empty for people
 }
 
 func (o *waitFlags) register(c *cobra.Command) {
 	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for proxies")
 	c.Flags().StringVar(&o.threshold, "threshold", "100", "percent of the proxies that have to take it, or not be concerned")
-	c.Flags().Var(leastValue{o}, "min-proxies", "how many proxies have to be concerned by it and take it, at least; with 0 it is no matter that none is (exit code 3)")
+	c.Flags().IntVar(&o.least, "min-proxies", 0, "how many proxies have to be concerned by it and take it, at least; with 0 it is no matter that none is (exit code 3)")
+	o.anyLeast = func() bool { return c.Flags().Changed("min-proxies") }
 }
-
-// leastValue is the value of --min-proxies, which notes that it was given.
-type leastValue struct{ of *waitFlags }
-
-func (v leastValue) String() string {
-	if v.of == nil {
-		return "0"
-	}
-	return strconv.Itoa(v.of.least)
-}
-
-func (v leastValue) Set(text string) (err error) {
-	v.of.least, err = strconv.Atoi(text)
-	v.of.anyLeast = true
-	return err
-}
-
-func (leastValue) Type() string { return "int" }
 
 func (o *waitFlags) check() error {
 	if o.timeout <= 0 {
@@ -273,7 +256,7 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 	fmt.Fprintln(e.stdout, distribution(p)+"  "+roundDuration(took).String())
 	if len(p.Behind) == 0 && p.Concerned() == 0 {
 		line := reachesNoProxy(p)
-		if o.reachesNobody(p) && !o.anyLeast {
+		if o.inVain(p) {
 			line += " (exit code 3; 0 with --min-proxies 0)"
 		}
 		fmt.Fprintln(e.stdout, line)
@@ -287,7 +270,7 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 // checkPropagation says why a change has not come far enough, nil where it has.
 func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
-	case enoughTaken(p, o) && !o.anyLeast && o.reachesNobody(p):
+	case enoughTaken(p, o) && o.inVain(p):
 		return unconcerned{}
 	case enoughTaken(p, o):
 		return nil
@@ -305,9 +288,12 @@ func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	}
 }
 
-// reachesNobody says whether no proxy is known, or the one change that is waited for concerns
-// none.
-func (o *waitFlags) reachesNobody(p admin.Propagation) bool {
+// inVain says whether no proxy is known, or the one change that is waited for concerns none, and
+// the user has not said that none need be.
+func (o *waitFlags) inVain(p admin.Propagation) bool {
+	if o.anyLeast != nil && o.anyLeast() {
+		return false
+	}
 	return p.Proxies() == 0 || !o.upTo && p.Concerned() == 0
 }
 
