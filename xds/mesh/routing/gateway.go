@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -84,6 +85,24 @@ func (o ServerHost) Overlap(h host.Name) (host.Name, bool) {
 // Admits says whether the namespace of a VirtualService may use the host.
 func (o ServerHost) Admits(vs *VirtualService) bool {
 	return o.Namespace == "*" || o.Namespace == vs.Config.Namespace
+}
+
+// has says whether the server has exactly this name.
+func (s *Server) has(name string) bool {
+	_, found := slices.BinarySearch(s.Names, name)
+	return found
+}
+
+// Narrower iterates over the names that cover a name more exactly than the server's own do, the
+// most exact first: a TLS server that has one of these gets the clients that ask for the name.
+func (s *Server) Narrower(name host.Name) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for n := range name.Covers() {
+			if s.has(string(n)) || !yield(string(n)) {
+				return
+			}
+		}
+	}
 }
 
 // covers says whether a host of the server covers a name.

@@ -58,12 +58,9 @@ func (r *Routes) Port() int { return r.Servers[0].Port() }
 // Owns says whether clients that ask for a name get to these routes. Where TLS servers
 // share a listener, the SNI name chooses: the server with the most specific name.
 func (r *Routes) Owns(name host.Name) bool {
-	for n := range name.Covers() {
-		if _, elsewhere := slices.BinarySearch(r.Elsewhere, string(n)); elsewhere {
+	for n := range r.Servers[0].Narrower(name) {
+		if _, elsewhere := slices.BinarySearch(r.Elsewhere, n); elsewhere {
 			return false
-		}
-		if _, own := slices.BinarySearch(r.Servers[0].Names, string(n)); own {
-			break
 		}
 	}
 	return true
@@ -203,11 +200,7 @@ func (s *Server) elsewhere(names []string) []string {
 	if s.Kind() != HTTPS {
 		return nil
 	}
-	own := func(name string) bool {
-		_, found := slices.BinarySearch(s.Names, name)
-		return found
-	}
-	many := len(names)-len(s.Names) > manyNames && !own("*")
+	many := len(names)-len(s.Names) > manyNames && !s.has("*")
 	if many && !slices.ContainsFunc(s.Names, func(name string) bool { return host.Name(name).IsWildcard() }) {
 		return allOthers
 	}
@@ -216,7 +209,7 @@ func (s *Server) elsewhere(names []string) []string {
 		out = append(out, allOthers...)
 	}
 	for _, name := range names {
-		if !own(name) && (!many || name != "*" && s.covers(host.Name(name))) {
+		if !s.has(name) && (!many || name != "*" && s.covers(host.Name(name))) {
 			out = append(out, name)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -87,8 +86,7 @@ type bound struct {
 // if that is unknown: the Gateway is missing, has no server for the hosts, or has one of an
 // unsupported protocol.
 func (j *judge) servedBy(vs *routing.VirtualService, index int, name string) (bound, bool) {
-	namespace, short, _ := strings.Cut(name, "/")
-	g := bound{key: config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}, index: index}
+	g := bound{key: gatewayKey(name), index: index}
 	if j.Object(g.key) == nil {
 		return g, false
 	}

@@ -3,14 +3,12 @@ package routing
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
-	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -24,8 +22,7 @@ func (j *judge) misdirected(vs *routing.VirtualService) {
 		served := false
 		for _, name := range vs.Gateways {
 			served = served || name == mesh.MeshGateway
-			namespace, short, _ := strings.Cut(name, "/")
-			key := config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}
+			key := gatewayKey(name)
 			if name == mesh.MeshGateway || j.Object(key) == nil {
 				continue
 			}
@@ -53,15 +50,9 @@ func (j *judge) misdirected(vs *routing.VirtualService) {
 // ownerOf returns the TLS server to which clients that ask for a name go instead of s, nil if
 // they go to s. Only servers that one proxy runs together count.
 func (j *judge) ownerOf(of *routing.Gateway, s *routing.Server, h host.Name) *routing.Server {
-	if s.Kind() != routing.HTTPS || slices.Contains(s.Names, string(h)) {
+	narrower := slices.Collect(s.Narrower(h))
+	if s.Kind() != routing.HTTPS || len(narrower) == 0 {
 		return nil
-	}
-	var narrower []string
-	for n := range h.Covers() {
-		if slices.Contains(s.Names, string(n)) {
-			break
-		}
-		narrower = append(narrower, string(n))
 	}
 	looked := 0
 	for o := range j.GatewaysAt(uint32(s.Port())) {

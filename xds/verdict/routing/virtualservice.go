@@ -96,8 +96,7 @@ func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.Vir
 
 // gatewayHosts judges the reference to a Gateway, and warns of hosts that it does not serve.
 func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.VirtualService, index int, name string) {
-	namespace, short, _ := strings.Cut(name, "/")
-	key := config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}
+	key := gatewayKey(name)
 	if j.Object(key) == nil {
 		j.Add(verdict.Verdict{
 			Code: verdict.GatewayUnknown, Field: verdict.At("spec.gateways", index),
@@ -117,6 +116,12 @@ func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.Vir
 			Remedy:  "add it to the hosts of a server of the Gateway: " + hostsOf(servers),
 		})
 	}
+}
+
+// gatewayKey returns the key of a Gateway that VirtualServices call namespace/name.
+func gatewayKey(name string) config.Key {
+	namespace, short, _ := strings.Cut(name, "/")
+	return config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}
 }
 
 // behindOthers warns of the hosts whose requests never take a route at a Gateway. A Gateway
