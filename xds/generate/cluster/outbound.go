@@ -102,8 +102,7 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 // Selection decides which endpoints of a locality the cluster has, and in which form:
 // Localities returns the same for equal Selections. It is comparable.
 type Selection struct {
-	port    string
-	number  int
+	port    discovery.Port
 	subset  string
 	kind    envoy.ClusterType
 	healths healths
@@ -112,7 +111,7 @@ type Selection struct {
 
 // Selection returns the Selection of the cluster.
 func (o Outbound) Selection(shape mesh.Shape) Selection {
-	return Selection{o.Port.Name, o.Port.Number, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths(), o.check()}
+	return Selection{o.Port, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths(), o.check()}
 }
 
 // Localities groups the endpoints by locality. It takes those that serve the port, belong

@@ -89,7 +89,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 		Direction:    corev3.TrafficDirection_INBOUND,
 		AccessLogs:   filter.ListenerAccessLogs(v),
 		FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(chain)},
-	}, nil, []string{clusterOf(p)})
+	}, nil, []string{p.Cluster()})
 	return message, append(socket.Needs, needs...), err
 }
 
@@ -102,13 +102,11 @@ func terminateTLS(v *mesh.View, p workload.Port) (transport.Socket, bool) {
 	return transport.Server(v, p.TLS(), transport.ServerOptions{Bytes: !p.Protocol.IsHTTP()})
 }
 
-func clusterOf(p workload.Port) string { return p.Cluster() }
-
 // inboundTCP forwards the TCP connections of a port to the application.
 func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 	return envoy.TCPProxy(envoy.TCPProxyOptions{
-		StatPrefix: cmp.Or(cluster.InboundStatName(v, p), clusterOf(p)),
-		Clusters:   []envoy.WeightedCluster{{Name: clusterOf(p)}},
+		StatPrefix: cmp.Or(cluster.InboundStatName(v, p), p.Cluster()),
+		Clusters:   []envoy.WeightedCluster{{Name: p.Cluster()}},
 		AccessLogs: filter.AccessLogs(v),
 	})
 }
@@ -116,7 +114,7 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 // inboundHTTP forwards the requests of a port to the application.
 func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
 	return filter.Manager(v, filter.SidecarInbound, filter.Options{
-		StatPrefix: names.HTTPStatPrefix(names.Inbound, name), RouteConfig: inboundRoutes(clusterOf(p), p.ServicePort, !p.Protocol.IsGRPC()),
+		StatPrefix: names.HTTPStatPrefix(names.Inbound, name), RouteConfig: inboundRoutes(p.Cluster(), p.ServicePort, !p.Protocol.IsGRPC()),
 		GRPCWeb: p.Protocol == discovery.GRPCWeb,
 	})
 }

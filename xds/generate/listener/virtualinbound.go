@@ -54,7 +54,7 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 			}
 		}
 		options.FilterChains = append(options.FilterChains, inboundChains(v, p, socket)...)
-		refs = append(refs, clusterOf(p))
+		refs = append(refs, p.Cluster())
 	}
 	message, needs, err := build(options, nil, refs)
 	return message, append(secrets, needs...), err

@@ -76,8 +76,8 @@ func CarrierOf(v *mesh.View, name string) (Carrier, bool) {
 			return c, true
 		}
 	}
-	for _, l := range v.Egress() {
-		if l.Routes == name && name != "" {
+	for _, l := range Beside(v) {
+		if l.Routes == name {
 			return Carrier{Listener: l, Port: l.Port}, l.Protocol.IsHTTP()
 		}
 	}

@@ -53,9 +53,10 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 				}
 			}
 		}
+		beside := Beside(v)
 		for port := range ChangedPorts(v, d) {
-			for _, l := range ListenersOf(v, port) {
-				if l.Routes != "" && !yield(l.Routes) {
+			for _, l := range beside {
+				if l.Port == port && !yield(l.Routes) {
 					return
 				}
 			}

@@ -3,6 +3,7 @@ package route
 import (
 	"cmp"
 	"iter"
+	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
@@ -36,6 +37,12 @@ func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 		return all[0], true
 	}
 	return mesh.EgressListener{}, false
+}
+
+// Beside returns the egress listeners whose port another before them has, too, and which so have
+// a route configuration of their own.
+func Beside(v *mesh.View) []mesh.EgressListener {
+	return slices.DeleteFunc(v.Egress(), func(l mesh.EgressListener) bool { return l.Routes == "" })
 }
 
 // NameOf returns the name of the route configuration of an egress listener for a port.

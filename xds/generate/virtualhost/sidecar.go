@@ -27,7 +27,7 @@ func sidecarName(h string, port int) string {
 // sidecarNames yields the hosts that may appear or disappear: those of services, and
 // those that VirtualServices name.
 func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
-	names := hostNames{v, slices.Collect(route.WholeCarriers(v)), slices.DeleteFunc(v.Egress(), func(l mesh.EgressListener) bool { return l.Routes == "" })}
+	names := hostNames{v, slices.Collect(route.WholeCarriers(v)), route.Beside(v)}
 	for row := range route.ChangedHosts(v, d) {
 		if !names.hostsOf(row, yield) {
 			return

@@ -49,7 +49,7 @@ func (s Scope) Egress() []Listener {
 		return []Listener{{}}
 	}
 	var out []Listener
-	taken := map[int]bool{0: true}
+	taken := map[int]bool{}
 	for i, e := range s.Sidecar.Spec.GetEgress() {
 		l := Listener{
 			Index: i, Port: int(e.GetPort().GetNumber()), Bind: e.GetBind(),
