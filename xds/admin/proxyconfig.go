@@ -21,7 +21,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -170,17 +169,14 @@ func meant(query url.Values, id string) error {
 	return nil
 }
 
-// Elsewhere knows the proxies of other servers than that of the id.
-type Elsewhere struct {
-	ID   string
-	View *progress.View
-}
+// Elsewhere knows the proxies of other servers than that of the view.
+type Elsewhere struct{ *progress.View }
 
 // Find refuses a request about a proxy, by its node id, name, namespace/name or address, if it
 // is connected to another server, or if the request is for another server. See
 // ConnectedElsewhere.
 func (e Elsewhere) Find(query url.Values, proxy string) error {
-	if err := meant(query, e.ID); err != nil {
+	if err := meant(query, e.View.ID); err != nil {
 		return err
 	}
 	for _, place := range e.View.Elsewhere() {
@@ -190,9 +186,6 @@ func (e Elsewhere) Find(query url.Values, proxy string) error {
 	}
 	return nil
 }
-
-// Runs says whether a gateway with some labels is connected to another server.
-func (e Elsewhere) Runs(selector labels.Instance) bool { return e.View.Runs(selector) }
 
 // writeProxyConfig writes a ProxyConfig, one resource at a time: a proxy may have
 // megabytes.

@@ -64,21 +64,18 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 }
 
 func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request) {
-	var failing float64
+	failing, all := 0., true
 	for _, d := range out.Destinations {
 		why, share := d.Fails, 1.
 		if why == "" {
 			why, share = d.refused()
 		}
+		all = all && share == 1
 		if why != "" {
 			failing += d.Percent * share
 			out.Reason = strings.TrimPrefix(out.Reason+"; "+destinationName(d)+": "+why, "; ")
 		}
 	}
-	all := !slices.ContainsFunc(out.Destinations, func(d Destination) bool {
-		_, share := d.refused()
-		return d.Fails == "" && share < 1
-	})
 	if failing > 0 && request.Protocol == simulate.HTTP && out.Route != nil {
 		out.Status = http.StatusServiceUnavailable
 	}

@@ -86,7 +86,6 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) rest.Endp
 		if err != nil {
 			return err
 		}
-		out.Proxy.Connected = connected
 		rest.WriteJSON(w, http.StatusOK, out)
 		return nil
 	}
@@ -247,7 +246,7 @@ func (e *explainer) explain() (*Explanation, error) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "RequestExplanation"},
 		Revision: e.context.Revision(),
 		Proxy: Proxy{
-			Node: e.proxy.ID, Type: string(e.proxy.Type), Name: e.proxy.Name, Namespace: e.proxy.Namespace,
+			Node: e.proxy.ID, Type: string(e.proxy.Type), Name: e.proxy.Name, Namespace: e.proxy.Namespace, Connected: e.connected,
 		},
 		Request:  Request{Protocol: string(request.Protocol), Host: request.Host, Port: request.Port},
 		Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,

@@ -197,7 +197,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source, s.keptFor))
 	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds, s.placesOf))
 	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
-	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{ID: view.ID, View: view}))
+	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Endpoint(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
 	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
 	s.api.Endpoint(SourceObjectsPath, s.serveSourceObjects)
