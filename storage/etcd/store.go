@@ -42,8 +42,9 @@ type Options struct {
 	// default, has to fit the latter.
 	MaxTxnOps, MaxRequestBytes int
 	// RequestTimeout bounds every read, each page of a list, and every mutation with all
-	// its attempts; 0 is ten seconds. A batch has a millisecond more for each operation. It is at most half of storage.HistoryGrace, so that
-	// a writer in doubt still finds its record.
+	// its attempts; 0 is ten seconds. A batch has a millisecond more for each operation.
+	// It is at most half of storage.HistoryGrace, so that a writer in doubt still finds its
+	// record.
 	RequestTimeout time.Duration
 	// Addresses are the ranges from which hosts of ServiceEntries without an address get
 	// one, in the transaction that writes the object. Without ranges no host gets or
