@@ -101,10 +101,22 @@ func (m *storeMachine) do(command string) string {
 // start runs a server until it is ready.
 func (m *storeMachine) start(unit string) {
 	m.t.Helper()
+	m.launch(unit)
+	m.awaitReady()
+}
+
+// launch runs a server.
+func (m *storeMachine) launch(unit string) {
+	m.t.Helper()
 	in := m.n.command()
 	m.server = &process{processtest.Start(m.t, processtest.Options{
 		Name: "portolan", Path: in[0], Args: append(in[1:], "bash", "-c", "cd '"+m.dir+"' && exec "+m.here(unit)), Env: m.env,
 	}), "portolan"}
+}
+
+// awaitReady waits until the server says that it is ready.
+func (m *storeMachine) awaitReady() {
+	m.t.Helper()
 	eventually(m.t, "the server is ready", func() error {
 		if !m.server.running() {
 			m.t.Fatalf("the server has ended: %s", m.server.tail())

@@ -118,6 +118,10 @@ func takenBy(v *mesh.View, number int, result simulate.Result) (workload.Port, b
 	return workload.Find(v, names.InboundCluster(uint32(number)))
 }
 
+// passedEncrypted is the reason beside a request that the sidecar forwards as the client
+// encrypted it.
+const passedEncrypted = "the DestinationRule of the client begins TLS, and the sidecar passes it on as it is: the application must end it"
+
 func passesInbound(result simulate.Result) bool {
 	return len(result.Destinations) == 1 && result.Destinations[0].Cluster == names.InboundPassthroughCluster
 }
@@ -157,5 +161,7 @@ func concludeInbound(out *Inbound, own, encrypted bool, r simulate.Request, resu
 		out.Outcome, out.Reason = Fails, fmt.Sprintf("port %d is that of the proxy's own listener", r.Port)
 	case result.Destinations[0].Missing:
 		out.Outcome, out.Reason = Fails, "the ingress listener names no address of the application"
+	case encrypted && result.Chain.GetTransportSocket() == nil:
+		out.Reason = passedEncrypted
 	}
 }

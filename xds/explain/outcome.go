@@ -93,6 +93,9 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 		out.Outcome, out.Reason = Passed, "no service is meant: the proxy resolves the host that the request names, as ALLOW_ANY_DYNAMIC_DNS says"
 	default:
 		out.Outcome = Forwarded
+		if slices.ContainsFunc(out.Destinations, Destination.isPassedEncrypted) {
+			out.Reason = passedEncrypted
+		}
 		if other := e.receivingEntry(out, request); other != "" {
 			out.Outcome = Fails
 			out.Reason = fmt.Sprintf("the proxy captures no traffic, so only the port tells connections apart, and those on port %d are all for %s, which is older: from here nothing reaches %s", e.port, other, e.host)
@@ -114,6 +117,11 @@ func (d Destination) refused() (why string, share float64) {
 		return "", 0
 	}
 	return why, float64(refusing) / float64(len(d.Endpoints))
+}
+
+// isPassedEncrypted reports whether a connected sidecar passes TLS of the client on.
+func (d Destination) isPassedEncrypted() bool {
+	return slices.ContainsFunc(d.Inbound, func(in Inbound) bool { return in.Outcome == Forwarded && in.Reason == passedEncrypted })
 }
 
 // receivingEntry names the ServiceEntry that gets the connections meant for the host, if the proxy

@@ -263,12 +263,15 @@ func TestExplainWhatTheClientSees(t *testing.T) {
 	mutual := func(host string) string {
 		return xdstest.Object("DestinationRule", "shop/"+host, "{host: "+host+".test, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}")
 	}
-	m.Apply(mutual("cart"))
-	m.Apply(mutual("lone"))
+	m.Apply(xdstest.Object("ServiceEntry", "shop/bytes", "{hosts: [bytes.test], addresses: [10.9.0.8], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 5433, name: tcp, protocol: TCP, targetPort: 8081}], endpoints: [{address: 10.1.0.20}]}"))
+	for _, host := range []string{"cart", "lone", "bytes"} {
+		m.Apply(mutual(host))
+	}
 	const ends = "the DestinationRule of the client begins TLS, and the sidecar ends none on this port: leave tls out, or give an ingress listener of its Sidecar tls"
 	for to, want := range map[string]string{
 		"lone.test:80": "Fails | outbound|80||lone.test 10.1.0.20:8080 | 503 | lone.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
 		"cart.test:80": "PartlyFails | outbound|80||cart.test 10.1.0.20:8080,10.1.0.99:8080 | 503 | cart.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
+		"bytes.test:5433": "Forwarded | outbound|5433||bytes.test 10.1.0.20:8081 | the DestinationRule of the client begins TLS, and the sidecar passes it on as it is: the application must end it",
 	} {
 		e, err := explained(t, m, "from=10.1.0.30&to="+to)
 		if got := line(e); err != nil || got != want {
