@@ -71,6 +71,7 @@ func TestMembersPage(t *testing.T) {
 		m.awaitReady()
 	}
 	first.awaitVoters(3)
+	handKeys(t, machines, withoutComment(own[5]), withoutComment(own[6]))
 
 	// Replace one of them: the page says add, --store-join and promote.
 	third.loseAll()
@@ -78,7 +79,7 @@ func TestMembersPage(t *testing.T) {
 		carry(t, file, first.shell, third.shell)
 	}
 	first.do(replace[0])
-	first.do(forThird(withoutComment(own[5])))
+	first.do(forThird(withoutComment(own[7])))
 	_, at, _ := strings.Cut(string(text), "use instead `store member add`, `")
 	at, _, ok = strings.Cut(at, "`, and `store member promote`")
 	if !ok {
@@ -87,9 +88,33 @@ func TestMembersPage(t *testing.T) {
 	store := third.here("/var/lib/portolan/store")
 	third.command("mkdir -m 700 " + store + " && cp " + first.here("/var/lib/portolan/store/sealing.key") + " " + store)
 	third.launch("portolan " + at + " --data-dir /var/lib/portolan/store --store-name cp-3 --store-peer-url https://10.0.0.3:2380 --store-cert cp-3.pem --store-key cp-3-key.pem --store-ca ca.pem" + flags)
-	first.do(forThird(withoutComment(own[6])))
+	first.do(forThird(withoutComment(own[8])))
 	third.awaitReady()
 	first.awaitVoters(3)
+}
+
+// handKeys hands the sealing keys of the server that has them to the others.
+func handKeys(t *testing.T, machines []*storeMachine, export, take string) {
+	t.Helper()
+	var has *storeMachine
+	for _, m := range machines {
+		if out, err := m.try("portolan secret status"); err == nil && !strings.Contains(out, "cannot be opened") {
+			has = m
+		}
+	}
+	if has == nil {
+		t.Fatal("no server has the sealing key")
+	}
+	has.do(export)
+	for _, m := range machines {
+		if m != has {
+			carry(t, "keys", has.shell, m.shell)
+			m.do(take)
+		}
+		if out := m.do("portolan secret status"); strings.Contains(out, "cannot be opened") {
+			t.Errorf("it lacks the sealing keys: %s", out)
+		}
+	}
 }
 
 // pageOf returns the commands of a page by its sections.
