@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
-	"github.com/portolan-mesh/portolan/cache/rest/socket"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 

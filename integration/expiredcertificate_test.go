@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 )
 
 // TestAnExpiredCertificateIsRenewed: a machine whose certificate has expired gets the next one

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 	istio "istio.io/api/security/v1alpha1"
 
-	"github.com/portolan-mesh/portolan/cache/rest/certificate"
+	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/resource"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
+	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 )
 
 // TestIssuedIsInTheAudit: a certificate is in the history even if the server is killed as soon

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // sound is a service with its rule and routes, for no gateway, and with nothing odd.

@@ -8,13 +8,13 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -92,18 +92,18 @@ func TestPreview(t *testing.T) {
 		"no change": {op: storage.Op{Verb: storage.Put, Config: rule}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := batch.Effect{Proxies: 3, Nodes: nodes(test.nodes), Concerned: len(strings.Fields(test.nodes))}
-			got, known := admin.Preview(r.server, catalogue.Types(), []storage.Op{test.op}, batch.PreviewProxies)
+			want := effect.Effect{Proxies: 3, Nodes: nodes(test.nodes), Concerned: len(strings.Fields(test.nodes))}
+			got, known := admin.Preview(r.server, catalogue.Types(), []storage.Op{test.op}, effect.PreviewProxies)
 			if diff := cmp.Diff(want, got); !known || diff != "" {
 				t.Errorf("known %v, proxies (-want +got)\n%s", known, diff)
 			}
-			for _, what := range []batch.Preview{batch.PreviewResources, batch.PreviewBodies} {
+			for _, what := range []effect.Preview{effect.PreviewResources, effect.PreviewBodies} {
 				got, _ = admin.Preview(r.server, catalogue.Types(), []storage.Op{test.op}, what)
 				var resources []string
 				for _, c := range got.Resources {
 					resources = append(resources, fmt.Sprint(c.Type, " ", c.Name, " ", c.Change, " ", c.Proxies))
-					bodies := what == batch.PreviewBodies
-					if (c.Before != nil) != (bodies && c.Change != batch.Added) || (c.After != nil) != (bodies && c.Change != batch.Removed) {
+					bodies := what == effect.PreviewBodies
+					if (c.Before != nil) != (bodies && c.Change != effect.Added) || (c.After != nil) != (bodies && c.Change != effect.Removed) {
 						t.Errorf("%s: the body was %s, is %s", c.Name, c.Before, c.After)
 					}
 				}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/cache/rest/client"
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 type analyzeOptions struct {

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // oddAdvisor is an advisor that always finds ServiceEntry "old" odd. If objects are written, it

@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	spec "github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -63,16 +64,16 @@ VERB is get, list, watch, create, update, delete, reveal (the data of secrets) o
 			if all && c.Flags().Changed("namespace") {
 				return usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
 			}
-			asked := &access.ResourceAttributes{Verb: args[0], Resource: kind, Name: name, Namespace: namespace}
+			asked := &credentials.ResourceAttributes{Verb: args[0], Resource: kind, Name: name, Namespace: namespace}
 			if err := nameResource(env.schemas, asked); err != nil {
 				return usageError{err}
 			}
 			if all {
 				asked.Namespace = ""
 			}
-			var answer access.AccessReview
+			var answer credentials.AccessReview
 			err := env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				return api.Post(ctx, access.AccessReviewPath, access.NewReview(asked), &answer)
+				return api.Post(ctx, credentials.AccessReviewPath, credentials.NewReview(asked), &answer)
 			})
 			if err != nil {
 				return err
@@ -100,7 +101,7 @@ func folded(words []string) string {
 
 // nameResource replaces the name of a kind by its name in rules. It refuses a word that
 // neither is a kind nor may stand in rules.
-func nameResource(schemas schema.Set, asked *access.ResourceAttributes) error {
+func nameResource(schemas schema.Set, asked *credentials.ResourceAttributes) error {
 	kind, err := kindNamed(schemas, asked.Resource)
 	switch {
 	case err == nil:
@@ -121,9 +122,9 @@ func nameResource(schemas schema.Set, asked *access.ResourceAttributes) error {
 }
 
 // self asks the server who it takes the user for.
-func (e *environment) self(ctx context.Context, api *client.Client) (*access.Self, error) {
-	out := &access.Self{}
-	if err := api.JSON(ctx, access.SelfPath, out); err != nil {
+func (e *environment) self(ctx context.Context, api *client.Client) (*credentials.Self, error) {
+	out := &credentials.Self{}
+	if err := api.JSON(ctx, credentials.SelfPath, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -152,7 +153,7 @@ func newWhoAmICommand(env *environment) *cobra.Command {
 	return c
 }
 
-func (e *environment) showSelf(self *access.Self) error {
+func (e *environment) showSelf(self *credentials.Self) error {
 	fmt.Fprintf(e.stdout, "User:    %s\n", plain(self.User))
 	if len(self.Groups) > 0 {
 		fmt.Fprintf(e.stdout, "Groups:  %s\n", plain(strings.Join(self.Groups, ", ")))

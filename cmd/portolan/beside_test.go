@@ -8,9 +8,9 @@ import (
 	"gotest.tools/v3/golden"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // startBehind starts an API whose store has an object, web. A source of files that goes before

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cache/rest/client"
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 )
 
 func newCACommand(env *environment) *cobra.Command {
@@ -68,12 +68,12 @@ func newCAStatusCommand(env *environment) *cobra.Command {
 }
 
 // authorityRows formats a status as a table of two columns.
-func authorityRows(env *environment, s *maintenance.AuthorityStatus) [][]string {
+func authorityRows(env *environment, s *authority.Status) [][]string {
 	rows := [][]string{{"trust domain", s.TrustDomain}, {"keys", plain(s.Source)}}
 	if s.Signs.Serial == "" && s.Problem == "" {
 		rows = append(rows, []string{"signs", "none yet: the first certificate makes a root, or portolan ca init"})
 	}
-	row := func(what string, c maintenance.AuthorityCertificate) {
+	row := func(what string, c authority.PublicCertificate) {
 		rows = append(rows, []string{what, fmt.Sprintf("%s, sha256 %s, ends %s", plain(c.Subject), c.Fingerprint, c.NotAfter.UTC().Format(time.DateOnly))})
 	}
 	if s.Signs.Serial != "" {
@@ -151,15 +151,15 @@ machine.`,
 				})
 			},
 		}
-		if name == maintenance.RotateFinish {
+		if name == authority.RotateFinish {
 			step.Flags().BoolVar(&force, "force", false, "drop the former root although certificates that it has signed may be valid: their holders are refused everywhere, until they prove who they are anew")
 		}
 		return step
 	}
 	c.AddCommand(
-		step(maintenance.RotateStart, "Make a new root, which signs from now on beside the former one that stays trusted", "a new root signs; both are trusted"),
-		step(maintenance.RotateFinish, "Drop the former root, once nothing that it has signed can be valid", "the former root is trusted no more"),
-		step(maintenance.RotateAbort, "Go back to the former root, and drop the new one", "the former root signs again, and it alone is trusted"),
+		step(authority.RotateStart, "Make a new root, which signs from now on beside the former one that stays trusted", "a new root signs; both are trusted"),
+		step(authority.RotateFinish, "Drop the former root, once nothing that it has signed can be valid", "the former root is trusted no more"),
+		step(authority.RotateAbort, "Go back to the former root, and drop the new one", "the former root signs again, and it alone is trusted"),
 	)
 	return c
 }

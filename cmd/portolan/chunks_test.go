@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 )
 
 // five returns five documents, some replaced by others.

@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
 
 type deleteOptions struct {
@@ -120,7 +121,7 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 	trial := *o
 	trial.ignoreNotFound = true
 	documents, result, err := trial.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
-		return c.Try(ctx, b, batch.PreviewNothing)
+		return c.Try(ctx, b, effect.PreviewNothing)
 	})
 	if err != nil || result == nil {
 		return err

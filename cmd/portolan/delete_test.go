@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/progress"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // ignoreHint is the output of a delete that finds nothing.
@@ -86,15 +86,15 @@ func TestDeleteBadFile(t *testing.T) {
 // deleted.
 type danglingAdvisor struct{}
 
-func (danglingAdvisor) Advise(ops []storage.Op) [][]rest.Advice {
-	out := make([][]rest.Advice, len(ops))
+func (danglingAdvisor) Advise(ops []storage.Op) [][]finding.Advice {
+	out := make([][]finding.Advice, len(ops))
 	both := false
 	for _, op := range ops {
 		both = both || op.Target().Name == "b"
 	}
 	for i, op := range ops {
 		if op.Config == nil && op.Target().Name == "a" && !both {
-			out[i] = []rest.Advice{{Text: "serviceentry/default/b: spec.x is lost", Dangling: true}, {Text: "serviceentry/default/c: less important"}}
+			out[i] = []finding.Advice{{Text: "serviceentry/default/b: spec.x is lost", Dangling: true}, {Text: "serviceentry/default/c: less important"}}
 		}
 	}
 	return out

@@ -10,10 +10,10 @@ import (
 	"gotest.tools/v3/golden"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/progress"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // describedObject answers the requests that describe sends for an object.

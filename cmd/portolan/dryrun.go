@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
 
 // The values of --dry-run: whether to make a change, or only try it on the client or the
@@ -53,14 +53,14 @@ func (d dryRun) check() error {
 }
 
 // preview returns how much the server has to foresee.
-func (d dryRun) preview() batch.Preview {
+func (d dryRun) preview() effect.Preview {
 	switch d.xds {
 	case xdsNames:
-		return batch.PreviewResources
+		return effect.PreviewResources
 	case xdsDiff:
-		return batch.PreviewBodies
+		return effect.PreviewBodies
 	}
-	return batch.PreviewProxies
+	return effect.PreviewProxies
 }
 
 // row returns the line for an object. A change that is only tried has no revision.

@@ -7,8 +7,9 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
 
 // printEffect prints what a dry run foresees: how each object would differ, which proxies are
@@ -50,7 +51,7 @@ func foreseen(name string, before, after json.RawMessage) (string, error) {
 const namedProxies = 10
 
 // affectedProxies returns one line about the proxies for which a change makes a difference.
-func affectedProxies(effect batch.Effect) string {
+func affectedProxies(effect effect.Effect) string {
 	text := fmt.Sprintf("No proxy is concerned, of %d connected.", effect.Proxies)
 	if effect.Concerned > 0 {
 		names := mapSlice(effect.Nodes[:min(len(effect.Nodes), namedProxies)], nodeName)
@@ -67,7 +68,7 @@ func affectedProxies(effect batch.Effect) string {
 }
 
 // printResources lists the resources of proxies that would change, and how.
-func (e *environment) printResources(effect batch.Effect) error {
+func (e *environment) printResources(effect effect.Effect) error {
 	var rows [][]string
 	for _, r := range effect.Resources {
 		proxies := "1 proxy"

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
 
 func TestConcernedProxies(t *testing.T) {
@@ -18,7 +18,7 @@ func TestConcernedProxies(t *testing.T) {
 		}
 		return out
 	}
-	for want, effect := range map[string]batch.Effect{
+	for want, given := range map[string]effect.Effect{
 		"No proxy is concerned, of 0 connected.":                                                  {},
 		"No proxy is concerned, of 5 connected.":                                                  {Proxies: 5},
 		"Concerned: 2 of 5 proxies: a.shop, b.shop.":                                              {Proxies: 5, Concerned: 2, Nodes: nodes(2)},
@@ -26,7 +26,7 @@ func TestConcernedProxies(t *testing.T) {
 		"Concerned: 1 of 1 proxies: a.shop. Other servers have 3 more, which were not looked at.": {Proxies: 1, Concerned: 1, Nodes: nodes(1), Elsewhere: 3},
 		"Concerned: 200 of 300 proxies: a.shop, b.shop, c.shop, d.shop, e.shop, f.shop, g.shop, h.shop, i.shop, j.shop, and 190 more.": {Proxies: 300, Concerned: 200, Nodes: nodes(20)},
 	} {
-		if got := affectedProxies(effect); got != want {
+		if got := affectedProxies(given); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -35,22 +35,22 @@ func TestConcernedProxies(t *testing.T) {
 // foretold is a previewer that always gives the same answer.
 type foretold struct{}
 
-func (foretold) Preview(_ []storage.Op, what batch.Preview) (batch.Effect, bool) {
-	effect := batch.Effect{Proxies: 2, Concerned: 1, Nodes: []string{"sidecar~10.0.0.1~a.shop~shop.svc.cluster.local"}}
-	if what == batch.PreviewProxies {
-		return effect, true
+func (foretold) Preview(_ []storage.Op, what effect.Preview) (effect.Effect, bool) {
+	given := effect.Effect{Proxies: 2, Concerned: 1, Nodes: []string{"sidecar~10.0.0.1~a.shop~shop.svc.cluster.local"}}
+	if what == effect.PreviewProxies {
+		return given, true
 	}
-	effect.Resources = []batch.ResourceChange{
-		{Type: "CDS", Name: "outbound|80||x", Change: batch.Changed, Proxies: 1},
-		{Type: "EDS", Name: "outbound|80||x", Change: batch.Removed, Proxies: 2},
+	given.Resources = []effect.ResourceChange{
+		{Type: "CDS", Name: "outbound|80||x", Change: effect.Changed, Proxies: 1},
+		{Type: "EDS", Name: "outbound|80||x", Change: effect.Removed, Proxies: 2},
 	}
-	if what == batch.PreviewBodies {
-		effect.Resources[0].Before, effect.Resources[0].After = []byte(`{"name":"x","n":1}`), []byte(`{"name":"x","n":2}`)
-		effect.Resources[1].Before = []byte(`{"name":"x"}`)
+	if what == effect.PreviewBodies {
+		given.Resources[0].Before, given.Resources[0].After = []byte(`{"name":"x","n":1}`), []byte(`{"name":"x","n":2}`)
+		given.Resources[1].Before = []byte(`{"name":"x"}`)
 	} else {
-		effect.Omitted = 7
+		given.Omitted = 7
 	}
-	return effect, true
+	return given, true
 }
 
 // TestDryRunShowsItsEffect: the output shows how objects differ, which proxies are concerned

@@ -11,9 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -72,14 +72,14 @@ func nothingDone(done string, faults *multierror.Error) error {
 	return fmt.Errorf("nothing was %s: %w", done, faults)
 }
 
-// refusal is an error of the server, rewritten in terms of the user's files.
-type refusal struct {
+// rewritten is an error of the server, in terms of the user's files.
+type rewritten struct {
 	error
 	status error
 }
 
 // Unwrap returns the rewritten error and the server's.
-func (r refusal) Unwrap() []error { return []error{r.error, r.status} }
+func (r rewritten) Unwrap() []error { return []error{r.error, r.status} }
 
 // refused rewrites the error of a refused batch to name the documents at fault. The batch had
 // one operation for each document. It returns other errors unchanged.
@@ -96,7 +96,7 @@ func refused(err error, done string, documents []config.Document) error {
 		}
 		faults = multierror.Append(faults, located(documents[i], field, cause))
 	}
-	return refusal{nothingDone(done, faults), err}
+	return rewritten{nothingDone(done, faults), err}
 }
 
 // located returns the error of one cause, with the place of its object.

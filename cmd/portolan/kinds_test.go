@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema/schematest"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
@@ -24,7 +25,7 @@ func startNotes(t *testing.T, kind, name string) noteAPI {
 		for _, path := range []string{admin.PropagationPath, admin.ReferencesPath} {
 			s.Endpoint("GET "+path, func(w http.ResponseWriter, r *http.Request) error {
 				if q := r.URL.Query(); q.Get("kind") != kind || q.Get("group") != "" || q.Get("name") != name {
-					return rest.BadRequest(r.URL.RawQuery)
+					return refusal.BadRequest(r.URL.RawQuery)
 				}
 				rest.WriteJSON(w, http.StatusOK, struct{}{})
 				return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/access"
-	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 )
 
 func newLoginCommand(env *environment) *cobra.Command {
@@ -64,7 +64,7 @@ provider ends it. portolan logout forgets it.`,
 }
 
 // hasToken says whether the command line has a token.
-func (o *credentials) hasToken() bool {
+func (o *proof) hasToken() bool {
 	return o.flags != nil && (o.flags.Changed("token") || o.flags.Changed("token-file"))
 }
 
@@ -105,9 +105,11 @@ func (e *environment) loginByToken(ctx context.Context, target string) error {
 
 // loginWith logs in with a provider that the server names.
 func (e *environment) loginWith(ctx context.Context, target, name string) error {
-	e.credentials = credentials{} // login needs no credentials, and replaces those there are
-	var known oidc.Logins
-	if err := e.call(ctx, func(ctx context.Context, api *client.Client) error { return api.JSON(ctx, oidc.LoginPath, &known) }); err != nil {
+	e.credentials = proof{} // login needs no credentials, and replaces those there are
+	var known credentials.LoginList
+	if err := e.call(ctx, func(ctx context.Context, api *client.Client) error {
+		return api.JSON(ctx, credentials.LoginPath, &known)
+	}); err != nil {
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("the server at %s does not say how to log in: it is older than this command; give a token (--token-file)", e.server)
 		}
@@ -134,7 +136,7 @@ func (e *environment) loginWith(ctx context.Context, target, name string) error 
 }
 
 // chooseProvider returns the provider of a name, or the only one.
-func chooseProvider(known []oidc.Provider, name, server string) (oidc.Provider, error) {
+func chooseProvider(known []credentials.Provider, name, server string) (credentials.Provider, error) {
 	names := make([]string, len(known))
 	for i, one := range known {
 		if one.Name == name || name == "" && len(known) == 1 {
@@ -144,11 +146,11 @@ func chooseProvider(known []oidc.Provider, name, server string) (oidc.Provider, 
 	}
 	switch {
 	case len(known) == 0:
-		return oidc.Provider{}, dataError{fmt.Errorf("no provider logs users in at %s: an administrator can give a TokenIssuer users.login; or log in with a token (--token-file)", server)}
+		return credentials.Provider{}, dataError{fmt.Errorf("no provider logs users in at %s: an administrator can give a TokenIssuer users.login; or log in with a token (--token-file)", server)}
 	case name == "":
-		return oidc.Provider{}, usageError{fmt.Errorf("the server has several providers: name one of %s with --provider", strings.Join(names, ", "))}
+		return credentials.Provider{}, usageError{fmt.Errorf("the server has several providers: name one of %s with --provider", strings.Join(names, ", "))}
 	}
-	return oidc.Provider{}, usageError{fmt.Errorf("--provider %s: the server has %s", name, strings.Join(names, ", "))}
+	return credentials.Provider{}, usageError{fmt.Errorf("--provider %s: the server has %s", name, strings.Join(names, ", "))}
 }
 
 // showDevice shows the user where to go. It is not part of the command's output.
@@ -164,8 +166,8 @@ func (e *environment) showDevice(d *login.Device, issuer string) {
 // keepLogin stores a token or a login in a context, if the server accepts it.
 func (e *environment) keepLogin(ctx context.Context, target, token string, l *contexts.Login) error {
 	mine := *e
-	mine.credentials = credentials{once: token}
-	var self *access.Self
+	mine.credentials = proof{once: token}
+	var self *credentials.Self
 	err := mine.call(ctx, func(ctx context.Context, api *client.Client) (err error) {
 		self, err = mine.self(ctx, api)
 		return err

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
@@ -52,20 +53,21 @@ func (l *logins) add(name string, issuer *jwkstest.Issuer, client string) {
 // issued implements access.Bearer.
 type issued struct{ *oidc.Verifier }
 
-func (i issued) Bear(ctx context.Context, token string) (rest.Identity, error) {
+func (i issued) Bear(ctx context.Context, token string) (access.Identity, error) {
 	user, err := i.User(ctx, token)
-	return rest.Identity{User: user.Name, Groups: user.Groups}, err
+	return access.Identity{User: user.Name, Groups: user.Groups}, err
 }
 
 func startLogins(t *testing.T) *logins {
 	t.Helper()
 	l := &logins{keys: map[string]*jwkstest.Issuer{}, file: filepath.Join(t.TempDir(), "contexts.yaml")}
 	t.Setenv("PORTOLAN_CONFIG", l.file)
-	verifier := oidc.New(oidc.Options{Keys: l, TrustDomain: "cluster.local", Issuers: func() ([]oidc.Issuer, bool) {
+	issuers := func() ([]oidc.Issuer, bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return append([]oidc.Issuer(nil), l.all...), true
-	}})
+	}
+	verifier := oidc.New(oidc.Options{Keys: l, TrustDomain: "cluster.local", Issuers: issuers})
 	var keeper *access.Keeper
 	var store *memory.Store
 	l.api = api{resttest.Start(t, 0, func(o *rest.Options) {
@@ -75,7 +77,7 @@ func startLogins(t *testing.T) *logins {
 			Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.Pilot(), Root: "istio-system", Bearers: []access.Bearer{issued{verifier}},
 		})
 		o.Authenticator, o.Authorizer, o.Sealer = keeper, keeper, rest.Sealers{schema.User: keeper}
-	}, func(s *rest.Server) { access.Register(s, keeper, store); verifier.Register(s) })}
+	}, func(s *rest.Server) { credentials.Users(s, keeper, store); credentials.Logins(s, issuers) })}
 	return l
 }
 

@@ -11,8 +11,9 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/portolan-mesh/portolan/cache/rest/client"
-	"github.com/portolan-mesh/portolan/cache/rest/record"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
+	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 )
 
 var recordOutputs = []string{"table", "json", "yaml"}
@@ -29,7 +30,7 @@ type recordFilter struct {
 
 // wasRefused says whether a record is about attempts that were refused.
 func wasRefused(r record.Record) bool {
-	return len(r.Changes) == 1 && r.Changes[0].Kind == record.RefusalKind
+	return len(r.Changes) == 1 && r.Changes[0].Kind == journal.RefusalKind
 }
 
 // fetch returns the records of a query, newest first, and whether there are more.

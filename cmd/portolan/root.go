@@ -30,7 +30,7 @@ type environment struct {
 	files          clientFiles
 	namespace      string        // namespace of objects and commands that name none
 	timeout        time.Duration // --request-timeout
-	credentials    credentials
+	credentials    proof
 	hidden         []string      // global flags that the command replaces by its own
 	patience       time.Duration // how long a command waits for a server that refuses connections
 }

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// journal is the log of a server; a test can wait for lines.
-type journal struct {
+// serverLog is the log of a server; a test can wait for lines.
+type serverLog struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
 	written chan struct{} // holds a token after a write
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *serverLog) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	select {
@@ -30,7 +30,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-func (j *journal) String() string {
+func (j *serverLog) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -39,7 +39,7 @@ func (j *journal) String() string {
 var readyLine = regexp.MustCompile(`msg=ready api=(\S+)`)
 
 // ready waits until a server is ready, and returns the URL of its API.
-func (j *journal) ready(t *testing.T, ended <-chan int) string {
+func (j *serverLog) ready(t *testing.T, ended <-chan int) string {
 	t.Helper()
 	limit := time.After(30 * time.Second)
 	for {
@@ -58,10 +58,10 @@ func (j *journal) ready(t *testing.T, ended <-chan int) string {
 
 // serveIn runs a server on a data directory, with more flags; stop ends it and
 // returns its exit code.
-func serveIn(t *testing.T, dir string, more ...string) (server string, log *journal, stop func() int) {
+func serveIn(t *testing.T, dir string, more ...string) (server string, log *serverLog, stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	log = &journal{written: make(chan struct{}, 1)}
+	log = &serverLog{written: make(chan struct{}, 1)}
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, serveArgs(dir, more...), strings.NewReader(""), log, log) }()
 	var once sync.Once

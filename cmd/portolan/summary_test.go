@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest/record"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 )
 
 func TestSummary(t *testing.T) {

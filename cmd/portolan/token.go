@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -32,7 +33,7 @@ namespace. The server stores its hash alone: what a token is, nobody is told aga
 }
 
 func newTokenCreateCommand(env *environment) *cobra.Command {
-	var order join.Order
+	var order credentials.Order
 	namespace, output, ttl := "", "", time.Duration(0)
 	c := &cobra.Command{
 		Use:   "create --service-account NAME",
@@ -54,8 +55,8 @@ service account, so often and until then. --cidr bounds from where.`,
 			}
 			order.TTL = ttl.String()
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				made := &join.Order{}
-				if err := api.Post(ctx, join.Path(namespace), order, made); err != nil {
+				made := &credentials.Order{}
+				if err := api.Post(ctx, credentials.JoinTokensPath(namespace), order, made); err != nil {
 					return err
 				}
 				if output != "" {

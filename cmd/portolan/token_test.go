@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -22,7 +23,7 @@ func startTokens(t *testing.T) (api, *join.Tokens) {
 	server := resttest.Start(t, 0, func(o *rest.Options) {
 		tokens = join.New(join.Options{Store: o.Store, TrustDomain: "cluster.local"})
 		o.Sealer = rest.Sealers{schema.JoinToken: tokens}
-	}, func(s *rest.Server) { tokens.Register(s) })
+	}, func(s *rest.Server) { credentials.JoinTokens(s, tokens) })
 	return api{server}, tokens
 }
 
@@ -52,7 +53,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("history:\n%s", out)
 	}
 
-	var order join.Order
+	var order credentials.Order
 	if err := json.Unmarshal([]byte(a.must(t, "", "token", "create", "-n", "shop", "--service-account", "api", "--ttl", "5m", "-o", "json")), &order); err != nil || order.Uses != 1 || order.ServiceAccount != "api" {
 		t.Fatalf("%+v, %v", order, err)
 	}

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	spec "github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -43,19 +44,19 @@ type tokenFlags struct {
 }
 
 func (o *tokenFlags) register(c *cobra.Command) {
-	c.Flags().DurationVar(&o.ttl, "ttl", access.DefaultTTL, "how long the token is valid; 0 is without an end")
+	c.Flags().DurationVar(&o.ttl, "ttl", credentials.DefaultTTL, "how long the token is valid; 0 is without an end")
 	c.Flags().StringVar(&o.note, "note", "", "what the token is for")
 }
 
-func (o *tokenFlags) newToken() (*access.NewToken, error) {
+func (o *tokenFlags) newToken() (*credentials.NewToken, error) {
 	if o.ttl < 0 || o.ttl%time.Second != 0 {
 		return nil, usageError{fmt.Errorf("--ttl %s: give whole seconds, or 0 for a token without an end", o.ttl)}
 	}
-	return &access.NewToken{Note: o.note, TTL: int64(o.ttl / time.Second)}, nil
+	return &credentials.NewToken{Note: o.note, TTL: int64(o.ttl / time.Second)}, nil
 }
 
 // showToken prints a new token; it cannot be shown again.
-func (e *environment) showToken(made *access.UserToken) error {
+func (e *environment) showToken(made *credentials.UserToken) error {
 	if made.Token == "" {
 		return nil
 	}
@@ -88,9 +89,9 @@ makes the first user over its socket.`,
 			if namespace != "" && len(roles) == 0 {
 				return usageError{errors.New("-n is the namespace of --role, which is missing")}
 			}
-			asked := access.NewUser{Name: args[0], Groups: groups}
+			asked := credentials.NewUser{Name: args[0], Groups: groups}
 			for _, role := range roles {
-				asked.Roles = append(asked.Roles, access.NewRole{Role: role, Namespace: namespace})
+				asked.Roles = append(asked.Roles, credentials.NewRole{Role: role, Namespace: namespace})
 			}
 			var err error
 			if asked.Token, err = token.newToken(); err != nil {
@@ -99,9 +100,9 @@ makes the first user over its socket.`,
 			if without {
 				asked.Token = nil
 			}
-			var made access.UserToken
+			var made credentials.UserToken
 			err = env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				return api.Post(ctx, access.UsersPath, asked, &made)
+				return api.Post(ctx, credentials.UsersPath, asked, &made)
 			})
 			if err != nil {
 				return err
@@ -280,7 +281,7 @@ nobody is told again. Give each program a token of its own.`,
 			if err != nil {
 				return err
 			}
-			var made access.UserToken
+			var made credentials.UserToken
 			err = env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				return api.Post(ctx, tokensPath(args[0]), asked, &made)
 			})
@@ -297,7 +298,7 @@ nobody is told again. Give each program a token of its own.`,
 
 // tokensPath returns the path for making tokens of a user.
 func tokensPath(user string) string {
-	return strings.Replace(access.TokensPath, "{name}", url.PathEscape(user), 1)
+	return strings.Replace(credentials.TokensPath, "{name}", url.PathEscape(user), 1)
 }
 
 func newUserTokenListCommand(env *environment) *cobra.Command {

@@ -7,8 +7,9 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -24,7 +25,7 @@ func startUsers(t *testing.T) api {
 		store = o.Store.(*memory.Store)
 		keeper = access.NewKeeper(access.Options{Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.Pilot(), Root: "istio-system"})
 		o.Authenticator, o.Authorizer, o.Sealer = keeper, keeper, rest.Sealers{schema.User: keeper}
-	}, func(s *rest.Server) { access.Register(s, keeper, store) })}
+	}, func(s *rest.Server) { credentials.Users(s, keeper, store) })}
 }
 
 // TestUsers makes users and tokens, and uses them.

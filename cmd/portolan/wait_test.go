@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -175,9 +174,9 @@ func TestWaitForBatchOfAnEditor(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
 		if r.URL.Query().Has("change") {
-			refusal := rest.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "all namespaces").ErrStatus
-			refusal.Kind = "Status"
-			rest.WriteJSON(w, http.StatusForbidden, refusal)
+			forbidden := refusal.Forbidden("all namespaces").ErrStatus
+			forbidden.Kind = "Status"
+			rest.WriteJSON(w, http.StatusForbidden, forbidden)
 			return
 		}
 		_ = json.NewEncoder(w).Encode(admin.Propagation{Distribution: progress.Distribution{Revision: 9, Count: status.Count{Accepted: 1}}})

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/storage/access"
 )
 
@@ -22,7 +21,7 @@ func Views() []string {
 
 // actionOf translates a request into the terms of rules. root is the root namespace of the
 // mesh.
-func actionOf(a rest.Access, root string) action {
+func actionOf(a Request, root string) action {
 	if a.Resource != "" {
 		kind := a.Resource
 		if a.Subresource != "" {
@@ -34,7 +33,7 @@ func actionOf(a rest.Access, root string) action {
 	if out.kind == "users" {
 		out.namespace = root
 	}
-	if a.Verb == rest.Administer && out.verb != access.Reveal {
+	if a.Verb == access.Administer && out.verb != access.Reveal {
 		out.verb = access.Administer
 	}
 	return out
@@ -42,7 +41,7 @@ func actionOf(a rest.Access, root string) action {
 
 // ofPath returns the action of a request to a path outside all kinds. An unknown path is for
 // administrators.
-func ofPath(a rest.Access) action {
+func ofPath(a Request) action {
 	rest, own := strings.CutPrefix(a.Path, ours)
 	first, below, _ := strings.Cut(rest, "/")
 	switch {
@@ -87,7 +86,7 @@ func verbOf(method string) string {
 }
 
 // narrowed returns the namespace to which a query limits a view; empty means all namespaces.
-func narrowed(view string, a rest.Access) string {
+func narrowed(view string, a Request) string {
 	q := a.Query
 	switch view {
 	case "findings", "references", "proxies", "proxyconfig":

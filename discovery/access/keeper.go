@@ -12,16 +12,14 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/socket"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -51,8 +49,11 @@ type Options struct {
 type Bearer interface {
 	// Bear returns the identity of the token's bearer. The error says nothing that helps a
 	// guesser.
-	Bear(ctx context.Context, token string) (rest.Identity, error)
+	Bear(ctx context.Context, token string) (Identity, error)
 }
+
+// TokenPrefix starts every token of a user.
+const TokenPrefix = "put_"
 
 // Keeper authenticates and authorizes the requests to a config API. It follows the store
 // without being told of changes, and is safe for concurrent use.
@@ -105,7 +106,51 @@ func policyChanged(from, to *cache.Snapshot) bool {
 	return false
 }
 
-// Rights implements rest.Changing.
+// Root returns the root namespace of the mesh, where the users are.
+func (k *Keeper) Root() string { return k.o.Root }
+
+// Schemas returns the kinds that rules can name.
+func (k *Keeper) Schemas() schema.Set { return k.o.Schemas }
+
+// Now returns the time by the clock of the keeper.
+func (k *Keeper) Now() time.Time { return k.o.Now() }
+
+// Plural returns the plural name of a kind, which may be given by any of its names.
+func (k *Keeper) Plural(kind string) string { return plural(kind, k.o.Schemas) }
+
+// GrantsOf returns the rules that an identity has.
+func (k *Keeper) GrantsOf(who Identity) []Grant {
+	if p := k.current(); p != nil {
+		return p.grantsOf(who)
+	}
+	return nil
+}
+
+// CheckFirst returns why operations that make a user, first of all, may not be done: without
+// users, the first one must be an administrator.
+func (k *Keeper) CheckFirst(who Identity, ops []storage.Op) error {
+	if before := k.current(); who.Unproved && before != nil && len(before.users) == 0 && !administers(before, ops) {
+		return refusal.Invalid("roles: the first user must be an administrator: from then on nobody is let in without a credential, and only an administrator can make the others (--role admin)")
+	}
+	return nil
+}
+
+// administers says whether the user whom these operations make may do everything.
+func administers(before *policy, ops []storage.Op) bool {
+	next := objects{}
+	for key, object := range before.objects {
+		next[key] = object
+	}
+	for _, op := range ops {
+		next[op.Target()] = op.Config
+	}
+	after := newPolicy(next, before.root, before.schemas)
+	user := ops[0].Config
+	who := Identity{User: user.Name, Groups: append(slices.Clone(user.Spec.(*access.User).Groups), access.Authenticated)}
+	return after.firstMissing(who, []Grant{everything}) == ""
+}
+
+// Rights returns a value that differs, by ==, from an earlier one if an answer may have changed.
 func (k *Keeper) Rights() any { return k.current() }
 
 // notRead returns the error for a caller who comes before the server has read the users.
@@ -113,10 +158,10 @@ func (k *Keeper) notRead() error {
 	const text = "the server has not read yet who may come in: try again in a moment"
 	if k.o.StoreFault != nil {
 		if err := k.o.StoreFault(); err != nil {
-			return rest.Unavailable(text + ": " + err.Error())
+			return refusal.Unavailable(text + ": " + err.Error())
 		}
 	}
-	return rest.Starting(text)
+	return refusal.Starting(text)
 }
 
 // unread is the name of a caller from this machine before the server has read its users. The
@@ -126,120 +171,120 @@ const unread = "(unknown)"
 // errToken is the same whatever makes a token invalid, so that it helps no guesser.
 var errToken = errors.New("the token is not valid: it is unknown, expired or revoked, or its user is disabled: log in again (portolan login), or have another made (portolan user token add)")
 
-// Authenticate implements rest.Authenticator.
-func (k *Keeper) Authenticate(r *http.Request) (rest.Identity, error) {
+// Authenticate finds out who sends a request.
+func (k *Keeper) Authenticate(r *http.Request) (Identity, error) {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		scheme, token, ok := strings.Cut(values[0], " ")
 		if len(values) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
-			return rest.Identity{}, errors.New("the Authorization header is not one Bearer token: this server knows no other scheme")
+			return Identity{}, errors.New("the Authorization header is not one Bearer token: this server knows no other scheme")
 		}
 		return k.byToken(r.Context(), strings.TrimSpace(token))
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return k.byCertificate(r.TLS.VerifiedChains[0][0])
 	}
-	if rest.OverSocket(r) {
+	if socket.OverSocket(r) {
 		return localIdentity(r)
 	}
 	p := k.current()
 	switch {
-	case !rest.FromThisMachine(r):
-		return rest.Identity{}, errors.New("nothing says who you are: log in (portolan login), or give a token (--token, or PORTOLAN_TOKEN) or a client certificate")
+	case !socket.FromThisMachine(r):
+		return Identity{}, errors.New("nothing says who you are: log in (portolan login), or give a token (--token, or PORTOLAN_TOKEN) or a client certificate")
 	case k.o.AnonymousLoopback || p != nil && len(p.users) == 0:
-		return rest.Identity{User: access.LocalUser, Unproved: true}, nil
+		return Identity{User: access.LocalUser, Unproved: true}, nil
 	case p == nil:
-		return rest.Identity{User: unread, Unproved: true}, nil
+		return Identity{User: unread, Unproved: true}, nil
 	}
-	return rest.Identity{}, errors.New("this server has users, and nothing says who you are: log in (portolan login), or give a token (--token, --token-file or PORTOLAN_TOKEN) or a client certificate; " +
+	return Identity{}, errors.New("this server has users, and nothing says who you are: log in (portolan login), or give a token (--token, --token-file or PORTOLAN_TOKEN) or a client certificate; " +
 		"the user who runs the server is let in over its socket, and makes tokens: portolan user token add NAME")
 }
 
 // localIdentity identifies a caller over the socket, who must be the user of the server, or root.
-func localIdentity(r *http.Request) (rest.Identity, error) {
+func localIdentity(r *http.Request) (Identity, error) {
 	peer, told := socket.PeerOf(r.Context())
 	switch {
 	case told && (peer.UID == os.Geteuid() || peer.UID == 0), !told && !socket.CanTellPeers: // on systems that cannot tell, only the mode of the socket protects it
-		return rest.Identity{User: access.LocalUser}, nil
+		return Identity{User: access.LocalUser}, nil
 	case !told:
-		return rest.Identity{}, errors.New("the system does not say who is at the other end of the socket")
+		return Identity{}, errors.New("the system does not say who is at the other end of the socket")
 	}
-	return rest.Identity{}, fmt.Errorf("the socket is for the user who runs the server, and you are user %d: give a token", peer.UID)
+	return Identity{}, fmt.Errorf("the socket is for the user who runs the server, and you are user %d: give a token", peer.UID)
 }
 
-func (k *Keeper) byToken(ctx context.Context, token string) (rest.Identity, error) {
+func (k *Keeper) byToken(ctx context.Context, token string) (Identity, error) {
 	if !strings.HasPrefix(token, TokenPrefix) {
 		for _, b := range k.o.Bearers {
 			if who, err := b.Bear(ctx, token); err == nil {
 				return k.completeIdentity(who)
 			}
 		}
-		return rest.Identity{}, errToken
+		return Identity{}, errToken
 	}
 	p := k.current()
 	if p == nil {
-		return rest.Identity{}, k.notRead()
+		return Identity{}, k.notRead()
 	}
 	found, ok := p.byToken(token, k.o.Now())
 	if !ok {
-		return rest.Identity{}, errToken
+		return Identity{}, errToken
 	}
-	return k.completeIdentity(rest.Identity{User: found.user, Until: found.token.Expires})
+	return k.completeIdentity(Identity{User: found.user, Until: found.token.Expires})
 }
 
 // byCertificate identifies the holder of a verified certificate: a workload by its SPIFFE
 // identity, else a user by the common name, with the organizations as groups.
-func (k *Keeper) byCertificate(c *x509.Certificate) (rest.Identity, error) {
+func (k *Keeper) byCertificate(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) > 0 {
 		workload, err := identity.OfCertificate(c)
 		if err != nil {
-			return rest.Identity{}, fmt.Errorf("the client certificate is not of a workload: %w", err)
+			return Identity{}, fmt.Errorf("the client certificate is not of a workload: %w", err)
 		}
 		if k.o.Revoked != nil {
 			if err := k.o.Revoked(workload, c); err != nil {
-				return rest.Identity{}, err
+				return Identity{}, err
 			}
 		}
 		return k.Workload(workload, c.NotAfter)
 	}
 	if c.Subject.CommonName == "" {
-		return rest.Identity{}, errors.New("the client certificate has neither a SPIFFE identity nor a common name: it is nobody's")
+		return Identity{}, errors.New("the client certificate has neither a SPIFFE identity nor a common name: it is nobody's")
 	}
-	return k.completeIdentity(rest.Identity{User: c.Subject.CommonName, Groups: c.Subject.Organization, Until: c.NotAfter})
+	return k.completeIdentity(Identity{User: c.Subject.CommonName, Groups: c.Subject.Organization, Until: c.NotAfter})
 }
 
 // Workload returns the user that stands for a workload. until is when the proof of its
 // identity expires.
-func (k *Keeper) Workload(who identity.Identity, until time.Time) (rest.Identity, error) {
-	return k.completeIdentity(rest.Identity{User: who.String(), Groups: []string{access.Workloads}, Until: until})
+func (k *Keeper) Workload(who identity.Identity, until time.Time) (Identity, error) {
+	return k.completeIdentity(Identity{User: who.String(), Groups: []string{access.Workloads}, Until: until})
 }
 
 // MayIssueFor returns why a caller may not make a credential for a workload, nil if the caller
 // may. It refuses if the credential would give rights that the caller does not have.
-func (k *Keeper) MayIssueFor(who rest.Identity, workload identity.Identity) error {
+func (k *Keeper) MayIssueFor(who Identity, workload identity.Identity) error {
 	p := k.current()
 	if p == nil {
 		return k.notRead()
 	}
 	name := workload.String()
 	groups := append(slices.Clone(p.groups(name)), access.Workloads, access.Authenticated)
-	if missing := p.firstMissing(who, p.grantsOf(rest.Identity{User: name, Groups: groups})); missing != "" {
-		return forbidden(fmt.Errorf("user %q may not make a token of %s: whoever uses it would have the right to %s, which the user does not have", who.User, name, missing))
+	if missing := p.firstMissing(who, p.grantsOf(Identity{User: name, Groups: groups})); missing != "" {
+		return refusal.Forbidden(fmt.Sprintf("user %q may not make a token of %s: whoever uses it would have the right to %s, which the user does not have", who.User, name, missing))
 	}
 	return nil
 }
 
 // completeIdentity completes an authenticated identity with what the store says of the user.
-func (k *Keeper) completeIdentity(who rest.Identity) (rest.Identity, error) {
+func (k *Keeper) completeIdentity(who Identity) (Identity, error) {
 	p := k.current()
 	switch {
 	case p == nil:
-		return rest.Identity{}, k.notRead()
+		return Identity{}, k.notRead()
 	case who.User == access.LocalUser || who.User == "":
-		return rest.Identity{}, fmt.Errorf("the credential is of %q, which is nobody's name", who.User)
+		return Identity{}, fmt.Errorf("the credential is of %q, which is nobody's name", who.User)
 	case p.disabled(who.User):
-		return rest.Identity{}, errToken
+		return Identity{}, errToken
 	case !who.Until.IsZero() && !k.o.Now().Before(who.Until):
-		return rest.Identity{}, errToken
+		return Identity{}, errToken
 	}
 	who.Groups = slices.Concat(who.Groups, p.groups(who.User), []string{access.Authenticated})
 	if !strings.HasPrefix(who.User, "spiffe://") {
@@ -248,8 +293,8 @@ func (k *Keeper) completeIdentity(who rest.Identity) (rest.Identity, error) {
 	return who, nil
 }
 
-// Authorize implements rest.Authorizer.
-func (k *Keeper) Authorize(_ context.Context, who rest.Identity, a rest.Access) error {
+// Authorize returns why an identity may not do what a request wants, nil if it may.
+func (k *Keeper) Authorize(_ context.Context, who Identity, a Request) error {
 	want := actionOf(a, k.o.Root)
 	if who.User == access.LocalUser || want.open {
 		return nil
@@ -270,13 +315,14 @@ func (k *Keeper) Authorize(_ context.Context, who rest.Identity, a rest.Access) 
 
 // May says whether an identity may do something with objects of a kind. kind is a singular or
 // plural name.
-func (k *Keeper) May(who rest.Identity, verb, kind, namespace, name string) bool {
+func (k *Keeper) May(who Identity, verb, kind, namespace, name string) bool {
 	p := k.current()
 	return p != nil && p.permits(who, action{verb: verb, kind: plural(kind, k.o.Schemas), namespace: namespace, name: name})
 }
 
-// Grants implements rest.Granter. It judges the operations together, as one change.
-func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) []error {
+// Grants returns, for each operation, why it gives somebody rights that the identity does not
+// have; nil if no operation concerns rights. It judges the operations together, as one change.
+func (k *Keeper) Grants(_ context.Context, who Identity, ops []storage.Op) []error {
 	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return givesRights(op.Target().Kind) }) {
 		return nil
 	}
@@ -317,7 +363,7 @@ func givesRights(kind config.GroupVersionKind) bool {
 
 // checkEscalation returns why a caller may not do an operation because of the rights that it
 // gives, nil if the caller may.
-func (k *Keeper) checkEscalation(who rest.Identity, op storage.Op, before, after *policy) error {
+func (k *Keeper) checkEscalation(who Identity, op storage.Op, before, after *policy) error {
 	key := op.Target()
 	if op.Config == nil {
 		if len(before.users) > 0 && len(after.users) == 0 && before.firstMissing(who, []Grant{everything}) != "" {
@@ -340,7 +386,7 @@ func (k *Keeper) checkEscalation(who rest.Identity, op storage.Op, before, after
 		if key.Namespace != k.o.Root {
 			return invalid("metadata.namespace", "is %q, and users are in the root namespace of the mesh, %s", key.Namespace, k.o.Root)
 		}
-		given = after.grantsOf(rest.Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
+		given = after.grantsOf(Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
 	case *access.TokenIssuer: // an issuer can make tokens for any user
 		given = []Grant{everything}
 	}
@@ -353,7 +399,7 @@ func (k *Keeper) checkEscalation(who rest.Identity, op storage.Op, before, after
 // invalid returns the error for an object that is invalid in a way that its schema cannot
 // check.
 func invalid(field, format string, args ...any) error {
-	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, field+": "+fmt.Sprintf(format, args...))
+	return refusal.Invalid(field + ": " + fmt.Sprintf(format, args...))
 }
 
 // Object returns the stored user with a name, nil if there is none.

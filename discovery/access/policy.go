@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -193,7 +192,7 @@ func (p *policy) groups(user string) []string {
 }
 
 // grantsOf returns the grants of an identity.
-func (p *policy) grantsOf(who rest.Identity) []Grant {
+func (p *policy) grantsOf(who Identity) []Grant {
 	if who.User == access.LocalUser {
 		return []Grant{everything}
 	}
@@ -209,7 +208,7 @@ func (p *policy) grantsOf(who rest.Identity) []Grant {
 }
 
 // permits says whether an identity may do something.
-func (p *policy) permits(who rest.Identity, want action) bool {
+func (p *policy) permits(who Identity, want action) bool {
 	if want.open {
 		return true
 	}
@@ -238,7 +237,7 @@ func has(list []string, one string) bool {
 
 // firstMissing returns the first right in grants that an identity does not have, empty if it has
 // all.
-func (p *policy) firstMissing(who rest.Identity, grants []Grant) string {
+func (p *policy) firstMissing(who Identity, grants []Grant) string {
 	mine := p.grantsOf(who)
 	for _, g := range grants {
 		for _, verb := range g.Verbs {
@@ -255,6 +254,12 @@ func (p *policy) firstMissing(who rest.Identity, grants []Grant) string {
 		}
 	}
 	return ""
+}
+
+// HoldsIn says whether the grant is for objects of a namespace.
+func (g Grant) HoldsIn(namespace string) bool {
+	namespaces := g.namespaces()
+	return len(namespaces) == 0 || has(namespaces, namespace)
 }
 
 // namespaces returns the namespaces that a grant covers; none means all.

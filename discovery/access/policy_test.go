@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -35,7 +34,7 @@ func FuzzPolicy(f *testing.F) {
 			all[object.Key()] = object
 		}
 		p := newPolicy(all, root, schemas)
-		if !p.permits(rest.Identity{User: "anna"}, action{verb: wantVerb, kind: wantKind, namespace: wantNamespace, name: wantName}) {
+		if !p.permits(Identity{User: "anna"}, action{verb: wantVerb, kind: wantKind, namespace: wantNamespace, name: wantName}) {
 			return
 		}
 		whole, _, _ := strings.Cut(wantKind, "/")

@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Seal turns a User that somebody writes into the one to store. It implements rest.Sealer.
+// Seal turns a User that somebody writes into the one to store. The config API calls it for each write.
 // Only the token paths create tokens. So a document without tokens keeps the stored ones, a
 // document with tokens drops those that it does not name, and no document brings back a
 // dropped one. The result carries the version of the stored user, so that the write fails if a

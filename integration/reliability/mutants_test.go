@@ -34,8 +34,8 @@ const (
 	listFile      = "cache/mirror/list.go"
 	mutationFile  = "storage/etcd/mutation.go"
 	landFile      = "storage/etcd/land.go"
-	freshnessFile = "cache/rest/freshness.go"
-	apiWatchFile  = "cache/rest/watch.go"
+	freshnessFile = "cmd/portolan/rest/freshness.go"
+	apiWatchFile  = "cmd/portolan/rest/watch.go"
 	metricsFile   = "cache/mirror/metrics.go"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -19,12 +19,12 @@ import (
 // Preview says what operations on the configuration would change for the connected proxies.
 // types are the served types. It returns false if server.Foresee does. Its cost follows the
 // differences, and the number of proxies.
-func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
+func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op, what effect.Preview) (effect.Effect, bool) {
 	foreseen, known := server.Foresee(ops)
 	if !known {
-		return batch.Effect{}, false
+		return effect.Effect{}, false
 	}
-	e := effect{what: what, order: map[string]int{}, proxies: map[string]bool{}, resources: map[twoVersions]*changedResource{}}
+	e := differences{what: what, order: map[string]int{}, proxies: map[string]bool{}, resources: map[twoVersions]*changedResource{}}
 	for i, t := range types {
 		e.order[t.Name] = i
 	}
@@ -34,10 +34,10 @@ func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []s
 	return e.result(), true
 }
 
-// effect collects the differences of proxies.
-type effect struct {
+// differences collects the differences of proxies.
+type differences struct {
 	order     map[string]int // of the types
-	what      batch.Preview
+	what      effect.Preview
 	proxies   map[string]bool // by node id: whether anything changes for it
 	resources map[twoVersions]*changedResource
 }
@@ -51,9 +51,9 @@ type changedResource struct {
 }
 
 // add adds the differences on one stream of a proxy. A proxy may have several streams.
-func (e *effect) add(node string, differences []desired.Difference) {
+func (e *differences) add(node string, differences []desired.Difference) {
 	e.proxies[node] = e.proxies[node] || len(differences) > 0
-	if e.what == batch.PreviewProxies {
+	if e.what == effect.PreviewProxies {
 		return
 	}
 	for _, d := range differences {
@@ -72,8 +72,8 @@ func versionOf(r *resource.Resource) string {
 	return r.Version
 }
 
-func (e *effect) result() batch.Effect {
-	out := batch.Effect{Proxies: len(e.proxies)}
+func (e *differences) result() effect.Effect {
+	out := effect.Effect{Proxies: len(e.proxies)}
 	for node, concerned := range e.proxies {
 		if concerned {
 			out.Concerned++
@@ -81,7 +81,7 @@ func (e *effect) result() batch.Effect {
 		}
 	}
 	slices.Sort(out.Nodes)
-	out.Nodes = out.Nodes[:min(len(out.Nodes), batch.MaxNodes)]
+	out.Nodes = out.Nodes[:min(len(out.Nodes), effect.MaxNodes)]
 
 	versions := make([]twoVersions, 0, len(e.resources))
 	for v := range e.resources {
@@ -93,22 +93,22 @@ func (e *effect) result() batch.Effect {
 			strings.Compare(a.before, b.before), strings.Compare(a.after, b.after),
 		)
 	})
-	out.Omitted = max(0, len(versions)-batch.MaxResources)
+	out.Omitted = max(0, len(versions)-effect.MaxResources)
 	for _, v := range versions[:len(versions)-out.Omitted] {
 		out.Resources = append(out.Resources, e.change(e.resources[v]))
 	}
 	return out
 }
 
-func (e *effect) change(r *changedResource) batch.ResourceChange {
-	out := batch.ResourceChange{Type: r.Type, Name: r.Name, Change: batch.Changed, Proxies: len(r.nodes)}
+func (e *differences) change(r *changedResource) effect.ResourceChange {
+	out := effect.ResourceChange{Type: r.Type, Name: r.Name, Change: effect.Changed, Proxies: len(r.nodes)}
 	switch {
 	case r.Before == nil:
-		out.Change = batch.Added
+		out.Change = effect.Added
 	case r.After == nil:
-		out.Change = batch.Removed
+		out.Change = effect.Removed
 	}
-	if e.what == batch.PreviewBodies {
+	if e.what == effect.PreviewBodies {
 		out.Before, out.After = jsonOf(r.Before), jsonOf(r.After)
 	}
 	return out

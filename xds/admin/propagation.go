@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -39,15 +39,11 @@ type Objects interface {
 
 // ServePropagation serves Propagations from a view. faults returns the Faults of an object of
 // another source than the store.
-func ServePropagation(view *progress.View, objects Objects, faults func(*config.Config) []string) rest.EndpointFunc {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET")
-			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
-		}
+func ServePropagation(view *progress.View, objects Objects, faults func(*config.Config) []string) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
 		revision, all, object, err := askedFor(r, objects)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out := Propagation{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Propagation"}}
 		if object != nil {
@@ -55,8 +51,7 @@ func ServePropagation(view *progress.View, objects Objects, faults func(*config.
 		} else {
 			out.Distribution = view.Of(revision, all)
 		}
-		rest.WriteJSON(w, http.StatusOK, out)
-		return nil
+		return out, nil
 	}
 }
 
@@ -70,7 +65,7 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, other
 	}
 	if query.Has("name") {
 		if text != "" {
-			return 0, false, nil, rest.BadRequest("name a revision, a change or an object, not several of them")
+			return 0, false, nil, refusal.BadRequest("name a revision, a change or an object, not several of them")
 		}
 		object := objects.Snapshot().Get(config.Key{
 			Kind:      config.GroupVersionKind{Group: query.Get("group"), Kind: query.Get("kind")},
@@ -85,12 +80,12 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, other
 		text = object.ResourceVersion
 	}
 	if revision, err = strconv.ParseInt(text, 10, 64); err != nil || revision <= 0 {
-		return 0, false, nil, rest.BadRequest(fmt.Sprintf("%q is no revision: name one by revision or change, or an object by group, kind, namespace and name", text))
+		return 0, false, nil, refusal.BadRequest(fmt.Sprintf("%q is no revision: name one by revision or change, or an object by group, kind, namespace and name", text))
 	}
 	if snapshot := objects.Snapshot(); snapshot == nil || snapshot.Revision() < revision {
 		// If the store does not answer, the revision is not checked.
 		if now, err := objects.StoreRevision(r.Context()); err == nil && now < revision {
-			return 0, false, nil, rest.BadRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))
+			return 0, false, nil, refusal.BadRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))
 		}
 	}
 	return revision, all, nil, nil

@@ -2,7 +2,6 @@ package admin_test
 
 import (
 	"context"
-	"encoding/json"
 	"net/http/httptest"
 	"testing"
 
@@ -51,17 +50,14 @@ func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 	t.Parallel()
 	of := one{&config.Config{Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "pay", Source: "conf", ResourceVersion: "f1"}}}
 	view := &progress.View{ID: "a", Server: fakeServer{}, Statuses: statuses.New(nil, statuses.Options{}), Beside: &beside.Sources{}}
-	ask := func() (out admin.Propagation) {
+	ask := func() admin.Propagation {
 		t.Helper()
-		w := httptest.NewRecorder()
 		query := "?group=networking.istio.io&kind=VirtualService&namespace=shop&name=pay"
-		if err := admin.ServePropagation(view, of, func(*config.Config) []string { return nil })(w, httptest.NewRequest("GET", admin.PropagationPath+query, nil)); err != nil {
+		value, err := admin.ServePropagation(view, of, func(*config.Config) []string { return nil })(httptest.NewRequest("GET", admin.PropagationPath+query, nil))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return value.(admin.Propagation)
 	}
 	if out := ask(); len(out.Behind) != 1 || out.Proxies() != 0 {
 		t.Errorf("before it is published: %+v", out.Distribution)

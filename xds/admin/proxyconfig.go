@@ -18,9 +18,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -127,18 +127,14 @@ type Others interface{ Elsewhere() []progress.Place }
 // ServeProxyConfig serves what a proxy should have and has. If the proxy is connected to
 // another server, it answers 421 and names that server, see ConnectedElsewhere. id is the id of
 // this server. The work follows the size of what the proxy has.
-func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc {
+func ServeProxyConfig(server Holder, others Others, id string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET")
-			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
-		}
 		query := r.URL.Query()
 		if err := meant(query, id); err != nil {
 			return err
 		}
 		if query.Get("node") == "" {
-			return rest.BadRequest("say of which proxy: " + ProxyConfigPath + "?node=NODE")
+			return refusal.BadRequest("say of which proxy: " + ProxyConfigPath + "?node=NODE")
 		}
 		node, err := findNode(query.Get("node"), query.Get("namespace"), server.Clients(), others.Elsewhere())
 		if err != nil {
@@ -151,9 +147,9 @@ func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc
 		h, err := server.Holdings(r.Context(), node, types)
 		switch {
 		case errors.Is(err, xds.ErrNotConnected):
-			return rest.Unavailable(fmt.Sprintf("proxy %s has just disconnected: try again in a moment", node))
+			return refusal.Unavailable(fmt.Sprintf("proxy %s has just disconnected: try again in a moment", node))
 		case err != nil:
-			return rest.Unavailable(fmt.Sprintf("proxy %s: %v", node, err))
+			return refusal.Unavailable(fmt.Sprintf("proxy %s: %v", node, err))
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = writeProxyConfig(w, h, id, query.Get("differing") == "true") // the client is gone
@@ -164,7 +160,7 @@ func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc
 // meant refuses a request that is for another server than the one of an id.
 func meant(query url.Values, id string) error {
 	if server := query.Get("server"); server != "" && server != id {
-		return rest.Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, "another server answers here than "+server)
+		return refusal.New(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, "another server answers here than "+server)
 	}
 	return nil
 }
@@ -295,13 +291,13 @@ func findNode(text, namespace string, here []*discovery.Proxy, elsewhere []progr
 	found, gone := candidates(text, here, elsewhere)
 	switch {
 	case len(found) == 0 && len(gone) > 0:
-		return "", rest.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
+		return "", refusal.NotFound(fmt.Sprintf(
 			"proxy %s is connected to no server; it was last seen at %s", gone[0].Node, gone[0].Seen.UTC().Format("2006-01-02 15:04:05 UTC")))
 	case len(found) == 0:
-		return "", rest.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
+		return "", refusal.NotFound(fmt.Sprintf(
 			"no proxy%s is called %s, and no node id contains that: see portolan proxy status", where, text))
 	case len(found) > 1:
-		return "", rest.BadRequest(fmt.Sprintf("%d proxies are meant by %s, such as %s and %s: give more of the node id", len(found), text, found[0].Node, found[1].Node))
+		return "", refusal.BadRequest(fmt.Sprintf("%d proxies are meant by %s, such as %s and %s: give more of the node id", len(found), text, found[0].Node, found[1].Node))
 	case found[0].Server != "":
 		return "", elsewhereError(found[0])
 	}
@@ -366,11 +362,11 @@ func elsewhereError(at progress.Place) error {
 	} else {
 		message += fmt.Sprintf("on machine %s, run the command with --server %s", machine, at.API)
 	}
-	refusal := rest.Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, message)
-	refusal.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{
+	misdirected := refusal.New(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, message)
+	misdirected.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{
 		{Type: causeServer, Message: at.Server}, {Type: causeAPI, Message: at.API},
 	}}
-	return refusal
+	return misdirected
 }
 
 // ConnectedElsewhere reports whether an error of the API names another server that has the

@@ -10,9 +10,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
@@ -45,32 +45,27 @@ type Reference struct {
 
 // ServeReferences serves the references among the objects that a server's newest
 // push was made from. The work for one answer grows with their number.
-func ServeReferences(server Source) rest.EndpointFunc {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET")
-			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
-		}
+func ServeReferences(server Source) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
 		query := r.URL.Query()
 		if query.Get("kind") == "" || query.Get("name") == "" {
-			return rest.BadRequest("say of which object: " + ReferencesPath + "?group=GROUP&kind=KIND&namespace=NAMESPACE&name=NAME")
+			return nil, refusal.BadRequest("say of which object: " + ReferencesPath + "?group=GROUP&kind=KIND&namespace=NAMESPACE&name=NAME")
 		}
 		context := server.Context()
 		if context == nil {
-			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
+			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		object := context.Inputs().Configs.Get(config.Key{
 			Kind:      config.GroupVersionKind{Group: query.Get("group"), Kind: query.Get("kind")},
 			Namespace: query.Get("namespace"), Name: query.Get("name"),
 		})
 		if object == nil {
-			return fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
+			return nil, fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
 		}
-		rest.WriteJSON(w, http.StatusOK, References{
+		return References{
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "References"},
 			Revision: context.Revision(), To: referencesTo(context, object), From: referencesFrom(context, object),
-		})
-		return nil
+		}, nil
 	}
 }
 

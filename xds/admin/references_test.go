@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -36,15 +35,12 @@ func referenceWorld(t *testing.T) *xdstest.World {
 // references requests the references of an object and returns them as lines.
 func references(t *testing.T, w admin.Source, kind, namespace, name string) (to, from []string) {
 	t.Helper()
-	recorder := httptest.NewRecorder()
 	query := fmt.Sprintf("?kind=%s&group=networking.istio.io&namespace=%s&name=%s", kind, namespace, name)
-	if err := admin.ServeReferences(w)(recorder, httptest.NewRequest("GET", admin.ReferencesPath+query, nil)); err != nil {
+	value, err := admin.ServeReferences(w)(httptest.NewRequest("GET", admin.ReferencesPath+query, nil))
+	if err != nil {
 		t.Fatal(err)
 	}
-	var got admin.References
-	if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	got := value.(admin.References)
 	lines := func(list []admin.Reference) (out []string) {
 		for _, r := range list {
 			line := r.Object + ": " + strings.Join(r.Fields, " ")
@@ -99,7 +95,8 @@ func TestReferences(t *testing.T) {
 func TestReferencesOfNothing(t *testing.T) {
 	t.Parallel()
 	ask := func(w admin.Source, query string) error {
-		return admin.ServeReferences(w)(httptest.NewRecorder(), httptest.NewRequest("GET", admin.ReferencesPath+query, nil))
+		_, err := admin.ServeReferences(w)(httptest.NewRequest("GET", admin.ReferencesPath+query, nil))
+		return err
 	}
 	if err := ask(referenceWorld(t), "?kind=Gateway&group=networking.istio.io&namespace=edge&name=x"); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("an object that is not there: %v", err)

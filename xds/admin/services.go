@@ -9,13 +9,13 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
@@ -122,27 +122,21 @@ type Source interface{ Context() *mesh.PushContext }
 
 // Services serves what a server knows of a host's services: the rows of its newest push. places
 // returns where a service is defined, if not by an object; it may be nil.
-func Services(server Source, places func(*discovery.Service) []string) rest.EndpointFunc {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET")
-			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
-		}
+func Services(server Source, places func(*discovery.Service) []string) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
 		name, namespace := strings.ToLower(r.URL.Query().Get("host")), r.URL.Query().Get("namespace")
 		context := server.Context()
 		if context == nil {
-			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
+			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		if name == "" {
-			rest.WriteJSON(w, http.StatusOK, namesOf(context, namespace))
-			return nil
+			return namesOf(context, namespace), nil
 		}
 		list := describe(context, host.Name(name), namespace)
 		if row := context.Host(host.Name(name)); row != nil && places != nil {
 			list.locate(row, places)
 		}
-		rest.WriteJSON(w, http.StatusOK, list)
-		return nil
+		return list, nil
 	}
 }
 

@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -90,15 +89,11 @@ func objects(t *testing.T) *cache.Snapshot {
 
 func get(t *testing.T, s admin.Source, query string) (admin.ServiceList, error) {
 	t.Helper()
-	w := httptest.NewRecorder()
-	if err := admin.Services(s, nil)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil)); err != nil {
+	value, err := admin.Services(s, nil)(httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil))
+	if err != nil {
 		return admin.ServiceList{}, err
 	}
-	var list admin.ServiceList
-	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
-		t.Fatal(err)
-	}
-	return list, nil
+	return value.(admin.ServiceList), nil
 }
 
 func TestAServiceIsDescribedByItsRows(t *testing.T) {
@@ -159,15 +154,12 @@ func TestWhatCannotBeDescribed(t *testing.T) {
 // endpoints.
 func TestServicesAreListed(t *testing.T) {
 	t.Parallel()
-	ask := func(query string) (list admin.ServiceNames) {
-		w := httptest.NewRecorder()
-		if err := admin.Services(shop(t), nil)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil)); err != nil {
+	ask := func(query string) admin.ServiceNames {
+		value, err := admin.Services(shop(t), nil)(httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
-			t.Fatal(err)
-		}
-		return list
+		return value.(admin.ServiceNames)
 	}
 	want := []admin.ServiceName{{
 		Hostname: string(reviews), Namespace: "shop", Registries: []string{"Consul", "External"}, Endpoints: 3, Healthy: 1,
@@ -190,15 +182,11 @@ func TestPlacesOfServices(t *testing.T) {
 		}
 		return nil
 	}
-	w := httptest.NewRecorder()
-	if err := admin.Services(shop(t), places)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+"?host=reviews.shop", nil)); err != nil {
+	value, err := admin.Services(shop(t), places)(httptest.NewRequest(http.MethodGet, admin.ServicesPath+"?host=reviews.shop", nil))
+	if err != nil {
 		t.Fatal(err)
 	}
-	var list admin.ServiceList
-	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
-		t.Fatal(err)
-	}
-	if of := list.Items[0].Definitions; len(of[0].Places) != 1 || of[1].Places != nil {
+	if of := value.(admin.ServiceList).Items[0].Definitions; len(of[0].Places) != 1 || of[1].Places != nil {
 		t.Errorf("%+v", of)
 	}
 }

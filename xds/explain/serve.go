@@ -13,10 +13,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -45,24 +45,20 @@ type Others interface {
 // Serve answers what a proxy does with a request. It builds what a server sends the proxy, and
 // simulates an Envoy or a gRPC client with these resources. The work grows with the number of
 // services that the proxy sees. others may be nil.
-func Serve(server Nodes, types []generate.ResourceType, others Others) rest.EndpointFunc {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET")
-			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
-		}
+func Serve(server Nodes, types []generate.ResourceType, others Others) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
 		q, err := readQuestion(r)
 		if err != nil {
-			return rest.BadRequest(err.Error())
+			return nil, refusal.BadRequest(err.Error())
 		}
 		context := server.Context()
 		if context == nil {
-			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
+			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		nodes := server.Nodes()
 		if others != nil && !slices.ContainsFunc(nodes, func(n *discovery.Proxy) bool { return n.IsNamed(q.from) }) {
 			if err := others.Find(r.URL.Query(), q.from); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		proxy, connected, err := proxyFrom(context, nodes, q.from)
@@ -76,7 +72,7 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) rest.Endp
 			err = q.checkCall()
 		}
 		if err != nil {
-			return rest.BadRequest(err.Error())
+			return nil, refusal.BadRequest(err.Error())
 		}
 		e := &explainer{
 			question: q, context: context, nodes: nodes, others: others, connected: connected, proxy: proxy, types: types,
@@ -84,10 +80,9 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) rest.Endp
 		}
 		out, err := e.explain()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rest.WriteJSON(w, http.StatusOK, out)
-		return nil
+		return out, nil
 	}
 }
 

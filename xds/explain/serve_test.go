@@ -83,16 +83,11 @@ func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explan
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder := httptest.NewRecorder()
-	err = explain.Serve(m, catalogue.Types(), anywhere{})(recorder, httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
+	value, err := explain.Serve(m, catalogue.Types(), anywhere{})(httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
 	if err != nil {
 		return explain.Explanation{}, err
 	}
-	var out explain.Explanation
-	if err := json.Unmarshal(recorder.Body.Bytes(), &out); err != nil {
-		t.Fatal(err)
-	}
-	return out, nil
+	return *value.(*explain.Explanation), nil
 }
 
 // line returns an explanation as one line.
@@ -269,8 +264,8 @@ func TestExplainWhatTheClientSees(t *testing.T) {
 	}
 	const ends = "the DestinationRule of the client begins TLS, and the sidecar ends none on this port: leave tls out, or give an ingress listener of its Sidecar tls"
 	for to, want := range map[string]string{
-		"lone.test:80": "Fails | outbound|80||lone.test 10.1.0.20:8080 | 503 | lone.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
-		"cart.test:80": "PartlyFails | outbound|80||cart.test 10.1.0.20:8080,10.1.0.99:8080 | 503 | cart.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
+		"lone.test:80":    "Fails | outbound|80||lone.test 10.1.0.20:8080 | 503 | lone.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
+		"cart.test:80":    "PartlyFails | outbound|80||cart.test 10.1.0.20:8080,10.1.0.99:8080 | 503 | cart.test:80: the sidecar at 10.1.0.20:8080 refuses it: " + ends,
 		"bytes.test:5433": "Forwarded | outbound|5433||bytes.test 10.1.0.20:8081 | the DestinationRule of the client begins TLS, and the sidecar passes it on as it is: the application must end it",
 	} {
 		e, err := explained(t, m, "from=10.1.0.30&to="+to)
@@ -281,14 +276,11 @@ func TestExplainWhatTheClientSees(t *testing.T) {
 
 	asked := httptest.NewRequest("GET", explain.Path+"?from=gateway/edge/main&to=reviews.test:8080&path=/a", nil)
 	outcome := func(m connected) string {
-		recorder := httptest.NewRecorder()
-		if err := explain.Serve(m, catalogue.Types(), nil)(recorder, asked); err != nil {
+		value, err := explain.Serve(m, catalogue.Types(), nil)(asked)
+		if err != nil {
 			t.Fatal(err)
 		}
-		var e explain.Explanation
-		if err := json.Unmarshal(recorder.Body.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
+		e := value.(*explain.Explanation)
 		return e.Outcome + " " + e.Reason
 	}
 	if got := outcome(m); got != "Fails no gateway with the labels app=edge is connected, so nobody listens there" {

@@ -4,8 +4,8 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // Code names a kind of verdict: PTL and four digits. It never changes its meaning.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // Verdict is one thing that is odd about an object together with others.

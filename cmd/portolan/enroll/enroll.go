@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest/certificate"
+	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 

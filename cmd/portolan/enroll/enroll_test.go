@@ -24,8 +24,8 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage"
 	rights "github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
 // newKeeper returns the authentication and authorization of the config API. It only uses
@@ -32,12 +32,12 @@ func (s *server) newKeeper() *access.Keeper {
 type issuedUsers struct{ issuers *oidc.Verifier }
 
 // Bear implements access.Bearer.
-func (u issuedUsers) Bear(ctx context.Context, token string) (rest.Identity, error) {
+func (u issuedUsers) Bear(ctx context.Context, token string) (access.Identity, error) {
 	user, err := u.issuers.User(ctx, token)
 	if err != nil {
-		return rest.Identity{}, err
+		return access.Identity{}, err
 	}
-	return rest.Identity{User: user.Name, Groups: user.Groups, Until: user.Until}, nil
+	return access.Identity{User: user.Name, Groups: user.Groups, Until: user.Until}, nil
 }
 
 // revoked returns why the certificate of a workload no longer proves its identity, nil if it
@@ -47,7 +47,7 @@ func (s *security) revoked(who identity.Identity, certificate *x509.Certificate)
 	case err == nil || errors.Is(err, authority.ErrRevoked):
 		return err
 	default:
-		return rest.Unavailable(err.Error())
+		return refusal.Unavailable(err.Error())
 	}
 }
 

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
@@ -22,7 +22,7 @@ type advisor struct {
 const maxReclassed = 20
 
 // Advise implements rest.Advisor.
-func (a advisor) Advise(ops []storage.Op) [][]rest.Advice {
+func (a advisor) Advise(ops []storage.Op) [][]finding.Advice {
 	out := a.Keeper.Advise(ops)
 	all := a.xds.Reclassed(ops)
 	for i, r := range all {
@@ -30,7 +30,7 @@ func (a advisor) Advise(ops []storage.Op) [][]rest.Advice {
 		if i == maxReclassed {
 			text = fmt.Sprintf("%d more connected proxies go by the labels and localities of such entries", len(all)-i)
 		}
-		out[r.Op] = append(out[r.Op], rest.Advice{Text: text, Severity: "info"})
+		out[r.Op] = append(out[r.Op], finding.Advice{Text: text, Severity: "info"})
 		if i == maxReclassed {
 			break
 		}

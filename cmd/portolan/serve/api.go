@@ -12,9 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/portolan-mesh/portolan/discovery/identity/issue"
-
-	"github.com/portolan-mesh/portolan/cache/rest/socket"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
 )
 
 const (
@@ -42,7 +41,7 @@ func serveAPI(ctx context.Context, api apiServer, excess streamExcess, logger *s
 	defer cancel()
 	unused := &unusedConns{}
 	h := &http.Server{
-		Handler: excess.countResets(issue.RenewalsOnly(api.Handler())), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		Handler: excess.countResets(credentials.RenewalsOnly(api.Handler())), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note, ConnContext: func(ctx context.Context, c net.Conn) context.Context { return withResets(socket.WithPeer(ctx, c), c) },
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}

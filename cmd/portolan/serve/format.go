@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 

@@ -18,14 +18,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
@@ -44,7 +45,7 @@ func (j *joining) register() {
 	j.api.Open(maintenance.RootsPath, func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", http.MethodGet)
-			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes GET", r.Method, r.URL.Path))
+			return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes GET", r.Method, r.URL.Path))
 		}
 		roots, err := j.roots(r.Context())
 		if err == nil {
@@ -58,7 +59,7 @@ func onlyPost(answer rest.EndpointFunc) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
-			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes POST", r.Method, r.URL.Path))
+			return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes POST", r.Method, r.URL.Path))
 		}
 		return answer(w, r)
 	}
@@ -75,11 +76,11 @@ func (s *server) roots(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	if s.mirror.Snapshot() == nil {
-		return "", rest.Starting("the server has not read the roots of its certificate yet: try again in a moment")
+		return "", refusal.Starting("the server has not read the roots of its certificate yet: try again in a moment")
 	}
 	a := s.certificates.authority
 	if err := a.Ensure(ctx); err != nil {
-		return "", rest.Unavailable("the server does not know the roots of its certificate, by which others know it: " + err.Error())
+		return "", refusal.Unavailable("the server does not know the roots of its certificate, by which others know it: " + err.Error())
 	}
 	bundle, err := a.Bundle()
 	return string(bundle), err
@@ -102,7 +103,7 @@ func (j *joining) ready(ctx context.Context) error {
 }
 
 func refused(message string) error {
-	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message)
+	return refusal.Invalid(message)
 }
 
 // invite makes a token. A server that joins gets the keys of all secrets, so only a user who
@@ -110,7 +111,7 @@ func refused(message string) error {
 func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	who := rest.IdentityOf(r.Context())
 	if !j.keeper.May(who, access.All, access.All, "", "") {
-		return rest.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+		return refusal.Forbidden(
 			fmt.Sprintf("user %q may not do everything: a server that joins has the store and the keys of all secrets, so only administrators of the whole mesh invite one", who.User))
 	}
 	var in maintenance.Invitation
@@ -118,7 +119,7 @@ func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.Token != "" || in.TokenName != "" || in.Namespace != "" || in.Roots != "" || !in.Expires.IsZero() {
-		return rest.BadRequest("token, tokenName, namespace, roots and expires are of the answer: leave them out")
+		return refusal.BadRequest("token, tokenName, namespace, roots and expires are of the answer: leave them out")
 	}
 	if err := j.ready(r.Context()); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	ask := join.Invitation{Namespace: j.o.Mesh.GetRootNamespace(), Member: place, Sources: in.Sources}
 	if in.TTL != "" {
 		if ask.TTL, err = time.ParseDuration(in.TTL); err != nil || ask.TTL <= 0 {
-			return rest.BadRequest(fmt.Sprintf("ttl: %.40q is no duration such as 1h", in.TTL))
+			return refusal.BadRequest(fmt.Sprintf("ttl: %.40q is no duration such as 1h", in.TTL))
 		}
 	}
 	roots, err := j.roots(r.Context())
@@ -179,7 +180,7 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 	if !ok || token == "" {
 		const reason = "nothing says that this server may join: send a token of portolan store member invite (serve --join --token-file)"
 		j.joinRefused(r, reason)
-		return rest.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, reason)
+		return refusal.Unauthorized(reason)
 	}
 	var in maintenance.JoinRequest
 	if err := rest.ReadJSON(w, r, &in); err != nil {
@@ -245,11 +246,11 @@ func parseNameless(text string) (*authority.Request, error) {
 func unadmitted(err error) error {
 	switch {
 	case errors.Is(err, identity.ErrThrottled):
-		return rest.TooMany(err.Error(), identity.RetryAfter(err))
+		return refusal.TooMany(err.Error(), identity.RetryAfter(err))
 	case errors.Is(err, identity.ErrUnproven), errors.Is(err, identity.ErrForeign):
-		return rest.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error())
+		return refusal.Unauthorized(err.Error())
 	case errors.Is(err, identity.ErrUnavailable):
-		return rest.Unavailable(err.Error())
+		return refusal.Unavailable(err.Error())
 	}
 	return err
 }
@@ -272,7 +273,7 @@ func (j *joining) admit(ctx context.Context, member *access.StoreMember, request
 	} else {
 		change, err := j.store.members.Add(ctx, member.Name, member.PeerURL)
 		if errors.Is(err, cluster.ErrRefused) { // the cause may pass, or needs an operator
-			return nil, rest.Refuse(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+			return nil, refusal.New(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 		}
 		if err != nil {
 			return nil, maintenance.MemberError(err)

@@ -1,9 +1,9 @@
 package serve
 
 import (
-	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 )
 
@@ -12,7 +12,7 @@ import (
 type previewer struct{ server *server }
 
 // Preview implements rest.Previewer.
-func (p previewer) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
+func (p previewer) Preview(ops []storage.Op, what effect.Preview) (effect.Effect, bool) {
 	effect, known := admin.Preview(p.server.xds, catalogue.Types(), ops, what)
 	facts, _ := p.server.statusCache.Facts()
 	if facts == nil {

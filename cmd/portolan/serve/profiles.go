@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 )
 
 // ProfilesPath is the path of profiles in the config API, the path that Go's tools expect.

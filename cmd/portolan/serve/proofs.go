@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
@@ -23,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -51,7 +49,7 @@ func (s *server) heldToken(key config.Key) *config.Config {
 // nil if the sender may.
 func (s *server) mayMakeToken(ctx context.Context, who identity.Identity) error {
 	if who.Namespace == s.o.Mesh.GetRootNamespace() && who.ServiceAccount == authority.ServerAccount {
-		return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+		return refusal.Invalid(
 			fmt.Sprintf("serviceAccount: %s is the identity of the servers, which no machine gets: name another account (a server joins the store by portolan store member invite)", who))
 	}
 	return s.keeper.MayIssueFor(rest.IdentityOf(ctx), who)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
@@ -73,20 +74,20 @@ func TestTheFirstTokenHasTheRoots(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, member.APISocket))
 	}}}
-	ask := func() (int, *join.Order, error) {
-		answer, err := client.Post("http://localhost"+join.Path("shop"), "application/json", bytes.NewReader([]byte(`{"serviceAccount": "web"}`)))
+	ask := func() (int, *credentials.Order, error) {
+		answer, err := client.Post("http://localhost"+credentials.JoinTokensPath("shop"), "application/json", bytes.NewReader([]byte(`{"serviceAccount": "web"}`)))
 		if err != nil {
 			return 0, nil, err
 		}
 		defer answer.Body.Close()
-		made := &join.Order{}
+		made := &credentials.Order{}
 		if answer.StatusCode == http.StatusCreated {
 			err = json.NewDecoder(answer.Body).Decode(made)
 		}
 		return answer.StatusCode, made, err
 	}
 	var last error
-	for made := (*join.Order)(nil); made == nil; {
+	for made := (*credentials.Order)(nil); made == nil; {
 		select {
 		case err := <-ended:
 			t.Fatalf("the server has ended: %v, after %v", err, last)

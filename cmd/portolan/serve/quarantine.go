@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 )
 
 // discardWait is how long the answer to a deletion waits until the cache of this server has

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/discovery/identity/issue"
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/xds/admission"

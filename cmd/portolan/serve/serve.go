@@ -8,7 +8,7 @@ import (
 	"net"
 	"path/filepath"
 
-	"github.com/portolan-mesh/portolan/cache/rest/socket"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"

@@ -14,9 +14,10 @@ import (
 	sources "github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/mirror"
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
@@ -194,19 +195,19 @@ func (s *server) addAPI() (err error) {
 	}
 	view := s.view()
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
-	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source, s.keptFor))
-	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds, s.placesOf))
-	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
-	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
-	s.api.Endpoint(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
+	s.api.View(admin.PropagationPath, admin.ServePropagation(view, s.source, s.keptFor))
+	s.api.View(admin.ServicesPath, admin.Services(s.xds, s.placesOf))
+	s.api.View(admin.ReferencesPath, admin.ServeReferences(s.xds))
+	s.api.View(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
+	s.api.Get(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
 	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
-	s.api.Endpoint(SourceObjectsPath, s.serveSourceObjects)
+	s.api.View(SourceObjectsPath, s.serveSourceObjects)
 	maintenance.Register(s.api, s.maintenance())
-	s.tokens.Register(s.api)
+	credentials.JoinTokens(s.api, s.tokens)
 	(&joining{s, identity.NewLimited(nil, nil)}).register()
-	s.issuers.Register(s.api)
-	s.certificates.issuer.Serve(s.api)
-	access.Register(s.api, s.keeper, s.configs)
+	credentials.Logins(s.api, s.tokenIssuers)
+	credentials.Certificates(s.api, s.certificates.issuer)
+	credentials.Users(s.api, s.keeper, s.configs)
 	for provider, status := range s.statuses {
 		s.api.Handle(StatusPath(provider), serveStatus(status))
 	}

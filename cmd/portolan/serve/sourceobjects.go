@@ -5,14 +5,12 @@ import (
 	"path/filepath"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
 // SourceObjectsPath is the path, in the config API, of the objects of one source of
@@ -44,16 +42,12 @@ type SourceObject struct {
 const endpointsKind = "endpoints file"
 
 // serveSourceObjects answers SourceObjectsPath.
-func (s *server) serveSourceObjects(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET")
-		return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
-	}
+func (s *server) serveSourceObjects(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	out := SourceObjects{Items: []SourceObject{}}
 	objects, known := s.objectsOf(name)
 	if !known {
-		return rest.BadRequest("say of which source: " + SourceObjectsPath + "?name=NAME, where NAME is one of " + SourcesPath)
+		return nil, refusal.BadRequest("say of which source: " + SourceObjectsPath + "?name=NAME, where NAME is one of " + SourcesPath)
 	}
 	problems, verdicts := s.problemsOf(name), s.verdicts.Index()
 	for i := range objects {
@@ -72,8 +66,7 @@ func (s *server) serveSourceObjects(w http.ResponseWriter, r *http.Request) erro
 		}
 		out.Items = append(out.Items, item)
 	}
-	rest.WriteJSON(w, http.StatusOK, out)
-	return nil
+	return out, nil
 }
 
 // objectsOf returns the objects of a source of configuration, or false if there is no such

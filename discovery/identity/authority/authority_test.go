@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
@@ -159,7 +158,7 @@ func TestARotation(t *testing.T) {
 		pair, _ := authoritytest.Issue(t, by, web, 0)
 		return pair
 	}
-	for _, step := range []string{maintenance.RotateFinish, maintenance.RotateAbort} {
+	for _, step := range []string{authority.RotateFinish, authority.RotateAbort} {
 		if err := rotate(step, true); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("%s without a rotation: %v", step, err)
 		}
@@ -185,21 +184,21 @@ func TestARotation(t *testing.T) {
 	check("before", map[string]tls.Certificate{"old": before}, map[string][]byte{"old roots": old})
 
 	// The rotation starts, is aborted, and starts anew.
-	if err := rotate(maintenance.RotateStart, false); err != nil {
+	if err := rotate(authority.RotateStart, false); err != nil {
 		t.Fatal(err)
 	}
 	tried, trying := issue(b), bundle(t, b)
-	if err := rotate(maintenance.RotateAbort, false); err != nil {
+	if err := rotate(authority.RotateAbort, false); err != nil {
 		t.Fatal(err)
 	}
 	check("aborted", map[string]tls.Certificate{"old": before, "of the aborted root": tried, "new": issue(b)}, map[string][]byte{"old roots": bundle(t, b), "roots of before": old, "roots between": trying})
 	if !bytes.Equal(bundle(t, b), old) {
 		t.Error("an abort does not bring the roots of before back")
 	}
-	if err := rotate(maintenance.RotateStart, false); err != nil {
+	if err := rotate(authority.RotateStart, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := rotate(maintenance.RotateStart, false); !errors.Is(err, storage.ErrExists) {
+	if err := rotate(authority.RotateStart, false); !errors.Is(err, storage.ErrExists) {
 		t.Errorf("a second start: %v", err)
 	}
 	during, both := issue(b), bundle(t, b)
@@ -212,11 +211,11 @@ func TestARotation(t *testing.T) {
 	if err != nil || status.Rotation == nil || len(status.Roots) != 2 || status.Rotation.Former != status.Roots[0].Fingerprint {
 		t.Errorf("status %+v, %v", status, err)
 	}
-	if err := rotate(maintenance.RotateFinish, false); err == nil || !strings.Contains(err.Error(), "may be valid until") {
+	if err := rotate(authority.RotateFinish, false); err == nil || !strings.Contains(err.Error(), "may be valid until") {
 		t.Errorf("a finish while certificates of the former root are valid: %v", err)
 	}
 	pass(24*time.Hour + 11*time.Minute)
-	if err := rotate(maintenance.RotateFinish, false); err != nil {
+	if err := rotate(authority.RotateFinish, false); err != nil {
 		t.Fatal(err)
 	}
 	after := issue(b)
@@ -224,13 +223,13 @@ func TestARotation(t *testing.T) {
 		t.Errorf("after it the roots are\n%s", got)
 	}
 	check("after", map[string]tls.Certificate{"after": after}, map[string][]byte{"old roots": old, "both roots": both, "new root": fresh}, "after by old roots")
-	if err := rotate(maintenance.RotateStart, false); err != nil {
+	if err := rotate(authority.RotateStart, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := rotate("sideways", false); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("a step that is none: %v", err)
 	}
-	if err := rotate(maintenance.RotateFinish, true); err != nil {
+	if err := rotate(authority.RotateFinish, true); err != nil {
 		t.Errorf("by force: %v", err)
 	}
 }
@@ -241,7 +240,7 @@ func TestALongLifeDelaysTheEndOfARotation(t *testing.T) {
 	t.Parallel()
 	a := authoritytest.Start(t).Server(t)
 	authoritytest.Issue(t, a, web, 60*24*time.Hour)
-	if err := a.Rotate(t.Context(), maintenance.RotateStart, false); err != nil {
+	if err := a.Rotate(t.Context(), authority.RotateStart, false); err != nil {
 		t.Fatal(err)
 	}
 	status, err := a.AuthorityStatus(t.Context())
@@ -453,7 +452,7 @@ func TestAServersCertificateFollowsTheAuthority(t *testing.T) {
 	a := mesh.Server(t, func(o *authority.Options) {
 		o.Now = func() time.Time { clock.Lock(); defer clock.Unlock(); return now }
 	})
-	if err := a.Rotate(t.Context(), maintenance.RotateStart, false); !errors.Is(err, storage.ErrNotFound) {
+	if err := a.Rotate(t.Context(), authority.RotateStart, false); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("a rotation of nothing: %v", err)
 	}
 	show := a.ServerCertificate("portolan.example", "127.0.0.1")
@@ -472,7 +471,7 @@ func TestAServersCertificateFollowsTheAuthority(t *testing.T) {
 	if get() != first {
 		t.Error("each client gets another")
 	}
-	if err := a.Rotate(t.Context(), maintenance.RotateStart, false); err != nil {
+	if err := a.Rotate(t.Context(), authority.RotateStart, false); err != nil {
 		t.Fatal(err)
 	}
 	second := get()
@@ -507,7 +506,7 @@ func TestFilesOfAnOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := entries()
-	if err := source.Rotate(t.Context(), maintenance.RotateStart, false); err != nil {
+	if err := source.Rotate(t.Context(), authority.RotateStart, false); err != nil {
 		t.Fatal(err)
 	}
 	middle := entries()
@@ -536,7 +535,7 @@ func TestFilesOfAnOperator(t *testing.T) {
 	if err := verifies(pair, root["root-cert.pem"], time.Now()); err != nil {
 		t.Error(err)
 	}
-	if err := a.Rotate(t.Context(), maintenance.RotateStart, false); !errors.Is(err, storage.ErrInvalid) {
+	if err := a.Rotate(t.Context(), authority.RotateStart, false); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("a rotation of files: %v", err)
 	}
 	if objects, err := mesh.Store.List(t.Context(), schema.Secret, ""); err != nil || len(objects) != 0 {

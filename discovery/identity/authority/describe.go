@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 )
 
 // describe returns the public facts of a certificate.
-func describe(c *x509.Certificate) maintenance.AuthorityCertificate {
+func describe(c *x509.Certificate) PublicCertificate {
 	sum := sha256.Sum256(c.Raw)
-	return maintenance.AuthorityCertificate{
+	return PublicCertificate{
 		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Serial: c.SerialNumber.Text(16), Fingerprint: hex.EncodeToString(sum[:]),
 		NotBefore: c.NotBefore.UTC(), NotAfter: c.NotAfter.UTC(),
 	}

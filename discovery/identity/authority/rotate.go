@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage"
 )
 
@@ -14,7 +13,7 @@ import (
 // its cache or its clock is behind.
 const margin = 10 * time.Minute
 
-// Rotate does one step of a rotation of the root: maintenance.RotateStart, RotateFinish or
+// Rotate does one step of a rotation of the root: RotateStart, RotateFinish or
 // RotateAbort. There is no deadline for the next step. It refuses to finish while certificates
 // that the former root signed may be valid, unless force is set. It implements
 // maintenance.Authority.
@@ -23,9 +22,9 @@ func (a *Authority) Rotate(ctx context.Context, step string, force bool) error {
 		return fmt.Errorf("%w: the certificate authority is of files: replace these, the roots in --ca-root first", storage.ErrInvalid)
 	}
 	steps := map[string]func(*material) (*material, error){
-		maintenance.RotateStart:  a.start,
-		maintenance.RotateFinish: func(m *material) (*material, error) { return a.finish(m, force) },
-		maintenance.RotateAbort:  a.abort,
+		RotateStart:  a.start,
+		RotateFinish: func(m *material) (*material, error) { return a.finish(m, force) },
+		RotateAbort:  a.abort,
 	}
 	do, ok := steps[step]
 	if !ok {
@@ -70,8 +69,8 @@ func (a *Authority) abort(m *material) (*material, error) {
 func (m *material) mayFinish() time.Time { return m.state.Started.Add(m.state.Longest + margin) }
 
 // AuthorityStatus implements maintenance.Authority.
-func (a *Authority) AuthorityStatus(context.Context) (maintenance.AuthorityStatus, error) {
-	out := maintenance.AuthorityStatus{TrustDomain: a.o.TrustDomain, Source: a.key().String(), LongestLife: a.o.MaxLife.String()}
+func (a *Authority) AuthorityStatus(context.Context) (Status, error) {
+	out := Status{TrustDomain: a.o.TrustDomain, Source: a.key().String(), LongestLife: a.o.MaxLife.String()}
 	if a.o.Files != nil {
 		out.Source = a.o.Files.Cert
 	}
@@ -92,7 +91,7 @@ func (a *Authority) AuthorityStatus(context.Context) (maintenance.AuthorityStatu
 		out.Roots = append(out.Roots, describe(root))
 	}
 	if m.former != nil {
-		out.Rotation = &maintenance.Rotation{Started: m.state.Started, Former: describe(m.former).Fingerprint, MayFinish: m.mayFinish()}
+		out.Rotation = &Rotation{Started: m.state.Started, Former: describe(m.former).Fingerprint, MayFinish: m.mayFinish()}
 	}
 	return out, nil
 }

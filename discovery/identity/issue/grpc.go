@@ -3,6 +3,9 @@ package issue
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,7 +36,7 @@ func (s service) CreateCertificate(ctx context.Context, in *istio.IstioCertifica
 	if !ok {
 		return nil, status.Error(codes.Internal, "the connection is not known")
 	}
-	request := Request{CSR: []byte(in.GetCsr()), From: addressOf(from.Addr.String())}
+	request := Request{CSR: []byte(in.GetCsr()), From: AddressOf(from.Addr.String())}
 	const longest = int64(1<<63-1) / int64(time.Second)
 	switch seconds := in.GetValidityDuration(); {
 	case seconds < 0 || seconds > longest:
@@ -52,7 +55,7 @@ func (s service) CreateCertificate(ctx context.Context, in *istio.IstioCertifica
 		request.Tool = agents[0]
 	}
 	var err error
-	if request.Credential, err = bearer(sent.Get("authorization")); err != nil {
+	if request.Credential, err = Bearer(sent.Get("authorization")); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	signed, _, err := s.issuer.Issue(ctx, request)
@@ -79,4 +82,25 @@ func asStatus(err error) error {
 		return status.FromContextError(err).Err()
 	}
 	return status.Error(statusCodes[refusal.Reason], refusal.Error())
+}
+
+// Bearer returns the bearer token of a request, empty if it has none.
+func Bearer(headers []string) (string, error) {
+	if len(headers) == 0 {
+		return "", nil
+	}
+	scheme, credential, _ := strings.Cut(headers[0], " ")
+	if len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(credential) == "" {
+		return "", fmt.Errorf("authorization is not Bearer and one credential")
+	}
+	return strings.TrimSpace(credential), nil
+}
+
+// AddressOf returns the address of a peer, the zero Addr if it cannot be read.
+func AddressOf(text string) netip.Addr {
+	at, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
 }

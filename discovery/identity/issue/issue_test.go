@@ -2,16 +2,11 @@ package issue_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
@@ -26,8 +21,6 @@ import (
 	"google.golang.org/grpc/status"
 	istio "istio.io/api/security/v1alpha1"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
@@ -281,118 +274,6 @@ func TestTheAuditWithoutAStore(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the history has %q", w.notes.text())
 		}
-	}
-}
-
-// api serves a config API with the issuer: secure over TLS, bare without TLS and as if called
-// from another machine.
-func (w *world) api(t *testing.T) (secure, bare *httptest.Server) {
-	t.Helper()
-	api, err := rest.New(rest.Options{Store: w.Store, Cache: w.Cache, Authenticator: nobody{}, Hosts: []string{"portolan.example"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.issuer.Serve(api)
-	secure = httptest.NewUnstartedServer(api.Handler())
-	secure.Listener = tls.NewListener(secure.Listener, &tls.Config{ClientAuth: tls.RequestClientCert, GetCertificate: w.authority.ServerCertificate("127.0.0.1")})
-	secure.Start()
-	secure.URL = strings.Replace(secure.URL, "http:", "https:", 1)
-	bare = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		r.RemoteAddr = "192.0.2.1:1"
-		api.Handler().ServeHTTP(rw, r)
-	}))
-	t.Cleanup(func() {
-		secure.Close()
-		bare.Close()
-	})
-	return secure, bare
-}
-
-// nobody is an Authenticator that knows no user; the certificate path must not call it.
-type nobody struct{}
-
-func (nobody) Authenticate(*http.Request) (rest.Identity, error) {
-	return rest.Identity{}, errors.New("no user")
-}
-
-func TestOverHTTP(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	secure, bare := w.api(t)
-	key := authoritytest.Key(t)
-	body := func(csr []byte, ttl string) string {
-		text, err := json.Marshal(certificate.Request{CSR: string(csr), TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	mine, _ := authoritytest.Issue(t, w.authority, web, time.Hour)
-	roots, err := w.authority.Roots()
-	if err != nil {
-		t.Fatal(err)
-	}
-	do := func(server *httptest.Server, method, body, bearer string, shown ...tls.Certificate) (int, string) {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+certificate.Path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/json")
-		if bearer != "" {
-			r.Header.Set("Authorization", bearer)
-		}
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: shown}}
-		defer transport.CloseIdleConnections()
-		response, err := (&http.Client{Transport: transport}).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		var answer json.RawMessage
-		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(answer)
-	}
-	good := body(authoritytest.CSR(t, key), "")
-	for name, c := range map[string]struct {
-		server       *httptest.Server
-		method, body string
-		bearer       string
-		shown        []tls.Certificate
-		code         int
-		want         string
-	}{
-		"a token":               {secure, "POST", good, "Bearer web-token", nil, 201, `"identity":"` + web.String()},
-		"a certificate":         {secure, "POST", good, "", []tls.Certificate{mine}, 201, `"identity":"` + web.String()},
-		"for an hour":           {secure, "POST", body(authoritytest.CSR(t, key), "1h"), "Bearer web-token", nil, 201, `"kind":"Certificate"`},
-		"nothing":               {secure, "POST", good, "", nil, 401, "prove who you are"},
-		"a wrong token":         {secure, "POST", good, "Bearer guess", nil, 401, "proves no identity"},
-		"a password":            {secure, "POST", good, "Basic YTpi", nil, 400, "Bearer"},
-		"another identity":      {secure, "POST", body(authoritytest.CSR(t, key, "spiffe://cluster.local/ns/shop/sa/admin"), ""), "Bearer web-token", nil, 403, "is for"},
-		"no request":            {secure, "POST", body([]byte("x"), ""), "Bearer web-token", nil, 422, "no certificate request"},
-		"too many guesses":      {secure, "POST", good, "Bearer throttled", nil, 429, `"retryAfterSeconds":60`},
-		"an odd time":           {secure, "POST", body(authoritytest.CSR(t, key), "soon"), "Bearer web-token", nil, 400, "ttl"},
-		"fields of others":      {secure, "POST", `{"csr":"","identity":"x"}`, "Bearer web-token", nil, 400, "identity"},
-		"another kind":          {secure, "POST", `{"kind":"Pod","csr":""}`, "Bearer web-token", nil, 400, "CertificateRequest"},
-		"a megabyte":            {secure, "POST", body(make([]byte, 1<<20), ""), "Bearer web-token", nil, 413, "64 KiB"},
-		"a GET":                 {secure, "GET", "", "Bearer web-token", nil, 405, "POST"},
-		"without TLS from afar": {bare, "POST", good, "Bearer web-token", nil, 403, "over TLS alone"},
-	} {
-		if code, text := do(c.server, c.method, c.body, c.bearer, c.shown...); code != c.code || !strings.Contains(text, c.want) || strings.Contains(text, "web-token") {
-			t.Errorf("%s: %d %s; want %d %q", name, code, text, c.code, c.want)
-		}
-	}
-	_, text := do(secure, "POST", good, "Bearer web-token")
-	var got certificate.Certificate
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode([]byte(got.Chain))
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil || leaf.SerialNumber.Text(16) != got.Serial || !leaf.NotAfter.Equal(got.NotAfter) || !key.Public().(*ecdsa.PublicKey).Equal(leaf.PublicKey) {
-		t.Errorf("the answer does not fit its certificate: %+v, %v", got, err)
 	}
 }
 

@@ -95,6 +95,21 @@ type Made struct {
 	Revision string
 }
 
+// Order makes a token for the sender of a request to the config API, whom Options.May must
+// permit it. It also returns the Roots to go with the token.
+func (t *Tokens) Order(ctx context.Context, r Request) (made *Made, roots string, err error) {
+	if who, err := identity.New(t.o.TrustDomain, r.Namespace, r.ServiceAccount); err == nil { // if it fails, Create returns the error
+		if err := t.o.May(ctx, who); err != nil {
+			return nil, "", err
+		}
+	}
+	if roots, err = t.roots(ctx); err != nil {
+		return nil, "", err
+	}
+	made, err = t.Create(ctx, r)
+	return made, roots, err
+}
+
 // Create makes a token. It does not check the caller's rights. It returns errors of package
 // storage, and ErrInvalid for a faulty request.
 func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
@@ -179,4 +194,11 @@ func addressAllowed(sources []string, from netip.Addr) bool {
 		prefix, err := netip.ParsePrefix(text)
 		return err == nil && prefix.Contains(from.Unmap())
 	})
+}
+
+// Seal refuses every object: only the server that makes a token
+// knows its hash, and a used or revoked token must not come back.
+func (t *Tokens) Seal(_ context.Context, object, _ *config.Config, _ bool) (*config.Config, error) {
+	return nil, fmt.Errorf("%w: a join token is made by portolan token create, and neither written nor brought back: make another, and revoke %s if it is there",
+		storage.ErrInvalid, object.Name)
 }

@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -98,7 +97,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 		for _, key := range s.about {
-			if key.Kind.Kind != record.RefusalKind || key.Namespace != "" {
+			if key.Kind.Kind != journal.RefusalKind || key.Namespace != "" {
 				t.Errorf("it is about %s", key)
 			}
 		}

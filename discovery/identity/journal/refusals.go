@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
-	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -232,9 +231,13 @@ func (l *line) text() string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
+// RefusalKind is the kind of the key in a record of refused attempts. It is not a kind of
+// objects.
+const RefusalKind = "Refusal"
+
 // recordOf returns a record under a random name, so that no record replaces another in the
 // history. The history's retention time bounds their number.
 func recordOf(at time.Time, origin storage.Origin) Record {
-	about := config.Key{Kind: config.GroupVersionKind{Group: "portolan.io", Version: "v1", Kind: record.RefusalKind}, Name: uuid.NewString()}
+	about := config.Key{Kind: config.GroupVersionKind{Group: "portolan.io", Version: "v1", Kind: RefusalKind}, Name: uuid.NewString()}
 	return Record{At: at, Origin: origin, About: []config.Key{about}}
 }

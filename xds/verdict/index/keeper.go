@@ -6,12 +6,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/portolan-mesh/portolan/cache/rest"
-	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // Source has the current facts, and those after operations that are not applied.
@@ -48,7 +47,8 @@ func (k *Keeper) Index() *Index {
 	return k.at(facts)
 }
 
-// Await implements rest.Advisor.
+// Await waits until Index knows a revision of the store, or a later one. It returns the error of
+// ctx.
 func (k *Keeper) Await(ctx context.Context, revision int64) error {
 	for {
 		if facts, known := k.source.Facts(); known && facts.Mesh.Revision() >= revision {
@@ -91,8 +91,8 @@ const maxAdvised = 20
 
 // Advise returns the warnings of each operation of a batch: the verdicts on its object, and the
 // new verdicts that it causes on other objects.
-func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
-	out := make([][]rest.Advice, len(ops))
+func (k *Keeper) Advise(ops []storage.Op) [][]finding.Advice {
+	out := make([][]finding.Advice, len(ops))
 	is, would := k.wouldBe(ops, (*Index).foresee) // the caller has the warnings of the schemas
 	if is == nil {
 		return out
@@ -106,7 +106,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 		}
 		for _, v := range would.Of(key) {
 			if !v.Alone && !v.Code.Follows() {
-				out[i] = append(out[i], rest.Advice{Text: v.String(), Severity: v.Code.Severity().String()})
+				out[i] = append(out[i], finding.Advice{Text: v.String(), Severity: v.Code.Severity().String()})
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 				continue
 			}
 			i := causingOp(ops, own, v)
-			advice := rest.Advice{Text: fmt.Sprintf("%s: %s", key, v), Severity: v.Code.Severity().String(), Dangling: ops[i].Config == nil && dangles(v)}
+			advice := finding.Advice{Text: fmt.Sprintf("%s: %s", key, v), Severity: v.Code.Severity().String(), Dangling: ops[i].Config == nil && dangles(v)}
 			if more++; more > maxAdvised {
 				dangling, worst = dangling || advice.Dangling, min(worst, v.Code.Severity())
 				continue
@@ -133,15 +133,15 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 		}
 	}
 	if more > maxAdvised {
-		out[0] = append(out[0], rest.Advice{
+		out[0] = append(out[0], finding.Advice{
 			Text: fmt.Sprintf("%d more objects are concerned: see portolan analyze", more-maxAdvised), Severity: worst.String(), Dangling: dangling,
 		})
 	}
 	return out
 }
 
-// Findings implements rest.Advisor: the verdicts after some operations, the current ones if
-// there are no operations.
+// Findings returns the verdicts after some operations, the current ones if there are no
+// operations; false before the first commit.
 func (k *Keeper) Findings(ops []storage.Op) (finding.List, bool) {
 	is := k.Index()
 	if is == nil {

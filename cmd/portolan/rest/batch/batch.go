@@ -1,0 +1,159 @@
+package batch
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
+)
+
+// The names, the path and the limits of the endpoint.
+const (
+	Group      = "portolan.io"
+	Version    = "v1"
+	APIVersion = Group + "/" + Version
+	Kind       = "Batch"
+	ResultKind = "BatchResult"
+	Path       = "/apis/" + APIVersion + "/batches"
+)
+
+// Verb names the action of an operation.
+type Verb string
+
+// The verbs. Create fails if the object exists, Update and Delete if it does not. Apply
+// creates or updates. Restore applies too, and gives an object that it creates the
+// creationTimestamp in the request, unless that is in the future.
+const (
+	Create  Verb = "create"
+	Update  Verb = "update"
+	Apply   Verb = "apply"
+	Restore Verb = "restore"
+	Delete  Verb = "delete"
+)
+
+// Absent is the resourceVersion of an object that must not exist, for Apply and
+// Restore.
+const Absent = storage.Absent
+
+// MaxMessage is the most bytes of a message.
+const MaxMessage = 1024
+
+// Batch is the request. Message is the user's comment on the change, for its record in
+// the history: one line of text, or none.
+type Batch struct {
+	metav1.TypeMeta `json:",inline"`
+	Message         string `json:"message,omitempty"`
+	// Strict refuses the batch because of its warnings: of those of severity error if it is
+	// "error", and also of those of severity warning if it is "warning". An info never
+	// refuses. Empty refuses none.
+	Strict     string      `json:"strict,omitempty"`
+	Operations []Operation `json:"operations"`
+}
+
+// New returns a batch of operations.
+func New(operations ...Operation) Batch {
+	return Batch{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Operations: operations}
+}
+
+// Operation is one change. Object is the whole object; a resourceVersion in it is the
+// version that the stored object must have, or Absent. Delete may name its object by the
+// other fields instead.
+type Operation struct {
+	Verb   Verb            `json:"verb"`
+	Object json.RawMessage `json:"object,omitempty"`
+
+	APIVersion      string `json:"apiVersion,omitempty"`
+	Kind            string `json:"kind,omitempty"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// Write returns the operation that creates, updates, applies or restores an
+// object.
+func Write(verb Verb, object *config.Config) (Operation, error) {
+	text, err := config.ToJSON(object, "")
+	if err != nil {
+		return Operation{}, err
+	}
+	return Operation{Verb: verb, Object: text}, nil
+}
+
+// Remove returns the operation that deletes an object. If resourceVersion is empty, any
+// version is deleted.
+func Remove(key config.Key, resourceVersion string) Operation {
+	return Operation{
+		Verb: Delete, APIVersion: key.Kind.APIVersion(), Kind: key.Kind.Kind,
+		Namespace: key.Namespace, Name: key.Name, ResourceVersion: resourceVersion,
+	}
+}
+
+// Result is the answer to a batch that was done. Revision is the revision that it made.
+type Result struct {
+	metav1.TypeMeta `json:",inline"`
+	Revision        string    `json:"revision"`
+	Results         []Outcome `json:"results"`
+	Warnings        []string  `json:"warnings,omitempty"`
+	// Effect is what proxies would get; only set in a dry run with a preview.
+	Effect *effect.Effect `json:"effect,omitempty"`
+}
+
+// Outcome is the result for one object: created, configured, unchanged or deleted.
+// ResourceVersion is the object's version afterwards, and for a deleted object the
+// revision of its deletion.
+type Outcome struct {
+	Kind            string `json:"kind"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name"`
+	Outcome         string `json:"outcome"`
+	ResourceVersion string `json:"resourceVersion"`
+	// Dangling has the warnings of a deletion about objects that refer to the deleted
+	// one.
+	Dangling []string `json:"dangling,omitempty"`
+	// Note has details in words: after a deletion, which object of another source takes
+	// its place.
+	Note string `json:"note,omitempty"`
+	// Before and After are the present and the future object, without fields that only
+	// the server sets. They are set in a dry run with a preview, if they differ.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
+// Field returns the path of an operation, or of something in it, for the causes of a
+// Status: "operations[2].object.spec.hosts".
+func Field(operation int, rest string) string {
+	field := fmt.Sprintf("operations[%d]", operation)
+	if rest != "" {
+		field += "." + rest
+	}
+	return field
+}
+
+// Index splits the field of a cause: the index of the operation, and the field of the
+// operation's object, empty if the operation itself is at fault. It returns false for a
+// field of no operation.
+func Index(field string) (operation int, objectField string, ok bool) {
+	rest, ok := strings.CutPrefix(field, "operations[")
+	if !ok {
+		return 0, "", false
+	}
+	number, rest, ok := strings.Cut(rest, "]")
+	if !ok {
+		return 0, "", false
+	}
+	operation, err := strconv.Atoi(number)
+	if err != nil || operation < 0 {
+		return 0, "", false
+	}
+	objectField, ok = strings.CutPrefix(rest, ".object.")
+	if !ok {
+		objectField = ""
+	}
+	return operation, objectField, true
+}

@@ -1,0 +1,476 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
+	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
+)
+
+// Options configure a Client. The zero Options are ready to use.
+type Options struct {
+	// HTTP makes the calls; nil is a client with Go's defaults.
+	HTTP *http.Client
+	// Token is the bearer token of each call, empty for none. The client sends it only
+	// over TLS, over a socket, or to this machine.
+	Token string
+	// Tokens, if set, returns the bearer token of a call, in place of Token. The call
+	// fails with its error. If the server refuses a token, the client calls Tokens again
+	// with the refused token, and repeats the call if it returns another one. Several
+	// goroutines may call it.
+	Tokens func(ctx context.Context, refused string) (string, error)
+	// UserAgent names the program to the server.
+	UserAgent string
+	// Patience is how long a call waits for a server that is starting: one that refuses
+	// connections, or that has not read its store yet. Such a server has done nothing of
+	// the call.
+	Patience time.Duration
+	// Waiting is called once, when the first call begins to wait; it may be nil.
+	Waiting func()
+}
+
+// Client calls one server. It may be used by several goroutines.
+type Client struct {
+	server    *url.URL
+	http      *http.Client
+	userAgent string
+	tokens    func(ctx context.Context, refused string) (string, error)
+	freshness Freshness
+	patience  time.Duration
+	waiting   func()
+}
+
+// Freshness says how new the data of a read must be. The zero Freshness accepts the data
+// of the server, which is a moment behind its store.
+type Freshness struct {
+	// Exact is the one revision at which to read; 0 for none. If the server no longer has
+	// the revision the error is an IsResourceExpired, and for a future one an
+	// IsBadRequest. With Exact the other fields are ignored.
+	Exact int64
+	// MinRevision is the oldest acceptable revision, such as the one that a write through
+	// any replica returned. If the server does not reach it in a few seconds the error is
+	// a NotYet.
+	MinRevision int64
+	// Consistent requires all writes that were acknowledged before the call; the server
+	// asks its store.
+	Consistent bool
+}
+
+func (f Freshness) add(query url.Values) url.Values {
+	if f.Exact > 0 {
+		query.Set("resourceVersion", strconv.FormatInt(f.Exact, 10))
+		query.Set("resourceVersionMatch", "Exact")
+		return query
+	}
+	if f.MinRevision > 0 {
+		query.Set("resourceVersion", strconv.FormatInt(f.MinRevision, 10))
+	}
+	if f.Consistent {
+		query.Set("consistent", "true")
+	}
+	return query
+}
+
+// New returns a client of the server at a URL such as http://127.0.0.1:15080, or at a socket
+// such as unix:/run/portolan/api.sock. Host and port alone mean http. It does not call the
+// server.
+func New(server string, o Options) (*Client, error) {
+	if path, ok := strings.CutPrefix(server, "unix:"); ok {
+		server, o.HTTP = "http://localhost", socket.Client(strings.TrimPrefix(path, "//"))
+	}
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	base, err := url.Parse(server)
+	if err != nil {
+		return nil, fmt.Errorf("server %q is not a URL: %w", server, err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("server %q is not a URL such as http://127.0.0.1:15080", server)
+	}
+	if o.Token != "" || o.Tokens != nil {
+		if err := mayHaveToken(base); err != nil {
+			return nil, err
+		}
+	}
+	if o.Tokens == nil {
+		o.Tokens = func(context.Context, string) (string, error) { return o.Token, nil }
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	if o.HTTP == nil {
+		o.HTTP = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "portolan"
+	}
+	if o.Waiting == nil {
+		o.Waiting = func() {}
+	}
+	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, tokens: o.Tokens, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
+}
+
+// mayHaveToken returns why a token may not be sent to a server; nil if it may.
+func mayHaveToken(server *url.URL) error {
+	ip := net.ParseIP(server.Hostname())
+	switch {
+	case server.Scheme == "https" || server.Hostname() == "localhost" || ip != nil && ip.IsLoopback():
+		return nil
+	}
+	return fmt.Errorf("a token is not sent in the clear to %s: use https", server.Host)
+}
+
+// Fresh returns a client of the same server whose Get and List are as new as f requires.
+func (c *Client) Fresh(f Freshness) *Client {
+	fresh := *c
+	fresh.freshness = f
+	return &fresh
+}
+
+// Server returns the URL of the server.
+func (c *Client) Server() string { return c.server.String() }
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Resource returns the group, version and plural of a kind in the API, in its canonical
+// version.
+func Resource(kind *schema.Schema) runtimeschema.GroupVersionResource {
+	return runtimeschema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Plural}
+}
+
+// Selection narrows a list; the zero Selection selects all.
+type Selection struct {
+	// Labels and Fields are in Kubernetes' syntax.
+	Labels, Fields string
+	// Stored selects the objects of the store only, even those that an object of another
+	// source shadows.
+	Stored bool
+}
+
+func (s Selection) add(query url.Values) url.Values {
+	if s.Labels != "" {
+		query.Set("labelSelector", s.Labels)
+	}
+	if s.Fields != "" {
+		query.Set("fieldSelector", s.Fields)
+	}
+	if s.Stored {
+		query.Set("source", "store")
+	}
+	return query
+}
+
+// Get returns one object.
+func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	if c.freshness.Exact > 0 {
+		return c.getFromList(ctx, resource, namespace, name)
+	}
+	out := &unstructured.Unstructured{}
+	query := c.freshness.add(url.Values{})
+	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, name), query: query}, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// getFromList gets one object by a list, which can be of a given revision.
+func (c *Client) getFromList(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	list, err := c.List(ctx, resource, namespace, Selection{Fields: fields.OneTermEqualSelector("metadata.name", name).String()})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) == 0 {
+		return nil, apierrors.NewNotFound(resource.GroupResource(), name)
+	}
+	return &list.Items[0], nil
+}
+
+// List returns the objects of a namespace, or of all (""), at one revision: its
+// metadata.resourceVersion.
+func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection) (*unstructured.UnstructuredList, error) {
+	query := s.add(c.freshness.add(url.Values{}))
+	out := &unstructured.UnstructuredList{}
+	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, ""), query: query}, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Apply does a batch, all of it or nothing. If it is refused, its faults are the causes
+// of the error's status; batch.Index finds the operation of each.
+func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error) {
+	out := &batch.Result{}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, body: b}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Try returns the error or result that Apply would return for the present store, and a
+// preview if requested; the server writes nothing. Changes before the real Apply may
+// change the result.
+func (c *Client) Try(ctx context.Context, b batch.Batch, what effect.Preview) (*batch.Result, error) {
+	out := &batch.Result{}
+	query := url.Values{"dryRun": {metav1.DryRunAll}, "consistent": {"true"}}
+	if what != effect.PreviewNothing {
+		query.Set("preview", string(what))
+	}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, query: query, body: b}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DeletePath sends a DELETE to an escaped path of the server.
+func (c *Client) DeletePath(ctx context.Context, path string) error {
+	_, err := c.do(ctx, request{method: http.MethodDelete, path: path}, nil)
+	return err
+}
+
+// Delete removes an object. A resourceVersion that is not empty must be the stored one.
+// Delete returns the server's warnings.
+func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name, resourceVersion string) (warnings []string, err error) {
+	call := request{method: http.MethodDelete, path: objectPath(resource, namespace, name)}
+	if resourceVersion != "" {
+		call.body = metav1.DeleteOptions{
+			TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
+			Preconditions: &metav1.Preconditions{ResourceVersion: &resourceVersion},
+		}
+	}
+	return c.do(ctx, call, nil)
+}
+
+// Records returns one page of the history. If its metadata.continue is set, pass that
+// as the Until of the next page.
+func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, error) {
+	out := &record.List{}
+	_, err := c.do(ctx, request{method: http.MethodGet, path: record.Path, query: q.Values()}, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Findings returns the findings about the objects of a namespace, or of all if it is
+// empty: the present ones, or with operations those after them.
+func (c *Client) Findings(ctx context.Context, namespace string, operations []batch.Operation) (*finding.List, error) {
+	out := &finding.List{}
+	call := request{method: http.MethodGet, path: finding.Path, query: url.Values{}}
+	if namespace != "" {
+		call.query.Set("namespace", namespace)
+	}
+	if len(operations) > 0 {
+		call.method, call.body = http.MethodPost, batch.New(operations...)
+	}
+	if _, err := c.do(ctx, call, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Namespaces returns the names of the namespaces that have objects.
+func (c *Client) Namespaces(ctx context.Context) ([]string, error) {
+	var list metav1.PartialObjectMetadataList
+	if err := c.JSON(ctx, "/api/v1/namespaces", &list); err != nil {
+		return nil, err
+	}
+	out := make([]string, len(list.Items))
+	for i := range list.Items {
+		out[i] = list.Items[i].Name
+	}
+	return out, nil
+}
+
+// JSON reads the server's answer at a path, which may have a query, into a value.
+func (c *Client) JSON(ctx context.Context, path string, into any) error {
+	path, text, _ := strings.Cut(path, "?")
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return fmt.Errorf("query of %s: %w", path, err)
+	}
+	_, err = c.do(ctx, request{method: http.MethodGet, path: path, query: query}, into)
+	return err
+}
+
+// objectPath returns the path of an object, or of all if name is empty.
+func objectPath(resource runtimeschema.GroupVersionResource, namespace, name string) string {
+	path := "/apis/" + resource.Group + "/" + resource.Version
+	if resource.Group == "" {
+		path = "/api/" + resource.Version
+	}
+	if namespace != "" {
+		path += "/namespaces/" + url.PathEscape(namespace)
+	}
+	path += "/" + resource.Resource
+	if name != "" {
+		path += "/" + url.PathEscape(name)
+	}
+	return path
+}
+
+type request struct {
+	method, path string // the path is escaped
+	query        url.Values
+	body         any // nil sends none
+}
+
+// do calls the server and reads its answer.
+func (c *Client) do(ctx context.Context, in request, into any) (warnings []string, err error) {
+	response, err := c.send(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, c.unreachable(ctx, in, true, err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			return nil, c.foreign(in, response, body)
+		}
+	}
+	return warningsOf(response.Header), nil
+}
+
+// send calls the server and returns a successful answer before its body is read. If the
+// server answers the call only on its socket, send calls it there.
+func (c *Client) send(ctx context.Context, in request) (*http.Response, error) {
+	response, err := c.sendPatiently(ctx, in)
+	if private := (*privateError)(nil); errors.As(err, &private) {
+		return c.sendPrivate(ctx, in, private)
+	}
+	return response, err
+}
+
+// askAgain is the pause between two attempts to connect to a server that refuses
+// connections.
+const askAgain = 100 * time.Millisecond
+
+// sendPatiently sends to a server that may still be starting: if it refuses the
+// connection, or answers that it has not read its store yet, sendPatiently tries again
+// until the client's patience or ctx ends.
+func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response, error) {
+	var refused error // the last refusal, which says more than that the time is up
+	for began := time.Now(); ; {
+		response, err := c.sendBy(ctx, c.http, in, "")
+		if refused != nil && endedBefore(err) {
+			return nil, refused
+		}
+		silent := errors.Is(err, syscall.ECONNREFUSED)
+		if !silent && !apierrors.HasStatusCause(err, refusal.CauseStarting) || time.Since(began) >= c.patience {
+			return response, err
+		}
+		refused = err
+		if silent {
+			c.waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, refused
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// sendBy sends through an HTTP client. If id is not empty, only the server with that id
+// accepts the request.
+func (c *Client) sendBy(ctx context.Context, by *http.Client, in request, id string) (*http.Response, error) {
+	token, err := c.tokens(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.sendAs(ctx, by, in, id, token)
+	if !apierrors.IsUnauthorized(err) || token == "" {
+		return response, err
+	}
+	another, failed := c.tokens(ctx, token)
+	if failed != nil || another == token {
+		return response, cmp.Or(failed, err)
+	}
+	return c.sendAs(ctx, by, in, id, another)
+}
+
+// sendAs is sendBy with a token, empty for none.
+func (c *Client) sendAs(ctx context.Context, by *http.Client, in request, id, token string) (*http.Response, error) {
+	var sent atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if id != "" {
+		r.Header.Set(rest.ServerHeader, id)
+	}
+	response, err := by.Do(r)
+	if err != nil {
+		return nil, c.unreachable(ctx, in, sent.Load(), err)
+	}
+	if response.StatusCode >= 200 && response.StatusCode <= 299 {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, c.unreachable(ctx, in, sent.Load(), err)
+	}
+	return nil, asPrivate(response, c.refused(in, response, body))
+}
+
+func (c *Client) request(ctx context.Context, in request) (*http.Request, error) {
+	var body io.Reader
+	if in.body != nil {
+		text, err := json.Marshal(in.body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the body of %s %s: %w", in.method, in.path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	target := c.server.String() + in.path
+	if len(in.query) > 0 {
+		target += "?" + in.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, in.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	if in.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", c.userAgent)
+	return r, nil
+}

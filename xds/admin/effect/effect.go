@@ -1,0 +1,64 @@
+// Package effect has the JSON shapes of what a dry run would change for proxies.
+package effect
+
+import "encoding/json"
+
+// Preview says how much of its effect a dry run finds out. Each includes the ones before
+// it.
+type Preview string
+
+// The previews.
+const (
+	PreviewNothing   Preview = ""
+	PreviewProxies   Preview = "proxies"   // how the objects differ, and which proxies are concerned
+	PreviewResources Preview = "resources" // which of their resources differ
+	PreviewBodies    Preview = "bodies"    // how the resources differ
+)
+
+// Previews are all but the empty one.
+var Previews = []Preview{PreviewProxies, PreviewResources, PreviewBodies}
+
+// The bounds of an Effect.
+const (
+	MaxNodes     = 100
+	MaxResources = 1000
+)
+
+// Effect says what a batch would change for the proxies connected to a server. A proxy
+// is concerned if it would get other resources.
+type Effect struct {
+	// Proxies is the number of connected proxies, and Concerned how many of them are
+	// concerned. Nodes are the ids of the first MaxNodes of these, in order.
+	Proxies   int      `json:"proxies"`
+	Concerned int      `json:"concerned"`
+	Nodes     []string `json:"nodes,omitempty"`
+	// Elsewhere is the number of proxies on other servers. The effect does not cover
+	// them.
+	Elsewhere int `json:"elsewhere,omitempty"`
+	// Resources are the resources that would differ, by type and name. Omitted is how
+	// many more there are beyond MaxResources. Both need PreviewResources.
+	Resources []ResourceChange `json:"resources,omitempty"`
+	Omitted   int              `json:"omitted,omitempty"`
+}
+
+// The changes of a resource.
+const (
+	Added   = "added"
+	Changed = "changed"
+	Removed = "removed"
+)
+
+// ResourceChange is a resource that would be added, changed or removed, in the same way
+// for some proxies.
+type ResourceChange struct {
+	// Type is the short name of its type, such as CDS. A virtual host has the type VHDS,
+	// even if a proxy gets it within its route configuration.
+	Type   string `json:"type"`
+	Name   string `json:"name"`
+	Change string `json:"change"`
+	// Proxies is the number of proxies for which it would change so.
+	Proxies int `json:"proxies"`
+	// Before and After are the messages; they need PreviewBodies.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
