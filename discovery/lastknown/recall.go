@@ -4,19 +4,17 @@ import (
 	"context"
 	"maps"
 	"time"
-
-	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
 // storeMemory is the Memory of a store.
 type storeMemory struct {
-	store *etcd.Store
+	store Store
 	now   func() time.Time
 }
 
 // In returns a Memory that reads the content saved in a store. now is the clock; nil means the
 // system's clock.
-func In(store *etcd.Store, now func() time.Time) Memory {
+func In(store Store, now func() time.Time) Memory {
 	if now == nil {
 		now = time.Now
 	}

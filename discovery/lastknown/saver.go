@@ -51,6 +51,17 @@ type Options struct {
 	Now func() time.Time
 }
 
+// Store keeps the content of sources. An *etcd.Store implements it.
+type Store interface {
+	// ReadRegistry returns all that is saved for a source, RegistryHeads the heads of all sources.
+	ReadRegistry(ctx context.Context, source string) (etcd.RegistryContent, error)
+	RegistryHeads(context.Context) ([]*etcd.RegistryHead, error)
+	// WriteSide saves heads and buckets of sources, at most etcd.SideBatch at once.
+	WriteSide(context.Context, []etcd.SideWrite) (bool, error)
+	// DeleteRegistry deletes all that is saved for a source.
+	DeleteRegistry(ctx context.Context, source string) error
+}
+
 // Saver saves the content of sources. Only one server at a time runs one.
 type Saver struct {
 	o       Options
@@ -106,7 +117,7 @@ func (s *Saver) Flush(ctx context.Context) {
 
 // Run saves the content of the sources into a store, until ctx ends or the store fails.
 // The store must let only the leader write. Run is called once at a time.
-func (s *Saver) Run(ctx context.Context, store *etcd.Store) error {
+func (s *Saver) Run(ctx context.Context, store Store) error {
 	r := &running{asks: make(chan chan<- struct{}), ended: make(chan struct{})}
 	s.running.Store(r)
 	defer close(r.ended)
@@ -149,7 +160,7 @@ func (s *Saver) Run(ctx context.Context, store *etcd.Store) error {
 }
 
 // clean deletes the content of sources that no server has followed for MaxAge.
-func (s *Saver) clean(ctx context.Context, store *etcd.Store, now time.Time) error {
+func (s *Saver) clean(ctx context.Context, store Store, now time.Time) error {
 	heads, err := store.RegistryHeads(ctx)
 	if err != nil {
 		return err
@@ -170,7 +181,7 @@ func (s *Saver) clean(ctx context.Context, store *etcd.Store, now time.Time) err
 // sourceSaver saves one source.
 type sourceSaver struct {
 	*Saver
-	store  *etcd.Store
+	store  Store
 	source Source
 	head   *etcd.RegistryHead
 	// digests holds the digests of the buckets in the store.
@@ -181,7 +192,7 @@ type sourceSaver struct {
 	lastSave  time.Time // when the last save began
 }
 
-func (s *Saver) newSourceSaver(store *etcd.Store, source Source, content etcd.RegistryContent) *sourceSaver {
+func (s *Saver) newSourceSaver(store Store, source Source, content etcd.RegistryContent) *sourceSaver {
 	one := &sourceSaver{Saver: s, store: store, source: source, head: content.Head, digests: map[uint32][sha256.Size]byte{}, first: true}
 	if one.head == nil {
 		one.head = &etcd.RegistryHead{Source: source.SourceName()}

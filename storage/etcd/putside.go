@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 // SideWrite is one change of the side tree. It puts a value, under a lease unless that
@@ -22,6 +24,27 @@ type SideWrite struct {
 
 // Any is a SideWrite.Revision without a condition.
 const Any = -1
+
+// WriteStatuses stores statuses of objects, and deletes others. After an error some of them may be
+// stored.
+func (s *Store) WriteStatuses(ctx context.Context, statuses []status.Write) error {
+	for some := range slices.Chunk(statuses, SideBatch) {
+		writes := make([]SideWrite, len(some))
+		for i, one := range some {
+			writes[i] = SideWrite{Key: ObjectStatusPrefix + one.Path, Revision: Any}
+			if one.Report != nil {
+				var err error
+				if writes[i].Value, err = EncodeStatus(one.Report); err != nil {
+					return err
+				}
+			}
+		}
+		if _, err := s.WriteSide(ctx, writes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // WriteSide makes at most SideBatch changes of the side tree in one transaction. It
 // returns false, and writes nothing, where a condition does not hold.

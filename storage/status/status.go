@@ -80,6 +80,13 @@ func (r *Report) About(object *config.Config) bool {
 	return known && r.Object == revision || !known && r.Version == object.ResourceVersion
 }
 
+// Write stores the report of the object with a path (config.Key.Path), or deletes it if Report is
+// nil.
+type Write struct {
+	Path   string
+	Report *Report
+}
+
 // Condition is one statement about an object.
 type Condition struct {
 	Type, Status string

@@ -39,7 +39,7 @@ func TestSourcesAreReported(t *testing.T) {
 	}
 	state, at := &status.SourceState{Name: "/etc/mesh", Complete: true}, cachetest.DirectoryOf(1)
 	b := follower(state, &at)
-	r := &Reporter{ID: "host:1/x", Client: client, Store: store, Logger: slog.New(slog.DiscardHandler), Beside: b}
+	r := &Reporter{ID: "host:1/x", Client: client, Board: store, Logger: slog.New(slog.DiscardHandler), Beside: b}
 	object := func(name, version string) *config.Config {
 		out := cachetest.InFile(name, version)
 		out.Source = "/etc/mesh"

@@ -217,16 +217,15 @@ func (m *stored) snapshot() *cache.Snapshot {
 }
 
 // land takes in what was written, as the watch would.
-func (m *stored) land(t *testing.T, writes []etcd.SideWrite, says map[string]*status.Report) {
+func (m *stored) land(t *testing.T, writes []status.Write, says map[string]*status.Report) {
 	t.Helper()
 	for _, w := range writes {
-		path := strings.TrimPrefix(w.Key, etcd.ObjectStatusPrefix)
 		m.revision++
-		if w.Value == nil {
-			m.statuses = m.statuses.Delete(path)
+		if w.Report == nil {
+			m.statuses = m.statuses.Delete(w.Path)
 			continue
 		}
-		m.statuses = m.statuses.Set(path, says[path])
+		m.statuses = m.statuses.Set(w.Path, says[w.Path])
 	}
 }
 
@@ -246,10 +245,7 @@ func TestAStormIsFewWrites(t *testing.T) {
 	total := 0
 	for look := 1; ; look++ {
 		tracked.follow(inputsOf(m.snapshot(), facts, nil), noon)
-		writes, err := tracked.due(noon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		writes := tracked.due(noon)
 		if len(writes) == 0 {
 			break
 		}
@@ -275,7 +271,7 @@ func TestAStormIsFewWrites(t *testing.T) {
 		after time.Duration
 		want  int
 	}{{0, 0}, {settleTime - 1, 0}, {settleTime, 1}, {settleTime + repeatInterval - 1, 0}, {settleTime + repeatInterval, 1}} {
-		if writes, _ := tracked.due(noon.Add(c.after)); len(writes) != c.want {
+		if writes := tracked.due(noon.Add(c.after)); len(writes) != c.want {
 			t.Errorf("after %s: %d writes, want %d", c.after, len(writes), c.want)
 		}
 	}
@@ -285,14 +281,14 @@ func TestAStormIsFewWrites(t *testing.T) {
 	m.configs = m.configs.Delete(object("o0000", 0).Key().Path())
 	next := newStatusQueue()
 	next.follow(inputsOf(m.snapshot(), facts, nil), noon)
-	writes, err := next.due(noon)
-	if err != nil || len(writes) != 1 || writes[0].Value != nil || !strings.HasSuffix(writes[0].Key, "/o0000") || len(next.pending) != 1 {
-		t.Errorf("a new leader: %v, %d pending, %v", writes, len(next.pending), err)
+	writes := next.due(noon)
+	if len(writes) != 1 || writes[0].Report != nil || !strings.HasSuffix(writes[0].Path, "/o0000") || len(next.pending) != 1 {
+		t.Errorf("a new leader: %v, %d pending", writes, len(next.pending))
 	}
 	m.land(t, writes, nil)
 	next.follow(inputsOf(m.snapshot(), facts, nil), noon)
-	if writes, err := next.due(noon); err != nil || len(writes) != 0 || len(next.pending) != 0 {
-		t.Errorf("after the status is gone: %v, %d pending, %v", writes, len(next.pending), err)
+	if writes := next.due(noon); len(writes) != 0 || len(next.pending) != 0 {
+		t.Errorf("after the status is gone: %v, %d pending", writes, len(next.pending))
 	}
 }
 

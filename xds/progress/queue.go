@@ -11,7 +11,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
@@ -159,12 +158,12 @@ func maySkipWrite(stored *status.Report, object *config.Config, used bool) bool 
 }
 
 // due returns the writes that are due now, at most maxWrites, oldest change first.
-func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
+func (t *statusQueue) due(now time.Time) []status.Write {
 	if t.idle {
-		return nil, nil
+		return nil
 	}
 	in, idle := t.last, true
-	var writes []etcd.SideWrite
+	var writes []status.Write
 	for _, p := range t.inOrder() {
 		if len(writes) >= maxWrites {
 			break
@@ -175,7 +174,7 @@ func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
 			case stored == nil:
 				delete(t.pending, p.path)
 			case stored.Version == "" || !beside.MayHave(in.facts, stored.Key): // else another server may have the object
-				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
+				writes = append(writes, status.Write{Path: p.path})
 			}
 			continue
 		}
@@ -194,17 +193,13 @@ func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
 			idle = false // until it has settled, or its time is up
 			continue
 		}
-		value, err := etcd.EncodeStatus(report)
-		if err != nil {
-			return nil, err
-		}
-		writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusKey(report.Key), Value: value, Revision: etcd.Any})
+		writes = append(writes, status.Write{Path: report.Key.Path(), Report: report})
 		if p.wrote = now; judged {
 			t.judged[p.path] = now
 		}
 	}
 	t.idle = idle && len(writes) == 0
-	return writes, nil
+	return writes
 }
 
 // uses says whether a proxy uses an object, or else whether one did until a moment ago.

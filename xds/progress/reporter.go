@@ -52,7 +52,7 @@ type Reporter struct {
 	// API is the URL of the server's config API.
 	API      string
 	Client   *clientv3.Client
-	Store    *etcd.Store
+	Board    Board
 	Statuses *statuses.Cache
 	Server   Server
 	// Beside reports the sources other than the store.
@@ -208,7 +208,7 @@ func (r *Reporter) write(ctx context.Context, rows []row) error {
 				}
 			}
 		}
-		switch done, err := r.Store.WriteSide(ctx, writes); {
+		switch done, err := r.Board.WriteSide(ctx, writes); {
 		case err != nil:
 			return err
 		case !done:
@@ -271,7 +271,7 @@ func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot, facts *statuse
 	for batch := range slices.Chunk(now, etcd.SideBatch) {
 		// If another server was faster, nothing is written, and the next look sees its
 		// write.
-		if _, err := r.Store.WriteSide(ctx, batch); err != nil {
+		if _, err := r.Board.WriteSide(ctx, batch); err != nil {
 			return false, err
 		}
 	}

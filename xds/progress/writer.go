@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/pulse"
 	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
@@ -32,22 +32,34 @@ const (
 	calmTime = 30 * time.Second
 )
 
+// Sink stores the statuses of objects. An *etcd.Store implements it.
+type Sink interface {
+	// WriteStatuses stores and deletes statuses. After an error some of them may be stored.
+	WriteStatuses(context.Context, []status.Write) error
+}
+
+// Board has what servers leave for each other. An *etcd.Store implements it.
+type Board interface {
+	// WriteSide makes at most etcd.SideBatch changes at once. It returns false, and changes
+	// nothing, where a condition does not hold.
+	WriteSide(context.Context, []etcd.SideWrite) (bool, error)
+}
+
 // Writer writes the statuses of objects. It runs on one server at a time.
 type Writer struct {
-	Store    *etcd.Store
 	Statuses *statuses.Cache
 	// Verdicts returns the present verdicts, nil before the first were derived.
 	Verdicts func() *index.Index
 	Logger   *slog.Logger
 }
 
-// Run writes until ctx ends, or until another server leads.
-func (w *Writer) Run(ctx context.Context, leader *election.Leader) error {
-	store := w.Store.Fenced(leader.Client())
+// Run writes statuses to a sink, and which proxies have gone to a board, until ctx ends, or until
+// another server leads: then both return storage.ErrReadOnly.
+func (w *Writer) Run(ctx context.Context, to Sink, board Board) error {
 	t := newStatusQueue()
 	for {
-		if err := w.writeDue(ctx, store, t); err != nil {
-			if ctx.Err() != nil || errors.Is(err, election.ErrNotLeader) {
+		if err := w.writeDue(ctx, to, board, t); err != nil {
+			if ctx.Err() != nil || errors.Is(err, storage.ErrReadOnly) {
 				return nil
 			}
 			w.Logger.Warn("statuses of objects were not written, it will be tried again", "err", err)
@@ -59,7 +71,7 @@ func (w *Writer) Run(ctx context.Context, leader *election.Leader) error {
 }
 
 // writeDue writes the statuses that are due now.
-func (w *Writer) writeDue(ctx context.Context, store *etcd.Store, t *statusQueue) error {
+func (w *Writer) writeDue(ctx context.Context, to Sink, board Board, t *statusQueue) error {
 	facts, _ := w.Statuses.Facts()
 	snapshot, verdicts := w.Statuses.Snapshot(), w.Verdicts()
 	if facts == nil || snapshot == nil || verdicts == nil {
@@ -67,13 +79,11 @@ func (w *Writer) writeDue(ctx context.Context, store *etcd.Store, t *statusQueue
 	}
 	now := time.Now()
 	t.follow(inputsOf(snapshot, facts, verdicts), now)
-	writes, err := t.due(now)
-	if err != nil {
+	if err := to.WriteStatuses(ctx, t.due(now)); err != nil {
 		return err
 	}
-	writes = append(writes, expireProxies(facts, now)...)
-	for batch := range slices.Chunk(writes, etcd.SideBatch) {
-		if _, err := store.WriteSide(ctx, batch); err != nil {
+	if writes := expireProxies(facts, now); len(writes) > 0 {
+		if _, err := board.WriteSide(ctx, writes); err != nil {
 			return err
 		}
 	}

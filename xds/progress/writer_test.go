@@ -3,7 +3,6 @@ package progress
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,25 +43,26 @@ func (l *looker) look(facts *statuses.Facts) int {
 	l.mesh = l.mesh.Next(mesh.Inputs{Configs: at})
 	l.judged = l.judged.Next(verdict.Facts{Mesh: l.mesh})
 	l.queue.follow(inputsOf(at, facts, l.judged), l.now)
-	writes, err := l.queue.due(l.now)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	writes := l.queue.due(l.now)
 	if len(writes) > maxWrites {
 		l.t.Fatalf("%d writes at once", len(writes))
 	}
 	for _, w := range writes {
 		l.stored.revision++
-		path := strings.TrimPrefix(w.Key, etcd.ObjectStatusPrefix)
-		if w.Value == nil {
-			l.stored.statuses = l.stored.statuses.Delete(path)
+		if w.Report == nil {
+			l.stored.statuses = l.stored.statuses.Delete(w.Path)
 			continue
 		}
-		report, err := etcd.DecodeStatus(&mvccpb.KeyValue{Key: []byte(w.Key), Value: w.Value, ModRevision: l.stored.revision}, schema.Pilot())
+		value, err := etcd.EncodeStatus(w.Report)
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		l.stored.statuses = l.stored.statuses.Set(path, report)
+		key := etcd.ObjectStatusPrefix + w.Path
+		report, err := etcd.DecodeStatus(&mvccpb.KeyValue{Key: []byte(key), Value: value, ModRevision: l.stored.revision}, schema.Pilot())
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		l.stored.statuses = l.stored.statuses.Set(w.Path, report)
 	}
 	l.writes += len(writes)
 	return len(writes)

@@ -23,7 +23,7 @@ func (s *server) addProgress() error {
 	}
 	s.reporter = &progress.Reporter{
 		ID:     fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString()),
-		Client: s.store.client, Store: s.configs, Statuses: s.statusCache, Server: s.xds, Beside: s.beside, Logger: s.logger,
+		Client: s.store.client, Board: s.configs, Statuses: s.statusCache, Server: s.xds, Beside: s.beside, Logger: s.logger,
 	}
 	if err := s.metrics.Register(s.beside); err != nil {
 		return err

@@ -162,7 +162,7 @@ func (s *server) addJobs() error {
 		&tokenCleaner{store: s.configs, snapshot: s.mirror.Snapshot, logger: s.logger},
 	}
 	if s.o.ObjectStatus {
-		all = append(all, &statusWriter{progress.Writer{Store: s.configs, Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
+		all = append(all, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
 	}
 	s.jobs, err = newJobs(s.store.client, s.metrics, s.logger, all...)
 	return err
