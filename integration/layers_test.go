@@ -258,6 +258,37 @@ func TestLayersLeaves(t *testing.T) {
 	}
 }
 
+// TestLayersAgent: what a program on a machine of a workload shares with the server needs neither
+// the server nor its store, nor what makes resources.
+func TestLayersAgent(t *testing.T) {
+	t.Parallel()
+	shared := []string{"storage/childprocess", "discovery/identity/certificate", "cmd/portolan/enroll", "cmd/portolan/contexts", "cmd/portolan/rest/client"}
+	args := []string{"list", "-deps"}
+	for _, path := range shared {
+		args = append(args, "./"+path)
+	}
+	list := exec.Command("go", args...)
+	list.Dir, list.Stderr = "..", os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	needed := strings.Fields(string(out))
+	if !slices.Contains(needed, modulePath+"/cmd/portolan/rest/client") {
+		t.Fatalf("the list lacks what it is of: %q", needed)
+	}
+	for _, imported := range needed {
+		for _, heavy := range []string{
+			"go.etcd.io/", "github.com/envoyproxy/", "github.com/prometheus/",
+			modulePath + "/storage/etcd", modulePath + "/cache", modulePath + "/xds/mesh", modulePath + "/xds/generate", modulePath + "/cmd/portolan/serve",
+		} {
+			if strings.HasPrefix(imported, heavy) {
+				t.Errorf("what an agent shares needs %s", imported)
+			}
+		}
+	}
+}
+
 // TestLayersTestPackages: only tests import the packages for tests.
 func TestLayersTestPackages(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 )
 
@@ -34,7 +35,7 @@ runs it alone, on its own machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				s, err := api.BeginAuthority(ctx)
+				s, err := remote.Server{Client: api}.BeginAuthority(ctx)
 				if err != nil {
 					return err
 				}
@@ -52,7 +53,7 @@ func newCAStatusCommand(env *environment) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				s, err := api.AuthorityStatus(ctx)
+				s, err := remote.Server{Client: api}.AuthorityStatus(ctx)
 				if err != nil {
 					return err
 				}
@@ -107,7 +108,7 @@ func newCARootCommand(env *environment) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				s, err := api.AuthorityStatus(ctx)
+				s, err := remote.Server{Client: api}.AuthorityStatus(ctx)
 				if err != nil {
 					return err
 				}
@@ -142,7 +143,7 @@ machine.`,
 			Use: name, Short: short, Args: cobra.NoArgs,
 			RunE: func(c *cobra.Command, _ []string) error {
 				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-					s, err := api.RotateAuthority(ctx, name, force)
+					s, err := remote.Server{Client: api}.RotateAuthority(ctx, name, force)
 					if err != nil {
 						return err
 					}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -123,7 +124,7 @@ func (o *exportOptions) write(out io.Writer, objects []*unstructured.Unstructure
 
 // tellQuarantined warns of objects that the server cannot read, and so does not export.
 func (e *environment) tellQuarantined(ctx context.Context, c *client.Client) {
-	status, err := c.StoreStatus(ctx)
+	status, err := remote.Server{Client: c}.StoreStatus(ctx)
 	if err == nil && status.Quarantined > 0 { // a user without permission gets no warning
 		e.warn([]string{fmt.Sprintf("%d objects of the store cannot be read and are left out: see portolan store quarantine list", status.Quarantined)})
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/secret"
@@ -252,7 +253,7 @@ alone, on its own machine.`,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				data, err := api.SecretData(ctx, namespace, args[0])
+				data, err := remote.Server{Client: api}.SecretData(ctx, namespace, args[0])
 				if err != nil {
 					return err
 				}
@@ -281,7 +282,7 @@ func newSecretStatusCommand(env *environment) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				s, err := api.SealingStatus(ctx)
+				s, err := remote.Server{Client: api}.SealingStatus(ctx)
 				if err != nil {
 					return err
 				}
@@ -332,7 +333,7 @@ and import, and then run portolan secret reseal.`,
 			Args:  cobra.NoArgs,
 			RunE: func(c *cobra.Command, _ []string) error {
 				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-					return env.tellAdded(api.AddSealingKeys(ctx, ""))
+					return env.tellAdded(remote.Server{Client: api}.AddSealingKeys(ctx, ""))
 				})
 			},
 		},
@@ -343,7 +344,7 @@ and import, and then run portolan secret reseal.`,
 			Args:    cobra.NoArgs,
 			RunE: func(c *cobra.Command, _ []string) error {
 				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-					text, err := api.SealingKeys(ctx)
+					text, err := remote.Server{Client: api}.SealingKeys(ctx)
 					if err != nil {
 						return err
 					}
@@ -369,7 +370,7 @@ and import, and then run portolan secret reseal.`,
 					return dataError{fmt.Errorf("%s is empty", args[0])}
 				}
 				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-					return env.tellAdded(api.AddSealingKeys(ctx, string(text)))
+					return env.tellAdded(remote.Server{Client: api}.AddSealingKeys(ctx, string(text)))
 				})
 			},
 		},
@@ -408,7 +409,7 @@ sealed is lost. --lost gives it up: make a key (portolan secret key add), reseal
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.callFor(c.Context(), 0, func(ctx context.Context, api *client.Client) error {
-				done, err := api.Reseal(ctx, key, lost)
+				done, err := remote.Server{Client: api}.Reseal(ctx, key, lost)
 				if err != nil {
 					return err
 				}

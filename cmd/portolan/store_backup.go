@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
@@ -159,7 +160,7 @@ func saveBackup(ctx context.Context, env *environment, file string, lock *escrow
 		defer patience.end()
 		envelope := escrow.WithoutKeys()
 		if lock != nil {
-			keys, err := c.StoreKeys(ctx)
+			keys, err := remote.Server{Client: c}.StoreKeys(ctx)
 			if err == nil {
 				envelope, err = escrow.WithKeys(keys, *lock)
 			}
@@ -167,7 +168,7 @@ func saveBackup(ctx context.Context, env *environment, file string, lock *escrow
 				return patience.explain(ctx, err)
 			}
 		}
-		snapshot, err := c.StoreSnapshot(ctx)
+		snapshot, err := remote.Server{Client: c}.StoreSnapshot(ctx)
 		if err != nil {
 			return patience.explain(ctx, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 )
 
 func newStoreCompactCommand(env *environment) *cobra.Command {
@@ -25,7 +26,7 @@ reuse then; portolan store defrag gives it back to the file system.`,
 				return usageError{fmt.Errorf("--revision %d: give one that the store has", revision)}
 			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				done, err := api.CompactStore(ctx, revision)
+				done, err := remote.Server{Client: api}.CompactStore(ctx, revision)
 				if err != nil {
 					return err
 				}
@@ -49,7 +50,7 @@ several members it is for that of the server which is asked.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				done, err := api.DefragmentStore(ctx)
+				done, err := remote.Server{Client: api}.DefragmentStore(ctx)
 				if err != nil {
 					return err
 				}

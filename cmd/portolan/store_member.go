@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
@@ -50,7 +51,7 @@ INDEX is the newest entry of the log that a member has, LAG how many it lacks.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
-				list, err := c.StoreMembers(ctx)
+				list, err := remote.Server{Client: c}.StoreMembers(ctx)
 				if err != nil {
 					return err
 				}
@@ -110,7 +111,7 @@ the whole mesh make one. portolan token revoke takes it back.`,
 			}
 			in.Name, in.TTL = args[0], ttl.String()
 			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
-				made, err := c.InviteStoreMember(ctx, in)
+				made, err := remote.Server{Client: c}.InviteStoreMember(ctx, in)
 				if err != nil {
 					return err
 				}
@@ -148,7 +149,7 @@ time. The command to start it with is printed.`,
 				return usageError{errors.New("--peer-url is missing: it is the address at which the others reach the new member, such as https://10.0.0.3:2380")}
 			}
 			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
-				change, err := c.AddStoreMember(ctx, args[0], peerURL)
+				change, err := remote.Server{Client: c}.AddStoreMember(ctx, args[0], peerURL)
 				if err != nil {
 					return err
 				}
@@ -189,7 +190,7 @@ up to 20 seconds, and says how far it is if that was not enough.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.change(c.Context(), "is a voter", func(ctx context.Context, c *client.Client) (*maintenance.MemberChange, error) {
-				return c.PromoteStoreMember(ctx, args[0])
+				return remote.Server{Client: c}.PromoteStoreMember(ctx, args[0])
 			})
 		},
 	}
@@ -205,7 +206,7 @@ started goes by its id or its peer URL.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.change(c.Context(), "was removed", func(ctx context.Context, c *client.Client) (*maintenance.MemberChange, error) {
-				return c.RemoveStoreMember(ctx, args[0])
+				return remote.Server{Client: c}.RemoveStoreMember(ctx, args[0])
 			})
 		},
 	}

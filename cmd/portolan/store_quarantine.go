@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 )
 
 func newStoreQuarantineCommand(env *environment) *cobra.Command {
@@ -35,7 +36,7 @@ func newQuarantineListCommand(env *environment) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				list, err := api.Quarantine(ctx)
+				list, err := remote.Server{Client: api}.Quarantine(ctx)
 				if err != nil {
 					return err
 				}
@@ -87,7 +88,7 @@ else that which it has in the quarantine now; one that was changed meanwhile sta
 					}
 					revision = item.Revision
 				}
-				done, err := api.Discard(ctx, args[0], revision)
+				done, err := remote.Server{Client: api}.Discard(ctx, args[0], revision)
 				if err != nil {
 					return err
 				}
@@ -102,7 +103,7 @@ else that which it has in the quarantine now; one that was changed meanwhile sta
 
 // quarantinedItem returns the quarantined item with a key.
 func quarantinedItem(ctx context.Context, api *client.Client, key string) (maintenance.Quarantined, error) {
-	list, err := api.Quarantine(ctx)
+	list, err := remote.Server{Client: api}.Quarantine(ctx)
 	if err != nil {
 		return maintenance.Quarantined{}, err
 	}

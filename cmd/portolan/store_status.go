@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
@@ -25,7 +26,7 @@ code is 1 where there is such a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				status, err := api.StoreStatus(ctx)
+				status, err := remote.Server{Client: api}.StoreStatus(ctx)
 				if err != nil {
 					return err
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
@@ -33,7 +34,7 @@ an upgrade, and again after it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				format, err := api.StoreFormat(ctx)
+				format, err := remote.Server{Client: api}.StoreFormat(ctx)
 				if err != nil {
 					return err
 				}

@@ -96,8 +96,8 @@ func (s *Server) authenticate(c *call) error {
 // server, which admits local users.
 func (s *Server) offerSocket(c *call) {
 	if s.socket != "" && !socket.OverSocket(c.r) && socket.FromThisMachine(c.r) && c.r.Header.Get("Authorization") == "" {
-		c.w.Header().Set(SocketHeader, url.PathEscape(s.socket))
-		c.w.Header().Set(ServerHeader, s.id)
+		c.w.Header().Set(socket.SocketHeader, url.PathEscape(s.socket))
+		c.w.Header().Set(socket.ServerHeader, s.id)
 	}
 }
 
@@ -196,7 +196,7 @@ func (s *Server) granting(c *call, ops []storage.Op) []error {
 
 // tellRefusal reports a refused call to onRefusal.
 func (s *Server) tellRefusal(c *call) {
-	if s.onRefusal == nil || c.refused == "" || c.w.Header().Get(SocketHeader) != "" { // the client is sent to the socket instead
+	if s.onRefusal == nil || c.refused == "" || c.w.Header().Get(socket.SocketHeader) != "" { // the client is sent to the socket instead
 		return
 	}
 	s.onRefusal(Refusal{User: c.identity.User, Address: addressOf(c.r), Tool: c.r.UserAgent(), Access: c.access(), Reason: c.refused})

@@ -12,21 +12,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
-// If a server refuses a Private path over TCP, or a client on its machine without a
-// credential, it names its socket in SocketHeader, escaped as in a URL, and itself in
-// ServerHeader. A client that calls the socket may send ServerHeader back, and any other
-// server refuses it.
-const (
-	SocketHeader = "Portolan-Socket"
-	ServerHeader = "Portolan-Server"
-)
-
 // Private restricts an endpoint to the user of the server. It answers over
 // Options.Socket or, with an Authenticator, to users who have proved their identity. In
 // both cases the Authorizer must permit them to Administer.
 func (s *Server) Private(answer EndpointFunc) EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if want := r.Header.Get(ServerHeader); want != "" && want != s.id {
+		if want := r.Header.Get(socket.ServerHeader); want != "" && want != s.id {
 			return refusal.New(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, "another server listens on this socket than the one that was asked")
 		}
 		if s.authenticator != nil && !IdentityOf(r.Context()).Unproved || socket.OverSocket(r) {
@@ -40,8 +31,8 @@ func (s *Server) Private(answer EndpointFunc) EndpointFunc {
 		if s.socket == "" {
 			return refusal.Forbidden(fmt.Sprintf("%s %s is answered on a unix socket alone, and this server has none: start it with --api-socket FILE", r.Method, r.URL.Path))
 		}
-		w.Header().Set(SocketHeader, url.PathEscape(s.socket))
-		w.Header().Set(ServerHeader, s.id)
+		w.Header().Set(socket.SocketHeader, url.PathEscape(s.socket))
+		w.Header().Set(socket.ServerHeader, s.id)
 		return refusal.Forbidden(fmt.Sprintf("%s %s is answered on the unix socket %s alone, which the user who runs the server can open: "+
 			"run portolan as that user on the machine of the server, or curl --unix-socket %[3]s http://localhost%[2]s", r.Method, r.URL.Path, s.socket))
 	}

@@ -6,6 +6,15 @@ import (
 	"net/netip"
 )
 
+// If a server refuses a path that is for its own user over TCP, or a client on its machine without
+// a credential, it names its socket in SocketHeader, escaped as in a URL, and itself in
+// ServerHeader. A client that calls the socket may send ServerHeader back, and any other server
+// refuses it.
+const (
+	SocketHeader = "Portolan-Socket"
+	ServerHeader = "Portolan-Server"
+)
+
 // OverSocket says whether a request came over a unix socket.
 func OverSocket(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

@@ -199,9 +199,9 @@ func (c *Child) Run(ctx context.Context) error {
 		if p.readyFor() >= c.opts.ResetAfter {
 			backoff.Reset()
 		}
-		c.outage.Store(&outage{since: p.ended, cause: cause})
+		c.outage.Store(&outage{since: p.Ended(), cause: cause})
 		wait := backoff.Next()
-		c.opts.Logger.Error("store process ended", "pid", p.pid(), "err", cause, "restartIn", wait)
+		c.opts.Logger.Error("store process ended", "pid", p.PID(), "err", cause, "restartIn", wait)
 		if !c.relaunch(ctx, wait, backoff) {
 			return nil
 		}
@@ -211,7 +211,7 @@ func (c *Child) Run(ctx context.Context) error {
 // awaitEnd waits until the process or ctx has ended, and returns why. It passes on the
 // reports of a process that waits for other members.
 func (c *Child) awaitEnd(ctx context.Context, p *process) error {
-	for p.ready.Load() == nil && p.running() {
+	for p.ready.Load() == nil && p.Running() {
 		limited, cancel := context.WithTimeoutCause(ctx, waitingSilence, fmt.Errorf("it said nothing for %s", waitingSilence))
 		w, err := p.awaitReport(limited)
 		cancel()
@@ -227,8 +227,8 @@ func (c *Child) awaitEnd(ctx context.Context, p *process) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-p.done:
-		return p.cause()
+	case <-p.Done():
+		return p.Cause()
 	}
 }
 
@@ -248,13 +248,13 @@ func (c *Child) handleReport(p *process, w *waiting) {
 	if w == nil {
 		c.current.Store(p)
 		c.outage.Store(nil)
-		c.opts.Logger.Info("store process is ready", "pid", p.pid(), "socket", c.socket)
+		c.opts.Logger.Info("store process is ready", "pid", p.PID(), "socket", c.socket)
 		return
 	}
 	now := &outage{since: time.Now(), cause: errors.New(w.For), waits: true}
 	last := c.outage.Load()
 	if last == nil || !last.waits || last.cause.Error() != w.For {
-		c.opts.Logger.Info("store process is not ready yet", "pid", p.pid(), "because", w.For)
+		c.opts.Logger.Info("store process is not ready yet", "pid", p.PID(), "because", w.For)
 	} else {
 		now.since = last.since
 	}
@@ -322,7 +322,7 @@ func (c *Child) launch(ctx context.Context) error {
 		return err
 	}
 	slow := time.AfterFunc(10*time.Second, func() {
-		c.opts.Logger.Warn("store process is not ready yet: is another etcd using the data directory?", "pid", p.pid(), "dir", c.opts.DataDir)
+		c.opts.Logger.Warn("store process is not ready yet: is another etcd using the data directory?", "pid", p.PID(), "dir", c.opts.DataDir)
 	})
 	limited, cancel := context.WithTimeoutCause(ctx, c.opts.StartTimeout, fmt.Errorf("it was not ready within %s", c.opts.StartTimeout))
 	w, err := p.awaitReport(limited)
@@ -360,7 +360,7 @@ func (c *Child) launchFirst(ctx context.Context) (err error) {
 
 // end stops a process, and kills it if it takes too long.
 func (c *Child) end(p *process) {
-	if killed := p.stop(c.opts.StopTimeout); killed {
-		c.opts.Logger.Warn("store process did not stop in time and was killed; nothing acknowledged is lost", "pid", p.pid())
+	if killed := p.Stop(c.opts.StopTimeout); killed {
+		c.opts.Logger.Warn("store process did not stop in time and was killed; nothing acknowledged is lost", "pid", p.PID())
 	}
 }

@@ -64,8 +64,8 @@ func (c *Child) notAnswering() error {
 	if o := c.outage.Load(); o != nil {
 		return c.outageError(o)
 	}
-	if !p.running() {
-		return c.outageError(&outage{since: p.ended, cause: p.cause()})
+	if !p.Running() {
+		return c.outageError(&outage{since: p.Ended(), cause: p.Cause()})
 	}
 	if since := p.silent.Load(); since != nil {
 		return fmt.Errorf("the store process has not answered for %s", time.Since(*since).Round(time.Second))
@@ -127,7 +127,7 @@ func (c *Child) probe(ctx context.Context) {
 		if !pace.due(c.calls.Load() > 0) {
 			continue
 		}
-		for p.ready.Load() != nil && p.running() && !c.answers(ctx, p) {
+		for p.ready.Load() != nil && p.Running() && !c.answers(ctx, p) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -135,9 +135,9 @@ func (c *Child) probe(ctx context.Context) {
 				continue
 			}
 			silence := time.Since(*p.silent.Load()).Round(time.Second)
-			c.opts.Logger.Error("store process does not answer and is killed; nothing acknowledged is lost", "pid", p.pid(), "silentFor", silence)
-			p.condemn(fmt.Sprintf("it did not answer for %s and was killed", silence))
-			<-p.done
+			c.opts.Logger.Error("store process does not answer and is killed; nothing acknowledged is lost", "pid", p.PID(), "silentFor", silence)
+			p.Condemn(fmt.Sprintf("it did not answer for %s and was killed", silence))
+			<-p.Done()
 		}
 		misses = 0
 	}
@@ -152,7 +152,7 @@ func (c *Child) answers(ctx context.Context, p *process) bool {
 	defer cancel()
 	for ctx.Err() == nil {
 		_, err := c.client.Get(clientv3.WithRequireLeader(ctx), probeKey)
-		if err == nil || errors.Is(err, rpctypes.ErrNoLeader) || isLearner(err) || !p.running() {
+		if err == nil || errors.Is(err, rpctypes.ErrNoLeader) || isLearner(err) || !p.Running() {
 			p.silent.Store(nil)
 			return true
 		}

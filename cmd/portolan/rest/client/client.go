@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
@@ -195,7 +194,7 @@ func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionRes
 	}
 	out := &unstructured.Unstructured{}
 	query := c.freshness.add(url.Values{})
-	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, name), query: query}, out)
+	_, err := c.Do(ctx, Request{Method: http.MethodGet, Path: objectPath(resource, namespace, name), Query: query}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +218,7 @@ func (c *Client) getFromList(ctx context.Context, resource runtimeschema.GroupVe
 func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection) (*unstructured.UnstructuredList, error) {
 	query := s.add(c.freshness.add(url.Values{}))
 	out := &unstructured.UnstructuredList{}
-	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, ""), query: query}, out)
+	_, err := c.Do(ctx, Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +229,7 @@ func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionRe
 // of the error's status; batch.Index finds the operation of each.
 func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error) {
 	out := &batch.Result{}
-	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, body: b}, out); err != nil {
+	if _, err := c.Do(ctx, Request{Method: http.MethodPost, Path: batch.Path, Body: b}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -245,7 +244,7 @@ func (c *Client) Try(ctx context.Context, b batch.Batch, what effect.Preview) (*
 	if what != effect.PreviewNothing {
 		query.Set("preview", string(what))
 	}
-	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, query: query, body: b}, out); err != nil {
+	if _, err := c.Do(ctx, Request{Method: http.MethodPost, Path: batch.Path, Query: query, Body: b}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -253,28 +252,28 @@ func (c *Client) Try(ctx context.Context, b batch.Batch, what effect.Preview) (*
 
 // DeletePath sends a DELETE to an escaped path of the server.
 func (c *Client) DeletePath(ctx context.Context, path string) error {
-	_, err := c.do(ctx, request{method: http.MethodDelete, path: path}, nil)
+	_, err := c.Do(ctx, Request{Method: http.MethodDelete, Path: path}, nil)
 	return err
 }
 
 // Delete removes an object. A resourceVersion that is not empty must be the stored one.
 // Delete returns the server's warnings.
 func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name, resourceVersion string) (warnings []string, err error) {
-	call := request{method: http.MethodDelete, path: objectPath(resource, namespace, name)}
+	call := Request{Method: http.MethodDelete, Path: objectPath(resource, namespace, name)}
 	if resourceVersion != "" {
-		call.body = metav1.DeleteOptions{
+		call.Body = metav1.DeleteOptions{
 			TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
 			Preconditions: &metav1.Preconditions{ResourceVersion: &resourceVersion},
 		}
 	}
-	return c.do(ctx, call, nil)
+	return c.Do(ctx, call, nil)
 }
 
 // Records returns one page of the history. If its metadata.continue is set, pass that
 // as the Until of the next page.
 func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, error) {
 	out := &record.List{}
-	_, err := c.do(ctx, request{method: http.MethodGet, path: record.Path, query: q.Values()}, out)
+	_, err := c.Do(ctx, Request{Method: http.MethodGet, Path: record.Path, Query: q.Values()}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -285,14 +284,14 @@ func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, err
 // empty: the present ones, or with operations those after them.
 func (c *Client) Findings(ctx context.Context, namespace string, operations []batch.Operation) (*finding.List, error) {
 	out := &finding.List{}
-	call := request{method: http.MethodGet, path: finding.Path, query: url.Values{}}
+	call := Request{Method: http.MethodGet, Path: finding.Path, Query: url.Values{}}
 	if namespace != "" {
-		call.query.Set("namespace", namespace)
+		call.Query.Set("namespace", namespace)
 	}
 	if len(operations) > 0 {
-		call.method, call.body = http.MethodPost, batch.New(operations...)
+		call.Method, call.Body = http.MethodPost, batch.New(operations...)
 	}
-	if _, err := c.do(ctx, call, out); err != nil {
+	if _, err := c.Do(ctx, call, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -318,7 +317,7 @@ func (c *Client) JSON(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return fmt.Errorf("query of %s: %w", path, err)
 	}
-	_, err = c.do(ctx, request{method: http.MethodGet, path: path, query: query}, into)
+	_, err = c.Do(ctx, Request{Method: http.MethodGet, Path: path, Query: query}, into)
 	return err
 }
 
@@ -338,14 +337,15 @@ func objectPath(resource runtimeschema.GroupVersionResource, namespace, name str
 	return path
 }
 
-type request struct {
-	method, path string // the path is escaped
-	query        url.Values
-	body         any // nil sends none
+// Request is a call of the server.
+type Request struct {
+	Method, Path string // the path is escaped
+	Query        url.Values
+	Body         any // encoded as JSON; nil sends none
 }
 
-// do calls the server and reads its answer.
-func (c *Client) do(ctx context.Context, in request, into any) (warnings []string, err error) {
+// Do calls the server and decodes its answer, as JSON, into a value unless that is nil.
+func (c *Client) Do(ctx context.Context, in Request, into any) (warnings []string, err error) {
 	response, err := c.send(ctx, in)
 	if err != nil {
 		return nil, err
@@ -363,9 +363,38 @@ func (c *Client) do(ctx context.Context, in request, into any) (warnings []strin
 	return warningsOf(response.Header), nil
 }
 
+// Open calls the server and returns its answer before the body is read. Reading the body fails
+// with an error that begins with what, if the connection ends early. The context bounds the
+// reading, too.
+func (c *Client) Open(ctx context.Context, in Request, what string) (*http.Response, error) {
+	response, err := c.send(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = &bodyReader{response.Body, func(err error) error {
+		return fmt.Errorf("%s ended early: %w", what, c.unreachable(ctx, in, true, err))
+	}}
+	return response, nil
+}
+
+// A bodyReader explains why a body ended early.
+type bodyReader struct {
+	io.ReadCloser
+	explain func(error) error
+}
+
+// Read implements io.Reader.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // EOF is never wrapped
+		err = b.explain(err)
+	}
+	return n, err
+}
+
 // send calls the server and returns a successful answer before its body is read. If the
 // server answers the call only on its socket, send calls it there.
-func (c *Client) send(ctx context.Context, in request) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, in Request) (*http.Response, error) {
 	response, err := c.sendPatiently(ctx, in)
 	if private := (*privateError)(nil); errors.As(err, &private) {
 		return c.sendPrivate(ctx, in, private)
@@ -380,7 +409,7 @@ const askAgain = 100 * time.Millisecond
 // sendPatiently sends to a server that may still be starting: if it refuses the
 // connection, or answers that it has not read its store yet, sendPatiently tries again
 // until the client's patience or ctx ends.
-func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response, error) {
+func (c *Client) sendPatiently(ctx context.Context, in Request) (*http.Response, error) {
 	var refused error // the last refusal, which says more than that the time is up
 	for began := time.Now(); ; {
 		response, err := c.sendBy(ctx, c.http, in, "")
@@ -405,7 +434,7 @@ func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response,
 
 // sendBy sends through an HTTP client. If id is not empty, only the server with that id
 // accepts the request.
-func (c *Client) sendBy(ctx context.Context, by *http.Client, in request, id string) (*http.Response, error) {
+func (c *Client) sendBy(ctx context.Context, by *http.Client, in Request, id string) (*http.Response, error) {
 	token, err := c.tokens(ctx, "")
 	if err != nil {
 		return nil, err
@@ -422,7 +451,7 @@ func (c *Client) sendBy(ctx context.Context, by *http.Client, in request, id str
 }
 
 // sendAs is sendBy with a token, empty for none.
-func (c *Client) sendAs(ctx context.Context, by *http.Client, in request, id, token string) (*http.Response, error) {
+func (c *Client) sendAs(ctx context.Context, by *http.Client, in Request, id, token string) (*http.Response, error) {
 	var sent atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
 	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
@@ -433,7 +462,7 @@ func (c *Client) sendAs(ctx context.Context, by *http.Client, in request, id, to
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	if id != "" {
-		r.Header.Set(rest.ServerHeader, id)
+		r.Header.Set(socket.ServerHeader, id)
 	}
 	response, err := by.Do(r)
 	if err != nil {
@@ -450,24 +479,24 @@ func (c *Client) sendAs(ctx context.Context, by *http.Client, in request, id, to
 	return nil, asPrivate(response, c.refused(in, response, body))
 }
 
-func (c *Client) request(ctx context.Context, in request) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, in Request) (*http.Request, error) {
 	var body io.Reader
-	if in.body != nil {
-		text, err := json.Marshal(in.body)
+	if in.Body != nil {
+		text, err := json.Marshal(in.Body)
 		if err != nil {
-			return nil, fmt.Errorf("encode the body of %s %s: %w", in.method, in.path, err)
+			return nil, fmt.Errorf("encode the body of %s %s: %w", in.Method, in.Path, err)
 		}
 		body = bytes.NewReader(text)
 	}
-	target := c.server.String() + in.path
-	if len(in.query) > 0 {
-		target += "?" + in.query.Encode()
+	target := c.server.String() + in.Path
+	if len(in.Query) > 0 {
+		target += "?" + in.Query.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, in.method, target, body)
+	r, err := http.NewRequestWithContext(ctx, in.Method, target, body)
 	if err != nil {
 		return nil, err
 	}
-	if in.body != nil {
+	if in.Body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("Accept", "application/json")

@@ -45,9 +45,9 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // unreachable returns the error of a call without an answer; sent says whether the
 // server may have read the call.
-func (c *Client) unreachable(ctx context.Context, in request, sent bool, err error) error {
+func (c *Client) unreachable(ctx context.Context, in Request, sent bool, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("%s %s: %w", in.method, in.path, context.Canceled)
+		return fmt.Errorf("%s %s: %w", in.Method, in.Path, context.Canceled)
 	}
 	var withURL *url.Error
 	if errors.As(err, &withURL) {
@@ -75,7 +75,7 @@ func endedBefore(err error) bool {
 }
 
 // writes says whether a call may change what is stored.
-func (r request) writes() bool { return r.method != http.MethodGet && !r.query.Has("dryRun") }
+func (r Request) writes() bool { return r.Method != http.MethodGet && !r.Query.Has("dryRun") }
 
 // NotYet says whether a read failed because the server has not reached the requested
 // revision: the call may be repeated.
@@ -85,7 +85,7 @@ func NotYet(err error) bool {
 
 // refused returns the error of an answer without success. An answer that is not a Status
 // comes from another program, such as a proxy, and not from the server.
-func (c *Client) refused(in request, response *http.Response, body []byte) error {
+func (c *Client) refused(in Request, response *http.Response, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
 		return &apierrors.StatusError{ErrStatus: status}
@@ -94,7 +94,7 @@ func (c *Client) refused(in request, response *http.Response, body []byte) error
 }
 
 // foreign returns the error of an answer that no Portolan server gives.
-func (c *Client) foreign(in request, response *http.Response, body []byte) error {
+func (c *Client) foreign(in Request, response *http.Response, body []byte) error {
 	text := strings.TrimSpace(string(body))
 	if len(text) > 200 {
 		text = text[:200] + "..."

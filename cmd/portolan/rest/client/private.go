@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
 )
 
@@ -23,17 +22,17 @@ func (e *privateError) Unwrap() error { return e.error }
 
 // asPrivate turns a refusal into a privateError if the server names its socket.
 func asPrivate(response *http.Response, refused error) error {
-	path, err := url.PathUnescape(response.Header.Get(rest.SocketHeader))
+	path, err := url.PathUnescape(response.Header.Get(socket.SocketHeader))
 	if err != nil || path == "" || response.StatusCode != http.StatusForbidden && response.StatusCode != http.StatusUnauthorized {
 		return refused
 	}
-	return &privateError{refused, path, response.Header.Get(rest.ServerHeader)}
+	return &privateError{refused, path, response.Header.Get(socket.ServerHeader)}
 }
 
 // sendPrivate sends the request to the socket of the server that refused it. If the
 // server is behind a tunnel, this machine has no such socket, or it belongs to another
 // server, which refuses.
-func (c *Client) sendPrivate(ctx context.Context, in request, refused *privateError) (*http.Response, error) {
+func (c *Client) sendPrivate(ctx context.Context, in Request, refused *privateError) (*http.Response, error) {
 	// Connect first: without a connection the refusal says what to do.
 	connection, err := socket.Dial(ctx, refused.socket)
 	switch {

@@ -30,7 +30,7 @@ type Event struct {
 // revision, it is NotYet.
 func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection, after string, tell func(Event) error) error {
 	query := s.add(url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {after}})
-	in := request{method: http.MethodGet, path: objectPath(resource, namespace, ""), query: query}
+	in := Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}
 	response, err := c.send(ctx, in)
 	if err != nil {
 		return err
@@ -46,19 +46,19 @@ func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionR
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.As(err, &syntax):
-			return fmt.Errorf("watch %s at %s: an event cannot be read: %w", in.path, c.server, err)
+			return fmt.Errorf("watch %s at %s: an event cannot be read: %w", in.Path, c.server, err)
 		case err != nil:
 			return c.unreachable(ctx, in, true, err)
 		case event.Type == watch.Error:
 			var status metav1.Status
 			if err := json.Unmarshal(event.Object, &status); err != nil {
-				return fmt.Errorf("watch %s at %s: its error cannot be read: %w", in.path, c.server, err)
+				return fmt.Errorf("watch %s at %s: its error cannot be read: %w", in.Path, c.server, err)
 			}
 			return &apierrors.StatusError{ErrStatus: status}
 		}
 		object := &unstructured.Unstructured{}
 		if err := object.UnmarshalJSON(event.Object); err != nil {
-			return fmt.Errorf("watch %s at %s: an object cannot be read: %w", in.path, c.server, err)
+			return fmt.Errorf("watch %s at %s: an object cannot be read: %w", in.Path, c.server, err)
 		}
 		if err := tell(Event{event.Type, object}); err != nil {
 			return err

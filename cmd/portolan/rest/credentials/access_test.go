@@ -22,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	spec "github.com/portolan-mesh/portolan/storage/access"
@@ -191,7 +192,7 @@ func TestTheFirstUserEndsAnonymity(t *testing.T) {
 	}
 	refused := a.Do(t, "GET", shop, "")
 	is(t, "nobody, after", refused, 401, "this server has users")
-	if refused.Header.Get(rest.SocketHeader) == "" {
+	if refused.Header.Get(socket.SocketHeader) == "" {
 		t.Error("the socket is not named")
 	}
 	is(t, "the user", a.as(t, token.Token, "GET", shop, ""), 200)

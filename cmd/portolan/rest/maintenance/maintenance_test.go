@@ -16,22 +16,24 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/storage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start runs an API with a store that has the capabilities in o.
-func start(t *testing.T, o maintenance.Options, configure func(*rest.Options)) (*resttest.Server, *client.Client) {
+func start(t *testing.T, o maintenance.Options, configure func(*rest.Options)) (*resttest.Server, remote.Server) {
 	t.Helper()
 	s := resttest.Start(t, 0, configure, func(api *rest.Server) { maintenance.Register(api, o) })
 	c, err := client.New(s.URL, client.Options{HTTP: s.HTTP})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, c
+	return s, remote.Server{Client: c}
 }
 
 // store implements all capabilities, as its fields say.
@@ -192,7 +194,7 @@ func TestWhatIsPrivate(t *testing.T) {
 		if a := s.Local().Do(t, method, path, ""); a.Code == http.StatusForbidden {
 			t.Errorf("%s %s over the socket: %+v", method, path, a)
 		}
-		another := func(r *http.Request) { r.Header.Set(rest.ServerHeader, "another") }
+		another := func(r *http.Request) { r.Header.Set(socket.ServerHeader, "another") }
 		if a := s.Local().Do(t, method, path, "", another); a.Code != http.StatusMisdirectedRequest {
 			t.Errorf("%s %s for another server: %+v", method, path, a)
 		}

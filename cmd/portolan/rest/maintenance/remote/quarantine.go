@@ -1,4 +1,4 @@
-package client
+package remote
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 )
 
 // Quarantine returns the keys in the store that cannot be served.
-func (c *Client) Quarantine(ctx context.Context) (*maintenance.QuarantineList, error) {
+func (c Server) Quarantine(ctx context.Context) (*maintenance.QuarantineList, error) {
 	out := &maintenance.QuarantineList{}
 	if err := c.JSON(ctx, maintenance.QuarantinePath, out); err != nil {
 		return nil, err
@@ -20,10 +21,10 @@ func (c *Client) Quarantine(ctx context.Context) (*maintenance.QuarantineList, e
 
 // Discard removes a key from quarantine, written as in the list of it, if it has the
 // revision.
-func (c *Client) Discard(ctx context.Context, key string, revision int64) (*maintenance.Discarded, error) {
+func (c Server) Discard(ctx context.Context, key string, revision int64) (*maintenance.Discarded, error) {
 	out := &maintenance.Discarded{}
 	query := url.Values{"key": {key}, "revision": {strconv.FormatInt(revision, 10)}}
-	if _, err := c.do(ctx, request{method: http.MethodDelete, path: maintenance.QuarantinePath, query: query}, out); err != nil {
+	if _, err := c.Do(ctx, client.Request{Method: http.MethodDelete, Path: maintenance.QuarantinePath, Query: query}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -31,7 +32,7 @@ func (c *Client) Discard(ctx context.Context, key string, revision int64) (*main
 
 // StoreFormat returns whether the server and its store are compatible. The server reads
 // the whole store for that.
-func (c *Client) StoreFormat(ctx context.Context) (*maintenance.Format, error) {
+func (c Server) StoreFormat(ctx context.Context) (*maintenance.Format, error) {
 	out := &maintenance.Format{}
 	if err := c.JSON(ctx, maintenance.FormatPath, out); err != nil {
 		return nil, err
