@@ -30,7 +30,9 @@ const (
 // Every listener for outgoing requests has the filters for gRPC-Web, faults and CORS, even if
 // no route uses them. So a changed route changes no listener and drains no connection. gRPC
 // clients know only faults.
-func HTTP(k Kind, o Options, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
+//
+// v is nil for a gRPC server, whose listener is the same for every workload.
+func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	forBrowsers := k == SidecarOutbound || k == Gateway
 	if forBrowsers || o.GRPCWeb {
@@ -42,7 +44,10 @@ func HTTP(k Kind, o Options, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	if forBrowsers {
 		out = append(out, envoy.CORSFilter())
 	}
-	return append(append(out, resolve...), envoy.RouterFilter())
+	if o.DynamicDNS {
+		out = append(out, envoy.DynamicDNSFilter(DNSFamily(v.Shape())))
+	}
+	return append(out, envoy.RouterFilter())
 }
 
 // routed says whether VirtualServices make the routes of such a listener.
@@ -71,7 +76,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		RouteConfigName: o.RouteConfigName,
 		RouteConfig:     o.RouteConfig,
 		HTTP3:           o.HTTP3,
-		Filters:         HTTP(k, o, o.resolvers(v)...),
+		Filters:         HTTP(v, k, o),
 		AccessLogs:      AccessLogs(v),
 	}
 	switch k {
@@ -101,13 +106,6 @@ func clientCert(d meshv1alpha1.ForwardClientCertDetails) hcmv3.HttpConnectionMan
 		return hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY
 	}
 	return hcmv3.HttpConnectionManager_SANITIZE_SET
-}
-
-func (o Options) resolvers(v *mesh.View) []*hcmv3.HttpFilter {
-	if !o.DynamicDNS {
-		return nil
-	}
-	return []*hcmv3.HttpFilter{envoy.DynamicDNSFilter(DNSFamily(v.Shape()))}
 }
 
 // DNSFamily is the address family that proxies of a shape can reach and therefore

@@ -15,6 +15,7 @@ import (
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const web, fault, cors, router = "envoy.filters.http.grpc_web", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
+	view := xdstest.NewWorld(t).View(xdstest.Node{})
 	for name, c := range map[string]struct {
 		kind filter.Kind
 		want []string
@@ -26,15 +27,30 @@ func TestOrder(t *testing.T) {
 		"gRPC server":       {filter.GRPCServer, []string{router}},
 	} {
 		var got []string
-		for _, f := range filter.HTTP(c.kind, filter.Options{}) {
+		for _, f := range filter.HTTP(view, c.kind, filter.Options{}) {
 			got = append(got, f.GetName())
 		}
-		with := filter.HTTP(c.kind, filter.Options{}, envoy.DynamicDNSFilter(envoy.DNSv4Only))
+		with := filter.HTTP(view, c.kind, filter.Options{DynamicDNS: true})
 		if at := with[len(with)-2]; len(with) != len(got)+1 || at.GetName() != envoy.DynamicDNSFilterName {
 			t.Errorf("%s: hosts are resolved by %v, want that right before the router", name, with)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// What resolves SNI names comes right before what takes the bytes.
+func TestNetworkOrder(t *testing.T) {
+	t.Parallel()
+	view := xdstest.NewWorld(t).View(xdstest.Node{})
+	for port, want := range map[int][]string{0: {envoy.TCPProxyName}, 443: {envoy.SNIDynamicDNSFilterName, envoy.TCPProxyName}} {
+		var got []string
+		for _, f := range filter.Network(view, filter.SidecarOutbound, filter.NetworkOptions{ResolveSNI: port}, envoy.TCPProxy(envoy.TCPProxyOptions{StatPrefix: "x", Clusters: []envoy.WeightedCluster{{Name: "x"}}})) {
+			got = append(got, f.GetName())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
 		}
 	}
 }

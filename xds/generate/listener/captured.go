@@ -46,21 +46,21 @@ func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		Direction:  corev3.TrafficDirection_OUTBOUND,
 		AccessLogs: filter.ListenerAccessLogs(v),
 		FilterChains: []*listenerv3.FilterChain{
-			blackHoleChain(v, names.VirtualOutboundBlackHole, port), rest,
+			blackHoleChain(v, filter.SidecarOutbound, names.VirtualOutboundBlackHole, port), rest,
 		},
 	}, nil, []string{names.BlackHoleCluster, restCluster})
 }
 
 // blackHoleChain closes connections to a virtual listener's own port. The listener would
 // hand them to itself forever.
-func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterChain {
+func blackHoleChain(v *mesh.View, k filter.Kind, name string, port uint32) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port,
-		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
+		Filters: filter.Network(v, k, filter.NetworkOptions{}, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: names.BlackHoleCluster,
 			Clusters:   []envoy.WeightedCluster{{Name: names.BlackHoleCluster}},
 			AccessLogs: filter.AccessLogs(v),
-		})},
+		})),
 	})
 }
 
@@ -70,11 +70,11 @@ func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluste
 	cluster = cmp.Or(route.RestCluster(v), names.BlackHoleCluster)
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name,
-		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
+		Filters: filter.Network(v, filter.SidecarOutbound, filter.NetworkOptions{}, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
 			AccessLogs: filter.AccessLogs(v),
-		})},
+		})),
 	}), cluster
 }
 

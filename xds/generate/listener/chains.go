@@ -25,6 +25,7 @@ import (
 // detected, a connection to the same destination needs its own chain, or the default one.
 type chains struct {
 	view        *mesh.View
+	kind        filter.Kind
 	egress      mesh.EgressListener
 	name        string
 	port        int
@@ -49,10 +50,10 @@ func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 
 // http adds an HTTP chain with a route configuration.
 func (c *chains) http(routes string, match envoy.FilterChainOptions) {
-	match.Filters = []*listenerv3.Filter{filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
+	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{}, filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
 		StatPrefix: names.HTTPStatPrefix(names.Outbound, c.name), RouteConfigName: routes,
 		DynamicDNS: c.view.AllowAnyDynamicDNS() || c.view.PortDynamic(c.dynamicPort()),
-	})}
+	}))
 	c.list = append(c.list, envoy.FilterChain(match))
 	c.children = append(c.children, routes)
 }

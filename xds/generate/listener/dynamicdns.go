@@ -1,11 +1,7 @@
 package listener
 
 import (
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
-	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
@@ -17,17 +13,6 @@ func isDynamic(s *mesh.ServiceRow) bool { return s.Service().Resolution == disco
 // as TCP. Connections to a dynamic service must name a host, so it must speak TLS.
 func takesBytes(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	return !isDynamic(s) || speaksTLS(l, s, port)
-}
-
-// resolver returns the filter that resolves SNI names, if the stream leads to a dynamic
-// service; none for others.
-func (c *chains) resolver(s *mesh.ServiceRow, st stream) []*listenerv3.Filter {
-	port := c.resolvedPort(s, st)
-	if port == 0 {
-		return nil
-	}
-	c.inspectsTLS = true
-	return []*listenerv3.Filter{envoy.SNIDynamicDNSFilter(filter.DNSFamily(c.view.Shape()), uint32(port))}
 }
 
 // resolvedPort returns the port at which the proxy connects to the SNI name: that of the

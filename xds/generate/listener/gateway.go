@@ -2,7 +2,6 @@ package listener
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -62,7 +61,7 @@ type edge struct {
 }
 
 func newEdge(v *mesh.View, name string, l *routing.Listener) *edge {
-	return &edge{chains: chains{view: v, name: name, port: l.Port}, of: l}
+	return &edge{chains: chains{view: v, kind: filter.Gateway, name: name, port: l.Port}, of: l}
 }
 
 // build makes the listener from the chains of all servers. For a new kind of server, add
@@ -136,9 +135,9 @@ func (e *edge) plaintext() string {
 // routes adds a chain with the route configuration of a server.
 func (e *edge) routes(s *routing.Server, o envoy.FilterChainOptions, statPrefix string) {
 	routes := e.of.RoutesOf(s)
-	o.Filters = []*listenerv3.Filter{filter.Manager(e.view, filter.Gateway, filter.Options{
+	o.Filters = filter.Network(e.view, e.kind, filter.NetworkOptions{}, filter.Manager(e.view, filter.Gateway, filter.Options{
 		StatPrefix: statPrefix, RouteConfigName: routes, HTTP3: e.quic, DynamicDNS: e.view.PortDynamic(service.AnyPort),
-	})}
+	}))
 	e.list = append(e.list, envoy.FilterChain(o))
 	e.children = append(e.children, routes)
 }

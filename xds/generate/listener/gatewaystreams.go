@@ -152,13 +152,13 @@ func (e *edge) passServices(s *routing.Server) {
 				e.refs = append(e.refs, name)
 				e.list = append(e.list, envoy.FilterChain(envoy.FilterChainOptions{
 					ServerNames: []string{name}, ApplicationProtocols: envoy.MeshProtocols(),
-					Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
+					Filters: filter.Network(e.view, e.kind, filter.NetworkOptions{}, envoy.TCPProxy(envoy.TCPProxyOptions{
 						StatPrefix:   cmp.Or(cluster.StatName(e.view, row, subset, p), name),
 						Clusters:     []envoy.WeightedCluster{{Name: name}},
 						IdleTimeout:  rule.IdleTimeout(subset, p.Number),
 						HashSourceIP: rule.Hash(subset, p.Number).GetUseSourceIp(),
 						AccessLogs:   filter.AccessLogs(e.view),
-					})},
+					})),
 				}))
 			}
 		}

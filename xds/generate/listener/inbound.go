@@ -14,7 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
-	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -76,30 +75,25 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	if !p.Protocol.IsServed() {
 		return nil, nil, nil
 	}
-	socket, ok := terminateTLS(v, p)
-	if !ok {
+	ways := waysInto(v, p)
+	if len(ways) == 0 {
 		return nil, nil, nil
 	}
-	chain := envoy.FilterChainOptions{Transport: socket.Transport, Filters: []*listenerv3.Filter{inboundTCP(v, p)}}
-	if p.Protocol.IsHTTP() {
-		chain.Filters = []*listenerv3.Filter{inboundHTTP(v, name, p)}
+	var chains []*listenerv3.FilterChain
+	for _, w := range ways {
+		last := inboundTCP(v, p)
+		if p.Protocol.IsHTTP() {
+			last = inboundHTTP(v, name, p)
+		}
+		chains = append(chains, w.chain(v, envoy.FilterChainOptions{}, w.any, last))
 	}
 	message, needs, err := build(envoy.ListenerOptions{
 		Name: name, Host: inboundBind(v, p), Port: uint32(p.Number),
 		Direction:    corev3.TrafficDirection_INBOUND,
 		AccessLogs:   filter.ListenerAccessLogs(v),
-		FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(chain)},
+		FilterChains: chains,
 	}, nil, []string{p.Cluster()})
-	return message, append(socket.Needs, needs...), err
-}
-
-// terminateTLS returns the socket of a port: plaintext, unless the proxy terminates TLS there.
-// It returns false if the TLS lacks something: then no connection may get in.
-func terminateTLS(v *mesh.View, p workload.Port) (transport.Socket, bool) {
-	if p.TLS() == nil {
-		return transport.Socket{}, true
-	}
-	return transport.Server(v, p.TLS(), transport.ServerOptions{Bytes: !p.Protocol.IsHTTP()})
+	return message, append(needsOf(ways), needs...), err
 }
 
 // inboundTCP forwards the TCP connections of a port to the application.

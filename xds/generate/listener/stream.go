@@ -280,7 +280,9 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 			}
 		}
 	}
-	match.Filters = append(c.resolver(s, st), envoy.TCPProxy(to))
+	resolved := c.resolvedPort(s, st)
+	c.inspectsTLS = c.inspectsTLS || resolved != 0
+	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{ResolveSNI: resolved}, envoy.TCPProxy(to))
 	return envoy.FilterChain(match)
 }
 

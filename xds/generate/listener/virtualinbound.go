@@ -3,7 +3,6 @@ package listener
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -13,7 +12,6 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
-	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -32,10 +30,10 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		Direction:     corev3.TrafficDirection_INBOUND,
 		AccessLogs:    filter.ListenerAccessLogs(v),
 		HTTPInspector: true, DetectionTimeout: detectionTimeout(v), Uninspected: []uint32{port},
-		FilterChains: append([]*listenerv3.FilterChain{blackHoleChain(v, names.VirtualInboundBlackHole, port)}, passInbound(v)...),
+		FilterChains: append([]*listenerv3.FilterChain{blackHoleChain(v, filter.SidecarInbound, names.VirtualInboundBlackHole, port)}, passInbound(v)...),
 	}
 	refs := []string{names.BlackHoleCluster, names.InboundPassthroughCluster}
-	var secrets []resource.Need
+	var all []way
 	for _, p := range workload.Ports(v) {
 		if !p.Captured(v.Shape()) || !p.Protocol.IsServed() || p.Number == int(port) {
 			continue
@@ -43,32 +41,31 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		if p.Protocol != discovery.Unsupported {
 			options.Uninspected = append(options.Uninspected, uint32(p.Number))
 		}
-		socket, ok := terminateTLS(v, p)
-		if !ok {
-			options.FilterChains = append(options.FilterChains, toAddress(p, blackHoleChain(v, chainName(v, p), uint32(p.Number))))
+		ways := waysInto(v, p)
+		if len(ways) == 0 {
+			options.FilterChains = append(options.FilterChains, toAddress(p, blackHoleChain(v, filter.SidecarInbound, chainName(v, p), uint32(p.Number))))
 			continue
 		}
-		for _, n := range socket.Needs {
-			if !slices.Contains(secrets, n) {
-				secrets = append(secrets, n)
-			}
+		for _, w := range ways {
+			options.FilterChains = append(options.FilterChains, inboundChains(v, p, w)...)
 		}
-		options.FilterChains = append(options.FilterChains, inboundChains(v, p, socket)...)
+		all = append(all, ways...)
 		refs = append(refs, p.Cluster())
 	}
 	message, needs, err := build(options, nil, refs)
-	return message, append(secrets, needs...), err
+	return message, append(needsOf(all), needs...), err
 }
 
 // passInbound returns the chains for unknown ports: one for HTTP, one for everything
 // else.
 func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 	cluster := names.InboundPassthroughCluster
+	w := plaintext()
 	return []*listenerv3.FilterChain{
-		detectedChain(names.VirtualInboundCatchAll, 0, filter.Manager(v, filter.SidecarInbound, filter.Options{
+		w.chain(v, envoy.FilterChainOptions{Name: names.VirtualInboundCatchAll}, w.http, filter.Manager(v, filter.SidecarInbound, filter.Options{
 			StatPrefix: names.AltStat(cluster), RouteConfig: inboundRoutes(cluster, 0, true),
 		})),
-		undetectedChain(names.VirtualInboundListener, 0, envoy.TCPProxy(envoy.TCPProxyOptions{
+		w.chain(v, envoy.FilterChainOptions{Name: names.VirtualInboundListener}, w.bytes, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
 			AccessLogs: filter.AccessLogs(v),
@@ -76,20 +73,20 @@ func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 	}
 }
 
-// inboundChains returns the chains of a port: one, or two if its protocol is not
-// declared.
-func inboundChains(v *mesh.View, p workload.Port, socket transport.Socket) []*listenerv3.FilterChain {
-	name, port := chainName(v, p), uint32(p.Number)
+// inboundChains returns the chains of a way into a port: one, or two if the port's protocol is
+// not declared.
+func inboundChains(v *mesh.View, p workload.Port, w way) []*listenerv3.FilterChain {
+	o := envoy.FilterChainOptions{Name: chainName(v, p), DestinationPort: uint32(p.Number)}
 	switch {
 	case p.Protocol.IsHTTP():
-		return []*listenerv3.FilterChain{toAddress(p, portChain(name, port, socket, inboundHTTP(v, name, p)))}
+		return []*listenerv3.FilterChain{toAddress(p, w.chain(v, o, w.any, inboundHTTP(v, o.Name, p)))}
 	case p.Protocol == discovery.Unsupported:
 		return []*listenerv3.FilterChain{
-			toAddress(p, detectedChain(name, port, inboundHTTP(v, name, p))),
-			toAddress(p, undetectedChain(name, port, inboundTCP(v, p))),
+			toAddress(p, w.chain(v, o, w.http, inboundHTTP(v, o.Name, p))),
+			toAddress(p, w.chain(v, o, w.bytes, inboundTCP(v, p))),
 		}
 	}
-	return []*listenerv3.FilterChain{toAddress(p, portChain(name, port, socket, inboundTCP(v, p)))}
+	return []*listenerv3.FilterChain{toAddress(p, w.chain(v, o, w.any, inboundTCP(v, p)))}
 }
 
 func chainName(v *mesh.View, p workload.Port) string {
@@ -103,29 +100,4 @@ func toAddress(p workload.Port, chain *listenerv3.FilterChain) *listenerv3.Filte
 		chain.FilterChainMatch.PrefixRanges = []*corev3.CidrRange{{AddressPrefix: ip.Unmap().String(), PrefixLen: wrapperspb.UInt32(uint32(ip.Unmap().BitLen()))}}
 	}
 	return chain
-}
-
-// portChain takes all connections to a port.
-func portChain(name string, port uint32, socket transport.Socket, with *listenerv3.Filter) *listenerv3.FilterChain {
-	return envoy.FilterChain(envoy.FilterChainOptions{
-		Name: name, DestinationPort: port, Transport: socket.Transport, Filters: []*listenerv3.Filter{with},
-	})
-}
-
-// detectedChain takes connections in which plaintext HTTP was detected. Port 0 stands for
-// all ports without a chain.
-func detectedChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
-	return envoy.FilterChain(envoy.FilterChainOptions{
-		Name: name, DestinationPort: port,
-		TransportProtocol: envoy.TransportRaw, ApplicationProtocols: envoy.PlaintextHTTP(),
-		Filters: []*listenerv3.Filter{with},
-	})
-}
-
-// undetectedChain is for connections in which it was not detected.
-func undetectedChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
-	return envoy.FilterChain(envoy.FilterChainOptions{
-		Name: name, DestinationPort: port, TransportProtocol: envoy.TransportRaw,
-		Filters: []*listenerv3.Filter{with},
-	})
 }

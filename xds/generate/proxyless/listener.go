@@ -50,7 +50,7 @@ func (Listeners) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if _, service := p.find(v); service == nil {
 		return nil, nil, nil
 	}
-	return envoy.GRPCClientListener(name, p.routeConfig(), filter.HTTP(filter.GRPCClient, filter.Options{})), []resource.Need{
+	return envoy.GRPCClientListener(name, p.routeConfig(), filter.HTTP(v, filter.GRPCClient, filter.Options{})), []resource.Need{
 		{TypeURL: resource.RouteType, Name: p.routeConfig(), Kind: resource.Warm},
 	}, nil
 }
@@ -72,7 +72,7 @@ func (Listeners) Empty(name string) (proto.Message, []resource.Need, error) {
 	if err != nil {
 		return nil, nil, nil
 	}
-	return envoy.GRPCServerListener(name, hostname, uint32(address.Port()), filter.HTTP(filter.GRPCServer, filter.Options{})), nil, nil
+	return envoy.GRPCServerListener(name, hostname, uint32(address.Port()), filter.HTTP(nil, filter.GRPCServer, filter.Options{})), nil, nil
 }
 
 // port is a port of a service, which clients call as host:port.

@@ -1,0 +1,27 @@
+package filter
+
+import (
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Network returns the network filters of a filter chain, in the order in which the bytes of a
+// connection pass them. The order is Istio's: external authorization, JWT, RBAC, statistics, what
+// resolves the SNI name, and last what takes the bytes: the manager of HTTP connections, or the
+// TCP proxy. EnvoyFilters insert theirs relative to these.
+func Network(v *mesh.View, k Kind, o NetworkOptions, last *listenerv3.Filter) []*listenerv3.Filter {
+	var out []*listenerv3.Filter
+	if o.ResolveSNI != 0 {
+		out = append(out, envoy.SNIDynamicDNSFilter(DNSFamily(v.Shape()), uint32(o.ResolveSNI)))
+	}
+	return append(out, last)
+}
+
+// NetworkOptions describe one filter chain.
+type NetworkOptions struct {
+	// ResolveSNI is the port of the hosts that the proxy resolves from the SNI names of
+	// connections, 0 if it resolves none.
+	ResolveSNI int
+}
