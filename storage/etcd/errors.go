@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
@@ -151,9 +152,17 @@ func (e plainError) Unwrap() error { return e.err }
 // tooLarge recognises the errors of etcd, and of gRPC at either end, by their text. The
 // error is always about the request: the response to a write is small.
 func tooLarge(err error) bool {
-	return errors.Is(err, rpctypes.ErrTooManyOps) ||
-		strings.Contains(err.Error(), "request is too large") ||
-		strings.Contains(err.Error(), "message larger than max")
+	return errors.Is(err, rpctypes.ErrTooManyOps) || containsAny(err.Error(), wordsOfTooLarge)
+}
+
+// The words by which errors are recognised. A test compares them with the sources.
+var (
+	wordsOfTooLarge = []string{"request is too large", "message larger than max"}
+	wordsOfUnsent   = []string{"there is no address available", notSent, "Error while dialing", "authentication handshake failed"}
+)
+
+func containsAny(text string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
 func (s *Store) tooLargeError(err error) error {
@@ -186,10 +195,5 @@ func unsent(err error) bool {
 	if !ok || answer.Code() != codes.Unavailable || errors.Is(err, context.Canceled) {
 		return false
 	}
-	for _, words := range []string{"there is no address available", notSent, "Error while dialing", "authentication handshake failed"} {
-		if strings.Contains(answer.Message(), words) {
-			return true
-		}
-	}
-	return false
+	return containsAny(answer.Message(), wordsOfUnsent)
 }

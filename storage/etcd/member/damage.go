@@ -41,6 +41,29 @@ func startRecovering(cfg *embed.Config) (etcd *embed.Etcd, err error) {
 	return embed.StartEtcd(cfg)
 }
 
+// A damageSign says which part of the data is damaged.
+type damageSign struct {
+	what, path string
+	texts      []string // of etcd's errors
+	places     []string // in the trace of a panic
+}
+
+func damageSigns(dataDir string) []damageSign {
+	return []damageSign{
+		{
+			"database", dbFile(dataDir),
+			[]string{"failed to open database", "invalid database"},
+			[]string{"v3 backend", "go.etcd.io/bbolt", "storage/backend.", "storage/mvcc."},
+		},
+		// If the log lacks its first record, the start itself panics.
+		{
+			"log", walDir(dataDir),
+			[]string{"walpb", "wal: ", "crc mismatch", "Was the raft log corrupted, truncated, or lost?", "cannot parse invalid wire-format"},
+			[]string{"storage/wal.", "etcdserver.bootstrap("},
+		},
+	}
+}
+
 // diagnose returns an error that names what is damaged and what to do, if damage to
 // earlier data is why etcd did not start. It recognises damage by etcd's error text, and
 // by where in etcd a panic was.
@@ -53,15 +76,8 @@ func diagnose(dataDir string, existed bool, err error) error {
 	if errors.As(err, &panicked) {
 		text += panicked.stack
 	}
-	for _, d := range []struct {
-		what, path string
-		signs      []string
-	}{
-		{"database", dbFile(dataDir), []string{"v3 backend", "go.etcd.io/bbolt", "storage/backend.", "storage/mvcc.", "failed to open database", "invalid database"}},
-		// If the log lacks its first record, the start itself panics.
-		{"log", walDir(dataDir), []string{"walpb", "wal: ", "crc mismatch", "Was the raft log corrupted, truncated, or lost?", "cannot parse invalid wire-format", "storage/wal.", "etcdserver.bootstrap("}},
-	} {
-		for _, sign := range d.signs {
+	for _, d := range damageSigns(dataDir) {
+		for _, sign := range append(d.texts, d.places...) {
 			if strings.Contains(text, sign) {
 				return damageError(dataDir, d.what, d.path, err)
 			}

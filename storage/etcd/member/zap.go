@@ -49,7 +49,6 @@ var expected = map[string]bool{
 	"failed hash kv request":                                                         true,
 	"failed to get version":                                                          true,
 	"failed to publish local member to cluster through raft":                         true,
-	"failed to get hash kv from peer":                                                true,
 	"stopped publish because server is stopping":                                     true,
 	"waiting for ReadIndex response took too long, retrying":                         true,
 	"timed out waiting for read index response (local node might have slow network)": true,
