@@ -53,7 +53,7 @@ func endpointRow(h host.Name, namespace string, weight uint32) *mesh.EndpointRow
 // its endpoints.
 type rig struct {
 	in           mesh.Inputs
-	context      *mesh.PushContext
+	push         *mesh.PushContext
 	member       xdstest.Member
 	subscription *protocol.Subscription
 	weight       uint32
@@ -62,8 +62,8 @@ type rig struct {
 func newRig(tb testing.TB, n int) *rig {
 	tb.Helper()
 	r := &rig{in: inputs(n), weight: 1, subscription: protocol.New(protocol.Type{}, protocol.Delta)}
-	r.context = mesh.New(r.in)
-	r.member = xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return r.context }).Join(xdstest.Node{Namespace: "n1"}.Proxy(tb))
+	r.push = mesh.New(r.in)
+	r.member = xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return r.push }).Join(xdstest.Node{Namespace: "n1"}.Proxy(tb))
 	r.member.Follow()
 	endpoints := r.member.Set("EDS")
 	var names []string
@@ -85,7 +85,7 @@ func (r *rig) change(tb testing.TB) {
 	r.weight++
 	key := rows.Key("s7.example", "n7")
 	r.in.Endpoints = r.in.Endpoints.Set(key, endpointRow("s7.example", "n7", r.weight))
-	r.context = r.context.Next(r.in)
+	r.push = r.push.Next(r.in)
 	r.member.Follow()
 	r.subscription.SetDesired(r.member.Set("EDS"), int64(r.weight))
 	response, ok := r.subscription.Next(protocoltest.Everything())

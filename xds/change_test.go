@@ -23,7 +23,7 @@ func newFollowing(tb testing.TB, proxies int) *following {
 	f := &following{reference: newReferenceOf(tb, refmesh.Mesh{Services: 200, PerNamespace: 20}, 0, true)}
 	nodes := refmesh.Proxies{Mesh: f.mesh, Interception: string(discovery.InterceptionRedirect)}
 	for n := range proxies {
-		f.connections = append(f.connections, f.server.Connect(tb, f.context, nodes.Node(n)))
+		f.connections = append(f.connections, f.server.Connect(tb, f.now, nodes.Node(n)))
 	}
 	return f
 }
@@ -32,7 +32,7 @@ func newFollowing(tb testing.TB, proxies int) *following {
 func (f *following) carry(tb testing.TB, kind string) (responses int) {
 	f.do(kind)
 	for _, c := range f.connections {
-		responses += c.Push(tb, f.context)
+		responses += c.Push(tb, f.now)
 	}
 	return responses
 }

@@ -16,8 +16,8 @@ type committed struct {
 	rows       rows.Table
 	registries discovery.Fork // nil without Options.Registries
 
-	once    sync.Once
-	context *mesh.PushContext // derived from the inputs when first asked for
+	once sync.Once
+	push *mesh.PushContext // derived from the inputs when first asked for
 }
 
 // World is the mesh as of one commit, or as it would be: the context, and the forks of
@@ -41,11 +41,11 @@ func (s *DiscoveryServer) World() (World, bool) {
 // same inputs; else it derives the context once.
 func (s *DiscoveryServer) worldOf(c *committed) World {
 	c.once.Do(func() {
-		if c.context = s.Context(); c.context == nil || c.context.Inputs() != c.inputs {
-			c.context = c.context.Next(c.inputs)
+		if c.push = s.Context(); c.push == nil || c.push.Inputs() != c.inputs {
+			c.push = c.push.Next(c.inputs)
 		}
 	})
-	return World{c.context, c.registries}
+	return World{c.push, c.registries}
 }
 
 // WouldBe returns the world of the last commit, and the one that operations on its

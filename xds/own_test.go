@@ -16,8 +16,8 @@ import (
 // the change of an endpoint elsewhere without an allocation.
 func TestWhatIsAWorkloadsOwnIsNotAskedForAgain(t *testing.T) {
 	in := inputs(100)
-	context := mesh.New(in)
-	groups := xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return context })
+	push := mesh.New(in)
+	groups := xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return push })
 	// The endpoints of every service are at 10.0.0.1 and 10.0.0.2.
 	first := groups.Join(xdstest.Node{Namespace: "n1", IP: "10.0.0.1"}.Proxy(t))
 	second := groups.Join(xdstest.Node{Namespace: "n1", IP: "10.0.0.2"}.Proxy(t))
@@ -30,7 +30,7 @@ func TestWhatIsAWorkloadsOwnIsNotAskedForAgain(t *testing.T) {
 			row.Endpoints = append(row.Endpoints, &moved)
 		}
 		in.Endpoints = in.Endpoints.Set(rows.Key(h, namespace), row)
-		context = context.Next(in)
+		push = push.Next(in)
 		first.Follow()
 		before := mallocs()
 		second.Follow()

@@ -46,7 +46,7 @@ func TestPreview(t *testing.T) {
 		xdstest.NewNode("sidecar", "10.0.0.1", "a", "shop", nil), xdstest.NewNode("sidecar", "10.0.0.2", "b", "shop", nil),
 		xdstest.NewNode("sidecar", "10.0.0.3", "c", "edge", nil),
 	} {
-		r.server.Connect(t, r.context, node).Open()
+		r.server.Connect(t, r.now, node).Open()
 	}
 	nodes := func(names string) (out []string) {
 		for _, name := range strings.Fields(names) {
@@ -137,7 +137,7 @@ func TestAPreviewCostsNoMoreThanAFewWrites(t *testing.T) {
 // foresee returns what a change of a kind would change in the resources of each proxy. It
 // does not make the change.
 func (r *reference) foresee(kind string) [][]desired.Difference {
-	r.server.SetContext(r.context)
+	r.server.SetContext(r.now)
 	change := meshChanges()[kind](r.mesh, 2*(r.changes+1_000))
 	var ops []storage.Op
 	for _, object := range change.Objects {

@@ -60,7 +60,7 @@ func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool
 	r.commit()
 	r.push()
 	r.judge()
-	r.groups = xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return r.context })
+	r.groups = xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return r.now })
 	spread := refmesh.Proxies{Mesh: r.mesh, Spread: true, Interception: string(discovery.InterceptionRedirect)}
 	for n := range proxies {
 		proxy, err := discovery.ParseProxy(spread.Node(n))
@@ -102,7 +102,7 @@ func (r *reference) join(proxy *discovery.Proxy) {
 func (r *reference) judge() {
 	var entries discovery.Fork
 	r.replica.do(func() { entries = r.entries.Fork() })
-	r.verdicts = r.verdicts.Next(verdict.Facts{Mesh: r.context, Registries: entries})
+	r.verdicts = r.verdicts.Next(verdict.Facts{Mesh: r.now, Registries: entries})
 }
 
 // sync brings all proxies to the newest context, and counts by type the resources that they

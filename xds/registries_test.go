@@ -40,7 +40,7 @@ type replica struct {
 
 	configs  pmap.Map[*config.Config]
 	revision int64
-	context  *mesh.PushContext
+	now      *mesh.PushContext
 	sealer   *sealing.Sealer // of secrets; nil where there are none
 	proxies  []string        // addresses that ProxyUpdate was called for; written on the worker
 }
@@ -164,17 +164,17 @@ func (r *replica) do(f func()) {
 // ProxyUpdate since the last call.
 func (r *replica) push() (request *discovery.PushRequest, proxies []string) {
 	r.settle()
-	from := r.context
-	r.context = r.context.Next(r.server.Inputs())
+	from := r.now
+	r.now = r.now.Next(r.server.Inputs())
 	proxies, r.proxies = r.proxies, nil
-	return mesh.Diff(from, r.context).Request(), proxies
+	return mesh.Diff(from, r.now).Request(), proxies
 }
 
 // versions returns the versions of all resources of some proxies, which are the hashes of
 // their bytes.
-func (r *replica) versions() map[string]string { return r.versionsIn(r.context) }
+func (r *replica) versions() map[string]string { return r.versionsIn(r.now) }
 
-func (r *replica) versionsIn(context *mesh.PushContext) map[string]string {
+func (r *replica) versionsIn(push *mesh.PushContext) map[string]string {
 	r.t.Helper()
 	out := map[string]string{}
 	for _, n := range []xdstest.Node{
@@ -185,7 +185,7 @@ func (r *replica) versionsIn(context *mesh.PushContext) map[string]string {
 			ID: string(n.Type), Type: n.Type, IPAddresses: []string{n.IP}, Namespace: n.Namespace,
 			MetadataLabels: n.Labels, InterceptionMode: discovery.InterceptionNone,
 		}
-		w := xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return context }).Join(proxy)
+		w := xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return push }).Join(proxy)
 		w.Follow()
 		for name, version := range w.Versions() {
 			out[string(n.Type)+" "+name] = version

@@ -67,8 +67,8 @@ func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 			Items:    append([]progress.ProxyStatus{}, server.Proxies()...),
 			Refused:  server.Gate.Refusals(),
 		}
-		if context := server.Context(); context != nil {
-			list.Configuration = context.Inputs().Configs.Changed()
+		if push := server.Context(); push != nil {
+			list.Configuration = push.Inputs().Configs.Changed()
 		}
 		var places []progress.Place
 		if view != nil {

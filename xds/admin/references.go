@@ -51,11 +51,11 @@ func ServeReferences(server Source) func(*http.Request) (any, error) {
 		if query.Get("kind") == "" || query.Get("name") == "" {
 			return nil, refusal.BadRequest("say of which object: " + ReferencesPath + "?group=GROUP&kind=KIND&namespace=NAMESPACE&name=NAME")
 		}
-		context := server.Context()
-		if context == nil {
+		push := server.Context()
+		if push == nil {
 			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
-		object := context.Inputs().Configs.Get(config.Key{
+		object := push.Inputs().Configs.Get(config.Key{
 			Kind:      config.GroupVersionKind{Group: query.Get("group"), Kind: query.Get("kind")},
 			Namespace: query.Get("namespace"), Name: query.Get("name"),
 		})
@@ -64,7 +64,7 @@ func ServeReferences(server Source) func(*http.Request) (any, error) {
 		}
 		return References{
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "References"},
-			Revision: context.Revision(), To: referencesTo(context, object), From: referencesFrom(context, object),
+			Revision: push.Revision(), To: referencesTo(push, object), From: referencesFrom(push, object),
 		}, nil
 	}
 }

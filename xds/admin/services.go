@@ -125,15 +125,15 @@ type Source interface{ Context() *mesh.PushContext }
 func Services(server Source, places func(*discovery.Service) []string) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		name, namespace := strings.ToLower(r.URL.Query().Get("host")), r.URL.Query().Get("namespace")
-		context := server.Context()
-		if context == nil {
+		push := server.Context()
+		if push == nil {
 			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		if name == "" {
-			return namesOf(context, namespace), nil
+			return namesOf(push, namespace), nil
 		}
-		list := describe(context, host.Name(name), namespace)
-		if row := context.Host(host.Name(name)); row != nil && places != nil {
+		list := describe(push, host.Name(name), namespace)
+		if row := push.Host(host.Name(name)); row != nil && places != nil {
 			list.locate(row, places)
 		}
 		return list, nil

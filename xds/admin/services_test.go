@@ -22,9 +22,9 @@ import (
 )
 
 // world is a server that has published a context, or none if it is nil.
-type world struct{ context *mesh.PushContext }
+type world struct{ push *mesh.PushContext }
 
-func (w world) Context() *mesh.PushContext { return w.context }
+func (w world) Context() *mesh.PushContext { return w.push }
 
 const reviews = host.Name("reviews.shop")
 

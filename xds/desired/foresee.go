@@ -118,8 +118,8 @@ func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []stri
 		}
 	}
 	follow(c.after, mesh.Diff(f.from, f.to))
-	if has.context != f.from {
-		follow(c.before, mesh.Diff(has.context, f.from))
+	if has.push != f.from {
+		follow(c.before, mesh.Diff(has.push, f.from))
 	}
 	return slices.Sorted(maps.Keys(names))
 }

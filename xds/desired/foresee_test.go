@@ -81,15 +81,15 @@ func versionOf(r *resource.Resource) string {
 // those that differ.
 func compared(rt *rapid.T, proxy *discovery.Proxy, from, to *mesh.PushContext) map[string][2]string {
 	out := map[string][2]string{}
-	for side, context := range []*mesh.PushContext{from, to} {
-		view := mesh.NewView(context, context.ClassOf(proxy))
+	for side, push := range []*mesh.PushContext{from, to} {
+		view := mesh.NewView(push, push.ClassOf(proxy))
 		for _, t := range catalogue.Types() {
 			makers := map[generate.Generator]*mesh.View{t.For(proxy.Type): view}
 			if own := t.Own(proxy); own != nil {
 				makers[own] = view.Of(proxy)
 			}
 			for g, as := range makers {
-				for name := range g.Affected(as, mesh.Diff(nil, context)) {
+				for name := range g.Affected(as, mesh.Diff(nil, push)) {
 					r, err := generate.Build(g, as, name)
 					if err != nil {
 						rt.Fatal(err)

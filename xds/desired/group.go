@@ -34,9 +34,9 @@ type Group struct {
 
 // snapshot holds the resources of a class in one context. It is never modified.
 type snapshot struct {
-	context *mesh.PushContext
-	view    *mesh.View
-	byType  []resource.Set // in the order of the server
+	push   *mesh.PushContext
+	view   *mesh.View
+	byType []resource.Set // in the order of the server
 	// needed counts, by type in the same order and then by name, the resources that need
 	// a secret.
 	needed []pmap.Map[int]
@@ -67,13 +67,13 @@ func newGroup(class mesh.Class, groups *Groups, serial int) *Group {
 
 // advance brings the resources to the newest context, and returns them.
 func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
-	if s := g.newest.Load(); s != nil && s.context == newest() {
+	if s := g.newest.Load(); s != nil && s.push == newest() {
 		return s
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	from, to := g.newest.Load(), newest()
-	if from != nil && from.context == to {
+	if from != nil && from.push == to {
 		return from
 	}
 	if from == nil {
@@ -81,7 +81,7 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 	}
 	view := mesh.NewView(to, g.class)
 	g.bringTo(view, from, to)
-	next := &snapshot{context: to, view: view}
+	next := &snapshot{push: to, view: view}
 	for _, t := range g.types {
 		next.byType = append(next.byType, t.set)
 		next.needed = append(next.needed, t.needed)
@@ -100,7 +100,7 @@ func (g *Group) bringTo(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	everything := mesh.Diff(nil, to)
 	delta := everything
 	if from != nil && view.SameButGateways(from.view) {
-		delta = mesh.Diff(from.context, to)
+		delta = mesh.Diff(from.push, to)
 	}
 	sameGateways := delta.Whole || view.SameScope(from.view)
 	var changed []mesh.RowKey

@@ -37,9 +37,9 @@ func (g *Group) beginAs(other *Group) *snapshot {
 		again[t] = t.beginAs(other.types[i])
 		t.coverage = other.types[i].coverage.in(g)
 	}
-	view := mesh.NewView(s.context, g.class)
+	view := mesh.NewView(s.push, g.class)
 	g.refreshNamed(view, false, func(t *groupType) map[string]struct{} { return again[t] })
-	return &snapshot{context: s.context, view: view}
+	return &snapshot{push: s.push, view: view}
 }
 
 // beginAs takes over what the type holds in another group. It returns the names to build

@@ -45,11 +45,11 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 	var from *mesh.PushContext
 	before := m.at
 	if before != nil {
-		from = before.context
+		from = before.push
 	}
-	for to := newest(); ; from, to = to, m.at.context {
+	for to := newest(); ; from, to = to, m.at.push {
 		m.move(to.ClassAfter(from, m.proxy, m.class))
-		if m.at = m.group.advance(newest); m.at.context == to {
+		if m.at = m.group.advance(newest); m.at.push == to {
 			break
 		}
 	}
@@ -62,7 +62,7 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 		if view != nil && m.groups.types[i].Needed {
 			w.setNames(m.needed(i))
 		}
-		w.advance(view, m.at.context, m.at.byType[i])
+		w.advance(view, m.at.push, m.at.byType[i])
 	}
 	if view != nil {
 		m.remember()
@@ -78,7 +78,7 @@ func (m *Member) unchangedSince(before *snapshot) bool {
 	case before == nil || !m.at.view.SameScope(before.view) || !slices.EqualFunc(m.at.needed, before.needed, sameNames):
 		return false
 	}
-	changed, known := m.at.context.Since(before.context)
+	changed, known := m.at.push.Since(before.push)
 	if !known || m.reads.Meets(changed) {
 		return false
 	}
@@ -156,7 +156,7 @@ func (m *Member) Context() *mesh.PushContext {
 	if m.at == nil {
 		return nil
 	}
-	return m.at.context
+	return m.at.push
 }
 
 // Resources returns what the proxy should have of a type; nothing for a type that is

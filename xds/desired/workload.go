@@ -23,9 +23,9 @@ type workloadType struct {
 
 // advance inserts the workload's own resources into the resources of its group. A nil view
 // means that nothing has changed for them.
-func (w *workloadType) advance(view *mesh.View, context *mesh.PushContext, base resource.Set) {
+func (w *workloadType) advance(view *mesh.View, push *mesh.PushContext, base resource.Set) {
 	if w.generator != nil && view != nil {
-		w.rebuildChanged(view, context)
+		w.rebuildChanged(view, push)
 	}
 	if w.own != w.set || w.base != base {
 		w.base, w.own, w.all = base, w.set, base.Beside(w.set)
@@ -34,10 +34,10 @@ func (w *workloadType) advance(view *mesh.View, context *mesh.PushContext, base 
 
 // rebuildChanged finds the names of the workload's own resources anew if they may differ, and
 // builds again each resource for which the view answers otherwise than before.
-func (w *workloadType) rebuildChanged(view *mesh.View, context *mesh.PushContext) {
+func (w *workloadType) rebuildChanged(view *mesh.View, push *mesh.PushContext) {
 	if !w.namesFromNeeds && (w.reads == nil || !memo.Hold(view, w.reads)) {
 		recording := view.Recording()
-		names := slices.Sorted(w.generator.Affected(recording, mesh.Diff(nil, context)))
+		names := slices.Sorted(w.generator.Affected(recording, mesh.Diff(nil, push)))
 		w.names, w.reads = slices.Compact(names), recording.Dependencies()
 		w.drop()
 	}

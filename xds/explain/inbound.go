@@ -78,7 +78,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 			own = append(own, t.Inbound)
 		}
 	}
-	b := generate.NewBuilder(e.context, proxy, own)
+	b := generate.NewBuilder(e.push, proxy, own)
 	listeners, _ := b.All(resource.ListenerType) // resources that cannot be built are missing at the proxy, too
 	clusters, _ := b.All(resource.ClusterType)
 	p, err := simulated(slices.Concat(listeners, clusters))

@@ -31,7 +31,7 @@ func (e *explainer) leftOut(d Destination) []string {
 	for _, endpoint := range endpointsOf(e.view(), service) {
 		has[endpoint.Address] = true
 	}
-	configs := e.context.Inputs().Configs
+	configs := e.push.Inputs().Configs
 	var out []string
 	for _, s := range service.Services {
 		a := s.Attributes

@@ -22,7 +22,7 @@ func (e *explainer) preference(name string, localities []Locality) string {
 		return ""
 	}
 	who := "nobody says where the proxy runs"
-	if at := e.context.PlaceOf(e.proxy).Locality; at != "" {
+	if at := e.push.PlaceOf(e.proxy).Locality; at != "" {
 		who = "the proxy runs in " + at
 	}
 	if len(localities) == 0 {

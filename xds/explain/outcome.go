@@ -189,7 +189,7 @@ func (e *explainer) noListener() (outcome, reason string) {
 func (e *explainer) whyNoListener() string {
 	view := e.view()
 	switch gateway := view.Gateway(); {
-	case e.proxy.Type != discovery.Router && e.context.Host(host.Name(e.host)) != nil:
+	case e.proxy.Type != discovery.Router && e.push.Host(host.Name(e.host)) != nil:
 		if sidecar := e.sidecarWithoutPort(); sidecar != "" {
 			return fmt.Sprintf("no egress listener of %s carries %s on this port", sidecar, e.host)
 		}
@@ -230,7 +230,7 @@ func (e *explainer) sidecarWithoutPort() string {
 		}
 	}
 	for path := range view.Class().Attached.Names(class.Sidecar) {
-		return e.context.Inputs().Configs.Configs().Value(path).Key().String()
+		return e.push.Inputs().Configs.Configs().Value(path).Key().String()
 	}
 	return ""
 }

@@ -100,7 +100,7 @@ func (e *explainer) virtualService(route *routev3.Route) *routing.VirtualService
 	if !ok || key.Kind != schema.VirtualService {
 		return nil
 	}
-	return e.context.VirtualService(key.Path())
+	return e.push.VirtualService(key.Path())
 }
 
 // placeOf finds where a VirtualService has a route.
@@ -185,7 +185,7 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 		out.Fails = e.noDestination(result)
 	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && (e.via != "" || !e.view().Shape().Captures()):
 		out.Fails = "the requests go on to the client's destination, which only a proxy that captures traffic knows"
-		if name := host.Name(e.host); e.context.Host(name) == nil {
+		if name := host.Name(e.host); e.push.Host(name) == nil {
 			out.Fails = fmt.Sprintf("there is no service %s: %s", e.host, out.Fails)
 		}
 	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST:
@@ -246,7 +246,7 @@ func (e *explainer) missing(d Destination) string {
 	switch {
 	case d.Host == "":
 		return "the proxy has no cluster of this name"
-	case service == nil && e.context.Host(name) != nil:
+	case service == nil && e.push.Host(name) != nil:
 		return fmt.Sprintf("the proxy does not see service %s: look at exportTo of its ServiceEntry and at the Sidecar of the workload", d.Host)
 	case service == nil:
 		return fmt.Sprintf("there is no service %s", d.Host)

@@ -51,8 +51,8 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) func(*htt
 		if err != nil {
 			return nil, refusal.BadRequest(err.Error())
 		}
-		context := server.Context()
-		if context == nil {
+		push := server.Context()
+		if push == nil {
 			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		nodes := server.Nodes()
@@ -61,7 +61,7 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) func(*htt
 				return nil, err
 			}
 		}
-		proxy, connected, err := proxyFrom(context, nodes, q.from)
+		proxy, connected, err := proxyFrom(push, nodes, q.from)
 		switch {
 		case err != nil:
 		case q.via != "" && proxy.Type == discovery.Router && !names.IsUnix(q.via):
@@ -75,8 +75,8 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) func(*htt
 			return nil, refusal.BadRequest(err.Error())
 		}
 		e := &explainer{
-			question: q, context: context, nodes: nodes, others: others, connected: connected, proxy: proxy, types: types,
-			builder: generate.NewBuilder(context, proxy, generate.For(types, proxy.Type)),
+			question: q, push: push, nodes: nodes, others: others, connected: connected, proxy: proxy, types: types,
+			builder: generate.NewBuilder(push, proxy, generate.For(types, proxy.Type)),
 		}
 		out, err := e.explain()
 		if err != nil {
@@ -193,9 +193,9 @@ func cutPort(to string) (string, int, bool) {
 // explainer answers one question.
 type explainer struct {
 	question
-	context *mesh.PushContext
-	nodes   []*discovery.Proxy // the connected ones
-	others  Others             // may be nil
+	push   *mesh.PushContext
+	nodes  []*discovery.Proxy // the connected ones
+	others Others             // may be nil
 	// connected: the proxy is no hypothetical one.
 	connected bool
 	proxy     *discovery.Proxy
@@ -239,7 +239,7 @@ func (e *explainer) explain() (*Explanation, error) {
 	result := whole.Run(request)
 	out := &Explanation{
 		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "RequestExplanation"},
-		Revision: e.context.Revision(),
+		Revision: e.push.Revision(),
 		Proxy: Proxy{
 			Node: e.proxy.ID, Type: string(e.proxy.Type), Name: e.proxy.Name, Namespace: e.proxy.Namespace, Connected: e.connected,
 		},

@@ -26,7 +26,7 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 		return nil
 	}
 	out := &Route{Object: key.String()}
-	switch vs := e.context.VirtualService(key.Path()); {
+	switch vs := e.push.VirtualService(key.Path()); {
 	case vs == nil:
 	case e.proxy.Type == discovery.Router:
 		out.Field, _ = listener.GatewayFieldOf(e.view(), result.Listener, vs, result.Chain)

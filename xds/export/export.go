@@ -55,8 +55,8 @@ type Export struct {
 
 // snapshot holds the resources of one context, by kind. It is never modified.
 type snapshot struct {
-	context *mesh.PushContext
-	sets    []resource.Set
+	push *mesh.PushContext
+	sets []resource.Set
 }
 
 // New returns an Export of the kinds in the options that other control planes may see.
@@ -88,16 +88,16 @@ func (e *Export) Types() []Type { return e.types }
 
 // advance updates the resources to the newest context, and returns them.
 func (e *Export) advance(newest func() *mesh.PushContext) *snapshot {
-	if s := e.newest.Load(); s != nil && s.context == newest() {
+	if s := e.newest.Load(); s != nil && s.push == newest() {
 		return s
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	from, to := e.newest.Load(), newest()
-	if from != nil && from.context == to {
+	if from != nil && from.push == to {
 		return from
 	}
-	next := &snapshot{context: to}
+	next := &snapshot{push: to}
 	if from == nil {
 		next.sets = e.all(to.Inputs().Configs)
 	} else {
@@ -129,7 +129,7 @@ func (e *Export) all(configs *cache.Snapshot) []resource.Set {
 // follow returns the resources of a snapshot, derived from an earlier one by the objects that
 // differ.
 func (e *Export) follow(from *snapshot, to *cache.Snapshot) []resource.Set {
-	before := from.context.Inputs().Configs
+	before := from.push.Inputs().Configs
 	if before.Configs() == to.Configs() && before.Shadows() == to.Shadows() {
 		return from.sets
 	}

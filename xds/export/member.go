@@ -29,7 +29,7 @@ func (m *Member) Context() *mesh.PushContext {
 	if m.at == nil {
 		return nil
 	}
-	return m.at.context
+	return m.at.push
 }
 
 // Resources returns what the client should have of a type, an empty set if the type is not

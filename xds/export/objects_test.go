@@ -31,8 +31,8 @@ func newExport(all bool) *export.Export {
 
 // at returns a function that returns the context of a snapshot.
 func at(configs *cache.Snapshot) func() *mesh.PushContext {
-	context := mesh.New(mesh.Inputs{Configs: configs})
-	return func() *mesh.PushContext { return context }
+	push := mesh.New(mesh.Inputs{Configs: configs})
+	return func() *mesh.PushContext { return push }
 }
 
 // entry is a ServiceEntry of the store or of another source.
@@ -237,14 +237,14 @@ func TestOneObjectCostsTheSameInAnyMesh(t *testing.T) {
 	many := longtest.Histories(2_000, 10_000)
 	cost := func(n int) float64 {
 		m, configs, version := newExport(false).Join(), objects(n), 1
-		context := mesh.New(mesh.Inputs{Configs: cache.NewSnapshot(1, configs)})
-		newest := func() *mesh.PushContext { return context }
+		push := mesh.New(mesh.Inputs{Configs: cache.NewSnapshot(1, configs)})
+		newest := func() *mesh.PushContext { return push }
 		m.Advance(newest)
 		return testing.AllocsPerRun(50, func() {
 			version++
 			object := entry("s00007", "", fmt.Sprint(version))
 			configs = configs.Set(object.Key().Path(), object)
-			context = context.Next(mesh.Inputs{Configs: context.Inputs().Configs.Next(int64(version), cache.Content{Configs: configs})})
+			push = push.Next(mesh.Inputs{Configs: push.Inputs().Configs.Next(int64(version), cache.Content{Configs: configs})})
 			m.Advance(newest)
 		})
 	}

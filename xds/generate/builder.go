@@ -36,9 +36,9 @@ type Built struct {
 }
 
 // NewBuilder returns a Builder for a proxy. Several generators may have the same type.
-func NewBuilder(context *mesh.PushContext, proxy *discovery.Proxy, generators []Generator) *Builder {
+func NewBuilder(push *mesh.PushContext, proxy *discovery.Proxy, generators []Generator) *Builder {
 	return &Builder{
-		view: mesh.NewView(context, context.ClassOf(proxy)).Of(proxy), whole: mesh.Diff(nil, context),
+		view: mesh.NewView(push, push.ClassOf(proxy)).Of(proxy), whole: mesh.Diff(nil, push),
 		generators: generators, all: map[string]builtType{},
 	}
 }

@@ -26,7 +26,7 @@ type follower struct {
 	node      xdstest.Node
 	generator generate.Generator
 	class     mesh.Class
-	context   *mesh.PushContext
+	push      *mesh.PushContext
 	built     map[string]*resource.Resource
 	reads     map[string][]mesh.Dependency
 }
@@ -35,7 +35,7 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 	t.Helper()
 	class := to.ClassOf(f.node.Proxy(t))
 	view := mesh.NewView(to, class)
-	from := f.context
+	from := f.push
 	if from == nil || !view.SameScope(mesh.NewView(from, f.class)) {
 		from = nil
 	}
@@ -63,7 +63,7 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 			f.built[name], f.reads[name] = r, recording.Dependencies()
 		}
 	}
-	f.class, f.context = class, to
+	f.class, f.push = class, to
 	return len(names)
 }
 
@@ -71,7 +71,7 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 func (f *follower) walk(t *testing.T) map[string]*resource.Resource {
 	t.Helper()
 	fresh := follower{node: f.node, generator: f.generator, built: map[string]*resource.Resource{}, reads: map[string][]mesh.Dependency{}}
-	fresh.advance(t, f.context)
+	fresh.advance(t, f.push)
 	return fresh.built
 }
 

@@ -97,28 +97,28 @@ func BenchmarkNext(b *testing.B) {
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			l := newLarge(1000)
-			context := mesh.New(l.in)
+			push := mesh.New(l.in)
 			tc.change(l, true)
-			other := context.Next(l.commit()).Inputs()
-			inputs := []mesh.Inputs{context.Inputs(), other}
+			other := push.Next(l.commit()).Inputs()
+			inputs := []mesh.Inputs{push.Inputs(), other}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				context = context.Next(inputs[(i+1)%2])
+				push = push.Next(inputs[(i+1)%2])
 			}
 		})
 		b.Run(tc.name+" and keys", func(b *testing.B) {
 			l := newLarge(1000)
-			context := mesh.New(l.in)
+			push := mesh.New(l.in)
 			tc.change(l, true)
-			other := context.Next(l.commit()).Inputs()
-			inputs := []mesh.Inputs{context.Inputs(), other}
+			other := push.Next(l.commit()).Inputs()
+			inputs := []mesh.Inputs{push.Inputs(), other}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				next := context.Next(inputs[(i+1)%2])
-				if len(mesh.Diff(context, next).Keys()) == 0 {
+				next := push.Next(inputs[(i+1)%2])
+				if len(mesh.Diff(push, next).Keys()) == 0 {
 					b.Fatal("nothing changed")
 				}
-				context = next
+				push = next
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func (t fields) follow(from, to *PushContext) {
 var unset = &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}}
 
 func (t fields) answer(v *View, field, _ string) any {
-	return cmp.Or(t.rowsOf(v.context).Value(field), unset)
+	return cmp.Or(t.rowsOf(v.push).Value(field), unset)
 }
 
 // Mesh returns a mesh configuration in which at most the given field is set.

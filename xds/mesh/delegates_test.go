@@ -41,10 +41,10 @@ func TestADelegateCostsTheSameInALargeMesh(t *testing.T) {
 	for n, allocs := range map[int]*float64{100: &few, size: &many} {
 		l := newLarge(n)
 		l.delegating(n)
-		context := mesh.New(l.commit())
+		push := mesh.New(l.commit())
 		l.delegate(n/2, "second")
 		inputs := l.commit()
-		*allocs = testing.AllocsPerRun(20, func() { context.Next(inputs) })
+		*allocs = testing.AllocsPerRun(20, func() { push.Next(inputs) })
 	}
 	if many > 2*few {
 		t.Errorf("%v allocations among %d roots, %v among 100", many, size, few)

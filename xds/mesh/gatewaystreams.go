@@ -27,7 +27,7 @@ func (t gatewayStreams) follow(from, to *PushContext) {
 }
 
 func (t gatewayStreams) answer(v *View, key, _ string) any {
-	return t.rowsOf(v.context).Value(key).SeenFrom(v.scope.Namespace)
+	return t.rowsOf(v.push).Value(key).SeenFrom(v.scope.Namespace)
 }
 
 // GatewayStreams returns the VirtualServices that may have a tcp or tls route for a

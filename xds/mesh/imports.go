@@ -36,7 +36,7 @@ func (t imports) follow(from, to *PushContext) {
 }
 
 func (t imports) answer(v *View, key, _ string) any {
-	return v.imported(t.rowsOf(v.context).Value(key))
+	return v.imported(t.rowsOf(v.push).Value(key))
 }
 
 // ImportedHosts iterates over hosts that the class may have begun or ceased to see

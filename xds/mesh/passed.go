@@ -26,7 +26,7 @@ func (t passedServices) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	return keys
 }
 
-func (passedServices) answer(v *View, _, _ string) any { return hostRows.rowsOf(v.context) }
+func (passedServices) answer(v *View, _, _ string) any { return hostRows.rowsOf(v.push) }
 
 // PassedServices iterates over the services, by host, to which a server with
 // AUTO_PASSTHROUGH passes TLS on. The answer depends on the services of all hosts.

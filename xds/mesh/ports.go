@@ -45,7 +45,7 @@ func (v *View) ServicesOnPort(l EgressListener, use service.PortUse, port int) i
 // PortUsed says whether the proxy sees, through a listener, a service with the given use
 // of a port. If so, the answer depends only on the oldest of them.
 func (v *View) PortUsed(l EgressListener, use service.PortUse, port int) bool {
-	for user := range portRows.rowsOf(v.context).Value(service.PortUseKey(use, port)).Values() {
+	for user := range portRows.rowsOf(v.push).Value(service.PortUseKey(use, port)).Values() {
 		if user.Is(v.service(user.Host, v.listenerArgs(l.Index))) {
 			return v.ServiceAt(l, user.Host) != nil
 		}

@@ -85,12 +85,12 @@ func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
 }
 
 func (v *View) rule(h host.Name, serviceNamespace string, selects func(labels.Instance) bool) *destination.Rule {
-	all := ruleRows.rowsOf(v.context)
+	all := ruleRows.rowsOf(v.push)
 	client := destination.Client{
-		Namespace: v.scope.Namespace, ServiceNamespace: serviceNamespace, RootNamespace: v.context.mesh.GetRootNamespace(),
+		Namespace: v.scope.Namespace, ServiceNamespace: serviceNamespace, RootNamespace: v.push.mesh.GetRootNamespace(),
 		Selects: selects,
 	}
-	if rulePatternRows.rowsOf(v.context).Len() == 0 {
+	if rulePatternRows.rowsOf(v.push).Len() == 0 {
 		return client.Choose(all.Value(string(h)).All()).Best()
 	}
 	var best destination.Choice

@@ -95,7 +95,7 @@ const (
 )
 
 func (t secrets) answer(v *View, key, args string) any {
-	row := t.rowsOf(v.context).Value(key)
+	row := t.rowsOf(v.push).Value(key)
 	if args == secretContent {
 		return row
 	}
@@ -121,7 +121,7 @@ func (v *View) OpenSecret(name string) (data map[string][]byte, of *secret.Spec,
 	if row == nil {
 		return nil, nil, nil
 	}
-	data, err = sealing.Open(*v.context.inputs.SealingKeys, row.object)
+	data, err = sealing.Open(*v.push.inputs.SealingKeys, row.object)
 	return data, row.object.Spec.(*secret.Spec), err
 }
 

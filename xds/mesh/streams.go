@@ -70,7 +70,7 @@ func (v *View) streams(h host.Name, listener string) routing.List {
 			}
 		}
 	}
-	all := streamRows.rowsOf(v.context)
+	all := streamRows.rowsOf(v.push)
 	if all.Len() == 0 {
 		return routing.List{}
 	}
@@ -78,7 +78,7 @@ func (v *View) streams(h host.Name, listener string) routing.List {
 		add(all.Value(string(name)))
 	}
 	if suffix, wild := strings.CutPrefix(string(h), "*"); wild {
-		for _, row := range reversedStreamRows.rowsOf(v.context).Prefix(reverse(suffix)) {
+		for _, row := range reversedStreamRows.rowsOf(v.push).Prefix(reverse(suffix)) {
 			add(row)
 		}
 	}

@@ -129,7 +129,7 @@ func (t tableOf[V]) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	return keys
 }
 
-func (t tableOf[V]) answer(v *View, key, _ string) any { return t.rowsOf(v.context).Value(key) }
+func (t tableOf[V]) answer(v *View, key, _ string) any { return t.rowsOf(v.push).Value(key) }
 
 // members is a set of names.
 type members = pmap.Map[bool]
@@ -164,7 +164,7 @@ func (t given[V]) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	return keys
 }
 
-func (t given[V]) answer(v *View, key, _ string) any { return t.of(&v.context.inputs).Value(key) }
+func (t given[V]) answer(v *View, key, _ string) any { return t.of(&v.push.inputs).Value(key) }
 
 // The path prefixes of the kinds that tables follow.
 const (

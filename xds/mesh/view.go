@@ -34,9 +34,9 @@ type Dependency struct {
 // View is a context as one class of proxies sees it, with visibility applied. A recording
 // View keeps all queries, also those for absent rows. A View is for one goroutine.
 type View struct {
-	context *PushContext
-	class   Class
-	scope   sidecar.Scope
+	push  *PushContext
+	class Class
+	scope sidecar.Scope
 	// workload is the proxy whose own resources are being built, nil in the view of a
 	// class.
 	workload *discovery.Proxy
@@ -45,7 +45,7 @@ type View struct {
 
 // NewView returns the view of a class, which does not record.
 func NewView(p *PushContext, c Class) *View {
-	return &View{context: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecarOf(c)}}
+	return &View{push: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecarOf(c)}}
 }
 
 // SameScope says whether two views have the same class, Sidecar, Gateways and mesh
@@ -56,14 +56,14 @@ func (v *View) SameScope(o *View) bool {
 
 // SameButGateways is like SameScope, but ignores the Gateways.
 func (v *View) SameButGateways(o *View) bool {
-	return v.class == o.class && v.scope == o.scope && v.context.mesh == o.context.mesh
+	return v.class == o.class && v.scope == o.scope && v.push.mesh == o.push.mesh
 }
 
 // gateways returns the class's Gateways in this context, nil for one that is gone.
 func (v *View) gateways() []*routing.Gateway {
 	var out []*routing.Gateway
 	for path := range v.class.Attached.Names(class.Gateway) {
-		out = append(out, gatewayRows.rowsOf(v.context).Value(path))
+		out = append(out, gatewayRows.rowsOf(v.push).Value(path))
 	}
 	return out
 }
@@ -220,7 +220,7 @@ func (v *View) Gateway() *routing.MergedGateway {
 	if v.class.Shape.Type != discovery.Router {
 		return nil
 	}
-	return v.context.merged.gateway(v)
+	return v.push.merged.gateway(v)
 }
 
 // GatewayListener returns a listener of the merged gateway by its name, nil for none. The
@@ -250,7 +250,7 @@ func (v *View) HTTPProxyPort() int {
 		port, _ := strconv.Atoi(own)
 		return port
 	}
-	return int(v.context.mesh.GetProxyHttpPort())
+	return int(v.push.mesh.GetProxyHttpPort())
 }
 
 // IsHTTPProxy says whether a sidecar is an HTTP proxy on some port.

@@ -36,7 +36,7 @@ func (v *View) ofHost(h host.Name, listener string) *ServiceRow {
 // imported VirtualService routes, and the Sidecar's egress proxy. Routes lead to these,
 // but no listener carries them.
 func (v *View) service(h host.Name, listener string) *ServiceRow {
-	row := hostRows.rowsOf(v.context).Value(string(h))
+	row := hostRows.rowsOf(v.push).Value(string(h))
 	if row == nil {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (v *View) service(h host.Name, listener string) *ServiceRow {
 	if s := row.Pick(scope, func(r *ServiceRow) sidecar.Rank { return v.importRank(listener, h, r.Namespace) }); s != nil {
 		return s
 	}
-	if listener == viaAny && (scope.Sidecar.EgressProxy.Is(h) || v.imported(importRows.rowsOf(v.context).Value(string(h)))) {
+	if listener == viaAny && (scope.Sidecar.EgressProxy.Is(h) || v.imported(importRows.rowsOf(v.push).Value(string(h)))) {
 		return row.Pick(scope, nil)
 	}
 	return nil
@@ -97,12 +97,12 @@ const viaExactly = "="
 // sees on a gateway; otherwise for the one that applies on an egress listener of a
 // sidecar.
 func (v *View) route(key, args string) any {
-	all := routeRows.rowsOf(v.context)
+	all := routeRows.rowsOf(v.push)
 	if args == "" {
 		return all.Value(key).SeenFrom(v.scope.Namespace)
 	}
 	listener, exactly := strings.CutPrefix(args, viaExactly)
-	if exactly || routePatternRows.rowsOf(v.context).Len() == 0 {
+	if exactly || routePatternRows.rowsOf(v.push).Len() == 0 {
 		return v.firstRoute(all.Value(key), listener)
 	}
 	gateway, h := routing.SplitRouteKey(key)

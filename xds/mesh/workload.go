@@ -40,7 +40,7 @@ func (v *View) region() string {
 	if v.workload == nil {
 		return ""
 	}
-	return v.context.placeOf(v.workload).Region()
+	return v.push.placeOf(v.workload).Region()
 }
 
 // identity returns the proved identity of the workload; empty for none.

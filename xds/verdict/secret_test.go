@@ -94,15 +94,15 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 		t.Fatal(object.Key().Path())
 	}
 	var x *index.Index
-	context := w.Context()
+	push := w.Context()
 	for i, step := range []struct {
 		ring *seal.Ring
 		want []string
 	}{{nil, []string{}}, {&seal.Ring{}, []string{"door PTL0351 sealed"}}, {&other, []string{"door PTL0351 sealed"}}, {&ring, []string{}}, {&other, []string{"door PTL0351 sealed"}}} {
 		now := in
 		now.SealingKeys = step.ring
-		context = context.Next(now)
-		facts := verdict.Facts{Mesh: context}
+		push = push.Next(now)
+		facts := verdict.Facts{Mesh: push}
 		x = x.Next(facts)
 		if diff := cmp.Diff(step.want, said(x)); diff != "" {
 			t.Errorf("step %d (-want +got)\n%s", i, diff)

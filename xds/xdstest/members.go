@@ -67,9 +67,9 @@ func (m Member) Versions() map[string]string {
 // Walked returns the versions of the resources that a full build makes, without memo, delta or
 // other proxies. Versions must always equal it.
 func (m Member) Walked() (map[string]string, error) {
-	context := m.Context()
+	push := m.Context()
 	w := walker{
-		view: mesh.NewView(context, context.ClassOf(m.proxy)), delta: mesh.Diff(nil, context), proxy: m.proxy.Type,
+		view: mesh.NewView(push, push.ClassOf(m.proxy)), delta: mesh.Diff(nil, push), proxy: m.proxy.Type,
 		types: m.groups.types, built: map[string]map[string]*resource.Resource{},
 	}
 	out := map[string]string{}

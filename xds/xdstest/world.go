@@ -51,7 +51,7 @@ type World struct {
 	revision  int64
 	inputs    mesh.Inputs
 	sealer    *sealing.Sealer
-	context   *mesh.PushContext
+	push      *mesh.PushContext
 }
 
 // staticCache is a cache without a source: tests publish its snapshots.
@@ -194,7 +194,7 @@ func (w *World) commit() {
 	w.inputs.Configs = w.feed.Handled()
 	w.inputs.Services = pmap.Map[*mesh.ServiceRow]{}
 	w.inputs.Endpoints = pmap.Map[*mesh.EndpointRow]{}
-	services, endpoints := w.context.Inputs().Services, w.context.Inputs().Endpoints
+	services, endpoints := w.push.Inputs().Services, w.push.Inputs().Endpoints
 	for _, row := range w.recorder.Rows() {
 		key := rows.Key(row.Hostname, row.Namespace)
 		if len(row.Services) > 0 {
@@ -214,11 +214,11 @@ func (w *World) commit() {
 			w.inputs.Endpoints = w.inputs.Endpoints.Set(key, e)
 		}
 	}
-	w.context = w.context.Next(w.inputs)
+	w.push = w.push.Next(w.inputs)
 }
 
 // Context returns the current mesh.
-func (w *World) Context() *mesh.PushContext { return w.context }
+func (w *World) Context() *mesh.PushContext { return w.push }
 
 // Node describes a proxy. The comments of the fields give the defaults.
 type Node struct {
@@ -304,17 +304,17 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 // View returns the world as a node sees it, including the rows of its own workload.
 func (w *World) View(n Node) *mesh.View {
 	proxy := n.Proxy(w.tb)
-	return mesh.NewView(w.context, w.context.ClassOf(proxy)).Of(proxy)
+	return mesh.NewView(w.push, w.push.ClassOf(proxy)).Of(proxy)
 }
 
 // Class returns the class of a node.
-func (w *World) Class(n Node) mesh.Class { return w.context.ClassOf(n.Proxy(w.tb)) }
+func (w *World) Class(n Node) mesh.Class { return w.push.ClassOf(n.Proxy(w.tb)) }
 
 // Build builds all resources of a node, type by type. For a composed resource, the generators
 // must include that of its parts.
 func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
 	w.tb.Helper()
-	builder := generate.NewBuilder(w.context, n.Proxy(w.tb), generators)
+	builder := generate.NewBuilder(w.push, n.Proxy(w.tb), generators)
 	var out []*resource.Resource
 	seen := map[string]bool{}
 	for _, g := range generators {

@@ -98,8 +98,8 @@ func sentOf(t *testing.T, labels map[string]string, rule string) *simulate.Proxy
 	if rule != "" {
 		inputs.Configs = xdstest.NewWorld(t, xdstest.Object("DestinationRule", "a", rule)).Context().Inputs().Configs
 	}
-	context := mesh.New(inputs)
-	view := mesh.NewView(context, context.ClassOf(xdstest.Node{}.Proxy(t)))
+	push := mesh.New(inputs)
+	view := mesh.NewView(push, push.ClassOf(xdstest.Node{}.Proxy(t)))
 	var built []*resource.Resource
 	for _, g := range []generate.Generator{cluster.Generator{}, endpoint.Generator{}} {
 		r, err := generate.Build(g, view, "outbound|80||a.example.com")

@@ -32,13 +32,13 @@ func many() []*discovery.Endpoint {
 func TestOneEndpointOfManyCostsItsLocality(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("a", "a.example", "10.1.0.1"))
-	context, node := w.Context(), xdstest.Node{}
+	push, node := w.Context(), xdstest.Node{}
 	key := rows.Key("a.example", "default")
 	build := func(row *mesh.EndpointRow) string {
-		in := context.Inputs()
+		in := push.Inputs()
 		in.Endpoints = pmap.Map[*mesh.EndpointRow]{}.Set(key, row)
-		context = context.Next(in)
-		r, err := generate.Build(endpoint.Generator{}, mesh.NewView(context, context.ClassOf(node.Proxy(t))), "outbound|80||a.example")
+		push = push.Next(in)
+		r, err := generate.Build(endpoint.Generator{}, mesh.NewView(push, push.ClassOf(node.Proxy(t))), "outbound|80||a.example")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -160,8 +160,8 @@ func TestLocalClusterOfMany(t *testing.T) {
 	build := func(row *mesh.EndpointRow) string {
 		in := w.Context().Inputs()
 		in.Endpoints = pmap.Map[*mesh.EndpointRow]{}.Set(rows.Key("a.example", "default"), row)
-		context := w.Context().Next(in)
-		r, err := generate.Build(endpoint.Local{}, mesh.NewView(context, context.ClassOf(proxy)).Of(proxy), names.LocalCluster)
+		push := w.Context().Next(in)
+		r, err := generate.Build(endpoint.Local{}, mesh.NewView(push, push.ClassOf(proxy)).Of(proxy), names.LocalCluster)
 		if err != nil {
 			t.Fatal(err)
 		}
