@@ -31,6 +31,8 @@ func TestEnvoyKillServer(t *testing.T) {
 		}
 		s.start()
 		s.awaitSynced(s.revision(), "edge", "client")
+		// Well within the time for which the report of the killed server would stand.
+		expectOutcome(t, "who has it after the restart", s.try("", "wait", "vs/reviews", "-n", "shop"), 0, "distributed  2/2 proxies", "accepted 2")
 
 		after := map[string]map[string]acceptedResource{"edge": edge.mustHold(), "client": client.mustHold()}
 		if v == protocol.Delta {

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,46 @@ func follower(state *status.SourceState, newest **cache.Snapshot) *beside.Source
 	return &beside.Sources{
 		States: func() []status.SourceState { return []status.SourceState{*state} },
 		Newest: func() *cache.Snapshot { return *newest },
+	}
+}
+
+// TestReportsOfFormerRuns: a server withdraws what a server that has ended left, and nothing of one
+// that runs.
+func TestReportsOfFormerRuns(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	left := func(id string) {
+		lease, err := client.Grant(t.Context(), 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := etcd.EncodeReplica(&status.Replica{ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{etcd.ReplicaKey(id), etcd.UseKey(id, 1), etcd.SourcesKey(id)} {
+			if _, err := client.Put(t.Context(), key, string(value), clientv3.WithLease(lease.ID)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left("here:1/a")
+	left("there:1/b")
+	r := &Reporter{ID: "here:2/c", Client: client, Former: func(id string) bool { return id == "here:1/a" }}
+	if err := r.withdrawFormer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := client.Get(t.Context(), etcd.StatusPrefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Kvs) != 3 {
+		t.Errorf("%d entries are left, want those of the other server: %v", len(all.Kvs), all.Kvs)
+	}
+	for _, kv := range all.Kvs {
+		if !strings.Contains(string(kv.Key), "there") {
+			t.Errorf("%s is left", kv.Key)
+		}
 	}
 }
 

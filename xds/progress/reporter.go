@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/cache/beside"
@@ -50,7 +51,10 @@ type Reporter struct {
 	// ID names the server. No other server has it, nor had it before.
 	ID string
 	// API is the URL of the server's config API.
-	API      string
+	API string
+	// Former says of another server whether it is known to have ended; nil knows of none. Run
+	// withdraws the reports of such servers, so that nobody counts their proxies twice.
+	Former   func(id string) bool
 	Client   *clientv3.Client
 	Board    Board
 	Statuses *statuses.Cache
@@ -86,6 +90,9 @@ func (r row) encode() ([]byte, error) {
 // after errors.
 func (r *Reporter) Run(ctx context.Context) error {
 	defer r.withdraw(ctx)
+	if err := r.withdrawFormer(ctx); err != nil && ctx.Err() == nil {
+		r.Logger.Warn("the reports of servers that have ended stand until their leases end", "err", err)
+	}
 	for failed := ""; ; {
 		err := r.report(ctx)
 		if ctx.Err() != nil {
@@ -259,6 +266,30 @@ func (r *Reporter) withdraw(ctx context.Context) {
 	if _, err := r.Client.Revoke(ctx, r.lease); err != nil {
 		r.Logger.Debug("the report of this server stands until its lease ends", "err", err)
 	}
+}
+
+// withdrawFormer deletes the reports of servers that are known to have ended.
+func (r *Reporter) withdrawFormer(ctx context.Context) error {
+	if r.Former == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, interval)
+	defer cancel()
+	reports, err := r.Client.Get(ctx, etcd.ReplicaPrefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	var faults *multierror.Error
+	for _, kv := range reports.Kvs {
+		of, err := etcd.DecodeReplica(kv)
+		if err != nil || of.ID == r.ID || !r.Former(of.ID) {
+			continue
+		}
+		if _, err := r.Client.Revoke(ctx, clientv3.LeaseID(kv.Lease)); err != nil {
+			faults = multierror.Append(faults, fmt.Errorf("the report of %s: %w", of.ID, err))
+		}
+	}
+	return faults.ErrorOrNil()
 }
 
 // storeProxies stores which proxies came and went; false if some are left for the next look.

@@ -161,8 +161,11 @@ func (b *batchCall) strictRefusal(strict string) error {
 	if len(found) == 0 {
 		return nil
 	}
-	err := refusal.New(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
-		"batch refused, nothing was written: it is strict and has warnings: "+strings.Join(found, "; "))
+	what := "warnings"
+	if strict == finding.Severities[0] {
+		what = "errors"
+	}
+	err := refusal.Invalid("batch refused, nothing was written: it is strict and has " + what + ": " + strings.Join(found, "; "))
 	details := metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind}
 	for _, w := range found[:min(len(found), maxCauses)] {
 		details.Causes = append(details.Causes, metav1.StatusCause{Type: "Warning", Message: w})

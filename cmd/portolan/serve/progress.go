@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/google/uuid"
 
@@ -21,14 +24,50 @@ func (s *server) addProgress() error {
 	if err != nil {
 		return fmt.Errorf("the name of this machine: %w", err)
 	}
+	former, err := s.formerRuns()
+	if err != nil {
+		return err
+	}
 	s.reporter = &progress.Reporter{
+		Former: former,
 		ID:     fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString()),
 		Client: s.store.client, Board: s.configs, Statuses: s.statusCache, Server: s.xds, Beside: s.beside, Logger: s.logger,
+	}
+	if err := s.noteRun(s.reporter.ID); err != nil {
+		return err
 	}
 	if err := s.metrics.Register(s.beside); err != nil {
 		return err
 	}
 	return s.proxies.setReplicas(replicas{s.reporter.ID, s.statusCache}, s.metrics)
+}
+
+// runFile has the id of the server that last ran on the data directory.
+const runFile = "portolan.run"
+
+// formerRuns says which other servers are known to have ended: all where nobody else can reach the
+// store, also those of a restored backup; else the one that last ran on the data directory, which
+// one server at a time can use.
+func (s *server) formerRuns() (func(id string) bool, error) {
+	switch {
+	case s.o.Embedded == nil:
+		return nil, nil
+	case s.o.Embedded.Cluster == nil:
+		return func(string) bool { return true }, nil
+	}
+	last, err := os.ReadFile(filepath.Join(s.o.Embedded.DataDir, runFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return func(id string) bool { return id == string(last) }, err
+}
+
+// noteRun notes who runs on the data directory.
+func (s *server) noteRun(id string) error {
+	if s.o.Embedded == nil {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(s.o.Embedded.DataDir, runFile), []byte(id), 0o600)
 }
 
 // publishing creates the follower of objects from sources other than the store. It returns the

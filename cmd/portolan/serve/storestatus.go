@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -26,6 +27,7 @@ type reporter struct{ server *server }
 func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	r.awaitFirst(ctx)
 	status := maintenance.Status{
 		Server: r.self(), Cache: r.cache(), Registries: registryStatuses(r.server.registry.Registries()),
 		Quarantined: r.server.mirror.Quarantine().Len(),
@@ -50,6 +52,17 @@ func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 		}
 	}
 	return status
+}
+
+// startTime is how long a report waits for a server that has just started to read its store.
+const startTime = 2 * time.Second
+
+// awaitFirst waits until the server has read its store once.
+func (r *reporter) awaitFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for !r.server.mirror.HasSynced() && retry.Sleep(ctx, 20*time.Millisecond) == nil {
+	}
 }
 
 // certificates returns when the certificates of the member expire, as far as they can be read.
