@@ -11,7 +11,7 @@ import (
 )
 
 // committed is one commit.
-type committed struct {
+type commit struct {
 	inputs     mesh.Inputs
 	rows       rows.Table
 	registries discovery.Fork // nil without Options.Registries
@@ -20,50 +20,50 @@ type committed struct {
 	push *mesh.PushContext // derived from the inputs when first asked for
 }
 
-// World is the mesh as of one commit, or as it would be: the context, and the forks of
+// Moment is the mesh as of one commit, or as it would be: the context, and the forks of
 // the registries that its services came from.
-type World struct {
+type Moment struct {
 	Context    *mesh.PushContext
 	Registries discovery.Fork
 }
 
-// World returns the world of the last commit, published or not yet. It returns false before
+// Moment returns the moment of the last commit, published or not yet. It returns false before
 // the first commit, and without Options.Registries.
-func (s *DiscoveryServer) World() (World, bool) {
+func (s *DiscoveryServer) Moment() (Moment, bool) {
 	c := s.committed.Load()
 	if c == nil || c.registries == nil {
-		return World{}, false
+		return Moment{}, false
 	}
-	return s.worldOf(c), true
+	return s.momentOf(c), true
 }
 
-// worldOf returns the world of a commit. It shares the published context if that has the
+// momentOf returns the moment of a commit. It shares the published context if that has the
 // same inputs; else it derives the context once.
-func (s *DiscoveryServer) worldOf(c *committed) World {
+func (s *DiscoveryServer) momentOf(c *commit) Moment {
 	c.once.Do(func() {
 		if c.push = s.Context(); c.push == nil || c.push.Inputs() != c.inputs {
 			c.push = c.push.Next(c.inputs)
 		}
 	})
-	return World{c.push, c.registries}
+	return Moment{c.push, c.registries}
 }
 
-// WouldBe returns the world of the last commit, and the one that operations on its
+// WouldBe returns the moment of the last commit, and the one that operations on its
 // configuration would make. The forks of the registries derive its rows; nothing is
 // published. WouldBe returns false before the first commit, and without Options.Registries.
-// Its cost grows with the difference between the worlds, not with the mesh.
-func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would World, known bool) {
+// Its cost grows with the difference between the two, not with the mesh.
+func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would Moment, known bool) {
 	c := s.committed.Load()
 	if c == nil || c.registries == nil {
-		return World{}, World{}, false
+		return Moment{}, Moment{}, false
 	}
 	fork := updater{c.rows, func(string, int) {}}
 	in := c.inputs
 	in.Configs = c.inputs.Configs.After(ops, s.options.Mesh.Domain)
 	registries := c.registries.Apply(c.inputs.Configs, in.Configs, &fork)
 	in.Services, in.Endpoints = fork.rows.Services, fork.rows.Endpoints
-	is = s.worldOf(c)
-	return is, World{is.Context.Next(in), registries}, true
+	is = s.momentOf(c)
+	return is, Moment{is.Context.Next(in), registries}, true
 }
 
 var _ discovery.XDSUpdater = (*DiscoveryServer)(nil)
@@ -114,7 +114,7 @@ func (s *DiscoveryServer) Commit() {
 	if s.options.SealingKeys != nil {
 		in.SealingKeys = s.options.SealingKeys()
 	}
-	last, now := s.committed.Load(), &committed{inputs: in, rows: s.rows}
+	last, now := s.committed.Load(), &commit{inputs: in, rows: s.rows}
 	if s.options.Registries != nil {
 		now.registries = s.options.Registries()
 	}

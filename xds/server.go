@@ -51,7 +51,7 @@ type Options struct {
 	// Configs.HasSynced.
 	Synced func() bool
 	// Registries forks all registries. It is called on the worker, at the end of each
-	// task. Without it World and WouldBe return false.
+	// task. Without it Moment and WouldBe return false.
 	Registries func() discovery.Fork
 
 	// MaxDebounce is the longest time that a change waits for others under load;
@@ -108,7 +108,7 @@ type DiscoveryServer struct {
 
 	proxyTypes, objectTypes servedTypes
 
-	committed   atomic.Pointer[committed] // the last commit; nil before the first
+	committed   atomic.Pointer[commit] // the last commit; nil before the first
 	context     atomic.Pointer[mesh.PushContext]
 	changeCount atomic.Int64  // the server's share of the result of ChangeCount
 	ready       chan struct{} // closed once the first context is published

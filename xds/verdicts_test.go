@@ -172,7 +172,7 @@ func (s sources) verdictEvents(least, most int) []event {
 }
 
 func (r *replica) facts(proxies pmap.Map[*status.Proxy]) verdict.Facts {
-	w, known := r.server.World()
+	w, known := r.server.Moment()
 	if !known {
 		r.t.Fatalf("there is no world")
 	}

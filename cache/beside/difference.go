@@ -102,13 +102,13 @@ func pairs(here, there []status.SourceState) (out [][2]*status.SourceState) {
 
 // Compare compares this server with the others, and logs differences that last. It adds
 // to the report of this server which of its objects differ on others.
-func (s *Sources) Compare(own string, report Report, facts *statuses.Facts, at time.Time, log *slog.Logger) {
+func (s *Sources) Compare(own string, report Report, facts *statuses.Reports, at time.Time, log *slog.Logger) {
 	s.setLasting(s.compare(own, report, facts), at, log)
 }
 
 // compare returns the differences between this server and the others. It adds to a
 // report which of its objects differ on others.
-func (s *Sources) compare(own string, report Report, facts *statuses.Facts) []Difference {
+func (s *Sources) compare(own string, report Report, facts *statuses.Reports) []Difference {
 	if facts == nil {
 		return nil
 	}

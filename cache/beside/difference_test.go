@@ -22,7 +22,7 @@ import (
 type peer struct {
 	id string
 	*Sources
-	facts *statuses.Facts // shared
+	facts *statuses.Reports // shared
 }
 
 // look has the peer compare and report, and returns the differences.
@@ -37,7 +37,7 @@ func (p *peer) look() []Difference {
 }
 
 // newPeer makes a server with directories, each with its objects.
-func newPeer(facts *statuses.Facts, id string, dirs map[string][]*config.Config, problems map[string]string, names ...string) *peer {
+func newPeer(facts *statuses.Reports, id string, dirs map[string][]*config.Config, problems map[string]string, names ...string) *peer {
 	b := &Sources{}
 	at := cachetest.DirectoryOf(1)
 	content := at.Content()
@@ -101,7 +101,7 @@ func TestWhatDiffersIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			facts := &statuses.Facts{}
+			facts := &statuses.Reports{}
 			one := newPeer(facts, "one:1/x", c.one, nil, c.names[0]...)
 			two := newPeer(facts, "two:2/y", c.two, map[string]string{"/etc": c.problem}, c.names[1]...)
 			for range 3 { // until each has read the other's report

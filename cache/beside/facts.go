@@ -11,7 +11,7 @@ import (
 
 // Has says whether a server has published this version of an object of a source other
 // than the store.
-func Has(facts *statuses.Facts, replica string, object *config.Config) bool {
+func Has(facts *statuses.Reports, replica string, object *config.Config) bool {
 	found, ok := contentOf(facts, replica, status.ObjectID(object.Key()))
 	return ok && slices.ContainsFunc(found, func(o status.ContentObject) bool {
 		return o.Hash == status.VersionHash(object.ResourceVersion)
@@ -20,7 +20,7 @@ func Has(facts *statuses.Facts, replica string, object *config.Config) bool {
 
 // contentOf returns the objects with an id in the sources of a server. It returns false
 // if the server has not reported its sources.
-func contentOf(facts *statuses.Facts, replica string, id uint64) (found []status.ContentObject, ok bool) {
+func contentOf(facts *statuses.Reports, replica string, id uint64) (found []status.ContentObject, ok bool) {
 	sources := facts.Sources.Value(etcd.SourcesKey(replica)[len(etcd.SourcesPrefix):])
 	if sources == nil {
 		return nil, false
@@ -36,7 +36,7 @@ func contentOf(facts *statuses.Facts, replica string, id uint64) (found []status
 
 // MayHave says whether a live server has an object of a source other than the store, or
 // may have it because it has not reported all its sources.
-func MayHave(facts *statuses.Facts, key config.Key) bool {
+func MayHave(facts *statuses.Reports, key config.Key) bool {
 	for replica := range facts.Replicas.Values() {
 		found, reported := contentOf(facts, replica.ID, status.ObjectID(key))
 		if !reported || len(found) > 0 {

@@ -37,9 +37,9 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Facts are the servers' reports under side/status, as of one revision. They are never
+// Reports are the servers' reports under side/status, as of one revision. They are never
 // modified.
-type Facts struct {
+type Reports struct {
 	Revision int64
 	// Statuses are the reports on objects, by the Path of their keys.
 	Statuses pmap.Map[*status.Report]
@@ -55,7 +55,7 @@ type Facts struct {
 	Proxies pmap.Map[*status.Proxy]
 }
 
-// Cache mirrors Facts and adds the statuses of objects to the snapshots of its Base.
+// Cache mirrors Reports and adds the statuses of objects to the snapshots of its Base.
 // While etcd cannot be reached it serves its last content.
 type Cache struct {
 	client *clientv3.Client
@@ -65,7 +65,7 @@ type Cache struct {
 	first  atomic.Pointer[cache.Snapshot] // the first snapshot since the feed's last Replace
 
 	mu      sync.Mutex // guards the fields below
-	facts   *Facts
+	facts   *Reports
 	changed chan struct{} // closed when facts are replaced
 }
 
@@ -108,15 +108,15 @@ func (c *Cache) Run(ctx context.Context) error {
 	return nil
 }
 
-// Facts returns the newest facts, nil before the first list, and a channel that is
+// Reports returns the newest reports, nil before the first list, and a channel that is
 // closed when newer ones replace them.
-func (c *Cache) Facts() (*Facts, <-chan struct{}) {
+func (c *Cache) Reports() (*Reports, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.facts, c.changed
 }
 
-func (c *Cache) setFacts(f *Facts) {
+func (c *Cache) setFacts(f *Reports) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.facts = f

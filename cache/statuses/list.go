@@ -19,8 +19,8 @@ import (
 const callTimeout = 10 * time.Second
 
 // list reads all facts, as of one revision.
-func (c *Cache) list(ctx context.Context) (*Facts, error) {
-	facts := &Facts{}
+func (c *Cache) list(ctx context.Context) (*Reports, error) {
+	facts := &Reports{}
 	header, err := etcd.Range{Prefix: etcd.StatusPrefix}.Pages(ctx, c.get, func(page []*mvccpb.KeyValue) error {
 		for _, kv := range page {
 			c.put(facts, kv)
@@ -41,39 +41,39 @@ func (c *Cache) get(ctx context.Context, from string, options ...clientv3.OpOpti
 	return c.client.Get(ctx, from, options...)
 }
 
-// parts are the fields of Facts. A new one needs a field of Facts and an entry here.
+// parts are the fields of Reports. A new one needs a field of Reports and an entry here.
 var parts = []part{
-	partOf(etcd.ObjectStatusPrefix, func(f *Facts) *pmap.Map[*status.Report] { return &f.Statuses }, etcd.DecodeStatus),
-	partOf(etcd.ReplicaPrefix, func(f *Facts) *pmap.Map[*status.Replica] { return &f.Replicas },
+	partOf(etcd.ObjectStatusPrefix, func(f *Reports) *pmap.Map[*status.Report] { return &f.Statuses }, etcd.DecodeStatus),
+	partOf(etcd.ReplicaPrefix, func(f *Reports) *pmap.Map[*status.Replica] { return &f.Replicas },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Replica, error) { return etcd.DecodeReplica(kv) }),
-	partOf(etcd.UsePrefix, func(f *Facts) *pmap.Map[*status.Use] { return &f.Uses },
+	partOf(etcd.UsePrefix, func(f *Reports) *pmap.Map[*status.Use] { return &f.Uses },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Use, error) { return etcd.DecodeUse(kv) }),
-	partOf(etcd.SourcesPrefix, func(f *Facts) *pmap.Map[*status.Sources] { return &f.Sources },
+	partOf(etcd.SourcesPrefix, func(f *Reports) *pmap.Map[*status.Sources] { return &f.Sources },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Sources, error) { return etcd.DecodeSources(kv) }),
-	partOf(etcd.ContentPrefix, func(f *Facts) *pmap.Map[*status.Content] { return &f.Contents },
+	partOf(etcd.ContentPrefix, func(f *Reports) *pmap.Map[*status.Content] { return &f.Contents },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Content, error) { return etcd.DecodeContent(kv) }),
-	partOf(etcd.ProxyPrefix, func(f *Facts) *pmap.Map[*status.Proxy] { return &f.Proxies },
+	partOf(etcd.ProxyPrefix, func(f *Reports) *pmap.Map[*status.Proxy] { return &f.Proxies },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Proxy, error) { return etcd.DecodeProxy(kv) }),
 }
 
-// part is one map of Facts and the prefix under which etcd holds it.
+// part is one map of Reports and the prefix under which etcd holds it.
 type part struct {
 	prefix string
-	put    func(f *Facts, kv *mvccpb.KeyValue, schemas schema.Set) error
-	remove func(f *Facts, key string)
+	put    func(f *Reports, kv *mvccpb.KeyValue, schemas schema.Set) error
+	remove func(f *Reports, key string)
 }
 
-func partOf[V comparable](prefix string, rows func(*Facts) *pmap.Map[V], decode func(*mvccpb.KeyValue, schema.Set) (V, error)) part {
+func partOf[V comparable](prefix string, rows func(*Reports) *pmap.Map[V], decode func(*mvccpb.KeyValue, schema.Set) (V, error)) part {
 	return part{
 		prefix: prefix,
-		put: func(f *Facts, kv *mvccpb.KeyValue, schemas schema.Set) error {
+		put: func(f *Reports, kv *mvccpb.KeyValue, schemas schema.Set) error {
 			value, err := decode(kv, schemas)
 			if err == nil {
 				*rows(f) = rows(f).Set(string(kv.Key[len(prefix):]), value)
 			}
 			return err
 		},
-		remove: func(f *Facts, key string) { *rows(f) = rows(f).Delete(key[len(prefix):]) },
+		remove: func(f *Reports, key string) { *rows(f) = rows(f).Delete(key[len(prefix):]) },
 	}
 }
 
@@ -88,7 +88,7 @@ func partAt(key string) (part, bool) {
 }
 
 // put sets the value of a key. If it cannot be decoded, the previous value stays.
-func (c *Cache) put(f *Facts, kv *mvccpb.KeyValue) {
+func (c *Cache) put(f *Reports, kv *mvccpb.KeyValue) {
 	p, ok := partAt(string(kv.Key))
 	if !ok {
 		return
@@ -99,7 +99,7 @@ func (c *Cache) put(f *Facts, kv *mvccpb.KeyValue) {
 }
 
 // remove deletes the value of a key.
-func remove(f *Facts, key string) {
+func remove(f *Reports, key string) {
 	if p, ok := partAt(key); ok {
 		p.remove(f, key)
 	}

@@ -68,7 +68,7 @@ type merger struct {
 	bases chan *cache.Snapshot
 	watch clientv3.WatchChan
 
-	facts    Facts                    // as of the watch
+	facts    Reports                  // as of the watch
 	base     *cache.Snapshot          // last merged
 	statuses pmap.Map[*status.Report] // last merged
 	since    int64                    // revision of the first base; earlier revisions are not separated

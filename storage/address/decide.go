@@ -34,9 +34,9 @@ type Slot struct {
 // free says whether a host other than the last may get the address.
 func (s *Slot) free(now time.Time) bool { return !s.Freed.IsZero() && now.Sub(s.Freed) >= Grace }
 
-// View reads the state of a store. It returns known false for state that is not loaded yet.
+// Reader reads the state of a store. It returns known false for state that is not loaded yet.
 // The caller loads what the Decision asks for (Unknown, AllSlots), and decides again.
-type View interface {
+type Reader interface {
 	// Holding returns the Holding of a host, nil if it has none.
 	Holding(Key) (h *Holding, known bool)
 	// Slot returns the Slot of an address, nil if the address was never used.
@@ -76,7 +76,7 @@ func (d *Decision) Complete() bool {
 // Decide returns the new state of the hosts that claims name. Equal arguments give equal
 // decisions. It takes one step a claim; if the first addresses of a host are taken, it also
 // reads all slots, once. It fails only when ctx ends.
-func (r Ranges) Decide(ctx context.Context, claims []Claim, view View, now time.Time) (*Decision, error) {
+func (r Ranges) Decide(ctx context.Context, claims []Claim, view Reader, now time.Time) (*Decision, error) {
 	d := &decider{Ranges: r, view: view, now: now.UTC().Truncate(time.Millisecond), taken: map[netip.Addr]bool{}}
 	for i, claim := range claims {
 		if i%claimsPerLook == 0 && ctx.Err() != nil {
@@ -94,7 +94,7 @@ const claimsPerLook = 256
 type decider struct {
 	Ranges
 	Decision
-	view  View
+	view  Reader
 	now   time.Time
 	taken map[netip.Addr]bool // changed by this decision
 	rest  *slotIndex          // the slots besides the first addresses of hosts; nil until it is needed

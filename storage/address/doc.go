@@ -4,7 +4,7 @@
 // apart.
 //
 // The package decides, and keeps nothing. A store passes it the changes that it is
-// about to commit (Claims), and its state of their hosts and addresses (View). It
+// about to commit (Claims), and its state of their hosts and addresses (Reader). It
 // commits with them the result of Decide, if the state that Decide has seen is still
 // the same.
 //

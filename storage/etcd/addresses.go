@@ -135,7 +135,7 @@ type addressView struct {
 	all   bool // all slots were read
 }
 
-// Holding implements address.View. A value that cannot be decoded counts as absent,
+// Holding implements address.Reader. A value that cannot be decoded counts as absent,
 // and is replaced.
 func (v *addressView) Holding(k address.Key) (h *address.Holding, known bool) {
 	kv, known := v.found.addresses[AddressKey(k.Namespace, k.Host)]
@@ -157,7 +157,7 @@ func holdingOf(kv *mvccpb.KeyValue) *address.Holding {
 	return &address.Holding{IPv4: assignment.IPv4, IPv6: assignment.IPv6, Owners: ownersOf(value)}
 }
 
-// Slot implements address.View. A value that cannot be decoded counts as free since
+// Slot implements address.Reader. A value that cannot be decoded counts as free since
 // the beginning of time, without an owner that could come back.
 func (v *addressView) Slot(ipv4 netip.Addr) (s *address.Slot, known bool) {
 	kv, known := v.found.addresses[slotKey(ipv4)]
@@ -179,7 +179,7 @@ func slotOf(kv *mvccpb.KeyValue) *address.Slot {
 	return out
 }
 
-// Slots implements address.View.
+// Slots implements address.Reader.
 func (v *addressView) Slots() (all iter.Seq2[netip.Addr, *address.Slot], known bool) {
 	return func(yield func(netip.Addr, *address.Slot) bool) {
 		for key, kv := range v.found.addresses {

@@ -62,7 +62,7 @@ func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([
 	}
 	objects, err := s.listAt(ctx, of, revision)
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		var view history.View
+		var view history.Excerpt
 		if view, err = s.view(ctx, of, revision); err == nil {
 			if objects, err = view.At(revision); err != nil {
 				return nil, fmt.Errorf("read at version %s: %w", version, err)
@@ -102,8 +102,8 @@ func selectionPath(of storage.Selection) string {
 
 // view reads the selected objects and their records above a revision, all as of one
 // revision of etcd. It returns etcd's errors unwrapped.
-func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
-	var view history.View
+func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.Excerpt, error) {
+	var view history.Excerpt
 	err := restartIfCompacted(func() (err error) {
 		view, err = s.viewOnce(ctx, of, after)
 		return err
@@ -111,8 +111,8 @@ func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (hi
 	return view, err
 }
 
-func (s *Store) viewOnce(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
-	view := history.View{Live: map[config.Key]*config.Config{}, Single: of.Name != ""}
+func (s *Store) viewOnce(ctx context.Context, of storage.Selection, after int64) (history.Excerpt, error) {
+	view := history.Excerpt{Live: map[config.Key]*config.Config{}, Single: of.Name != ""}
 	revision, err := s.walk(ctx, Range{Prefix: HistoryPrefix, LargeValues: true}, func(kv *mvccpb.KeyValue) {
 		if kv.CreateRevision <= after {
 			return

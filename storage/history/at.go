@@ -16,7 +16,7 @@ import (
 // without a later record the state is the present one. That holds if no record in between
 // is missing. Above the floor none is; below it a Before that existed at the revision
 // already proves it.
-func (v View) At(revision int64) ([]*config.Config, error) {
+func (v Excerpt) At(revision int64) ([]*config.Config, error) {
 	var objects []*config.Config
 	then, proven, err := v.objectsAt(revision)
 	if err != nil {
@@ -37,7 +37,7 @@ func (v View) At(revision int64) ([]*config.Config, error) {
 // proves says whether then is certain although records of the scope are gone. It is for a
 // single object that existed. The absence of an object is not proven. Neither is a set of
 // objects: others may have existed.
-func (v View) proves(then map[config.Key]*config.Config) bool {
+func (v Excerpt) proves(then map[config.Key]*config.Config) bool {
 	if !v.Single || len(then) != 1 {
 		return false
 	}
@@ -49,7 +49,7 @@ func (v View) proves(then map[config.Key]*config.Config) bool {
 
 // objectsAt returns what is known of the objects at a revision, nil for an absent one, and
 // whether that is proven.
-func (v View) objectsAt(revision int64) (then map[config.Key]*config.Config, proven bool, err error) {
+func (v Excerpt) objectsAt(revision int64) (then map[config.Key]*config.Config, proven bool, err error) {
 	then = map[config.Key]*config.Config{}
 	for _, r := range v.Records { // newest first: the oldest wins
 		if r.Revision <= revision {

@@ -41,8 +41,8 @@ func InScope(of storage.Selection, scope config.Key) bool {
 	return storage.Selection{Kind: of.Kind, Namespace: of.Namespace}.Has(scope)
 }
 
-// View is the history of some objects as of one revision.
-type View struct {
+// Excerpt is the history of some objects as of one revision.
+type Excerpt struct {
 	// Live are the objects there are.
 	Live map[config.Key]*config.Config
 	// Records are the records of the changes, newest first, without entries of other
@@ -55,14 +55,14 @@ type View struct {
 	Single bool
 }
 
-// Sort brings records into the order of a View.
+// Sort brings records into the order of an Excerpt.
 func Sort(records []Record) {
 	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(b.Revision, a.Revision) })
 }
 
 // Recorded returns the records of the view above revision after and up to until, newest
 // first and at most limit, 0 for all.
-func (v View) Recorded(after, until int64, limit int) []storage.Record {
+func (v Excerpt) Recorded(after, until int64, limit int) []storage.Record {
 	var told []storage.Record
 	state := maps.Clone(v.Live) // of the objects, right after record r
 	for _, r := range v.Records {

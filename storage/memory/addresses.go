@@ -10,7 +10,7 @@ import (
 )
 
 // allotted has the holdings of all hosts and the slots of all addresses, as an
-// address.View.
+// address.Reader.
 type allotted struct {
 	holdings map[address.Key]*address.Holding
 	slots    map[netip.Addr]*address.Slot
@@ -20,13 +20,13 @@ func newAllotted() allotted {
 	return allotted{map[address.Key]*address.Holding{}, map[netip.Addr]*address.Slot{}}
 }
 
-// Holding implements address.View.
+// Holding implements address.Reader.
 func (a allotted) Holding(k address.Key) (h *address.Holding, known bool) { return a.holdings[k], true }
 
-// Slot implements address.View.
+// Slot implements address.Reader.
 func (a allotted) Slot(ipv4 netip.Addr) (s *address.Slot, known bool) { return a.slots[ipv4], true }
 
-// Slots implements address.View.
+// Slots implements address.Reader.
 func (a allotted) Slots() (all iter.Seq2[netip.Addr, *address.Slot], known bool) {
 	return maps.All(a.slots), true
 }

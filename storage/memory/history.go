@@ -76,7 +76,7 @@ func (s *Store) At(_ context.Context, version string, of storage.Selection) ([]*
 	}
 	view := s.view(of)
 	if then := s.states.at(revision); then != nil {
-		view = history.View{Live: selected(then, of)}
+		view = history.Excerpt{Live: selected(then, of)}
 	}
 	objects, err := view.At(revision)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Store) Prune(_ context.Context, r storage.Retention) (removed int, err 
 }
 
 // view returns the history of the selected objects, as of now.
-func (s *Store) view(of storage.Selection) history.View {
+func (s *Store) view(of storage.Selection) history.Excerpt {
 	s.mu.Lock()
 	now, records := s.current.Load(), s.records
 	var floor int64
@@ -116,7 +116,7 @@ func (s *Store) view(of storage.Selection) history.View {
 		}
 	}
 	s.mu.Unlock()
-	view := history.View{Live: selected(now, of), Floor: floor, Single: of.Name != ""}
+	view := history.Excerpt{Live: selected(now, of), Floor: floor, Single: of.Name != ""}
 	for _, record := range records {
 		record.Entries = slices.DeleteFunc(slices.Clone(record.Entries), func(e history.Entry) bool { return !of.Has(e.Key) })
 		if len(record.Entries) > 0 {

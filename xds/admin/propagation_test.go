@@ -30,11 +30,11 @@ func (one) StoreRevision(context.Context) (int64, error) { return 7, nil }
 // fakeServer is a server with two pushes and three proxies.
 type fakeServer struct{}
 
-func (fakeServer) Progress() *progress.Snapshot {
+func (fakeServer) Progress() *progress.Tally {
 	proxy := func(id string, generation uint64, state protocol.State) progress.Proxy {
 		return progress.Proxy{Proxy: &discovery.Proxy{ID: id}, Generation: generation, Types: []progress.Type{{Name: "CDS", Status: protocol.Status{State: state}}}}
 	}
-	return progress.NewSnapshot(7, 2, nil, []progress.Proxy{
+	return progress.NewTally(7, 2, nil, []progress.Proxy{
 		proxy("has it", 2, protocol.Synced), proxy("has not got to it", 1, protocol.Synced), proxy("has not answered", 2, protocol.Stale),
 		proxy("refuses another", 2, protocol.Rejected),
 	}, nil)

@@ -152,7 +152,7 @@ func TestSourcesAreReported(t *testing.T) {
 
 // having makes the facts of servers that have some version of an object of a file, each
 // with some proxies. A server with an empty version lacks the object.
-func having(used bool, o *config.Config, servers map[string]string, now status.Count) *statuses.Facts {
+func having(used bool, o *config.Config, servers map[string]string, now status.Count) *statuses.Reports {
 	facts := using()
 	if used {
 		facts = using(o)

@@ -25,7 +25,7 @@ const (
 
 // evidence is what makeReport goes by, besides the object.
 type evidence struct {
-	facts    *statuses.Facts
+	facts    *statuses.Reports
 	verdicts []verdict.Verdict
 	// used says that a resource which a connected proxy should have is made of the object,
 	// or was until a moment ago.
@@ -125,7 +125,7 @@ func isOfVerdicts(c status.Condition) bool { return slices.Contains(verdictCondi
 
 // tally adds up the counts of all servers. countOf returns the count of a server, false if
 // that has yet to publish the change; behind is the number of such servers.
-func tally(facts *statuses.Facts, countOf func(*status.Replica) (status.Count, bool)) (count status.Count, behind int) {
+func tally(facts *statuses.Reports, countOf func(*status.Replica) (status.Count, bool)) (count status.Count, behind int) {
 	for replica := range facts.Replicas.Values() {
 		if c, ok := countOf(replica); ok {
 			count = count.Plus(c)
@@ -175,7 +175,7 @@ func programmed(c status.Count, behind int, used bool, did string) status.Condit
 // that name no object if their response carried its last change. The first notBuilt of them
 // are of resources that servers could not build. others counts the proxies that reject
 // other objects of the same revision, but not this one.
-func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all []status.Problem, notBuilt, others int) {
+func rejectionsOf(facts *statuses.Reports, path string, revision int64) (all []status.Problem, notBuilt, others int) {
 	concerned := map[string]bool{} // by proxy that rejects the revision: whether it may reject this object
 	for replica := range facts.Replicas.Values() {
 		count, published := replica.Responses(revision)

@@ -28,8 +28,8 @@ func object(name string, revision int64) *config.Config {
 	}
 }
 
-func factsOf(replicas ...*status.Replica) *statuses.Facts {
-	f := &statuses.Facts{}
+func factsOf(replicas ...*status.Replica) *statuses.Reports {
+	f := &statuses.Reports{}
 	for _, r := range replicas {
 		f.Replicas = f.Replicas.Set(r.ID, r)
 	}
@@ -55,7 +55,7 @@ func TestSay(t *testing.T) {
 	}
 	named := status.Problem{Node: "edge", Type: "RDS", Revision: 20, Rejected: true, RejectedRevision: 30, Resource: "outbound", Message: "bad regex", Objects: []string{path}}
 	for name, c := range map[string]struct {
-		facts      *statuses.Facts
+		facts      *statuses.Reports
 		programmed string // status, reason and message
 		rejected   string // message
 		settled    bool
@@ -121,7 +121,7 @@ func messageOf(r *status.Report, typ string) string {
 // unless proxies wait for the change or reject it.
 func TestTheReportOfAnUnusedObject(t *testing.T) {
 	t.Parallel()
-	factsWith := func(c status.Count) *statuses.Facts {
+	factsWith := func(c status.Count) *statuses.Reports {
 		return factsOf(&status.Replica{ID: "a", ReportsUse: true, Proxies: c.Proxies(), Changes: []status.Change{change(9, 10, c)}})
 	}
 	for name, c := range map[string]struct {
@@ -156,11 +156,11 @@ func TestConditionsAreReadAsKstatus(t *testing.T) {
 	path := object("reviews", 10).Key().Path()
 	refused := status.Problem{Node: "edge", Type: "LDS", Revision: 9, Rejected: true, RejectedRevision: 10, Message: "no port"}
 	notBuilt := status.Problem{Type: "CDS", Rejected: true, RejectedRevision: 10, Message: "c: too long", Objects: []string{path}}
-	factsWith := func(c status.Count, problems ...status.Problem) *statuses.Facts {
+	factsWith := func(c status.Count, problems ...status.Problem) *statuses.Reports {
 		return factsOf(&status.Replica{ID: "a", Changes: []status.Change{change(9, 10, c)}, Problems: problems})
 	}
 	for name, c := range map[string]struct {
-		facts *statuses.Facts
+		facts *statuses.Reports
 		used  bool
 		want  string // the status as kstatus names it, reason and message
 	}{

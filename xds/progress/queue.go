@@ -19,12 +19,12 @@ import (
 // inputs are all that the statuses of objects depend on, at one time.
 type inputs struct {
 	*cache.Snapshot
-	facts    *statuses.Facts
+	facts    *statuses.Reports
 	verdicts *index.Index
 	usage    usage
 }
 
-func inputsOf(at *cache.Snapshot, facts *statuses.Facts, verdicts *index.Index) *inputs {
+func inputsOf(at *cache.Snapshot, facts *statuses.Reports, verdicts *index.Index) *inputs {
 	return &inputs{at, facts, verdicts, usageOf(facts)}
 }
 
@@ -64,7 +64,7 @@ func (t *statusQueue) follow(in *inputs, now time.Time) {
 	last := t.last
 	if last == nil || last.Epoch() != in.Epoch() {
 		*t = *newStatusQueue()
-		last = &inputs{facts: &statuses.Facts{}}
+		last = &inputs{facts: &statuses.Reports{}}
 		for path := range in.Statuses().All() {
 			if _, exists := in.Configs().Get(path); !exists {
 				t.pending[path] = &pending{path: path, since: now}
@@ -229,7 +229,7 @@ type usage struct {
 }
 
 // usageOf returns what is in use according to facts.
-func usageOf(facts *statuses.Facts) (u usage) {
+func usageOf(facts *statuses.Reports) (u usage) {
 	for r := range facts.Replicas.Values() {
 		u.all = u.all || r.Proxies > 0 && !r.ReportsUse
 	}

@@ -41,7 +41,7 @@ const (
 
 // Server is the part of xds.DiscoveryServer that this package uses.
 type Server interface {
-	Progress() *Snapshot
+	Progress() *Tally
 	UsedObjects() [status.UseParts][]uint64
 	ChangeCount() int64
 }
@@ -128,13 +128,13 @@ func (r *Reporter) report(ctx context.Context) error {
 	// Read the content of sources before the progress, and write it after: a reader that
 	// finds an object on a server then also finds what its proxies did since.
 	sources := r.Beside.Report(r.ID)
-	facts, _ := r.Statuses.Facts()
+	facts, _ := r.Statuses.Reports()
 	r.Beside.Compare(r.ID, sources, facts, time.Now(), r.Logger)
 	others, err := sourceRows(r.ID, sources)
 	if err != nil {
 		return err
 	}
-	var p *Snapshot
+	var p *Tally
 	count := r.Server.ChangeCount() // read before the progress that it counts
 	if r.rows == nil || count != r.lastCount || facts == nil || facts.Proxies != r.lastKnown {
 		if p = r.Server.Progress(); p.Published == 0 {
@@ -160,7 +160,7 @@ func (r *Reporter) report(ctx context.Context) error {
 // progressRows returns the rows of the objects in use, and then the row of the report. It
 // reads the objects in use after the progress, and they are written first. So a reader that
 // finds a change on all proxies also finds the objects that they use with it.
-func (r *Reporter) progressRows(p *Snapshot) ([]row, error) {
+func (r *Reporter) progressRows(p *Tally) ([]row, error) {
 	own := p.Report(r.ID, maxProblems)
 	own.API = r.API
 	var rows []row
@@ -293,7 +293,7 @@ func (r *Reporter) withdrawFormer(ctx context.Context) error {
 }
 
 // storeProxies stores which proxies came and went; false if some are left for the next look.
-func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot, facts *statuses.Facts) (done bool, err error) {
+func (r *Reporter) storeProxies(ctx context.Context, p *Tally, facts *statuses.Reports) (done bool, err error) {
 	writes, err := r.proxyWrites(p, facts)
 	if err != nil {
 		return false, err
@@ -311,7 +311,7 @@ func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot, facts *statuse
 
 // proxyWrites returns the writes that update the known proxies: those that are connected
 // to this server, and those that were and have left.
-func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideWrite, error) {
+func (r *Reporter) proxyWrites(p *Tally, facts *statuses.Reports) ([]etcd.SideWrite, error) {
 	var writes []etcd.SideWrite
 	var faults []error
 	put := func(proxy *status.Proxy, revision int64) {
@@ -354,11 +354,11 @@ func parted(known *status.Proxy, since time.Time) *status.Proxy {
 	return &out
 }
 
-func knownProxy(facts *statuses.Facts, node string) *status.Proxy {
+func knownProxy(facts *statuses.Reports, node string) *status.Proxy {
 	return facts.Proxies.Value(etcd.ProxyKey(node)[len(etcd.ProxyPrefix):])
 }
 
 // liveServer returns the report of a server, nil for one that does not run.
-func liveServer(facts *statuses.Facts, id string) *status.Replica {
+func liveServer(facts *statuses.Reports, id string) *status.Replica {
 	return facts.Replicas.Value(etcd.ReplicaKey(id)[len(etcd.ReplicaPrefix):])
 }

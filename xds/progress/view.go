@@ -85,11 +85,11 @@ type Place struct {
 const returnWithin = 2 * time.Minute
 
 // facts returns what the servers report; it is empty before this server has read it.
-func (v *View) facts() *statuses.Facts {
-	if facts, _ := v.Statuses.Facts(); facts != nil {
+func (v *View) facts() *statuses.Reports {
+	if facts, _ := v.Statuses.Reports(); facts != nil {
 		return facts
 	}
-	return &statuses.Facts{}
+	return &statuses.Reports{}
 }
 
 // Of returns how far the change of one revision has come. If all is set, it returns how
@@ -136,7 +136,7 @@ func (v *View) OfObject(object *config.Config) Distribution {
 // distribution adds up the counts of all servers. here counts for this server, if that has
 // published the change. there returns the count of another server, false if that has yet to
 // publish it. The result has all problems, which the caller filters.
-func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Count, published bool, there func(*status.Replica) (status.Count, bool)) Distribution {
+func (v *View) distribution(p *Tally, facts *statuses.Reports, here status.Count, published bool, there func(*status.Replica) (status.Count, bool)) Distribution {
 	out := Distribution{Published: p.Published, Problems: p.Problems(maxNamed), Gone: v.gone(p, facts)}
 	if published {
 		out.Count = here
@@ -207,7 +207,7 @@ func (v *View) Runs(selector labels.Instance) bool {
 }
 
 // elsewhere returns the places of the known proxies, as a server with an id sees them.
-func elsewhere(id string, facts *statuses.Facts, now time.Time) []Place {
+func elsewhere(id string, facts *statuses.Reports, now time.Time) []Place {
 	var out []Place
 	for proxy := range facts.Proxies.Values() {
 		place := Place{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen}
@@ -231,7 +231,7 @@ func urlOf(api string) string {
 
 // gone returns the known proxies that are not connected, the one that was seen last
 // first.
-func (v *View) gone(p *Snapshot, facts *statuses.Facts) []Place {
+func (v *View) gone(p *Tally, facts *statuses.Reports) []Place {
 	here := map[string]bool{}
 	for _, proxy := range p.proxies {
 		here[proxy.ID] = true

@@ -13,7 +13,7 @@ import (
 
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
-	f := &statuses.Facts{}
+	f := &statuses.Reports{}
 	for _, r := range []*status.Replica{{ID: "cp-1:7/a", API: "127.0.0.1:15080"}, {ID: "cp-2:8/b", API: "127.0.0.1:15081"}} {
 		f.Replicas = f.Replicas.Set(etcd.ReplicaKey(r.ID)[len(etcd.ReplicaPrefix):], r)
 	}

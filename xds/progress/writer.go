@@ -72,7 +72,7 @@ func (w *Writer) Run(ctx context.Context, to Sink, board Board) error {
 
 // writeDue writes the statuses that are due now.
 func (w *Writer) writeDue(ctx context.Context, to Sink, board Board, t *statusQueue) error {
-	facts, _ := w.Statuses.Facts()
+	facts, _ := w.Statuses.Reports()
 	snapshot, verdicts := w.Statuses.Snapshot(), w.Verdicts()
 	if facts == nil || snapshot == nil || verdicts == nil {
 		return nil
@@ -92,7 +92,7 @@ func (w *Writer) writeDue(ctx context.Context, to Sink, board Board, t *statusQu
 
 // expireProxies returns the writes that forget proxies which left long ago, and those that
 // mark the proxies of a stopped server as gone.
-func expireProxies(facts *statuses.Facts, now time.Time) []etcd.SideWrite {
+func expireProxies(facts *statuses.Reports, now time.Time) []etcd.SideWrite {
 	var writes []etcd.SideWrite
 	live := map[string]bool{"": true} // by server; a proxy without one needs none
 	for replica := range facts.Replicas.Values() {

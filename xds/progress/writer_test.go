@@ -36,7 +36,7 @@ func newLooker(t *testing.T) *looker {
 }
 
 // look lets a second pass, and returns how many writes it brought.
-func (l *looker) look(facts *statuses.Facts) int {
+func (l *looker) look(facts *statuses.Reports) int {
 	l.t.Helper()
 	l.now = l.now.Add(time.Second)
 	at := l.stored.snapshot()
@@ -69,7 +69,7 @@ func (l *looker) look(facts *statuses.Facts) int {
 }
 
 // looks lets seconds pass, and returns how many writes they brought.
-func (l *looker) looks(seconds int, facts *statuses.Facts) int {
+func (l *looker) looks(seconds int, facts *statuses.Reports) int {
 	l.t.Helper()
 	n := 0
 	for range seconds {
@@ -92,7 +92,7 @@ func (l *looker) says(o *config.Config, typ string) string {
 
 // using makes the facts of a server with one proxy, which uses and has all the objects.
 // Without objects the proxy is not concerned by any change.
-func using(objects ...*config.Config) *statuses.Facts {
+func using(objects ...*config.Config) *statuses.Reports {
 	count := status.Count{NotConcerned: 1}
 	if len(objects) > 0 {
 		count = status.Count{Accepted: 1}
@@ -258,7 +258,7 @@ func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	a, b := object("a", 1), object("b", 2)
-	of := func(facts *statuses.Facts) *inputs { return inputsOf(nil, facts, nil) }
+	of := func(facts *statuses.Reports) *inputs { return inputsOf(nil, facts, nil) }
 	one := of(using(a))
 	if !one.usage.has(status.ObjectID(a.Key())) || one.usage.has(status.ObjectID(b.Key())) || (&usage{}).has(status.ObjectID(a.Key())) {
 		t.Errorf("%+v", one.usage)

@@ -17,14 +17,14 @@ import (
 // Judge gives the functions that judge one object access to the facts, and collects their
 // verdicts. It records the rows that they read, absent ones too.
 type Judge struct {
-	of    *World
+	of    *Lookup
 	rows  map[Row]struct{}
 	views map[mesh.Class]*mesh.View
 	found []Verdict
 }
 
 // NewJudge returns a Judge of an object that already has the verdicts found.
-func NewJudge(of *World, found []Verdict) *Judge {
+func NewJudge(of *Lookup, found []Verdict) *Judge {
 	return &Judge{of: of, rows: map[Row]struct{}{}, views: map[mesh.Class]*mesh.View{}, found: slices.Clone(found)}
 }
 

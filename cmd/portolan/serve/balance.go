@@ -25,7 +25,7 @@ type replicas struct {
 
 // proxiesOfOthers returns how many proxies each of the other servers has.
 func (r replicas) proxiesOfOthers() []int {
-	facts, _ := r.statuses.Facts()
+	facts, _ := r.statuses.Reports()
 	if facts == nil {
 		return nil
 	}

@@ -33,7 +33,7 @@ func newFreer(hold time.Duration) *freer {
 
 // pending says whether a look may find something: the servers' reports have changed since the
 // last one, or a hold is over.
-func (f *freer) pending(facts *statuses.Facts, now time.Time) bool {
+func (f *freer) pending(facts *statuses.Reports, now time.Time) bool {
 	if facts == nil {
 		return false
 	}
@@ -47,7 +47,7 @@ func (f *freer) pending(facts *statuses.Facts, now time.Time) bool {
 
 // claimsToFree returns the claims to take back: of addresses that no server has needed for the
 // whole hold. owners has the owners of all addresses.
-func (f *freer) claimsToFree(owners map[address.Key][]string, facts *statuses.Facts, now time.Time) []address.Claim {
+func (f *freer) claimsToFree(owners map[address.Key][]string, facts *statuses.Reports, now time.Time) []address.Claim {
 	if facts == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (f *freer) claimsToFree(owners map[address.Key][]string, facts *statuses.Fa
 
 // needed says whether a live server has a host in a source, or may have it. A server may have
 // it if it has not reported its sources, or not read this source completely.
-func needed(facts *statuses.Facts, hosts map[hostAt]bool, one ownedAddress) bool {
+func needed(facts *statuses.Reports, hosts map[hostAt]bool, one ownedAddress) bool {
 	id := status.HostID(one.Namespace, one.Host)
 	for path, replica := range facts.Replicas.All() {
 		sources := facts.Sources.Value(path)
@@ -102,7 +102,7 @@ type hostAt struct {
 	id              uint64
 }
 
-func hostsOf(facts *statuses.Facts) map[hostAt]bool {
+func hostsOf(facts *statuses.Reports) map[hostAt]bool {
 	out := map[hostAt]bool{}
 	for content := range facts.Contents.Values() {
 		for _, id := range content.Hosts {

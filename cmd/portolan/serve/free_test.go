@@ -11,7 +11,7 @@ import (
 )
 
 // reported holds facts as servers report them about their sources.
-type reported struct{ statuses.Facts }
+type reported struct{ statuses.Reports }
 
 // server adds a live server. It reports its sources unless states is nil.
 func (r *reported) server(id string, states ...status.SourceState) {
@@ -59,20 +59,20 @@ func TestWhatNoServerNeedsIsFreed(t *testing.T) {
 			c.build(facts)
 			owners := map[address.Key][]string{{Namespace: "shop", Host: "db"}: {"entry", address.OwnerOf(dir)}, {Namespace: "shop", Host: "x"}: {"entry"}}
 			f, begun := newFreer(time.Hour), time.Now()
-			if !f.pending(&facts.Facts, begun) && facts.Sources.Len() > 0 {
+			if !f.pending(&facts.Reports, begun) && facts.Sources.Len() > 0 {
 				t.Error("the first look would not be")
 			}
-			if claims := f.claimsToFree(owners, &facts.Facts, begun); len(claims) > 0 {
+			if claims := f.claimsToFree(owners, &facts.Reports, begun); len(claims) > 0 {
 				t.Fatalf("freed at once: %v", claims)
 			}
-			if f.pending(&facts.Facts, begun.Add(time.Minute)) {
+			if f.pending(&facts.Reports, begun.Add(time.Minute)) {
 				t.Error("there is something to look at within the hold")
 			}
 			due := begun.Add(time.Hour)
-			if got := f.pending(&facts.Facts, due); got != c.freed {
+			if got := f.pending(&facts.Reports, due); got != c.freed {
 				t.Errorf("after the hold there is something to look at: %v", got)
 			}
-			claims := f.claimsToFree(owners, &facts.Facts, due)
+			claims := f.claimsToFree(owners, &facts.Reports, due)
 			if freed := len(claims) == 1 && len(claims[0].Drop) == 1 && claims[0].Drop[0] == address.OwnerOf(dir); freed != c.freed {
 				t.Errorf("after the hold: %v", claims)
 			}
@@ -95,7 +95,7 @@ func TestTheHoldBeginsAnew(t *testing.T) {
 		after time.Duration
 		freed int
 	}{{without, 0, 0}, {with, 59 * time.Minute, 0}, {without, 61 * time.Minute, 0}, {without, 120 * time.Minute, 0}, {without, 121 * time.Minute, 1}} {
-		if claims := f.claimsToFree(owners, &step.facts.Facts, at.Add(step.after)); len(claims) != step.freed {
+		if claims := f.claimsToFree(owners, &step.facts.Reports, at.Add(step.after)); len(claims) != step.freed {
 			t.Errorf("step %d: %v", i, claims)
 		}
 	}

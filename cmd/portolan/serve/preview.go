@@ -14,7 +14,7 @@ type previewer struct{ server *server }
 // Preview implements rest.Previewer.
 func (p previewer) Preview(ops []storage.Op, what effect.Preview) (effect.Effect, bool) {
 	effect, known := admin.Preview(p.server.xds, catalogue.Types(), ops, what)
-	facts, _ := p.server.statusCache.Facts()
+	facts, _ := p.server.statusCache.Reports()
 	if facts == nil {
 		return effect, known
 	}

@@ -96,8 +96,8 @@ func (s *server) sourceStates() []status.SourceState {
 }
 
 // facts returns what all servers report, nil until this server has read it.
-func (s *server) facts() *statuses.Facts {
-	facts, _ := s.statusCache.Facts()
+func (s *server) facts() *statuses.Reports {
+	facts, _ := s.statusCache.Reports()
 	return facts
 }
 

@@ -29,12 +29,12 @@ const (
 type settler struct {
 	store   *etcd.Store
 	configs *mirror.Cache
-	facts   func() *statuses.Facts
+	facts   func() *statuses.Reports
 	without prometheus.Gauge
 	logger  *slog.Logger
 }
 
-func newSettler(store *etcd.Store, configs *mirror.Cache, facts func() *statuses.Facts, metrics prometheus.Registerer, logger *slog.Logger) (*settler, error) {
+func newSettler(store *etcd.Store, configs *mirror.Cache, facts func() *statuses.Reports, metrics prometheus.Registerer, logger *slog.Logger) (*settler, error) {
 	s := &settler{
 		store: store, configs: configs, facts: facts, logger: logger,
 		without: prometheus.NewGauge(prometheus.GaugeOpts{Name: "portolan_hosts_without_address",

@@ -11,7 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// verdictSource provides the facts for verdicts: the world of the xDS server, and the reports
+// verdictSource provides the facts for verdicts: the moment of the xDS server, and the reports
 // of all servers on the proxies that they have met and the resources that they could not
 // build.
 type verdictSource struct {
@@ -23,7 +23,7 @@ type verdictSource struct {
 
 // Facts implements index.Source.
 func (s verdictSource) Facts() (verdict.Facts, bool) {
-	w, known := s.xds.World()
+	w, known := s.xds.Moment()
 	return s.with(w), known
 }
 
@@ -33,12 +33,12 @@ func (s verdictSource) WouldBe(ops []storage.Op) (is, would verdict.Facts, known
 	return s.with(now), s.with(then), known
 }
 
-func (s verdictSource) with(w xds.World) verdict.Facts {
+func (s verdictSource) with(w xds.Moment) verdict.Facts {
 	out := verdict.Facts{Mesh: w.Context, Registries: w.Registries, Minute: time.Now().Unix() / 60}
 	if w.Context != nil {
 		out.KeyFaults = s.keys.faultsIn(w.Context.Inputs().Configs)
 	}
-	if facts, _ := s.side.Facts(); facts != nil {
+	if facts, _ := s.side.Reports(); facts != nil {
 		out.Proxies, out.Replicas = facts.Proxies, facts.Replicas
 	}
 	return out

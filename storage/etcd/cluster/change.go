@@ -90,7 +90,7 @@ func (r *Roster) Add(ctx context.Context, name, peerURL string) (*Change, error)
 }
 
 // mayAdd returns why a member cannot be added.
-func (v *View) mayAdd(name, peerURL string) error {
+func (v *Membership) mayAdd(name, peerURL string) error {
 	for i := range v.Members {
 		m := &v.Members[i]
 		switch {
@@ -142,7 +142,7 @@ func (r *Roster) Promote(ctx context.Context, name string) (*Change, error) {
 }
 
 // promote tries once.
-func promote(ctx context.Context, v *View, m *Member, leader *clientv3.Client) (done bool, err error) {
+func promote(ctx context.Context, v *Membership, m *Member, leader *clientv3.Client) (done bool, err error) {
 	switch {
 	case !m.Learner:
 		return false, fmt.Errorf("promote %s: %w: it is a voter already", m, ErrRefused)
@@ -164,7 +164,7 @@ func promote(ctx context.Context, v *View, m *Member, leader *clientv3.Client) (
 }
 
 // promoted is the change of a promotion.
-func (v *View) promoted(m *Member) *Change {
+func (v *Membership) promoted(m *Member) *Change {
 	c := &Change{Member: *m}
 	c.Member.Learner = false
 	if n := len(v.Voters()) + 1; n%2 == 0 {
@@ -175,7 +175,7 @@ func (v *View) promoted(m *Member) *Change {
 
 // Lag is how many entries of the leader's log a member has yet to apply; 0 if there is
 // no leader or the member does not answer.
-func (v *View) Lag(m *Member) uint64 {
+func (v *Membership) Lag(m *Member) uint64 {
 	leader := v.Leader()
 	if leader == nil || m.Answer == nil || m.Answer.Applied >= leader.Answer.Committed {
 		return 0
@@ -184,7 +184,7 @@ func (v *View) Lag(m *Member) uint64 {
 }
 
 // logProgress says how much of the log a learner has.
-func (v *View) logProgress(m *Member) string {
+func (v *Membership) logProgress(m *Member) string {
 	if m.Answer == nil {
 		return "it does not answer: " + m.Err.Error()
 	}
@@ -226,7 +226,7 @@ func (r *Roster) Remove(ctx context.Context, name string) (*Change, error) {
 
 // mayRemove returns why a member cannot be removed. The remaining voters that answer
 // must be a quorum.
-func (v *View) mayRemove(m *Member) error {
+func (v *Membership) mayRemove(m *Member) error {
 	if m.Learner {
 		return nil
 	}
@@ -254,7 +254,7 @@ func (v *View) mayRemove(m *Member) error {
 }
 
 // handOver has another voter lead, and returns a client of it.
-func (r *Roster) handOver(ctx context.Context, v *View, m *Member, leader *clientv3.Client, c *Change) (*clientv3.Client, error) {
+func (r *Roster) handOver(ctx context.Context, v *Membership, m *Member, leader *clientv3.Client, c *Change) (*clientv3.Client, error) {
 	for _, other := range v.Serving() {
 		if other.ID == m.ID {
 			continue
@@ -273,7 +273,7 @@ const electionWait = 5 * time.Second
 
 // leaderClient looks at the members, and returns a client of the leader. It waits for an
 // election that is about to happen.
-func (r *Roster) leaderClient(ctx context.Context) (*View, *clientv3.Client, error) {
+func (r *Roster) leaderClient(ctx context.Context) (*Membership, *clientv3.Client, error) {
 	giveUp := time.Now().Add(electionWait)
 	for {
 		v, err := r.Look(ctx)
@@ -299,7 +299,7 @@ func (r *Roster) leaderClient(ctx context.Context) (*View, *clientv3.Client, err
 var errNoLeader = errors.New("the members of the store have no leader: try again in a moment")
 
 // requireLeader returns the leader of a cluster that has a quorum.
-func (v *View) requireLeader() (*Member, error) {
+func (v *Membership) requireLeader() (*Member, error) {
 	voters, answer := v.Voters(), 0
 	for i := range voters {
 		if voters[i].Answer != nil {

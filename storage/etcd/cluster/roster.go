@@ -62,7 +62,7 @@ func (r *Roster) Close() error {
 // Look asks all members for their status and for the list of members. It takes a few
 // milliseconds if all answer, and about 4 s if some do not. It fails only if no member
 // has ever answered.
-func (r *Roster) Look(ctx context.Context) (*View, error) {
+func (r *Roster) Look(ctx context.Context) (*Membership, error) {
 	r.mu.Lock()
 	known, endpoints := slices.Clone(r.members), slices.Clone(r.endpoints)
 	r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *Roster) Look(ctx context.Context) (*View, error) {
 		}
 	}
 	r.setMembers(known)
-	return &View{Members: known}, nil
+	return &Membership{Members: known}, nil
 }
 
 // list returns the current members, from a member that serves; or, if none does, as

@@ -29,7 +29,7 @@ func newRoster(t *testing.T, endpoints ...string) *cluster.Roster {
 }
 
 // lookUntil looks until the members are as wanted.
-func lookUntil(t *testing.T, r *cluster.Roster, what string, is func(*cluster.View) bool) *cluster.View {
+func lookUntil(t *testing.T, r *cluster.Roster, what string, is func(*cluster.Membership) bool) *cluster.Membership {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -53,7 +53,7 @@ func TestRosterOfThree(t *testing.T) {
 	t.Parallel()
 	servers := etcdtest.Cluster(t, slow)
 	r := newRoster(t, "unix:///no/such/socket", servers[0].Endpoint)
-	v := lookUntil(t, r, "all serve", func(v *cluster.View) bool { return len(v.Serving()) == 3 && v.Leader() != nil })
+	v := lookUntil(t, r, "all serve", func(v *cluster.Membership) bool { return len(v.Serving()) == 3 && v.Leader() != nil })
 	if cluster.Names(v.Members) != "m0, m1, m2" || v.Quorum() != 2 || v.Leader().Answer.Version == "" {
 		t.Errorf("%+v", v)
 	}
@@ -70,7 +70,9 @@ func TestRosterOfThree(t *testing.T) {
 	}
 
 	servers[2].Stop()
-	v = lookUntil(t, r, "m2 is silent, and the others serve", func(v *cluster.View) bool { return len(v.Silent()) == 1 && len(v.Serving()) == 2 && v.Leader() != nil })
+	v = lookUntil(t, r, "m2 is silent, and the others serve", func(v *cluster.Membership) bool {
+		return len(v.Silent()) == 1 && len(v.Serving()) == 2 && v.Leader() != nil
+	})
 	if m, err := v.Find("m2"); err != nil || m.Status() != cluster.Unreachable || m.Err == nil || m.Answer != nil {
 		t.Errorf("m2: %+v, %v", m, err)
 	}
@@ -78,7 +80,7 @@ func TestRosterOfThree(t *testing.T) {
 		t.Errorf("removing one of two that live: %v", err)
 	}
 	servers[1].Stop()
-	v = lookUntil(t, r, "m0 has no leader", func(v *cluster.View) bool { return len(v.Silent()) == 2 && len(v.Serving()) == 0 })
+	v = lookUntil(t, r, "m0 has no leader", func(v *cluster.Membership) bool { return len(v.Silent()) == 2 && len(v.Serving()) == 0 })
 	if m, err := v.Find("m0"); err != nil || m.Status() != cluster.Waiting {
 		t.Errorf("m0: %+v, %v", m, err)
 	}
@@ -94,11 +96,13 @@ func TestRosterRemoves(t *testing.T) {
 	servers := etcdtest.Cluster(t, slow)
 	r := newRoster(t, servers[0].Endpoint)
 	servers[2].Stop()
-	lookUntil(t, r, "two serve", func(v *cluster.View) bool { return len(v.Serving()) == 2 && v.Leader() != nil })
+	lookUntil(t, r, "two serve", func(v *cluster.Membership) bool { return len(v.Serving()) == 2 && v.Leader() != nil })
 	if change, err := r.Remove(t.Context(), "m2"); err != nil || change.Member.Name != "m2" || len(change.Warnings) != 0 {
 		t.Fatalf("removing the one that is away: %+v, %v", change, err)
 	}
-	v := lookUntil(t, r, "two are left", func(v *cluster.View) bool { return len(v.Members) == 2 && len(v.Serving()) == 2 && v.Leader() != nil })
+	v := lookUntil(t, r, "two are left", func(v *cluster.Membership) bool {
+		return len(v.Members) == 2 && len(v.Serving()) == 2 && v.Leader() != nil
+	})
 	if v.Quorum() != 2 {
 		t.Errorf("the quorum of two is %d", v.Quorum())
 	}
@@ -111,12 +115,12 @@ func TestAStrangerIsNamed(t *testing.T) {
 	servers := etcdtest.Cluster(t, slow)
 	r := newRoster(t, servers[0].Endpoint)
 	servers[2].Stop()
-	lookUntil(t, r, "two serve", func(v *cluster.View) bool { return len(v.Serving()) == 2 && len(v.Silent()) == 1 })
+	lookUntil(t, r, "two serve", func(v *cluster.Membership) bool { return len(v.Serving()) == 2 && len(v.Silent()) == 1 })
 	etcdtest.NewServer(t, etcdtest.At(t, servers[2].Endpoint), func(c *embed.Config) {
 		c.Name = "newcomer"
 		c.InitialCluster = c.InitialClusterFromName(c.Name)
 	})
-	v := lookUntil(t, r, "m2 is a stranger", func(v *cluster.View) bool {
+	v := lookUntil(t, r, "m2 is a stranger", func(v *cluster.Membership) bool {
 		m, err := v.Find("m2")
 		return err == nil && m.Status() == cluster.Stranger
 	})

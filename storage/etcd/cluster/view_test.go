@@ -23,7 +23,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%+v is %s, want %s", m, got, want)
 		}
 	}
-	v := cluster.View{}
+	v := cluster.Membership{}
 	if len(cluster.Statuses) != 7 || v.Leader() != nil || v.Quorum() != 1 {
 		t.Error("an empty view")
 	}
@@ -31,7 +31,7 @@ func TestStatus(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	v := cluster.View{Members: []cluster.Member{
+	v := cluster.Membership{Members: []cluster.Member{
 		{ID: 0xabc, Name: "cp-1", PeerURLs: []string{"https://10.0.0.1:2380"}},
 		{ID: 0xdef, PeerURLs: []string{"https://10.0.0.2:2380"}},
 	}}

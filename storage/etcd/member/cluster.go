@@ -167,7 +167,7 @@ func (c *Cluster) initialMembers(ctx context.Context, logger *slog.Logger, told 
 
 // findOwnEntry finds the entry that was added for this member, and returns all members of the
 // cluster with this member's name in it.
-func (c *Cluster) findOwnEntry(view *cluster.View) ([]Peer, error) {
+func (c *Cluster) findOwnEntry(view *cluster.Membership) ([]Peer, error) {
 	var out []Peer
 	placed := false
 	for i := range view.Members {

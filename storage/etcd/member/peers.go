@@ -43,8 +43,8 @@ type peers struct {
 
 // A clusterState is the result of a look at the cluster.
 type clusterState struct {
-	view *cluster.View // nil while no member has ever answered
-	err  error         // why, if view is nil
+	view *cluster.Membership // nil while no member has ever answered
+	err  error               // why, if view is nil
 	// leaderless is since when no member serves; zero while one does.
 	leaderless time.Time
 }

@@ -21,7 +21,7 @@ type List struct {
 // Index has the verdicts of all objects for given facts. It is never modified; the next one
 // shares with it all that did not change. The nil Index is that of the empty mesh.
 type Index struct {
-	world   verdict.World
+	world   verdict.Lookup
 	reads   pmap.Map[*reads]         // by the path of the object that was judged
 	readers pmap.Map[pmap.Map[bool]] // paths, by row
 	found   pmap.Map[*List]          // by path

@@ -68,7 +68,7 @@ type MemberChange struct {
 
 // Members manages the members of a store that the server runs, or is a member of.
 type Members interface {
-	Look(context.Context) (*cluster.View, error)
+	Look(context.Context) (*cluster.Membership, error)
 	Add(ctx context.Context, name, peerURL string) (*cluster.Change, error)
 	// Promote waits until the member is in step, or ctx ends.
 	Promote(ctx context.Context, name string) (*cluster.Change, error)

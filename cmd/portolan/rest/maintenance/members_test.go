@@ -17,12 +17,12 @@ import (
 // crew are members that answer from their fields, and record which members they were
 // asked about.
 type crew struct {
-	view  cluster.View
+	view  cluster.Membership
 	err   error
 	asked []string
 }
 
-func (c *crew) Look(context.Context) (*cluster.View, error) { return &c.view, c.err }
+func (c *crew) Look(context.Context) (*cluster.Membership, error) { return &c.view, c.err }
 
 func (c *crew) Add(_ context.Context, name, peerURL string) (*cluster.Change, error) {
 	return c.change("add " + name + " " + peerURL)
@@ -46,7 +46,7 @@ func (c *crew) change(what string) (*cluster.Change, error) {
 
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	fake := &crew{view: cluster.View{Members: []cluster.Member{
+	fake := &crew{view: cluster.Membership{Members: []cluster.Member{
 		{ID: 1, Name: "cp-1", Answer: &cluster.Answer{Leader: 1, Committed: 9, Applied: 9, Size: 5, Version: "3"}},
 		{ID: 0xab, Name: "cp-2", Learner: true, Answer: &cluster.Answer{Leader: 1, Applied: 7}},
 		{ID: 3, Name: "cp-3", Err: errors.New("it is away")},

@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// Snapshot is how far revisions had come among the connected proxies of a server. A
+// Tally is how far revisions had come among the connected proxies of a server. A
 // proxy is in it once, however many streams it has.
-type Snapshot struct {
+type Tally struct {
 	// Published is the newest revision that proxies were offered.
 	Published int64
 
@@ -25,10 +25,10 @@ type Snapshot struct {
 	generation uint64
 }
 
-// NewSnapshot makes a Snapshot of the streams of a server, and reorders them. generation
+// NewTally makes a Tally of the streams of a server, and reorders them. generation
 // is the number of the newest push, changes are the last changes of the configuration, and
 // failures the resources that the server could not build.
-func NewSnapshot(published int64, generation uint64, changes Ranges, streams []Proxy, failures []status.Problem) *Snapshot {
+func NewTally(published int64, generation uint64, changes Ranges, streams []Proxy, failures []status.Problem) *Tally {
 	slices.SortFunc(streams, func(a, b Proxy) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
 	})
@@ -40,7 +40,7 @@ func NewSnapshot(published int64, generation uint64, changes Ranges, streams []P
 			proxies = append(proxies, one)
 		}
 	}
-	return &Snapshot{Published: published, generation: generation, changes: changes, proxies: proxies, failures: failures}
+	return &Tally{Published: published, generation: generation, changes: changes, proxies: proxies, failures: failures}
 }
 
 // Changes remembers the last published changes of the configuration. It is safe for
@@ -88,24 +88,24 @@ func (c *Changes) Last() Ranges {
 }
 
 // Alone counts how the proxies took the change of one revision.
-func (s *Snapshot) Alone(revision int64) status.Count {
+func (s *Tally) Alone(revision int64) status.Count {
 	return s.count(func(p *Proxy) outcome { return p.judge((*Type).outcomeOf, revision) })
 }
 
 // All counts how the proxies took all changes up to a revision. A proxy that has them
 // all is counted as concerned if the revision itself changed something for it.
-func (s *Snapshot) All(revision int64) status.Count {
+func (s *Tally) All(revision int64) status.Count {
 	return s.count(func(p *Proxy) outcome { return p.judge((*Type).outcomeUpTo, revision) })
 }
 
 // now counts how the proxies took everything that is published, whatever its revision. A
 // proxy that lacks nothing is Accepted, one that rejects something is Rejected. These
 // counts judge the objects of sources other than the store, which have no revision.
-func (s *Snapshot) now() status.Count {
+func (s *Tally) now() status.Count {
 	return s.count(func(p *Proxy) outcome { return p.outcomeNow(s.generation) })
 }
 
-func (s *Snapshot) count(outcomeOf func(*Proxy) outcome) status.Count {
+func (s *Tally) count(outcomeOf func(*Proxy) outcome) status.Count {
 	var n [rejected + 1]int
 	for i := range s.proxies {
 		n[outcomeOf(&s.proxies[i])]++
@@ -115,7 +115,7 @@ func (s *Snapshot) count(outcomeOf func(*Proxy) outcome) status.Count {
 
 // lastChange returns the newest revision, up to the given one, that changed the
 // configuration; 0 if none did. Within the range of a change every revision counts.
-func (s *Snapshot) lastChange(revision int64) int64 { return s.changes.upTo(revision) }
+func (s *Tally) lastChange(revision int64) int64 { return s.changes.upTo(revision) }
 
 // MaxMessage bounds the bytes of a proxy's message that are passed on.
 const MaxMessage = 512
@@ -123,7 +123,7 @@ const MaxMessage = 512
 // Problems returns at most limit resources that could not be built, and at most limit
 // problems of proxies that reject or lack something. Among the latter, rejections come
 // first, beginning with one for each set of objects; else the oldest problem comes first.
-func (s *Snapshot) Problems(limit int) []status.Problem {
+func (s *Tally) Problems(limit int) []status.Problem {
 	var out []ranked
 	alike := map[string]int{}
 	for _, proxy := range s.proxies {
@@ -180,7 +180,7 @@ func Shorten(text string, limit int) string {
 }
 
 // Report returns what the server reports to the others.
-func (s *Snapshot) Report(id string, problems int) *status.Replica {
+func (s *Tally) Report(id string, problems int) *status.Replica {
 	out := &status.Replica{ID: id, Proxies: len(s.proxies), ReportsUse: true, Now: s.now(), Problems: s.Problems(problems)}
 	for _, c := range s.changes {
 		out.Changes = append(out.Changes, status.Change{From: c.From, To: c.To, Alone: s.Alone(c.To), All: s.All(c.To)})

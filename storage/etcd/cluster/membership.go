@@ -103,11 +103,11 @@ func FormatID(id uint64) string { return fmt.Sprintf("%x", id) }
 // serves says whether reads and writes through the member succeed.
 func (m *Member) serves() bool { return m.Answer != nil && m.Answer.Leader != 0 && !m.Learner }
 
-// A View is the members at one moment, by name.
-type View struct{ Members []Member }
+// Membership is the members at one moment, by name.
+type Membership struct{ Members []Member }
 
 // Leader is the member that leads, or nil.
-func (v *View) Leader() *Member {
+func (v *Membership) Leader() *Member {
 	for i := range v.Members {
 		if v.Members[i].Status() == Leader {
 			return &v.Members[i]
@@ -117,24 +117,24 @@ func (v *View) Leader() *Member {
 }
 
 // Serving are the members through which reads and writes succeed, by name.
-func (v *View) Serving() []Member {
+func (v *Membership) Serving() []Member {
 	return v.membersWhere(func(m *Member) bool { return m.serves() })
 }
 
 // Silent are the members that have started and do not answer, by name, strangers among them.
-func (v *View) Silent() []Member {
+func (v *Membership) Silent() []Member {
 	return v.membersWhere(func(m *Member) bool { return m.Status() == Unreachable || m.Status() == Stranger })
 }
 
 // Voters returns the members that count for the quorum.
-func (v *View) Voters() []Member {
+func (v *Membership) Voters() []Member {
 	return v.membersWhere(func(m *Member) bool { return !m.Learner })
 }
 
 // Quorum is how many voters are needed for a write.
-func (v *View) Quorum() int { return len(v.Voters())/2 + 1 }
+func (v *Membership) Quorum() int { return len(v.Voters())/2 + 1 }
 
-func (v *View) membersWhere(which func(*Member) bool) []Member {
+func (v *Membership) membersWhere(which func(*Member) bool) []Member {
 	var out []Member
 	for i := range v.Members {
 		if which(&v.Members[i]) {
@@ -145,7 +145,7 @@ func (v *View) membersWhere(which func(*Member) bool) []Member {
 }
 
 // Find returns the member with a name, an id or a peer URL.
-func (v *View) Find(name string) (*Member, error) {
+func (v *Membership) Find(name string) (*Member, error) {
 	for _, matches := range []func(*Member) bool{
 		func(m *Member) bool { return m.Name == name },
 		func(m *Member) bool { return FormatID(m.ID) == strings.ToLower(name) },
