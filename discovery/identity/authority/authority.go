@@ -197,6 +197,9 @@ func (a *Authority) ensured(ctx context.Context) (*material, error) {
 func (a *Authority) checkFirst(ctx context.Context) error {
 	const remedy = "a new root would be trusted by nobody who knows the old one: restore a backup, or make a new root with portolan ca init"
 	for object := range a.o.Snapshot().List(schema.Secret, "") {
+		if object.Key() == a.key() {
+			continue // another server has just made it
+		}
 		if spec, ok := object.Spec.(*secret.Spec); ok && spec.Type == secret.CertificateAuthority {
 			return fmt.Errorf("%w: the keys of the certificate authority are in %s and not in %s: set rootNamespace to %s again, as before; %s",
 				storage.ErrUnavailable, object.Key(), a.key(), object.Namespace, remedy)
