@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -65,15 +66,15 @@ The exit code is 79 where there are findings of --failure-threshold or worse.`,
 
 func (o *analyzeOptions) check() error {
 	if o.all && o.files.namespace != "" {
-		return usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+		return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 	}
 	for _, s := range o.suppress {
 		code, object, ok := strings.Cut(s, "=")
 		if _, err := path.Match(object, ""); !ok || code == "" || strings.Count(object, "/") > 2 || err != nil {
-			return usageError{fmt.Errorf("--suppress %q: write CODE=KIND/NAMESPACE/NAME, as in PTL0104=destinationrule/shop/*", s)}
+			return exit.With(exit.Usage, fmt.Errorf("--suppress %q: write CODE=KIND/NAMESPACE/NAME, as in PTL0104=destinationrule/shop/*", s))
 		}
 		if !isCode(code) {
-			return usageError{fmt.Errorf("--suppress %q: there is no code %s", s, code)}
+			return exit.With(exit.Usage, fmt.Errorf("--suppress %q: there is no code %s", s, code))
 		}
 	}
 	return oneOf("--failure-threshold", o.threshold, finding.Severities...)
@@ -111,7 +112,7 @@ func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
 	}
 	worst := slices.Index(finding.Severities, o.threshold)
 	if slices.ContainsFunc(list.Items, func(f finding.Finding) bool { return slices.Index(finding.Severities, f.Severity) <= worst }) {
-		return findings{}
+		return errFindings
 	}
 	return nil
 }
@@ -219,8 +220,5 @@ func severityCount(n int, severity string) string {
 	return countOf(n, severity)
 }
 
-// findings is the error of an analysis with findings, which were printed.
-type findings struct{}
-
-// Error implements error.
-func (findings) Error() string { return "there are findings" }
+// errFindings is the error of an analysis with findings, which were printed.
+var errFindings = exit.Quietly(exit.Findings, "there are findings")

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
@@ -41,7 +42,7 @@ func TestAnalyzeOfFiles(t *testing.T) {
 	} {
 		o := a.do(t, test.stdin, strings.Fields(test.args)...)
 		same(t, test.args, o.out+o.err, test.out+test.err)
-		if code := map[bool]int{true: exitFindings, false: exitOK}[test.out != ""]; o.code != code {
+		if code := map[bool]int{true: exit.Findings, false: exit.OK}[test.out != ""]; o.code != code {
 			t.Errorf("%s: exit code %d, want %d", test.args, o.code, code)
 		}
 	}

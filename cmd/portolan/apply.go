@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 )
@@ -52,7 +53,7 @@ and needs no server.
 		Args: filesOnly,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(o.files.names) == 0 {
-				return usageError{errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin")}
+				return exit.With(exit.Usage, errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin"))
 			}
 			if err := cmp.Or(o.check(c), o.prune.check(env.schemas, o.dry.mode), o.checkChunks(), o.checkStrict()); err != nil {
 				return err
@@ -76,7 +77,7 @@ func (o *applyOptions) registerChunks(c *cobra.Command) {
 
 func (o *applyOptions) checkChunks() error {
 	if o.chunks < 0 {
-		return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
+		return exit.With(exit.Usage, fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks))
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 func TestApplyOutcomes(t *testing.T) {
@@ -68,34 +70,34 @@ func TestApplyBadInput(t *testing.T) {
 		code        int
 		says        string // the whole of stderr, after "portolan: "
 	}{
-		{"broken YAML", good + "kind: [", nil, exitData,
+		{"broken YAML", good + "kind: [", nil, exit.Data,
 			"nothing was applied: stdin: document 2 (line 11): not valid YAML: line 11: did not find expected node content"},
-		{"unknown kind", good + "apiVersion: v1\nkind: Pod\nmetadata: {name: x}", nil, exitData,
+		{"unknown kind", good + "apiVersion: v1\nkind: Pod\nmetadata: {name: x}", nil, exit.Data,
 			`nothing was applied: stdin: document 2 (line 11): pod/x: unknown kind "Pod" of apiVersion "v1": see portolan api-resources for those served`},
-		{"unknown field", good + strings.Replace(entry("bad", ", namespace: shop"), "hosts:", "hots:", 1), nil, exitData,
+		{"unknown field", good + strings.Replace(entry("bad", ", namespace: shop"), "hosts:", "hots:", 1), nil, exit.Data,
 			"nothing was applied: stdin: document 2 (line 11): serviceentry/shop/bad: spec.hots: unknown field: did you mean hosts?"},
-		{"another namespace", good, []string{"-n", "edge"}, exitData,
+		{"another namespace", good, []string{"-n", "edge"}, exit.Data,
 			`nothing was applied: stdin: document 1 (line 1): serviceentry/shop/good: metadata.namespace: is "shop", and -n says "edge": leave one of them out`},
-		{"one key twice", good + good, nil, exitData,
+		{"one key twice", good + good, nil, exit.Data,
 			"nothing was applied: stdin: document 2 (line 11): serviceentry/shop/good: is there twice, also in stdin: document 1 (line 1)"},
-		{"an invalid port", good + strings.Replace(entry("bad", ", namespace: shop"), "number: 80,", "number: 70000,", 1), nil, exitData,
+		{"an invalid port", good + strings.Replace(entry("bad", ", namespace: shop"), "number: 80,", "number: 70000,", 1), nil, exit.Data,
 			"nothing was applied: stdin: document 2 (line 11): serviceentry/shop/bad: spec.ports[0].number: must be a port from 1 to 65535, is 70000"},
-		{"a stale version", good + entry("there", `, namespace: shop, labels: {a: b}, resourceVersion: "1"`), nil, exitConflict,
+		{"a stale version", good + entry("there", `, namespace: shop, labels: {a: b}, resourceVersion: "1"`), nil, exit.Conflict,
 			"nothing was applied: stdin: document 2 (line 11): conflict: serviceentry/shop/there changed (you had version 1, the store has 2): " +
 				"see portolan diff serviceentry/there -n shop --from 1"},
-		{"a version of what is gone", entry("gone", `, namespace: shop, resourceVersion: "1"`), nil, exitConflict,
+		{"a version of what is gone", entry("gone", `, namespace: shop, resourceVersion: "1"`), nil, exit.Conflict,
 			"nothing was applied: stdin: document 1 (line 1): conflict: serviceentry/shop/gone is gone (you had version 1): " +
 				"see portolan diff serviceentry/gone -n shop --from 1\nportolan import takes files of another store, or of Kubernetes: it ignores their resourceVersions"},
-		{"no objects", "# nothing\n---\n", nil, exitData,
+		{"no objects", "# nothing\n---\n", nil, exit.Data,
 			"nothing was applied: stdin: no objects there"},
-		{"several faults", strings.Replace(entry("UPPER", ", namespace: shop"), "STATIC", "STATISTIC", 1) + "---\nkind: Pod\n", nil, exitData,
+		{"several faults", strings.Replace(entry("UPPER", ", namespace: shop"), "STATIC", "STATISTIC", 1) + "---\nkind: Pod\n", nil, exit.Data,
 			"nothing was applied: 2 faults:\n" +
 				`  stdin: document 1 (line 1): serviceentry/shop/UPPER: spec.resolution: must be one of NONE, STATIC, DNS, DNS_ROUND_ROBIN, DYNAMIC_DNS, is "STATISTIC"` + "\n" +
 				"  stdin: document 2 (line 11): pod: apiVersion: is missing: say which API this is, such as networking.istio.io/v1"},
-		{"a URL", "", []string{"-f", "https://x/y.yaml"}, exitData, "nothing was applied: -f https://x/y.yaml: is no file: read it with another program, as in: curl -sf https://x/y.yaml | portolan ... -f -"},
-		{"no file", "", []string{"-f", "absent.yaml"}, exitData, "nothing was applied: -f absent.yaml: no such file or directory"},
-		{"stdin twice", "", []string{"-f", "-"}, exitUsage, "-f - is given twice: stdin can be read once"},
-		{"file without -f", "", []string{"shop.yaml"}, exitUsage, "shop.yaml: name files with -f\nSee 'portolan apply --help'"},
+		{"a URL", "", []string{"-f", "https://x/y.yaml"}, exit.Data, "nothing was applied: -f https://x/y.yaml: is no file: read it with another program, as in: curl -sf https://x/y.yaml | portolan ... -f -"},
+		{"no file", "", []string{"-f", "absent.yaml"}, exit.Data, "nothing was applied: -f absent.yaml: no such file or directory"},
+		{"stdin twice", "", []string{"-f", "-"}, exit.Usage, "-f - is given twice: stdin can be read once"},
+		{"file without -f", "", []string{"shop.yaml"}, exit.Usage, "shop.yaml: name files with -f\nSee 'portolan apply --help'"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -119,7 +121,7 @@ func TestApplyBadInput(t *testing.T) {
 func TestApplyNeedsFiles(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "apply")
-	if o.code != exitUsage || !strings.Contains(o.err, "-f FILE") {
+	if o.code != exit.Usage || !strings.Contains(o.err, "-f FILE") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -137,7 +139,7 @@ func TestDirectoriesMustHaveManifests(t *testing.T) {
 	}
 	for _, test := range tests {
 		o := do(t, "", append([]string{"apply", "-f", dir}, test.args...)...)
-		if want := (outcome{exitData, "", "portolan: nothing was applied: " + test.says + "\n"}); o != want {
+		if want := (outcome{exit.Data, "", "portolan: nothing was applied: " + test.says + "\n"}); o != want {
 			t.Errorf("%v: %+v", test.args, o)
 		}
 	}
@@ -149,7 +151,7 @@ func TestKeysMustBeUniqueOverFiles(t *testing.T) {
 	o := do(t, "", "apply", "-f", dir)
 	a, b := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
 	same(t, "stderr", o.err, "portolan: nothing was applied: "+b+": document 2 (line 11): serviceentry/default/x: is there twice, also in "+a+": document 1 (line 1)\n")
-	if o.code != exitData {
+	if o.code != exit.Data {
 		t.Errorf("exit code %d", o.code)
 	}
 }

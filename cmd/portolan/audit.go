@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -69,27 +70,27 @@ func (o *auditOptions) query(env *environment, args []string) (record.Query, err
 		return record.Query{}, err
 	}
 	if o.since < 0 {
-		return record.Query{}, usageError{fmt.Errorf("--since %s: give how long ago, such as 90m or 24h", o.since)}
+		return record.Query{}, exit.With(exit.Usage, fmt.Errorf("--since %s: give how long ago, such as 90m or 24h", o.since))
 	}
 	if o.all && o.namespace != "" {
-		return record.Query{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+		return record.Query{}, exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 	}
 	q := record.Query{Namespace: o.namespace, Bare: o.output == "table"}
 	if len(args) == 0 {
 		return q, nil
 	}
 	if o.refused {
-		return q, usageError{errors.New("--refused is about no object: leave " + strings.Join(args, " ") + " out")}
+		return q, exit.With(exit.Usage, errors.New("--refused is about no object: leave "+strings.Join(args, " ")+" out"))
 	}
 	selected, err := selectObjects(env, args, o.namespace)
 	if err != nil {
 		return q, err
 	}
 	if len(selected.kinds) > 1 || len(selected.keys) > 1 {
-		return q, usageError{fmt.Errorf("%s: name one kind or one object", strings.Join(args, " "))}
+		return q, exit.With(exit.Usage, fmt.Errorf("%s: name one kind or one object", strings.Join(args, " ")))
 	}
 	if o.all && len(selected.keys) > 0 {
-		return q, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
+		return q, exit.With(exit.Usage, errors.New("an object is in one namespace: name it with -n instead of -A"))
 	}
 	q.Group, q.Kind = selected.kinds[0].Group, selected.kinds[0].Kind
 	if len(selected.keys) == 1 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/access"
@@ -30,11 +31,8 @@ Roles give rights, and bindings give roles to users and groups: portolan get rol
 	return c
 }
 
-// denied is the error for the answer no.
-type denied struct{}
-
-// Error implements error.
-func (denied) Error() string { return "no" }
+// errDenied is the error for the answer no.
+var errDenied = exit.Quietly(exit.Failure, "no")
 
 func newCanICommand(env *environment) *cobra.Command {
 	namespace, all := "", false
@@ -57,16 +55,16 @@ VERB is get, list, watch, create, update, delete, reveal (the data of secrets) o
 			kind, name, slashed := strings.Cut(args[1], "/")
 			if len(args) == 3 {
 				if slashed {
-					return usageError{fmt.Errorf("%s %s: name one object", args[1], args[2])}
+					return exit.With(exit.Usage, fmt.Errorf("%s %s: name one object", args[1], args[2]))
 				}
 				name = args[2]
 			}
 			if all && c.Flags().Changed("namespace") {
-				return usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+				return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 			}
 			asked := &credentials.ResourceAttributes{Verb: args[0], Resource: kind, Name: name, Namespace: namespace}
 			if err := nameResource(env.schemas, asked); err != nil {
-				return usageError{err}
+				return exit.With(exit.Usage, err)
 			}
 			if all {
 				asked.Namespace = ""
@@ -84,7 +82,7 @@ VERB is get, list, watch, create, update, delete, reveal (the data of secrets) o
 			}
 			fmt.Fprintln(env.stdout, "no")
 			fmt.Fprintln(env.stderr, plain(answer.Status.Reason))
-			return denied{}
+			return errDenied
 		},
 	}
 	f := c.Flags()

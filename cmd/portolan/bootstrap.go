@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
@@ -89,7 +90,7 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 	if flags.out != "" {
 		out, err := filepath.Abs(flags.out)
 		if err != nil {
-			return dataError{fmt.Errorf("--out: %w", err)}
+			return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
 		}
 		o.TLSDir = out
 		for _, file := range []*string{&o.Certificate.Chain, &o.Certificate.Key, &o.Certificate.Roots, &o.ServerRoots} {
@@ -97,7 +98,7 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 				continue
 			}
 			if *file, err = filepath.Abs(*file); err != nil { // --out is on this machine, so the files are, too
-				return dataError{err}
+				return exit.With(exit.Data, err)
 			}
 		}
 	}
@@ -106,7 +107,7 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 		faults = multierror.Append(faults, byFlag(fault))
 	}
 	if err := faults.ErrorOrNil(); err != nil {
-		return usageError{err}
+		return exit.With(exit.Usage, err)
 	}
 	if flags.out != "" {
 		return writeBootstrap(env, o, text)
@@ -125,16 +126,16 @@ func writeBootstrap(env *environment, o bootstrap.Options, text []byte) error {
 		return err
 	}
 	if err := os.MkdirAll(o.TLSDir, 0o755); err != nil {
-		return dataError{fmt.Errorf("--out: %w", err)}
+		return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
 	}
 	file := filepath.Join(o.TLSDir, "envoy.yaml")
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(o.TLSDir, name), content, 0o644); err != nil {
-			return dataError{fmt.Errorf("--out: %w", err)}
+			return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
 		}
 	}
 	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return dataError{fmt.Errorf("--out: %w", err)}
+		return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
 	}
 	fmt.Fprintf(env.stderr, "Start the proxy with envoy -c %s.\n", file)
 	return nil

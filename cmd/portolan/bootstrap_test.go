@@ -5,13 +5,15 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12,fd00::12", "--labels", "app=reviews,version=v1",
 		"--interception", "none", "--service-account", "reviews", "--locality", "eu/a", "--xds-address", "cp.example:15010", "--admin-address", "off")
-	if o.code != exitOK || o.err != "" {
+	if o.code != exit.OK || o.err != "" {
 		t.Fatalf("%+v", o)
 	}
 	golden.Assert(t, o.out, "bootstrap.yaml")
@@ -21,7 +23,7 @@ func TestBootstrapOfGateway(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--type", "gateway", "--name", "edge-1", "--ip", "10.0.0.2", "--interception", "NONE", "--state-of-the-world")
 	for _, want := range []string{"id: router~10.0.0.2~edge-1.default~default.svc.cluster.local", "api_type: GRPC\n"} {
-		if o.code != exitOK || !strings.Contains(o.out, want) {
+		if o.code != exit.OK || !strings.Contains(o.out, want) {
 			t.Errorf("no %q in %+v", want, o)
 		}
 	}
@@ -33,7 +35,7 @@ func TestBootstrapOfGateway(t *testing.T) {
 func TestBootstrapOfCapture(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--name", "vm-12", "--ip", "10.0.0.12", "--interception", "redirect")
-	if o.code != exitOK || !strings.Contains(o.out, "INTERCEPTION_MODE: REDIRECT\n") {
+	if o.code != exit.OK || !strings.Contains(o.out, "INTERCEPTION_MODE: REDIRECT\n") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -42,18 +44,18 @@ func TestBootstrapOfGRPC(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12", "--labels", "app=reviews",
 		"--locality", "eu/a", "--xds-address", "cp.example:15010")
-	if o.code != exitOK || o.err != "" {
+	if o.code != exit.OK || o.err != "" {
 		t.Fatalf("%+v", o)
 	}
 	golden.Assert(t, o.out, "bootstrap-grpc.json")
 
 	o = do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "--ip", "10.0.0.12", "--xds-address", "cp-1:15010,cp-2:15010")
-	if o.code != exitOK || !strings.HasPrefix(o.err, "Warning: a program in Go") || !strings.Contains(o.out, `"server_uri": "cp-2:15010"`) {
+	if o.code != exit.OK || !strings.HasPrefix(o.err, "Warning: a program in Go") || !strings.Contains(o.out, `"server_uri": "cp-2:15010"`) {
 		t.Errorf("of two servers: %+v", o)
 	}
 
 	o = do(t, "", "bootstrap", "--type", "grpc", "--ip", "here", "--name", "vm-12", "--interception", "NONE", "--state-of-the-world", "--xds-address", "x")
-	if o.code != exitUsage || o.out != "" {
+	if o.code != exit.Usage || o.out != "" {
 		t.Errorf("%+v", o)
 	}
 	for _, want := range []string{
@@ -68,7 +70,7 @@ func TestBootstrapOfGRPC(t *testing.T) {
 func TestBootstrapNamesAllFaults(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--type", "proxy", "--ip", "here", "--interception", "magic", "--delta", "--state-of-the-world", "--xds-address", "x")
-	if o.code != exitUsage || o.out != "" {
+	if o.code != exit.Usage || o.out != "" {
 		t.Errorf("%+v", o)
 	}
 	for _, want := range []string{
@@ -93,7 +95,7 @@ func TestBootstrapWithACertificate(t *testing.T) {
 		"TLS_CLIENT_CERT_CHAIN: /none/cert.pem\n", "TLS_CLIENT_KEY: /none/key.pem\n", "TLS_CLIENT_ROOT_CERT: /none/ca.pem\n",
 		"TLS_SERVER_CERT_CHAIN: /none/cert.pem\n", "TLS_SERVER_KEY: /none/key.pem\n", "TLS_SERVER_ROOT_CERT: /none/ca.pem\n",
 	} {
-		if o.code != exitOK || !strings.Contains(o.out, want) {
+		if o.code != exit.OK || !strings.Contains(o.out, want) {
 			t.Errorf("no %q in %+v", want, o)
 		}
 	}
@@ -105,7 +107,7 @@ func TestBootstrapWithACertificate(t *testing.T) {
 		{[]string{"--cert", "cert.pem", "--key", "/none/key.pem", "--ca", "/none/ca.pem"}, `--cert "cert.pem": must be an absolute path`},
 		{[]string{"--type", "grpc", "--cert", "/none/cert.pem"}, "--cert is about an Envoy: leave it out with --type grpc"},
 	} {
-		if o := given(c.args...); o.code != exitUsage || o.out != "" || !strings.Contains(o.err, c.want) {
+		if o := given(c.args...); o.code != exit.Usage || o.out != "" || !strings.Contains(o.err, c.want) {
 			t.Errorf("%q: %+v, want %q", c.args, o, c.want)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestBootstrapWithTLS: the command writes the bootstrap, and beside it the secrets that Envoy
@@ -16,7 +18,7 @@ func TestBootstrapWithTLS(t *testing.T) {
 	dir := t.TempDir()
 	o := do(t, "", "bootstrap", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12", "--tls", "--cert", "/etc/mesh/cert.pem", "--key", "/etc/mesh/key.pem", "--ca", "/etc/mesh/ca.pem",
 		"--xds-address", "a.example:15012", "--xds-address", "10.0.0.1:15012", "--out", dir, "--admin-address", "off")
-	if o.code != exitOK || o.out != "" || !strings.Contains(o.err, "envoy -c "+dir+"/envoy.yaml") {
+	if o.code != exit.OK || o.out != "" || !strings.Contains(o.err, "envoy -c "+dir+"/envoy.yaml") {
 		t.Fatalf("%+v", o)
 	}
 	var all strings.Builder
@@ -34,7 +36,7 @@ func TestBootstrapWithTLS(t *testing.T) {
 func TestBootstrapOfGRPCWithTLS(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12", "--tls", "--cert", "/etc/mesh/cert.pem", "--key", "/etc/mesh/key.pem", "--ca", "/etc/mesh/ca.pem", "--xds-ca", "/etc/xds/ca.pem")
-	if o.code != exitOK {
+	if o.code != exit.OK {
 		t.Fatalf("%+v", o)
 	}
 	golden.Assert(t, o.out, "bootstrapgrpctls.json")
@@ -52,7 +54,7 @@ func TestBootstrapWithTLSRefuses(t *testing.T) {
 		"--xds-name is about an Envoy":                  append([]string{"--type", "grpc", "--tls", "--xds-name", "a.example"}, files...),
 	} {
 		o := do(t, "", append([]string{"bootstrap", "--name", "vm-12", "--ip", "10.0.0.12"}, args...)...)
-		if o.code != exitUsage || !strings.Contains(o.err, want) {
+		if o.code != exit.Usage || !strings.Contains(o.err, want) {
 			t.Errorf("%v: %+v", args, o)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
@@ -54,9 +55,9 @@ func (o *certificateFlags) register(c *cobra.Command) {
 func (o *certificateFlags) validate() error {
 	switch {
 	case o.out == "":
-		return usageError{errors.New("--out is missing: name the directory of the files")}
+		return exit.With(exit.Usage, errors.New("--out is missing: name the directory of the files"))
 	case o.ttl < 0:
-		return usageError{fmt.Errorf("--ttl %s: give a time such as 24h", o.ttl)}
+		return exit.With(exit.Usage, fmt.Errorf("--ttl %s: give a time such as 24h", o.ttl))
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ func (e *environment) enroll(ctx context.Context, o *certificateFlags, get func(
 		fmt.Fprintf(e.stdout, "%s has the certificate of %s, until %s.\n", o.out, got.Identity, got.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return dataError{fmt.Errorf("%w: get a first certificate with a token (portolan certificate request)", err)}
+		return exit.With(exit.Data, fmt.Errorf("%w: get a first certificate with a token (portolan certificate request)", err))
 	}
 	return e.explainTimeout(err)
 }
@@ -166,11 +167,11 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 			return got, err
 		}
 		if token, pin = join.Unpin(token); token == "" {
-			return got, usageError{errors.New("nothing says who this machine is: give a join token (portolan token create), or a JWT, by --token-file")}
+			return got, exit.With(exit.Usage, errors.New("nothing says who this machine is: give a join token (portolan token create), or a JWT, by --token-file"))
 		}
 	} else {
 		if !strings.HasPrefix(e.server, "https://") {
-			return got, usageError{fmt.Errorf("a certificate is renewed over https alone, and the server is %s: begin --server with https://", e.server)}
+			return got, exit.With(exit.Usage, fmt.Errorf("a certificate is renewed over https alone, and the server is %s: begin --server with https://", e.server))
 		}
 		files.cert, files.key = filepath.Join(o.out, enroll.ChainFile), filepath.Join(o.out, enroll.KeyFile)
 		if files.ca == "" {
@@ -201,7 +202,7 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		HTTP: by, Token: token, UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.printWaiting,
 	})
 	if err != nil {
-		return got, usageError{fmt.Errorf("--server: %w", err)}
+		return got, exit.With(exit.Usage, fmt.Errorf("--server: %w", err))
 	}
 	defer api.Close()
 	err = api.Post(ctx, certificate.Path, r, &got)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 )
 
@@ -42,7 +43,7 @@ func TestAPartThatFailsIsTheLast(t *testing.T) {
 	a := startAPI(t)
 	a.must(t, entry("d", ""), "apply", "-f", "-")
 	o := a.do(t, five(map[int]string{3: entry("d", `, resourceVersion: "1", labels: {a: b}`)}), "apply", "-f", "-", "--chunks", "2")
-	if want := (outcome{exitConflict,
+	if want := (outcome{exit.Conflict,
 		"part 1 of 3: objects 1-2: rev 3\nserviceentry/default/a  created  rev 3\nserviceentry/default/b  created  rev 3\n",
 		"portolan: part 2 of 3: objects 3-4: objects 1-2 were applied, objects 3-5 were not applied: nothing was applied of this part: " +
 			"stdin: document 4 (line 31): conflict: serviceentry/default/d changed (you had version 1, the store has 2): " +
@@ -53,14 +54,14 @@ func TestAPartThatFailsIsTheLast(t *testing.T) {
 		t.Errorf("the store is at %s", v)
 	}
 	o = do(t, five(nil), "apply", "-f", "-", "--chunks", "2", "--server", "http://127.0.0.1:1", "--request-timeout", "300ms") // long enough to be refused on a busy machine
-	if o.code != exitUnreachable || !strings.Contains(o.err, "nothing was applied before it, objects 1-5 were not applied: cannot reach") {
+	if o.code != exit.Unreachable || !strings.Contains(o.err, "nothing was applied before it, objects 1-5 were not applied: cannot reach") {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestChunksAreAtLeastOne(t *testing.T) {
 	t.Parallel()
-	if o := do(t, five(nil), "apply", "-f", "-", "--chunks", "-1"); o.code != exitUsage || !strings.Contains(o.err, "--chunks -1") {
+	if o := do(t, five(nil), "apply", "-f", "-", "--chunks", "-1"); o.code != exit.Usage || !strings.Contains(o.err, "--chunks -1") {
 		t.Errorf("%+v", o)
 	}
 }

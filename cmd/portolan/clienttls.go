@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
@@ -29,14 +30,14 @@ func (f *clientFiles) client(server string) (*http.Client, error) {
 		return nil, nil
 	}
 	if (f.cert == "") != (f.key == "") {
-		return nil, usageError{errors.New("--cert and --key (PORTOLAN_CERT, PORTOLAN_KEY): name both, or neither")}
+		return nil, exit.With(exit.Usage, errors.New("--cert and --key (PORTOLAN_CERT, PORTOLAN_KEY): name both, or neither"))
 	}
 	if f.cert != "" && !strings.HasPrefix(server, "https://") {
-		return nil, usageError{fmt.Errorf("--cert: a certificate is shown over https alone, and the server is %s: begin --server with https://", server)}
+		return nil, exit.With(exit.Usage, fmt.Errorf("--cert: a certificate is shown over https alone, and the server is %s: begin --server with https://", server))
 	}
 	config, err := dial.Files{CA: f.ca, Cert: f.cert, Key: f.key}.Config()
 	if err != nil {
-		return nil, dataError{fmt.Errorf("--cert, --key, --ca: %w", err)}
+		return nil, exit.With(exit.Data, fmt.Errorf("--cert, --key, --ca: %w", err))
 	}
 	if len(config.Certificates) > 0 { // send it even to a server that does not trust its authority, which then says so
 		own := &config.Certificates[0]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -61,7 +62,7 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 		hold(t, dir, map[string][]byte{enroll.ChainFile: pair.Cert, enroll.KeyFile: pair.Key, enroll.RootsFile: []byte(root.out)})
 		o := doAt(t, c.off, "certificate", "renew", "--out", dir, "--server", https)
 		for _, words := range c.says {
-			if o.code == exitOK || !strings.Contains(o.err, words) {
+			if o.code == exit.OK || !strings.Contains(o.err, words) {
 				t.Errorf("%s: want %q: %+v", name, words, o)
 			}
 		}
@@ -69,7 +70,7 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 			t.Errorf("%s: %q is not so: %+v", name, c.not, o)
 		}
 		as := []string{"--cert", filepath.Join(dir, enroll.ChainFile), "--key", filepath.Join(dir, enroll.KeyFile), "--ca", roots}
-		if o := do(t, "", append([]string{"get", "vs", "--server", https}, as...)...); o.code != exitUnreachable {
+		if o := do(t, "", append([]string{"get", "vs", "--server", https}, as...)...); o.code != exit.Unreachable {
 			t.Errorf("%s: the certificate is good for more than its renewal: %+v", name, o)
 		}
 	}
@@ -84,12 +85,12 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "web")
 	for _, args := range [][]string{{"request", "--token-file", token, "--ca", roots}, {"renew"}} {
 		o := doAt(t, 10*time.Minute, append([]string{"certificate", args[0], "--ttl", "5m", "--out", dir, "--server", https}, args[1:]...)...)
-		if o.code != exitOK || !strings.Contains(o.err, "is not valid by the clock of this machine, which is ahead of that of the server by 5m") {
+		if o.code != exit.OK || !strings.Contains(o.err, "is not valid by the clock of this machine, which is ahead of that of the server by 5m") {
 			t.Errorf("%s ten minutes ahead: %+v", args[0], o)
 		}
 	}
 	// A minute of difference does not matter: certificates are backdated.
-	if o := doAt(t, -time.Minute, "certificate", "renew", "--out", dir, "--server", https); o.code != exitOK || o.err != "" {
+	if o := doAt(t, -time.Minute, "certificate", "renew", "--out", dir, "--server", https); o.code != exit.OK || o.err != "" {
 		t.Errorf("a minute behind: %+v", o)
 	}
 }

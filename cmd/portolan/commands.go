@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 )
 
@@ -46,7 +47,7 @@ func (e *environment) callFor(ctx context.Context, timeout time.Duration, do fun
 		UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.printWaiting,
 	})
 	if err != nil {
-		return usageError{fmt.Errorf("--server: %w", err)}
+		return exit.With(exit.Usage, fmt.Errorf("--server: %w", err))
 	}
 	defer c.Close()
 	if timeout > 0 {
@@ -71,7 +72,7 @@ func oneOf(flag, value string, known ...string) error {
 		}
 	}
 	known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
-	return usageError{fmt.Errorf("%s %q: use %s", flag, value, alternatives(known))}
+	return exit.With(exit.Usage, fmt.Errorf("%s %q: use %s", flag, value, alternatives(known)))
 }
 
 // alternatives formats words as "a, b or c".

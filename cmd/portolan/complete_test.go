@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -58,7 +59,7 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("kinds: %s", out)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		if out := do(t, "", "completion", shell); out.code != exitOK || out.out == "" {
+		if out := do(t, "", "completion", shell); out.code != exit.OK || out.out == "" {
 			t.Errorf("%+v", out)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 func newConfigCommand(env *environment) *cobra.Command {
@@ -202,7 +203,7 @@ func contextsFile() string { return cmp.Or(os.Getenv("PORTOLAN_CONFIG"), context
 func (e *environment) contexts() (contexts.File, error) {
 	file, err := contexts.Read(contextsFile())
 	if err != nil {
-		return file, dataError{err}
+		return file, exit.With(exit.Data, err)
 	}
 	return file, nil
 }
@@ -222,16 +223,16 @@ func (e *environment) editContexts(ctx context.Context, edit func(contexts.File)
 
 // asData marks an error of the file of contexts as an error of the input.
 func asData(err error) error {
-	if errors.As(err, new(usageError)) || errors.Is(err, context.Canceled) {
+	if exit.Is(err, exit.Usage) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return dataError{err}
+	return exit.With(exit.Data, err)
 }
 
 func findContext(file contexts.File, name string) (contexts.Context, error) {
 	one, ok := file.Find(name)
 	if !ok {
-		return one, dataError{fmt.Errorf("there is no context %q in %s: the names are %s", name, contextsFile(), cmp.Or(strings.Join(file.Names(), ", "), "none"))}
+		return one, exit.With(exit.Data, fmt.Errorf("there is no context %q in %s: the names are %s", name, contextsFile(), cmp.Or(strings.Join(file.Names(), ", "), "none")))
 	}
 	return one, nil
 }

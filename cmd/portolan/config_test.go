@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestContexts: commands use the server and namespace of the context, unless a flag or a
@@ -25,7 +27,7 @@ func TestContexts(t *testing.T) {
 	must := func(line ...string) string {
 		t.Helper()
 		o := do(t, "", line...)
-		if o.code != exitOK || o.err != "" {
+		if o.code != exit.OK || o.err != "" {
 			t.Fatalf("%s: %+v", strings.Join(line, " "), o)
 		}
 		return o.out
@@ -58,16 +60,16 @@ func TestContexts(t *testing.T) {
 		t.Errorf("contexts:\n%s", got)
 	}
 	must("config", "delete-context", "staging")
-	if o := do(t, "", "config", "current-context"); o.code != exitFailure || !strings.Contains(o.err, "there is no current context") {
+	if o := do(t, "", "config", "current-context"); o.code != exit.Failure || !strings.Contains(o.err, "there is no current context") {
 		t.Errorf("after its end: %+v", o)
 	}
-	if o := do(t, "", "config", "use-context", "staging"); o.code != exitData || !strings.Contains(o.err, "the names are prod") {
+	if o := do(t, "", "config", "use-context", "staging"); o.code != exit.Data || !strings.Contains(o.err, "the names are prod") {
 		t.Errorf("a context that is gone: %+v", o)
 	}
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if o := do(t, "", "get", "vs"); o.code != exitData || !strings.Contains(o.err, "chmod 600 "+file) {
+	if o := do(t, "", "get", "vs"); o.code != exit.Data || !strings.Contains(o.err, "chmod 600 "+file) {
 		t.Errorf("a file that others can read: %+v", o)
 	}
 	must("version")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -69,16 +70,16 @@ of their resources too. --dry-run=client only reads the files or arguments.
 func (o *deleteOptions) documents(env *environment, args []string) ([]config.Document, error) {
 	switch {
 	case len(args) == 0 && len(o.files.names) == 0:
-		return nil, usageError{errors.New("name what to delete: KIND NAME, KIND/NAME, or files with -f")}
+		return nil, exit.With(exit.Usage, errors.New("name what to delete: KIND NAME, KIND/NAME, or files with -f"))
 	case len(args) > 0 && len(o.files.names) > 0:
-		return nil, usageError{fmt.Errorf("%s: name objects either by files (-f) or by arguments", args[0])}
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s: name objects either by files (-f) or by arguments", args[0]))
 	case len(args) > 0:
 		selected, err := selectObjects(env, args, o.files.namespace)
 		if err != nil {
 			return nil, err
 		}
 		if len(selected.keys) == 0 {
-			return nil, usageError{fmt.Errorf("name the %s to delete", selected.kinds[0].Plural)}
+			return nil, exit.With(exit.Usage, fmt.Errorf("name the %s to delete", selected.kinds[0].Plural))
 		}
 		var documents []config.Document
 		for _, key := range selected.keys {
@@ -137,7 +138,7 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 	case !referred:
 		return nil
 	case !env.terminal:
-		return usageError{errors.New("nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command")}
+		return exit.With(exit.Usage, errors.New("nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command"))
 	}
 	return env.confirm(ctx, "Delete it nevertheless?", "nothing was deleted")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
@@ -27,7 +28,7 @@ func TestDelete(t *testing.T) {
 	a.must(t, files, "apply", "-f", "-")
 
 	o := a.do(t, "", "delete", "se", "a", "nope", "-n", "shop")
-	if want := (outcome{exitFailure, "", "portolan: nothing was deleted: delete serviceentry/shop/nope: not found\n" + ignoreHint}); o != want {
+	if want := (outcome{exit.Failure, "", "portolan: nothing was deleted: delete serviceentry/shop/nope: not found\n" + ignoreHint}); o != want {
 		t.Errorf("%+v", o)
 	}
 	same(t, "ignoring", a.must(t, "", "delete", "se", "nope", "a", "-n", "shop", "--ignore-not-found"),
@@ -35,11 +36,11 @@ func TestDelete(t *testing.T) {
 	same(t, "ignoring all", a.must(t, "", "delete", "se", "nope", "a", "-n", "shop", "--ignore-not-found"), "")
 
 	o = a.do(t, files, "delete", "-f", "-")
-	if want := (outcome{exitFailure, "", "portolan: nothing was deleted: stdin: document 1 (line 1): delete serviceentry/shop/a: not found\n" + ignoreHint}); o != want {
+	if want := (outcome{exit.Failure, "", "portolan: nothing was deleted: stdin: document 1 (line 1): delete serviceentry/shop/a: not found\n" + ignoreHint}); o != want {
 		t.Errorf("%+v", o)
 	}
 	o = a.do(t, entry("b", `, namespace: shop, resourceVersion: "1"`), "delete", "-f", "-", "--ignore-not-found")
-	if o.code != exitConflict {
+	if o.code != exit.Conflict {
 		t.Errorf("%+v", o)
 	}
 	if v := a.Store.Version(); v != "3" {
@@ -56,12 +57,12 @@ func TestDeleteOfFilesThatWereNeverApplied(t *testing.T) {
 	a := startAPI(t)
 	files := entry("a", ", namespace: shop") + "---\n" + entry("b", ", namespace: shop")
 	o := a.do(t, files, "delete", "-f", "-")
-	if o.code != exitFailure || o.out != "" || strings.Count(o.err, ": not found\n") != 2 || !strings.HasSuffix(o.err, "\n"+ignoreHint) || strings.Count(o.err, ignoreHint) != 1 {
+	if o.code != exit.Failure || o.out != "" || strings.Count(o.err, ": not found\n") != 2 || !strings.HasSuffix(o.err, "\n"+ignoreHint) || strings.Count(o.err, ignoreHint) != 1 {
 		t.Errorf("%+v", o)
 	}
 	same(t, "ignoring", a.must(t, files, "delete", "-f", "-", "--ignore-not-found"), "")
 	o = a.do(t, entry("a", `, namespace: shop, resourceVersion: "1"`)+"---\n"+entry("b", ", namespace: shop"), "delete", "-f", "-", "--dry-run=server")
-	if o.code != exitFailure || !strings.HasSuffix(o.err, ignoreHint) {
+	if o.code != exit.Failure || !strings.HasSuffix(o.err, ignoreHint) {
 		t.Errorf("dry run: %+v", o)
 	}
 }
@@ -77,7 +78,7 @@ func TestDeleteTakesObjectsThatAreNotValid(t *testing.T) {
 func TestDeleteBadFile(t *testing.T) {
 	t.Parallel()
 	o := do(t, "kind: [", "delete", "-f", "-")
-	if o.code != exitData || o.out != "" {
+	if o.code != exit.Data || o.out != "" {
 		t.Errorf("%+v", o)
 	}
 }
@@ -131,30 +132,30 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 		warnings = "Warning: serviceentry/default/a: serviceentry/default/b: spec.x is lost\nWarning: serviceentry/default/a: serviceentry/default/c: less important\n"
 	)
 	o := a.do(t, "", "delete", "se/a", "se/c")
-	if want := (outcome{exitUsage, "", named + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {
+	if want := (outcome{exit.Usage, "", named + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {
 		t.Errorf("without a terminal: %+v", o)
 	}
-	if o := a.deleteAt(t, "n\n", "se/a"); o != (outcome{exitFailure, "", question + "nothing was deleted: you did not say yes"}) {
+	if o := a.deleteAt(t, "n\n", "se/a"); o != (outcome{exit.Failure, "", question + "nothing was deleted: you did not say yes"}) {
 		t.Errorf("no: %+v", o)
 	}
 	if v := a.Store.Version(); v != "2" {
 		t.Fatalf("the store is at %s", v)
 	}
-	if o := a.do(t, "", "delete", "se/c"); o != (outcome{exitOK, "serviceentry/default/c  deleted  rev 3\n", ""}) {
+	if o := a.do(t, "", "delete", "se/c"); o != (outcome{exit.OK, "serviceentry/default/c  deleted  rev 3\n", ""}) {
 		t.Errorf("what nobody refers to: %+v", o)
 	}
-	if o := a.deleteAt(t, "yes\n", "se/a"); o != (outcome{exitOK, "serviceentry/default/a  deleted  rev 4\n", question + warnings}) {
+	if o := a.deleteAt(t, "yes\n", "se/a"); o != (outcome{exit.OK, "serviceentry/default/a  deleted  rev 4\n", question + warnings}) {
 		t.Errorf("yes: %+v", o)
 	}
 	a.must(t, files, "apply", "-f", "-")
-	if o := a.do(t, "", "delete", "se/a", "--yes"); o != (outcome{exitOK, "serviceentry/default/a  deleted  rev 6\n", warnings}) {
+	if o := a.do(t, "", "delete", "se/a", "--yes"); o != (outcome{exit.OK, "serviceentry/default/a  deleted  rev 6\n", warnings}) {
 		t.Errorf("--yes: %+v", o)
 	}
 	a.must(t, files, "apply", "-f", "-")
-	if o := a.do(t, "", "delete", "se/a", "--dry-run=server"); o.code != exitOK || o.err != warnings {
+	if o := a.do(t, "", "delete", "se/a", "--dry-run=server"); o.code != exit.OK || o.err != warnings {
 		t.Errorf("a dry run: %+v", o)
 	}
-	if o := a.do(t, "", "delete", "se/a", "se/b"); o.code != exitOK || o.err != "" {
+	if o := a.do(t, "", "delete", "se/a", "se/b"); o.code != exit.OK || o.err != "" {
 		t.Errorf("with those that refer to it: %+v", o)
 	}
 }
@@ -223,7 +224,7 @@ func TestWritesWait(t *testing.T) {
 		}
 	}
 	o := a.do(t, "", "delete", "se/a", "--wait", "-o", "name")
-	if o.code != exitOK || o.out != "serviceentry/default/a\n" || !strings.Contains(o.err, "distributed  3/3 proxies") {
+	if o.code != exit.OK || o.out != "serviceentry/default/a\n" || !strings.Contains(o.err, "distributed  3/3 proxies") {
 		t.Errorf("beside names: %+v", o)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/consul"
@@ -38,7 +39,7 @@ func serving(t *testing.T, answer func(*http.Request) any, args ...string) (outc
 	root := newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, now: func() time.Time { return noon }, schemas: schema.Pilot()})
 	root.SetArgs(append(args, "--server", server.URL))
 	err := root.ExecuteContext(context.WithoutCancel(t.Context()))
-	return outcome{exitOK, out.String(), stderr.String()}, err
+	return outcome{exit.OK, out.String(), stderr.String()}, err
 }
 
 func someService() admin.ServiceList {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -43,7 +44,7 @@ name alone: an object may still not be exported to another.`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("name what to describe: KIND/NAME, or service HOST\nSee 'portolan describe --help'")}
+				return exit.With(exit.Usage, errors.New("name what to describe: KIND/NAME, or service HOST\nSee 'portolan describe --help'"))
 			}
 			key, kind, err := oneObject(env, args, namespace, "describe")
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"gotest.tools/v3/golden"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -79,10 +80,10 @@ func TestWhatDescribeRefuses(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
 	for line, want := range map[string]outcome{
-		"describe":             {exitUsage, "", "portolan: name what to describe: KIND/NAME, or service HOST\nSee 'portolan describe --help'\n"},
-		"describe vs":          {exitUsage, "", "portolan: name one object to describe: KIND/NAME or KIND NAME\n"},
-		"describe vs/x -o xml": {exitUsage, "", "portolan: -o \"xml\": use table, json or yaml\n"},
-		"describe vs/x":        {exitFailure, "", "portolan: virtualservice/default/x: not found: see those there are with portolan get virtualservices -A\n"},
+		"describe":             {exit.Usage, "", "portolan: name what to describe: KIND/NAME, or service HOST\nSee 'portolan describe --help'\n"},
+		"describe vs":          {exit.Usage, "", "portolan: name one object to describe: KIND/NAME or KIND NAME\n"},
+		"describe vs/x -o xml": {exit.Usage, "", "portolan: -o \"xml\": use table, json or yaml\n"},
+		"describe vs/x":        {exit.Failure, "", "portolan: virtualservice/default/x: not found: see those there are with portolan get virtualservices -A\n"},
 	} {
 		if o := a.do(t, "", strings.Fields(line)...); o != want {
 			t.Errorf("%s: %+v", line, o)

@@ -10,6 +10,7 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -47,10 +48,10 @@ after an error.` + pruneHelp,
 				return o.runRevisions(c, env, args)
 			}
 			if err := filesOnly(c, args); err != nil {
-				return usageError{fmt.Errorf("%w, or give --from REVISION", err)}
+				return exit.With(exit.Usage, fmt.Errorf("%w, or give --from REVISION", err))
 			}
 			if len(o.files.names) == 0 {
-				return usageError{errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin; or --from REVISION")}
+				return exit.With(exit.Usage, errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin; or --from REVISION"))
 			}
 			if err := o.prune.check(env.schemas, dryRunNone); err != nil {
 				return err
@@ -67,7 +68,7 @@ after an error.` + pruneHelp,
 // runRevisions compares revisions of the store.
 func (o *diffOptions) runRevisions(c *cobra.Command, env *environment, args []string) error {
 	if len(o.files.names) > 0 || o.prune.enabled || o.prune.selector != "" || len(o.prune.names) > 0 {
-		return usageError{errors.New("--from, --to and -A compare revisions of the store, and -f and --prune files with it: leave one of them out")}
+		return exit.With(exit.Usage, errors.New("--from, --to and -A compare revisions of the store, and -f and --prune files with it: leave one of them out"))
 	}
 	if err := o.revisions.check(c); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 		fmt.Fprint(env.stdout, text)
 	}
 	if found {
-		return differences{}
+		return errDifferences
 	}
 	return nil
 }
@@ -169,11 +170,11 @@ func difference(stored *unstructured.Unstructured, d config.Document) (string, e
 	key := d.Config.Key().String()
 	text, err := config.ToJSON(config.Shown(d.Config), "")
 	if err != nil {
-		return "", dataError{d.Fault("", err.Error())}
+		return "", exit.With(exit.Data, d.Fault("", err.Error()))
 	}
 	wanted := &unstructured.Unstructured{}
 	if err := wanted.UnmarshalJSON(text); err != nil {
-		return "", dataError{d.Fault("", err.Error())}
+		return "", exit.With(exit.Data, d.Fault("", err.Error()))
 	}
 	if spec, ok := d.Config.Spec.(*secret.Spec); ok && stored != nil && spec.InClear() { // this program does not know the stored data
 		wanted.Object["sealed"] = stored.Object["sealed"]
@@ -214,7 +215,5 @@ func comparableText(object *unstructured.Unstructured, versioned bool) (string, 
 	return string(text), nil
 }
 
-// differences is the error of a diff that found some. Only the exit code shows it.
-type differences struct{}
-
-func (differences) Error() string { return "there are differences" }
+// errDifferences is the error of a diff that found some. Only the exit code shows it.
+var errDifferences = exit.Quietly(exit.Differences, "there are differences")

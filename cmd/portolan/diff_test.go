@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 func TestDiff(t *testing.T) {
@@ -17,7 +19,7 @@ func TestDiff(t *testing.T) {
 		"---\n" + entry("alone", ", namespace: edge")
 	o := a.do(t, files, "diff", "-f", "-")
 	golden.Assert(t, o.out, "diff.txt")
-	if o.code != exitDifferences || o.err != "" {
+	if o.code != exit.Differences || o.err != "" {
 		t.Errorf("exit code %d, %q", o.code, o.err)
 	}
 	if v := a.Store.Version(); v != before {
@@ -33,7 +35,7 @@ func TestDiffShowsAVersionWhereTheFileHasOne(t *testing.T) {
 	a.must(t, entry("x", ""), "apply", "-f", "-")
 	same(t, "of what was read", a.must(t, a.must(t, "", "get", "se/x", "-o", "yaml"), "diff", "-f", "-"), "")
 	o := a.do(t, entry("x", `, resourceVersion: "1"`), "diff", "-f", "-")
-	if o.code != exitDifferences || !strings.Contains(o.out, "-  resourceVersion: \"2\"\n+  resourceVersion: \"1\"\n") {
+	if o.code != exit.Differences || !strings.Contains(o.out, "-  resourceVersion: \"2\"\n+  resourceVersion: \"1\"\n") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -47,10 +49,10 @@ func TestDiffErrors(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{"kind: [", []string{"-f", "-"}, exitData, "nothing was compared: stdin: document 1"},
-		{strings.Replace(entry("x", ""), "80,", "80000,", 1), []string{"-f", "-"}, exitData, "spec.ports[0].number"},
-		{"", nil, exitUsage, "name what to compare"},
-		{entry("x", ""), []string{"-f", "-", "--server", "http://127.0.0.1:1", "--request-timeout", "20ms"}, exitUnreachable, "cannot reach the server"},
+		{"kind: [", []string{"-f", "-"}, exit.Data, "nothing was compared: stdin: document 1"},
+		{strings.Replace(entry("x", ""), "80,", "80000,", 1), []string{"-f", "-"}, exit.Data, "spec.ports[0].number"},
+		{"", nil, exit.Usage, "name what to compare"},
+		{entry("x", ""), []string{"-f", "-", "--server", "http://127.0.0.1:1", "--request-timeout", "20ms"}, exit.Unreachable, "cannot reach the server"},
 	} {
 		o := a.do(t, test.stdin, append([]string{"diff"}, test.args...)...)
 		if len(test.args) > 2 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -33,7 +34,7 @@ func (r *revisionFlags) comparesRevisions(c *cobra.Command) bool {
 
 func (r *revisionFlags) check(c *cobra.Command) error {
 	if !c.Flags().Changed("from") {
-		return usageError{errors.New("--to and -A need --from: the revision to compare with")}
+		return exit.With(exit.Usage, errors.New("--to and -A need --from: the revision to compare with"))
 	}
 	if err := checkRevision("--from", r.from); err != nil || !c.Flags().Changed("to") {
 		return err
@@ -67,7 +68,7 @@ func (r *revisionFlags) run(ctx context.Context, env *environment, s scope) erro
 		fmt.Fprint(env.stdout, text)
 	}
 	if found {
-		return differences{}
+		return errDifferences
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
@@ -47,7 +48,7 @@ func (d dryRun) check() error {
 		return err
 	}
 	if err == nil && d.mode != dryRunServer {
-		err = usageError{errors.New("--xds shows what a dry run of the server finds: add --dry-run=server")}
+		err = exit.With(exit.Usage, errors.New("--xds shows what a dry run of the server finds: add --dry-run=server"))
 	}
 	return cmp.Or(err, oneOf("--xds", d.xds, xdsShown...))
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // tried returns those lines of a dry run that say what would happen to each object.
@@ -29,12 +31,12 @@ func TestApplyDryRunOfTheServer(t *testing.T) {
 
 	stale := entry("there", `, labels: {a: b}, resourceVersion: "1"`)
 	trial, done := a.do(t, stale, "apply", "-f", "-", "--dry-run=server"), a.do(t, stale, "apply", "-f", "-")
-	if trial != done || trial.code != exitConflict {
+	if trial != done || trial.code != exit.Conflict {
 		t.Errorf("tried %+v, done %+v", trial, done)
 	}
 	same(t, "delete", tried(a.must(t, "", "delete", "se", "gone", "there", "--ignore-not-found", "--dry-run=server")),
 		"serviceentry/default/there  deleted (dry run)\n")
-	if o := a.do(t, "", "delete", "se", "gone", "--dry-run=server"); o.code != exitFailure || !strings.Contains(o.err, "not found") {
+	if o := a.do(t, "", "delete", "se", "gone", "--dry-run=server"); o.code != exit.Failure || !strings.Contains(o.err, "not found") {
 		t.Errorf("%+v", o)
 	}
 	if v := a.Store.Version(); v != before {
@@ -47,16 +49,16 @@ func TestDryRunOfTheClientNeedsNoServer(t *testing.T) {
 	nowhere := []string{"--server", "http://127.0.0.1:1", "--dry-run=client"}
 	filter := "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: x}\nspec: {priority: 1}\n"
 	o := do(t, entry("a", "")+"---\n"+filter, append([]string{"apply", "-f", "-"}, nowhere...)...)
-	if want := (outcome{exitOK, "serviceentry/default/a  valid (dry run)\nenvoyfilter/default/x   valid (dry run)\n",
+	if want := (outcome{exit.OK, "serviceentry/default/a  valid (dry run)\nenvoyfilter/default/x   valid (dry run)\n",
 		"Warning: envoyfilter/default/x: EnvoyFilter is stored but not enforced yet (PTL0122)\n"}); o != want {
 		t.Errorf("%+v", o)
 	}
 	o = do(t, strings.Replace(entry("a", ""), "80,", "80000,", 1), append([]string{"apply", "-f", "-"}, nowhere...)...)
-	if o.code != exitData || !strings.Contains(o.err, "spec.ports[0].number") {
+	if o.code != exit.Data || !strings.Contains(o.err, "spec.ports[0].number") {
 		t.Errorf("%+v", o)
 	}
 	o = do(t, "", append([]string{"delete", "se", "a"}, nowhere...)...)
-	if want := (outcome{exitOK, "serviceentry/default/a  valid (dry run)\n", ""}); o != want {
+	if want := (outcome{exit.OK, "serviceentry/default/a  valid (dry run)\n", ""}); o != want {
 		t.Errorf("%+v", o)
 	}
 }
@@ -73,13 +75,13 @@ func TestDryRunIsOfAKnownKind(t *testing.T) {
 		"rollback -A --to-revision 1 -o wide --yes":   `-o "wide": use table, json, yaml or name`,
 		"rollback -A --to-revision 1 -y --timeout 3s": "--timeout is for --wait: give both or neither; --request-timeout is how long the change itself may take",
 	} {
-		if o, want := do(t, "", strings.Fields(args)...), (outcome{exitUsage, "", "portolan: " + says + "\n"}); o != want {
+		if o, want := do(t, "", strings.Fields(args)...), (outcome{exit.Usage, "", "portolan: " + says + "\n"}); o != want {
 			t.Errorf("%s: %+v, want %+v", args, o, want)
 		}
 	}
 	for _, command := range []string{"apply", "delete"} {
 		o := do(t, entry("a", ""), command, "-f", "-", "--dry-run=All")
-		if want := (outcome{exitUsage, "", "portolan: --dry-run \"All\": use none, client or server\n"}); o != want {
+		if want := (outcome{exit.Usage, "", "portolan: --dry-run \"All\": use none, client or server\n"}); o != want {
 			t.Errorf("%s: %+v", command, o)
 		}
 	}

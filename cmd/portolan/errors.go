@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
@@ -22,15 +23,15 @@ func clientExitCode(err error) int {
 	var unreachable *client.UnreachableError
 	switch {
 	case errors.As(err, &unreachable), errors.Is(err, login.ErrAway), apierrors.IsServiceUnavailable(err), client.NotYet(err):
-		return exitUnreachable
+		return exit.Unreachable
 	case apierrors.IsConflict(err):
-		return exitConflict
+		return exit.Conflict
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, login.ErrEnded):
-		return exitForbidden
+		return exit.Forbidden
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err), apierrors.IsMethodNotSupported(err):
-		return exitData
+		return exit.Data
 	}
-	return exitFailure
+	return exit.Failure
 }
 
 // explainTimeout adds to a timeout which flag sets it.

@@ -14,13 +14,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"apply", "-f", "-"}, {"get", "vs"}, {"delete", "vs", "x"}, {"proxy", "status"}} {
 		o := do(t, entry("x", ""), append(args, "--server", "127.0.0.1:1", "--request-timeout", "500ms")...)
-		if o.code != exitUnreachable || o.out != "" {
+		if o.code != exit.Unreachable || o.out != "" {
 			t.Errorf("%v: %+v", args, o)
 		}
 		for _, word := range []string{"http://127.0.0.1:1", "--server", "PORTOLAN_SERVER", "portolan serve"} {
@@ -59,7 +61,7 @@ func TestServerThatStarts(t *testing.T) {
 	})}
 	var out bytes.Buffer
 	code := run(t.Context(), []string{"apply", "-f", "-", "--server", "http://" + address}, strings.NewReader(entry("x", "")), &out, &told)
-	if code != exitOK || out.String() != "serviceentry/default/x  created  rev 2\n" {
+	if code != exit.OK || out.String() != "serviceentry/default/x  created  rev 2\n" {
 		t.Errorf("%d: %s", code, out.String())
 	}
 	same(t, "told once", told.String(), "No server listens at http://"+address+" yet; waiting up to 5s for it.\n")
@@ -83,7 +85,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	for _, line := range []string{"get vs", "wait --revision 5"} {
 		o := do(t, "", append(strings.Fields(line), "--server", server.URL, "--request-timeout", "50ms")...)
 		want := "portolan: no answer from the server at " + server.URL + ": context deadline exceeded (waited 50ms, see --request-timeout)\n"
-		if o != (outcome{exitUnreachable, "", want}) {
+		if o != (outcome{exit.Unreachable, "", want}) {
 			t.Errorf("%s: %+v", line, o)
 		}
 	}
@@ -96,16 +98,16 @@ func TestExitCodesOfAnswers(t *testing.T) {
 		code   int32
 		exit   int
 	}{
-		{metav1.StatusReasonBadRequest, 400, exitData},
-		{metav1.StatusReasonUnauthorized, 401, exitForbidden},
-		{metav1.StatusReasonForbidden, 403, exitForbidden},
-		{metav1.StatusReasonNotFound, 404, exitFailure},
-		{metav1.StatusReasonConflict, 409, exitConflict},
-		{metav1.StatusReasonAlreadyExists, 409, exitFailure},
-		{metav1.StatusReasonRequestEntityTooLarge, 413, exitData},
-		{metav1.StatusReasonInvalid, 422, exitData},
-		{metav1.StatusReasonInternalError, 500, exitFailure},
-		{metav1.StatusReasonServiceUnavailable, 503, exitUnreachable},
+		{metav1.StatusReasonBadRequest, 400, exit.Data},
+		{metav1.StatusReasonUnauthorized, 401, exit.Forbidden},
+		{metav1.StatusReasonForbidden, 403, exit.Forbidden},
+		{metav1.StatusReasonNotFound, 404, exit.Failure},
+		{metav1.StatusReasonConflict, 409, exit.Conflict},
+		{metav1.StatusReasonAlreadyExists, 409, exit.Failure},
+		{metav1.StatusReasonRequestEntityTooLarge, 413, exit.Data},
+		{metav1.StatusReasonInvalid, 422, exit.Data},
+		{metav1.StatusReasonInternalError, 500, exit.Failure},
+		{metav1.StatusReasonServiceUnavailable, 503, exit.Unreachable},
 	}
 	for _, test := range tests {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -53,7 +54,7 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if from == "" || to == "" {
-				return usageError{errors.New("say from which proxy and to where: --from WORKLOAD|GATEWAY --to HOST:PORT")}
+				return exit.With(exit.Usage, errors.New("say from which proxy and to where: --from WORKLOAD|GATEWAY --to HOST:PORT"))
 			}
 			query := url.Values{"from": {from}, "to": {to}, "header": headers}
 			for name, value := range map[string]string{"path": path, "method": method, "sni": sni, "via": via} {

@@ -7,6 +7,7 @@ import (
 
 	"gotest.tools/v3/golden"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/xds/explain"
 )
 
@@ -89,7 +90,7 @@ func TestExplainRequestForPrograms(t *testing.T) {
 
 func TestExplainRequestNeedsItsEnds(t *testing.T) {
 	t.Parallel()
-	if o := do(t, "", "explain", "request", "--from", "a"); o.code != exitUsage || !strings.Contains(o.err, "to") {
+	if o := do(t, "", "explain", "request", "--from", "a"); o.code != exit.Usage || !strings.Contains(o.err, "to") {
 		t.Errorf("exit code %d: %s", o.code, o.err)
 	}
 }

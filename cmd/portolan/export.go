@@ -12,6 +12,7 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -72,7 +73,7 @@ func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
 		}
 	}
 	if kinds := strings.Join(args, ","); strings.Contains(kinds, "/") {
-		return scope{}, usageError{fmt.Errorf("%s: export takes kinds: one object is shown by portolan get %[1]s -o yaml", kinds)}
+		return scope{}, exit.With(exit.Usage, fmt.Errorf("%s: export takes kinds: one object is shown by portolan get %[1]s -o yaml", kinds))
 	} else if kinds != "" {
 		args = []string{kinds}
 	}

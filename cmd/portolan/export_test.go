@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // past is configuration created at different times. Its texts need quoting in YAML.
@@ -113,7 +115,7 @@ func TestExportOfARevisionANamespaceAKind(t *testing.T) {
 		}
 	}
 	for args, code := range map[string]int{
-		"--revision 9999": exitData, "--revision -1": exitUsage, "kettles": exitUsage, "vs/x": exitUsage, "-o name": exitUsage,
+		"--revision 9999": exit.Data, "--revision -1": exit.Usage, "kettles": exit.Usage, "vs/x": exit.Usage, "-o name": exit.Usage,
 	} {
 		if o := a.do(t, "", append([]string{"export"}, strings.Fields(args)...)...); o.code != code || o.out != "" {
 			t.Errorf("export %s: %+v, want exit code %d", args, o, code)
@@ -125,15 +127,15 @@ func TestImportOfFaults(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
 	bad := past + "---\n" + strings.Replace(entry("bad", ", namespace: shop"), "hosts: [bad.shop]", "hosts: []", 1)
-	if o := a.do(t, bad, "import", "-f", "-"); o.code != exitData || !strings.Contains(o.err, "spec.hosts") {
+	if o := a.do(t, bad, "import", "-f", "-"); o.code != exit.Data || !strings.Contains(o.err, "spec.hosts") {
 		t.Errorf("%+v", o)
 	}
-	if o := a.do(t, past, "import", "-f", "-", "--dry-run=server"); o.code != exitOK || !strings.Contains(o.out, "created (dry run)") {
+	if o := a.do(t, past, "import", "-f", "-", "--dry-run=server"); o.code != exit.OK || !strings.Contains(o.out, "created (dry run)") {
 		t.Errorf("dry run: %+v", o)
 	}
 	same(t, "the store after it", a.must(t, "", "export"), "")
 	for _, args := range []string{"", "-f - --chunks -1", "x.yaml"} {
-		if o := a.do(t, past, append([]string{"import"}, strings.Fields(args)...)...); o.code != exitUsage {
+		if o := a.do(t, past, append([]string{"import"}, strings.Fields(args)...)...); o.code != exit.Usage {
 			t.Errorf("import %s: %+v", args, o)
 		}
 	}
@@ -155,7 +157,7 @@ func TestImportOfKubernetes(t *testing.T) {
 		t.Errorf("it is stored as %s", text)
 	}
 	const fault = "peerauthentication/shop/default: kind: PeerAuthentication is not served yet"
-	if o := a.do(t, list(route, policy), "import", "-f", "-"); o.code != exitData || !strings.Contains(o.err, fault) || !strings.Contains(o.err, "items[1]") || !strings.Contains(o.err, "--accept-unserved takes it") {
+	if o := a.do(t, list(route, policy), "import", "-f", "-"); o.code != exit.Data || !strings.Contains(o.err, fault) || !strings.Contains(o.err, "items[1]") || !strings.Contains(o.err, "--accept-unserved takes it") {
 		t.Errorf("%+v", o)
 	}
 	recorded, err := os.ReadFile("../../integration/testdata/moving-from-istio/all.yaml")
@@ -164,15 +166,15 @@ func TestImportOfKubernetes(t *testing.T) {
 	}
 	o := a.do(t, string(recorded), "import", "-f", "-")
 	for _, words := range []string{"2 faults", "authorizationpolicy/shop/reviews: kind: AuthorizationPolicy is not served yet", "peerauthentication/istio-system/default: "} {
-		if o.code != exitData || !strings.Contains(o.err, words) {
+		if o.code != exit.Data || !strings.Contains(o.err, words) {
 			t.Errorf("an export of a cluster: no %q: %+v", words, o)
 		}
 	}
 	applied := `{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: default, namespace: shop, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}, spec: {mtls: {mode: STRICT}}}`
-	if o := a.do(t, applied, "import", "-f", "-"); o.code != exitData || !strings.Contains(o.err, fault) {
+	if o := a.do(t, applied, "import", "-f", "-"); o.code != exit.Data || !strings.Contains(o.err, fault) {
 		t.Errorf("one alone: %+v", o)
 	}
-	if o := a.do(t, list(policy), "import", "-f", "-", "--accept-unserved"); o.code != exitOK || !strings.Contains(o.err, "PeerAuthentication is stored but not enforced yet") {
+	if o := a.do(t, list(policy), "import", "-f", "-", "--accept-unserved"); o.code != exit.OK || !strings.Contains(o.err, "PeerAuthentication is stored but not enforced yet") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -73,7 +74,7 @@ func countOf(n int, name string) string {
 // faults of the files; the returned error is about the command line.
 func (f *fileFlags) read(env *environment) (*manifest, error) {
 	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
-		return nil, usageError{errors.New("-f - is given twice: stdin can be read once")}
+		return nil, exit.With(exit.Usage, errors.New("-f - is given twice: stdin can be read once"))
 	}
 	m := &manifest{schemas: env.schemas, fallback: env.namespace}
 	var all []reading
@@ -284,7 +285,7 @@ func (m *manifest) validate() {
 // err returns the error for all faults; done says what was not done because of them.
 func (m *manifest) err(done string) error {
 	if err := nothingDone(done, m.faults); err != nil {
-		return dataError{err}
+		return exit.With(exit.Data, err)
 	}
 	return nil
 }
@@ -295,7 +296,7 @@ func (m *manifest) operations(verb batch.Verb) ([]batch.Operation, error) {
 	onAllCores(len(m.documents), func(i int) { out[i], errs[i] = batch.Write(verb, m.documents[i].Config) })
 	for i, d := range m.documents {
 		if errs[i] != nil {
-			return nil, dataError{d.Fault("", errs[i].Error())}
+			return nil, exit.With(exit.Data, d.Fault("", errs[i].Error()))
 		}
 	}
 	return out, nil

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // Folders below a directory are not read without -R, and the command says so. --prune does not
@@ -20,7 +22,7 @@ func TestFoldersThatArePassedOver(t *testing.T) {
 	same(t, "without -R", o.err, "-f "+dir+": passed over 1 folder with 1 file: -R reads it too\n")
 	for _, command := range []string{"apply", "diff"} {
 		o = a.do(t, "", command, "-f", dir, "--prune", "-l", "app=shop")
-		if o.code != exitData || !strings.Contains(o.err, "-f "+dir+": passes over 1 folder with 1 file, and --prune would delete what is described there: add -R") {
+		if o.code != exit.Data || !strings.Contains(o.err, "-f "+dir+": passes over 1 folder with 1 file, and --prune would delete what is described there: add -R") {
 			t.Errorf("%s --prune: %+v", command, o)
 		}
 	}

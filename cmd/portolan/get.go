@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -114,13 +115,13 @@ func (o *getOptions) checkOutput() error {
 	case slices.Contains(getOutputs, o.output):
 		return nil
 	case !isTemplate:
-		return usageError{fmt.Errorf("-o %q: use %s", o.output, getForms())}
+		return exit.With(exit.Usage, fmt.Errorf("-o %q: use %s", o.output, getForms()))
 	case !strings.Contains(text, "{"):
-		return usageError{fmt.Errorf("-o %s: a template has its paths in braces, as in -o %s'{.metadata.name}'", o.output, templatePrefix)}
+		return exit.With(exit.Usage, fmt.Errorf("-o %s: a template has its paths in braces, as in -o %s'{.metadata.name}'", o.output, templatePrefix))
 	}
 	o.template = jsonpath.New("-o").AllowMissingKeys(true)
 	if err := o.template.Parse(text); err != nil {
-		return usageError{fmt.Errorf("-o %s: %w", o.output, err)}
+		return exit.With(exit.Usage, fmt.Errorf("-o %s: %w", o.output, err))
 	}
 	return nil
 }
@@ -130,10 +131,10 @@ func (o *getOptions) selection(env *environment, args []string) (selection, erro
 		return selection{}, err
 	}
 	if _, err := labels.Parse(o.selector); err != nil {
-		return selection{}, usageError{fmt.Errorf("-l %q: %w", o.selector, err)}
+		return selection{}, exit.With(exit.Usage, fmt.Errorf("-l %q: %w", o.selector, err))
 	}
 	if o.allNamespaces && o.namespace != "" {
-		return selection{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+		return selection{}, exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 	}
 	if err := o.checkFreshness(); err != nil {
 		return selection{}, err
@@ -143,10 +144,10 @@ func (o *getOptions) selection(env *environment, args []string) (selection, erro
 		return selection{}, err
 	}
 	if o.allNamespaces && len(selected.keys) > 0 {
-		return selection{}, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
+		return selection{}, exit.With(exit.Usage, errors.New("an object is in one namespace: name it with -n instead of -A"))
 	}
 	if o.selector != "" && len(selected.keys) > 0 {
-		return selection{}, usageError{errors.New("-l selects among all objects of a kind: leave it out, or the names")}
+		return selection{}, exit.With(exit.Usage, errors.New("-l selects among all objects of a kind: leave it out, or the names"))
 	}
 	return selected, o.checkWatch()
 }
@@ -173,7 +174,7 @@ func (o *getOptions) checkFreshness() error {
 	f := o.freshness
 	switch {
 	case f.Exact != 0 && (f.MinRevision != 0 || f.Consistent):
-		return usageError{errors.New("--revision is one revision, whatever there is now: leave --min-revision and --consistent out")}
+		return exit.With(exit.Usage, errors.New("--revision is one revision, whatever there is now: leave --min-revision and --consistent out"))
 	case f.Exact != 0:
 		return checkRevision("--revision", f.Exact)
 	case f.MinRevision != 0:

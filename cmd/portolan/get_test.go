@@ -9,6 +9,7 @@ import (
 
 	"gotest.tools/v3/golden"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/access"
@@ -112,16 +113,16 @@ func TestGetSaysWhatThereIsNot(t *testing.T) {
 		code     int
 		out, err string
 	}{
-		{[]string{"vs", "-n", "shop"}, exitOK, "", "No virtualservices found in namespace shop; -A looks in all.\n"},
-		{[]string{"vs", "-A"}, exitOK, "", "No virtualservices found.\n"},
-		{[]string{"vs", "-n", "shop", "--revision", "2"}, exitOK, "", "No virtualservices found in namespace shop at revision 2; -A looks in all.\n"},
-		{[]string{"vs", "-o", "yaml"}, exitOK, "", "No virtualservices found in namespace default; -A looks in all.\n"},
-		{[]string{"vs,se", "-o", "name"}, exitOK, "serviceentry/default/x\n", "No virtualservices found in namespace default; -A looks in all.\n"},
-		{[]string{"se", "y"}, exitFailure, "",
+		{[]string{"vs", "-n", "shop"}, exit.OK, "", "No virtualservices found in namespace shop; -A looks in all.\n"},
+		{[]string{"vs", "-A"}, exit.OK, "", "No virtualservices found.\n"},
+		{[]string{"vs", "-n", "shop", "--revision", "2"}, exit.OK, "", "No virtualservices found in namespace shop at revision 2; -A looks in all.\n"},
+		{[]string{"vs", "-o", "yaml"}, exit.OK, "", "No virtualservices found in namespace default; -A looks in all.\n"},
+		{[]string{"vs,se", "-o", "name"}, exit.OK, "serviceentry/default/x\n", "No virtualservices found in namespace default; -A looks in all.\n"},
+		{[]string{"se", "y"}, exit.Failure, "",
 			"portolan: serviceentry/default/y: not found: see those there are with portolan get serviceentries -A\n"},
-		{[]string{"se", "y", "-o", "json"}, exitFailure, "",
+		{[]string{"se", "y", "-o", "json"}, exit.Failure, "",
 			"portolan: serviceentry/default/y: not found: see those there are with portolan get serviceentries -A\n"},
-		{[]string{"se/x", "vs/x", "se/y", "-o", "name"}, exitFailure, "serviceentry/default/x\n",
+		{[]string{"se/x", "vs/x", "se/y", "-o", "name"}, exit.Failure, "serviceentry/default/x\n",
 			"portolan: 2 faults:\n" +
 				"  serviceentry/default/y: not found: see those there are with portolan get serviceentries -A\n" +
 				"  virtualservice/default/x: not found: see those there are with portolan get virtualservices -A\n"},
@@ -169,7 +170,7 @@ func TestBadArguments(t *testing.T) {
 	for _, test := range tests {
 		o := do(t, "", strings.Fields(test.line)...)
 		same(t, test.line, o.err, "portolan: "+test.says+"\n")
-		if o.code != exitUsage || o.out != "" {
+		if o.code != exit.Usage || o.out != "" {
 			t.Errorf("%s: %+v", test.line, o)
 		}
 	}
@@ -188,14 +189,14 @@ func TestGetOfARevision(t *testing.T) {
 	if !ok {
 		t.Fatalf("delete printed no revision: %s", out)
 	}
-	if o := a.do(t, "", "get", "vs/reviews", "-n", "shop", "--min-revision", revision); o.code != exitFailure || !strings.Contains(o.err, "not found") {
+	if o := a.do(t, "", "get", "vs/reviews", "-n", "shop", "--min-revision", revision); o.code != exit.Failure || !strings.Contains(o.err, "not found") {
 		t.Errorf("%d %s", o.code, o.err)
 	}
 	a.must(t, "", "get", "vs", "-A", "--consistent")
-	if o := a.do(t, "", "get", "vs", "-A", "--min-revision", "99999"); o.code != exitUnreachable || !strings.Contains(o.err, "try again") {
+	if o := a.do(t, "", "get", "vs", "-A", "--min-revision", "99999"); o.code != exit.Unreachable || !strings.Contains(o.err, "try again") {
 		t.Errorf("%d %s", o.code, o.err)
 	}
-	if o := a.do(t, "", "get", "vs", "--min-revision", "-1"); o.code != exitUsage {
+	if o := a.do(t, "", "get", "vs", "--min-revision", "-1"); o.code != exit.Usage {
 		t.Errorf("%d %s", o.code, o.err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -69,11 +70,11 @@ func (o *historyOptions) key(env *environment, args []string) (config.Key, error
 	return selected.keys[0], nil
 }
 
-var errOneObject = usageError{errors.New("name one object: KIND NAME or KIND/NAME; portolan audit shows the changes of several, of a namespace or of the store")}
+var errOneObject = exit.With(exit.Usage, errors.New("name one object: KIND NAME or KIND/NAME; portolan audit shows the changes of several, of a namespace or of the store"))
 
 func checkLimit(limit int) error {
 	if limit < 0 {
-		return usageError{fmt.Errorf("--limit %d: give a number from 1 on, or 0 for all", limit)}
+		return exit.With(exit.Usage, fmt.Errorf("--limit %d: give a number from 1 on, or 0 for all", limit))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -85,15 +86,15 @@ func TestHistoryErrors(t *testing.T) {
 		code int
 		says string
 	}{
-		{"se/never", exitFailure, "serviceentry/default/never: there is no history of it"},
-		{"se", exitUsage, "name one object"},
-		{"se/a se/b", exitUsage, "name one object"},
-		{"teapot/a", exitUsage, "unknown kind"},
-		{"se/a --limit -1", exitUsage, "--limit -1"},
-		{"se/a -o wide", exitUsage, "table, json or yaml"},
-		{"", exitUsage, "portolan history --help"},
-		{"", exitUsage, "portolan audit shows"},
-		{"se/never", exitFailure, "-n names another namespace"},
+		{"se/never", exit.Failure, "serviceentry/default/never: there is no history of it"},
+		{"se", exit.Usage, "name one object"},
+		{"se/a se/b", exit.Usage, "name one object"},
+		{"teapot/a", exit.Usage, "unknown kind"},
+		{"se/a --limit -1", exit.Usage, "--limit -1"},
+		{"se/a -o wide", exit.Usage, "table, json or yaml"},
+		{"", exit.Usage, "portolan history --help"},
+		{"", exit.Usage, "portolan audit shows"},
+		{"se/never", exit.Failure, "-n names another namespace"},
 	} {
 		o := a.do(t, "", append([]string{"history"}, strings.Fields(test.args)...)...)
 		if o.code != test.code || !strings.Contains(o.err, test.says) || o.out != "" {
@@ -132,7 +133,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	for _, args := range []string{"se,vs", "se a b", "se/a vs/b", "--since -1h", "--limit -1", "-o wide", "teapot", "-A -n shop", "se/a -A"} {
-		if o := a.do(t, "", append([]string{"audit"}, strings.Fields(args)...)...); o.code != exitUsage || o.out != "" {
+		if o := a.do(t, "", append([]string{"audit"}, strings.Fields(args)...)...); o.code != exit.Usage || o.out != "" {
 			t.Errorf("%s: %+v", args, o)
 		}
 	}
@@ -200,7 +201,7 @@ func TestMessageFlag(t *testing.T) {
 	a := startAPI(t)
 	for _, bad := range []string{"two\nlines", strings.Repeat("x", 1025), "\xff"} {
 		for _, command := range []string{"apply", "delete"} {
-			if o := a.do(t, entry("a", ""), command, "-f", "-", "-m", bad); o.code != exitUsage || !strings.Contains(o.err, "--message") {
+			if o := a.do(t, entry("a", ""), command, "-f", "-", "-m", bad); o.code != exit.Usage || !strings.Contains(o.err, "--message") {
 				t.Errorf("%s -m %.8q: %+v", command, bad, o)
 			}
 		}

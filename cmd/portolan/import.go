@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -37,7 +38,7 @@ it, in parts part by part.` + chunksHelp + waitHelp,
 		Args: filesOnly,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(o.files.names) == 0 {
-				return usageError{errors.New("name what to import: -f FILE, -f DIR, or -f - for stdin")}
+				return exit.With(exit.Usage, errors.New("name what to import: -f FILE, -f DIR, or -f - for stdin"))
 			}
 			if err := cmp.Or(o.check(c), o.checkChunks()); err != nil {
 				return err

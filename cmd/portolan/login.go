@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
@@ -43,7 +44,7 @@ provider ends it. portolan logout forgets it.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, name := range []string{"token", "token-file"} {
 				if os.Getenv(variable(name)) != "" {
-					return usageError{fmt.Errorf("%s is set, and goes before what a context keeps: unset it first", variable(name))}
+					return exit.With(exit.Usage, fmt.Errorf("%s is set, and goes before what a context keeps: unset it first", variable(name)))
 				}
 			}
 			target, err := env.loginContext(c)
@@ -52,7 +53,7 @@ provider ends it. portolan logout forgets it.`,
 			}
 			if env.credentials.hasToken() {
 				if provider != "" {
-					return usageError{errors.New("--provider is with whom to log in, and a token needs nobody: leave one of them out")}
+					return exit.With(exit.Usage, errors.New("--provider is with whom to log in, and a token needs nobody: leave one of them out"))
 				}
 				return env.loginByToken(c.Context(), target)
 			}
@@ -82,7 +83,7 @@ func (e *environment) loginContext(c *cobra.Command) (string, error) {
 			return "", err
 		}
 		if name == "" && one.Server != "" && !among(e.server, one.Server) {
-			return "", usageError{fmt.Errorf("the current context %s is of another server, %s: name one for %s with --context, which is made if there is none of that name", one.Name, one.Server, e.server)}
+			return "", exit.With(exit.Usage, fmt.Errorf("the current context %s is of another server, %s: name one for %s with --context, which is made if there is none of that name", one.Name, one.Server, e.server))
 		}
 		return one.Name, nil
 	}
@@ -146,11 +147,11 @@ func chooseProvider(known []credentials.Provider, name, server string) (credenti
 	}
 	switch {
 	case len(known) == 0:
-		return credentials.Provider{}, dataError{fmt.Errorf("no provider logs users in at %s: an administrator can give a TokenIssuer users.login; or log in with a token (--token-file)", server)}
+		return credentials.Provider{}, exit.With(exit.Data, fmt.Errorf("no provider logs users in at %s: an administrator can give a TokenIssuer users.login; or log in with a token (--token-file)", server))
 	case name == "":
-		return credentials.Provider{}, usageError{fmt.Errorf("the server has several providers: name one of %s with --provider", strings.Join(names, ", "))}
+		return credentials.Provider{}, exit.With(exit.Usage, fmt.Errorf("the server has several providers: name one of %s with --provider", strings.Join(names, ", ")))
 	}
-	return credentials.Provider{}, usageError{fmt.Errorf("--provider %s: the server has %s", name, strings.Join(names, ", "))}
+	return credentials.Provider{}, exit.With(exit.Usage, fmt.Errorf("--provider %s: the server has %s", name, strings.Join(names, ", ")))
 }
 
 // showDevice shows the user where to go. It is not part of the command's output.
@@ -221,7 +222,7 @@ valid until it ends or is revoked (portolan user token revoke).`,
 			}
 			name := cmp.Or(env.context, os.Getenv("PORTOLAN_CONTEXT"), file.Current)
 			if name == "" {
-				return dataError{errors.New("no context is in use, which would keep a login: name one with --context")}
+				return exit.With(exit.Data, errors.New("no context is in use, which would keep a login: name one with --context"))
 			}
 			var was contexts.Context
 			err = contexts.Update(c.Context(), contextsFile(), func(file contexts.File) (contexts.File, bool, error) {

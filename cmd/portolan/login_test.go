@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
@@ -104,14 +105,14 @@ func clean(t *testing.T, what string, o outcome, secrets []string) {
 // TestLogin: a login with a provider, its renewal, and the logout.
 func TestLogin(t *testing.T) {
 	l := startLogins(t)
-	if o := l.do(t, "", "login"); o.code != exitData || !strings.Contains(o.err, "no provider logs users in at "+l.URL) {
+	if o := l.do(t, "", "login"); o.code != exit.Data || !strings.Contains(o.err, "no provider logs users in at "+l.URL) {
 		t.Errorf("without providers: %+v", o)
 	}
 	issuer := jwkstest.New(t)
 	device := issuer.Device(t, "cli", time.Hour, map[string]any{"sub": "ann", "groups": []string{"dev"}})
 	l.add("corp", issuer, "cli")
 	device.Answer("access_denied")
-	if o := l.do(t, "", "login"); o.code != exitFailure || !strings.Contains(o.err, "denies the login (access_denied)") {
+	if o := l.do(t, "", "login"); o.code != exit.Failure || !strings.Contains(o.err, "denies the login (access_denied)") {
 		t.Errorf("denied: %+v", o)
 	}
 	device.Answer("")
@@ -196,7 +197,7 @@ func TestLogin(t *testing.T) {
 	// While the token is valid, a provider that is away does not matter.
 	device.Answer("temporarily_unavailable")
 	expire("work")
-	if o := do(t, "", "auth", "whoami"); o.code != exitUnreachable || !strings.Contains(o.err, "cannot answer now (temporarily_unavailable): try again") {
+	if o := do(t, "", "auth", "whoami"); o.code != exit.Unreachable || !strings.Contains(o.err, "cannot answer now (temporarily_unavailable): try again") {
 		t.Errorf("away: %+v", o)
 	}
 	edit(t, l.file, func(f contexts.File) contexts.File {
@@ -211,7 +212,7 @@ func TestLogin(t *testing.T) {
 	expire("work")
 	ended := do(t, "", "auth", "whoami")
 	clean(t, "whoami", ended, device.Secrets())
-	if ended.code != exitForbidden || !strings.Contains(ended.err, "has ended the login (invalid_grant): log in again: portolan login") {
+	if ended.code != exit.Forbidden || !strings.Contains(ended.err, "has ended the login (invalid_grant): log in again: portolan login") {
 		t.Errorf("ended: %+v", ended)
 	}
 	device.Answer("")
@@ -228,13 +229,13 @@ func TestLogin(t *testing.T) {
 
 	other := jwkstest.New(t)
 	l.add("lab", other, "cli")
-	if o := do(t, "", "login"); o.code != exitUsage || !strings.Contains(o.err, "name one of corp, lab with --provider") {
+	if o := do(t, "", "login"); o.code != exit.Usage || !strings.Contains(o.err, "name one of corp, lab with --provider") {
 		t.Errorf("several: %+v", o)
 	}
-	if o := do(t, "", "login", "--provider", "labs"); o.code != exitUsage || !strings.Contains(o.err, "--provider labs: the server has corp, lab") {
+	if o := do(t, "", "login", "--provider", "labs"); o.code != exit.Usage || !strings.Contains(o.err, "--provider labs: the server has corp, lab") {
 		t.Errorf("unknown: %+v", o)
 	}
-	if o := do(t, "", "login", "--provider", "lab"); o.code != exitFailure || !strings.Contains(o.err, "has no token_endpoint") {
+	if o := do(t, "", "login", "--provider", "lab"); o.code != exit.Failure || !strings.Contains(o.err, "has no token_endpoint") {
 		t.Errorf("without the flow: %+v", o)
 	}
 }
@@ -256,10 +257,10 @@ func TestLoginByToken(t *testing.T) {
 	if err := os.WriteFile(file, []byte(alice+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if o := l.do(t, "", "login", "--token", "put_wrong"); o.code != exitForbidden || !strings.Contains(o.err, "the token is not valid") || l.kept(t, "work").Name != "" {
+	if o := l.do(t, "", "login", "--token", "put_wrong"); o.code != exit.Forbidden || !strings.Contains(o.err, "the token is not valid") || l.kept(t, "work").Name != "" {
 		t.Errorf("a wrong token: %+v", o)
 	}
-	if o := l.do(t, "", "login", "--token-file", file, "--provider", "x"); o.code != exitUsage {
+	if o := l.do(t, "", "login", "--token-file", file, "--provider", "x"); o.code != exit.Usage {
 		t.Errorf("both: %+v", o)
 	}
 	host := strings.TrimPrefix(l.URL, "http://")
@@ -269,21 +270,21 @@ func TestLoginByToken(t *testing.T) {
 	if o := do(t, "", "auth", "whoami"); o.code != 0 || !strings.Contains(o.out, "alice") {
 		t.Errorf("whoami: %+v", o)
 	}
-	if o := do(t, "", "login", "--token-file", file, "--server", "http://127.0.0.1:1"); o.code != exitUsage || !strings.Contains(o.err, "the current context "+host+" is of another server") {
+	if o := do(t, "", "login", "--token-file", file, "--server", "http://127.0.0.1:1"); o.code != exit.Usage || !strings.Contains(o.err, "the current context "+host+" is of another server") {
 		t.Errorf("another server: %+v", o)
 	}
 	t.Setenv("PORTOLAN_TOKEN", "x")
-	if o := do(t, "", "login"); o.code != exitUsage || !strings.Contains(o.err, "PORTOLAN_TOKEN is set") {
+	if o := do(t, "", "login"); o.code != exit.Usage || !strings.Contains(o.err, "PORTOLAN_TOKEN is set") {
 		t.Errorf("with a variable: %+v", o)
 	}
 	t.Setenv("PORTOLAN_TOKEN", "")
 	if o := do(t, "", "logout"); o.code != 0 || !strings.Contains(o.err, "portolan user token revoke") || l.kept(t, host).Token != "" {
 		t.Errorf("logout: %+v", o)
 	}
-	if o := do(t, "", "logout", "--context", "none"); o.code != exitData || !strings.Contains(o.err, `no context "none"`) {
+	if o := do(t, "", "logout", "--context", "none"); o.code != exit.Data || !strings.Contains(o.err, `no context "none"`) {
 		t.Errorf("logout of nothing: %+v", o)
 	}
-	if o := do(t, "", "login", "--server", "http://192.0.2.1:1", "--token-file", file, "--context", "far"); o.code != exitUsage || !strings.Contains(o.err, "a token is not sent in the clear to 192.0.2.1:1") {
+	if o := do(t, "", "login", "--server", "http://192.0.2.1:1", "--token-file", file, "--context", "far"); o.code != exit.Usage || !strings.Contains(o.err, "a token is not sent in the clear to 192.0.2.1:1") {
 		t.Errorf("in the clear: %+v", o)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 )
 
@@ -56,7 +57,7 @@ func (a api) do(t *testing.T, stdin string, args ...string) outcome {
 func (a api) must(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	o := a.do(t, stdin, args...)
-	if o.code != exitOK {
+	if o.code != exit.OK {
 		t.Fatalf("%v: exit code %d: %s", args, o.code, o.err)
 	}
 	return o.out

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 )
 
@@ -22,9 +23,9 @@ func (m *message) register(c *cobra.Command) {
 func (m message) check() error {
 	switch {
 	case len(m) > batch.MaxMessage:
-		return usageError{fmt.Errorf("--message has %d bytes, and may have %d", len(m), batch.MaxMessage)}
+		return exit.With(exit.Usage, fmt.Errorf("--message has %d bytes, and may have %d", len(m), batch.MaxMessage))
 	case !utf8.ValidString(string(m)) || strings.ContainsFunc(string(m), unicode.IsControl):
-		return usageError{fmt.Errorf("--message %q is not one line of text", string(m))}
+		return exit.With(exit.Usage, fmt.Errorf("--message %q is not one line of text", string(m)))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
@@ -35,7 +36,7 @@ func (o *proof) bearer() (string, error) {
 	}
 	byFlag, byFile := o.flags.Changed("token"), o.flags.Changed("token-file")
 	if byFlag && byFile {
-		return "", usageError{errors.New("--token and --token-file: give one of the two")}
+		return "", exit.With(exit.Usage, errors.New("--token and --token-file: give one of the two"))
 	}
 	for _, from := range []struct {
 		given       bool
@@ -88,7 +89,7 @@ func readToken(token, file string) (string, error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return "", dataError{fmt.Errorf("--token-file: %w", err)}
+			return "", exit.With(exit.Data, fmt.Errorf("--token-file: %w", err))
 		}
 		token = string(text)
 	}
@@ -98,7 +99,7 @@ func readToken(token, file string) (string, error) {
 		if file != "" {
 			where = "--token-file: " + file
 		}
-		return "", dataError{fmt.Errorf("%s is empty, or not one word of text: take what portolan user create or user token add printed", where)}
+		return "", exit.With(exit.Data, fmt.Errorf("%s is empty, or not one word of text: take what portolan user create or user token add printed", where))
 	}
 	return token, nil
 }

@@ -14,6 +14,7 @@ import (
 	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -62,7 +63,7 @@ func proxyStatus(t *testing.T, list admin.ProxyList, args ...string) outcome {
 	if e := root.ExecuteContext(context.WithoutCancel(t.Context())); e != nil {
 		t.Fatal(e)
 	}
-	return outcome{exitOK, out.String(), strings.ReplaceAll(err.String(), server.URL, "URL")}
+	return outcome{exit.OK, out.String(), strings.ReplaceAll(err.String(), server.URL, "URL")}
 }
 
 func TestProxyStatus(t *testing.T) {
@@ -197,13 +198,13 @@ func TestProxyStatusJSON(t *testing.T) {
 
 func TestProxyStatusOfNone(t *testing.T) {
 	t.Parallel()
-	if o := proxyStatus(t, admin.ProxyList{}, "status"); o != (outcome{exitOK, "", "No proxy is connected.\n"}) {
+	if o := proxyStatus(t, admin.ProxyList{}, "status"); o != (outcome{exit.OK, "", "No proxy is connected.\n"}) {
 		t.Errorf("%+v", o)
 	}
-	if o := proxyStatus(t, admin.ProxyList{}, "status", "--only", "rejected,stale"); o != (outcome{exitOK, "", "No proxy with a type that is REJECTED or STALE is connected.\n"}) {
+	if o := proxyStatus(t, admin.ProxyList{}, "status", "--only", "rejected,stale"); o != (outcome{exit.OK, "", "No proxy with a type that is REJECTED or STALE is connected.\n"}) {
 		t.Errorf("%+v", o)
 	}
-	if o := proxyStatus(t, someProxies(), "status", "x"); o != (outcome{exitOK, "  elsewhere  40 proxies  connected to server cp-1:7, which cannot be asked from here\n", "No proxy whose node id contains \"x\" is connected.\n"}) {
+	if o := proxyStatus(t, someProxies(), "status", "x"); o != (outcome{exit.OK, "  elsewhere  40 proxies  connected to server cp-1:7, which cannot be asked from here\n", "No proxy whose node id contains \"x\" is connected.\n"}) {
 		t.Errorf("%+v", o)
 	}
 }

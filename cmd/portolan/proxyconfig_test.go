@@ -26,6 +26,7 @@ import (
 	mcp "istio.io/api/mcp/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -259,7 +260,7 @@ func TestProxyConfigRefuses(t *testing.T) {
 		"config route a -o wide":          "use short, json or yaml",
 		"config secrets a -o wide":        "use short, json or yaml",
 	} {
-		if o := do(t, "", append([]string{"proxy"}, strings.Fields(args)...)...); o.code != exitUsage || !strings.Contains(o.err, want) {
+		if o := do(t, "", append([]string{"proxy"}, strings.Fields(args)...)...); o.code != exit.Usage || !strings.Contains(o.err, want) {
 			t.Errorf("%s: exit code %d: %s", args, o.code, o.err)
 		}
 	}
@@ -319,18 +320,18 @@ func TestProxyConfigOfAnotherServer(t *testing.T) {
 	for name, to := range map[string]struct {
 		server *httptest.Server
 		code   int
-	}{"the other server": {there, exitOK}, "another one": {wrong, exitFailure}, "nobody": {gone, exitFailure}} {
+	}{"the other server": {there, exit.OK}, "another one": {wrong, exit.Failure}, "nobody": {gone, exit.Failure}} {
 		api := strings.TrimPrefix(to.server.URL, "http://")
 		here := httptest.NewServer(misdirecting(api))
 		o := do(t, "", "proxy", "config", "cluster", "vm-12", "--fqdn", "reviews", "--server", here.URL)
 		here.Close()
-		if (o.code == exitOK) != (to.code == exitOK) {
+		if (o.code == exit.OK) != (to.code == exit.OK) {
 			t.Errorf("%s: exit code %d: %s", name, o.code, o.err)
 		}
-		if to.code == exitOK && !strings.Contains(o.out, "reviews.shop") {
+		if to.code == exit.OK && !strings.Contains(o.out, "reviews.shop") {
 			t.Errorf("%s: %s", name, o.out)
 		}
-		if to.code != exitOK && !strings.Contains(o.err, "on machine cp-2, run the command with --server http://"+api) {
+		if to.code != exit.OK && !strings.Contains(o.err, "on machine cp-2, run the command with --server http://"+api) {
 			t.Errorf("%s: %s", name, o.err)
 		}
 	}
@@ -342,7 +343,7 @@ func TestProxyConfigOfAnotherServer(t *testing.T) {
 func TestProxyDiff(t *testing.T) {
 	t.Parallel()
 	o, err := proxyCommand(t, "diff", "vm-12")
-	if !errors.Is(err, differences{}) {
+	if !errors.Is(err, errDifferences) {
 		t.Fatal(err)
 	}
 	golden.Assert(t, o.out, "proxy-diff.txt")
@@ -374,8 +375,8 @@ func TestProxyDiffOfADump(t *testing.T) {
 		out, words string
 	}{
 		"the same":       {someNode, "good", nil, "", "0 of 1 resource differ, as of revision 815. Left out: 1 static and 0 draining.\n"},
-		"different":      {someNode, "bad", differences{}, "-alt_stat_name: bad\n+alt_stat_name: good\n", "1 of 1 resource differ"},
-		"of another one": {"router~10.0.0.9~edge.shop~shop", "good", dataError{}, "", ""},
+		"different":      {someNode, "bad", errDifferences, "-alt_stat_name: bad\n+alt_stat_name: good\n", "1 of 1 resource differ"},
+		"of another one": {"router~10.0.0.9~edge.shop~shop", "good", exit.With(exit.Data, nil), "", ""},
 	} {
 		file := filepath.Join(write(t, map[string]string{"dump.json": strings.NewReplacer("NODE", c.node, "STAT", c.stat).Replace(dump)}), "dump.json")
 		o, err := serving(t, func(*http.Request) any {
@@ -383,18 +384,17 @@ func TestProxyDiffOfADump(t *testing.T) {
 				{Name: "CDS", TypeURL: resource.ClusterType, Total: 1, Resources: []admin.ProxyResource{a}},
 			}}
 		}, "proxy", "diff", "vm-12", "--dump", file)
-		var data dataError
-		if wanted := errors.As(c.err, &data); wanted != errors.As(err, &data) || !wanted && !errors.Is(err, c.err) {
+		if wanted := exit.Is(c.err, exit.Data); wanted != exit.Is(err, exit.Data) || !wanted && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if !strings.Contains(o.out, c.out) || (c.out == "") != (o.out == "") || !strings.Contains(o.err, c.words) {
 			t.Errorf("%s:\n%s\n%s", name, o.out, o.err)
 		}
 	}
-	if o := do(t, "", "proxy", "diff", "vm-12", "--dump", "nowhere.json"); o.code != exitData || !strings.Contains(o.err, "--dump nowhere.json: ") {
+	if o := do(t, "", "proxy", "diff", "vm-12", "--dump", "nowhere.json"); o.code != exit.Data || !strings.Contains(o.err, "--dump nowhere.json: ") {
 		t.Errorf("exit code %d: %s", o.code, o.err)
 	}
-	if o := do(t, "no JSON", "proxy", "diff", "vm-12", "--dump", "-"); o.code != exitData || !strings.Contains(o.err, "no config dump") {
+	if o := do(t, "no JSON", "proxy", "diff", "vm-12", "--dump", "-"); o.code != exit.Data || !strings.Contains(o.err, "no config dump") {
 		t.Errorf("exit code %d: %s", o.code, o.err)
 	}
 }

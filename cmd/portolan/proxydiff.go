@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -81,7 +82,7 @@ func (e *environment) diffProxy(ctx context.Context, node, namespace string) err
 	}
 	if found > 0 {
 		fmt.Fprintf(e.stderr, "%s should have %s otherwise, of %d, as of revision %d.\n", c.Proxy.Name, resourceCount(found), total, c.Revision)
-		return differences{}
+		return errDifferences
 	}
 	fmt.Fprintf(e.stderr, "%s has all that it should: %s, as of revision %d.\n", c.Proxy.Name, resourceCount(total), c.Revision)
 	return nil
@@ -113,14 +114,14 @@ func whyDifferent(r *admin.ProxyResource) string {
 func (e *environment) diffDump(ctx context.Context, node, namespace, file string) error {
 	dump, err := e.readDump(file)
 	if err != nil {
-		return dataError{fmt.Errorf("--dump %s: %w", file, err)}
+		return exit.With(exit.Data, fmt.Errorf("--dump %s: %w", file, err))
 	}
 	c, err := e.proxyConfig(ctx, node, namespace, url.Values{})
 	if err != nil {
 		return err
 	}
 	if dump.Node != "" && dump.Node != c.Proxy.Node {
-		return dataError{fmt.Errorf("--dump %s: it is of %s, not of %s", file, dump.Node, c.Proxy.Node)}
+		return exit.With(exit.Data, fmt.Errorf("--dump %s: it is of %s, not of %s", file, dump.Node, c.Proxy.Node))
 	}
 	found, err := dump.Differences(c)
 	if err != nil {
@@ -137,7 +138,7 @@ func (e *environment) diffDump(ctx context.Context, node, namespace, file string
 		fmt.Fprintf(e.stderr, "The dump lists no %s: take it from /config_dump?include_eds.\n", alternatives(found.Absent))
 	}
 	if len(found.Differences) > 0 {
-		return differences{}
+		return errDifferences
 	}
 	return nil
 }

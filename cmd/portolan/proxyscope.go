@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // proxyScope holds the flags for the namespace of the proxies that a command is about.
@@ -21,7 +23,7 @@ func (s *proxyScope) register(c *cobra.Command) {
 
 func (s *proxyScope) check() error {
 	if s.all && s.namespace != "" {
-		return usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+		return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 	}
 	return nil
 }

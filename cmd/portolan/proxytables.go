@@ -12,6 +12,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -29,7 +30,7 @@ func (f *portFilter) register(c *cobra.Command) {
 
 func (f *portFilter) check() error {
 	if f.port < 0 || f.port > 65535 {
-		return usageError{fmt.Errorf("--port %d: give a port from 1 to 65535", f.port)}
+		return exit.With(exit.Usage, fmt.Errorf("--port %d: give a port from 1 to 65535", f.port))
 	}
 	return nil
 }

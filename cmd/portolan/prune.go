@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -90,17 +91,17 @@ func (p *pruneFlags) register(c *cobra.Command) {
 func (p *pruneFlags) check(schemas schema.Set, dry string) error {
 	switch {
 	case !p.enabled && (p.selector != "" || len(p.names) > 0):
-		return usageError{errors.New("-l and --prune-kinds say what --prune deletes: add it, or leave them out")}
+		return exit.With(exit.Usage, errors.New("-l and --prune-kinds say what --prune deletes: add it, or leave them out"))
 	case !p.enabled:
 		return nil
 	case p.selector == "":
-		return usageError{errors.New("--prune needs -l key=value: it deletes the stored objects with these labels that are in no file")}
+		return exit.With(exit.Usage, errors.New("--prune needs -l key=value: it deletes the stored objects with these labels that are in no file"))
 	case dry == dryRunClient:
-		return usageError{errors.New("--prune has to ask the server what there is: use --dry-run=server")}
+		return exit.With(exit.Usage, errors.New("--prune has to ask the server what there is: use --dry-run=server"))
 	}
 	var err error
 	if p.labels, err = labels.ConvertSelectorToLabelsMap(p.selector); err != nil {
-		return usageError{fmt.Errorf("-l %s: %w: use key=value[,key=value...]", p.selector, err)}
+		return exit.With(exit.Usage, fmt.Errorf("-l %s: %w: use key=value[,key=value...]", p.selector, err))
 	}
 	p.kinds = inHistory(schemas)
 	if len(p.names) > 0 {
@@ -109,7 +110,7 @@ func (p *pruneFlags) check(schemas schema.Set, dry string) error {
 	for _, name := range p.names {
 		kind, err := kindNamed(schemas, name)
 		if err != nil {
-			return usageError{fmt.Errorf("--prune-kinds: %w", err)}
+			return exit.With(exit.Usage, fmt.Errorf("--prune-kinds: %w", err))
 		}
 		if !slices.Contains(p.kinds, kind) {
 			p.kinds = append(p.kinds, kind)

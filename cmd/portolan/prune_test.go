@@ -13,6 +13,7 @@ import (
 
 	"gotest.tools/v3/golden"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -46,7 +47,7 @@ func TestApplyPrunes(t *testing.T) {
 			"serviceentry/shop/b    deleted (dry run)\nserviceentry/shop/z    deleted (dry run)\nsidecar/shop/s         deleted (dry run)\n")
 	o := a.do(t, files, "diff", "-f", "-", "--prune", "-l", "app=shop", "--prune-kinds", "se")
 	golden.Assert(t, o.out, "diff-prune.txt")
-	if o.code != exitDifferences {
+	if o.code != exit.Differences {
 		t.Errorf("%+v", o)
 	}
 	if v := a.Store.Version(); v != "2" {
@@ -86,7 +87,7 @@ func TestPruneDeletesNothingNewer(t *testing.T) {
 	a := pruned(t)
 	url := between(t, a, func() { a.do(t, entry("z", mine+", annotations: {note: new}"), "apply", "-f", "-") })
 	o := do(t, entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)
-	if want := (outcome{exitConflict, "", "portolan: nothing was applied: conflict: serviceentry/shop/z changed (you had version 2, the store has 3): " +
+	if want := (outcome{exit.Conflict, "", "portolan: nothing was applied: conflict: serviceentry/shop/z changed (you had version 2, the store has 3): " +
 		"see portolan diff serviceentry/z -n shop --from 2\n"}); o != want {
 		t.Errorf("%+v", o)
 	}
@@ -99,7 +100,7 @@ func TestPruneDoesNotMindWhatIsGoneMeanwhile(t *testing.T) {
 		_, _ = a.Store.Delete(context.Background(), schema.ServiceEntry, "z", "shop", "") // does nothing the second time
 	})
 	o := do(t, entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)
-	if want := (outcome{exitOK, "serviceentry/shop/a  unchanged  rev 2\nserviceentry/shop/b  deleted    rev 4\nsidecar/shop/s       deleted    rev 4\n", ""}); o != want {
+	if want := (outcome{exit.OK, "serviceentry/shop/a  unchanged  rev 2\nserviceentry/shop/b  deleted    rev 4\nsidecar/shop/s       deleted    rev 4\n", ""}); o != want {
 		t.Errorf("%+v", o)
 	}
 }
@@ -111,13 +112,13 @@ func TestPruneRefusals(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"--prune"}, exitUsage, "--prune needs -l"},
-		{[]string{"-l", "app=shop"}, exitUsage, "say what --prune deletes"},
-		{[]string{"--prune", "-l", "app"}, exitUsage, "-l app: "},
-		{[]string{"--prune", "-l", "app!=x"}, exitUsage, "use key=value"},
-		{[]string{"--prune", "-l", "app=shop", "--prune-kinds", "pods"}, exitUsage, `--prune-kinds: unknown kind "pods"`},
-		{[]string{"--prune", "-l", "app=shop", "--dry-run=client"}, exitUsage, "use --dry-run=server"},
-		{[]string{"--prune", "-l", "app=shop"}, exitData,
+		{[]string{"--prune"}, exit.Usage, "--prune needs -l"},
+		{[]string{"-l", "app=shop"}, exit.Usage, "say what --prune deletes"},
+		{[]string{"--prune", "-l", "app"}, exit.Usage, "-l app: "},
+		{[]string{"--prune", "-l", "app!=x"}, exit.Usage, "use key=value"},
+		{[]string{"--prune", "-l", "app=shop", "--prune-kinds", "pods"}, exit.Usage, `--prune-kinds: unknown kind "pods"`},
+		{[]string{"--prune", "-l", "app=shop", "--dry-run=client"}, exit.Usage, "use --dry-run=server"},
+		{[]string{"--prune", "-l", "app=shop"}, exit.Data,
 			"nothing was applied: stdin: document 1 (line 1): serviceentry/shop/theirs: metadata.labels: lack app=shop: with --prune every object"},
 	} {
 		o := do(t, entry("theirs", other), append([]string{"apply", "-f", "-"}, test.args...)...)
@@ -148,22 +149,22 @@ func TestPruneAsksOnATerminal(t *testing.T) {
 		return outcome{exitCode(err), out.String(), stderr.String()}
 	}
 	const question = "In no file, and to be deleted:\n  serviceentry/shop/b\n  serviceentry/shop/z\n  sidecar/shop/s\nApply, and delete these 3? [y/N] "
-	if o := at("n\n"); o != (outcome{exitFailure, "", question + "nothing was applied: you did not say yes"}) {
+	if o := at("n\n"); o != (outcome{exit.Failure, "", question + "nothing was applied: you did not say yes"}) {
 		t.Errorf("no: %+v", o)
 	}
-	if o := at("n\n", "--dry-run=server"); o.code != exitOK || strings.Contains(o.err, "delete") {
+	if o := at("n\n", "--dry-run=server"); o.code != exit.OK || strings.Contains(o.err, "delete") {
 		t.Errorf("a dry run: %+v", o)
 	}
 	if v := a.Store.Version(); v != "2" {
 		t.Fatalf("the store is at %s", v)
 	}
-	if o := at("y\n", "--prune-kinds", "sidecars"); o.code != exitOK || o.err != "In no file, and to be deleted:\n  sidecar/shop/s\nApply, and delete it? [y/N] " {
+	if o := at("y\n", "--prune-kinds", "sidecars"); o.code != exit.OK || o.err != "In no file, and to be deleted:\n  sidecar/shop/s\nApply, and delete it? [y/N] " {
 		t.Errorf("yes: %+v", o)
 	}
-	if o := at("", "--yes"); o.code != exitOK || o.err != "" || !strings.Contains(o.out, "serviceentry/shop/z  deleted") {
+	if o := at("", "--yes"); o.code != exit.OK || o.err != "" || !strings.Contains(o.out, "serviceentry/shop/z  deleted") {
 		t.Errorf("--yes: %+v", o)
 	}
-	if o := at("n\n"); o.code != exitOK || o.err != "" {
+	if o := at("n\n"); o.code != exit.OK || o.err != "" {
 		t.Errorf("nothing to delete: %+v", o)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 func TestGetRevision(t *testing.T) {
@@ -29,11 +31,11 @@ func TestGetRevision(t *testing.T) {
 		code int
 		says string
 	}{
-		{"se/a --revision 7", exitData, "revision 7 is in the future: the store is at 6"},
-		{"se/b -n shop --revision 5", exitFailure, "serviceentry/shop/b: there was none at revision 5: see when there was with portolan history serviceentry/shop/b"},
-		{"se/a --revision -1", exitUsage, "--revision -1"},
-		{"se/a --revision 1 --consistent", exitUsage, "leave --min-revision and --consistent out"},
-		{"se/a --min-revision -1", exitUsage, "--min-revision -1"},
+		{"se/a --revision 7", exit.Data, "revision 7 is in the future: the store is at 6"},
+		{"se/b -n shop --revision 5", exit.Failure, "serviceentry/shop/b: there was none at revision 5: see when there was with portolan history serviceentry/shop/b"},
+		{"se/a --revision -1", exit.Usage, "--revision -1"},
+		{"se/a --revision 1 --consistent", exit.Usage, "leave --min-revision and --consistent out"},
+		{"se/a --min-revision -1", exit.Usage, "--min-revision -1"},
 	} {
 		o := a.do(t, "", append([]string{"get"}, strings.Fields(test.args)...)...)
 		if o.code != test.code || !strings.Contains(o.err, test.says) || o.out != "" {
@@ -47,7 +49,7 @@ func TestDiffOfRevisions(t *testing.T) {
 	a := voyage(t)
 	o := a.do(t, "", "diff", "-A", "--from", "2")
 	golden.Assert(t, o.out, "diff-revisions.txt")
-	if o.code != exitDifferences || o.err != "" {
+	if o.code != exit.Differences || o.err != "" {
 		t.Errorf("%+v", o)
 	}
 	// The wanted values are the headers of the objects that differ.
@@ -71,7 +73,7 @@ func TestDiffOfRevisions(t *testing.T) {
 			}
 		}
 		same(t, args, strings.Join(headers, " "), want)
-		if wanted := map[bool]int{true: exitOK, false: exitDifferences}[want == ""]; o.code != wanted || o.err != "" {
+		if wanted := map[bool]int{true: exit.OK, false: exit.Differences}[want == ""]; o.code != wanted || o.err != "" {
 			t.Errorf("%s: %+v", args, o)
 		}
 	}
@@ -93,14 +95,14 @@ func TestDiffOfRevisionsErrors(t *testing.T) {
 		"--from 1 teapot":          "unknown kind",
 		"--from 1 --prune-kinds x": "leave one of them out",
 	} {
-		if o := a.do(t, "", append([]string{"diff"}, strings.Fields(args)...)...); o.code != exitUsage || !strings.Contains(o.err, says) || o.out != "" {
+		if o := a.do(t, "", append([]string{"diff"}, strings.Fields(args)...)...); o.code != exit.Usage || !strings.Contains(o.err, says) || o.out != "" {
 			t.Errorf("%s: %+v", args, o)
 		}
 	}
-	if o := a.do(t, "", "diff", "se/typo", "--from", "2"); o.code != exitFailure || !strings.Contains(o.err, "serviceentry/default/typo: there was none at revision 2, and none at 6") {
+	if o := a.do(t, "", "diff", "se/typo", "--from", "2"); o.code != exit.Failure || !strings.Contains(o.err, "serviceentry/default/typo: there was none at revision 2, and none at 6") {
 		t.Errorf("%+v", o)
 	}
-	if o := a.do(t, "", "diff", "--from", "99"); o.code != exitData || !strings.Contains(o.err, "revision 99 is in the future: the store is at 6") {
+	if o := a.do(t, "", "diff", "--from", "99"); o.code != exit.Data || !strings.Contains(o.err, "revision 99 is in the future: the store is at 6") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
@@ -77,7 +78,7 @@ needs --yes. --wait waits until the proxies have taken it.` + waitHelp,
 // scope reads the flags and the arguments.
 func (o *rollbackOptions) scope(env *environment, c *cobra.Command, args []string) (scope, error) {
 	if len(args) == 0 && o.namespace == "" && !o.allNamespaces {
-		return scope{}, usageError{errors.New("name what to roll back: KIND/NAME, -n NAMESPACE for all of a namespace, or -A for the whole store")}
+		return scope{}, exit.With(exit.Usage, errors.New("name what to roll back: KIND/NAME, -n NAMESPACE for all of a namespace, or -A for the whole store"))
 	}
 	if o.last = !c.Flags().Changed("to-revision"); !o.last {
 		if err := checkRevision("--to-revision", o.revision); err != nil {
@@ -88,14 +89,14 @@ func (o *rollbackOptions) scope(env *environment, c *cobra.Command, args []strin
 		return scope{}, err
 	}
 	if o.dry.mode == dryRunClient {
-		return scope{}, usageError{errors.New("--dry-run=client: the server alone knows what was: use --dry-run=server")}
+		return scope{}, exit.With(exit.Usage, errors.New("--dry-run=client: the server alone knows what was: use --dry-run=server"))
 	}
 	s, err := newScope(env, args, o.namespace, o.allNamespaces)
 	if err == nil && o.last && len(s.keys) != 1 {
-		err = usageError{errors.New("--to-revision is missing: only one named object goes back to before its last change without it; portolan history and portolan audit show revisions")}
+		err = exit.With(exit.Usage, errors.New("--to-revision is missing: only one named object goes back to before its last change without it; portolan history and portolan audit show revisions"))
 	}
 	if err == nil && o.asks(s) && !env.terminal {
-		err = usageError{fmt.Errorf("nothing was rolled back: %s may be many objects, and there is no terminal to ask on: add --yes, or look first with --dry-run=server", s)}
+		err = exit.With(exit.Usage, fmt.Errorf("nothing was rolled back: %s may be many objects, and there is no terminal to ask on: add --yes, or look first with --dry-run=server", s))
 	}
 	return s, err
 }
@@ -112,7 +113,7 @@ func (o *rollbackOptions) beforeLast(ctx context.Context, c *client.Client, key 
 		return err
 	}
 	if len(page.Items) == 0 {
-		return dataError{fmt.Errorf("nothing was rolled back: the history knows no change of %s", key)}
+		return exit.With(exit.Data, fmt.Errorf("nothing was rolled back: the history knows no change of %s", key))
 	}
 	last, err := strconv.ParseInt(page.Items[0].Revision, 10, 64)
 	o.revision = last - 1
@@ -187,7 +188,7 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 		return change{}, err
 	}
 	if o.revision > now.revision {
-		return change{}, dataError{fmt.Errorf("nothing was rolled back: revision %d is in the future: the store is at %d", o.revision, now.revision)}
+		return change{}, exit.With(exit.Data, fmt.Errorf("nothing was rolled back: revision %d is in the future: the store is at %d", o.revision, now.revision))
 	}
 	then, err := s.at(ctx, c, o.revision)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
@@ -35,7 +36,7 @@ func TestRollbackOfAnObject(t *testing.T) {
 7 now local rollback (anna) serviceentry/shop/a configured rollback to revision 2
 `)
 	o := a.do(t, "", "rollback", "se/a", "-n", "shop", "--to-revision", "3")
-	if want := (outcome{exitOK, "", "Nothing to do: serviceentry/shop/a is as it was at revision 3.\n"}); o != want {
+	if want := (outcome{exit.OK, "", "Nothing to do: serviceentry/shop/a is as it was at revision 3.\n"}); o != want {
 		t.Errorf("%+v", o)
 	}
 	if v := a.Store.Version(); v != "9" {
@@ -51,7 +52,7 @@ func TestRollbackOfTheLastChange(t *testing.T) {
 	last := strings.Fields(strings.Split(a.must(t, "", "history", "se/a", "-n", "shop"), "\n")[1])[0]
 	before := a.must(t, "", "get", "se/a", "-n", "shop", "-o", "yaml")
 	o := a.do(t, "", "rollback", "se/a", "-n", "shop")
-	if o.code != exitOK || !strings.Contains(o.out, "serviceentry/shop/a  configured  rev 7") || !strings.Contains(o.err, "configured (dry run)") || !strings.Contains(o.err, "\n-") {
+	if o.code != exit.OK || !strings.Contains(o.out, "serviceentry/shop/a  configured  rev 7") || !strings.Contains(o.err, "configured (dry run)") || !strings.Contains(o.err, "\n-") {
 		t.Errorf("%+v", o)
 	}
 	if after := a.must(t, "", "diff", "se/a", "-n", "shop", "--from", parseRevision(t, last)); after != "" {
@@ -61,7 +62,7 @@ func TestRollbackOfTheLastChange(t *testing.T) {
 	if again := a.must(t, "", "get", "se/a", "-n", "shop", "-o", "yaml"); specText(again) != specText(before) {
 		t.Errorf("undone, it is %s, want %s", again, before)
 	}
-	if o := a.do(t, "", "rollback", "se/a", "se/b", "-n", "shop"); o.code != exitUsage || !strings.Contains(o.err, "--to-revision is missing") {
+	if o := a.do(t, "", "rollback", "se/a", "se/b", "-n", "shop"); o.code != exit.Usage || !strings.Contains(o.err, "--to-revision is missing") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -142,7 +143,7 @@ func TestRollbackOverwritesNothing(t *testing.T) {
 			a := voyage(t)
 			url := between(t, a, func() { test.meanwhile(a) })
 			o := do(t, "", append(strings.Fields("rollback "+test.args), "--server", url)...)
-			if o.code != exitConflict || o.out != "" || o.err != "portolan: nothing was rolled back: "+test.says {
+			if o.code != exit.Conflict || o.out != "" || o.err != "portolan: nothing was rolled back: "+test.says {
 				t.Errorf("%+v", o)
 			}
 			if v := a.Store.Version(); v != "7" {
@@ -167,20 +168,20 @@ func TestRollbackErrors(t *testing.T) {
 		code int
 		says string
 	}{
-		{"--to-revision 2", exitUsage, "name what to roll back"},
-		{"-A", exitUsage, "--to-revision is missing"},
-		{"-A --to-revision -2", exitUsage, "--to-revision -2"},
-		{"-A -n shop --to-revision 2", exitUsage, "leave one of them out"},
-		{"-A --to-revision 2 --dry-run=client", exitUsage, "use --dry-run=server"},
-		{"-A --to-revision 2 --dry-run=x", exitUsage, "--dry-run"},
-		{"teapot/a --to-revision 2", exitUsage, "unknown kind"},
-		{"se/a -A --to-revision 2", exitUsage, "name it with -n instead of -A"},
-		{"se/typo se/shop/a --to-revision 2", exitFailure, "serviceentry/default/typo: there was none at revision 2, and none at 6: see when there was with portolan history serviceentry/default/typo\n"},
-		{"-A --to-revision 2", exitUsage, "nothing was rolled back: the whole store may be many objects, and there is no terminal to ask on: add --yes"},
-		{"-n shop --to-revision 2", exitUsage, "nothing was rolled back: namespace shop may be many objects"},
-		{"se -n shop --to-revision 2", exitUsage, "add --yes"},
-		{"-n shpo --to-revision 2 --yes", exitFailure, "nothing was rolled back: namespace shpo has no objects now and had none at revision 2, secrets, users and tokens apart: is the name right?"},
-		{"-A --to-revision 7 --yes", exitData, "nothing was rolled back: revision 7 is in the future: the store is at 6"},
+		{"--to-revision 2", exit.Usage, "name what to roll back"},
+		{"-A", exit.Usage, "--to-revision is missing"},
+		{"-A --to-revision -2", exit.Usage, "--to-revision -2"},
+		{"-A -n shop --to-revision 2", exit.Usage, "leave one of them out"},
+		{"-A --to-revision 2 --dry-run=client", exit.Usage, "use --dry-run=server"},
+		{"-A --to-revision 2 --dry-run=x", exit.Usage, "--dry-run"},
+		{"teapot/a --to-revision 2", exit.Usage, "unknown kind"},
+		{"se/a -A --to-revision 2", exit.Usage, "name it with -n instead of -A"},
+		{"se/typo se/shop/a --to-revision 2", exit.Failure, "serviceentry/default/typo: there was none at revision 2, and none at 6: see when there was with portolan history serviceentry/default/typo\n"},
+		{"-A --to-revision 2", exit.Usage, "nothing was rolled back: the whole store may be many objects, and there is no terminal to ask on: add --yes"},
+		{"-n shop --to-revision 2", exit.Usage, "nothing was rolled back: namespace shop may be many objects"},
+		{"se -n shop --to-revision 2", exit.Usage, "add --yes"},
+		{"-n shpo --to-revision 2 --yes", exit.Failure, "nothing was rolled back: namespace shpo has no objects now and had none at revision 2, secrets, users and tokens apart: is the name right?"},
+		{"-A --to-revision 7 --yes", exit.Data, "nothing was rolled back: revision 7 is in the future: the store is at 6"},
 	} {
 		o := a.do(t, "", append([]string{"rollback"}, strings.Fields(test.args)...)...)
 		if o.code != test.code || !strings.Contains(o.err, test.says) || o.out != "" {
@@ -191,7 +192,7 @@ func TestRollbackErrors(t *testing.T) {
 	b.must(t, entry("a", ""), "apply", "-f", "-")
 	b.must(t, "", "delete", "se/a")
 	o := b.do(t, "", "rollback", "-A", "--to-revision", "2", "--yes")
-	if o.code != exitData || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: revision 2 is not known any more: ") {
+	if o.code != exit.Data || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: revision 2 is not known any more: ") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -201,7 +202,7 @@ func TestRollbackThatIsTooLarge(t *testing.T) {
 	a := voyage(t)
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = smallStore{o.Store}, a.Cache, a.Store })
 	o := do(t, "", "rollback", "-A", "--to-revision", "2", "--yes", "--server", s.URL)
-	if o.code != exitData || o.out != "" || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: ") || !strings.HasSuffix(o.err, ": roll back one namespace or one object after the other\n") {
+	if o.code != exit.Data || o.out != "" || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: ") || !strings.HasSuffix(o.err, ": roll back one namespace or one object after the other\n") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -237,7 +238,7 @@ func TestRollbackAsksOnATerminal(t *testing.T) {
 	}
 	const question = "Roll namespace shop back to revision 2? 2 objects: 1 created, 1 configured. [y/N] "
 	for _, no := range []string{"", "n\n", "\n", "yeah\n"} {
-		if o := ask(no, "-n", "shop", "--to-revision", "2"); o != (outcome{exitFailure, "", question}) {
+		if o := ask(no, "-n", "shop", "--to-revision", "2"); o != (outcome{exit.Failure, "", question}) {
 			t.Errorf("%q: %+v", no, o)
 		}
 	}
@@ -249,16 +250,16 @@ func TestRollbackAsksOnATerminal(t *testing.T) {
 	if text, err := (&environment{stdin: waiting{t.Context()}, stderr: io.Discard}).ask(gone); text != "" || err == nil || err.Error() != "interrupted" {
 		t.Errorf("who goes away: %q, %v", text, err)
 	}
-	if o := ask("", "-n", "shop", "--to-revision", "2", "--dry-run=server"); o.code != exitOK || o.err != "" {
+	if o := ask("", "-n", "shop", "--to-revision", "2", "--dry-run=server"); o.code != exit.OK || o.err != "" {
 		t.Errorf("dry run: %+v", o)
 	}
-	if o := ask("", "se/a", "-n", "shop", "--to-revision", "2"); o.code != exitOK || o.err != "" {
+	if o := ask("", "se/a", "-n", "shop", "--to-revision", "2"); o.code != exit.OK || o.err != "" {
 		t.Errorf("one object: %+v", o)
 	}
-	if o := ask("", "-A", "--to-revision", "6", "--yes"); o.code != exitOK || o.err != "" {
+	if o := ask("", "-A", "--to-revision", "6", "--yes"); o.code != exit.OK || o.err != "" {
 		t.Errorf("--yes: %+v", o)
 	}
-	if o := ask("Y\n", "-A", "--to-revision", "1"); o.code != exitOK || o.err != "Roll the whole store back to revision 1? 2 objects deleted. [y/N] " {
+	if o := ask("Y\n", "-A", "--to-revision", "1"); o.code != exit.OK || o.err != "Roll the whole store back to revision 1? 2 objects deleted. [y/N] " {
 		t.Errorf("yes: %+v", o)
 	}
 }

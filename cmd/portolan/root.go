@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
-	case err == nil, errors.Is(err, differences{}), errors.Is(err, findings{}), errors.Is(err, denied{}), errors.Is(err, unconcerned{}):
+	case err == nil, exit.IsQuiet(err):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan: interrupted")
 	default:
@@ -106,7 +107,7 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(writeUsage)
 	root.AddCommand(commands(env)...)
-	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
+	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultCompletionCmd() // so that it is refined, too
 	completeFlags(env, root)
@@ -115,62 +116,13 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	return root
 }
 
-// usageError is the error for a command line that cannot be understood.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// dataError is the error for input that cannot be used.
-type dataError struct{ error }
-
-func (e dataError) Unwrap() error { return e.error }
-
-// exitCodes is the help text about exit codes.
-const exitCodes = `Exit codes of all commands:
-
-   0  done
-   1  failure, a problem was found (store status, upgrade check), or no (auth can-i)
-   2  differences were found (diff), or a wait was in vain
-   3  a wait found no proxy that the change concerns
-  64  the command line cannot be understood
-  65  the input cannot be used, or the server refuses what it asks for
-  69  the server cannot be reached, or its store takes no writes for now
-  75  conflict: somebody changed it meanwhile, or it is not ready yet; look again and retry
-  77  forbidden, also by a server that may only read
-  79  there are errors, or findings of --failure-threshold or worse (analyze)`
-
-// The exit codes (sysexits.h where there is one).
-const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitDifferences = 2
-	exitUnconcerned = 3
-	exitUsage       = 64
-	exitData        = 65
-	exitUnreachable = 69
-	exitConflict    = 75
-	exitForbidden   = 77
-	exitFindings    = 79
-)
-
 // exitCode returns the exit code that tells scripts what kind of error it was.
 func exitCode(err error) int {
-	var usage usageError
-	var data dataError
-	var late unmet
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, differences{}), errors.As(err, &late):
-		return exitDifferences
-	case errors.Is(err, unconcerned{}):
-		return exitUnconcerned
-	case errors.Is(err, findings{}):
-		return exitFindings
-	case errors.As(err, &usage):
-		return exitUsage
-	case errors.As(err, &data):
-		return exitData
+	if err == nil {
+		return exit.OK
+	}
+	if code, given := exit.CodeOf(err); given {
+		return code
 	}
 	return clientExitCode(err)
 }

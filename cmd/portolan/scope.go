@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -29,7 +30,7 @@ type scope struct {
 // newScope parses KIND/NAME and its other forms, KIND, or nothing, which means all kinds.
 func newScope(env *environment, args []string, namespace string, allNamespaces bool) (scope, error) {
 	if allNamespaces && namespace != "" {
-		return scope{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+		return scope{}, exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 	}
 	s := scope{selection: selection{kinds: inHistory(env.schemas)}, allKinds: len(args) == 0}
 	if len(args) > 0 {
@@ -40,7 +41,7 @@ func newScope(env *environment, args []string, namespace string, allNamespaces b
 	}
 	if allNamespaces {
 		if len(s.keys) > 0 {
-			return scope{}, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
+			return scope{}, exit.With(exit.Usage, errors.New("an object is in one namespace: name it with -n instead of -A"))
 		}
 		return s, nil
 	}
@@ -168,7 +169,7 @@ func (s scope) demand(before, after state) error {
 // checkRevision refuses a number that is no revision.
 func checkRevision(flag string, revision int64) error {
 	if revision < 1 {
-		return usageError{fmt.Errorf("%s %d: a revision is a number from 1 on, as apply, delete and history print it", flag, revision)}
+		return exit.With(exit.Usage, fmt.Errorf("%s %d: a revision is a number from 1 on, as apply, delete and history print it", flag, revision))
 	}
 	return nil
 }

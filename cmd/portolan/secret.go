@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
@@ -58,7 +59,7 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 	for _, entry := range slices.Sorted(maps.Keys(files)) {
 		content, err := os.ReadFile(files[entry])
 		if err != nil {
-			return dataError{err}
+			return exit.With(exit.Data, err)
 		}
 		spec.Data[entry] = content
 	}
@@ -129,7 +130,7 @@ config).` + waitHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if cert == "" || key == "" {
-				return usageError{errors.New("name both files: --cert FILE with the certificate, --key FILE with its private key")}
+				return exit.With(exit.Usage, errors.New("name both files: --cert FILE with the certificate, --key FILE with its private key"))
 			}
 			files := map[string]string{secret.TLSCert: cert, secret.TLSKey: key}
 			if authority != "" {
@@ -164,12 +165,12 @@ func newSecretGenericCommand(env *environment) *cobra.Command {
 			for _, one := range from {
 				entry, file, ok := strings.Cut(one, "=")
 				if _, twice := files[entry]; !ok || entry == "" || file == "" || twice {
-					return usageError{fmt.Errorf("--from-file %s: give ENTRY=FILE, each entry once", one)}
+					return exit.With(exit.Usage, fmt.Errorf("--from-file %s: give ENTRY=FILE, each entry once", one))
 				}
 				files[entry] = file
 			}
 			if len(files) == 0 {
-				return usageError{errors.New("--from-file is missing: give ENTRY=FILE for each entry")}
+				return exit.With(exit.Usage, errors.New("--from-file is missing: give ENTRY=FILE for each entry"))
 			}
 			return o.run(c, env, args[0], secret.Opaque, files)
 		},
@@ -259,11 +260,11 @@ alone, on its own machine.`,
 				}
 				has := cmp.Or(strings.Join(slices.Sorted(maps.Keys(data)), ", "), "none")
 				if len(args) == 1 {
-					return usageError{fmt.Errorf("name the entry: secret/%s/%s has %s", namespace, args[0], has)}
+					return exit.With(exit.Usage, fmt.Errorf("name the entry: secret/%s/%s has %s", namespace, args[0], has))
 				}
 				content, ok := data[args[1]]
 				if !ok {
-					return dataError{fmt.Errorf("secret/%s/%s has no entry %s: it has %s", namespace, args[0], args[1], has)}
+					return exit.With(exit.Data, fmt.Errorf("secret/%s/%s has no entry %s: it has %s", namespace, args[0], args[1], has))
 				}
 				_, err = env.stdout.Write(content)
 				return err
@@ -364,10 +365,10 @@ and import, and then run portolan secret reseal.`,
 			RunE: func(c *cobra.Command, args []string) error {
 				text, err := os.ReadFile(args[0])
 				if err != nil {
-					return dataError{err}
+					return exit.With(exit.Data, err)
 				}
 				if len(text) == 0 {
-					return dataError{fmt.Errorf("%s is empty", args[0])}
+					return exit.With(exit.Data, fmt.Errorf("%s is empty", args[0]))
 				}
 				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 					return env.tellAdded(remote.Server{Client: api}.AddSealingKeys(ctx, string(text)))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 )
 
@@ -53,7 +54,7 @@ func TestSecretListOfNone(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "No secrets found in namespace default; -A looks in all.\n", "-n shop": "No secrets found in namespace shop; -A looks in all.\n", "-A": "No secrets found.\n",
 	} {
-		if o := a.do(t, "", append([]string{"secret", "list"}, strings.Fields(args)...)...); o.code != exitOK || o.err != want {
+		if o := a.do(t, "", append([]string{"secret", "list"}, strings.Fields(args)...)...); o.code != exit.OK || o.err != want {
 			t.Errorf("%q: %d, %q", args, o.code, o.err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/spelling"
@@ -25,7 +26,7 @@ func selectObjects(env *environment, args []string, namespace string) (selection
 	if strings.Contains(args[0], "/") {
 		for _, arg := range args {
 			if err := s.addReference(env, arg, namespace); err != nil {
-				return selection{}, usageError{err}
+				return selection{}, exit.With(exit.Usage, err)
 			}
 		}
 		return s, nil
@@ -33,18 +34,18 @@ func selectObjects(env *environment, args []string, namespace string) (selection
 	for _, name := range strings.Split(args[0], ",") {
 		kind, err := kindNamed(env.schemas, name)
 		if err != nil {
-			return selection{}, usageError{err}
+			return selection{}, exit.With(exit.Usage, err)
 		}
 		if !slices.Contains(s.kinds, kind) {
 			s.kinds = append(s.kinds, kind)
 		}
 	}
 	if len(args) > 1 && len(s.kinds) > 1 {
-		return selection{}, usageError{fmt.Errorf("%s %s: give names of one kind, or KIND/NAME", args[0], args[1])}
+		return selection{}, exit.With(exit.Usage, fmt.Errorf("%s %s: give names of one kind, or KIND/NAME", args[0], args[1]))
 	}
 	for _, name := range args[1:] {
 		if name == "" || strings.Contains(name, "/") {
-			return selection{}, usageError{fmt.Errorf("%q is not a name: use %s NAME..., or KIND/NAME for each object", name, args[0])}
+			return selection{}, exit.With(exit.Usage, fmt.Errorf("%q is not a name: use %s NAME..., or KIND/NAME for each object", name, args[0]))
 		}
 		s.add(env, s.kinds[0], namespace, name)
 	}
@@ -55,7 +56,7 @@ func selectObjects(env *environment, args []string, namespace string) (selection
 func oneObject(env *environment, args []string, namespace, what string) (config.Key, *schema.Schema, error) {
 	selected, err := selectObjects(env, args, namespace)
 	if err == nil && len(selected.keys) != 1 {
-		err = usageError{fmt.Errorf("name one object to %s: KIND/NAME or KIND NAME", what)}
+		err = exit.With(exit.Usage, fmt.Errorf("name one object to %s: KIND/NAME or KIND NAME", what))
 	}
 	if err != nil {
 		return config.Key{}, nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
@@ -73,7 +74,7 @@ A second signal ends the server at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(c.Flags().Changed); err != nil {
-				return usageError{err}
+				return exit.With(exit.Usage, err)
 			}
 			return runServer(c.Context(), &o, env)
 		},
@@ -202,11 +203,11 @@ func readMeshConfig(file string, logger *slog.Logger) (*meshconfig.Config, error
 	}
 	document, err := os.ReadFile(file)
 	if err != nil {
-		return nil, dataError{fmt.Errorf("--mesh-config: %w", err)}
+		return nil, exit.With(exit.Data, fmt.Errorf("--mesh-config: %w", err))
 	}
 	c, warnings, err := meshconfig.Parse(document)
 	if err != nil {
-		return nil, dataError{fmt.Errorf("%s: %w", file, err)}
+		return nil, exit.With(exit.Data, fmt.Errorf("%s: %w", file, err))
 	}
 	for _, w := range warnings {
 		logger.Warn(w, "file", file)

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestEndpointsFlags: the command reports all faults of the flags for endpoint files.
@@ -19,7 +21,7 @@ func TestEndpointsFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := do(t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, test.args...)...)
-			if o.code != exitUsage {
+			if o.code != exit.Usage {
 				t.Errorf("%+v", o)
 			}
 			for _, words := range test.says {

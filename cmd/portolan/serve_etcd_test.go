@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestEtcdFlags: the command reports all faults of the flags of an etcd cluster at once.
@@ -57,7 +59,7 @@ func TestEtcdFlags(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := do(t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, test.args...)...)
-			if o.code != exitUsage || strings.Contains(o.err, "hunter2") {
+			if o.code != exit.Usage || strings.Contains(o.err, "hunter2") {
 				t.Errorf("%+v", o)
 			}
 			for _, words := range test.says {

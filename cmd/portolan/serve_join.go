@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
@@ -47,7 +48,7 @@ func (j *storeJoin) join(ctx context.Context) error {
 		return err
 	}
 	if token == "" {
-		return usageError{errors.New("--join: nothing says that this server may join: give the token of portolan store member invite by --token-file")}
+		return exit.With(exit.Usage, errors.New("--join: nothing says that this server may join: give the token of portolan store member invite by --token-file"))
 	}
 	if err := os.MkdirAll(j.dataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
@@ -72,8 +73,8 @@ func (j *storeJoin) join(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if code := exitCode(err); code != exitUnreachable && code != exitConflict {
-			return dataError{fmt.Errorf("join the store of %s: %w", j.server, err)}
+		if code := exitCode(err); code != exit.Unreachable && code != exit.Conflict {
+			return exit.With(exit.Data, fmt.Errorf("join the store of %s: %w", j.server, err))
 		}
 		if text := err.Error(); text != last {
 			last = text
@@ -101,7 +102,7 @@ func (j *storeJoin) ask(ctx context.Context, token, pin string, in maintenance.J
 	out := &maintenance.Admission{}
 	err = api.Post(ctx, maintenance.JoinPath, in, out)
 	if j.distrusted {
-		err = dataError{err} // a retry would not help
+		err = exit.With(exit.Data, err) // a retry would not help
 	}
 	return out, err
 }
@@ -131,7 +132,7 @@ func (j *storeJoin) trust(ctx context.Context, pin string) (*tls.Config, error) 
 	if j.ca != "" || pin == "" || !strings.HasPrefix(j.server, "https://") {
 		config, err := dial.Files{CA: j.ca}.Config()
 		if err != nil {
-			return nil, dataError{fmt.Errorf("--ca: %w", err)}
+			return nil, exit.With(exit.Data, fmt.Errorf("--ca: %w", err))
 		}
 		return config, nil
 	}
@@ -154,7 +155,7 @@ func pinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, e
 		return nil, err
 	}
 	if join.Pin(told.Roots) != pin {
-		return nil, dataError{errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca")}
+		return nil, exit.With(exit.Data, errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca"))
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(told.Roots))

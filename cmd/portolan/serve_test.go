@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // serverLog is the log of a server; a test can wait for lines.
@@ -87,18 +89,18 @@ func TestServeKeepsWhatIsApplied(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server, log, stop := serveIn(t, dir)
-	if o := do(t, entry("x", ""), "apply", "-f", "-", "--server", server); o.code != exitOK || !strings.HasPrefix(o.out, "serviceentry/default/x  created  rev ") {
+	if o := do(t, entry("x", ""), "apply", "-f", "-", "--server", server); o.code != exit.OK || !strings.HasPrefix(o.out, "serviceentry/default/x  created  rev ") {
 		t.Fatalf("%+v", o)
 	}
-	if o := do(t, "", "proxy", "status", "--server", server); o.code != exitOK || !strings.Contains(o.err, "No proxy is connected") {
+	if o := do(t, "", "proxy", "status", "--server", server); o.code != exit.OK || !strings.Contains(o.err, "No proxy is connected") {
 		t.Errorf("%+v", o)
 	}
 
 	taken := do(t, "", serveArgs(dir)...)
-	if taken.code != exitFailure || !strings.Contains(taken.err, dir) || !strings.Contains(taken.err, fmt.Sprintf("held by process %d", os.Getpid())) {
+	if taken.code != exit.Failure || !strings.Contains(taken.err, dir) || !strings.Contains(taken.err, fmt.Sprintf("held by process %d", os.Getpid())) {
 		t.Errorf("a data directory in use: %+v", taken)
 	}
-	if code := stop(); code != exitOK {
+	if code := stop(); code != exit.OK {
 		t.Fatalf("serve ended with %d:\n%s", code, log)
 	}
 
@@ -106,7 +108,7 @@ func TestServeKeepsWhatIsApplied(t *testing.T) {
 	if o := do(t, "", "get", "se", "-o", "name", "--server", server); o.out != "serviceentry/default/x\n" {
 		t.Errorf("after a restart: %+v", o)
 	}
-	if code := stop(); code != exitOK {
+	if code := stop(); code != exit.OK {
 		t.Errorf("serve ended with %d", code)
 	}
 }
@@ -121,7 +123,7 @@ func TestServePortInUse(t *testing.T) {
 	for _, flag := range []string{"--api-address", "--xds-address"} {
 		dir := t.TempDir()
 		o := do(t, "", serveArgs(dir, flag, l.Addr().String())...)
-		if o.code != exitFailure || !strings.Contains(o.err, "portolan: "+flag+": ") || !strings.Contains(o.err, "address already in use") {
+		if o.code != exit.Failure || !strings.Contains(o.err, "portolan: "+flag+": ") || !strings.Contains(o.err, "address already in use") {
 			t.Errorf("%s: %+v", flag, o)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -138,18 +140,18 @@ func TestServeBadFlags(t *testing.T) {
 		code int
 		says []string
 	}{
-		{[]string{"--api-address", "0.0.0.0:15080", "--xds-address", "0.0.0.0:15010"}, exitUsage, []string{"--xds-address", "0.0.0.0:15010", "--secure-xds-address", "127.0.0.1"}},
-		{[]string{"--auto-address-ipv4", "10.0.0.0/31", "--auto-address-ipv6", "fd00::"}, exitUsage, []string{"2 faults:", "--auto-address-ipv4", "/30", "--auto-address-ipv6"}},
-		{[]string{"--xds-address", "192.0.2.1:1", "--log-level", "loud"}, exitUsage, []string{"2 faults:", "--xds-address", "--log-level"}},
-		{[]string{"--api-address", "here"}, exitUsage, []string{"HOST:PORT"}},
-		{[]string{"--store-retention", "1s", "--store-quota", "1Mi"}, exitUsage, []string{"2 faults:", "--store-retention", "1m0s", "--store-quota", "64Mi"}},
-		{[]string{"--store-quota", "lots"}, exitUsage, []string{"--store-quota"}},
-		{[]string{"--etcd-endpoints", "127.0.0.1:1", "--store-in-process", "--store-quota", "4Gi"}, exitUsage, []string{"--store-in-process", "--store-quota"}},
-		{[]string{"--etcd-endpoints", "https://127.0.0.1:1"}, exitUsage, []string{"--data-dir", "is of the embedded store"}},
-		{[]string{"--route-delta", "on"}, exitUsage, []string{"--route-delta", "neither auto nor off"}},
-		{[]string{"--mesh-config", "absent.yaml"}, exitData, []string{"--mesh-config", "absent.yaml"}},
-		{[]string{"--mesh-config", meshConfig}, exitData, []string{meshConfig, "accessLogFil"}},
-		{[]string{"more"}, exitUsage, []string{"portolan serve --help"}},
+		{[]string{"--api-address", "0.0.0.0:15080", "--xds-address", "0.0.0.0:15010"}, exit.Usage, []string{"--xds-address", "0.0.0.0:15010", "--secure-xds-address", "127.0.0.1"}},
+		{[]string{"--auto-address-ipv4", "10.0.0.0/31", "--auto-address-ipv6", "fd00::"}, exit.Usage, []string{"2 faults:", "--auto-address-ipv4", "/30", "--auto-address-ipv6"}},
+		{[]string{"--xds-address", "192.0.2.1:1", "--log-level", "loud"}, exit.Usage, []string{"2 faults:", "--xds-address", "--log-level"}},
+		{[]string{"--api-address", "here"}, exit.Usage, []string{"HOST:PORT"}},
+		{[]string{"--store-retention", "1s", "--store-quota", "1Mi"}, exit.Usage, []string{"2 faults:", "--store-retention", "1m0s", "--store-quota", "64Mi"}},
+		{[]string{"--store-quota", "lots"}, exit.Usage, []string{"--store-quota"}},
+		{[]string{"--etcd-endpoints", "127.0.0.1:1", "--store-in-process", "--store-quota", "4Gi"}, exit.Usage, []string{"--store-in-process", "--store-quota"}},
+		{[]string{"--etcd-endpoints", "https://127.0.0.1:1"}, exit.Usage, []string{"--data-dir", "is of the embedded store"}},
+		{[]string{"--route-delta", "on"}, exit.Usage, []string{"--route-delta", "neither auto nor off"}},
+		{[]string{"--mesh-config", "absent.yaml"}, exit.Data, []string{"--mesh-config", "absent.yaml"}},
+		{[]string{"--mesh-config", meshConfig}, exit.Data, []string{meshConfig, "accessLogFil"}},
+		{[]string{"more"}, exit.Usage, []string{"portolan serve --help"}},
 	}
 	for _, test := range tests {
 		o := do(t, "", serveArgs(t.TempDir(), test.args...)...)

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestServersAreTriedInOrder: of several servers the first that accepts connections is called,
@@ -13,11 +15,11 @@ func TestServersAreTriedInOrder(t *testing.T) {
 	const gone, alsoGone = "http://127.0.0.1:1", "unix:/no/such/socket"
 	want := a.must(t, "", "get", "se", "-n", "shop")
 	for _, servers := range []string{a.URL + "," + gone, gone + "," + a.URL, alsoGone + ", " + gone + ", " + a.URL} {
-		if o := do(t, "", "get", "se", "-n", "shop", "--server", servers); o.code != exitOK || o.out != want {
+		if o := do(t, "", "get", "se", "-n", "shop", "--server", servers); o.code != exit.OK || o.out != want {
 			t.Errorf("%s: %+v", servers, o)
 		}
 	}
-	if o := do(t, "", "get", "se", "-n", "shop", "--server", gone+","+alsoGone); o.code != exitUnreachable || !strings.Contains(o.err, "cannot reach the server at "+gone) {
+	if o := do(t, "", "get", "se", "-n", "shop", "--server", gone+","+alsoGone); o.code != exit.Unreachable || !strings.Contains(o.err, "cannot reach the server at "+gone) {
 		t.Errorf("none: %+v", o)
 	}
 }

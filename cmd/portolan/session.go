@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 )
 
@@ -36,7 +37,7 @@ func (s *session) token(ctx context.Context, refused string) (string, error) {
 	}
 	file, err := contexts.Read(contextsFile())
 	if err != nil {
-		return "", dataError{err}
+		return "", exit.With(exit.Data, err)
 	}
 	if one, err := s.loginIn(file); err != nil || s.fresh(one.IDToken) {
 		s.id = one.IDToken

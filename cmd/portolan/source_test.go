@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 )
 
@@ -128,7 +129,7 @@ func TestSourceFlags(t *testing.T) {
 		"serve --config-source xds://127.0.0.1:1?variant=rest":                               `the variant "rest" is none: use delta or sotw`,
 		"serve --config-source xds://127.0.0.1:1 --config-source xds://127.0.0.1:1?tls=true": "--config-source: xds://127.0.0.1:1 is given twice",
 	} {
-		if o := do(t, "", strings.Fields(line)...); o.code != exitUsage || !strings.Contains(o.err, says) {
+		if o := do(t, "", strings.Fields(line)...); o.code != exit.Usage || !strings.Contains(o.err, says) {
 			t.Errorf("%s: %+v", line, o)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
@@ -61,7 +62,7 @@ each piece.`,
 			}
 			summary, err := saveBackup(c.Context(), env, args[0], lock, o.force)
 			if errors.Is(err, fs.ErrExist) {
-				return usageError{fmt.Errorf("%w: choose another name, or replace it with --force", err)}
+				return exit.With(exit.Usage, fmt.Errorf("%w: choose another name, or replace it with --force", err))
 			}
 			if err != nil {
 				return err
@@ -102,7 +103,7 @@ func (o *lockFlags) lock(env *environment, fresh bool) (*escrow.Lock, error) {
 	var err error
 	switch given := o.keyFile != "" || o.passphraseFile != ""; {
 	case o.without && given, o.keyFile != "" && o.passphraseFile != "":
-		return nil, usageError{errors.New("--key-file, --passphrase-file, --without-keys: give one of them")}
+		return nil, exit.With(exit.Usage, errors.New("--key-file, --passphrase-file, --without-keys: give one of them"))
 	case o.without:
 		return nil, nil
 	case o.keyFile != "":
@@ -112,10 +113,10 @@ func (o *lockFlags) lock(env *environment, fresh bool) (*escrow.Lock, error) {
 	case env.terminal:
 		lock, err = askPassphrase(env, fresh)
 	default:
-		return nil, usageError{errors.New("name what wraps the keys in the backup, with --key-file or --passphrase-file; or leave them out with --without-keys: " + missingWithoutKeys)}
+		return nil, exit.With(exit.Usage, errors.New("name what wraps the keys in the backup, with --key-file or --passphrase-file; or leave them out with --without-keys: "+missingWithoutKeys))
 	}
 	if err != nil {
-		return nil, usageError{err}
+		return nil, exit.With(exit.Usage, err)
 	}
 	return &lock, nil
 }
@@ -246,7 +247,7 @@ a backup without keys.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			summary, err := backup.Inspect(args[0], schema.Pilot())
 			if err != nil {
-				return dataError{err}
+				return exit.With(exit.Data, err)
 			}
 			if output != "" {
 				return writeDocument(env.stdout, output, summary)
@@ -337,7 +338,7 @@ same file and with the same --restore-id, with the --store-name and
 		RunE: func(c *cobra.Command, args []string) error {
 			o.File = args[0]
 			if err := o.check(); err != nil {
-				return usageError{err}
+				return exit.With(exit.Usage, err)
 			}
 			return o.restore(c.Context(), env)
 		},
@@ -377,10 +378,10 @@ func (o *restoreFlags) check() error {
 func (o *restoreFlags) keys(env *environment) (*escrow.Keys, error) {
 	summary, err := backup.Inspect(o.File, schema.Pilot())
 	if err != nil {
-		return nil, dataError{fmt.Errorf("nothing was restored: %w", err)}
+		return nil, exit.With(exit.Data, fmt.Errorf("nothing was restored: %w", err))
 	}
 	if !summary.Envelope.HasKeys() && !o.locked.without {
-		return nil, usageError{fmt.Errorf("nothing was restored: %s has no keys: say --without-keys, and what will be missing: %s", o.File, missingWithoutKeys)}
+		return nil, exit.With(exit.Usage, fmt.Errorf("nothing was restored: %s has no keys: say --without-keys, and what will be missing: %s", o.File, missingWithoutKeys))
 	}
 	lock, err := o.locked.lock(env, false)
 	if err != nil || lock == nil {
@@ -388,7 +389,7 @@ func (o *restoreFlags) keys(env *environment) (*escrow.Keys, error) {
 	}
 	keys, err := summary.Envelope.Open(*lock)
 	if err != nil {
-		return nil, dataError{fmt.Errorf("nothing was restored: %s: %w", o.File, err)}
+		return nil, exit.With(exit.Data, fmt.Errorf("nothing was restored: %s: %w", o.File, err))
 	}
 	return &keys, nil
 }
@@ -416,7 +417,7 @@ func (o *restoreFlags) restore(ctx context.Context, env *environment) error {
 	}
 	restored, err := member.Restore(ctx, o.RestoreOptions)
 	if errors.Is(err, backup.ErrNoSnapshot) {
-		return dataError{fmt.Errorf("nothing was restored: %w", err)}
+		return exit.With(exit.Data, fmt.Errorf("nothing was restored: %w", err))
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 )
@@ -23,7 +24,7 @@ reuse then; portolan store defrag gives it back to the file system.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if revision < 0 {
-				return usageError{fmt.Errorf("--revision %d: give one that the store has", revision)}
+				return exit.With(exit.Usage, fmt.Errorf("--revision %d: give one that the store has", revision))
 			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				done, err := remote.Server{Client: api}.CompactStore(ctx, revision)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
@@ -105,9 +106,9 @@ the whole mesh make one. portolan token revoke takes it back.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case in.PeerURL == "":
-				return usageError{errors.New("--peer-url is missing: it is the address at which the others reach the new member, such as https://10.0.0.3:2380")}
+				return exit.With(exit.Usage, errors.New("--peer-url is missing: it is the address at which the others reach the new member, such as https://10.0.0.3:2380"))
 			case ttl <= 0:
-				return usageError{fmt.Errorf("--ttl %s: give a time such as 1h", ttl)}
+				return exit.With(exit.Usage, fmt.Errorf("--ttl %s: give a time such as 1h", ttl))
 			}
 			in.Name, in.TTL = args[0], ttl.String()
 			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
@@ -146,7 +147,7 @@ time. The command to start it with is printed.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if peerURL == "" {
-				return usageError{errors.New("--peer-url is missing: it is the address at which the others reach the new member, such as https://10.0.0.3:2380")}
+				return exit.With(exit.Usage, errors.New("--peer-url is missing: it is the address at which the others reach the new member, such as https://10.0.0.3:2380"))
 			}
 			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
 				change, err := remote.Server{Client: c}.AddStoreMember(ctx, args[0], peerURL)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
@@ -78,7 +79,7 @@ else that which it has in the quarantine now; one that was changed meanwhile sta
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if revision < 0 {
-				return usageError{fmt.Errorf("--revision %d: give the one that the list shows", revision)}
+				return exit.With(exit.Usage, fmt.Errorf("--revision %d: give the one that the list shows", revision))
 			}
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				if revision == 0 {
@@ -112,5 +113,5 @@ func quarantinedItem(ctx context.Context, api *client.Client, key string) (maint
 			return item, nil
 		}
 	}
-	return maintenance.Quarantined{}, dataError{fmt.Errorf("%q is not in quarantine: see portolan store quarantine list", key)}
+	return maintenance.Quarantined{}, exit.With(exit.Data, fmt.Errorf("%q is not in quarantine: see portolan store quarantine list", key))
 }

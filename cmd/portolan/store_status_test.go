@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
@@ -63,10 +64,10 @@ func TestStoreStatus(t *testing.T) {
 	}
 	status.Problems = []string{"the store is on fire"}
 	bad := startReporting(t, status)
-	if o := bad.do(t, "", "store", "status"); o.code != exitFailure || !strings.Contains(o.out, "! the store is on fire") || !strings.Contains(o.err, "there is a problem, see above") {
+	if o := bad.do(t, "", "store", "status"); o.code != exit.Failure || !strings.Contains(o.out, "! the store is on fire") || !strings.Contains(o.err, "there is a problem, see above") {
 		t.Errorf("%+v", o)
 	}
-	if o := good.do(t, "", "store", "compact"); o.code == exitOK || !strings.Contains(o.err, "etcdctl compact") {
+	if o := good.do(t, "", "store", "compact"); o.code == exit.OK || !strings.Contains(o.err, "etcdctl compact") {
 		t.Errorf("compact of a store of others: %+v", o)
 	}
 }
@@ -86,15 +87,15 @@ func TestBackupFlags(t *testing.T) {
 	}
 	to := " --data-dir " + dir + "/d"
 	for args, code := range map[string]int{
-		"inspect " + file: exitData, "inspect " + file + "x": exitData, "inspect": exitUsage, "inspect " + file + " -o name": exitUsage,
-		"restore " + file: exitUsage, "restore " + file + to: exitData,
-		"restore " + file + to + " --without-keys":                                                                   exitData,
-		"restore " + file + to + " --store-name a":                                                                   exitUsage,
-		"restore " + file + to + " --store-name a --store-initial-cluster a=nowhere":                                 exitUsage,
-		"restore " + file + to + " --store-name a --store-initial-cluster a=http://127.0.0.1:1,b=http://127.0.0.1:2": exitUsage,
-		"backup " + file + " --without-keys":                                                                         exitUsage, "backup " + dir + "/new": exitUsage,
-		"backup " + dir + "/new --key-file " + file: exitUsage, "backup " + dir + "/new --key-file " + open: exitUsage,
-		"backup " + dir + "/new --key-file " + dir + "/absent": exitUsage, "backup " + dir + "/new --key-file x --without-keys": exitUsage,
+		"inspect " + file: exit.Data, "inspect " + file + "x": exit.Data, "inspect": exit.Usage, "inspect " + file + " -o name": exit.Usage,
+		"restore " + file: exit.Usage, "restore " + file + to: exit.Data,
+		"restore " + file + to + " --without-keys":                                                                   exit.Data,
+		"restore " + file + to + " --store-name a":                                                                   exit.Usage,
+		"restore " + file + to + " --store-name a --store-initial-cluster a=nowhere":                                 exit.Usage,
+		"restore " + file + to + " --store-name a --store-initial-cluster a=http://127.0.0.1:1,b=http://127.0.0.1:2": exit.Usage,
+		"backup " + file + " --without-keys":                                                                         exit.Usage, "backup " + dir + "/new": exit.Usage,
+		"backup " + dir + "/new --key-file " + file: exit.Usage, "backup " + dir + "/new --key-file " + open: exit.Usage,
+		"backup " + dir + "/new --key-file " + dir + "/absent": exit.Usage, "backup " + dir + "/new --key-file x --without-keys": exit.Usage,
 	} {
 		if o := do(t, "", append([]string{"store"}, strings.Fields(args)...)...); o.code != code || o.err == "" {
 			t.Errorf("%s: %+v, want exit code %d", args, o, code)
@@ -104,7 +105,7 @@ func TestBackupFlags(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	for _, args := range []string{"--backup-keep 3", "--backup-dir x", "--backup-without-keys", "--backup-dir x --backup-without-keys --backup-interval 1s", "--backup-dir x --backup-without-keys --backup-keep 0"} {
-		if o := do(t, "", append([]string{"serve"}, strings.Fields(args)...)...); o.code != exitUsage || !strings.Contains(o.err, "--backup-") {
+		if o := do(t, "", append([]string{"serve"}, strings.Fields(args)...)...); o.code != exit.Usage || !strings.Contains(o.err, "--backup-") {
 			t.Errorf("serve %s: %+v", args, o)
 		}
 	}

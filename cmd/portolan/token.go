@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
@@ -47,11 +48,11 @@ service account, so often and until then. --cidr bounds from where.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case order.ServiceAccount == "":
-				return usageError{errors.New("--service-account is missing: say who the machine is to be")}
+				return exit.With(exit.Usage, errors.New("--service-account is missing: say who the machine is to be"))
 			case ttl <= 0:
-				return usageError{fmt.Errorf("--ttl %s: give a time such as 1h", ttl)}
+				return exit.With(exit.Usage, fmt.Errorf("--ttl %s: give a time such as 1h", ttl))
 			case order.Uses < 1:
-				return usageError{fmt.Errorf("--uses %d: a token is good for at least one", order.Uses)}
+				return exit.With(exit.Usage, fmt.Errorf("--uses %d: a token is good for at least one", order.Uses))
 			}
 			order.TTL = ttl.String()
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
@@ -151,7 +152,7 @@ portolan token list, or the token itself. Certificates that they have earned sta
 					if join.Is(name) || strings.HasPrefix(name, join.MemberPrefix) {
 						var ok bool
 						if at, name, ok = join.Parse(strings.Replace(name, join.MemberPrefix, join.Prefix, 1)); !ok {
-							return dataError{errors.New("this is no join token: a part of it is missing, or too much")}
+							return exit.With(exit.Data, errors.New("this is no join token: a part of it is missing, or too much"))
 						}
 					}
 					if _, err := api.Delete(ctx, client.Resource(env.schemas.Kind(schema.JoinToken)), at, name, ""); err != nil {

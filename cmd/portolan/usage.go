@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
@@ -69,7 +70,7 @@ func newHelpCommand() *cobra.Command {
 
 // usageOf returns a usage error that says where to read on.
 func usageOf(c *cobra.Command, err error) error {
-	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+	return exit.With(exit.Usage, fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 }
 
 // unknownCommand returns the error for a word that is no command of a group. It suggests

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestSlips: a nearly correct command line is a usage error, with a suggestion.
@@ -40,7 +42,7 @@ func TestSlips(t *testing.T) {
 		"proxy status --only forgotten": `--only "forgotten": use rejected or stale`,
 	} {
 		o := do(t, "", strings.Fields(line)...)
-		if o.code != exitUsage || o.out != "" || !strings.Contains(o.err, says) {
+		if o.code != exit.Usage || o.out != "" || !strings.Contains(o.err, says) {
 			t.Errorf("%s: %+v", line, o)
 		}
 	}
@@ -52,7 +54,7 @@ func TestHelp(t *testing.T) {
 		"help": "portolan [command]", "help exit-codes": "  75  conflict", "help proxy status": "portolan proxy status [NODE] [flags]",
 		"help wait": "--threshold string", "help proxy": "Show the connected proxies",
 	} {
-		if o := do(t, "", strings.Fields(line)...); o.code != exitOK || o.err != "" || !strings.Contains(o.out, says) {
+		if o := do(t, "", strings.Fields(line)...); o.code != exit.OK || o.err != "" || !strings.Contains(o.out, says) {
 			t.Errorf("%s: %+v", line, o)
 		}
 	}
@@ -93,7 +95,7 @@ func TestWrongServer(t *testing.T) {
 		strings.Replace(page.URL, "http:", "https:", 1): "it serves http, not https",
 	} {
 		o := do(t, "", "proxy", "status", "--server", server)
-		if o.code != exitUnreachable || !strings.Contains(o.err, says) || !strings.Contains(o.err, "--server") {
+		if o.code != exit.Unreachable || !strings.Contains(o.err, says) || !strings.Contains(o.err, "--server") {
 			t.Errorf("%s: %+v", server, o)
 		}
 	}
@@ -109,7 +111,7 @@ func TestInterrupted(t *testing.T) {
 	defer server.Close()
 	var out, err bytes.Buffer
 	code := run(ctx, []string{"wait", "--revision", "7", "--server", server.URL}, strings.NewReader(""), &out, &err)
-	if got := (outcome{code, out.String(), err.String()}); got != (outcome{exitFailure, "", "portolan: interrupted\n"}) {
+	if got := (outcome{code, out.String(), err.String()}); got != (outcome{exit.Failure, "", "portolan: interrupted\n"}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -122,7 +124,7 @@ func TestWaitForNothing(t *testing.T) {
 	}))
 	defer server.Close()
 	want := "portolan: virtualservice/default/review: not found: see those there are with portolan get virtualservices -A\n"
-	if o := do(t, "", "wait", "vs/review", "--server", server.URL); o != (outcome{exitFailure, "", want}) {
+	if o := do(t, "", "wait", "vs/review", "--server", server.URL); o != (outcome{exit.Failure, "", want}) {
 		t.Errorf("%+v", o)
 	}
 }
@@ -131,7 +133,7 @@ func TestWaitForNothing(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	want := do(t, "", "version")
-	if want.code != exitOK || !strings.HasPrefix(want.out, "portolan "+version+" (go") {
+	if want.code != exit.OK || !strings.HasPrefix(want.out, "portolan "+version+" (go") {
 		t.Fatalf("portolan version: %+v", want)
 	}
 	if got := do(t, "", "--version"); got != want {

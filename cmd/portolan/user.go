@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
@@ -50,7 +51,7 @@ func (o *tokenFlags) register(c *cobra.Command) {
 
 func (o *tokenFlags) newToken() (*credentials.NewToken, error) {
 	if o.ttl < 0 || o.ttl%time.Second != 0 {
-		return nil, usageError{fmt.Errorf("--ttl %s: give whole seconds, or 0 for a token without an end", o.ttl)}
+		return nil, exit.With(exit.Usage, fmt.Errorf("--ttl %s: give whole seconds, or 0 for a token without an end", o.ttl))
 	}
 	return &credentials.NewToken{Note: o.note, TTL: int64(o.ttl / time.Second)}, nil
 }
@@ -87,7 +88,7 @@ makes the first user over its socket.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if namespace != "" && len(roles) == 0 {
-				return usageError{errors.New("-n is the namespace of --role, which is missing")}
+				return exit.With(exit.Usage, errors.New("-n is the namespace of --role, which is missing"))
 			}
 			asked := credentials.NewUser{Name: args[0], Groups: groups}
 			for _, role := range roles {
@@ -343,7 +344,7 @@ func newUserTokenRevokeCommand(env *environment) *cobra.Command {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				for _, id := range args[1:] {
 					if strings.HasPrefix(id, access.TokenPrefix) {
-						return dataError{errors.New("give the id of the token, which portolan user token list shows, not the token")}
+						return exit.With(exit.Data, errors.New("give the id of the token, which portolan user token list shows, not the token"))
 					}
 					if err := api.DeletePath(ctx, tokensPath(args[0])+"/"+url.PathEscape(id)); err != nil {
 						return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
@@ -35,7 +36,7 @@ func TestUsers(t *testing.T) {
 	if out := a.must(t, "", "auth", "whoami"); !strings.Contains(out, "local") || !strings.Contains(out, "no users yet") {
 		t.Errorf("whoami, before: %s", out)
 	}
-	if refused := a.do(t, "", "user", "create", "bob", "--role", "viewer"); refused.code != exitData || !strings.Contains(refused.err, "--role admin") {
+	if refused := a.do(t, "", "user", "create", "bob", "--role", "viewer"); refused.code != exit.Data || !strings.Contains(refused.err, "--role admin") {
 		t.Errorf("a first user who is no administrator: %+v", refused)
 	}
 	made := a.do(t, "", "user", "create", "alice", "--role", "admin")
@@ -49,10 +50,10 @@ func TestUsers(t *testing.T) {
 	}
 	as := func(token string, args ...string) outcome { return a.do(t, "", append(args, "--token", token)...) }
 	mine := func(args ...string) string { return a.must(t, "", append(args, "--token-file", file)...) }
-	if wrong := as("put_wrong", "user", "list"); wrong.code != exitForbidden || !strings.Contains(wrong.err, "the token is not valid") {
+	if wrong := as("put_wrong", "user", "list"); wrong.code != exit.Forbidden || !strings.Contains(wrong.err, "the token is not valid") {
 		t.Errorf("a wrong token: %+v", wrong)
 	}
-	if both := as("x", "user", "list", "--token-file", file); both.code != exitUsage {
+	if both := as("x", "user", "list", "--token-file", file); both.code != exit.Usage {
 		t.Errorf("both: %+v", both)
 	}
 	if out := a.must(t, "", "auth", "whoami"); !strings.Contains(out, "local") || strings.Contains(out, "no users yet") {
@@ -68,24 +69,24 @@ func TestUsers(t *testing.T) {
 		"auth can-i list virtualservices -A":                   {code: 1, out: "no\n"},
 		"auth can-i reveal secrets -n shop":                    {code: 1, out: "no\n"},
 		"auth can-i get records -n shop":                       {code: 0, out: "yes\n"},
-		"auth can-i patch vs":                                  {code: exitUsage},
-		"auth can-i get vs/a b":                                {code: exitUsage},
-		"auth can-i get frobs":                                 {code: exitUsage, err: `the server has no kind "frobs", so that nobody can be asked about it: see portolan api-resources for the kinds`},
-		"auth can-i get virtalservices -n shop":                {code: exitUsage, err: "did you mean virtualservices?"},
-		"auth can-i get proxie -n shop":                        {code: exitUsage, err: "did you mean proxies?"},
-		"auth can-i get vs.networking.k8s.io":                  {code: exitUsage},
+		"auth can-i patch vs":                                  {code: exit.Usage},
+		"auth can-i get vs/a b":                                {code: exit.Usage},
+		"auth can-i get frobs":                                 {code: exit.Usage, err: `the server has no kind "frobs", so that nobody can be asked about it: see portolan api-resources for the kinds`},
+		"auth can-i get virtalservices -n shop":                {code: exit.Usage, err: "did you mean virtualservices?"},
+		"auth can-i get proxie -n shop":                        {code: exit.Usage, err: "did you mean proxies?"},
+		"auth can-i get vs.networking.k8s.io":                  {code: exit.Usage},
 		"auth can-i get vs.networking.istio.io -n shop":        {code: 0, out: "yes\n"},
 		"auth can-i get * -n shop":                             {code: 0, out: "yes\n"},
-		"user list":                                            {code: exitForbidden, err: `user "bob" may not list users in namespace istio-system`},
-		"user create eve --role viewer":                        {code: exitForbidden},
-		"get virtualservices -n blog":                          {code: exitForbidden},
+		"user list":                                            {code: exit.Forbidden, err: `user "bob" may not list users in namespace istio-system`},
+		"user create eve --role viewer":                        {code: exit.Forbidden},
+		"get virtualservices -n blog":                          {code: exit.Forbidden},
 		"get virtualservices -n shop":                          {code: 0},
 		"audit -n shop":                                        {code: 0},
-		"audit":                                                {code: exitForbidden},
-		"user token add alice":                                 {code: exitForbidden},
-		"user delete alice":                                    {code: exitForbidden},
-		"user disable alice":                                   {code: exitForbidden},
-		"delete rolebinding alice-admin --yes -n istio-system": {code: exitForbidden},
+		"audit":                                                {code: exit.Forbidden},
+		"user token add alice":                                 {code: exit.Forbidden},
+		"user delete alice":                                    {code: exit.Forbidden},
+		"user disable alice":                                   {code: exit.Forbidden},
+		"delete rolebinding alice-admin --yes -n istio-system": {code: exit.Forbidden},
 	} {
 		got := as(bob, strings.Fields(line)...)
 		if got.code != want.code || want.out != "" && got.out != want.out || !strings.Contains(got.err, want.err) {
@@ -93,7 +94,7 @@ func TestUsers(t *testing.T) {
 		}
 	}
 	again := a.do(t, "", "user", "create", "bob", "--role", "editor", "-n", "shop", "--token-file", file)
-	if again.code != exitFailure || again.err != "portolan: user bob is there already: portolan user token add bob makes another token, and a RoleBinding gives a role\n" {
+	if again.code != exit.Failure || again.err != "portolan: user bob is there already: portolan user token add bob makes another token, and a RoleBinding gives a role\n" {
 		t.Errorf("a user who is there: %+v", again)
 	}
 	if out := mine("user", "list"); !strings.Contains(out, "bob") || !strings.Contains(out, "shoppers") {
@@ -109,11 +110,11 @@ func TestUsers(t *testing.T) {
 	}
 	id := strings.Fields(strings.Split(tokens, "\n")[1])[0]
 	mine("user", "token", "revoke", "bob", id)
-	if code := as(bob, "auth", "whoami").code; code != exitForbidden {
+	if code := as(bob, "auth", "whoami").code; code != exit.Forbidden {
 		t.Errorf("a revoked token: %d", code)
 	}
 	mine("user", "disable", "bob")
-	if code := as(second, "auth", "whoami").code; code != exitForbidden {
+	if code := as(second, "auth", "whoami").code; code != exit.Forbidden {
 		t.Errorf("a disabled user: %d", code)
 	}
 	mine("user", "enable", "bob")
@@ -126,7 +127,7 @@ func TestUsers(t *testing.T) {
 	mine("user", "create", "eve", "--role", "viewer", "-n", "shop", "--no-token")
 	mine("delete", "user", "eve", "-n", "istio-system", "--yes")
 	left := a.do(t, "", "user", "create", "eve", "--role", "viewer", "-n", "shop", "--token-file", file)
-	if left.code != exitFailure || left.err != "portolan: there is no user eve, and a binding of an earlier one is left: portolan delete rolebinding/eve-viewer -n shop, and make the user then\n" {
+	if left.code != exit.Failure || left.err != "portolan: there is no user eve, and a binding of an earlier one is left: portolan delete rolebinding/eve-viewer -n shop, and make the user then\n" {
 		t.Errorf("a user whose binding is there: %+v", left)
 	}
 	if out := mine("auth", "roles"); !strings.Contains(out, "secret-reader") || !strings.Contains(out, "reveal secrets") {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage"
@@ -57,13 +58,13 @@ func (o *waitFlags) register(c *cobra.Command) {
 
 func (o *waitFlags) check() error {
 	if o.timeout <= 0 {
-		return usageError{fmt.Errorf("--timeout %s: give a time such as 30s", o.timeout)}
+		return exit.With(exit.Usage, fmt.Errorf("--timeout %s: give a time such as 30s", o.timeout))
 	}
 	if o.least < 0 {
-		return usageError{fmt.Errorf("--min-proxies %d: give a number of proxies, from 0 on", o.least)}
+		return exit.With(exit.Usage, fmt.Errorf("--min-proxies %d: give a number of proxies, from 0 on", o.least))
 	}
 	if share, err := o.share(); err != nil || share < 0 || share > 1 {
-		return usageError{fmt.Errorf("--threshold %s: give a percentage from 0 to 100", o.threshold)}
+		return exit.With(exit.Usage, fmt.Errorf("--threshold %s: give a percentage from 0 to 100", o.threshold))
 	}
 	return nil
 }
@@ -93,7 +94,7 @@ ends, whatever the exit code.` + waitHelp,
 				return err
 			}
 			if c.Flags().Changed("revision") != (len(args) == 0) {
-				return usageError{errors.New("name what to wait for: --revision N, or KIND/NAME")}
+				return exit.With(exit.Usage, errors.New("name what to wait for: --revision N, or KIND/NAME"))
 			}
 			if len(args) == 0 {
 				if err := checkRevision("--revision", revision); err != nil {
@@ -236,13 +237,8 @@ func isFinal(p admin.Propagation, o waitFlags) bool {
 	return enoughTaken(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
 
-// unmet is the error of a wait whose goal was not reached.
-type unmet struct{ error }
-
-// unconcerned is the error of a wait for a change that concerns no proxy.
-type unconcerned struct{}
-
-func (unconcerned) Error() string { return "no proxy has taken the change" }
+// errUnconcerned is the error of a wait for a change that concerns no proxy.
+var errUnconcerned = exit.Quietly(exit.Unconcerned, "no proxy has taken the change")
 
 // tellPropagation prints how far a change has come. It returns an error if that is not far
 // enough.
@@ -271,20 +267,20 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
 	case enoughTaken(p, o) && o.inVain(p):
-		return unconcerned{}
+		return errUnconcerned
 	case enoughTaken(p, o):
 		return nil
 	case len(p.Faults) > 0:
-		return unmet{fmt.Errorf("it is not served as it stands in its source, but as it was before: %s", strings.Join(p.Faults, "; "))}
+		return exit.With(exit.Differences, fmt.Errorf("it is not served as it stands in its source, but as it was before: %s", strings.Join(p.Faults, "; ")))
 	case shared(p, o):
-		return unmet{fmt.Errorf("revision %d was taken by %s within %s, and --min-proxies asks for %d", p.Revision, proxyCount(p.Accepted), o.timeout, o.least)}
+		return exit.With(exit.Differences, fmt.Errorf("revision %d was taken by %s within %s, and --min-proxies asks for %d", p.Revision, proxyCount(p.Accepted), o.timeout, o.least))
 	case len(p.Behind) > 0:
-		return unmet{fmt.Errorf("revision %d is not published by all servers within %s: %s is behind, and the server at %s has published %d",
-			p.Revision, o.timeout, formatList(mapSlice(p.Behind, serverName), false), e.server, p.Published)}
+		return exit.With(exit.Differences, fmt.Errorf("revision %d is not published by all servers within %s: %s is behind, and the server at %s has published %d",
+			p.Revision, o.timeout, formatList(mapSlice(p.Behind, serverName), false), e.server, p.Published))
 	case p.Waiting > 0:
-		return unmet{fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout)}
+		return exit.With(exit.Differences, fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout))
 	default:
-		return unmet{fmt.Errorf("revision %d was refused by %d of %d proxies: see portolan proxy status", p.Revision, lacking, p.Proxies())}
+		return exit.With(exit.Differences, fmt.Errorf("revision %d was refused by %d of %d proxies: see portolan proxy status", p.Revision, lacking, p.Proxies()))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/refusal"
@@ -123,7 +124,7 @@ func TestWaitAtTerminal(t *testing.T) {
 	waiting := progress.Distribution{Revision: 815, Count: status.Count{Accepted: 1, Waiting: 1}}
 	got, _ := waitedAt(t, true, []progress.Distribution{waiting, waiting, {Revision: 815, Count: status.Count{Accepted: 2}}}, "--revision", "815")
 	lines := strings.Split(got.err, "\r\x1b[K")
-	if got.code != exitOK || len(lines) != 4 || !strings.HasPrefix(lines[2], "distributed  1/2 proxies") || lines[3] != "" || strings.Contains(got.err, "\n") {
+	if got.code != exit.OK || len(lines) != 4 || !strings.HasPrefix(lines[2], "distributed  1/2 proxies") || lines[3] != "" || strings.Contains(got.err, "\n") {
 		t.Errorf("%+v: %q", got, lines)
 	}
 }
@@ -136,13 +137,13 @@ func TestWaitAsks(t *testing.T) {
 		"revision=7": {"--revision", "7"},
 		"group=networking.istio.io&kind=VirtualService&name=reviews&namespace=shop": {"vs/reviews", "-n", "shop"},
 	} {
-		if got, query := waited(t, done, args...); got.code != exitUnconcerned || // no proxy is known
+		if got, query := waited(t, done, args...); got.code != exit.Unconcerned || // no proxy is known
 			query.Encode() != want {
 			t.Errorf("%v: %+v asks for %s, want %s", args, got, query.Encode(), want)
 		}
 	}
 	for _, args := range [][]string{{}, {"vs"}, {"vs", "a", "b"}, {"no/a"}} {
-		if got, _ := waited(t, done, args...); got.code != exitUsage {
+		if got, _ := waited(t, done, args...); got.code != exit.Usage {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
@@ -161,7 +162,7 @@ func TestWaitForPrograms(t *testing.T) {
 			t.Errorf("%s, refused: %+v", form, less)
 		}
 	}
-	if o, _ := waited(t, nil, "--revision", "815", "-o", "wide"); o.code != exitUsage {
+	if o, _ := waited(t, nil, "--revision", "815", "-o", "wide"); o.code != exit.Usage {
 		t.Errorf("%+v", o)
 	}
 }

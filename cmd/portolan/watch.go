@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -41,13 +42,13 @@ func (w *watchFlags) register(c *cobra.Command) {
 func (o *getOptions) checkWatch() error {
 	switch {
 	case o.watch.events && !o.watch.enabled:
-		return usageError{errors.New("--output-watch-events says what -w sees: add it")}
+		return exit.With(exit.Usage, errors.New("--output-watch-events says what -w sees: add it"))
 	case !o.watch.enabled:
 		return nil
 	case o.watch.events && (o.output == "name" || o.template != nil):
-		return usageError{fmt.Errorf("--output-watch-events has no place in -o %s: use %s", o.output, alternatives([]string{"table", "wide", "yaml", "json"}))}
+		return exit.With(exit.Usage, fmt.Errorf("--output-watch-events has no place in -o %s: use %s", o.output, alternatives([]string{"table", "wide", "yaml", "json"})))
 	case o.freshness.Exact != 0:
-		return usageError{errors.New("-w shows what changes from now on, and --revision what was: leave one of them out")}
+		return exit.With(exit.Usage, errors.New("-w shows what changes from now on, and --revision what was: leave one of them out"))
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // agoNow matches the age of what a test has just done.
@@ -105,7 +107,7 @@ func TestGetWatch(t *testing.T) {
 	a.must(t, entry("other", ", labels: {team: k}"), "apply", "-f", "-")
 	a.must(t, "", "delete", "se", "x")
 	f.awaitOutput("DELETED   x")
-	if code := f.stop(); code != exitOK || f.err.String() != "" {
+	if code := f.stop(); code != exit.OK || f.err.String() != "" {
 		t.Errorf("exit code %d: %s", code, f.err)
 	}
 	same(t, "table", rowEnds.ReplaceAllString(f.out.String(), "0s"), ""+
@@ -130,7 +132,7 @@ func TestGetWatchOfSeveralKinds(t *testing.T) {
 	f.err.await(t, f.ctx, "No gateways found in namespace default; -A looks in all.\n")
 	named := follow(t, a.URL, "vs/w", "se/w", "vs/x")
 	named.err.await(t, named.ctx, "serviceentry/default/w: not found")
-	if code := named.stop(); code != exitFailure || !strings.Contains(named.err.String(), "virtualservice/default/w: not found") {
+	if code := named.stop(); code != exit.Failure || !strings.Contains(named.err.String(), "virtualservice/default/w: not found") {
 		t.Errorf("exit code %d: %s", code, named.err)
 	}
 	names := follow(t, a.URL, "vs/x", "se/x", "-o", "name")
@@ -142,7 +144,7 @@ func TestGetWatchOfSeveralKinds(t *testing.T) {
 	a.must(t, "", "delete", "vs", "x")
 	names.awaitOutput("serviceentry/default/x\nvirtualservice/default/x\n")
 	f.awaitOutput("virtualservice/x  x.shop  mesh      5 ")
-	if code := f.stop(); code != exitOK {
+	if code := f.stop(); code != exit.OK {
 		t.Errorf("exit code %d: %s", code, f.err)
 	}
 	same(t, "tables", rowEnds.ReplaceAllString(f.out.String(), "0s"), ""+
@@ -182,7 +184,7 @@ func TestGetWatchForms(t *testing.T) {
 			t.Errorf("%+v, %v", object, err)
 		}
 	}
-	if o := a.do(t, "", "get", "se", "nowhere", "-w"); o.code != exitFailure || !strings.Contains(o.err, "not found") {
+	if o := a.do(t, "", "get", "se", "nowhere", "-w"); o.code != exit.Failure || !strings.Contains(o.err, "not found") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -293,10 +295,10 @@ func TestGetWatchEndsWhereItIsRefused(t *testing.T) {
 		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":"2"},"items":[]}`))
 	}))
 	defer server.Close()
-	if o := do(t, "", "get", "se", "-A", "-w", "--server", server.URL); o.code != exitForbidden || !strings.Contains(o.err, "no watches for you") {
+	if o := do(t, "", "get", "se", "-A", "-w", "--server", server.URL); o.code != exit.Forbidden || !strings.Contains(o.err, "no watches for you") {
 		t.Errorf("%+v", o)
 	}
-	if o := a.do(t, "", "get", "se", "-w", "--min-revision", "99999"); o.code != exitUnreachable || !strings.Contains(o.err, "try again") {
+	if o := a.do(t, "", "get", "se", "-w", "--min-revision", "99999"); o.code != exit.Unreachable || !strings.Contains(o.err, "try again") {
 		t.Errorf("%+v", o)
 	}
 }

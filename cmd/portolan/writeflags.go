@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -44,11 +45,11 @@ func (w *writeFlags) check(c *cobra.Command) error {
 
 func (w *writeFlags) checkWait(given func(flag string) bool) error {
 	if w.wait && w.dry.mode != dryRunNone {
-		return usageError{errors.New("--wait waits for a change that is made: leave --dry-run out")}
+		return exit.With(exit.Usage, errors.New("--wait waits for a change that is made: leave --dry-run out"))
 	}
 	for _, flag := range []string{"timeout", "threshold", "min-proxies"} {
 		if given(flag) && !w.wait {
-			return usageError{fmt.Errorf("--%s is for --wait: give both or neither; --request-timeout is how long the change itself may take", flag)}
+			return exit.With(exit.Usage, fmt.Errorf("--%s is for --wait: give both or neither; --request-timeout is how long the change itself may take", flag))
 		}
 	}
 	return w.waits.check()
