@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// committed is one commit.
+// commit is the inputs of one commit, with what derived them.
 type commit struct {
 	inputs     mesh.Inputs
 	rows       rows.Table

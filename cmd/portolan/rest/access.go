@@ -20,13 +20,13 @@ import (
 )
 
 // Authenticator finds out who sends a request. The client sees its error, with status
-// 401, or with the error's own status if that was made by Refuse.
+// 401, or with the error's own status if that was made by package refusal.
 type Authenticator interface {
 	Authenticate(*http.Request) (access.Identity, error)
 }
 
 // Authorizer decides what an identity may do. The client sees its error, with status
-// 403, or with the error's own status if that was made by Refuse.
+// 403, or with the error's own status if that was made by package refusal.
 type Authorizer interface {
 	Authorize(context.Context, access.Identity, access.Request) error
 }
@@ -101,7 +101,7 @@ func (s *Server) offerSocket(c *call) {
 	}
 }
 
-// asRefused returns an error made by Refuse unchanged, and another one through make.
+// asRefused returns an error made by package refusal unchanged, and another one through make.
 func asRefused(err error, make func(string) *apierrors.StatusError) *apierrors.StatusError {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {

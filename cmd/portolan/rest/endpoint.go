@@ -23,7 +23,7 @@ import (
 type EndpointFunc func(http.ResponseWriter, *http.Request) error
 
 // Endpoint serves a further path as Handle does, and answers errors as the API does: a
-// store's error by its class, one of Refuse unchanged, and others as 500. The context of
+// store's error by its class, one of package refusal unchanged, and others as 500. The context of
 // the request says who sent it (storage.OriginOf). Call it before the server serves; it
 // panics if the pattern is taken.
 func (s *Server) Endpoint(pattern string, answer EndpointFunc) {

@@ -1,7 +1,8 @@
-// Package filter makes the HTTP connection managers of all listeners: of sidecars,
-// outbound and inbound, of gateways, and of gRPC clients and servers.
+// Package filter decides the filters of all listeners: of sidecars, outbound and inbound, of
+// gateways, and of gRPC clients and servers.
 //
-// [Manager] makes the connection manager of an Envoy, and [HTTP] the HTTP filters of any
-// listener, in order. A new HTTP filter is one line of HTTP. Its per-route configuration
-// comes from envoy.RouteOptions, which package virtualhost fills.
+// [HTTP] returns the HTTP filters of a listener and [Network] the network filters of a filter
+// chain, each in order: a new filter is one line there. [Manager] makes the connection manager of
+// an Envoy. The per-route configuration of an HTTP filter comes from envoy.RouteOptions, which
+// package virtualhost fills.
 package filter

@@ -13,7 +13,7 @@ import (
 // Kind is a kind of listener.
 type Kind int
 
-// The kinds of listeners that speak HTTP.
+// The kinds of listeners.
 const (
 	SidecarOutbound Kind = iota
 	SidecarInbound

@@ -8,7 +8,7 @@ import (
 )
 
 // Network returns the network filters of a filter chain, in the order in which the bytes of a
-// connection pass them. The order is Istio's: external authorization, JWT, RBAC, statistics, what
+// connection pass them. The order is Istio's: external authorization, RBAC, statistics, what
 // resolves the SNI name, and last what takes the bytes: the manager of HTTP connections, or the
 // TCP proxy. EnvoyFilters insert theirs relative to these.
 func Network(v *mesh.View, k Kind, o NetworkOptions, last *listenerv3.Filter) []*listenerv3.Filter {
