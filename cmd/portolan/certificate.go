@@ -192,7 +192,7 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		by = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
 	if pin != "" && files.ca == "" && strings.HasPrefix(e.server, "https://") {
-		config, err := pinnedTrust(ctx, e.server, pin, agent(version, e.command, e.user))
+		config, err := enroll.PinnedTrust(ctx, e.server, pin, agent(version, e.command, e.user))
 		if err != nil {
 			return got, err
 		}

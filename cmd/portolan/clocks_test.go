@@ -24,7 +24,7 @@ func doAt(t *testing.T, off time.Duration, args ...string) outcome {
 	if err != nil {
 		stderr.WriteString(err.Error())
 	}
-	return outcome{exitCode(err), out.String(), stderr.String()}
+	return outcome{exit.Of(err), out.String(), stderr.String()}
 }
 
 // TestAClockThatIsOffIsTold: if two clocks are ten minutes apart, the command says which one

@@ -11,12 +11,13 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/command"
 )
 
 // commands returns the commands of the binary; cobra adds completion and help.
 func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
-		newServeCommand(env), newStoreCommand(env), newSourceCommand(env),
+		command.New(env.console()), newStoreCommand(env), newSourceCommand(env),
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
 		newExportCommand(env), newImportCommand(env), newSecretCommand(env),
 		newCACommand(env), newTokenCommand(env), newCertificateCommand(env), newUserCommand(env), newAuthCommand(env), newLoginCommand(env), newLogoutCommand(env),
@@ -99,4 +100,12 @@ func registerOutput(c *cobra.Command, output *string, known ...string) {
 // completeOutput offers the values of -o.
 func completeOutput(c *cobra.Command, values ...string) {
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// console is what the command serve gets from the command line.
+func (e *environment) console() command.Console {
+	return command.Console{
+		Stderr: e.stderr, Version: version, Bearer: func() (string, error) { return e.credentials.bearer() },
+		CA: func() string { return e.files.ca }, Agent: func() string { return agent(version, e.command, e.user) },
+	}
 }

@@ -116,7 +116,7 @@ func (a api) deleteAt(t *testing.T, answer string, args ...string) outcome {
 	if failure != nil {
 		err.WriteString(failure.Error())
 	}
-	return outcome{exitCode(failure), out.String(), err.String()}
+	return outcome{exit.Of(failure), out.String(), err.String()}
 }
 
 // TestDeleteOfWhatOthersReferTo: the command names the referring objects and asks on a

@@ -11,28 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
-	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
-
-// clientExitCode returns the exit code for an error of the config API's client.
-func clientExitCode(err error) int {
-	var unreachable *client.UnreachableError
-	switch {
-	case errors.As(err, &unreachable), errors.Is(err, login.ErrAway), apierrors.IsServiceUnavailable(err), client.NotYet(err):
-		return exit.Unreachable
-	case apierrors.IsConflict(err):
-		return exit.Conflict
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, login.ErrEnded):
-		return exit.Forbidden
-	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err), apierrors.IsMethodNotSupported(err):
-		return exit.Data
-	}
-	return exit.Failure
-}
 
 // explainTimeout adds to a timeout which flag sets it.
 func (e *environment) explainTimeout(err error) error {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 )
 
 // eachCommand calls f for each command that people see.
@@ -73,15 +75,15 @@ func TestFlagsOfServeHaveHeadings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, count := headings(serve.LocalFlags()), 0
+	groups, count := help.Headings(serve.LocalFlags()), 0
 	for _, g := range groups {
 		n := 0
-		g.flags.VisitAll(func(*pflag.Flag) { n++ })
+		g.Flags.VisitAll(func(*pflag.Flag) { n++ })
 		if count += n; n > 20 {
-			t.Errorf("%d flags are under %q", n, g.title)
+			t.Errorf("%d flags are under %q", n, g.Title)
 		}
-		if g.title == "Flags" && n > 1 { // --help
-			t.Errorf("%d flags have no heading:\n%s", n, g.flags.FlagUsages())
+		if g.Title == "Flags" && n > 1 { // --help
+			t.Errorf("%d flags have no heading:\n%s", n, g.Flags.FlagUsages())
 		}
 	}
 	all := 0

@@ -47,7 +47,7 @@ func (a noteAPI) do(t *testing.T, stdin string, args ...string) outcome {
 	if err != nil {
 		stderr.WriteString(err.Error())
 	}
-	return outcome{exitCode(err), out.String(), stderr.String()}
+	return outcome{exit.Of(err), out.String(), stderr.String()}
 }
 
 // want runs a command that must exit with a code and print some text.

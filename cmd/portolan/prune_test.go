@@ -146,7 +146,7 @@ func TestPruneAsksOnATerminal(t *testing.T) {
 		if err != nil {
 			stderr.WriteString(err.Error())
 		}
-		return outcome{exitCode(err), out.String(), stderr.String()}
+		return outcome{exit.Of(err), out.String(), stderr.String()}
 	}
 	const question = "In no file, and to be deleted:\n  serviceentry/shop/b\n  serviceentry/shop/z\n  sidecar/shop/s\nApply, and delete these 3? [y/N] "
 	if o := at("n\n"); o != (outcome{exit.Failure, "", question + "nothing was applied: you did not say yes"}) {

@@ -234,7 +234,7 @@ func TestRollbackAsksOnATerminal(t *testing.T) {
 		root := newRootCommand(env)
 		root.SetArgs(append([]string{"rollback", "--server", a.URL}, args...))
 		failure := root.ExecuteContext(t.Context())
-		return outcome{exitCode(failure), out.String(), err.String()}
+		return outcome{exit.Of(failure), out.String(), err.String()}
 	}
 	const question = "Roll namespace shop back to revision 2? 2 objects: 1 created, 1 configured. [y/N] "
 	for _, no := range []string{"", "n\n", "\n", "yeah\n"} {

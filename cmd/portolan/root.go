@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -52,7 +53,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	default:
 		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(errorText(err)))
 	}
-	return exitCode(err)
+	return exit.Of(err)
 }
 
 // isTerminal says whether a stream is a terminal.
@@ -105,7 +106,7 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	env.credentials.register(root.PersistentFlags())
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(flagError)
-	root.SetUsageFunc(writeUsage)
+	root.SetUsageFunc(help.WriteUsage)
 	root.AddCommand(commands(env)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})
 	root.SetHelpCommand(newHelpCommand())
@@ -114,15 +115,4 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	refineUsage(root)
 	addExamples(root)
 	return root
-}
-
-// exitCode returns the exit code that tells scripts what kind of error it was.
-func exitCode(err error) int {
-	if err == nil {
-		return exit.OK
-	}
-	if code, given := exit.CodeOf(err); given {
-		return code
-	}
-	return clientExitCode(err)
 }

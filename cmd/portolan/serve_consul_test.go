@@ -9,7 +9,7 @@ import (
 
 // TestConsulFlags: the command reports all faults of Consul's flags at once.
 func TestConsulFlags(t *testing.T) {
-	t.Setenv(consulToken, "")
+	t.Setenv("CONSUL_HTTP_TOKEN", "")
 	dir := write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "token": "hunter2\n"})
 	tests := map[string]struct{ args, says []string }{
 		"without an address": {

@@ -9,7 +9,7 @@ import (
 
 // TestEtcdFlags: the command reports all faults of the flags of an etcd cluster at once.
 func TestEtcdFlags(t *testing.T) {
-	t.Setenv(etcdPassword, "")
+	t.Setenv("PORTOLAN_ETCD_PASSWORD", "")
 	dir := write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "password": "hunter2\n"})
 	tests := map[string]struct {
 		args []string
@@ -46,7 +46,7 @@ func TestEtcdFlags(t *testing.T) {
 			[]string{"--etcd-password-file", dir + "/empty is empty"},
 		},
 		"no password": {
-			[]string{"--etcd-endpoints", "127.0.0.1:1", "--etcd-user", "portolan"}, []string{"--etcd-user: needs a password", "$" + etcdPassword},
+			[]string{"--etcd-endpoints", "127.0.0.1:1", "--etcd-user", "portolan"}, []string{"--etcd-user: needs a password", "$" + "PORTOLAN_ETCD_PASSWORD"},
 		},
 		"a password of nobody": {
 			[]string{"--etcd-endpoints", "127.0.0.1:1", "--etcd-password-file", dir + "/password"}, []string{"is of no use without --etcd-user"},

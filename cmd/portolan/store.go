@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/command"
+)
 
 // newStoreCommand returns the command with the subcommands for the store. serve uses "run" to
 // start the embedded member; people have no use for it.
@@ -9,7 +13,7 @@ func newStoreCommand(env *environment) *cobra.Command {
 	c.AddCommand(
 		newStoreStatusCommand(env), newStoreBackupCommand(env), newStoreInspectCommand(env), newStoreRestoreCommand(env),
 		newStoreCompactCommand(env), newStoreDefragCommand(env), newStoreQuarantineCommand(env),
-		newStoreMemberCommand(env), newStoreRunCommand(env),
+		newStoreMemberCommand(env), command.NewStoreRun(env.stderr),
 	)
 	return c
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
 )
 
 func newStoreBackupCommand(env *environment) *cobra.Command {
@@ -397,7 +398,7 @@ func (o *restoreFlags) keys(env *environment) (*escrow.Keys, error) {
 // keep writes the keys into a data directory.
 func keep(keys *escrow.Keys, dataDir string) error {
 	if len(keys.SealingKeys) > 0 {
-		if err := addSealingKeys(filepath.Join(dataDir, serve.SealingFile), keys.SealingKeys); err != nil {
+		if err := seal.AddTo(filepath.Join(dataDir, serve.SealingFile), keys.SealingKeys); err != nil {
 			return err
 		}
 	}

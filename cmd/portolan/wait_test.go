@@ -57,7 +57,7 @@ func waitedAt(t *testing.T, terminal bool, answers []progress.Distribution, args
 	if p := query.Load(); p != nil {
 		q = *p
 	}
-	return outcome{exitCode(failed), out.String(), err.String()}, q
+	return outcome{exit.Of(failed), out.String(), err.String()}, q
 }
 
 func TestWait(t *testing.T) {

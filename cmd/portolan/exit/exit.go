@@ -1,7 +1,14 @@
 // Package exit says how a command ends: with which exit code, and whether it tells why.
 package exit
 
-import "errors"
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+)
 
 // Help is the help text about exit codes.
 const Help = `Exit codes of all commands:
@@ -65,4 +72,32 @@ func Is(err error, code int) bool {
 func IsQuiet(err error) bool {
 	var e *coded
 	return errors.As(err, &e) && e.quiet
+}
+
+// Of returns the code of an error: the one that it was given, else one by what the error of the
+// config API's client says.
+func Of(err error) int {
+	if err == nil {
+		return OK
+	}
+	if code, given := CodeOf(err); given {
+		return code
+	}
+	return ofClient(err)
+}
+
+// ofClient returns the code for an error of the config API's client.
+func ofClient(err error) int {
+	var unreachable *client.UnreachableError
+	switch {
+	case errors.As(err, &unreachable), errors.Is(err, login.ErrAway), apierrors.IsServiceUnavailable(err), client.NotYet(err):
+		return Unreachable
+	case apierrors.IsConflict(err):
+		return Conflict
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, login.ErrEnded):
+		return Forbidden
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err), apierrors.IsMethodNotSupported(err):
+		return Data
+	}
+	return Failure
 }

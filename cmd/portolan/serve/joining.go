@@ -22,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
+	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
@@ -42,14 +43,14 @@ type joining struct {
 func (j *joining) register() {
 	j.api.Endpoint(maintenance.InvitationsPath, onlyPost(j.api.Private(j.invite)))
 	j.api.Open(maintenance.JoinPath, onlyPost(j.join))
-	j.api.Open(maintenance.RootsPath, func(w http.ResponseWriter, r *http.Request) error {
+	j.api.Open(certificate.RootsPath, func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", http.MethodGet)
 			return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes GET", r.Method, r.URL.Path))
 		}
 		roots, err := j.roots(r.Context())
 		if err == nil {
-			rest.WriteJSON(w, http.StatusOK, maintenance.Roots{TypeMeta: storeShape("Roots"), Roots: roots})
+			rest.WriteJSON(w, http.StatusOK, certificate.Roots{TypeMeta: storeShape("Roots"), Roots: roots})
 		}
 		return err
 	})

@@ -50,3 +50,13 @@ type Certificate struct {
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
 }
+
+// RootsPath answers a GET with Roots. It needs no right.
+const RootsPath = "/apis/portolan.io/v1/roots"
+
+// Roots are the roots of a server's certificate, in PEM; none if its certificate comes
+// from a file. The client verifies them by a token.
+type Roots struct {
+	metav1.TypeMeta `json:",inline"`
+	Roots           string `json:"roots,omitempty"`
+}

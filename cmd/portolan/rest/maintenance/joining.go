@@ -12,8 +12,6 @@ const (
 	// JoinPath takes a POST of a JoinRequest with such a token as bearer, and answers
 	// with an Admission.
 	JoinPath = Path + "/join"
-	// RootsPath answers a GET with Roots. It needs no right.
-	RootsPath = "/apis/portolan.io/v1/roots"
 )
 
 // An Invitation requests a token with which a server joins the store as one member.
@@ -36,13 +34,6 @@ type Invitation struct {
 	// Roots are the authorities that verify the server's certificate, in PEM; empty if
 	// the certificate comes from files.
 	Roots string `json:"roots,omitempty"`
-}
-
-// Roots are the roots of a server's certificate, in PEM; none if its certificate comes
-// from a file. The client verifies them by a token.
-type Roots struct {
-	metav1.TypeMeta `json:",inline"`
-	Roots           string `json:"roots,omitempty"`
 }
 
 // A JoinRequest requests the membership that a token is for.

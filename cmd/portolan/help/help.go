@@ -1,4 +1,5 @@
-package main
+// Package help writes the help of commands, with flags under headings.
+package help
 
 import (
 	"fmt"
@@ -12,8 +13,8 @@ import (
 // headingKey is the annotation of a flag with the heading under which the help lists it.
 const headingKey = "portolan-heading"
 
-// under puts the flags that register adds under a heading of the help.
-func under(f *pflag.FlagSet, heading string, register func()) {
+// Under puts the flags that register adds under a heading of the help.
+func Under(f *pflag.FlagSet, heading string, register func()) {
 	before := map[string]bool{}
 	f.VisitAll(func(flag *pflag.Flag) { before[flag.Name] = true })
 	register()
@@ -24,10 +25,10 @@ func under(f *pflag.FlagSet, heading string, register func()) {
 	})
 }
 
-// writeUsage writes the part of a command's help after its description. It is like that of
+// WriteUsage writes the part of a command's help after its description. It is like that of
 // cobra, with flags under headings, and with the flags of all commands in the help of the root
 // alone.
-func writeUsage(c *cobra.Command) error {
+func WriteUsage(c *cobra.Command) error {
 	var out strings.Builder
 	out.WriteString("Usage:")
 	if c.Runnable() {
@@ -47,8 +48,8 @@ func writeUsage(c *cobra.Command) error {
 	}
 	section("Examples", c.Example)
 	section("Available Commands", subcommandsOf(c, (*cobra.Command).IsAvailableCommand))
-	for _, group := range headings(c.LocalFlags()) {
-		section(group.title, group.flags.FlagUsages())
+	for _, group := range Headings(c.LocalFlags()) {
+		section(group.Title, group.Flags.FlagUsages())
 	}
 	section("Additional help topics", subcommandsOf(c, (*cobra.Command).IsAdditionalHelpTopicCommand))
 	if c.HasAvailableInheritedFlags() {
@@ -72,26 +73,26 @@ func subcommandsOf(c *cobra.Command, is func(*cobra.Command) bool) string {
 	return out.String()
 }
 
-// flagGroup is the flags under one heading.
-type flagGroup struct {
-	title string
-	flags *pflag.FlagSet
+// Group is the flags under one heading.
+type Group struct {
+	Title string
+	Flags *pflag.FlagSet
 }
 
-// headings divides flags by their headings, in the order in which these first came. Flags
+// Headings divides flags by their headings, in the order in which these first came. Flags
 // without one come first.
-func headings(all *pflag.FlagSet) []flagGroup {
-	var out []flagGroup
+func Headings(all *pflag.FlagSet) []Group {
+	var out []Group
 	add := func(title string, flag *pflag.Flag) {
 		for _, g := range out {
-			if g.title == title {
-				g.flags.AddFlag(flag)
+			if g.Title == title {
+				g.Flags.AddFlag(flag)
 				return
 			}
 		}
-		g := flagGroup{title, pflag.NewFlagSet(title, pflag.ContinueOnError)}
-		g.flags.SortFlags = all.SortFlags
-		g.flags.AddFlag(flag)
+		g := Group{title, pflag.NewFlagSet(title, pflag.ContinueOnError)}
+		g.Flags.SortFlags = all.SortFlags
+		g.Flags.AddFlag(flag)
 		out = append(out, g)
 	}
 	all.VisitAll(func(flag *pflag.Flag) {

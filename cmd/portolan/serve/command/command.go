@@ -1,9 +1,10 @@
-package main
+package command
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
@@ -48,7 +50,21 @@ type serveFlags struct {
 	anonymous  bool
 }
 
-func newServeCommand(env *environment) *cobra.Command {
+// Console is what the command gets from the command line.
+type Console struct {
+	Stderr io.Writer
+	// Version is that of the binary.
+	Version string
+	// Bearer returns the token of the user. CA is the file of the authorities of a server's
+	// certificate, and Agent what the command calls itself at other servers. They are called
+	// when the command runs.
+	Bearer func() (string, error)
+	CA     func() string
+	Agent  func() string
+}
+
+// New returns the command that runs a server.
+func New(console Console) *cobra.Command {
 	var o serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
@@ -76,46 +92,46 @@ A second signal ends the server at once.`,
 			if err := o.validate(c.Flags().Changed); err != nil {
 				return exit.With(exit.Usage, err)
 			}
-			return runServer(c.Context(), &o, env)
+			return runServer(c.Context(), &o, console)
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	under(f, "Where it listens", func() {
+	help.Under(f, "Where it listens", func() {
 		f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies of this machine connect (gRPC); port 0 picks a free one")
 		f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens: HTTP for this machine, HTTPS for others; port 0 picks a free one")
 		f.StringVar(&o.apiSocket, "api-socket", "", "unix socket on which the config API listens too, for this user alone; snapshots of the store, and changes of it as such, are answered only there (default api.sock in --data-dir, and none with --etcd-endpoints)")
 		o.tls.register(f)
 	})
-	under(f, "The store", func() {
+	help.Under(f, "The store", func() {
 		o.embedded.register(f)
 		f.BoolVar(&o.newStore, "new-store", false, "begin a new store: say it once, for the first server of a new mesh. A server that other machines can reach begins none without it; one for this machine alone does, unless its data directory had a store. The marks of a store that is gone outrank the flag")
 		o.backup.register(f)
 	})
-	under(f, "A store of several members", func() { o.embedded.cluster.register(f) })
-	under(f, "An etcd of your own", func() { o.external.register(f) })
-	under(f, "Secrets, certificates and access", func() {
+	help.Under(f, "A store of several members", func() { o.embedded.cluster.register(f) })
+	help.Under(f, "An etcd of your own", func() { o.external.register(f) })
+	help.Under(f, "Secrets, certificates and access", func() {
 		f.StringVar(&o.sealingKey, "sealing-key", "", "file with the keys that seal secrets in the store, for this user alone; made when the first secret of the store comes (default sealing.key in --data-dir, and none with --etcd-endpoints: secrets are refused)")
 		o.authority.register(f)
 		f.BoolVar(&o.anonymous, "anonymous-loopback", false, "let in whoever calls the config API from this machine as its administrator, also when there are users; without it only until the first user exists")
 		f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (authorization and authentication policies), without effect, as for a migration; refused otherwise")
 	})
-	under(f, "The mesh", func() {
+	help.Under(f, "The mesh", func() {
 		f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
 		o.addresses.register(f)
 		f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
 	})
-	under(f, "Configuration and services from elsewhere", func() {
+	help.Under(f, "Configuration and services from elsewhere", func() {
 		o.sources.register(f)
 		o.consul.register(f)
 		o.endpoints.register(f)
 	})
-	under(f, "Proxies", func() { o.xds.register(f) })
-	under(f, "Limits, start and end", func() {
+	help.Under(f, "Proxies", func() { o.xds.register(f) })
+	help.Under(f, "Limits, start and end", func() {
 		o.memory.register(f)
 		o.lifecycle.register(f)
 	})
-	under(f, "Log and profiles", func() {
+	help.Under(f, "Log and profiles", func() {
 		f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 		f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	})
@@ -216,14 +232,14 @@ func readMeshConfig(file string, logger *slog.Logger) (*meshconfig.Config, error
 }
 
 // runServer runs a server with valid flags until ctx ends.
-func runServer(ctx context.Context, o *serveFlags, env *environment) error {
-	if err := o.joinStore(ctx, env); err != nil {
+func runServer(ctx context.Context, o *serveFlags, console Console) error {
+	if err := o.joinStore(ctx, console); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	options, err := o.options(env)
+	options, err := o.options(console)
 	if err != nil {
 		return err
 	}
@@ -231,14 +247,14 @@ func runServer(ctx context.Context, o *serveFlags, env *environment) error {
 }
 
 // joinStore makes the server join a store if --join asks for that and it has not joined yet.
-func (o *serveFlags) joinStore(ctx context.Context, env *environment) error {
+func (o *serveFlags) joinStore(ctx context.Context, console Console) error {
 	if o.embedded.cluster.joinServer == "" || o.embedded.cluster.place != nil {
 		return nil
 	}
 	j := &storeJoin{
 		server: o.embedded.cluster.joinServer, dataDir: o.embedded.dataDir,
 		sealingKey: cmp.Or(o.sealingKey, filepath.Join(o.embedded.dataDir, serve.SealingFile)),
-		token:      env.credentials.bearer, ca: env.files.ca, agent: agent(version, env.command, env.user), logger: o.logger(env),
+		token:      console.Bearer, ca: console.CA(), agent: console.Agent(), logger: o.logger(console),
 	}
 	if err := j.join(ctx); err != nil {
 		return err
@@ -247,17 +263,17 @@ func (o *serveFlags) joinStore(ctx context.Context, env *environment) error {
 }
 
 // logger returns the server's logger. The flags must be valid.
-func (o *serveFlags) logger(env *environment) *slog.Logger {
+func (o *serveFlags) logger(console Console) *slog.Logger {
 	level, _ := parseLevel(o.logLevel)
-	return slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(console.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // options converts valid flags.
-func (o *serveFlags) options(env *environment) (serve.Options, error) {
+func (o *serveFlags) options(console Console) (serve.Options, error) {
 	options := serve.Options{
-		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
+		Version: console.Version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
 		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous,
-		Founding: o.founding(), Logger: o.logger(env),
+		Founding: o.founding(), Logger: o.logger(console),
 	}
 	var err error
 	if options.Mesh, err = readMeshConfig(o.meshConfig, options.Logger); err != nil {

@@ -1,7 +1,6 @@
-package main
+package command
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
@@ -73,7 +73,7 @@ func (j *storeJoin) join(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if code := exitCode(err); code != exit.Unreachable && code != exit.Conflict {
+		if code := exit.Of(err); code != exit.Unreachable && code != exit.Conflict {
 			return exit.With(exit.Data, fmt.Errorf("join the store of %s: %w", j.server, err))
 		}
 		if text := err.Error(); text != last {
@@ -136,37 +136,14 @@ func (j *storeJoin) trust(ctx context.Context, pin string) (*tls.Config, error) 
 		}
 		return config, nil
 	}
-	return pinnedTrust(ctx, j.server, pin, j.agent)
-}
-
-// pinnedTrust fetches the server's roots and trusts them if they match the token's pin.
-func pinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, error) {
-	// The roots are public, and the pin shows whether they are the right ones. This connection
-	// sends no secret.
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
-	api, err := client.New(server, client.Options{HTTP: &http.Client{Transport: transport}, UserAgent: agent})
-	if err != nil {
-		return nil, err
-	}
-	defer api.Close()
-	told := &maintenance.Roots{}
-	if err := api.JSON(ctx, maintenance.RootsPath, told); err != nil {
-		return nil, err
-	}
-	if join.Pin(told.Roots) != pin {
-		return nil, exit.With(exit.Data, errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca"))
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(told.Roots))
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
+	return enroll.PinnedTrust(ctx, j.server, pin, j.agent)
 }
 
 // keep writes what the server was given. It writes the sealing keys before the place, whose
 // presence means that everything is there.
 func (j *storeJoin) keep(dir peercert.Dir, got *maintenance.Admission) error {
 	if got.SealingKeys != "" {
-		if err := addSealingKeys(j.sealingKey, []byte(got.SealingKeys)); err != nil {
+		if err := seal.AddTo(j.sealingKey, []byte(got.SealingKeys)); err != nil {
 			return fmt.Errorf("keep the sealing keys of the store: %w", err)
 		}
 	}
@@ -175,22 +152,6 @@ func (j *storeJoin) keep(dir peercert.Dir, got *maintenance.Admission) error {
 		return fmt.Errorf("keep the certificate of this member of the store: %w", err)
 	}
 	j.logger.Info("this server joins a store", "server", j.server, "member", got.Name, "peerURL", got.PeerURL)
-	return nil
-}
-
-// addSealingKeys adds keys to a file.
-func addSealingKeys(file string, text []byte) error {
-	more, err := seal.Parse(text)
-	if err != nil {
-		return err
-	}
-	ring, err := seal.Read(file)
-	if err != nil && !seal.IsMissing(err) {
-		return err
-	}
-	if with := ring.With(more); !bytes.Equal(with.Text(), ring.Text()) {
-		return with.Write(file)
-	}
 	return nil
 }
 

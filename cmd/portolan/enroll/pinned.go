@@ -1,0 +1,37 @@
+package enroll
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
+)
+
+// PinnedTrust fetches the server's roots and trusts them if they match the token's pin.
+func PinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, error) {
+	// The roots are public, and the pin shows whether they are the right ones. This connection
+	// sends no secret.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
+	api, err := client.New(server, client.Options{HTTP: &http.Client{Transport: transport}, UserAgent: agent})
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	told := &certificate.Roots{}
+	if err := api.JSON(ctx, certificate.RootsPath, told); err != nil {
+		return nil, err
+	}
+	if join.Pin(told.Roots) != pin {
+		return nil, exit.With(exit.Data, errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca"))
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(told.Roots))
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
+}
