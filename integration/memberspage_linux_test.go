@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -97,23 +99,27 @@ func TestMembersPage(t *testing.T) {
 func handKeys(t *testing.T, machines []*storeMachine, export, take string) {
 	t.Helper()
 	var has *storeMachine
-	for _, m := range machines {
-		if out, err := m.try("portolan secret status"); err == nil && !strings.Contains(out, "cannot be opened") {
-			has = m
+	eventually(t, "one server has made the root, and has its key", func() error {
+		for _, m := range machines {
+			if _, err := m.try("portolan secret key export > /dev/null"); err == nil {
+				has = m
+				return nil
+			}
 		}
-	}
-	if has == nil {
-		t.Fatal("no server has the sealing key")
-	}
+		return errors.New("none has a key")
+	})
 	has.do(export)
 	for _, m := range machines {
 		if m != has {
 			carry(t, "keys", has.shell, m.shell)
 			m.do(take)
 		}
-		if out := m.do("portolan secret status"); strings.Contains(out, "cannot be opened") {
-			t.Errorf("it lacks the sealing keys: %s", out)
-		}
+		eventually(t, "it can open all secrets", func() error {
+			if out, err := m.try("portolan secret status"); err != nil || strings.Contains(out, "cannot be opened") {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
 	}
 }
 
