@@ -13,9 +13,9 @@ func TestServersAreTriedInOrder(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
 	const gone, alsoGone = "http://127.0.0.1:1", "unix:/no/such/socket"
-	want := a.must(t, "", "get", "se", "-n", "shop")
+	want := a.must(t, "", "get", "se", "-n", "shop", "-o", "name")
 	for _, servers := range []string{a.URL + "," + gone, gone + "," + a.URL, alsoGone + ", " + gone + ", " + a.URL} {
-		if o := do(t, "", "get", "se", "-n", "shop", "--server", servers); o.code != exit.OK || o.out != want {
+		if o := do(t, "", "get", "se", "-n", "shop", "-o", "name", "--server", servers); o.code != exit.OK || o.out != want {
 			t.Errorf("%s: %+v", servers, o)
 		}
 	}
