@@ -70,6 +70,9 @@ func TestStrictBatches(t *testing.T) {
 			if a.Code != want || want == 422 && !strings.Contains(a.Body, "a finding") {
 				t.Errorf("a finding of severity %s, strict %q: %d %s", severity, strict, a.Code, a.Body)
 			}
+			if words := "it is strict and has " + strict + "s: "; a.Code == 422 && !strings.Contains(a.Body, words) {
+				t.Errorf("strict %q: %s does not say %q", strict, a.Body, words)
+			}
 			if made := s.Do(t, "GET", shopEntries+"/a", "").Code == 200; made != (want == 200) {
 				t.Errorf("a finding of severity %s, strict %q: written %v", severity, strict, made)
 			}
