@@ -27,7 +27,7 @@ func TestMembersPage(t *testing.T) {
 	for i, m := range machines[1:] {
 		invite, join := form[1], form[2]
 		if i == 1 { // the page shows the second server
-			invite, join = forThird(invite), forThird(join)
+			invite, join = forMember(invite, "2", "3"), forMember(join, "2", "3")
 		}
 		first.do(invite)
 		name := "cp-" + string(rune('2'+i))
@@ -58,8 +58,8 @@ func TestMembersPage(t *testing.T) {
 	first.do(own[0])
 	for _, command := range own[1:4] {
 		first.do(command)
-		first.do(forNumber(command, "2"))
-		first.do(forNumber(command, "3"))
+		first.do(forMember(command, "1", "2"))
+		first.do(forMember(command, "1", "3"))
 	}
 	begin := own[4] + flags
 	for i, m := range machines {
@@ -81,7 +81,7 @@ func TestMembersPage(t *testing.T) {
 		carry(t, file, first.shell, third.shell)
 	}
 	first.do(replace[0])
-	first.do(forThird(withoutComment(own[7])))
+	first.do(forMember(withoutComment(own[7]), "2", "3"))
 	_, at, _ := strings.Cut(string(text), "use instead `store member add`, `")
 	at, _, ok = strings.Cut(at, "`, and `store member promote`")
 	if !ok {
@@ -90,7 +90,7 @@ func TestMembersPage(t *testing.T) {
 	store := third.here("/var/lib/portolan/store")
 	third.command("mkdir -m 700 " + store + " && cp " + first.here("/var/lib/portolan/store/sealing.key") + " " + store)
 	third.launch("portolan " + at + " --data-dir /var/lib/portolan/store --store-name cp-3 --store-peer-url https://10.0.0.3:2380 --store-cert cp-3.pem --store-key cp-3-key.pem --store-ca ca.pem" + flags)
-	first.do(forThird(withoutComment(own[8])))
+	first.do(forMember(withoutComment(own[8]), "2", "3"))
 	third.awaitReady()
 	first.awaitVoters(3)
 }
@@ -142,14 +142,9 @@ func pageOf(t *testing.T, text string) map[string][]string {
 	return out
 }
 
-// forThird returns a command for the second server as one for the third.
-func forThird(command string) string {
-	return strings.NewReplacer("cp-2", "cp-3", "10.0.0.2", "10.0.0.3").Replace(command)
-}
-
-// forNumber returns a command for the first server as one for another.
-func forNumber(command, number string) string {
-	return strings.NewReplacer("cp-1", "cp-"+number, "10.0.0.1", "10.0.0."+number).Replace(command)
+// forMember returns a command for one server of the store as one for another.
+func forMember(command, from, to string) string {
+	return strings.NewReplacer("cp-"+from, "cp-"+to, "10.0.0."+from, "10.0.0."+to).Replace(command)
 }
 
 // numbered returns the command of the first server as one for another. The list of all servers

@@ -380,11 +380,11 @@ func (k *Keeper) checkEscalation(who Identity, op storage.Op, before, after *pol
 	case *access.RoleBinding:
 		var ok bool
 		if given, ok = after.granted(key, spec); !ok {
-			return invalid("spec.role", "%q is neither a built-in role nor a Role of namespace %s or %s: make it first, or in the same batch", spec.Role, k.o.Root, key.Namespace)
+			return refusal.Field("spec.role", "%q is neither a built-in role nor a Role of namespace %s or %s: make it first, or in the same batch", spec.Role, k.o.Root, key.Namespace)
 		}
 	case *access.User:
 		if key.Namespace != k.o.Root {
-			return invalid("metadata.namespace", "is %q, and users are in the root namespace of the mesh, %s", key.Namespace, k.o.Root)
+			return refusal.Field("metadata.namespace", "is %q, and users are in the root namespace of the mesh, %s", key.Namespace, k.o.Root)
 		}
 		given = after.grantsOf(Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
 	case *access.TokenIssuer: // an issuer can make tokens for any user
@@ -394,12 +394,6 @@ func (k *Keeper) checkEscalation(who Identity, op storage.Op, before, after *pol
 		return fmt.Errorf("user %q may not give away the right to %s, which the user does not have", who.User, missing)
 	}
 	return nil
-}
-
-// invalid returns the error for an object that is invalid in a way that its schema cannot
-// check.
-func invalid(field, format string, args ...any) error {
-	return refusal.Invalid(field + ": " + fmt.Sprintf(format, args...))
 }
 
 // Object returns the stored user with a name, nil if there is none.

@@ -3,6 +3,8 @@
 package refusal
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +41,20 @@ func NotFound(message string) *apierrors.StatusError {
 // Invalid refuses a value that can be read and may not be.
 func Invalid(message string) *apierrors.StatusError {
 	return New(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message)
+}
+
+// Field is Invalid for one field.
+func Field(field, format string, args ...any) *apierrors.StatusError {
+	return Invalid(field + ": " + fmt.Sprintf(format, args...))
+}
+
+// As returns the refusal that an error is or wraps, and another error through make.
+func As(err error, make func(string) *apierrors.StatusError) *apierrors.StatusError {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		return status
+	}
+	return make(err.Error())
 }
 
 // Unavailable refuses a request that may succeed when it is repeated.

@@ -20,8 +20,8 @@ func mayNeed(typeURL string, need resource.Need) bool {
 	})
 }
 
-// TestGeneratorsKnowTheNeeds: the needs that generators list are those of the messages, and those
-// that the catalogue knows of.
+// TestGeneratorsKnowTheNeeds: generators list the needs that their messages have, and the catalogue
+// knows each.
 func TestGeneratorsKnowTheNeeds(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)

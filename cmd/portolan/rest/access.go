@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -86,7 +85,7 @@ func (s *Server) authenticate(c *call) error {
 	identity, err := s.authenticator.Authenticate(c.r)
 	if err != nil {
 		s.offerSocket(c)
-		return c.noteRefused(asRefused(err, refusal.Unauthorized))
+		return c.noteRefused(refusal.As(err, refusal.Unauthorized))
 	}
 	c.setIdentity(identity)
 	return nil
@@ -99,15 +98,6 @@ func (s *Server) offerSocket(c *call) {
 		c.w.Header().Set(socket.SocketHeader, url.PathEscape(s.socket))
 		c.w.Header().Set(socket.ServerHeader, s.id)
 	}
-}
-
-// asRefused returns an error made by package refusal unchanged, and another one through make.
-func asRefused(err error, make func(string) *apierrors.StatusError) *apierrors.StatusError {
-	var status *apierrors.StatusError
-	if errors.As(err, &status) {
-		return status
-	}
-	return make(err.Error())
 }
 
 // noteRefused records why the caller is refused, and returns the error.
@@ -173,7 +163,7 @@ func (s *Server) authorize(c *call, wants access.Request) error {
 		return nil
 	}
 	if err := s.authorizer.Authorize(c.r.Context(), c.identity, wants); err != nil {
-		return c.noteRefused(asRefused(err, refusal.Forbidden))
+		return c.noteRefused(refusal.As(err, refusal.Forbidden))
 	}
 	return nil
 }
@@ -188,7 +178,7 @@ func (s *Server) granting(c *call, ops []storage.Op) []error {
 	errs := granter.Grants(c.r.Context(), c.identity, ops)
 	for _, err := range errs {
 		if err != nil {
-			_ = c.noteRefused(asRefused(err, refusal.Forbidden))
+			_ = c.noteRefused(refusal.As(err, refusal.Forbidden))
 		}
 	}
 	return errs

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
 // document serves GET of a path with a value.
@@ -63,7 +64,7 @@ func (s *Server) group(c *call) (any, error) {
 			return group, nil
 		}
 	}
-	return nil, unknownPath(fmt.Sprintf("no API group %q: /apis lists what there is", name))
+	return nil, refusal.NotFound(fmt.Sprintf("no API group %q: /apis lists what there is", name))
 }
 
 // groups returns the groups of the schemas, in their order, and always our own. The core
@@ -134,7 +135,7 @@ func (s *Server) resourceList(c *call) (any, error) {
 			metav1.APIResource{Name: record.Resource, SingularName: "record", Kind: record.Kind, Verbs: metav1.Verbs{"list"}})
 	}
 	if list.APIResources == nil {
-		return nil, unknownPath(fmt.Sprintf("no API version %s: %s lists what there is", list.GroupVersion, rootOf(group)))
+		return nil, refusal.NotFound(fmt.Sprintf("no API version %s: %s lists what there is", list.GroupVersion, rootOf(group)))
 	}
 	return list, nil
 }

@@ -76,13 +76,13 @@ func classify(err error) *apierrors.StatusError {
 	case errors.As(err, &source):
 		return ofSource(err)
 	case errors.Is(err, storage.ErrNotFound):
-		return refusal.New(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+		return refusal.NotFound(err.Error())
 	case errors.Is(err, storage.ErrExists):
 		return refusal.New(http.StatusConflict, metav1.StatusReasonAlreadyExists, err.Error())
 	case errors.Is(err, storage.ErrConflict):
 		return refusal.New(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 	case errors.Is(err, storage.ErrInvalid):
-		return refusal.New(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+		return refusal.Invalid(err.Error())
 	case errors.Is(err, storage.ErrTooLarge):
 		return refusal.New(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, err.Error())
 	case errors.Is(err, storage.ErrReadOnly):
@@ -99,10 +99,6 @@ func classify(err error) *apierrors.StatusError {
 	default:
 		return refusal.New(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
 	}
-}
-
-func unknownPath(message string) *apierrors.StatusError {
-	return refusal.New(http.StatusNotFound, metav1.StatusReasonNotFound, message)
 }
 
 func expired(message string) *apierrors.StatusError {

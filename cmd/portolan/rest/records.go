@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -55,7 +56,7 @@ func (s *Server) records(w http.ResponseWriter, r *http.Request) {
 // recorded answers with the records of a query.
 func (s *Server) recorded(c *call, asked recordQuery) error {
 	if s.history == nil {
-		return unknownPath("this server keeps no history")
+		return refusal.NotFound("this server keeps no history")
 	}
 	limit := asked.Limit
 	asked.Limit++ // one more shows whether there are more

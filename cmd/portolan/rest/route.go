@@ -138,18 +138,18 @@ func (s *Server) locate(c *call) error {
 	found := s.schemas.Plural(group, plural)
 	switch {
 	case found == nil && group == "":
-		return unknownPath(fmt.Sprintf("no resource %q in the core group: /api/%s lists what there is", plural, version))
+		return refusal.NotFound(fmt.Sprintf("no resource %q in the core group: /api/%s lists what there is", plural, version))
 	case found == nil:
-		return unknownPath(fmt.Sprintf("no resource %q in group %q: /apis/%s lists what there is", plural, group, group))
+		return refusal.NotFound(fmt.Sprintf("no resource %q in group %q: /apis/%s lists what there is", plural, group, group))
 	case !found.Serves(version):
-		return unknownPath(fmt.Sprintf("%s is not served as %s: use %s", plural,
+		return refusal.NotFound(fmt.Sprintf("%s is not served as %s: use %s", plural,
 			config.GroupVersionKind{Group: group, Version: version}.APIVersion(), strings.Join(found.Versions, " or ")))
 	case found.ClusterScoped && c.namespace != "":
-		return unknownPath(fmt.Sprintf("%s have no namespace: leave namespaces/%s out of the path", plural, c.namespace))
+		return refusal.NotFound(fmt.Sprintf("%s have no namespace: leave namespaces/%s out of the path", plural, c.namespace))
 	case !found.ClusterScoped && c.namespace == "" && c.name != "":
-		return unknownPath(fmt.Sprintf("%s are in namespaces: put namespaces/<namespace> before %s in the path", plural, plural))
+		return refusal.NotFound(fmt.Sprintf("%s are in namespaces: put namespaces/<namespace> before %s in the path", plural, plural))
 	case c.subresource != "" && (c.subresource != statusPath || !s.hasStatus(found)):
-		return unknownPath(fmt.Sprintf("%s have no %s that can be read or set by itself", plural, c.subresource))
+		return refusal.NotFound(fmt.Sprintf("%s have no %s that can be read or set by itself", plural, c.subresource))
 	}
 	c.schema, c.kind = found, found.Kind
 	return nil
@@ -212,7 +212,7 @@ func truthy(query url.Values, name string) bool {
 
 func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r}
-	s.fail(c, unknownPath(fmt.Sprintf("no such path: %s; /apis lists the groups of the API", r.URL.Path)))
+	s.fail(c, refusal.NotFound(fmt.Sprintf("no such path: %s; /apis lists the groups of the API", r.URL.Path)))
 }
 
 // typeMeta returns the kind and apiVersion of an answer, in the call's API version.

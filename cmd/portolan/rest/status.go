@@ -38,7 +38,7 @@ func (s *Server) hasStatus(kind *schema.Schema) bool {
 func (s *Server) setStatus(c *call) error {
 	keeper, ok := s.store.(storage.HealthKeeper)
 	if !ok {
-		return unknownPath("this server keeps no status")
+		return refusal.NotFound("this server keeps no status")
 	}
 	if dry, err := dryRun(c.query["dryRun"]); err != nil || dry {
 		if err == nil {

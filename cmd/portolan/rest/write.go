@@ -133,7 +133,7 @@ func (s *Server) applyOne(c *call, trial *rehearsal, op storage.Op) (string, err
 	}
 	for _, err := range s.granting(c, []storage.Op{op}) {
 		if err != nil {
-			return "", asRefused(err, refusal.Forbidden)
+			return "", refusal.As(err, refusal.Forbidden)
 		}
 	}
 	op, learnt := s.asStored(c.r.Context(), op)

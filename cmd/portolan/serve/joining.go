@@ -41,29 +41,15 @@ type joining struct {
 }
 
 func (j *joining) register() {
-	j.api.Endpoint(maintenance.InvitationsPath, onlyPost(j.api.Private(j.invite)))
-	j.api.Open(maintenance.JoinPath, onlyPost(j.join))
-	j.api.Open(certificate.RootsPath, func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method != http.MethodGet {
-			w.Header().Set("Allow", http.MethodGet)
-			return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes GET", r.Method, r.URL.Path))
-		}
+	j.api.Endpoint(maintenance.InvitationsPath, rest.Only(http.MethodPost, j.api.Private(j.invite)))
+	j.api.Open(maintenance.JoinPath, rest.Only(http.MethodPost, j.join))
+	j.api.Open(certificate.RootsPath, rest.Only(http.MethodGet, func(w http.ResponseWriter, r *http.Request) error {
 		roots, err := j.roots(r.Context())
 		if err == nil {
 			rest.WriteJSON(w, http.StatusOK, certificate.Roots{TypeMeta: storeShape("Roots"), Roots: roots})
 		}
 		return err
-	})
-}
-
-func onlyPost(answer rest.EndpointFunc) rest.EndpointFunc {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes POST", r.Method, r.URL.Path))
-		}
-		return answer(w, r)
-	}
+	}))
 }
 
 func storeShape(kind string) metav1.TypeMeta {
@@ -91,20 +77,16 @@ func (s *server) roots(ctx context.Context) (string, error) {
 func (j *joining) ready(ctx context.Context) error {
 	switch {
 	case j.store.members == nil:
-		return refused("the store of this server is not one that others join: have the new server use the same etcd (--etcd-endpoints)")
+		return refusal.Invalid("the store of this server is not one that others join: have the new server use the same etcd (--etcd-endpoints)")
 	case j.o.Embedded.Cluster == nil:
-		return refused("the store is a cluster of one that no other machine can reach: restart its server with --store-name and --store-peer-url")
+		return refusal.Invalid("the store is a cluster of one that no other machine can reach: restart its server with --store-name and --store-peer-url")
 	case j.store.papers == nil:
-		return refused("the certificates of the store's members are of an authority of your own (--store-ca), or there are none: make one for the new member, and use portolan store member add")
+		return refusal.Invalid("the certificates of the store's members are of an authority of your own (--store-ca), or there are none: make one for the new member, and use portolan store member add")
 	}
 	if err := j.secrets.sealer.Ensure(ctx); err != nil {
 		return fmt.Errorf("a server that joins needs the sealing keys: %w", err)
 	}
 	return nil
-}
-
-func refused(message string) error {
-	return refusal.Invalid(message)
 }
 
 // invite makes a token. A server that joins gets the keys of all secrets, so only a user who
@@ -127,7 +109,7 @@ func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	}
 	place, err := placeOf(in)
 	if err != nil {
-		return refused(err.Error())
+		return refusal.Invalid(err.Error())
 	}
 	ask := join.Invitation{Namespace: j.o.Mesh.GetRootNamespace(), Member: place, Sources: in.Sources}
 	if in.TTL != "" {
@@ -190,14 +172,14 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 	// The token is used up, so check everything else before.
 	request, err := parseNameless(in.CSR)
 	if err != nil {
-		return refused(err.Error())
+		return refusal.Invalid(err.Error())
 	}
 	if err := j.ready(r.Context()); err != nil {
 		return err
 	}
 	public, err := x509.MarshalPKIXPublicKey(request.Key())
 	if err != nil {
-		return refused("the certificate request has a key that cannot be used")
+		return refusal.Invalid("the certificate request has a key that cannot be used")
 	}
 	key := sha256.Sum256(public)
 	var from netip.Addr

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// If a server refuses a path that is for its own user over TCP, or a client on its machine without
-// a credential, it names its socket in SocketHeader, escaped as in a URL, and itself in
-// ServerHeader. A client that calls the socket may send ServerHeader back, and any other server
-// refuses it.
+// A server that refuses a call over TCP may offer its socket: for a path that is for its own user,
+// or to a client on its machine without a credential. It names the socket in SocketHeader, escaped
+// as in a URL, and itself in ServerHeader. A client that calls the socket may send ServerHeader
+// back, and any other server refuses it.
 const (
 	SocketHeader = "Portolan-Socket"
 	ServerHeader = "Portolan-Server"

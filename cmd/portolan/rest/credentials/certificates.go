@@ -17,14 +17,10 @@ import (
 
 // Certificates adds certificate.Path to a config API that does not serve yet.
 func Certificates(api *rest.Server, issuer *issue.Issuer) {
-	api.Open(certificate.Path, func(w http.ResponseWriter, r *http.Request) error { return issueCertificate(issuer, w, r) })
+	api.Open(certificate.Path, rest.Only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) error { return issueCertificate(issuer, w, r) }))
 }
 
 func issueCertificate(issuer *issue.Issuer, w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes POST", r.Method, r.URL.Path))
-	}
 	credential, err := issue.Bearer(r.Header.Values("Authorization"))
 	if err != nil {
 		return refusal.BadRequest(err.Error())

@@ -91,7 +91,7 @@ func Users(api *rest.Server, k *access.Keeper, store Store) {
 // tokenOf makes a token, and the record of it that is stored.
 func (p *paths) tokenOf(n NewToken) (string, spec.Token, error) {
 	if n.TTL < 0 || n.TTL > int64((100*365*24*time.Hour)/time.Second) {
-		return "", spec.Token{}, invalid("ttl", "is %d: give seconds, or 0 for a token without an end", n.TTL)
+		return "", spec.Token{}, refusal.Field("ttl", "is %d: give seconds, or 0 for a token without an end", n.TTL)
 	}
 	now := p.keeper.Now().UTC().Truncate(time.Second)
 	text := access.TokenPrefix + rand.Text() + rand.Text()
@@ -187,24 +187,15 @@ func (p *paths) mayCreate(r *http.Request, ops []storage.Op) error {
 			Resource: p.keeper.Schemas().Kind(key.Kind).Plural,
 		})
 		if err != nil {
-			return forbidden(err)
+			return refusal.As(err, refusal.Forbidden)
 		}
 	}
 	for _, err := range p.keeper.Grants(r.Context(), who, ops) {
 		if err != nil {
-			return forbidden(err)
+			return refusal.As(err, refusal.Forbidden)
 		}
 	}
 	return p.keeper.CheckFirst(who, ops)
-}
-
-// forbidden returns the API's error for an error of the keeper.
-func forbidden(err error) error {
-	var status interface{ Status() metav1.Status }
-	if errors.As(err, &status) {
-		return err
-	}
-	return refusal.Forbidden(err.Error())
 }
 
 // addToken gives a user another token.
@@ -219,7 +210,7 @@ func (p *paths) addToken(w http.ResponseWriter, r *http.Request) error {
 	}
 	err = p.change(r, func(u *spec.User) error {
 		if len(u.Tokens) >= maxTokens {
-			return invalid("tokens", "are %d, as many as a user may have: revoke some", maxTokens)
+			return refusal.Field("tokens", "are %d, as many as a user may have: revoke some", maxTokens)
 		}
 		u.Tokens = append(u.Tokens, token)
 		return nil
@@ -276,7 +267,7 @@ func (p *paths) change(r *http.Request, edit func(*spec.User) error, gives bool)
 		if gives {
 			for _, err := range p.keeper.Grants(r.Context(), rest.IdentityOf(r.Context()), []storage.Op{{Verb: storage.Update, Config: next}}) {
 				if err != nil {
-					return forbidden(err)
+					return refusal.As(err, refusal.Forbidden)
 				}
 			}
 		}
@@ -296,9 +287,4 @@ func (p *paths) answer(user, text string, t spec.Token) UserToken {
 		TypeMeta: metav1.TypeMeta{Kind: "UserToken", APIVersion: spec.Group + "/v1"},
 		User:     user, Namespace: p.keeper.Root(), ID: t.ID, Token: text, Expires: t.Expires,
 	}
-}
-
-// invalid returns the error for a field of a request.
-func invalid(field, format string, args ...any) error {
-	return refusal.Invalid(field + ": " + fmt.Sprintf(format, args...))
 }

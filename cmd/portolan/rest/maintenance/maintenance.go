@@ -78,9 +78,7 @@ func endpoint(api *rest.Server, path string, m methods) {
 	api.Endpoint(path, func(w http.ResponseWriter, r *http.Request) error {
 		answer, ok := m[r.Method]
 		if !ok {
-			w.Header().Set("Allow", allow)
-			return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
-				fmt.Sprintf("method %s is not allowed on %s: it takes %s", r.Method, r.URL.Path, allow))
+			return rest.NotAllowed(w, r, allow)
 		}
 		return answer(w, r)
 	})
