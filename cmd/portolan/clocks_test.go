@@ -1,30 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // doAt runs a command line on a machine whose clock is off.
-func doAt(t *testing.T, off time.Duration, args ...string) outcome {
+func doAt(t *testing.T, off time.Duration, args ...string) clitest.Outcome {
 	t.Helper()
-	var out, stderr bytes.Buffer
-	root := newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, now: func() time.Time { return time.Now().Add(off) }, schemas: schema.Pilot()})
-	root.SetArgs(args)
-	err := root.ExecuteContext(t.Context())
-	if err != nil {
-		stderr.WriteString(err.Error())
-	}
-	return outcome{exit.Of(err), out.String(), stderr.String()}
+	return line.DoAs(t, "", func(e *cli.Environment) { e.Now = func() time.Time { return time.Now().Add(off) } }, args...)
 }
 
 // TestAClockThatIsOffIsTold: if two clocks are ten minutes apart, the command says which one
@@ -36,7 +29,7 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 	server, log, _ := serveIn(t, t.TempDir(), "--secure-xds-address", "127.0.0.1:0", "--client-ca", own.CA)
 	https := strings.Replace(server, "http:", "https:", 1)
 	root := do(t, "", "ca", "root", "--server", server)
-	roots := write(t, map[string]string{"roots.pem": root.out}) + "/roots.pem"
+	roots := clitest.Write(t, map[string]string{"roots.pem": root.Out}) + "/roots.pem"
 	now := time.Now()
 	for name, c := range map[string]struct {
 		off         time.Duration // error of the machine's clock
@@ -59,18 +52,18 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		pair := signer.Issue(t, securetest.Leaf{Identity: "spiffe://cluster.local/ns/shop/sa/web", From: c.from, Until: c.until})
-		hold(t, dir, map[string][]byte{enroll.ChainFile: pair.Cert, enroll.KeyFile: pair.Key, enroll.RootsFile: []byte(root.out)})
+		hold(t, dir, map[string][]byte{enroll.ChainFile: pair.Cert, enroll.KeyFile: pair.Key, enroll.RootsFile: []byte(root.Out)})
 		o := doAt(t, c.off, "certificate", "renew", "--out", dir, "--server", https)
 		for _, words := range c.says {
-			if o.code == exit.OK || !strings.Contains(o.err, words) {
+			if o.Code == exit.OK || !strings.Contains(o.Err, words) {
 				t.Errorf("%s: want %q: %+v", name, words, o)
 			}
 		}
-		if strings.Contains(o.err, c.not) {
+		if strings.Contains(o.Err, c.not) {
 			t.Errorf("%s: %q is not so: %+v", name, c.not, o)
 		}
 		as := []string{"--cert", filepath.Join(dir, enroll.ChainFile), "--key", filepath.Join(dir, enroll.KeyFile), "--ca", roots}
-		if o := do(t, "", append([]string{"get", "vs", "--server", https}, as...)...); o.code != exit.Unreachable {
+		if o := do(t, "", append([]string{"get", "vs", "--server", https}, as...)...); o.Code != exit.Unreachable {
 			t.Errorf("%s: the certificate is good for more than its renewal: %+v", name, o)
 		}
 	}
@@ -81,16 +74,16 @@ func TestAClockThatIsOffIsTold(t *testing.T) {
 	}
 
 	// A machine with a wrong clock gets its certificates all the same, with a warning.
-	token := write(t, map[string]string{"token": do(t, "", "token", "create", "-n", "shop", "--service-account", "web", "--server", server).out}) + "/token"
+	token := clitest.Write(t, map[string]string{"token": do(t, "", "token", "create", "-n", "shop", "--service-account", "web", "--server", server).Out}) + "/token"
 	dir := filepath.Join(t.TempDir(), "web")
 	for _, args := range [][]string{{"request", "--token-file", token, "--ca", roots}, {"renew"}} {
 		o := doAt(t, 10*time.Minute, append([]string{"certificate", args[0], "--ttl", "5m", "--out", dir, "--server", https}, args[1:]...)...)
-		if o.code != exit.OK || !strings.Contains(o.err, "is not valid by the clock of this machine, which is ahead of that of the server by 5m") {
+		if o.Code != exit.OK || !strings.Contains(o.Err, "is not valid by the clock of this machine, which is ahead of that of the server by 5m") {
 			t.Errorf("%s ten minutes ahead: %+v", args[0], o)
 		}
 	}
 	// A minute of difference does not matter: certificates are backdated.
-	if o := doAt(t, -time.Minute, "certificate", "renew", "--out", dir, "--server", https); o.code != exit.OK || o.err != "" {
+	if o := doAt(t, -time.Minute, "certificate", "renew", "--out", dir, "--server", https); o.Code != exit.OK || o.Err != "" {
 		t.Errorf("a minute behind: %+v", o)
 	}
 }

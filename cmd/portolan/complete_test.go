@@ -2,27 +2,34 @@ package main
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
+
+var secondsAgo = regexp.MustCompile(`\t\d+s ago`)
 
 // TestCompletion: a shell offers what the server returns, and nothing while the server is
 // away.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	a := api{resttest.Start(t, 0, nil, func(s *rest.Server) {
+	a := line.On(resttest.Start(t, 0, nil, func(s *rest.Server) {
 		s.Endpoint("GET "+admin.ProxiesPath, func(w http.ResponseWriter, _ *http.Request) error {
-			rest.WriteJSON(w, http.StatusOK, someProxies())
+			rest.WriteJSON(w, http.StatusOK, admin.ProxyList{Items: []progress.ProxyStatus{
+				{Name: "edge-1", Type: "router", Namespace: "edge"}, {Name: "vm-17", Type: "sidecar", Namespace: "shop"},
+			}})
 			return nil
 		})
-	})}
-	a.must(t, entry("x", "")+"---\n"+entry("z", "")+"---\n"+entry("far", ", namespace: edge"), "apply", "-f", "-", "-m", "why")
-	a.must(t, entry("x", ", labels: {a: b}"), "apply", "-f", "-")
+	}))
+	a.Must(t, clitest.Entry("x", "")+"---\n"+clitest.Entry("z", "")+"---\n"+clitest.Entry("far", ", namespace: edge"), "apply", "-f", "-", "-m", "why")
+	a.Must(t, clitest.Entry("x", ", labels: {a: b}"), "apply", "-f", "-")
 	const names, ordered = ":4\n", ":36\n" // no file names; keep the order
 	for line, want := range map[string]string{
 		"delete se x ":                 "z\n" + names,
@@ -43,23 +50,23 @@ func TestCompletion(t *testing.T) {
 		"wait --revision ":             "3\t0s ago: serviceentry/default/x configured\n2\t0s ago: 3 objects created why\n" + ordered,
 	} {
 		words := append([]string{"--server", a.URL, "__complete"}, strings.Split(line, " ")...)
-		same(t, line, agoNow.ReplaceAllString(do(t, "", words...).out, "\t0s ago"), want)
+		clitest.Same(t, line, secondsAgo.ReplaceAllString(do(t, "", words...).Out, "\t0s ago"), want)
 		words[1] = "http://127.0.0.1:1"
 		if strings.HasPrefix(line, "get vs -o") {
 			continue
 		}
-		if o := do(t, "", words...); !strings.HasPrefix(o.out, ":") || strings.Contains(o.err, "No server") || strings.Contains(o.err, "reach") {
+		if o := do(t, "", words...); !strings.HasPrefix(o.Out, ":") || strings.Contains(o.Err, "No server") || strings.Contains(o.Err, "reach") {
 			t.Errorf("%s without a server: %+v", line, o)
 		}
 	}
-	if out := do(t, "", "__complete", "get", "").out; !strings.Contains(out, "virtualservices\tvs\n") {
+	if out := do(t, "", "__complete", "get", "").Out; !strings.Contains(out, "virtualservices\tvs\n") {
 		t.Errorf("kinds: %s", out)
 	}
-	if out := do(t, "", "__complete", "export", "").out; !strings.Contains(out, "gateways\tgw\n") {
+	if out := do(t, "", "__complete", "export", "").Out; !strings.Contains(out, "gateways\tgw\n") {
 		t.Errorf("kinds: %s", out)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		if out := do(t, "", "completion", shell); out.code != exit.OK || out.out == "" {
+		if out := do(t, "", "completion", shell); out.Code != exit.OK || out.Out == "" {
 			t.Errorf("%+v", out)
 		}
 	}

@@ -15,19 +15,21 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"apply", "-f", "-"}, {"get", "vs"}, {"delete", "vs", "x"}, {"proxy", "status"}} {
-		o := do(t, entry("x", ""), append(args, "--server", "127.0.0.1:1", "--request-timeout", "500ms")...)
-		if o.code != exit.Unreachable || o.out != "" {
+		o := do(t, clitest.Entry("x", ""), append(args, "--server", "127.0.0.1:1", "--request-timeout", "500ms")...)
+		if o.Code != exit.Unreachable || o.Out != "" {
 			t.Errorf("%v: %+v", args, o)
 		}
 		for _, word := range []string{"http://127.0.0.1:1", "--server", "PORTOLAN_SERVER", "portolan serve"} {
-			if !strings.Contains(o.err, word) || strings.Count(o.err, "\n") != 2 || !strings.HasPrefix(o.err, "No server listens at 127.0.0.1:1 yet; waiting") {
-				t.Errorf("%v: %q does not say %s", args, o.err, word)
+			if !strings.Contains(o.Err, word) || strings.Count(o.Err, "\n") != 2 || !strings.HasPrefix(o.Err, "No server listens at 127.0.0.1:1 yet; waiting") {
+				t.Errorf("%v: %q does not say %s", args, o.Err, word)
 			}
 		}
 	}
@@ -60,11 +62,11 @@ func TestServerThatStarts(t *testing.T) {
 		go func() { _ = server.Serve(again) }()
 	})}
 	var out bytes.Buffer
-	code := run(t.Context(), []string{"apply", "-f", "-", "--server", "http://" + address}, strings.NewReader(entry("x", "")), &out, &told)
+	code := cli.Run(t.Context(), whole(), []string{"apply", "-f", "-", "--server", "http://" + address}, strings.NewReader(clitest.Entry("x", "")), &out, &told)
 	if code != exit.OK || out.String() != "serviceentry/default/x  created  rev 2\n" {
 		t.Errorf("%d: %s", code, out.String())
 	}
-	same(t, "told once", told.String(), "No server listens at http://"+address+" yet; waiting up to 5s for it.\n")
+	clitest.Same(t, "told once", told.String(), "No server listens at http://"+address+" yet; waiting up to 5s for it.\n")
 }
 
 // startOnWrite calls start when the first line is written.
@@ -85,7 +87,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	for _, line := range []string{"get vs", "wait --revision 5"} {
 		o := do(t, "", append(strings.Fields(line), "--server", server.URL, "--request-timeout", "50ms")...)
 		want := "portolan: no answer from the server at " + server.URL + ": context deadline exceeded (waited 50ms, see --request-timeout)\n"
-		if o != (outcome{exit.Unreachable, "", want}) {
+		if o != (clitest.Outcome{Code: exit.Unreachable, Err: want}) {
 			t.Errorf("%s: %+v", line, o)
 		}
 	}
@@ -117,13 +119,13 @@ func TestExitCodesOfAnswers(t *testing.T) {
 				Message: "so it is", Reason: test.reason, Code: test.code,
 			})
 		}))
-		o := do(t, entry("x", ""), "apply", "-f", "-", "--server", server.URL)
+		o := do(t, clitest.Entry("x", ""), "apply", "-f", "-", "--server", server.URL)
 		server.Close()
 		words := "so it is"
 		if test.reason == metav1.StatusReasonRequestEntityTooLarge {
 			words = "nothing was applied: so it is (--chunks N applies parts of at most N objects, each a change of its own)"
 		}
-		if want := (outcome{test.exit, "", "portolan: " + words + "\n"}); o != want {
+		if want := (clitest.Outcome{Code: test.exit, Err: "portolan: " + words + "\n"}); o != want {
 			t.Errorf("%s: %+v", test.reason, o)
 		}
 	}

@@ -1,7 +1,5 @@
 package main
 
-import "github.com/spf13/cobra"
-
 // examples has the examples of commands for which a line or two is enough. The others have
 // theirs beside their description.
 var examples = map[string]string{
@@ -43,14 +41,4 @@ var examples = map[string]string{
 	"portolan user list":               "  portolan user list",
 	"portolan user token list":         "  portolan user token list alice",
 	"portolan version":                 "  portolan version",
-}
-
-// addExamples gives commands without examples theirs.
-func addExamples(c *cobra.Command) {
-	if text, ok := examples[c.CommandPath()]; ok && c.Example == "" {
-		c.Example = text
-	}
-	for _, sub := range c.Commands() {
-		addExamples(sub)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 )
 
@@ -25,7 +26,7 @@ func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
 }
 
 func helpRoot() *cobra.Command {
-	return newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}})
+	return cli.NewRootCommand(&cli.Environment{Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}, whole())
 }
 
 // TestEveryCommandHasAnExample: a command that does something shows how, in lines that begin

@@ -40,14 +40,14 @@ func TestCredentialsBesideASecret(t *testing.T) {
 	t.Setenv("PORTOLAN_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
 	store := []string{"secret", "tls", "shop", "--cert", files.Cert, "--key", files.Key, "--ca", files.CA}
 	const hint = "(--ca, --cert, --key of portolan secret tls are not about the server and you: give these by PORTOLAN_CA, PORTOLAN_CERT, PORTOLAN_KEY, or by a context)"
-	if o := do(t, "", append(store, "--server", server.URL)...); o.code != exit.Unreachable || !strings.Contains(o.err, "is of no authority that is trusted here") || !strings.Contains(o.err, hint) {
+	if o := do(t, "", append(store, "--server", server.URL)...); o.Code != exit.Unreachable || !strings.Contains(o.Err, "is of no authority that is trusted here") || !strings.Contains(o.Err, hint) {
 		t.Errorf("a server that is not trusted: %+v", o)
 	}
 	t.Setenv("PORTOLAN_CA", ca)
-	if o := do(t, "", append(store, "--server", server.URL)...); o.code != exit.Forbidden || !strings.Contains(o.err, "who are you "+hint) {
+	if o := do(t, "", append(store, "--server", server.URL)...); o.Code != exit.Forbidden || !strings.Contains(o.Err, "who are you "+hint) {
 		t.Errorf("nobody: %+v", o)
 	}
-	if o := do(t, "", "get", "vs", "--server", server.URL); o.code != exit.Forbidden || strings.Contains(o.err, "are not about") {
+	if o := do(t, "", "get", "vs", "--server", server.URL); o.Code != exit.Forbidden || strings.Contains(o.Err, "are not about") {
 		t.Errorf("another command: %+v", o)
 	}
 	t.Setenv("PORTOLAN_CERT", files.Cert)
@@ -61,7 +61,7 @@ func TestCredentialsBesideASecret(t *testing.T) {
 	if got := strings.Join(shown, " "); got != "nobody nobody somebody somebody" {
 		t.Errorf("the server saw %s", got)
 	}
-	if out := do(t, "", "secret", "tls", "--help").out; !strings.Contains(out, "come from PORTOLAN_CERT, PORTOLAN_KEY and PORTOLAN_CA here, or from a context") {
+	if out := do(t, "", "secret", "tls", "--help").Out; !strings.Contains(out, "come from PORTOLAN_CERT, PORTOLAN_KEY and PORTOLAN_CA here, or from a context") {
 		t.Errorf("help: %s", out)
 	}
 }

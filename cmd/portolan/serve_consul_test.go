@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestConsulFlags: the command reports all faults of Consul's flags at once.
 func TestConsulFlags(t *testing.T) {
 	t.Setenv("CONSUL_HTTP_TOKEN", "")
-	dir := write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "token": "hunter2\n"})
+	dir := clitest.Write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "token": "hunter2\n"})
 	tests := map[string]struct{ args, says []string }{
 		"without an address": {
 			[]string{"--consul-token-file", "x", "--consul-domain", "y"},
@@ -43,12 +44,12 @@ func TestConsulFlags(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := do(t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, test.args...)...)
-			if o.code != exit.Usage || strings.Contains(o.err, "hunter2") {
+			if o.Code != exit.Usage || strings.Contains(o.Err, "hunter2") {
 				t.Errorf("%+v", o)
 			}
 			for _, words := range test.says {
-				if !strings.Contains(o.err, words) {
-					t.Errorf("%q does not say %q", o.err, words)
+				if !strings.Contains(o.Err, words) {
+					t.Errorf("%q does not say %q", o.Err, words)
 				}
 			}
 		})

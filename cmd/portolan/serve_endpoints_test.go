@@ -21,12 +21,12 @@ func TestEndpointsFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := do(t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, test.args...)...)
-			if o.code != exit.Usage {
+			if o.Code != exit.Usage {
 				t.Errorf("%+v", o)
 			}
 			for _, words := range test.says {
-				if !strings.Contains(o.err, words) {
-					t.Errorf("%q does not say %q", o.err, words)
+				if !strings.Contains(o.Err, words) {
+					t.Errorf("%q does not say %q", o.Err, words)
 				}
 			}
 		})

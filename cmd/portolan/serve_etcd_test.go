@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // TestEtcdFlags: the command reports all faults of the flags of an etcd cluster at once.
 func TestEtcdFlags(t *testing.T) {
 	t.Setenv("PORTOLAN_ETCD_PASSWORD", "")
-	dir := write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "password": "hunter2\n"})
+	dir := clitest.Write(t, map[string]string{"empty": "\n", "ca.pem": "no PEM", "password": "hunter2\n"})
 	tests := map[string]struct {
 		args []string
 		says []string
@@ -59,12 +60,12 @@ func TestEtcdFlags(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := do(t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, test.args...)...)
-			if o.code != exit.Usage || strings.Contains(o.err, "hunter2") {
+			if o.Code != exit.Usage || strings.Contains(o.Err, "hunter2") {
 				t.Errorf("%+v", o)
 			}
 			for _, words := range test.says {
-				if !strings.Contains(o.err, words) {
-					t.Errorf("%q does not say %q", o.err, words)
+				if !strings.Contains(o.Err, words) {
+					t.Errorf("%q does not say %q", o.Err, words)
 				}
 			}
 		})

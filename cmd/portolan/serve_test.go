@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
@@ -65,7 +67,7 @@ func serveIn(t *testing.T, dir string, more ...string) (server string, log *serv
 	ctx, cancel := context.WithCancel(t.Context())
 	log = &serverLog{written: make(chan struct{}, 1)}
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, serveArgs(dir, more...), strings.NewReader(""), log, log) }()
+	go func() { ended <- cli.Run(ctx, whole(), serveArgs(dir, more...), strings.NewReader(""), log, log) }()
 	var once sync.Once
 	code := -1
 	stop = func() int {
@@ -89,15 +91,15 @@ func TestServeKeepsWhatIsApplied(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server, log, stop := serveIn(t, dir)
-	if o := do(t, entry("x", ""), "apply", "-f", "-", "--server", server); o.code != exit.OK || !strings.HasPrefix(o.out, "serviceentry/default/x  created  rev ") {
+	if o := do(t, clitest.Entry("x", ""), "apply", "-f", "-", "--server", server); o.Code != exit.OK || !strings.HasPrefix(o.Out, "serviceentry/default/x  created  rev ") {
 		t.Fatalf("%+v", o)
 	}
-	if o := do(t, "", "proxy", "status", "--server", server); o.code != exit.OK || !strings.Contains(o.err, "No proxy is connected") {
+	if o := do(t, "", "proxy", "status", "--server", server); o.Code != exit.OK || !strings.Contains(o.Err, "No proxy is connected") {
 		t.Errorf("%+v", o)
 	}
 
 	taken := do(t, "", serveArgs(dir)...)
-	if taken.code != exit.Failure || !strings.Contains(taken.err, dir) || !strings.Contains(taken.err, fmt.Sprintf("held by process %d", os.Getpid())) {
+	if taken.Code != exit.Failure || !strings.Contains(taken.Err, dir) || !strings.Contains(taken.Err, fmt.Sprintf("held by process %d", os.Getpid())) {
 		t.Errorf("a data directory in use: %+v", taken)
 	}
 	if code := stop(); code != exit.OK {
@@ -105,7 +107,7 @@ func TestServeKeepsWhatIsApplied(t *testing.T) {
 	}
 
 	server, _, stop = serveIn(t, dir)
-	if o := do(t, "", "get", "se", "-o", "name", "--server", server); o.out != "serviceentry/default/x\n" {
+	if o := do(t, "", "get", "se", "-o", "name", "--server", server); o.Out != "serviceentry/default/x\n" {
 		t.Errorf("after a restart: %+v", o)
 	}
 	if code := stop(); code != exit.OK {
@@ -123,7 +125,7 @@ func TestServePortInUse(t *testing.T) {
 	for _, flag := range []string{"--api-address", "--xds-address"} {
 		dir := t.TempDir()
 		o := do(t, "", serveArgs(dir, flag, l.Addr().String())...)
-		if o.code != exit.Failure || !strings.Contains(o.err, "portolan: "+flag+": ") || !strings.Contains(o.err, "address already in use") {
+		if o.Code != exit.Failure || !strings.Contains(o.Err, "portolan: "+flag+": ") || !strings.Contains(o.Err, "address already in use") {
 			t.Errorf("%s: %+v", flag, o)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -134,7 +136,7 @@ func TestServePortInUse(t *testing.T) {
 
 func TestServeBadFlags(t *testing.T) {
 	t.Parallel()
-	meshConfig := write(t, map[string]string{"bad.yaml": "accessLogFil: x"}) + "/bad.yaml"
+	meshConfig := clitest.Write(t, map[string]string{"bad.yaml": "accessLogFil: x"}) + "/bad.yaml"
 	tests := []struct {
 		args []string
 		code int
@@ -155,13 +157,48 @@ func TestServeBadFlags(t *testing.T) {
 	}
 	for _, test := range tests {
 		o := do(t, "", serveArgs(t.TempDir(), test.args...)...)
-		if o.code != test.code {
+		if o.Code != test.code {
 			t.Errorf("%v: %+v", test.args, o)
 		}
 		for _, word := range test.says {
-			if !strings.Contains(o.err, word) {
-				t.Errorf("%v: %q does not say %s", test.args, o.err, word)
+			if !strings.Contains(o.Err, word) {
+				t.Errorf("%v: %q does not say %s", test.args, o.Err, word)
 			}
+		}
+	}
+}
+
+func TestSourceFlags(t *testing.T) {
+	t.Parallel()
+	for line, says := range map[string]string{
+		"serve --config-dir-first":              "--config-dir-first: is of no use without --config-dir",
+		"serve --config-dir a --config-dir ./a": "--config-dir: ./a is given twice",
+		"serve --config-dir a --config-dir=":    "--config-dir: is empty: give a directory",
+
+		"serve --config-source hub:15010":                                                    `--config-source: "hub:15010" is not of the form xds://HOST:PORT`,
+		"serve --config-source http://hub:15010":                                             "is not of the form xds://HOST:PORT",
+		"serve --config-source xds://hub:15010/x":                                            "is not of the form xds://HOST:PORT",
+		"serve --config-source xds://hub":                                                    `"hub" is no HOST:PORT`,
+		"serve --config-source xds://hub:15010?tls=false":                                    "a peer on another machine is followed by TLS alone",
+		"serve --config-source xds://hub:15010?ca=":                                          "the parameter ca takes one value",
+		"serve --config-source xds://hub:15010?ca=none.pem":                                  "none.pem: no such file",
+		"serve --config-source xds://hub:15010?certificate=x":                                `there is no parameter "certificate": use ca, cert, key`,
+		"serve --config-source xds://hub:15010?cert=a.pem":                                   "the parameter cert goes with key",
+		"serve --config-source xds://127.0.0.1:1?token=none.txt":                             "none.txt: no such file",
+		"serve --config-source xds://127.0.0.1:1?variant=rest":                               `the variant "rest" is none: use delta or sotw`,
+		"serve --config-source xds://127.0.0.1:1 --config-source xds://127.0.0.1:1?tls=true": "--config-source: xds://127.0.0.1:1 is given twice",
+	} {
+		if o := do(t, "", strings.Fields(line)...); o.Code != exit.Usage || !strings.Contains(o.Err, says) {
+			t.Errorf("%s: %+v", line, o)
+		}
+	}
+}
+
+func TestBackupFlagsOfServe(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--backup-keep 3", "--backup-dir x", "--backup-without-keys", "--backup-dir x --backup-without-keys --backup-interval 1s", "--backup-dir x --backup-without-keys --backup-keep 0"} {
+		if o := do(t, "", append([]string{"serve"}, strings.Fields(args)...)...); o.Code != exit.Usage || !strings.Contains(o.Err, "--backup-") {
+			t.Errorf("serve %s: %+v", args, o)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
@@ -19,6 +21,8 @@ func TestSlips(t *testing.T) {
 		"nonsense":                      `unknown command "nonsense" for "portolan"` + "\nSee 'portolan --help'",
 		"proxy statu":                   `unknown command "statu" for "portolan proxy": did you mean portolan proxy status?`,
 		"proxy-status -o wide":          `unknown command "proxy-status" for "portolan": did you mean portolan proxy status?`,
+		"proxy status -o xml":           `-o "xml": use table, wide, json or yaml`,
+		"proxy frob":                    `unknown command "frob" for "portolan proxy"` + "\nSee 'portolan proxy --help'",
 		"store member lst --frob":       `unknown command "lst" for "portolan store member": did you mean portolan store member list?`,
 		"edit vs/reviews -n shop":       `unknown command "edit" for "portolan": did you mean portolan apply?`,
 		"get virtualservic":             `unknown kind "virtualservic": see portolan api-resources for those served, or did you mean virtualservices?`,
@@ -42,7 +46,7 @@ func TestSlips(t *testing.T) {
 		"proxy status --only forgotten": `--only "forgotten": use rejected or stale`,
 	} {
 		o := do(t, "", strings.Fields(line)...)
-		if o.code != exit.Usage || o.out != "" || !strings.Contains(o.err, says) {
+		if o.Code != exit.Usage || o.Out != "" || !strings.Contains(o.Err, says) {
 			t.Errorf("%s: %+v", line, o)
 		}
 	}
@@ -54,12 +58,12 @@ func TestHelp(t *testing.T) {
 		"help": "portolan [command]", "help exit-codes": "  75  conflict", "help proxy status": "portolan proxy status [NODE] [flags]",
 		"help wait": "--threshold string", "help proxy": "Show the connected proxies",
 	} {
-		if o := do(t, "", strings.Fields(line)...); o.code != exit.OK || o.err != "" || !strings.Contains(o.out, says) {
+		if o := do(t, "", strings.Fields(line)...); o.Code != exit.OK || o.Err != "" || !strings.Contains(o.Out, says) {
 			t.Errorf("%s: %+v", line, o)
 		}
 	}
 	if o := do(t, "", "help", "wait"); o != do(t, "", "wait", "--help") {
-		t.Errorf("help wait and wait --help differ: %s", o.out)
+		t.Errorf("help wait and wait --help differ: %s", o.Out)
 	}
 }
 
@@ -67,8 +71,8 @@ func TestHelp(t *testing.T) {
 func TestKindWithGroup(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
-	a.must(t, entry("x", ""), "apply", "-f", "-")
-	if out := a.must(t, "", "get", "serviceentries.networking.istio.io", "-o", "name"); out != "serviceentry/default/x\n" {
+	a.Must(t, clitest.Entry("x", ""), "apply", "-f", "-")
+	if out := a.Must(t, "", "get", "serviceentries.networking.istio.io", "-o", "name"); out != "serviceentry/default/x\n" {
 		t.Errorf("%s", out)
 	}
 }
@@ -95,7 +99,7 @@ func TestWrongServer(t *testing.T) {
 		strings.Replace(page.URL, "http:", "https:", 1): "it serves http, not https",
 	} {
 		o := do(t, "", "proxy", "status", "--server", server)
-		if o.code != exit.Unreachable || !strings.Contains(o.err, says) || !strings.Contains(o.err, "--server") {
+		if o.Code != exit.Unreachable || !strings.Contains(o.Err, says) || !strings.Contains(o.Err, "--server") {
 			t.Errorf("%s: %+v", server, o)
 		}
 	}
@@ -110,8 +114,8 @@ func TestInterrupted(t *testing.T) {
 	}))
 	defer server.Close()
 	var out, err bytes.Buffer
-	code := run(ctx, []string{"wait", "--revision", "7", "--server", server.URL}, strings.NewReader(""), &out, &err)
-	if got := (outcome{code, out.String(), err.String()}); got != (outcome{exit.Failure, "", "portolan: interrupted\n"}) {
+	code := cli.Run(ctx, whole(), []string{"wait", "--revision", "7", "--server", server.URL}, strings.NewReader(""), &out, &err)
+	if got := (clitest.Outcome{Code: code, Out: out.String(), Err: err.String()}); got != (clitest.Outcome{Code: exit.Failure, Err: "portolan: interrupted\n"}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -124,7 +128,7 @@ func TestWaitForNothing(t *testing.T) {
 	}))
 	defer server.Close()
 	want := "portolan: virtualservice/default/review: not found: see those there are with portolan get virtualservices -A\n"
-	if o := do(t, "", "wait", "vs/review", "--server", server.URL); o != (outcome{exit.Failure, "", want}) {
+	if o := do(t, "", "wait", "vs/review", "--server", server.URL); o != (clitest.Outcome{Code: exit.Failure, Err: want}) {
 		t.Errorf("%+v", o)
 	}
 }
@@ -133,7 +137,7 @@ func TestWaitForNothing(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	want := do(t, "", "version")
-	if want.code != exit.OK || !strings.HasPrefix(want.out, "portolan "+version+" (go") {
+	if want.Code != exit.OK || !strings.HasPrefix(want.Out, "portolan "+version+" (go") {
 		t.Fatalf("portolan version: %+v", want)
 	}
 	if got := do(t, "", "--version"); got != want {

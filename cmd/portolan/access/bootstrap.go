@@ -1,0 +1,203 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/bootstrap"
+	"github.com/portolan-mesh/portolan/xds/generate/secret"
+)
+
+// bootstrapFlags holds the flags of bootstrap that must be checked or converted into options.
+type bootstrapFlags struct {
+	kind, interception     string
+	delta, stateOfTheWorld bool
+	// foreign lists the given flags that only make sense for an Envoy.
+	foreign []string
+	// out is the directory for the files; empty prints the bootstrap.
+	out string
+}
+
+func newBootstrapCommand(env *environment) *cobra.Command {
+	var flags bootstrapFlags
+	var o bootstrap.Options
+	c := &cobra.Command{
+		Use:   "bootstrap --name NAME --ip ADDRESS",
+		Short: "Print the configuration that an Envoy or a gRPC client starts with",
+		Long: `Print the configuration that an Envoy starts with: who it is, and where the
+control plane is that tells it everything else. The server is not asked.
+
+With --type grpc it is for a program that needs no Envoy, since its gRPC library
+asks the control plane itself: put it into a file, name that in the variable
+GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
+		Example: `  portolan bootstrap --name vm-12 --ip 10.0.0.12 -n shop --labels app=reviews > envoy.yaml
+  portolan bootstrap --type gateway --name edge-1 --ip 10.0.0.2 --labels istio=ingress > edge.yaml
+  portolan bootstrap --name vm-12 --ip 10.0.0.12 --cert /etc/mesh/cert.pem --key /etc/mesh/key.pem --ca /etc/mesh/ca.pem
+  envoy -c envoy.yaml
+  portolan bootstrap --name vm-12 --ip 10.0.0.12 --tls --cert /etc/mesh/cert.pem --key /etc/mesh/key.pem --ca /etc/mesh/ca.pem \
+      --xds-address mesh.example.com:15012 --out /etc/envoy && envoy -c /etc/envoy/envoy.yaml
+  portolan bootstrap --type grpc --name vm-12 --ip 10.0.0.12 -n shop > grpc.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address", "out", "xds-name")
+			if !o.TLS {
+				flags.foreign = append(flags.foreign, changed(c.Flags(), "cert", "key", "ca")...)
+			}
+			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&flags.kind, "type", "sidecar", "role of the proxy: sidecar, or gateway (Istio's router); grpc is for a program without a proxy")
+	f.StringVar(&o.Name, "name", "", "name of the workload, unique in its namespace")
+	f.StringVarP(&o.Namespace, "namespace", "n", env.Namespace, "namespace of the workload, and of its configuration; the default is $PORTOLAN_NAMESPACE where it is set")
+	f.StringSliceVar(&o.IPs, "ip", nil, "address by which the mesh knows the workload; may be repeated")
+	f.StringToStringVar((*map[string]string)(&o.Labels), "labels", nil, "labels of the workload, KEY=VALUE,...: what selectors see unless a WorkloadEntry has its address")
+	f.StringVar(&flags.interception, "interception", "", "how traffic gets to a sidecar: NONE, to listeners on 127.0.0.1; REDIRECT or TPROXY, by rules of the machine that send what goes out to port 15001 and what comes in to 15006 (default NONE)")
+	f.BoolVar(&o.DNSCapture, "dns-capture", false, "listen on the addresses that services without one were given, too: for machines on which their names resolve to these, and these are local")
+	f.BoolVar(&o.SelfDiscovery, "self-discovery", false, "know the endpoints of the workload's own service, for rules with zoneAwareLbSetting; needs --locality")
+	f.Uint16Var(&o.HTTPProxyPort, "http-proxy-port", 0, "port of the loopback address on which a sidecar is an HTTP proxy (default that of the mesh configuration, if any)")
+	f.StringVar(&o.Certificate.Chain, "cert", "", "file of the proxy's machine with its own certificate and the chain of that, which it shows where a rule or a Gateway has ISTIO_MUTUAL; the proxy reads it, and again when it is replaced")
+	f.StringVar(&o.Certificate.Key, "key", "", "file with the key of --cert")
+	f.StringVar(&o.Certificate.Roots, "ca", "", "file with the authorities that the proxy trusts there")
+	f.StringVar(&o.SystemRoots, "system-roots", "", "file of the proxy's machine with the authorities that it trusts, for rules that originate TLS and name none (default "+secret.SystemRoots+", as on Debian, Ubuntu and Alpine)")
+	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
+	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
+	f.StringSliceVar(&o.XDSAddresses, "xds-address", []string{bootstrap.DefaultXDSAddress}, "host:port where a server of the control plane serves xDS; may be repeated: the proxy uses one that answers")
+	f.BoolVar(&o.TLS, "tls", false, "connect to the server over TLS (serve --secure-xds-address), with the certificate of --cert; an Envoy needs --out")
+	f.StringVar(&o.ServerRoots, "xds-ca", "", "file of the proxy's machine with the authorities that sign the certificates of servers (default that of --ca)")
+	f.StringVar(&o.ServerName, "xds-name", "", "name, address or URI that a server has in its certificate (default the host of an --xds-address)")
+	f.StringVar(&flags.out, "out", "", "directory of the proxy's machine into which envoy.yaml is written, and beside it the files that make Envoy read certificates again when they are replaced; it stays there")
+	f.StringVar(&o.AdminAddress, "admin-address", bootstrap.DefaultAdminAddress, `host:port of Envoy's own interface, which can stop the proxy; "off" for none`)
+	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
+	f.StringVar(&o.Locality, "locality", "", "where the proxy runs: region/zone/subzone")
+	f.StringVar(&o.ServiceAccount, "service-account", "", "service account of the workload")
+	return c
+}
+
+func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options, deltaGiven bool) error {
+	faults := flags.complete(&o, deltaGiven)
+	if flags.out != "" {
+		out, err := filepath.Abs(flags.out)
+		if err != nil {
+			return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
+		}
+		o.TLSDir = out
+		for _, file := range []*string{&o.Certificate.Chain, &o.Certificate.Key, &o.Certificate.Roots, &o.ServerRoots} {
+			if *file == "" {
+				continue
+			}
+			if *file, err = filepath.Abs(*file); err != nil { // --out is on this machine, so the files are, too
+				return exit.With(exit.Data, err)
+			}
+		}
+	}
+	text, err := render(o)
+	for _, fault := range config.Faults(err) {
+		faults = multierror.Append(faults, byFlag(fault))
+	}
+	if err := faults.ErrorOrNil(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	if flags.out != "" {
+		return writeBootstrap(env, o, text)
+	}
+	if o.Type == discovery.Proxyless && len(o.XDSAddresses) > 1 {
+		env.Warn([]string{"a program in Go that was at the second --xds-address may miss changes once the first is back: give it one name that leads to all servers"})
+	}
+	_, err = env.Stdout.Write(text)
+	return err
+}
+
+// writeBootstrap writes the bootstrap of an Envoy, and the files that it refers to.
+func writeBootstrap(env *environment, o bootstrap.Options, text []byte) error {
+	files, err := bootstrap.TLSFiles(o)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.TLSDir, 0o755); err != nil {
+		return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
+	}
+	file := filepath.Join(o.TLSDir, "envoy.yaml")
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(o.TLSDir, name), content, 0o644); err != nil {
+			return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
+		}
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
+	}
+	fmt.Fprintf(env.Stderr, "Start the proxy with envoy -c %s.\n", file)
+	return nil
+}
+
+// byFlag replaces the option at the start of a fault by its flag.
+func byFlag(fault error) error {
+	for option, flag := range map[string]string{
+		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality", "self discovery": "--self-discovery",
+		"out": "--out", "xds ca": "--xds-ca", "tls": "--tls", "xds address": "--xds-address", "admin address": "--admin-address", "cert": "--cert", "key": "--key", "ca": "--ca",
+	} {
+		if rest, ok := strings.CutPrefix(fault.Error(), option); ok && (rest[0] == ':' || rest[0] == ' ') {
+			return errors.New(flag + rest)
+		}
+	}
+	return fault
+}
+
+// render returns the bootstrap for a proxy of the options' type.
+func render(o bootstrap.Options) ([]byte, error) {
+	if o.Type == discovery.Proxyless {
+		return bootstrap.GRPC(o)
+	}
+	message, err := bootstrap.Build(o)
+	if err != nil {
+		return nil, err
+	}
+	return bootstrap.YAML(message)
+}
+
+// changed returns those of the named flags that were given, in order.
+func changed(flags *pflag.FlagSet, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !flags.Changed(name) })
+}
+
+// complete sets the options of the flags. For a faulty flag it sets a valid value, so
+// that the fault is reported once.
+func (f bootstrapFlags) complete(o *bootstrap.Options, deltaGiven bool) *multierror.Error {
+	var faults *multierror.Error
+	switch f.kind {
+	case "gateway", "router":
+		o.Type = discovery.Router
+	case "sidecar":
+		o.Type = discovery.Sidecar
+	case "grpc":
+		o.Type = discovery.Proxyless
+		for _, name := range f.foreign {
+			faults = multierror.Append(faults, fmt.Errorf("--%s is about an Envoy: leave it out with --type grpc", name))
+		}
+		return faults
+	default:
+		o.Type = discovery.Sidecar
+		faults = multierror.Append(faults, fmt.Errorf("--type %q: use sidecar, gateway or grpc", f.kind))
+	}
+	switch mode := discovery.InterceptionMode(strings.ToUpper(f.interception)); {
+	case mode == discovery.InterceptionNone && o.Type == discovery.Router: // a gateway never intercepts
+	default:
+		o.InterceptionMode = mode
+	}
+	o.StateOfTheWorld = f.stateOfTheWorld || !f.delta
+	if f.stateOfTheWorld && f.delta && deltaGiven {
+		faults = multierror.Append(faults, errors.New("--delta and --state-of-the-world exclude each other: leave one of them out"))
+	}
+	return faults
+}

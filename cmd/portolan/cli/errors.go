@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// errorText returns the text of an error; several errors are one a line.
+func errorText(err error) string {
+	var many *multierror.Error
+	if errors.As(err, &many) {
+		many.ErrorFormat = lines
+	}
+	return err.Error()
+}
+
+func lines(faults []error) string {
+	if len(faults) == 1 {
+		return faults[0].Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d faults:", len(faults))
+	for _, f := range faults {
+		b.WriteString("\n  " + f.Error())
+	}
+	return b.String()
+}
+
+// NothingDone returns an error which says that nothing was done, and why; nil if there are no
+// faults.
+func NothingDone(done string, faults *multierror.Error) error {
+	if faults.ErrorOrNil() == nil {
+		return nil
+	}
+	faults.ErrorFormat = lines
+	return fmt.Errorf("nothing was %s: %w", done, faults)
+}
+
+// rewritten is an error of the server, in terms of the user's files.
+type rewritten struct {
+	error
+	status error
+}
+
+// Unwrap returns the rewritten error and the server's.
+func (r rewritten) Unwrap() []error { return []error{r.error, r.status} }
+
+// Refused rewrites the error of a refused batch to name the documents at fault. The batch had
+// one operation for each document. It returns other errors unchanged.
+func Refused(err error, done string, documents []config.Document) error {
+	causes := CausesOf(err)
+	if len(causes) == 0 {
+		return err
+	}
+	var faults *multierror.Error
+	for _, cause := range causes {
+		i, field, ok := batch.Index(cause.Field)
+		if !ok || i >= len(documents) {
+			return err
+		}
+		faults = multierror.Append(faults, located(documents[i], field, cause))
+	}
+	return rewritten{NothingDone(done, faults), err}
+}
+
+// located returns the error of one cause, with the place of its object.
+func located(d config.Document, field string, cause metav1.StatusCause) error {
+	key := d.Config.Key().String()
+	fault := d.Fault(field, strings.TrimPrefix(cause.Message, key+": "))
+	if strings.Contains(fault.Message, key) { // the message names the object already
+		fault.Object, fault.Field = "", ""
+	}
+	if IsA(cause, metav1.StatusReasonConflict) {
+		fault.Message += ": see " + sinceThen(d.Config)
+	}
+	return fault
+}
+
+// sinceThen returns the command that shows how an object has changed since the given version.
+func sinceThen(object *config.Config) string {
+	at := strings.ToLower(object.Kind) + "/" + object.Name
+	if object.Namespace != "" {
+		at += " -n " + object.Namespace
+	}
+	if revision, err := strconv.ParseInt(object.ResourceVersion, 10, 64); err == nil && revision > 0 {
+		return "portolan diff " + at + " --from " + object.ResourceVersion
+	}
+	return "portolan history " + at
+}
+
+func IsA(cause metav1.StatusCause, reason metav1.StatusReason) bool {
+	return cause.Type == metav1.CauseType(reason)
+}
+
+func CausesOf(err error) []metav1.StatusCause {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || status.ErrStatus.Details == nil {
+		return nil
+	}
+	return status.ErrStatus.Details.Causes
+}

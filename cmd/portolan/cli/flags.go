@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+)
+
+// OneOf returns an error if the value of a flag is none of the known ones. An empty value
+// means the default.
+func OneOf(flag, value string, known ...string) error {
+	for _, k := range known {
+		if value == k {
+			return nil
+		}
+	}
+	known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
+	return exit.With(exit.Usage, fmt.Errorf("%s %q: use %s", flag, value, Alternatives(known)))
+}
+
+// Alternatives formats words as "a, b or c".
+func Alternatives(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// RegisterOutput adds -o to a command, which then refuses every value but the known ones. The
+// first is the default; "" is the form for people.
+func RegisterOutput(c *cobra.Command, output *string, known ...string) {
+	forms := known
+	if forms[0] == "" {
+		forms = forms[1:]
+	}
+	c.Flags().StringVarP(output, "output", "o", known[0], "form of the output: "+Alternatives(forms))
+	CompleteOutput(c, forms...)
+	c.PreRunE = func(*cobra.Command, []string) error { return OneOf("-o", *output, known...) }
+}
+
+// CompleteOutput offers the values of -o.
+func CompleteOutput(c *cobra.Command, values ...string) {
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// didYouMean returns the end of an error about a word: its likely meanings, if there are any.
+func didYouMean(meant []string) string {
+	if len(meant) == 0 {
+		return ""
+	}
+	return ": did you mean " + Alternatives(meant) + "?"
+}
+
+// OrDidYouMean is like didYouMean, after other advice.
+func OrDidYouMean(meant []string) string {
+	return strings.Replace(didYouMean(meant), ": ", ", or ", 1)
+}
+
+// ErrDifferences is the error of a diff that found some. Only the exit code shows it.
+var ErrDifferences = exit.Quietly(exit.Differences, "there are differences")
+
+// Nowhere is the label of the side of a diff on which there is no object.
+const Nowhere = "/dev/null"
+
+// Warn prints each warning once.
+func (e *Environment) Warn(warnings []string) {
+	warned := map[string]bool{}
+	for _, w := range warnings {
+		if !warned[w] {
+			warned[w] = true
+			fmt.Fprintf(e.Stderr, "Warning: %s\n", w)
+		}
+	}
+}

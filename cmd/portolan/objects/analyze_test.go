@@ -1,0 +1,50 @@
+package objects
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
+)
+
+// oddAdvisor is an advisor that always finds ServiceEntry "old" odd. If objects are written, it
+// finds each of them odd, and another field of "old".
+type oddAdvisor struct{ danglingAdvisor }
+
+func (oddAdvisor) Findings(ops []storage.Op) (finding.List, bool) {
+	of := func(name, field string) finding.Finding {
+		return finding.Finding{
+			Code: "PTL0107", Severity: "error", Field: field, Message: "is odd",
+			Object: finding.Object{APIVersion: "networking.istio.io/v1", Kind: "ServiceEntry", Namespace: "default", Name: name},
+		}
+	}
+	list := finding.List{Revision: 1, Items: []finding.Finding{of("old", "spec.ports")}}
+	for _, op := range ops {
+		list.Items = append(list.Items, of(op.Target().Name, "spec.ports"), of("old", "spec.hosts[0]"))
+	}
+	return list, true
+}
+
+// TestAnalyzeOfFiles: findings about stored objects that exist without the files are left out.
+func TestAnalyzeOfFiles(t *testing.T) {
+	t.Parallel()
+	a := line.On(resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = oddAdvisor{} }))
+	const of, leftOut = "error [PTL0107] serviceentry/default/", " Left out: 1 of stored objects that the files do not concern; see portolan analyze."
+	for _, test := range []struct{ stdin, args, out, err string }{
+		{"", "analyze", of + "old: spec.ports is odd\n", "Findings: 1 error.\n"},
+		{clitest.Entry("a", ""), "analyze -f -", of + "a: spec.ports is odd\n" + of + "old: spec.hosts[0] is odd\n", "Findings: 2 errors." + leftOut + "\n"},
+		{clitest.Entry("old", ""), "analyze -f -", of + "old: spec.ports is odd\n" + of + "old: spec.ports is odd\n" + of + "old: spec.hosts[0] is odd\n", "Findings: 3 errors.\n"},
+		{clitest.Entry("a", ""), "analyze -f - --suppress PTL0107=*/default/*", "", "Nothing is odd. (2 suppressed)" + leftOut + "\n"},
+	} {
+		o := a.Do(t, test.stdin, strings.Fields(test.args)...)
+		clitest.Same(t, test.args, o.Out+o.Err, test.out+test.err)
+		if code := map[bool]int{true: exit.Findings, false: exit.OK}[test.out != ""]; o.Code != code {
+			t.Errorf("%s: exit code %d, want %d", test.args, o.Code, code)
+		}
+	}
+}

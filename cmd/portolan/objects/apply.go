@@ -1,0 +1,191 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+)
+
+type applyOptions struct {
+	writeFlags
+	verb   batch.Verb // Apply or Restore
+	files  fileFlags
+	prune  pruneFlags
+	chunks int // objects per change; 0 applies all as one change
+	strict string
+
+	acceptUnserved bool // import accepts security settings that have no effect
+}
+
+func newApplyCommand(env *environment) *cobra.Command {
+	o := applyOptions{verb: batch.Apply}
+	c := &cobra.Command{
+		Use: "apply -f FILE|DIR|-", SuggestFor: []string{"create", "edit", "patch", "replace"},
+		Short: "Create or change objects, all of them as one change",
+		Long: `Create or change objects: all those of the files as one change, which proxies
+see whole, or, where one of them has a fault, none.
+
+What a file says replaces the spec, the labels and the annotations of an object.
+A metadata.resourceVersion in it must be that of the stored object (exit code 75
+where it is not); without one, the last write wins.
+
+--dry-run=server changes nothing. It shows the errors and warnings that the apply
+would have, how each object would differ, and which proxies are concerned; with
+--xds, which of their resources too. --dry-run=client reads and validates the files
+and needs no server.
+
+--wait waits until the proxies have taken the change; in parts, part by part.` + pruneHelp + chunksHelp + waitHelp,
+		Example: `  portolan apply -f shop.yaml
+  portolan apply -f shop/ --dry-run=server --xds
+  portolan apply -f shop/ --wait
+  portolan apply -f shop/ -R -n shop
+  portolan apply -f shop/ --prune -l app=shop
+  portolan get vs/reviews -n shop -o yaml | sed s/v1/v2/ | portolan apply -f -`,
+		Args: filesOnly,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(o.files.names) == 0 {
+				return exit.With(exit.Usage, errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin"))
+			}
+			if err := cmp.Or(o.check(c), o.prune.check(env.Schemas, o.dry.mode), o.checkChunks(), o.checkStrict()); err != nil {
+				return err
+			}
+			return o.run(c.Context(), env)
+		},
+	}
+	o.writeFlags.register(c)
+	o.files.register(c, "apply")
+	o.prune.register(c)
+	cli.RegisterYes(c, &o.prune.yes)
+	o.registerChunks(c)
+	c.Flags().StringVar(&o.strict, "strict", "", "refuse what would have errors or warnings, as portolan analyze calls them; --strict=errors refuses errors alone: what cannot work, such as a host, subset or gateway that is not there")
+	c.Flags().Lookup("strict").NoOptDefVal = "warnings"
+	return c
+}
+
+func (o *applyOptions) registerChunks(c *cobra.Command) {
+	c.Flags().IntVar(&o.chunks, "chunks", 0, c.Name()+" parts of at most this many objects, each as a change of its own; 0 is all as one")
+}
+
+func (o *applyOptions) checkChunks() error {
+	if o.chunks < 0 {
+		return exit.With(exit.Usage, fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks))
+	}
+	return nil
+}
+
+func (o *applyOptions) checkStrict() error {
+	if o.strict == "" {
+		return nil
+	}
+	return cli.OneOf("--strict", o.strict, "warnings", "errors")
+}
+
+// filesOnly refuses arguments, since they mostly are files without -f.
+func filesOnly(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s: name files with -f", strings.Join(args, " "))
+	}
+	return nil
+}
+
+func (o *applyOptions) run(ctx context.Context, env *environment) error {
+	m, err := o.files.read(env)
+	if err != nil {
+		return err
+	}
+	m.validate()
+	if o.files.exported && !o.acceptUnserved {
+		m.secure()
+	}
+	o.prune.demand(m)
+	if err := m.err("applied"); err != nil {
+		return err
+	}
+	if o.dry.mode == dryRunClient {
+		return o.reportValid(env, m)
+	}
+	if o.files.exported { // exported by another store
+		for _, d := range m.documents {
+			d.Config.ResourceVersion, d.Config.UID, d.Config.Generation, d.Config.Status = "", "", 0, nil
+		}
+	}
+	operations, err := m.operations(o.verb)
+	if err != nil {
+		return err
+	}
+	if o.dry.mode == dryRunNone {
+		if err := o.prune.confirm(ctx, env, m, o.files.namespace); err != nil {
+			return err
+		}
+	}
+	wanted := change{m.documents, operations}
+	if o.chunks == 0 {
+		var result *batch.Result
+		err = env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+			result, err = o.apply(ctx, env, c, m, wanted)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return o.await(ctx, env, result)
+	}
+	var all change
+	err = env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		all, err = o.complete(ctx, c, m, wanted)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return o.sendParts(ctx, env, all)
+}
+
+// apply applies the documents, and deletes superfluous objects. If a superfluous object is
+// gone by then, apply lists them anew and tries again.
+func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) (*batch.Result, error) {
+	for {
+		all, err := o.complete(ctx, c, m, wanted)
+		if err != nil {
+			return nil, err
+		}
+		result, err := o.send(ctx, c, o.batch(all.operations))
+		if err == nil {
+			return result, o.report(env, all.documents, result, nil)
+		}
+		if _, gone := existing(err, all.documents); !gone || !o.prune.enabled {
+			return nil, hintImport(hintChunks(cli.Refused(err, "applied", all.documents)), cli.CausesOf(err))
+		}
+	}
+}
+
+// batch returns the batch of these operations.
+func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
+	b := o.why.about(operations)
+	b.Strict = strings.TrimSuffix(o.strict, "s")
+	return b
+}
+
+// complete adds the deletions of superfluous objects to a change.
+func (o *applyOptions) complete(ctx context.Context, c *client.Client, m *manifest, wanted change) (change, error) {
+	more, err := o.prune.superfluous(ctx, c, m, o.files.namespace)
+	if err = cmp.Or(err, o.prune.answered(more)); err != nil {
+		return change{}, err
+	}
+	all := change{slices.Clip(wanted.documents), slices.Clip(wanted.operations)}
+	for _, s := range more {
+		all.documents = append(all.documents, s.document())
+		all.operations = append(all.operations, batch.Remove(s.key, s.object.GetResourceVersion()))
+	}
+	return all, nil
+}

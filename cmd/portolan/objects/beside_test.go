@@ -1,0 +1,91 @@
+package objects
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/golden"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
+)
+
+// startBehind starts an API whose store has an object, web. A source of files that goes before
+// the store has web, too, so the store's is not used.
+func startBehind(t *testing.T) clitest.API {
+	t.Helper()
+	s, files := resttest.StartBeside(t, true)
+	a := line.On(s)
+	a.Must(t, clitest.Entry("web", mine), "apply", "-f", "-")
+	files.Publish(t, "v1", clitest.Entry("web", mine))
+	a.Until(t, func(now *cache.Snapshot) bool { return now.Shadows().Len() == 1 })
+	return a
+}
+
+// TestWhatIsOfTheStoreIsFoundBehindFiles: export, rollback and --prune work on the objects of
+// the store, even on those that a file's object hides.
+func TestWhatIsOfTheStoreIsFoundBehindFiles(t *testing.T) {
+	t.Parallel()
+	a := startBehind(t)
+	if out := a.Must(t, "", "export"); !strings.Contains(out, "name: web") || strings.Contains(out, "portolan.io/source") {
+		t.Errorf("exported:\n%s", out)
+	}
+	gone := "serviceentry/shop/web  deleted  rev 3  it did not exist at revision 1; the object of the source files, web.yaml stands as before\n"
+	clitest.Same(t, "rolled back", a.Must(t, "", "rollback", "-n", "shop", "--to-revision", "1", "--yes"), gone)
+	if out := a.Must(t, "", "export"); out != "" {
+		t.Errorf("exported:\n%s", out)
+	}
+
+	a = startBehind(t)
+	a.Must(t, clitest.Entry("new", mine), "apply", "-f", "-")
+	out := a.Must(t, clitest.Entry("new", mine), "apply", "-f", "-", "--prune", "-l", "app=shop")
+	if !clitest.HasLine(out, []string{"serviceentry/shop/web", "deleted", "rev 4", "the object of the source files, web.yaml stands as before"}) {
+		t.Errorf("pruned:\n%s", out)
+	}
+}
+
+// TestADeleteTellsWhichFileTakesThePlace: a delete names the file whose object the deleted one
+// had hidden.
+func TestADeleteTellsWhichFileTakesThePlace(t *testing.T) {
+	t.Parallel()
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine))
+	a := line.On(s)
+	a.Must(t, clitest.Entry("web", mine), "apply", "-f", "-")
+	clitest.Same(t, "deleted", a.Must(t, "", "delete", "se/web", "-n", "shop", "--yes"),
+		"serviceentry/shop/web  deleted  rev 3  the object of the source files, web.yaml takes its place\n")
+}
+
+// TestDescribeAnObjectOfAFile: such an object has a place in its source, no revision, and no
+// known age.
+func TestDescribeAnObjectOfAFile(t *testing.T) {
+	t.Parallel()
+	const object = `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService",
+	  "metadata":{"name":"reviews","namespace":"shop","creationTimestamp":"1970-01-01T00:00:00Z","annotations":{"portolan.io/source":"conf, shop/reviews.yaml: document 1 (line 1)"}},
+	  "spec":{"hosts":["reviews.shop"]}}`
+	answer := func(r *http.Request) any {
+		switch r.URL.Path {
+		case admin.PropagationPath, admin.ReferencesPath, finding.Path:
+			return describedObject(r)
+		}
+		return object
+	}
+	out, err := serving(t, answer, "describe", "vs/reviews", "-n", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, out.Out, "describe-object-file.txt")
+	out, err = serving(t, answer, "describe", "vs/reviews", "-n", "shop", "-o", "yaml")
+	if err != nil || !strings.Contains(out.Out, "\nsource: 'conf, shop/reviews.yaml: document 1 (line 1)'\n") || !strings.Contains(out.Out, "propagation:") {
+		t.Errorf("%v\n%s", err, out.Out)
+	}
+	out, err = serving(t, func(*http.Request) any {
+		return `{"apiVersion":"networking.istio.io/v1","kind":"VirtualServiceList","metadata":{"resourceVersion":"3"},"items":[` + object + `]}`
+	}, "get", "vs", "-n", "shop")
+	if row := strings.Fields(out.Out); err != nil || row[len(row)-1] != "-" {
+		t.Errorf("%v\n%s", err, out.Out)
+	}
+}

@@ -1,0 +1,193 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
+)
+
+type deleteOptions struct {
+	writeFlags
+	files          fileFlags
+	ignoreNotFound bool
+	yes            bool
+}
+
+func newDeleteCommand(env *environment) *cobra.Command {
+	var o deleteOptions
+	c := &cobra.Command{
+		Use: "delete (-f FILE|DIR|- | KIND NAME... | KIND/NAME...)", SuggestFor: []string{"remove", "rm"},
+		Short: "Delete objects, all of them as one change",
+		Long: `Delete objects, named by files or by arguments: all of them as one change, or,
+where one of them does not exist, none.
+
+A metadata.resourceVersion in a file must be that of the stored object.
+
+It first tries the delete on the server. Where an object that stays refers to one that
+would go, it names both, asks on a terminal, and elsewhere refuses without --yes. With
+--yes it does not try first.
+
+--dry-run=server changes nothing. It shows what would be deleted, with the errors and
+warnings that the delete would have, and which proxies are concerned; with --xds, which
+of their resources too. --dry-run=client only reads the files or arguments.
+
+--wait waits until the proxies have taken it.` + waitHelp,
+		Example: `  portolan delete -f shop/
+  portolan delete vs reviews ratings -n shop
+  portolan delete vs/reviews dr/reviews -n shop --ignore-not-found
+  portolan delete dr/reviews -n shop --dry-run=server --xds`,
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.check(c); err != nil {
+				return err
+			}
+			documents, err := o.documents(env, args)
+			if err != nil {
+				return err
+			}
+			return o.run(c.Context(), env, documents)
+		},
+	}
+	o.files.register(c, "delete")
+	o.writeFlags.register(c)
+	cli.RegisterYes(c, &o.yes)
+	c.Flags().BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "take objects that do not exist for deleted")
+	return c
+}
+
+// documents returns the objects to delete. Those named by arguments have no file.
+func (o *deleteOptions) documents(env *environment, args []string) ([]config.Document, error) {
+	switch {
+	case len(args) == 0 && len(o.files.names) == 0:
+		return nil, exit.With(exit.Usage, errors.New("name what to delete: KIND NAME, KIND/NAME, or files with -f"))
+	case len(args) > 0 && len(o.files.names) > 0:
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s: name objects either by files (-f) or by arguments", args[0]))
+	case len(args) > 0:
+		selected, err := selectObjects(env, args, o.files.namespace)
+		if err != nil {
+			return nil, err
+		}
+		if len(selected.keys) == 0 {
+			return nil, exit.With(exit.Usage, fmt.Errorf("name the %s to delete", selected.kinds[0].Plural))
+		}
+		var documents []config.Document
+		for _, key := range selected.keys {
+			documents = append(documents, config.Document{Config: &config.Config{
+				Meta: config.Meta{GroupVersionKind: key.Kind, Namespace: key.Namespace, Name: key.Name},
+			}})
+		}
+		return documents, nil
+	}
+	m, err := o.files.read(env)
+	if err != nil {
+		return nil, err
+	}
+	return m.documents, m.err("deleted")
+}
+
+func (o *deleteOptions) run(ctx context.Context, env *environment, documents []config.Document) error {
+	if o.dry.mode == dryRunClient {
+		return o.reportValid(env, &manifest{documents: documents})
+	}
+	if !o.yes && o.dry.mode == dryRunNone {
+		if err := o.ask(ctx, env, documents); err != nil {
+			return err
+		}
+	}
+	documents, result, err := o.remove(ctx, env, documents, o.send)
+	if err != nil || result == nil {
+		return err
+	}
+	if err := o.report(env, documents, result, nil); err != nil {
+		return err
+	}
+	return o.await(ctx, env, result)
+}
+
+// ask tries the delete on the server. If other objects refer to the deleted ones, ask lists
+// them and asks for confirmation. Objects that the trial does not find are left to the delete
+// itself: an unreadable object is only in the store.
+func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []config.Document) error {
+	trial := *o
+	trial.ignoreNotFound = true
+	documents, result, err := trial.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
+		return c.Try(ctx, b, effect.PreviewNothing)
+	})
+	if err != nil || result == nil {
+		return err
+	}
+	referred := false
+	for i, r := range result.Results {
+		if i < len(documents) && len(r.Dangling) > 0 {
+			referred = true
+			fmt.Fprintf(env.Stderr, "Others refer to %s. Without it:\n  %s\n", documents[i].Config.Key(), strings.Join(cli.MapSlice(r.Dangling, cli.Plain), "\n  "))
+		}
+	}
+	switch {
+	case !referred:
+		return nil
+	case !env.Terminal:
+		return exit.With(exit.Usage, errors.New("nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command"))
+	}
+	return env.Confirm(ctx, "Delete it nevertheless?", "nothing was deleted")
+}
+
+// remove makes the server delete the objects of documents through do. With --ignore-not-found
+// it skips those that do not exist. It returns the others; if there are none, result is nil.
+func (o *deleteOptions) remove(ctx context.Context, env *environment, documents []config.Document, do func(context.Context, *client.Client, batch.Batch) (*batch.Result, error)) (there []config.Document, result *batch.Result, err error) {
+	err = env.Call(ctx, func(ctx context.Context, c *client.Client) error {
+		for there = documents; len(there) > 0; {
+			done, err := do(ctx, c, o.why.about(removals(there)))
+			if err == nil {
+				result = done
+				return nil
+			}
+			rest, missing := existing(err, there)
+			switch err = cli.Refused(err, "deleted", there); {
+			case !missing:
+				return err
+			case !o.ignoreNotFound:
+				return fmt.Errorf("%w\nportolan get KIND -A shows the objects of all namespaces; --ignore-not-found takes objects that do not exist for deleted", err)
+			}
+			there = rest
+		}
+		return nil
+	})
+	return there, result, err
+}
+
+func removals(documents []config.Document) []batch.Operation {
+	return cli.MapSlice(documents, func(d config.Document) batch.Operation {
+		return batch.Remove(d.Config.Key(), d.Config.ResourceVersion)
+	})
+}
+
+// existing returns the documents whose objects err does not report missing, or false if err is
+// about anything else.
+func existing(err error, documents []config.Document) ([]config.Document, bool) {
+	missing := map[int]bool{}
+	for _, cause := range cli.CausesOf(err) {
+		i, _, ok := batch.Index(cause.Field)
+		if !ok || !cli.IsA(cause, metav1.StatusReasonNotFound) {
+			return nil, false
+		}
+		missing[i] = true
+	}
+	i := -1
+	return slices.DeleteFunc(slices.Clone(documents), func(config.Document) bool {
+		i++
+		return missing[i]
+	}), len(missing) > 0
+}

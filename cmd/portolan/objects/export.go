@@ -1,0 +1,133 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	yamlv2 "go.yaml.in/yaml/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+type exportOptions struct {
+	namespace string
+	revision  int64
+	output    string
+}
+
+func newExportCommand(env *environment) *cobra.Command {
+	var o exportOptions
+	c := &cobra.Command{
+		Use:   "export [KIND...]",
+		Short: "Write all configuration as text, as of one revision",
+		Long: `Write all configuration as text, as of one revision: objects of all kinds and
+namespaces in the order of group, kind, namespace and name, without what only the
+server sets, save for creation times, which decide between objects that contend.
+The same configuration is the same text, so it can be kept in git, and read by
+any version, whatever becomes of etcd; portolan import puts it back.
+
+Secrets are left out: no document has their data.
+
+It is not all of the store: history and what belongs to etcd are in a snapshot
+(portolan store backup).`,
+		Example: `  portolan export > mesh.yaml
+  portolan export -n shop virtualservices,destinationrules
+  portolan export --revision 812`,
+		ValidArgsFunction: completeKinds(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.scope(env, args)
+			if err != nil {
+				return err
+			}
+			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				then, err := s.at(ctx, api, o.revision)
+				if err != nil {
+					return err
+				}
+				env.tellQuarantined(ctx, api)
+				return o.write(env.Stdout, exported(then))
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace to export (default all)")
+	f.Int64Var(&o.revision, "revision", 0, "export what was at a revision (default now)")
+	cli.RegisterOutput(c, &o.output, "yaml", "json")
+	return c
+}
+
+// scope reads the flags and the arguments.
+func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
+	if o.revision != 0 {
+		if err := checkRevision("--revision", o.revision); err != nil {
+			return scope{}, err
+		}
+	}
+	if kinds := strings.Join(args, ","); strings.Contains(kinds, "/") {
+		return scope{}, exit.With(exit.Usage, fmt.Errorf("%s: export takes kinds: one object is shown by portolan get %[1]s -o yaml", kinds))
+	} else if kinds != "" {
+		args = []string{kinds}
+	}
+	return newScope(env, args, o.namespace, o.namespace == "")
+}
+
+// exported returns the objects of a state in canonical order, without the fields that only the
+// server sets.
+func exported(then state) []*unstructured.Unstructured {
+	var keys []config.Key
+	for key := range then.objects {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b config.Key) int {
+		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Kind.Kind, b.Kind.Kind),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	out := make([]*unstructured.Unstructured, len(keys))
+	for i, key := range keys {
+		out[i] = then.objects[key].DeepCopy()
+		for _, field := range []string{"resourceVersion", "uid", "generation"} {
+			unstructured.RemoveNestedField(out[i].Object, "metadata", field)
+		}
+		delete(out[i].Object, "status")
+	}
+	return out
+}
+
+// write prints objects as YAML documents, or as a list in JSON.
+func (o *exportOptions) write(out io.Writer, objects []*unstructured.Unstructured) error {
+	if o.output == "json" {
+		items := make([]any, len(objects))
+		for i, object := range objects {
+			items[i] = object.Object
+		}
+		return cli.WriteDocument(out, "json", listOf(items))
+	}
+	for _, object := range objects {
+		text, err := yamlv2.Marshal(object.Object)
+		if err != nil {
+			return fmt.Errorf("write %s/%s as YAML: %w", object.GetNamespace(), object.GetName(), err)
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellQuarantined warns of objects that the server cannot read, and so does not export.
+func (e *environment) tellQuarantined(ctx context.Context, c *client.Client) {
+	status, err := remote.Server{Client: c}.StoreStatus(ctx)
+	if err == nil && status.Quarantined > 0 { // a user without permission gets no warning
+		e.Warn([]string{fmt.Sprintf("%d objects of the store cannot be read and are left out: see portolan store quarantine list", status.Quarantined)})
+	}
+}

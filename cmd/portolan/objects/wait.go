@@ -1,0 +1,363 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/progress"
+)
+
+// waitHelp is the help text of apply and wait about waiting.
+const waitHelp = `
+
+Proxies have taken a change when they acknowledged all that it makes of their
+configuration; those for which it makes no difference are not concerned and count
+at once. A proxy that was connected in the last two minutes is expected back and
+waited for, as after a restart of the server. Offline are proxies that left earlier,
+within a day: they are told of and not waited for, since they get it when they come
+back; those that were last seen more than an hour ago are only counted. The proxies
+of all servers of the store count. Exit code 2 is that the change was not taken by
+--threshold percent of these proxies, within --timeout or because they refused it.
+
+Exit code 3 is that the change concerns no proxy, or none is known: nobody refused
+it, and nobody took it. --min-proxies N waits until at least N proxies that are
+concerned have acknowledged it; with --min-proxies 0, none has to, and the exit code
+is 0.`
+
+// waitFlags say how long to wait, and for how many proxies.
+type waitFlags struct {
+	timeout   time.Duration
+	threshold string
+	least     int
+	anyLeast  func() bool // whether the user gave least; nil for no
+	upTo      bool        // it waits for everything up to a revision, not for one change
+	output    string      // json or yaml; empty for people
+}
+
+func (o *waitFlags) register(c *cobra.Command) {
+	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for proxies")
+	c.Flags().StringVar(&o.threshold, "threshold", "100", "percent of the proxies that have to take it, or not be concerned")
+	c.Flags().IntVar(&o.least, "min-proxies", 0, "how many proxies have to be concerned by it and take it, at least; with 0 it is no matter that none is (exit code 3)")
+	o.anyLeast = func() bool { return c.Flags().Changed("min-proxies") }
+}
+
+func (o *waitFlags) check() error {
+	if o.timeout <= 0 {
+		return exit.With(exit.Usage, fmt.Errorf("--timeout %s: give a time such as 30s", o.timeout))
+	}
+	if o.least < 0 {
+		return exit.With(exit.Usage, fmt.Errorf("--min-proxies %d: give a number of proxies, from 0 on", o.least))
+	}
+	if share, err := o.share(); err != nil || share < 0 || share > 1 {
+		return exit.With(exit.Usage, fmt.Errorf("--threshold %s: give a percentage from 0 to 100", o.threshold))
+	}
+	return nil
+}
+
+func (o *waitFlags) share() (float64, error) {
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(o.threshold, "%"), 64)
+	return percent / 100, err
+}
+
+func newWaitCommand(env *environment) *cobra.Command {
+	var o waitFlags
+	var revision int64
+	var namespace string
+	c := &cobra.Command{
+		Use:   "wait (--revision N | KIND/NAME)",
+		Short: "Wait until proxies have taken a change",
+		Long: `Wait until the proxies have taken everything up to a revision, or the last change
+of an object, and say who has not. -o json prints how far it has come when the waiting
+ends, whatever the exit code.` + waitHelp,
+		Example: `  portolan wait vs/reviews -n shop
+  portolan wait --revision 42 --timeout 2m --threshold 99
+  portolan wait vs/reviews -n shop -o json`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			if c.Flags().Changed("revision") != (len(args) == 0) {
+				return exit.With(exit.Usage, errors.New("name what to wait for: --revision N, or KIND/NAME"))
+			}
+			if len(args) == 0 {
+				if err := checkRevision("--revision", revision); err != nil {
+					return err
+				}
+				return env.wait(c.Context(), url.Values{"revision": {strconv.FormatInt(revision, 10)}}, o)
+			}
+			key, kind, err := oneObject(env, args, namespace, "wait for")
+			if err != nil {
+				return err
+			}
+			if err = env.wait(c.Context(), changeOf(key), o); apierrors.IsNotFound(err) {
+				return notFound(key, kind)
+			}
+			return err
+		},
+	}
+	c.Flags().Int64Var(&revision, "revision", 0, "wait for everything up to this revision of the store")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
+	cli.RegisterOutput(c, &o.output, "", "json", "yaml")
+	c.Flags().Lookup("output").Usage += ": how far the change has come, also where that is not far enough"
+	o.register(c)
+	return c
+}
+
+// changeOf returns the query for the last change of an object.
+func changeOf(key config.Key) url.Values {
+	return url.Values{"group": {key.Kind.Group}, "kind": {key.Kind.Kind}, "namespace": {key.Namespace}, "name": {key.Name}}
+}
+
+// waitForBatch waits until the proxies have taken what a batch changed. If it changed nothing,
+// it waits for everything up to the batch's revision.
+func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o waitFlags) error {
+	query := url.Values{"revision": {result.Revision}}
+	for _, r := range result.Results {
+		if r.Outcome != string(storage.Unchanged) {
+			query = url.Values{"change": {result.Revision}}
+		}
+	}
+	err := e.wait(ctx, query, o)
+	if key, ok := inBatch(e.Schemas, result); ok && apierrors.IsForbidden(err) {
+		// The user may not ask about the whole store, so ask about one object, which tells as
+		// much.
+		return e.wait(ctx, changeOf(key), o)
+	}
+	return err
+}
+
+// inBatch returns an object of a batch that still exists, preferably a changed one, or false
+// if there is none.
+func inBatch(schemas schema.Set, result *batch.Result) (key config.Key, ok bool) {
+	for _, r := range result.Results {
+		kind := schemas.Named(r.Kind)
+		if kind == nil || r.Outcome == string(storage.Deleted) || ok && r.Outcome == string(storage.Unchanged) {
+			continue
+		}
+		key, ok = config.Key{Kind: kind.GroupVersionKind, Namespace: r.Namespace, Name: r.Name}, true
+	}
+	return key, ok
+}
+
+// The pauses between two polls, and between two lines about progress if there is no terminal.
+const (
+	askFirst     = 20 * time.Millisecond
+	askLast      = 500 * time.Millisecond
+	tellInterval = 5 * time.Second
+)
+
+// wait polls until enough proxies have taken the change, no more can, or time is up. It then
+// prints the result.
+func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) error {
+	var p admin.Propagation
+	o.upTo = query.Has("revision")
+	began := e.Now()
+	err := e.CallFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
+		told := began
+		defer e.clearLine()
+		for pause := askFirst; ; pause = min(2*pause, askLast) {
+			if err := e.propagation(ctx, c, query, &p); err != nil {
+				return err
+			}
+			waited := e.Now().Sub(began)
+			if isFinal(p, o) || waited >= o.timeout {
+				return nil
+			}
+			line := distribution(p) + "  " + roundDuration(waited).String()
+			if e.Terminal {
+				e.clearLine()
+				fmt.Fprint(e.Stderr, line)
+			} else if e.Now().Sub(told) >= tellInterval {
+				told = e.Now()
+				fmt.Fprintln(e.Stderr, line)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(min(pause, o.timeout-waited)):
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return e.tellPropagation(p, o, e.Now().Sub(began))
+}
+
+// clearLine erases the line about progress on a terminal.
+func (e *environment) clearLine() {
+	if e.Terminal {
+		fmt.Fprint(e.Stderr, "\r\x1b[K")
+	}
+}
+
+// propagation polls once, within --request-timeout.
+func (e *environment) propagation(ctx context.Context, c *client.Client, query url.Values, into *admin.Propagation) error {
+	if e.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.Timeout)
+		defer cancel()
+	}
+	*into = admin.Propagation{}
+	return c.JSON(ctx, admin.PropagationPath+"?"+query.Encode(), into)
+}
+
+// enoughTaken says whether enough proxies have taken the change.
+func enoughTaken(p admin.Propagation, o waitFlags) bool {
+	return len(p.Faults) == 0 && shared(p, o) && p.Accepted >= o.least
+}
+
+// shared says whether a sufficient share of the connected proxies have taken the change, or
+// are not concerned.
+func shared(p admin.Propagation, o waitFlags) bool {
+	share, _ := o.share() // was checked
+	return len(p.Behind) == 0 && float64(p.Accepted+p.NotConcerned) >= share*float64(p.Proxies())
+}
+
+// isFinal says whether the outcome is final. A proxy that has refused a change does not take it
+// later, but other proxies may connect.
+func isFinal(p admin.Propagation, o waitFlags) bool {
+	return enoughTaken(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
+}
+
+// errUnconcerned is the error of a wait for a change that concerns no proxy.
+var errUnconcerned = exit.Quietly(exit.Unconcerned, "no proxy has taken the change")
+
+// tellPropagation prints how far a change has come. It returns an error if that is not far
+// enough.
+func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took time.Duration) error {
+	if o.output != "" {
+		if err := cli.WriteDocument(e.Stdout, o.output, p); err != nil {
+			return err
+		}
+		return e.checkPropagation(p, o)
+	}
+	fmt.Fprintln(e.Stdout, distribution(p)+"  "+roundDuration(took).String())
+	if len(p.Behind) == 0 && p.Concerned() == 0 {
+		line := reachesNoProxy(p)
+		if o.inVain(p) {
+			line += " (exit code 3; 0 with --min-proxies 0)"
+		}
+		fmt.Fprintln(e.Stdout, line)
+	}
+	if err := e.printLaggards(p); err != nil {
+		return err
+	}
+	return e.checkPropagation(p, o)
+}
+
+// checkPropagation says why a change has not come far enough, nil where it has.
+func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
+	switch lacking := p.Rejected + p.Waiting; {
+	case enoughTaken(p, o) && o.inVain(p):
+		return errUnconcerned
+	case enoughTaken(p, o):
+		return nil
+	case len(p.Faults) > 0:
+		return exit.With(exit.Differences, fmt.Errorf("it is not served as it stands in its source, but as it was before: %s", strings.Join(p.Faults, "; ")))
+	case shared(p, o):
+		return exit.With(exit.Differences, fmt.Errorf("revision %d was taken by %s within %s, and --min-proxies asks for %d", p.Revision, cli.ProxyCount(p.Accepted), o.timeout, o.least))
+	case len(p.Behind) > 0:
+		return exit.With(exit.Differences, fmt.Errorf("revision %d is not published by all servers within %s: %s is behind, and the server at %s has published %d",
+			p.Revision, o.timeout, cli.FormatList(cli.MapSlice(p.Behind, cli.ServerName), false), e.Server, p.Published))
+	case p.Waiting > 0:
+		return exit.With(exit.Differences, fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout))
+	default:
+		return exit.With(exit.Differences, fmt.Errorf("revision %d was refused by %d of %d proxies: see portolan proxy status", p.Revision, lacking, p.Proxies()))
+	}
+}
+
+// inVain says whether no proxy is known, or the one change that is waited for concerns none, and
+// the user has not said that none need be.
+func (o *waitFlags) inVain(p admin.Propagation) bool {
+	if o.anyLeast != nil && o.anyLeast() {
+		return false
+	}
+	return p.Proxies() == 0 || !o.upTo && p.Concerned() == 0
+}
+
+// reachesNoProxy returns the line for a change that reaches no proxy.
+func reachesNoProxy(p admin.Propagation) string {
+	if p.Proxies() == 0 {
+		return "  no proxy is concerned: none is connected"
+	}
+	return "  no proxy is concerned: it changes nothing for those that are connected"
+}
+
+// printLaggards prints which proxies and servers lack a change, and why.
+func (e *environment) printLaggards(p admin.Propagation) error {
+	var rows [][]string
+	for _, t := range p.Problems {
+		switch {
+		case t.Rejected && (p.Rejected > 0 || t.Node == ""):
+			rows = append(rows, []string{"  rejected", cli.NodeName(t.Node), strings.TrimSpace(t.Type + " " + t.Resource), fmt.Sprintf("rev %d", t.RejectedRevision), cli.Quoted(t.Message)})
+		case !t.Rejected && p.Waiting > 0:
+			rows = append(rows, []string{"  waiting", cli.NodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.Revision), "for " + cli.Age(e.Now(), t.Since)})
+		}
+	}
+	away, returning := []progress.Place{}, 0
+	for _, g := range p.Gone {
+		if !g.Returning {
+			away = append(away, g)
+			continue
+		}
+		if returning++; returning <= cli.MaxOffline {
+			rows = append(rows, []string{"  waiting", cli.NodeName(g.Node), "", "", "it was connected, and is expected back"})
+		}
+	}
+	if err := cli.WriteTable(e.Stdout, rows); err != nil {
+		return err
+	}
+	others := cli.Offline(away, p.Offline, e.Now(), false)
+	for _, server := range p.Behind {
+		others = append(others, []string{"  behind", "server " + cli.ServerName(server), "it has not published the revision yet"})
+	}
+	return cli.WriteTable(e.Stdout, others)
+}
+
+// distribution formats how far a change has come, in one line.
+func distribution(p admin.Propagation) string {
+	parts := []string{
+		fmt.Sprintf("distributed  %d/%d proxies", p.Accepted+p.NotConcerned, p.Proxies()),
+		fmt.Sprintf("accepted %d", p.Accepted), fmt.Sprintf("not concerned %d", p.NotConcerned),
+	}
+	for _, n := range []struct {
+		what  string
+		count int
+	}{{"rejected", p.Rejected}, {"waiting", p.Waiting}, {"offline", p.Offline}} {
+		if n.count > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", n.what, n.count))
+		}
+	}
+	if n := len(p.Behind); n > 0 {
+		parts = append(parts, fmt.Sprintf("servers behind %d (%s)", n, cli.FormatList(cli.MapSlice(p.Behind, cli.ServerName), false)))
+	}
+	return strings.Join(parts, "  ")
+}
+
+// roundDuration rounds a duration for people: to milliseconds below a second, else to tenths of a
+// second.
+func roundDuration(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}

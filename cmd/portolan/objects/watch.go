@@ -1,0 +1,346 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/spf13/cobra"
+	yamlv2 "go.yaml.in/yaml/v2"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// watchFlags holds the flags of get for following changes.
+type watchFlags struct {
+	enabled, events bool
+}
+
+func (w *watchFlags) register(c *cobra.Command) {
+	c.Flags().BoolVarP(&w.enabled, "watch", "w", false, "show the objects, and then each that changes, until interrupted")
+	c.Flags().BoolVar(&w.events, "output-watch-events", false, "with -w, say of each object whether it was ADDED, MODIFIED or DELETED")
+}
+
+// checkWatch refuses flags that do not work with -w.
+func (o *getOptions) checkWatch() error {
+	switch {
+	case o.watch.events && !o.watch.enabled:
+		return exit.With(exit.Usage, errors.New("--output-watch-events says what -w sees: add it"))
+	case !o.watch.enabled:
+		return nil
+	case o.watch.events && (o.output == "name" || o.template != nil):
+		return exit.With(exit.Usage, fmt.Errorf("--output-watch-events has no place in -o %s: use %s", o.output, cli.Alternatives([]string{"table", "wide", "yaml", "json"})))
+	case o.freshness.Exact != 0:
+		return exit.With(exit.Usage, errors.New("-w shows what changes from now on, and --revision what was: leave one of them out"))
+	}
+	return nil
+}
+
+// follow prints the objects, then each change, until ctx ends. After an outage of the server
+// it continues where it was.
+func (o *getOptions) follow(ctx context.Context, env *environment, s selection) error {
+	lasting := &environment{env.With(func(e *cli.Environment) { e.Patience = 0 })} // run prints that it waits
+	p := &page{options: o, env: lasting, several: len(s.kinds) > 1, widths: map[*schema.Schema][]int{}}
+	var all []*follower
+	for _, kind := range s.kinds {
+		if len(s.keys) == 0 {
+			all = append(all, p.follower(kind, o.namespaceFor(env, kind), o.selectionOf(nil)))
+		}
+		for _, key := range s.keys {
+			if key.Kind == kind.GroupVersionKind {
+				all = append(all, p.follower(kind, key.Namespace, o.selectionOf([]config.Key{key})))
+			}
+		}
+	}
+	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
+		for _, f := range all {
+			if err := f.list(ctx, c.Fresh(o.freshness)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return o.explainNotYet(err)
+	}
+	if err := o.tellMissing(env, s, all); err != nil {
+		return err
+	}
+	group, within := errgroup.WithContext(ctx)
+	for _, f := range all {
+		group.Go(func() error { return lasting.CallFor(within, 0, f.run) })
+	}
+	err = group.Wait()
+	if ctx.Err() != nil {
+		return nil // the user has stopped it
+	}
+	return err
+}
+
+// tellMissing prints the kinds without objects. It returns an error if a named object does not
+// exist.
+func (o *getOptions) tellMissing(env *environment, s selection, all []*follower) error {
+	if len(s.keys) == 0 {
+		o.tellEmpty(env, cli.MapSlice(all, func(f *follower) objectsOfKind { return objectsOfKind{f.kind, slices.Collect(maps.Values(f.known))} }))
+		return nil
+	}
+	var missing error
+	for _, key := range s.keys {
+		there := slices.ContainsFunc(all, func(f *follower) bool {
+			return f.kind.GroupVersionKind == key.Kind && f.known[key.Namespace+"/"+key.Name] != nil
+		})
+		if !there {
+			kind := s.kinds[slices.IndexFunc(s.kinds, func(k *schema.Schema) bool { return k.GroupVersionKind == key.Kind })]
+			missing = multierror.Append(missing, notFound(key, kind))
+		}
+	}
+	return missing
+}
+
+// page is the output that all followers share; one prints at a time.
+type page struct {
+	options *getOptions
+	env     *environment
+	several bool // several kinds are followed
+
+	mu     sync.Mutex
+	last   *schema.Schema           // the kind printed last, nil if nothing was printed; guarded by mu
+	widths map[*schema.Schema][]int // column widths by kind; guarded by mu
+}
+
+func (p *page) follower(kind *schema.Schema, namespace string, which client.Selection) *follower {
+	if p.options.watch.events {
+		p.widths[kind] = []int{len(watch.Modified)} // the longest event type
+	}
+	return &follower{page: p, kind: kind, namespace: namespace, which: which, known: map[string]*unstructured.Unstructured{}}
+}
+
+// printMessage prints a message to the user besides the objects.
+func (p *page) printMessage(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.env.Stderr, format, args...)
+}
+
+// follower prints the changes of the objects of one kind.
+type follower struct {
+	page      *page
+	kind      *schema.Schema
+	namespace string
+	which     client.Selection
+
+	revision string                                // the revision up to which changes were printed; empty before a list
+	known    map[string]*unstructured.Unstructured // objects as last printed, by namespace and name
+	away     bool                                  // the server does not answer, and the user was told
+	again    bool                                  // the server refused the token, and the next one is tried
+}
+
+// run watches until ctx ends, or the server refuses with an error that does not pass.
+func (f *follower) run(ctx context.Context, c *client.Client) error {
+	pause := retry.New(100*time.Millisecond, 5*time.Second)
+	for ctx.Err() == nil {
+		err := f.watchOnce(ctx, c, pause)
+		switch {
+		case err == nil: // the server has ended the watch
+		case client.Expired(err):
+			f.page.printMessage("The server does not know what changed after revision %s any more; listing the objects again.\n", f.revision)
+			f.revision = ""
+		case passing(err):
+			if !f.away {
+				f.page.printMessage("The watch goes on from revision %s as soon as it can: %v\n", f.revision, err)
+			}
+			f.away = true
+		case apierrors.IsUnauthorized(err) && !f.again && f.page.env.Credentials.Source() != nil:
+			f.again = true // the token may have expired on its way
+		default:
+			return err
+		}
+		_ = pause.Wait(ctx)
+	}
+	return ctx.Err()
+}
+
+// passing says whether an error may go away without action.
+func passing(err error) bool {
+	var unreachable *client.UnreachableError
+	return errors.As(err, &unreachable) || errors.Is(err, login.ErrAway) || client.NotYet(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
+}
+
+// watchOnce lists the objects if the revision is not known, then watches once.
+func (f *follower) watchOnce(ctx context.Context, c *client.Client, pause *retry.Backoff) error {
+	if f.revision == "" {
+		if err := f.page.env.Call(ctx, f.list); err != nil {
+			return err
+		}
+	}
+	return c.Watch(ctx, client.Resource(f.kind), f.namespace, f.which, f.revision, func(e client.Event) error {
+		f.away, f.again = false, false
+		pause.Reset()
+		f.revision = e.Object.GetResourceVersion()
+		return f.printEvents(e)
+	})
+}
+
+// list prints how the objects differ from those last printed.
+func (f *follower) list(ctx context.Context, c *client.Client) error {
+	list, err := c.List(ctx, client.Resource(f.kind), f.namespace, f.which)
+	if err != nil {
+		return err
+	}
+	var events []client.Event
+	gone := maps.Clone(f.known)
+	for i := range list.Items {
+		object := &list.Items[i]
+		delete(gone, nameOf(object))
+		kind := watch.Added
+		if old := f.known[nameOf(object)]; old != nil {
+			kind = watch.Modified
+		}
+		events = append(events, client.Event{Type: kind, Object: object})
+	}
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		events = append(events, client.Event{Type: watch.Deleted, Object: gone[name]})
+	}
+	f.revision = list.GetResourceVersion()
+	return f.printEvents(events...)
+}
+
+func nameOf(object *unstructured.Unstructured) string {
+	return object.GetNamespace() + "/" + object.GetName()
+}
+
+// printEvents prints events, except those without news.
+func (f *follower) printEvents(events ...client.Event) error {
+	events = slices.DeleteFunc(events, func(e client.Event) bool {
+		name := nameOf(e.Object)
+		old := f.known[name]
+		switch {
+		case e.Type == watch.Bookmark:
+			return true
+		case e.Type == watch.Deleted:
+			delete(f.known, name)
+			return old == nil
+		}
+		f.known[name] = e.Object
+		return old != nil && old.GetResourceVersion() == e.Object.GetResourceVersion()
+	})
+	if len(events) == 0 {
+		return nil
+	}
+	return f.page.print(f.kind, events)
+}
+
+// print prints events about objects of a kind.
+func (p *page) print(kind *schema.Schema, events []client.Event) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.options.output == "table" || p.options.output == "wide" {
+		return p.printRows(kind, events)
+	}
+	for _, e := range events {
+		if err := p.printObject(kind, e); err != nil {
+			return err
+		}
+		p.last = kind
+	}
+	return nil
+}
+
+// printObject prints the object of one event in the form of -o.
+func (p *page) printObject(kind *schema.Schema, e client.Event) error {
+	var value any = e.Object.Object
+	if p.options.watch.events {
+		value = map[string]any{"type": string(e.Type), "object": e.Object.Object}
+	}
+	switch {
+	case p.options.template != nil:
+		return p.options.template.Execute(p.env.Stdout, e.Object.Object)
+	case p.options.output == "json":
+		return writeJSON(p.env, value)
+	case p.options.output == "yaml":
+		text, err := yamlv2.Marshal(value)
+		if err == nil {
+			_, err = fmt.Fprintf(p.env.Stdout, "%s%s", p.separator(), text)
+		}
+		return err
+	}
+	key := config.Key{Kind: kind.GroupVersionKind, Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()}
+	_, err := fmt.Fprintln(p.env.Stdout, key)
+	return err
+}
+
+// separator returns what comes before a YAML document: nothing before the first.
+func (p *page) separator() string {
+	if p.last != nil {
+		return "---\n"
+	}
+	return ""
+}
+
+// printRows prints the rows of events. It prints a header the first time, and whenever the
+// kind changes.
+func (p *page) printRows(kind *schema.Schema, events []client.Event) error {
+	o := *p.options
+	o.noHeaders = o.noHeaders || p.last == kind
+	objects := cli.MapSlice(events, func(e client.Event) *unstructured.Unstructured { return e.Object })
+	rows, err := o.rows(p.env, objectsOfKind{kind, objects}, p.several)
+	if err != nil {
+		return err
+	}
+	if o.watch.events {
+		header := len(rows) - len(events) // 1 with a header, 0 without
+		for i := range rows {
+			first := "EVENT"
+			if i >= header {
+				first = string(events[i-header].Type)
+			}
+			rows[i] = append([]string{first}, rows[i]...)
+		}
+	}
+	if !o.noHeaders && p.last != nil {
+		fmt.Fprintln(p.env.Stdout)
+	}
+	p.last = kind
+	p.widths[kind] = alignRows(p.env.Stdout, rows, p.widths[kind])
+	return nil
+}
+
+// alignRows prints further rows of a table. Columns are at least as wide as widths, those of
+// the rows printed before. It returns the new widths.
+func alignRows(out io.Writer, rows [][]string, widths []int) []int {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cli.CellText(cell)))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			fmt.Fprintf(&line, "%-*s", widths[i]+cli.ColumnGap, cli.CellText(cell))
+		}
+		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
+	}
+	return widths
+}

@@ -1,0 +1,253 @@
+package proxies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// nodeHelp is the help text of commands about one proxy.
+const nodeHelp = `
+
+NODE is the name of a connected proxy, namespace/name, its address, its node id, or
+a part of that which no other proxy has. The proxy may be connected to any server of
+the store; a server on another machine is named, with the command to run there.`
+
+// proxyFilter limits, by flags, the resources of one type that are shown.
+type proxyFilter interface {
+	register(*cobra.Command)
+	check() error
+	// apply drops the resources that the flags exclude.
+	apply(*admin.ProxyConfig) error
+}
+
+func newProxyConfigCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "config",
+		Aliases: []string{"pc"}, SuggestFor: []string{"proxy-config", "pc"},
+		Short: "Show the configuration that a proxy took, and the objects behind it",
+	}
+	clusters, listeners, routes, endpoints := &clusterFilter{}, &listenerFilter{}, &routeFilter{}, &endpointFilter{}
+	c.AddCommand(
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "cluster", aliases: []string{"clusters", "c"}, what: "clusters", types: []string{"CDS"}, filter: clusters,
+			tables: []proxyTable{clusterRows}, example: "--fqdn reviews.shop.example --port 9080",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "listener", aliases: []string{"listeners", "l"}, what: "listeners", types: []string{"LDS"}, filter: listeners,
+			tables: []proxyTable{listenerRows}, example: "--port 9080",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "route", aliases: []string{"routes", "r"}, what: "routes", types: []string{"RDS", "VHDS"}, filter: routes,
+			tables: []proxyTable{routeRows}, example: "--name 9080",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "endpoint", aliases: []string{"endpoints", "ep"}, what: "endpoints", types: []string{"CDS", "EDS"}, filter: endpoints,
+			tables: []proxyTable{endpoints.rows}, example: "--status unhealthy",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "secret", aliases: []string{"secrets", "s"}, what: "secrets", types: []string{"SDS"},
+			tables: []proxyTable{env.secretTable}, example: "-o json",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "all", aliases: []string{"a"}, what: "configuration of all types", example: "-o json",
+			tables: []proxyTable{clusterRows, listenerRows, routeRows, (&endpointFilter{}).rows},
+		}),
+	)
+	return c
+}
+
+// proxyTable returns the rows of a table, the header first.
+type proxyTable func(*admin.ProxyConfig) ([][]string, error)
+
+// proxyView describes a command that shows one part of a proxy's configuration.
+type proxyView struct {
+	use, what, example string
+	aliases            []string
+	types              []string // the resource types to request; nil means all
+	filter             proxyFilter
+	tables             []proxyTable
+}
+
+func newProxyConfigTypeCommand(env *environment, view proxyView) *cobra.Command {
+	outputs := []string{"short", "json", "yaml"}
+	var output string
+	var where proxyScope
+	c := &cobra.Command{
+		Use: view.use + " NODE", Aliases: view.aliases,
+		Short: "Show the " + view.what + " of a proxy, and the objects behind them",
+		Long: "Show the " + view.what + ` of a connected proxy, as it acknowledged them, and the
+objects from which they were made. Where it should have something else,
+portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's API,
+but those of secrets: of these there are the certificates, and never a key.` + nodeHelp,
+		Example: "  portolan proxy config " + view.use + " vm-12\n  portolan proxy config " + view.use + " vm-12 " + view.example,
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeProxies(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			if view.filter != nil {
+				if err := view.filter.check(); err != nil {
+					return err
+				}
+			}
+			if err := where.check(); err != nil {
+				return err
+			}
+			config, err := env.proxyConfig(c.Context(), args[0], where.namespace, url.Values{"type": view.types})
+			if err != nil {
+				return err
+			}
+			env.tellNotSynced(config)
+			if view.filter != nil {
+				if err := view.filter.apply(config); err != nil {
+					return err
+				}
+			}
+			if output != "short" {
+				return cli.WriteDocument(env.Stdout, output, config)
+			}
+			return env.printProxyConfig(config, view.tables)
+		},
+	}
+	cli.RegisterOutput(c, &output, outputs...)
+	where.register(c)
+	if view.filter != nil {
+		view.filter.register(c)
+	}
+	return c
+}
+
+// proxyConfig reads the configuration of a proxy, from the server that has it. A namespace that
+// is not empty limits the search to the proxies in it.
+func (e *environment) proxyConfig(ctx context.Context, node, namespace string, query url.Values) (*admin.ProxyConfig, error) {
+	query.Set("node", node)
+	if namespace != "" {
+		query.Set("namespace", namespace)
+	}
+	out := &admin.ProxyConfig{}
+	return out, hintNamespace(e.askTheServerOf(ctx, admin.ProxyConfigPath, query, out), namespace)
+}
+
+// askTheServerOf reads what a server says of a proxy. If another server has the proxy, it calls
+// that server. If it cannot reach that one, it returns the first server's answer, which names
+// it.
+func (e *environment) askTheServerOf(ctx context.Context, path string, query url.Values, into any) error {
+	ask := func(query url.Values) func(context.Context, *client.Client) error {
+		return func(ctx context.Context, c *client.Client) error { return c.JSON(ctx, path+"?"+query.Encode(), into) }
+	}
+	err := e.Call(ctx, ask(query))
+	there, server, ok := admin.ConnectedElsewhere(err, query)
+	if !ok {
+		return err
+	}
+	if elsewhere := e.at(server).Call(ctx, ask(there)); elsewhere == nil || isAnswer(elsewhere) {
+		return elsewhere
+	}
+	return err
+}
+
+// at returns the environment of calls to another server of the store, which runs.
+func (e *environment) at(server string) *environment {
+	return &environment{e.With(func(e *cli.Environment) { e.Server, e.Patience = server, 0 })}
+}
+
+// isAnswer says whether an error is the answer of the server that has the proxy.
+func isAnswer(err error) bool {
+	var status *apierrors.StatusError
+	return errors.As(err, &status) && status.ErrStatus.Code != http.StatusMisdirectedRequest
+}
+
+// printProxyConfig prints tables of a configuration.
+func (e *environment) printProxyConfig(config *admin.ProxyConfig, tables []proxyTable) error {
+	if config.Proxy.Type == string(discovery.ConfigClient) {
+		tables = []proxyTable{takenObjectRows}
+	}
+	for i, table := range tables {
+		rows, err := table(config)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			fmt.Fprintln(e.Stdout)
+		}
+		if err := cli.WriteTable(e.Stdout, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellNotSynced prints how many resources differ from what the proxy should have, if any.
+func (e *environment) tellNotSynced(config *admin.ProxyConfig) {
+	n := 0
+	for _, t := range config.Types {
+		for _, r := range t.Resources {
+			if r.State != protocol.Synced {
+				n++
+			}
+		}
+	}
+	if n > 0 {
+		fmt.Fprintf(e.Stderr, "%s should have %s otherwise: see portolan proxy diff %s\n", config.Proxy.Name, resourceCount(n), config.Proxy.Node)
+	}
+}
+
+func resourceCount(n int) string {
+	if n == 1 {
+		return "1 resource"
+	}
+	return fmt.Sprintf("%d resources", n)
+}
+
+// typeOf returns the resources of a type, nil if the type was not requested.
+func typeOf(config *admin.ProxyConfig, name string) *admin.ProxyType {
+	i := slices.IndexFunc(config.Types, func(t admin.ProxyType) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &config.Types[i]
+}
+
+// eachOf calls visit with each message of a type that the proxy has, decoded as M.
+func eachOf[M any](config *admin.ProxyConfig, typeName string, visit func(*admin.ProxyResource, M)) error {
+	t := typeOf(config, typeName)
+	if t == nil {
+		return nil
+	}
+	for i := range t.Resources {
+		r := &t.Resources[i]
+		message, err := r.Has()
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", t.Name, r.Name, err)
+		}
+		if m, ok := message.(M); ok {
+			visit(r, m)
+		}
+	}
+	return nil
+}
+
+// keepResources drops the resources of a type that are not wanted, and those that the proxy does
+// not have.
+func keepResources[M any](config *admin.ProxyConfig, typeName string, wanted func(M) bool) error {
+	kept := []admin.ProxyResource{}
+	err := eachOf(config, typeName, func(r *admin.ProxyResource, m M) {
+		if wanted(m) {
+			kept = append(kept, *r)
+		}
+	})
+	if t := typeOf(config, typeName); t != nil && err == nil {
+		t.Resources = kept
+	}
+	return err
+}
