@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"os"
 	"testing"
 
@@ -27,9 +26,4 @@ func do(t *testing.T, stdin string, args ...string) clitest.Outcome {
 func startAPI(t *testing.T) clitest.API {
 	t.Helper()
 	return line.StartAPI(t)
-}
-
-func serving(t *testing.T, answer func(*http.Request) any, args ...string) (clitest.Outcome, error) {
-	t.Helper()
-	return line.Serving(t, answer, args...)
 }

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -20,14 +19,4 @@ var line = clitest.CommandLine{Commands: func(env *cli.Environment) []*cobra.Com
 func do(t *testing.T, stdin string, args ...string) clitest.Outcome {
 	t.Helper()
 	return line.Do(t, stdin, args...)
-}
-
-func startAPI(t *testing.T) clitest.API {
-	t.Helper()
-	return line.StartAPI(t)
-}
-
-func serving(t *testing.T, answer func(*http.Request) any, args ...string) (clitest.Outcome, error) {
-	t.Helper()
-	return line.Serving(t, answer, args...)
 }

@@ -24,8 +24,6 @@ import (
 )
 
 // agoNow matches the age of what a test has just done.
-var agoNow = regexp.MustCompile(`\t\d+s ago`)
-
 // transcript collects the output of a running command.
 type transcript struct {
 	mu    sync.Mutex

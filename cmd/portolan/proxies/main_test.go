@@ -22,11 +22,6 @@ func do(t *testing.T, stdin string, args ...string) clitest.Outcome {
 	return line.Do(t, stdin, args...)
 }
 
-func startAPI(t *testing.T) clitest.API {
-	t.Helper()
-	return line.StartAPI(t)
-}
-
 func serving(t *testing.T, answer func(*http.Request) any, args ...string) (clitest.Outcome, error) {
 	t.Helper()
 	return line.Serving(t, answer, args...)
