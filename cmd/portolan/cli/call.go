@@ -15,7 +15,7 @@ func (e *Environment) Call(ctx context.Context, do func(context.Context, *client
 	return e.CallFor(ctx, e.Timeout, do)
 }
 
-// CallFor is like call with another timeout; 0 means no limit.
+// CallFor is like Call with another timeout; 0 means no limit.
 func (e *Environment) CallFor(ctx context.Context, timeout time.Duration, do func(context.Context, *client.Client) error) error {
 	e = e.Reaching(ctx)
 	token, err := e.Credentials.Bearer()
