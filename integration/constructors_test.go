@@ -162,7 +162,7 @@ func everyListener() []*listenerv3.Listener {
 	return []*listenerv3.Listener{
 		messages.Listener(messages.ListenerOptions{
 			Name: names.Listener("127.0.0.1", 10080), Host: "127.0.0.1", Port: 10080, Direction: corev3.TrafficDirection_OUTBOUND,
-			HTTPInspector: true, TLSInspector: true, DetectionTimeout: time.Second,
+			HTTPInspector: &messages.Inspection{}, TLSInspector: &envoy.Inspection{Only: []uint32{443}}, DetectionTimeout: time.Second,
 			AccessLogs: []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null", NoRoute: true})},
 			FilterChains: []*listenerv3.FilterChain{
 				chain("inline", messages.FilterChainOptions{
@@ -185,7 +185,7 @@ func everyListener() []*listenerv3.Listener {
 		}),
 		messages.Listener(messages.ListenerOptions{
 			Name: "redirected", Host: "0.0.0.0", MoreHosts: []string{"::"}, Port: 10082, Direction: corev3.TrafficDirection_INBOUND,
-			HandOff: true, ProxyProtocol: true, OriginalDst: true, OriginalSrc: true, Free: true, HTTPInspector: true, Uninspected: []uint32{80, 81},
+			HandOff: true, ProxyProtocol: true, OriginalDst: true, OriginalSrc: true, Free: true, HTTPInspector: &messages.Inspection{Except: []uint32{80, 81}},
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.HTTPConnectionManager(
 				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ClientCert: hcmv3.HttpConnectionManager_SANITIZE_SET, WholeClientCert: true, Filters: filters}))},
 		}),
@@ -199,7 +199,7 @@ func everyListener() []*listenerv3.Listener {
 			}, messages.HTTPConnectionManager(messages.HTTPOptions{StatPrefix: "q", RouteConfigName: "443", HTTP3: true, Edge: true, Filters: filters}))},
 		}),
 		messages.Listener(messages.ListenerOptions{
-			Name: "inspected", Host: "127.0.0.1", Port: 10083, HTTPInspector: true, Uninspected: []uint32{80}, Direction: corev3.TrafficDirection_INBOUND,
+			Name: "inspected", Host: "127.0.0.1", Port: 10083, HTTPInspector: &messages.Inspection{Except: []uint32{80}}, Direction: corev3.TrafficDirection_INBOUND,
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "b"}))},
 		}),
 		messages.Listener(messages.ListenerOptions{

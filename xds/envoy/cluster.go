@@ -10,6 +10,7 @@ import (
 	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
@@ -80,6 +81,9 @@ type ClusterOptions struct {
 	ProxyProtocol socket.ProxyProtocolVersion
 	// Transport encrypts connections, after the PROXY protocol header; nil for plaintext.
 	Transport *corev3.TransportSocket
+	// TransportMatches choose the socket of an endpoint by its metadata, the first that
+	// matches. If there are any, Transport is for endpoints that none matches.
+	TransportMatches []TransportMatch
 	// Keepalive sends TCP keep-alive probes; nil for none.
 	Keepalive *Keepalive
 	Metadata  ClusterMetadata
@@ -130,6 +134,9 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	c.OutlierDetection = o.Outliers.message()
 	o.Check.apply(c)
 	c.TransportSocket = o.ProxyProtocol.Wrap(o.Transport)
+	for _, m := range o.TransportMatches {
+		c.TransportSocketMatches = append(c.TransportSocketMatches, m.message(o.ProxyProtocol))
+	}
 	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil || o.Type == DynamicDNS {
 		http := *cmp.Or(o.HTTP, &UpstreamHTTP{})
 		if o.Type == DynamicDNS && o.Transport == nil {
@@ -145,6 +152,29 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 		}}
 	}
 	return c
+}
+
+// TransportMatch is a transport socket for endpoints whose metadata has a TLS mode.
+type TransportMatch struct {
+	// Name is what Envoy's statistics call it.
+	Name string
+	// TLSMode is as in EndpointMetadata; empty matches every endpoint.
+	TLSMode string
+	// Transport encrypts connections; nil for plaintext.
+	Transport *corev3.TransportSocket
+}
+
+func (m TransportMatch) message(proxyProtocol socket.ProxyProtocolVersion) *clusterv3.Cluster_TransportSocketMatch {
+	out := &clusterv3.Cluster_TransportSocketMatch{Name: m.Name, Match: &structpb.Struct{}}
+	if m.TLSMode != "" {
+		out.Match.Fields = map[string]*structpb.Value{"tlsMode": structpb.NewStringValue(m.TLSMode)}
+	}
+	inner := m.Transport
+	if inner == nil {
+		inner = socket.Raw()
+	}
+	out.TransportSocket = proxyProtocol.Wrap(inner)
+	return out
 }
 
 // BlackHoleCluster makes the cluster without endpoints, for traffic that must go nowhere.

@@ -67,11 +67,9 @@ type ListenerOptions struct {
 	Transparent bool
 	Direction   corev3.TrafficDirection
 	// HTTPInspector and TLSInspector inspect the first bytes, so that filter chains can
-	// match the protocol. They skip the ports in Uninspected, where the server may speak
-	// first.
-	HTTPInspector, TLSInspector bool
-	Uninspected                 []uint32
-	// DetectionTimeout is how long the HTTP inspector waits for these bytes; 0 means no
+	// match the protocol; nil for no inspection.
+	HTTPInspector, TLSInspector *Inspection
+	// DetectionTimeout is how long the inspectors wait for these bytes; 0 means no
 	// limit. After it, the connection goes on undetected.
 	DetectionTimeout time.Duration
 	FilterChains     []*listenerv3.FilterChain
@@ -113,7 +111,7 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 	if o.Transparent {
 		out.Transparent = wrapperspb.Bool(true)
 	}
-	if o.HTTPInspector {
+	if o.HTTPInspector != nil || o.TLSInspector != nil {
 		out.ListenerFiltersTimeout = durationpb.New(o.DetectionTimeout)
 	}
 	out.ListenerFilters = o.listenerFilters()
@@ -146,18 +144,30 @@ func (o ListenerOptions) listenerFilters() []*listenerv3.ListenerFilter {
 	if o.OriginalSrc {
 		out = append(out, listenerFilter(OriginalSrcName, &originalsrcv3.OriginalSrc{Mark: OriginalSourceMark}))
 	}
-	if o.TLSInspector {
-		out = append(out, o.inspector(TLSInspectorName, &tlsinspectorv3.TlsInspector{}))
+	if o.TLSInspector != nil {
+		out = append(out, o.TLSInspector.filter(TLSInspectorName, &tlsinspectorv3.TlsInspector{}))
 	}
-	if o.HTTPInspector {
-		out = append(out, o.inspector(HTTPInspectorName, &httpinspectorv3.HttpInspector{}))
+	if o.HTTPInspector != nil {
+		out = append(out, o.HTTPInspector.filter(HTTPInspectorName, &httpinspectorv3.HttpInspector{}))
 	}
 	return out
 }
 
-func (o ListenerOptions) inspector(name string, config proto.Message) *listenerv3.ListenerFilter {
+// Inspection says on which ports an inspector looks at the first bytes of a connection. On a
+// port where the server may speak first it would wait for a client that waits.
+type Inspection struct {
+	// Except are ports that it skips. If there are any in Only, it skips all others.
+	Except, Only []uint32
+}
+
+func (i *Inspection) filter(name string, config proto.Message) *listenerv3.ListenerFilter {
 	out := listenerFilter(name, config)
-	out.FilterDisabled = anyPort(o.Uninspected)
+	out.FilterDisabled = anyPort(i.Except)
+	if len(i.Only) > 0 {
+		out.FilterDisabled = &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: anyPort(i.Only)},
+		}
+	}
 	return out
 }
 
@@ -202,9 +212,14 @@ func PlaintextHTTP() []string { return []string{ProtocolHTTP, ProtocolH2C} }
 
 // MeshProtocols returns the ALPN protocols that workloads of the mesh offer each other.
 // (Istio: allIstioMtlsALPNs.)
-func MeshProtocols() []string {
-	return []string{"istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2"}
-}
+func MeshProtocols() []string { return append(MeshBytes(), MeshHTTP()...) }
+
+// MeshBytes returns those of connections that carry bytes. Istio's own proxies offer the
+// second one, too, with which they would send each other a preamble.
+func MeshBytes() []string { return []string{"istio", "istio-peer-exchange"} }
+
+// MeshHTTP returns those of connections that carry HTTP.
+func MeshHTTP() []string { return []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"} }
 
 // FilterChainOptions describe a filter chain: its filters, and its match, in which all
 // conditions must hold. Without conditions it matches every connection.

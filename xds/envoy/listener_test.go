@@ -31,7 +31,7 @@ func TestListener(t *testing.T) {
 		},
 		"unbound, detecting": {
 			envoy.ListenerOptions{
-				Name: "l", Host: "::", Port: 80, Unbound: true, DetectionTimeout: time.Second, HTTPInspector: true, TLSInspector: true,
+				Name: "l", Host: "::", Port: 80, Unbound: true, DetectionTimeout: time.Second, HTTPInspector: &envoy.Inspection{}, TLSInspector: &envoy.Inspection{},
 				DefaultFilterChain: chain,
 			},
 			`"address": {"socketAddress": {"address": "::", "portValue": 80}}, "bindToPort": false, "listenerFiltersTimeout": "1s",

@@ -48,7 +48,7 @@ func notTakenOfRule(v *mesh.View, name string) []string {
 		}
 	}
 	out = append(out, verdict.SetFields(policy, "trafficPolicy", "outlierDetection")...)
-	if o.Encrypted() {
+	if o.Encrypted(v) {
 		out = append(out, "trafficPolicy.tls")
 	}
 	return out

@@ -14,7 +14,7 @@ import (
 // Each is empty if there is nothing to say.
 func (e *explainer) encryption(name string) (how, missing string) {
 	o, ok := cluster.Find(e.view(), name)
-	if !ok || !o.Encrypted() {
+	if !ok || !o.Encrypted(e.view()) {
 		return "", ""
 	}
 	tls := o.Policy().GetTls()

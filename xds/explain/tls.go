@@ -32,7 +32,7 @@ func (e *explainer) lacking() string {
 			if !s.Kind().TerminatesTLS() {
 				continue
 			}
-			for _, lack := range transport.ServerLacks(e.view(), s.Spec.GetTls(), transport.ServerOptions{Bytes: s.Kind() == routing.TLSBytes}) {
+			for _, lack := range transport.ServerLacks(e.view(), s.Spec.GetTls(), transport.ServerOptions{}) {
 				out = append(out, fmt.Sprintf("the server of %s for %s is not open: %s", s.Gateway.Config.Key(), strings.Join(s.Names, ", "), lack))
 			}
 		}

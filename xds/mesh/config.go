@@ -24,6 +24,7 @@ const (
 	DefaultHTTPRetryPolicy   Field = "default_http_retry_policy"
 	DefaultProxyConfig       Field = "default_config"
 	DNSRefreshRate           Field = "dns_refresh_rate"
+	EnableAutoMTLS           Field = "enable_auto_mtls"
 	H2UpgradePolicy          Field = "h2_upgrade_policy"
 	InboundClusterStatName   Field = "inbound_cluster_stat_name"
 	InboundTrafficPolicy     Field = "inbound_traffic_policy"
@@ -35,6 +36,8 @@ const (
 	ProxyListenPort          Field = "proxy_listen_port"
 	TCPKeepalive             Field = "tcp_keepalive"
 	TLSDefaults              Field = "tls_defaults"
+	TrustDomain              Field = "trust_domain"
+	TrustDomainAliases       Field = "trust_domain_aliases"
 	ZoneAwareLbSetting       Field = "zone_aware_lb_setting"
 	// HTTP3 is meshconfig.Config.HTTP3, which is no field of the protobuf message.
 	HTTP3 Field = "http3"

@@ -44,6 +44,7 @@ const (
 	PassedServices // the services of all hosts, by one key
 	Destinations   // ImportRow by host
 	Rules          // RuleRow by host or pattern
+	Peers          // peer.Policies by namespace
 
 	tableCount
 )
@@ -84,6 +85,7 @@ var tables = [tableCount]table{
 	PassedServices: passedRows,
 	Destinations:   importRows,
 	Rules:          ruleRows,
+	Peers:          peerRows,
 }
 
 // table derives, compares and queries the rows of one Table.
@@ -173,6 +175,8 @@ const (
 	destinationRulePath = networkingGroup + "/DestinationRule/"
 	gatewayPath         = networkingGroup + "/Gateway/"
 	sidecarPath         = networkingGroup + "/Sidecar/"
+
+	peerAuthenticationPath = "security.istio.io/PeerAuthentication/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

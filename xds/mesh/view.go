@@ -163,6 +163,7 @@ const (
 	selfRoots     = "systemRoots"
 
 	selfShortNames = "shortNames"
+	selfOwnLabels  = "ownLabels"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -207,6 +208,11 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.workload.SystemRoots
 	case selfSecrets:
 		return v.workload != nil && v.workload.MayHaveSecrets()
+	case selfOwnLabels:
+		if v.workload == nil {
+			return ""
+		}
+		return v.push.placeOf(v.workload).Labels.String()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

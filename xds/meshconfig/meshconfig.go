@@ -49,6 +49,7 @@ func Default() *Config {
 			DnsRefreshRate:                 durationpb.New(time.Minute),
 			ProxyInboundListenPort:         15006,
 			DefaultConfig:                  &meshv1alpha1.ProxyConfig{},
+			EnableAutoMtls:                 wrapperspb.Bool(true),
 			LocalityLbSetting:              &networking.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
 		},
 	}
@@ -64,7 +65,7 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true, "tls_defaults": true,
+		"proxy_http_port": true, "tls_defaults": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}

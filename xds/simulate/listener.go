@@ -109,11 +109,7 @@ func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, er
 	if transport == "tls" {
 		offered = r.ALPN
 	}
-	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
-		return rank(len(m.GetApplicationProtocols()) > 0, slices.ContainsFunc(offered, func(p string) bool {
-			return slices.Contains(m.GetApplicationProtocols(), p)
-		}))
-	})
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) { return protocolRank(m, offered) })
 	switch {
 	case len(chains) > 1:
 		return nil, fmt.Errorf("listener %s: several filter chains match alike, which Envoy refuses", l.GetName())
@@ -147,6 +143,16 @@ func rank(names, matches bool) (int, bool) {
 		return 1, matches
 	}
 	return 0, true
+}
+
+// protocolRank ranks by the first protocol of the client that a chain names.
+func protocolRank(m *listenerv3.FilterChainMatch, offered []string) (int, bool) {
+	for i, p := range offered {
+		if slices.Contains(m.GetApplicationProtocols(), p) {
+			return len(offered) - i, true
+		}
+	}
+	return 0, len(m.GetApplicationProtocols()) == 0
 }
 
 // prefixRank ranks by the length of the longest address range that contains the address.
@@ -202,10 +208,13 @@ func inspected(l *listenerv3.Listener, r Request) string {
 	return ""
 }
 
-// disabled says whether a predicate of one or several ports matches.
+// disabled says whether a predicate of ports matches.
 func disabled(p *listenerv3.ListenerFilterChainMatchPredicate, port int) bool {
 	if r := p.GetDestinationPortRange(); r != nil {
 		return int32(port) >= r.GetStart() && int32(port) < r.GetEnd()
+	}
+	if p.GetNotMatch() != nil {
+		return !disabled(p.GetNotMatch(), port)
 	}
 	return slices.ContainsFunc(p.GetOrMatch().GetRules(), func(rule *listenerv3.ListenerFilterChainMatchPredicate) bool {
 		return disabled(rule, port)

@@ -354,15 +354,19 @@ func (w *World) Simulate(n Node) *simulate.Proxy {
 	return p
 }
 
-// Object writes the YAML of a networking object: its kind, "namespace/name" (the
+// Object writes the YAML of a networking or security object: its kind, "namespace/name" (the
 // namespace may be left out) and its spec, a mapping in braces.
 func Object(kind, name, spec string) string {
 	namespace, short, ok := strings.Cut(name, "/")
 	if !ok {
 		namespace, short = "default", name
 	}
-	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
-		kind, short, namespace, spec)
+	group := "networking"
+	if strings.HasSuffix(kind, "Authentication") || kind == "AuthorizationPolicy" {
+		group = "security"
+	}
+	return fmt.Sprintf("apiVersion: %s.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
+		group, kind, short, namespace, spec)
 }
 
 // HTTPService writes a ServiceEntry of a host with port 80 for HTTP and one

@@ -22,6 +22,11 @@ const (
 	rawBufferSocket     = "envoy.transport_sockets.raw_buffer"
 )
 
+// Raw makes the socket for plaintext.
+func Raw() *corev3.TransportSocket {
+	return socket(rawBufferSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&rawbufferv3.RawBuffer{})})
+}
+
 // Wrap makes a socket that begins each connection with a plaintext PROXY protocol header
 // and then uses inner; nil means plaintext. Version 0 returns inner.
 func (v ProxyProtocolVersion) Wrap(inner *corev3.TransportSocket) *corev3.TransportSocket {
@@ -35,7 +40,7 @@ func (v ProxyProtocolVersion) Wrap(inner *corev3.TransportSocket) *corev3.Transp
 		return inner
 	}
 	if inner == nil {
-		inner = socket(rawBufferSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&rawbufferv3.RawBuffer{})})
+		inner = Raw()
 	}
 	return &corev3.TransportSocket{
 		Name: proxyProtocolSocket,

@@ -51,9 +51,10 @@ type TLSOptions struct {
 type PeerValidation struct {
 	// Roots is the name of the secret with the CA certificates.
 	Roots string
-	// SubjectAltNames are the accepted names; the certificate must have one. Empty
-	// accepts any name.
-	SubjectAltNames []string
+	// SubjectAltNames are the accepted names, and SubjectAltPrefixes the beginnings of
+	// accepted URIs; the certificate must have one of either. Without both, any name is
+	// accepted.
+	SubjectAltNames, SubjectAltPrefixes []string
 	// PublicKeys are key hashes in base64, and Certificates are certificate hashes in
 	// hexadecimal. If there are any, the certificate or its key must match one.
 	PublicKeys, Certificates []string
@@ -132,6 +133,12 @@ func (p *PeerValidation) message() *tlsv3.CertificateValidationContext {
 		out.MatchTypedSubjectAltNames = append(out.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
 			SanType: kindOfName(name),
 			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
+		})
+	}
+	for _, prefix := range p.SubjectAltPrefixes {
+		out.MatchTypedSubjectAltNames = append(out.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_URI,
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix}},
 		})
 	}
 	if p.AcceptUntrusted {

@@ -103,7 +103,7 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 	case envoy.EDS:
 		needs = []resource.Need{{TypeURL: resource.EndpointType, Name: name, Kind: resource.Covered}}
 	case envoy.StrictDNS, envoy.LogicalDNS:
-		options.Endpoints = o.Arrange(v.Shape(), o.LocalityPreference(v), o.Service.DNSEndpoints)
+		options.Endpoints = o.Selection(v).Arrange(o.LocalityPreference(v), o.Service.DNSEndpoints)
 		if len(options.Endpoints) == 0 {
 			return nil, nil, nil
 		}

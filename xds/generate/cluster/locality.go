@@ -110,13 +110,13 @@ func (s *LocalityPreference) ByLabels() bool { return s != nil && len(s.labels) 
 
 // Arrange groups the endpoints of a cluster by locality, with the priorities and weights
 // that apply to the proxy.
-func (o Outbound) Arrange(shape mesh.Shape, s *LocalityPreference, endpoints []*discovery.Endpoint) []envoy.Endpoints {
+func (c Selection) Arrange(s *LocalityPreference, endpoints []*discovery.Endpoint) []envoy.Endpoints {
 	if s == nil {
-		return o.Localities(shape, endpoints)
+		return c.Localities(endpoints)
 	}
 	var out []envoy.Endpoints
 	for at, some := range s.byMatches(endpoints) {
-		for _, l := range o.Localities(shape, some) {
+		for _, l := range c.Localities(some) {
 			l.Priority = uint32(at)
 			out = append(out, l)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -99,45 +100,61 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 	return envoy.EDS
 }
 
-// Selection decides which endpoints of a locality the cluster has, and in which form:
-// Localities returns the same for equal Selections. It is comparable.
+// Selection decides which endpoints of a locality the cluster has, and in which form. It is
+// comparable: equal Selections make the same of the same endpoints.
 type Selection struct {
 	port    discovery.Port
 	subset  string
 	kind    envoy.ClusterType
 	healths healths
 	check   health.Check
+	// proxyless: gRPC clients read no metadata.
+	proxyless bool
+	// mutual: the proxy can speak mutual TLS of the mesh, which peers decides for each
+	// endpoint.
+	mutual bool
+	peers  peer.Scope
 }
 
 // Selection returns the Selection of the cluster.
-func (o Outbound) Selection(shape mesh.Shape) Selection {
-	return Selection{o.Port, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths(), o.check()}
+func (o Outbound) Selection(v *mesh.View) Selection {
+	shape := v.Shape()
+	s := Selection{
+		port: o.Port, subset: labels.Instance(o.Subset.GetLabels()).String(), kind: o.Type(shape), healths: o.healths(), check: o.check(),
+		proxyless: shape.Type == discovery.Proxyless,
+	}
+	if s.mutual = !s.proxyless && !o.Passes && v.HasCertificate(); s.mutual {
+		s.peers = v.Peers(o.Service.Namespace)
+	}
+	return s
 }
 
 // Localities groups the endpoints by locality. It takes those that serve the port, belong
 // to the subset, and are admitted by their health (health.go) and the cluster's type. EDS
 // admits IP addresses and sockets; a type whose endpoints the proxy resolves admits IP
 // addresses and host names.
-func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) []envoy.Endpoints {
-	kind, healths, check := o.Type(shape), o.healths(), o.check()
-	selector := labels.Instance(o.Subset.GetLabels())
+func (s Selection) Localities(endpoints []*discovery.Endpoint) []envoy.Endpoints {
+	selector := labels.Parse(s.subset)
 	byLabel := map[string][]envoy.Endpoint{}
 	for _, e := range endpoints {
-		status, sent := healths.statusOf(e)
-		if !e.IsFor(o.Port) || !sent || !selector.SubsetOf(e.Labels) || !admits(kind, e.Address) {
+		status, sent := s.healths.statusOf(e)
+		if !e.IsFor(s.port) || !sent || !selector.SubsetOf(e.Labels) || !admits(s.kind, e.Address) {
 			continue
 		}
-		if kind == envoy.LogicalDNS && e.Health != discovery.Healthy {
+		if s.kind == envoy.LogicalDNS && e.Health != discovery.Healthy {
 			continue
 		}
 		label := e.Locality.Label
 		made := envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight, Health: status}
-		if shape.Type != discovery.Proxyless {
+		if !s.proxyless {
 			made.Metadata.Workload = workloadOf(e)
-			made.Unchecked = check != (health.Check{}) && e.Check != check
+			made.Unchecked = s.check != (health.Check{}) && e.Check != s.check
+		}
+		if s.mutual && takesTLS(s.peers, e) {
+			made.Metadata.TLSMode = discovery.TLSModeIstio
 		}
 		byLabel[label] = append(byLabel[label], made)
-		if kind == envoy.LogicalDNS {
+		if s.kind == envoy.LogicalDNS {
 			break // it has one
 		}
 	}

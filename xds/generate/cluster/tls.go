@@ -8,24 +8,68 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// tls returns the client TLS settings, nil for plaintext. A cluster that passes on
-// clients' TLS originates none.
-func (o Outbound) tls() *networking.ClientTLSSettings {
-	if o.Passes {
+// ofMesh are the TLS settings of mutual TLS within the mesh that no rule asks for.
+var ofMesh = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}
+
+// tls returns the client TLS settings that are the same for all endpoints, nil for plaintext.
+// A cluster that passes on clients' TLS originates none.
+func (o Outbound) tls(v *mesh.View) *networking.ClientTLSSettings {
+	switch {
+	case o.Passes:
 		return nil
+	case o.Policy().GetTls() != nil:
+		return o.Policy().GetTls()
+	case o.Type(v.Shape()) == envoy.OriginalDst && o.AutoTLS(v) && o.allTakeTLS(v):
+		return ofMesh
 	}
-	return o.Policy().GetTls()
+	return nil
 }
 
-// encrypt sets the TLS that the policy requires and returns the secrets it needs. It
-// returns false if one is missing: then the cluster must not connect. The options' HTTP
-// must be final.
+// AutoTLS says whether connections to endpoints that take mutual TLS of the mesh are encrypted
+// without a rule. It needs a certificate of the proxy. (Istio: autoDetected.)
+func (o Outbound) AutoTLS(v *mesh.View) bool {
+	return !o.Passes && o.Policy().GetTls() == nil && v.Mesh(mesh.EnableAutoMTLS).GetEnableAutoMtls().GetValue() &&
+		!o.Service.Service().MeshExternal && o.Service.Service().Resolution != discovery.DynamicDNS && v.HasCertificate()
+}
+
+// allTakeTLS says whether the service has endpoints, and all take mutual TLS of the mesh. Where
+// the proxy connects to the original destination, nothing else tells which do. (Istio:
+// BestEffortInferServiceMTLSMode.)
+func (o Outbound) allTakeTLS(v *mesh.View) bool {
+	row, scope, some := v.Endpoints(o.Service), v.Peers(o.Service.Namespace), false
+	for _, e := range row.All() {
+		if e.IsFor(o.Port) {
+			if some = true; !takesTLS(scope, e) {
+				return false
+			}
+		}
+	}
+	return some
+}
+
+// takesTLS says whether an endpoint takes mutual TLS of the mesh: its label says that it can,
+// and no PeerAuthentication turns it off.
+func takesTLS(scope peer.Scope, e *discovery.Endpoint) bool {
+	return e.TLSMode == discovery.TLSModeIstio && scope.Decide(e.Labels, e.Port).Mode != peer.Disable
+}
+
+// encrypt sets the TLS of connections and returns the secrets that it needs. It returns false
+// if one is missing: then the cluster must not connect. The options' HTTP must be final.
 func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resource.Need, bool) {
-	s, ok := transport.Client(v, o.tls(), o.client(v, options.HTTP))
+	tls := o.tls(v)
+	if tls == nil && options.Type != envoy.OriginalDst && o.AutoTLS(v) {
+		s, ok := transport.Client(v, ofMesh, o.client(v, options.HTTP))
+		options.TransportMatches = []envoy.TransportMatch{
+			{Name: names.MutualTLSMatch, TLSMode: discovery.TLSModeIstio, Transport: s.Transport}, {Name: names.PlaintextMatch},
+		}
+		return s.Needs, ok
+	}
+	s, ok := transport.Client(v, tls, o.client(v, options.HTTP))
 	options.Transport = s.Transport
 	if s.AutoSNI || s.AutoSAN {
 		http := envoy.UpstreamHTTP{}
@@ -35,22 +79,22 @@ func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resour
 		http.AutoSNI, http.AutoSAN = s.AutoSNI, s.AutoSAN
 		options.HTTP = &http
 	}
-	switch o.tls().GetMode() {
+	switch tls.GetMode() {
 	case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
 		options.Metadata.KeepALPN = true
 	}
 	return s.Needs, ok
 }
 
-// Encrypted says whether the policy requires TLS for connections.
-func (o Outbound) Encrypted() bool {
-	return o.tls().GetMode() != networking.ClientTLSSettings_DISABLE
+// Encrypted says whether connections to all endpoints are encrypted.
+func (o Outbound) Encrypted(v *mesh.View) bool {
+	return o.tls(v).GetMode() != networking.ClientTLSSettings_DISABLE
 }
 
 // Lacks says why an outbound cluster has no endpoints: what its TLS lacks. It is empty if
 // nothing is missing.
 func (o Outbound) Lacks(v *mesh.View) []transport.Lack {
-	return transport.ClientLacks(v, o.tls(), o.client(v, nil))
+	return transport.ClientLacks(v, o.tls(v), o.client(v, nil))
 }
 
 // ServerName is the SNI that clients within the mesh use by default.
@@ -64,13 +108,28 @@ func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.Clien
 		ServerName:      o.ServerName(),
 		SubjectAltNames: o.Service.Service().ServiceAccounts,
 		HTTP2:           http != nil && http.Protocol == envoy.HTTP2,
+		Speaks:          o.speaks(http),
 		Selected:        o.Rule != nil && o.Rule.Selector != nil,
 		Resolves:        o.Service.Service().Resolution == discovery.DynamicDNS,
 	}
-	if o.tls().GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
+	if tls := o.tls(v); tls == nil || tls.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
 		out.SubjectAltNames = o.Service.Accounts
 	}
 	return out
+}
+
+// speaks returns what connections within the mesh carry. Those to a port that declares no
+// protocol may carry anything.
+func (o Outbound) speaks(http *envoy.UpstreamHTTP) transport.Speech {
+	switch {
+	case !o.Port.Protocol.IsHTTP():
+		return transport.SpeaksBytes
+	case http == nil:
+		return transport.SpeaksHTTP1
+	}
+	return map[envoy.UpstreamProtocol]transport.Speech{
+		envoy.HTTP1: transport.SpeaksHTTP1, envoy.HTTP2: transport.SpeaksHTTP2, envoy.UseDownstream: transport.SpeaksHTTP,
+	}[http.Protocol]
 }
 
 // withoutEndpoints makes a cluster with the name of these options but no endpoints.

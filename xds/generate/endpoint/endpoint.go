@@ -50,7 +50,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 			return made, nil, err
 		}
 	}
-	return envoy.LoadAssignment(name, o.Arrange(v.Shape(), spread, row.Endpoints)), nil, nil
+	return envoy.LoadAssignment(name, o.Selection(v).Arrange(spread, row.Endpoints)), nil, nil
 }
 
 // encoded is an encoded locality, or the error of encoding it.
@@ -63,9 +63,9 @@ type encoded struct {
 // costs the encoding of its locality, and a copy of the others' bytes. It returns nil if
 // the weights are too large for that, see envoy.AssembleLoadAssignment.
 func assemble(v *mesh.View, name string, o cluster.Outbound, spread *cluster.LocalityPreference, localities []*rows.Locality) (proto.Message, error) {
-	parts := make([]envoy.EncodedLocality, 0, len(localities))
+	parts, of := make([]envoy.EncodedLocality, 0, len(localities)), o.Selection(v)
 	for _, l := range localities {
-		made := l.Derived(o.Selection(v.Shape()), func() any { return encode(v.Shape(), o, l) }).(encoded)
+		made := l.Derived(of, func() any { return encode(of, l) }).(encoded)
 		if made.err != nil {
 			return nil, made.err
 		}
@@ -99,9 +99,9 @@ func placed(spread *cluster.LocalityPreference, localities []*rows.Locality, par
 	return parts
 }
 
-func encode(shape mesh.Shape, o cluster.Outbound, l *rows.Locality) encoded {
+func encode(of cluster.Selection, l *rows.Locality) encoded {
 	var out encoded
-	for _, selected := range o.Localities(shape, l.Endpoints) { // one, or none
+	for _, selected := range of.Localities(l.Endpoints) { // one, or none
 		out.locality, out.err = envoy.EncodeLocality(selected)
 	}
 	return out

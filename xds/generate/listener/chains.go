@@ -92,11 +92,11 @@ func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Ne
 		o.DefaultFilterChain = c.rest
 	}
 	if c.inspectsTLS {
-		o.TLSInspector = true
+		o.TLSInspector = &envoy.Inspection{}
 		o.FilterChains = append(o.FilterChains, tlsTwins(o.FilterChains)...)
 	}
 	if c.detects {
-		o.HTTPInspector, o.DetectionTimeout = true, detectionTimeout(c.view)
+		o.HTTPInspector, o.DetectionTimeout = &envoy.Inspection{}, detectionTimeout(c.view)
 	}
 	return build(o, c.children, c.refs)
 }

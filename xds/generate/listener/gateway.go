@@ -90,10 +90,11 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 	if len(e.list) == 0 {
 		return nil, nil, nil
 	}
-	return e.listener(envoy.ListenerOptions{
-		ProxyProtocol: e.view.Mesh(mesh.DefaultProxyConfig).ProxyProtocol(),
-		TLSInspector:  e.of.IsTLS(),
-	})
+	o := envoy.ListenerOptions{ProxyProtocol: e.view.Mesh(mesh.DefaultProxyConfig).ProxyProtocol()}
+	if e.of.IsTLS() {
+		o.TLSInspector = &envoy.Inspection{}
+	}
+	return e.listener(o)
 }
 
 // buildQUIC makes the HTTP/3 listener from the servers that support it.

@@ -65,7 +65,7 @@ func (e *edge) terminatedBytes(s *routing.Server) {
 	if !routed {
 		return
 	}
-	if o, ok := e.terminateTLS(s, transport.ServerOptions{Bytes: true}); ok {
+	if o, ok := e.terminateTLS(s, transport.ServerOptions{}); ok {
 		e.list = append(e.list, e.chain(nil, st, o))
 	}
 }

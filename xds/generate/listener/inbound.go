@@ -79,21 +79,27 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	if len(ways) == 0 {
 		return nil, nil, nil
 	}
-	var chains []*listenerv3.FilterChain
-	for _, w := range ways {
-		last := inboundTCP(v, p)
-		if p.Protocol.IsHTTP() {
-			last = inboundHTTP(v, name, p)
-		}
-		chains = append(chains, w.chain(v, envoy.FilterChainOptions{}, w.any, last))
-	}
-	message, needs, err := build(envoy.ListenerOptions{
+	options := envoy.ListenerOptions{
 		Name: name, Host: inboundBind(v, p), Port: uint32(p.Number),
-		Direction:    corev3.TrafficDirection_INBOUND,
-		AccessLogs:   filter.ListenerAccessLogs(v),
-		FilterChains: chains,
-	}, nil, []string{p.Cluster()})
+		Direction:  corev3.TrafficDirection_INBOUND,
+		AccessLogs: filter.ListenerAccessLogs(v),
+	}
+	if inspectsTLS(ways) {
+		options.TLSInspector, options.DetectionTimeout = &envoy.Inspection{}, detectionTimeout(v)
+	}
+	for _, w := range ways {
+		options.FilterChains = append(options.FilterChains, w.chain(v, envoy.FilterChainOptions{}, w.last(v, name, p)))
+	}
+	message, needs, err := build(options, nil, []string{p.Cluster()})
 	return message, append(needsOf(ways), needs...), err
+}
+
+// last returns the filter that forwards what comes by a way to the application.
+func (w way) last(v *mesh.View, listener string, p workload.Port) *listenerv3.Filter {
+	if w.http {
+		return inboundHTTP(v, listener, p)
+	}
+	return inboundTCP(v, p)
 }
 
 // inboundTCP forwards the TCP connections of a port to the application.

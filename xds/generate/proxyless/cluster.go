@@ -41,10 +41,10 @@ func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 		Metadata:    o.Metadata(),
 	}
 	balance(o.Policy().GetLoadBalancer(), &options)
-	if o.Encrypted() || o.Type(v.Shape()) == envoy.EDS {
+	if o.Encrypted(v) || o.Type(v.Shape()) == envoy.EDS {
 		return envoy.GRPCCluster(options), endpointsOf(name), nil
 	}
-	localities := o.Arrange(v.Shape(), o.LocalityPreference(v), o.Service.DNSEndpoints)
+	localities := o.Selection(v).Arrange(o.LocalityPreference(v), o.Service.DNSEndpoints)
 	if len(localities) == 0 {
 		return nil, nil, nil
 	}

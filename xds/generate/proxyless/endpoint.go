@@ -28,15 +28,15 @@ func (Endpoints) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return 
 // Build implements generate.Generator.
 func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
-	if !ok || o.Type(v.Shape()) != envoy.EDS && !o.Encrypted() {
+	if !ok || o.Type(v.Shape()) != envoy.EDS && !o.Encrypted(v) {
 		return nil, nil, nil
 	}
-	if o.Encrypted() {
+	if o.Encrypted(v) {
 		return envoy.LoadAssignment(name, nil), nil, nil
 	}
 	var localities []envoy.Endpoints
 	if row := v.Endpoints(o.Service); row != nil {
-		localities = distinct(o.Arrange(v.Shape(), o.LocalityPreference(v), row.Endpoints))
+		localities = distinct(o.Selection(v).Arrange(o.LocalityPreference(v), row.Endpoints))
 	}
 	return envoy.LoadAssignment(name, localities), nil, nil
 }

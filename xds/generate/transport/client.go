@@ -19,10 +19,36 @@ type ClientOptions struct {
 	SubjectAltNames []string
 	// HTTP2: the connection speaks only HTTP/2.
 	HTTP2 bool
+	// Speaks is what a connection within the mesh carries.
+	Speaks Speech
 	// Selected: the rule selects its client proxies, and so may give sidecars a credential.
 	Selected bool
 	// Resolves: the proxy resolves the host that a request names.
 	Resolves bool
+}
+
+// Speech is what a connection within the mesh carries.
+type Speech int
+
+// The kinds of content. SpeaksHTTP is of either version.
+const (
+	SpeaksBytes Speech = iota
+	SpeaksHTTP1
+	SpeaksHTTP2
+	SpeaksHTTP
+)
+
+// offers returns the ALPN protocols that a client of the mesh offers.
+func (s Speech) offers() []string {
+	switch s {
+	case SpeaksHTTP1:
+		return meshHTTP1
+	case SpeaksHTTP2:
+		return meshHTTP2
+	case SpeaksHTTP:
+		return meshWhichever
+	}
+	return meshBytes
 }
 
 // Client makes the transport socket for connections to a service, plaintext if tls is nil
@@ -68,11 +94,23 @@ func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (
 		out.SNI = o.ServerName
 	}
 	out.Certificates = []string{m.need(names.WorkloadCertificate)}
-	out.Peer = &socket.PeerValidation{Roots: m.need(names.WorkloadRoots), SubjectAltNames: peerNames(tls, o)}
-	if out.ALPN = alpnMesh; o.HTTP2 {
-		out.ALPN = alpnMeshH2
+	subjects := tls.GetSubjectAltNames()
+	if len(subjects) == 0 {
+		subjects = underAliases(m.view, o.SubjectAltNames)
 	}
+	out.Peer = m.meshValidation(subjects)
+	out.ALPN = o.Speaks.offers()
 	return m.result(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
+}
+
+// meshValidation accepts the certificates of the mesh with one of the given names; without
+// names those of any identity of its trust domain.
+func (m *maker) meshValidation(subjects []string) *socket.PeerValidation {
+	out := &socket.PeerValidation{Roots: m.need(names.WorkloadRoots), SubjectAltNames: subjects}
+	if len(subjects) == 0 {
+		out.SubjectAltPrefixes = meshIdentities(m.view)
+	}
+	return out
 }
 
 // peerNames returns the names of which the server's certificate must have one.

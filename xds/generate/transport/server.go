@@ -13,8 +13,6 @@ import (
 
 // ServerOptions describe the server, beyond the TLS settings.
 type ServerOptions struct {
-	// Bytes: the decrypted content is forwarded as TCP; otherwise it is HTTP.
-	Bytes bool
 	// QUIC: the server speaks HTTP/3.
 	QUIC bool
 }
@@ -25,6 +23,12 @@ type ServerOptions struct {
 func Server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, bool) {
 	s, lacks := server(v, tls, o)
 	return s, len(lacks) == 0
+}
+
+// Mesh makes the socket with which a workload takes mutual TLS of the mesh. It returns false if
+// the proxy has no certificate.
+func Mesh(v *mesh.View) (Socket, bool) {
+	return Server(v, &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_ISTIO_MUTUAL}, ServerOptions{})
 }
 
 // ServerLacks says what a server's socket lacks, in a fixed order. It is empty where
@@ -52,11 +56,8 @@ func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (S
 	if tls == nil {
 		m.lack("", "", "there are no TLS settings")
 	}
-	switch {
-	case o.QUIC:
+	if o.QUIC {
 		out.ALPN = alpnHTTP3
-	case o.Bytes && mode == networking.ServerTLSSettings_ISTIO_MUTUAL:
-		out.ALPN = alpnMeshBack
 	}
 	m.serverCertificates(tls, &out)
 	if verifies {
@@ -94,14 +95,18 @@ func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *socke
 
 // clientValidation verifies clients' certificates.
 func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *socket.PeerValidation {
+	if tls.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL {
+		out := m.meshValidation(tls.GetSubjectAltNames())
+		out.PublicKeys, out.Certificates = tls.GetVerifyCertificateSpki(), tls.GetVerifyCertificateHash()
+		out.AcceptUntrusted = tls.GetInsecureSkipVerify().GetValue()
+		return out
+	}
 	out := &socket.PeerValidation{
 		SubjectAltNames: tls.GetSubjectAltNames(),
 		PublicKeys:      tls.GetVerifyCertificateSpki(), Certificates: tls.GetVerifyCertificateHash(),
 		AcceptUntrusted: tls.GetInsecureSkipVerify().GetValue(),
 	}
 	switch {
-	case tls.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL:
-		out.Roots = m.need(names.WorkloadRoots)
 	case tls.GetCaCertCredentialName() != "":
 		out.Roots = m.roots("caCertCredentialName", tls.GetCaCertCredentialName())
 	case len(tls.GetCredentialNames()) > 0:

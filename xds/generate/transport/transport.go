@@ -38,15 +38,55 @@ type Lack struct {
 // String returns What, a sentence about the field.
 func (l Lack) String() string { return l.What }
 
-// The ALPN protocols. (Istio: util.ALPN...)
+// The ALPN protocols of servers and of clients outside the mesh.
 var (
-	alpnHTTP     = []string{"h2", "http/1.1"}
-	alpnHTTP3    = []string{"h3"}
-	alpnH2       = []string{"h2"}
-	alpnMesh     = []string{"istio-peer-exchange", "istio"}
-	alpnMeshH2   = []string{"istio-peer-exchange", "istio", "h2"}
-	alpnMeshBack = []string{"istio-peer-exchange", "h2", "http/1.1"}
+	alpnHTTP  = []string{"h2", "http/1.1"}
+	alpnHTTP3 = []string{"h3"}
+	alpnH2    = []string{"h2"}
 )
+
+// The ALPN protocols that clients of the mesh offer (docs/decisions/mesh-alpn.md). Servers
+// find the filter chain by the first, and agree on the last. Nobody offers
+// istio-peer-exchange, for which Istio's own proxies would send a preamble.
+var (
+	meshBytes     = []string{"istio"}
+	meshHTTP1     = []string{"istio-http/1.1", "istio", "http/1.1"}
+	meshHTTP2     = []string{"istio-h2", "istio", "h2"}
+	meshWhichever = []string{"istio-http/1.1", "istio"}
+)
+
+// meshIdentities are the beginnings of the identities of the mesh: those of its trust domain
+// and of the aliases.
+func meshIdentities(v *mesh.View) []string {
+	var out []string
+	for _, domain := range trustDomains(v) {
+		out = append(out, "spiffe://"+domain+"/")
+	}
+	return out
+}
+
+// trustDomains returns the trust domain of the mesh, then its aliases.
+func trustDomains(v *mesh.View) []string {
+	return append([]string{v.Mesh(mesh.TrustDomain).GetTrustDomain()}, v.Mesh(mesh.TrustDomainAliases).GetTrustDomainAliases()...)
+}
+
+// underAliases returns identities of the mesh's trust domain under each of its aliases, too.
+func underAliases(v *mesh.View, identities []string) []string {
+	domains := trustDomains(v)
+	if len(domains) == 1 {
+		return identities
+	}
+	var out []string
+	for _, id := range identities {
+		out = append(out, id)
+		if path, ok := strings.CutPrefix(id, "spiffe://"+domains[0]+"/"); ok {
+			for _, alias := range domains[1:] {
+				out = append(out, "spiffe://"+alias+"/"+path)
+			}
+		}
+	}
+	return out
+}
 
 // maker collects the needs of a socket, and what it lacks.
 type maker struct {

@@ -145,15 +145,15 @@ func TestClient(t *testing.T) {
 			want:  `{"sni": "a", "commonTlsContext": {` + bounds + `, "tlsCertificateSdsSecretConfigs": [` + secretOf("kubernetes://both") + `], ` + verified("kubernetes://both-cacert", "") + `}}`,
 		},
 		"ISTIO_MUTUAL": {
-			settings: `{"mode": "ISTIO_MUTUAL"}`, o: transport.ClientOptions{ServerName: "outbound_.80_._.a.example", SubjectAltNames: []string{"spiffe://td/a"}, HTTP2: true},
+			settings: `{"mode": "ISTIO_MUTUAL"}`, o: transport.ClientOptions{ServerName: "outbound_.80_._.a.example", SubjectAltNames: []string{"spiffe://td/a"}, HTTP2: true, Speaks: transport.SpeaksHTTP2},
 			needs: []string{"default", "ROOTCA"},
-			want: `{"sni": "outbound_.80_._.a.example", "commonTlsContext": {` + bounds + `, "alpnProtocols": ["istio-peer-exchange", "istio", "h2"], "tlsCertificateSdsSecretConfigs": [` + secretOf("default") + `],
+			want: `{"sni": "outbound_.80_._.a.example", "commonTlsContext": {` + bounds + `, "alpnProtocols": ["istio-h2", "istio", "h2"], "tlsCertificateSdsSecretConfigs": [` + secretOf("default") + `],
 				` + verified("ROOTCA", `"matchTypedSubjectAltNames": [{"sanType": "URI", "matcher": {"exact": "spiffe://td/a"}}]`) + `}}`,
 		},
 		"ISTIO_MUTUAL with names": {
 			settings: `{"mode": "ISTIO_MUTUAL", "sni": "a", "subjectAltNames": ["b"]}`, o: transport.ClientOptions{ServerName: "c", SubjectAltNames: []string{"d"}},
 			needs: []string{"default", "ROOTCA"},
-			want: `{"sni": "a", "commonTlsContext": {` + bounds + `, "alpnProtocols": ["istio-peer-exchange", "istio"], "tlsCertificateSdsSecretConfigs": [` + secretOf("default") + `],
+			want: `{"sni": "a", "commonTlsContext": {` + bounds + `, "alpnProtocols": ["istio"], "tlsCertificateSdsSecretConfigs": [` + secretOf("default") + `],
 				` + verified("ROOTCA", `"matchTypedSubjectAltNames": [{"sanType": "DNS", "matcher": {"exact": "b"}}]`) + `}}`,
 		},
 	} {
@@ -230,10 +230,10 @@ func TestServer(t *testing.T) {
 			want: `{"requireClientCertificate": false, "disableStatefulSessionResumption": true, ` + off + `, "commonTlsContext": {` + http + `,
 				"tlsCertificateSdsSecretConfigs": [` + secretOf("file-cert:/c~/k") + `, ` + secretOf("file-cert:/d~/l") + `], ` + verified("file-root:/ca~/crl", "") + `}}`,
 		},
-		"ISTIO_MUTUAL of bytes": {
-			settings: `{"mode": "ISTIO_MUTUAL", "minProtocolVersion": "TLSV1_3"}`, o: transport.ServerOptions{Bytes: true}, needs: []string{"default", "ROOTCA"},
-			want: `{"requireClientCertificate": true, "disableStatefulSessionResumption": true, ` + off + `, "commonTlsContext": {"alpnProtocols": ["istio-peer-exchange", "h2", "http/1.1"],
-				"tlsCertificateSdsSecretConfigs": [` + secretOf("default") + `], ` + verified("ROOTCA", "") + `}}`,
+		"ISTIO_MUTUAL": {
+			settings: `{"mode": "ISTIO_MUTUAL", "minProtocolVersion": "TLSV1_3"}`, needs: []string{"default", "ROOTCA"},
+			want: `{"requireClientCertificate": true, "disableStatefulSessionResumption": true, ` + off + `, "commonTlsContext": {` + http + `,
+				"tlsCertificateSdsSecretConfigs": [` + secretOf("default") + `], ` + verified("ROOTCA", `"matchTypedSubjectAltNames": [{"sanType": "URI", "matcher": {"prefix": "spiffe://cluster.local/"}}]`) + `}}`,
 		},
 		"HTTP/3": {
 			settings: `{"mode": "SIMPLE", "credentialName": "pair"}`, o: transport.ServerOptions{QUIC: true}, needs: []string{"kubernetes://pair"},

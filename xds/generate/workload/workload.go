@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -166,6 +167,24 @@ func ordered(ports []Port) []Port {
 // has no socket for it.
 func (p Port) Captured(of mesh.Shape) bool {
 	return of.Captures() && p.Ingress.GetCaptureMode() != networking.CaptureMode_NONE
+}
+
+// Mode says how the proxy takes connections to a port of the workload; 0 stands for ports that
+// nobody names. Without a certificate it can take plaintext alone, and refuses everything where
+// mutual TLS is demanded.
+func Mode(v *mesh.View, port int) peer.Mode {
+	scope, own := v.OwnPeers()
+	mode := scope.Decide(own, port).Mode
+	if mode == peer.Permissive && !v.HasCertificate() {
+		return peer.Disable
+	}
+	return mode
+}
+
+// NamedPorts returns the ports that the policy of the workload names, in order.
+func NamedPorts(v *mesh.View) []int {
+	scope, own := v.OwnPeers()
+	return scope.Ports(own)
 }
 
 // Application returns where requests to the port go. original means their original

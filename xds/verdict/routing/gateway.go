@@ -86,7 +86,7 @@ func placeOf(s *routing.Server) string {
 // TLS. Proxies have the secrets of their own namespace; if no proxy is known, the Gateway's is
 // assumed. It assumes that proxies have a certificate of the mesh.
 func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
-	o := transport.ServerOptions{Bytes: s.Kind() == routing.TLSBytes}
+	o := transport.ServerOptions{}
 	for _, namespace := range j.gatewayNamespaces(object) {
 		view := j.ViewOf(mesh.Class{Namespace: namespace, Certified: true})
 		for _, lack := range transport.ServerLacks(view, s.Spec.GetTls(), o) {
