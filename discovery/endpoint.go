@@ -27,8 +27,8 @@ type Locality struct {
 
 // TLS modes of an endpoint.
 const (
-	TLSModeIstio    = "istio"
-	TLSModeDisabled = "disabled"
+	TLSModeIstio    = labels.TLSModeIstio
+	TLSModeDisabled = labels.TLSModeDisabled
 )
 
 // Endpoint is one address at which one port of a service is served (IstioEndpoint in
@@ -56,6 +56,20 @@ type Endpoint struct {
 	// Namespace and WorkloadName name the object it comes from.
 	Namespace, WorkloadName string
 }
+
+// SPIFFE returns the identity of a service account of a namespace, empty for no account. An
+// account that is a whole identity already stays as it is.
+func SPIFFE(trustDomain, namespace, account string) string {
+	if account == "" || strings.HasPrefix(account, spiffeScheme) {
+		return account
+	}
+	return spiffeScheme + trustDomain + "/ns/" + namespace + "/sa/" + account
+}
+
+const spiffeScheme = "spiffe://"
+
+// DefaultTrustDomain is the trust domain where the options of a registry name none.
+const DefaultTrustDomain = "cluster.local"
 
 // Equal says whether two endpoints are the same. It allocates nothing.
 func (e *Endpoint) Equal(o *Endpoint) bool {

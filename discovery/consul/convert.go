@@ -23,9 +23,11 @@ const (
 	metaPort    = "portolan-port"
 	metaZone    = "zone"
 	metaSubzone = "subzone"
-	// labelTLSMode says how the instance's proxy takes connections. It is the label of all
-	// workloads.
-	labelTLSMode = "security.istio.io/tlsMode"
+	// metaTLSMode says how the instance's proxy takes connections, as the label labels.TLSMode
+	// does, which is no valid key of Consul's metadata. metaAccount is the service account of
+	// the instance, or its whole SPIFFE identity.
+	metaTLSMode = "portolan-tls-mode"
+	metaAccount = "portolan-service-account"
 )
 
 // instance is one converted instance of one service. It is never modified.
@@ -114,13 +116,17 @@ func instancesOf(o *Options, entries []*api.ServiceEntry) map[string]*instance {
 func convert(o *Options, e *api.ServiceEntry) *instance {
 	s := e.Service
 	all := labelsOf(s)
+	if mode := all[metaTLSMode]; mode != "" {
+		all[labels.TLSMode] = mode
+	}
 	i := &instance{
 		node: e.Node.Node, modified: s.ModifyIndex,
 		id: e.Node.Node + "/" + s.ID, service: strings.ToLower(s.Service), vip: s.TaggedAddresses["virtual"].Address,
 		endpoint: discovery.Endpoint{
-			Address: addressOf(e), Labels: all, TLSMode: cmp.Or(all[labelTLSMode], discovery.TLSModeDisabled),
-			Locality:  discovery.Locality{Label: localityOf(e), Cluster: o.Cluster},
-			Namespace: o.Namespace, WorkloadName: s.ID,
+			Address: addressOf(e), Labels: all, TLSMode: cmp.Or(all[labels.TLSMode], discovery.TLSModeDisabled),
+			ServiceAccount: discovery.SPIFFE(o.TrustDomain, o.Namespace, all[metaAccount]),
+			Locality:       discovery.Locality{Label: localityOf(e), Cluster: o.Cluster},
+			Namespace:      o.Namespace, WorkloadName: s.ID,
 		},
 	}
 	if _, err := netip.ParseAddr(i.vip); err != nil {
@@ -140,6 +146,8 @@ func convert(o *Options, e *api.ServiceEntry) *instance {
 		i.flaw, i.leftOut = "the address "+strconv.Quote(i.endpoint.Address)+" is not an IP address: left out", true
 	case len(i.ports) == 0:
 		i.flaw, i.leftOut = "it has no port: left out", true
+	case all.CheckTLSMode() != nil:
+		i.flaw, i.leftOut = metaTLSMode+": "+all.CheckTLSMode().Error()+": left out", true
 	}
 	return i
 }

@@ -33,6 +33,7 @@ type savedInstance struct {
 	Locality string            `json:"locality,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	TLSMode  string            `json:"tlsMode,omitempty"`
+	Account  string            `json:"account,omitempty"`
 	Health   string            `json:"health,omitempty"`
 	Weight   uint32            `json:"weight,omitempty"`
 	Ports    []savedPort       `json:"ports,omitempty"`
@@ -55,7 +56,7 @@ const unhealthy = "unhealthy"
 func (i *instance) Value() ([]byte, error) {
 	s := savedInstance{
 		ID: i.id, Service: i.service, Node: i.node, Name: i.endpoint.WorkloadName, Address: i.endpoint.Address,
-		Locality: i.endpoint.Locality.Label, Labels: i.endpoint.Labels, TLSMode: i.endpoint.TLSMode,
+		Locality: i.endpoint.Locality.Label, Labels: i.endpoint.Labels, TLSMode: i.endpoint.TLSMode, Account: i.endpoint.ServiceAccount,
 		Weight: i.endpoint.Weight, VIP: i.vip, Away: i.away, Flaw: i.flaw, LeftOut: i.leftOut,
 	}
 	if i.endpoint.Health != discovery.Healthy {
@@ -79,7 +80,7 @@ func instanceOf(o *Options, value []byte) (*instance, error) {
 	i := &instance{
 		id: s.ID, service: s.Service, node: s.Node, vip: s.VIP, away: s.Away, flaw: s.Flaw, leftOut: s.LeftOut,
 		endpoint: discovery.Endpoint{
-			Address: s.Address, Labels: labels.Instance(s.Labels), TLSMode: s.TLSMode, Weight: s.Weight,
+			Address: s.Address, Labels: labels.Instance(s.Labels), TLSMode: s.TLSMode, ServiceAccount: s.Account, Weight: s.Weight,
 			Locality: discovery.Locality{Label: s.Locality, Cluster: o.Cluster}, Namespace: o.Namespace, WorkloadName: s.Name,
 		},
 	}

@@ -50,6 +50,9 @@ type Options struct {
 	// Namespace is the namespace of all these services in the mesh; empty means
 	// DefaultNamespace.
 	Namespace string
+	// TrustDomain is the trust domain of service accounts; empty means
+	// discovery.DefaultTrustDomain.
+	TrustDomain string
 	// Cluster distinguishes this registry from other Consul registries, and must be unique
 	// among them.
 	Cluster string
@@ -94,6 +97,7 @@ func (o *Options) complete() error {
 	case err != nil || (address.Scheme != "http" && address.Scheme != "https") || address.Host == "" || strings.Trim(address.Path, "/") != "":
 		faults = append(faults, fmt.Errorf("address: %q is not http://HOST:PORT or https://HOST:PORT", o.Address))
 	}
+	o.TrustDomain = cmp.Or(o.TrustDomain, discovery.DefaultTrustDomain)
 	o.Domain = strings.ToLower(strings.Trim(cmp.Or(o.Domain, DefaultDomain), "."))
 	for label := range strings.SplitSeq(o.Domain, ".") {
 		if !isLabel(label) {

@@ -37,6 +37,9 @@ type Options struct {
 	// Namespace is the namespace of services whose targets name none; empty means
 	// DefaultNamespace.
 	Namespace string
+	// TrustDomain is the trust domain of service accounts; empty means
+	// discovery.DefaultTrustDomain.
+	TrustDomain string
 	// Cluster distinguishes this registry from others of its provider, and must be unique
 	// among them.
 	Cluster string
@@ -73,6 +76,7 @@ func (o *Options) complete() error {
 		seen[name] = true
 	}
 	o.ServiceLabel = cmp.Or(o.ServiceLabel, DefaultServiceLabel)
+	o.TrustDomain = cmp.Or(o.TrustDomain, discovery.DefaultTrustDomain)
 	o.Domain = strings.ToLower(strings.Trim(cmp.Or(o.Domain, DefaultDomain), "."))
 	if len(validation.IsDNS1123Subdomain(o.Domain)) > 0 {
 		faults = append(faults, fmt.Errorf("domain: %q is not a DNS name", o.Domain))

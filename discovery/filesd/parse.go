@@ -31,7 +31,7 @@ const (
 	labelPort     = ownPrefix + "port"
 	labelWeight   = ownPrefix + "weight"
 	labelName     = ownPrefix + "workload"
-	labelTLSMode  = "security.istio.io/tlsMode"
+	labelAccount  = ownPrefix + "service_account"
 	labelNetwork  = "topology.istio.io/network"
 )
 
@@ -64,7 +64,7 @@ type key struct {
 }
 
 // ownLabels lists Portolan's labels apart from Options.ServiceLabel.
-var ownLabels = []string{labelNS, labelPort, labelProtocol, labelWeight, labelName}
+var ownLabels = []string{labelNS, labelPort, labelProtocol, labelWeight, labelName, labelAccount}
 
 // Flaw is a fault of a target or of a group of targets.
 type Flaw struct {
@@ -199,6 +199,8 @@ func (o *Options) shared(of labels.Instance) (t target, flaw string) {
 	switch {
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
 		return t, fmt.Sprintf("%s: %q is no host name", o.ServiceLabel, name)
+	case of.CheckTLSMode() != nil:
+		return t, labels.TLSMode + ": " + of.CheckTLSMode().Error()
 	case !isNamespace(t.namespace):
 		return t, fmt.Sprintf("%s: %q is no DNS label", labelNS, t.namespace)
 	}
@@ -207,7 +209,7 @@ func (o *Options) shared(of labels.Instance) (t target, flaw string) {
 		return name == o.ServiceLabel || strings.HasPrefix(name, ownPrefix) || strings.HasPrefix(name, "__")
 	})
 	t.endpoint = discovery.Endpoint{
-		Labels: own, Weight: uint32(weight), TLSMode: cmp.Or(own[labelTLSMode], discovery.TLSModeDisabled), Network: own[labelNetwork],
+		Labels: own, Weight: uint32(weight), TLSMode: cmp.Or(own[labels.TLSMode], discovery.TLSModeDisabled), ServiceAccount: discovery.SPIFFE(o.TrustDomain, t.namespace, of[labelAccount]), Network: own[labelNetwork],
 		Locality:  discovery.Locality{Label: discovery.LocalityOfLabels(own), Cluster: o.Cluster},
 		Namespace: t.namespace, WorkloadName: of[labelName],
 	}

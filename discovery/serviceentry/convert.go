@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// tlsModeLabel of a workload says how its proxy takes connections.
-	tlsModeLabel = "security.istio.io/tlsMode"
 	// localityLabel holds a locality. Label values cannot contain slashes, so users may
 	// write dots instead.
 	localityLabel = "istio-locality"
@@ -171,7 +169,7 @@ func (c converter) workload(meta *config.Meta, spec *networking.WorkloadEntry) *
 		PortMap: spec.GetPorts(),
 		Endpoint: discovery.Endpoint{
 			Address: spec.GetAddress(), Labels: all,
-			ServiceAccount: c.identity(meta.Namespace, spec.GetServiceAccount()),
+			ServiceAccount: discovery.SPIFFE(c.trustDomain, meta.Namespace, spec.GetServiceAccount()),
 			Network:        spec.GetNetwork(),
 			Locality:       discovery.Locality{Label: locality(spec, all), Cluster: c.cluster},
 			Weight:         max(1, spec.GetWeight()),
@@ -200,14 +198,6 @@ func isSocket(address string) bool {
 	return strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@")
 }
 
-// identity returns the SPIFFE ID of a service account, empty for none.
-func (c converter) identity(namespace, account string) string {
-	if account == "" {
-		return ""
-	}
-	return "spiffe://" + c.trustDomain + "/ns/" + namespace + "/sa/" + account
-}
-
 func locality(spec *networking.WorkloadEntry, all labels.Instance) string {
 	if spec.GetLocality() != "" {
 		return spec.GetLocality()
@@ -220,7 +210,7 @@ func locality(spec *networking.WorkloadEntry, all labels.Instance) string {
 }
 
 func tlsMode(spec *networking.WorkloadEntry, all labels.Instance) string {
-	switch mode := all[tlsModeLabel]; {
+	switch mode := all[labels.TLSMode]; {
 	case mode != "":
 		return mode
 	case spec.GetServiceAccount() != "":

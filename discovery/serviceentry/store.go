@@ -24,7 +24,8 @@ type Options struct {
 	Configs cache.ConfigStoreCache
 	// DefaultExportTo replaces an empty exportTo; empty means public.
 	DefaultExportTo []string
-	// TrustDomain is the trust domain of service accounts; empty means DefaultTrustDomain.
+	// TrustDomain is the trust domain of service accounts; empty means
+	// discovery.DefaultTrustDomain.
 	TrustDomain string
 	// Off turns off features that are on by default.
 	Off Switches
@@ -42,9 +43,6 @@ type Switches struct {
 	// healthy. Turned off, every WorkloadEntry is used.
 	HealthChecks bool
 }
-
-// DefaultTrustDomain is the trust domain where the options name none.
-const DefaultTrustDomain = "cluster.local"
 
 // Store is the registry of ServiceEntry and WorkloadEntry objects (Istio's
 // ServiceEntryStore). Its queries may be called from any goroutine.
@@ -87,7 +85,7 @@ func New(o Options) *Store {
 		ServiceDiscovery: index,
 		convert: converter{
 			cluster: o.Cluster, defaultExportTo: o.DefaultExportTo,
-			trustDomain: cmp.Or(o.TrustDomain, DefaultTrustDomain),
+			trustDomain: cmp.Or(o.TrustDomain, discovery.DefaultTrustDomain),
 		},
 		off: o.Off, xds: o.XDS, configs: o.Configs, index: index, dirty: map[hostKey]struct{}{},
 	}

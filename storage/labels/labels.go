@@ -2,6 +2,7 @@
 package labels
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -45,4 +46,25 @@ func Parse(s string) Instance {
 		}
 	}
 	return out
+}
+
+// TLSMode is the label of a workload that says how its proxy takes connections from other
+// workloads of the mesh. (Istio: label.SecurityTlsMode.)
+const TLSMode = "security.istio.io/tlsMode"
+
+// The values of the label TLSMode.
+const (
+	TLSModeIstio    = "istio"    // by mutual TLS of the mesh
+	TLSModeDisabled = "disabled" // in plaintext
+)
+
+// CheckTLSMode returns an error if the label TLSMode has a value of which nobody knows what it
+// means.
+func (i Instance) CheckTLSMode() error {
+	switch mode := i[TLSMode]; mode {
+	case "", TLSModeIstio, TLSModeDisabled:
+		return nil
+	default:
+		return fmt.Errorf("%q is no mode: write %s for mutual TLS of the mesh, or %s for plaintext", mode, TLSModeIstio, TLSModeDisabled)
+	}
 }

@@ -14,8 +14,8 @@ func peerAuthentication() *Schema {
 	return definition[*security.PeerAuthentication]{
 		kind: PeerAuthentication, plural: "peerauthentications", shortName: "pa",
 		codec:  config.Protobuf[security.PeerAuthentication](),
-		stored: true, security: "workloads take connections in plaintext, whatever it says",
-		check: checkPeerAuthentication,
+		served: serve("selector", "mtls", "portLevelMtls"),
+		check:  checkPeerAuthentication,
 	}.schema()
 }
 

@@ -313,17 +313,11 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			warned: []string{
 				"AuthorizationPolicy is stored but not enforced yet",
 			}},
-		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, portLevelMtls: {80: {mode: DISABLE}}}`,
-			warned: []string{
-				"PeerAuthentication is stored but not enforced yet",
-			}},
+		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: DISABLE}}}`},
 		{name: "faulty", kind: schema.PeerAuthentication, spec: `portLevelMtls: {0: {mode: DISABLE}}`,
 			refused: []string{
 				"spec.portLevelMtls: needs a selector: ports are those of workloads",
 				"spec.portLevelMtls[0]: must be a port from 1 to 65535, is 0",
-			},
-			warned: []string{
-				"PeerAuthentication is stored but not enforced yet",
 			}},
 		{name: "sound", kind: schema.RequestAuthentication, spec: `jwtRules: [{issuer: a, jwksUri: "https://a"}]`,
 			warned: []string{

@@ -19,7 +19,7 @@ func TestUnservedSecurity(t *testing.T) {
 		want []string // fields
 	}{
 		"authorization":          {schema.AuthorizationPolicy, `{rules: [{}]}`, []string{"kind"}},
-		"peers":                  {schema.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, []string{"kind"}},
+		"peers":                  {schema.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, nil},
 		"requests":               {schema.RequestAuthentication, `{jwtRules: [{issuer: a}]}`, []string{"kind"}},
 		"a plugin that asks who": {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, []string{"spec.phase"}},
 		"a plugin that permits":  {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHZ}`, []string{"spec.phase"}},

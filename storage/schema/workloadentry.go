@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
 const unixScheme = "unix://"
@@ -30,6 +31,9 @@ func workloadEntryServed() fields {
 func checkWorkloadEntryObject(c checker, w *networking.WorkloadEntry) {
 	if _, annotation, err := health.CheckOf(c.report.object.Annotations); err != nil {
 		c.report.at("metadata").at("annotations").key(annotation).fail("%s", err)
+	}
+	if err := labels.Instance(c.report.object.Labels).CheckTLSMode(); err != nil {
+		c.report.at("metadata").at("labels").key(labels.TLSMode).fail("%s", err)
 	}
 	checkWorkloadEntry(c, w)
 }
@@ -83,6 +87,9 @@ func checkWorkload(c checker, w *networking.WorkloadEntry) {
 		c.at("ports").key(name).port(w.Ports[name])
 	}
 	c.at("labels").labels(w.Labels)
+	if err := labels.Instance(w.Labels).CheckTLSMode(); err != nil {
+		c.at("labels").key(labels.TLSMode).fail("%s", err)
+	}
 	if strings.Contains(w.Locality, "*") {
 		c.at("locality").warn("%q has a wildcard, which stands for itself here: write region/zone/subzone", w.Locality)
 	} else if strings.Count(w.Locality, "/") > 2 {

@@ -46,17 +46,16 @@ func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 
 // object draws an object, and its name as World.Delete expects it.
 func (h *history) object() (name, document string) {
-	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar")
+	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
 	if kind == "Gateway" && h.pair.Cert != nil && h.one("with", "servers", "secrets") == "secrets" {
 		return fmt.Sprintf("secret/%s/%s", namespace, short), h.secret(namespace + "/" + short)
 	}
 	spec := map[string]func() string{
 		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
-		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar,
+		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar, "PeerAuthentication": h.peerAuthentication,
 	}[kind]()
-	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), fmt.Sprintf(
-		"apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n", kind, short, namespace, spec)
+	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), xdstest.Object(kind, namespace+"/"+short, spec)
 }
 
 func (h *history) exportTo() string { return h.one("exportTo", `["*"]`, `["."]`, "[shop]") }
@@ -64,7 +63,7 @@ func (h *history) exportTo() string { return h.one("exportTo", `["*"]`, `["."]`,
 func (h *history) serviceEntry() string {
 	ports := fmt.Sprintf("[{number: %s, name: p, protocol: %s}]", h.port(), h.one("protocol", "HTTP", "TCP", "GRPC", "TLS", "''"))
 	source := h.one("endpoints",
-		"resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {v: x}}, {address: 10.1.0.2, labels: {v: z}, locality: r/z}, {address: 10.1.0.3, locality: r/y}]",
+		"resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {v: x}}, {address: 10.1.0.2, labels: {v: z, security.istio.io/tlsMode: istio}, locality: r/z}, {address: 10.1.0.3, locality: r/y}]",
 		"resolution: STATIC, workloadSelector: {labels: {app: w}}",
 		"resolution: STATIC, endpoints: [{address: 10.0.0.3, ports: {p: 81}}, {address: 10.0.0.4, ports: {p: 8}}]",
 		"resolution: STATIC, endpoints: [{address: 'unix:///a.sock'}, {address: 10.1.0.3, weight: 2, ports: {p: 7}, locality: r/y}]",
@@ -78,12 +77,16 @@ func (h *history) serviceEntry() string {
 
 func (h *history) workloadEntry() string {
 	return fmt.Sprintf("{address: %s, labels: {app: %s, v: %s}%s}",
-		h.one("ip", "10.0.0.1", "10.1.0.7"), h.one("app", "w", "gw"), h.one("v", "x", "z"), h.one("more", "", ", locality: r/z", ", ports: {p: 8}, weight: 3, network: net"))
+		h.one("ip", "10.0.0.1", "10.1.0.7"), h.one("app", "w", "gw"), h.one("v", "x", "z"), h.one("more", "", ", serviceAccount: w", ", locality: r/z", ", ports: {p: 8}, weight: 3, network: net"))
 }
 
 func (h *history) destinationRule() string {
 	return fmt.Sprintf("{host: '%s', %s, trafficPolicy: {%s}, subsets: [{name: %s, labels: {v: x}, trafficPolicy: {%s}}]}",
 		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.policy("policy"), h.one("subset", "x", "z"), h.policy("subsetPolicy"))
+}
+
+func (h *history) peerAuthentication() string {
+	return fmt.Sprintf("{%smtls: {mode: %s}}", h.one("selects", "", "selector: {matchLabels: {app: w}}, portLevelMtls: {81: {mode: STRICT}}, "), h.one("mode", "STRICT", "PERMISSIVE", "DISABLE"))
 }
 
 // policy draws a traffic policy.
@@ -190,10 +193,10 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.1.0.1", Labels: map[string]string{"v": "x"}},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5", Locality: "r/z", SelfDiscovery: true},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.8", Locality: "r/y", SelfDiscovery: true},
-		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.9", Interception: discovery.InterceptionRedirect, RouteDelta: true},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.9", Interception: discovery.InterceptionRedirect, RouteDelta: true, Certified: true},
 		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
-		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}},
+		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}, Certified: true},
 		{Type: discovery.Proxyless, Namespace: "shop", IP: "10.0.0.6", Labels: map[string]string{"v": "x"}},
 		{Type: discovery.Proxyless, Namespace: "edge", IP: "10.0.0.7"},
 	}

@@ -24,11 +24,9 @@ import (
 // noEffect lists the fields that no resource shows, and why.
 func noEffect() map[string]string {
 	return map[string]string{
-		"Gateway.servers[].name":                  "a name for people",
-		"ServiceEntry.endpoints[].serviceAccount": "it says who may serve the endpoint, of proxies that prove who they are",
-		"WorkloadEntry.serviceAccount":            "it says who may serve the endpoint, of proxies that prove who they are",
-		"Sidecar.egress[].port.name":              "a name for people",
-		"Sidecar.ingress[].port.name":             "a name for people",
+		"Gateway.servers[].name":      "a name for people",
+		"Sidecar.egress[].port.name":  "a name for people",
+		"Sidecar.ingress[].port.name": "a name for people",
 	}
 }
 
@@ -119,7 +117,7 @@ func fingerprints(t *testing.T, w *xdstest.World) iter.Seq[string] {
 		{Namespace: "shop", IP: "192.0.2.4", Labels: map[string]string{"app": "front", "rack": "1"}, Locality: "eu/a"},
 		{Namespace: "shop", IP: "192.0.2.5", Labels: map[string]string{"app": "reviews"}},
 		{Namespace: "shop", IP: "192.0.2.6", Labels: map[string]string{"app": "reviews"}, Interception: discovery.InterceptionRedirect},
-		{Namespace: "shop", IP: "192.0.2.30", Labels: map[string]string{"app": "captured"}, Interception: discovery.InterceptionRedirect},
+		{Namespace: "shop", IP: "192.0.2.30", Labels: map[string]string{"app": "captured"}, Interception: discovery.InterceptionRedirect, Certified: true},
 		{Namespace: "shop", IP: "192.0.2.7", Labels: map[string]string{"app": "ratings"}, Interception: discovery.InterceptionRedirect},
 		{Namespace: "shop", IP: "192.0.2.9", Labels: map[string]string{"app": "productpage"}, Interception: discovery.InterceptionRedirect, DNSCapture: true},
 		{Namespace: "other", IP: "192.0.2.8"},

@@ -87,8 +87,9 @@ func nodes() []xdstest.Node {
 	return []xdstest.Node{
 		{},
 		{Namespace: "shop", Labels: map[string]string{"app": "cart"}},
-		{Interception: discovery.InterceptionRedirect},
+		{Interception: discovery.InterceptionRedirect, Certified: true},
 		{Namespace: "shop", Labels: map[string]string{"app": "cart"}, Interception: discovery.InterceptionRedirect},
+		{Namespace: "shop", Labels: map[string]string{"app": "cart"}, Certified: true},
 		{Type: discovery.Router, Namespace: "edge", Labels: map[string]string{"istio": "gateway"}},
 	}
 }
@@ -149,7 +150,10 @@ func variants() map[string][]string {
 	add(service("cart", "shop", "cart.shop.internal",
 		"ports: [{number: 8080, name: grpc, protocol: GRPC}, {number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.3.0.1}]"))
 	add(other("WorkloadEntry", "db-1", "default", "address: 10.2.0.9, labels: {app: db}", "address: 10.2.0.9, labels: {app: other}"))
-	add(other("WorkloadEntry", "me", "default", "address: 10.0.0.1, labels: {app: me}"))
+	add(other("WorkloadEntry", "me", "default", "address: 10.0.0.1, labels: {app: me}", "address: 10.0.0.1, labels: {app: db, security.istio.io/tlsMode: istio}, serviceAccount: db"))
+	add(other("PeerAuthentication", "all", "default", "mtls: {mode: STRICT}", "mtls: {mode: DISABLE}", "selector: {matchLabels: {app: me}}, mtls: {mode: DISABLE}, portLevelMtls: {80: {mode: STRICT}, 7: {mode: PERMISSIVE}}"))
+	add(other("PeerAuthentication", "mesh", "istio-system", "mtls: {mode: STRICT}", "mtls: {mode: DISABLE}"))
+	add(other("PeerAuthentication", "db", "default", "selector: {matchLabels: {app: db}}, mtls: {mode: STRICT}", "selector: {matchLabels: {app: db}}, portLevelMtls: {80: {mode: DISABLE}}"))
 	add(other("DestinationRule", "web", "default",
 		"host: web.example.com, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]",
 		"host: web.example.com, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}, subsets: [{name: v2, labels: {version: v2}}]",

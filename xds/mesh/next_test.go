@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
 	apitype "istio.io/api/type/v1beta1"
 	"pgregory.net/rapid"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/storage/secret"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
@@ -66,7 +68,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -136,11 +138,20 @@ func (d *draw) config() {
 			}
 		}
 		c.Spec = s
+	case "PeerAuthentication":
+		p := &security.PeerAuthentication{Mtls: &security.PeerAuthentication_MutualTLS{Mode: peer.Mode(rapid.IntRange(0, 3).Draw(d.t, "mode"))}}
+		if rapid.Bool().Draw(d.t, "selects") {
+			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
+		}
+		c.Spec = p
 	default:
 		panic(kind)
 	}
 	kind := string(c.Spec.(proto.Message).ProtoReflect().Descriptor().Name())
 	c.GroupVersionKind = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kind}
+	if kind == "PeerAuthentication" {
+		c.GroupVersionKind = schema.PeerAuthentication
+	}
 	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
 		d.configs = d.configs.Delete(c.Key().Path())
 	} else {
@@ -319,6 +330,13 @@ func dump(p *PushContext) map[string]string {
 	put("patterns", "", fmt.Sprint(slices.Collect(rulePatternRows.rowsOf(p).Keys()), slices.Collect(routePatternRows.rowsOf(p).Keys())))
 	for k, g := range gatewayRows.rowsOf(p).All() {
 		put("gateways", k, fmt.Sprintf("%p", g.Config))
+	}
+	for k, r := range peerRows.rowsOf(p).All() {
+		var list []string
+		for _, policy := range r.All() {
+			list = append(list, fmt.Sprintf("%p %v %v", policy.Config, policy.Mode, policy.Selector))
+		}
+		put("peers", k, fmt.Sprint(list))
 	}
 	for k, r := range sidecarRows.rowsOf(p).All() {
 		put("sidecars", k, fmt.Sprintf("%p", r.Config))

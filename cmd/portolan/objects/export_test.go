@@ -152,12 +152,12 @@ func TestImportOfKubernetes(t *testing.T) {
 	}
 	route := `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a, namespace: shop, resourceVersion: "48211", uid: x, generation: 7, creationTimestamp: "2025-01-01T00:00:00Z", ` +
 		`managedFields: [{manager: kubectl}]}, spec: {hosts: [a.shop.svc.cluster.local], http: [{directResponse: {status: 404}}]}, status: {observedGeneration: "7"}}`
-	policy := `{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: default, namespace: shop, uid: u2}, spec: {mtls: {mode: STRICT}}}`
+	policy := `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: default, namespace: shop, uid: u2}, spec: {rules: [{}]}}`
 	clitest.Same(t, "without security", a.Must(t, list(route), "import", "-f", "-"), "virtualservice/shop/a  created  rev 2\n")
 	if text := a.Must(t, "", "get", "vs/a", "-n", "shop", "-o", "yaml"); !strings.Contains(text, "2025-01-01") || strings.Contains(text, "managedFields") || strings.Contains(text, "48211") {
 		t.Errorf("it is stored as %s", text)
 	}
-	const fault = "peerauthentication/shop/default: kind: PeerAuthentication is not served yet"
+	const fault = "authorizationpolicy/shop/default: kind: AuthorizationPolicy is not served yet"
 	if o := a.Do(t, list(route, policy), "import", "-f", "-"); o.Code != exit.Data || !strings.Contains(o.Err, fault) || !strings.Contains(o.Err, "items[1]") || !strings.Contains(o.Err, "--accept-unserved takes it") {
 		t.Errorf("%+v", o)
 	}
@@ -166,16 +166,16 @@ func TestImportOfKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := a.Do(t, string(recorded), "import", "-f", "-")
-	for _, words := range []string{"2 faults", "authorizationpolicy/shop/reviews: kind: AuthorizationPolicy is not served yet", "peerauthentication/istio-system/default: "} {
+	for _, words := range []string{"authorizationpolicy/shop/reviews: kind: AuthorizationPolicy is not served yet"} {
 		if o.Code != exit.Data || !strings.Contains(o.Err, words) {
 			t.Errorf("an export of a cluster: no %q: %+v", words, o)
 		}
 	}
-	applied := `{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: default, namespace: shop, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}, spec: {mtls: {mode: STRICT}}}`
+	applied := `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: default, namespace: shop, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}, spec: {rules: [{}]}}`
 	if o := a.Do(t, applied, "import", "-f", "-"); o.Code != exit.Data || !strings.Contains(o.Err, fault) {
 		t.Errorf("one alone: %+v", o)
 	}
-	if o := a.Do(t, list(policy), "import", "-f", "-", "--accept-unserved"); o.Code != exit.OK || !strings.Contains(o.Err, "PeerAuthentication is stored but not enforced yet") {
+	if o := a.Do(t, list(policy), "import", "-f", "-", "--accept-unserved"); o.Code != exit.OK || !strings.Contains(o.Err, "AuthorizationPolicy is stored but not enforced yet") {
 		t.Errorf("%+v", o)
 	}
 }

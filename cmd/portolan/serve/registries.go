@@ -40,6 +40,7 @@ func (s *server) addRegistries() error {
 
 func (s *server) addConsul(o consul.Options) error {
 	o.XDS, o.Worker, o.Memory = s.xds, s.worker, lastknown.In(s.configs, nil)
+	o.TrustDomain = s.o.Mesh.GetTrustDomain()
 	o.Registerer, o.Logger = s.metrics, s.logger
 	r, err := consul.New(o)
 	if err != nil {
@@ -50,6 +51,7 @@ func (s *server) addConsul(o consul.Options) error {
 
 func (s *server) addEndpoints(o filesd.Options) error {
 	o.XDS, o.Worker, o.Registerer, o.Logger = s.xds, s.worker, s.metrics, s.logger
+	o.TrustDomain = s.o.Mesh.GetTrustDomain()
 	r, err := filesd.New(o)
 	if err != nil {
 		return err
