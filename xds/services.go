@@ -21,6 +21,7 @@ import (
 // gRPC allows, and the memory that each waiting proxy costs. gRPC widens the window for a
 // message that is being read. Both windows are static: to adapt them gRPC would send a ping
 // for each acknowledgement, as much work as the response itself.
+// https://github.com/grpc/grpc.github.io/pull/549
 const streamWindow, connectionWindow = 64 << 10, 1 << 20
 
 // handshakeTimeout bounds the HTTP/2 handshake of a client, and maxHeaders the bytes of its

@@ -102,6 +102,7 @@ func (c *Cache) probeTimeout() time.Duration {
 
 // requestProgress needs a context of the watch: etcd's client finds the stream by the
 // metadata of the context. Without a connection the call waits.
+// https://github.com/etcd-io/etcd/pull/8347
 func (c *Cache) requestProgress(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.ProgressInterval)
 	defer cancel()

@@ -16,6 +16,7 @@ import (
 const (
 	// waitTime is how long Consul holds a blocking query if nothing changes. Consul adds up to
 	// a sixteenth.
+	// https://developer.hashicorp.com/consul/api-docs/features/blocking
 	waitTime = 5 * time.Minute
 	// answerTime is how long an answer may take beyond its wait. A probe goes out every
 	// beatTime and may take probeTime, so the registry notices within eight seconds that
@@ -140,6 +141,7 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 				// Consul answers early when a snapshot is restored. A query with this index
 				// would wait until the restored Consul reaches it again, so query without an
 				// index.
+				// https://github.com/hashicorp/consul/pull/2675
 				index = 0
 			}
 			_ = retry.Sleep(ctx, q.spacing)
@@ -147,6 +149,8 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 			failed.reset()
 			d.clearFailure(q.String())
 			fresh := index == 0
+			// A query with index 0 would not block.
+			// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
 			index, least = max(1, meta.LastIndex), meta.LastIndex
 			take(answer, meta, answerInfo{number, fresh})
 			rest := q.spacing

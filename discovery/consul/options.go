@@ -24,6 +24,7 @@ const (
 	DefaultNamespace = "consul"
 	// DefaultMaxQueries leaves room below 200, the connections that Consul accepts from one
 	// address unless limits.http_max_conns_per_client says otherwise.
+	// https://github.com/hashicorp/consul/pull/7289
 	DefaultMaxQueries = 150
 	// DefaultMaxQueriesTLS is DefaultMaxQueries over TLS, where Consul speaks
 	// HTTP/2 and one connection carries 250 queries.

@@ -34,6 +34,7 @@ func (d *datacenter) nodes() question[[]*api.Node] {
 // service queries the instances of a service, sorted by distance from the agent. The sorting
 // makes Consul answer from its store instead of its event stream. Answers of the stream say
 // neither whether there is a leader nor whether something is hidden.
+// https://github.com/hashicorp/consul/issues/9776
 func (d *datacenter) service(name string) question[[]*api.ServiceEntry] {
 	return question[[]*api.ServiceEntry]{
 		kind: "service", name: name, spacing: spacing, steady: true,

@@ -100,6 +100,7 @@ func (t *sender) write(ctx context.Context) (now *targets, revision int64, err e
 // overQuota finds the outcome of a transaction that etcd answered with ErrNoSpace. etcd
 // checks the quota before it accepts a transaction and again when it applies it. In the
 // second case the transaction is applied and answered all the same.
+// https://github.com/etcd-io/etcd/issues/16659
 func (t *sender) overQuota(ctx context.Context, refusal error) (now *targets, revision int64, err error) {
 	t.doubt = fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, refusal)
 	now, err = t.readBack(ctx)

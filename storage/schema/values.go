@@ -75,6 +75,7 @@ func hostName(name string) error {
 // hostPattern says what is wrong with a host name or pattern: "*" or
 // "*.example.com". Istio warns of other wildcards in a ServiceEntry. Envoy refuses a
 // listener that has one for the name of TLS clients, so they are refused here.
+// https://github.com/envoyproxy/envoy/issues/11906
 func hostPattern(pattern string) error {
 	if pattern == "*" {
 		return nil

@@ -33,10 +33,12 @@ const (
 	// on which it got nothing. If a proxy already has everything, the server that takes
 	// over sends nothing. So the pauses grow even while servers are available. Envoy's
 	// default maximum of 30 s would delay a change by as much.
+	// https://github.com/envoyproxy/envoy/issues/24236
 	firstPause = 500 * time.Millisecond
 	lastPause  = 5 * time.Second
 	// maxRegexProgram is Istio's limit. Envoy's own limit of 100 refuses expressions that
 	// validation accepts.
+	// https://github.com/istio/istio/pull/26153
 	maxRegexProgram = 32768
 )
 

@@ -26,6 +26,7 @@ const (
 // TLSFiles returns the files, by name, that an Envoy with Options.TLS reads besides its
 // bootstrap. They are needed since Envoy rereads a replaced certificate only if a secrets
 // file names it. Without TLS the map is nil.
+// https://envoyproxy.io/docs/envoy/v1.24.5/operations/certificates
 func TLSFiles(o Options) (map[string][]byte, error) {
 	if !o.TLS {
 		return nil, nil

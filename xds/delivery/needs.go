@@ -73,6 +73,7 @@ func (n *need) namesOf(resources iter.Seq[*resource.Resource]) []string {
 // need becomes due again. What their former versions and the removed resources needed,
 // the client removes by itself, so the server forgets these removals. Secrets are
 // different: the client keeps a secret until its removal is sent.
+// https://github.com/envoyproxy/envoy/issues/13009
 func (n *need) follow(r *protocol.Response) {
 	if !n.resends() {
 		n.resendNew(r)
@@ -118,6 +119,7 @@ func (n *need) resendNew(r *protocol.Response) {
 // retain adds to a desired set the secrets that are gone from it and that the client
 // still needs. The client was sent resources that need them, and uses these only once it
 // has the secrets. An Envoy that lacks one would not even answer.
+// https://github.com/envoyproxy/envoy/issues/47066
 func (t *typeState) retain(to resource.Set) resource.Set {
 	t.lastDesired = to
 	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Secret }) {

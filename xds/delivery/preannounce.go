@@ -10,6 +10,7 @@ import (
 // calls to clusters that it does not have. So its present routes are sent once more, and
 // name the new clusters too, without traffic. Once it has these, the new routes follow.
 // It drops by itself the clusters that no routes name any more.
+// https://github.com/grpc/proposal/pull/170
 
 // isGRPC says whether the client is a gRPC client.
 func (s *Sequencer) isGRPC() bool {

@@ -11,8 +11,7 @@ import (
 // such group. Only what was built from a trait, or is absent because of one, is built
 // again. So a proxy in a further locality costs only what depends on localities.
 //
-// It waits while an older group advances. Of younger groups it uses only those that have
-// resources already, so no two groups wait for each other.
+// Of younger groups it uses only those that have resources already: docs/locks.md says why.
 func (g *Group) beginAsKin() *snapshot {
 	for _, other := range g.kin() {
 		if other.serial < g.serial || other.newest.Load() != nil {

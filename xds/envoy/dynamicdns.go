@@ -27,6 +27,7 @@ const dynamicDNSClusterType = "envoy.clusters.dynamic_forward_proxy"
 
 // The settings of DNS caches. An Envoy refuses two caches with the same name and
 // different settings, so a change here needs new names.
+// https://github.com/envoyproxy/envoy/issues/38545
 const (
 	dnsCacheRefreshRate = time.Minute // of names that are not resolved yet
 	dnsCacheHosts       = 8192

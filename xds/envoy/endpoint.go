@@ -69,6 +69,7 @@ type Endpoints struct {
 // endpoints of a priority, and refuses a sum beyond 32 bits; to avoid that, all weights
 // of the assignment are scaled down together. Localities without endpoints are omitted.
 // An assignment without localities is valid.
+// https://github.com/envoyproxy/envoy/pull/10578
 func LoadAssignment(cluster string, localities []Endpoints) *endpointv3.ClusterLoadAssignment {
 	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
 	var total weightSum

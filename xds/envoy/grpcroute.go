@@ -212,6 +212,7 @@ func (m NamedMatch) meets(value string) bool {
 
 // grpcHeader returns the matchers, as alternatives, that mean the same in gRPC: there a
 // missing header never matches, even if inverted.
+// https://github.com/grpc/grpc-go/pull/6313
 func grpcHeader(m NamedMatch) []*routev3.HeaderMatcher {
 	m.Name = strings.ToLower(m.Name)
 	compared := header(m)

@@ -28,6 +28,7 @@ type RouteConfigOptions struct {
 	MatchPort bool
 	// MaxDirectResponseBody is the largest body of a direct response, in bytes. By
 	// default Envoy refuses more than 4 KiB.
+	// https://github.com/envoyproxy/envoy/issues/8104
 	MaxDirectResponseBody uint32
 	// HTTP3Port is the port on which clients are told that HTTP/3 is served, 0 for none.
 	HTTP3Port uint32
@@ -310,6 +311,7 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 	if f.Timeout == 0 {
 		// A gRPC client's timeout applies. It must not be set beside a Timeout, which
 		// Envoy would then ignore.
+		// https://github.com/envoyproxy/envoy/issues/15530
 		out.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: durationpb.New(0)}
 	}
 	specifyClusters(out, clusters, len(f.HashPolicies) > 0)

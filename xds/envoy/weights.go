@@ -28,6 +28,7 @@ func divided(weight uint32, divisor uint64) uint32 { return uint32(max(uint64(we
 
 // fitWeights returns weights that are not 0 and whose sum Envoy accepts. If the sum
 // exceeds 32 bits, all are scaled down together.
+// https://github.com/envoyproxy/envoy/pull/24986
 func fitWeights(weights []uint32) []uint32 {
 	var sum weightSum
 	for _, w := range weights {

@@ -86,6 +86,7 @@ func listenerAddresses(l *listenerv3.Listener) []*corev3.SocketAddress {
 // filterChain chooses the chain of a connection as Envoy does: by one property after
 // another. Chains that name the connection's value win over chains that name none. Envoy
 // never goes back a step.
+// https://github.com/envoyproxy/envoy/issues/3471
 func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, error) {
 	for _, c := range l.GetFilterChains() {
 		if other := proto.CloneOf(c.GetFilterChainMatch()); other != nil {

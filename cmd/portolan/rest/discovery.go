@@ -149,7 +149,8 @@ func rootOf(group string) string {
 }
 
 // namespace answers that a namespace exists if its name is valid: kubectl asks for the
-// namespace before it reports that an object in it does not exist.
+// namespace before it reports that an object in it does not exist. TestKubectl in
+// integration shows it.
 func (s *Server) namespace(c *call) (any, error) {
 	name := c.r.PathValue("namespace")
 	if len(validation.IsDNS1123Label(name)) > 0 {

@@ -115,6 +115,7 @@ func methodNotAllowed(c *call) *apierrors.StatusError {
 
 // tooFarAhead says that the client has seen a version which this server has not;
 // client-go understands the cause.
+// https://github.com/kubernetes/kubernetes/pull/94316
 func tooFarAhead(err error) *apierrors.StatusError {
 	out := apierrors.NewTimeoutError("Too large resource version: "+err.Error(), 1)
 	out.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}

@@ -13,6 +13,7 @@ import (
 // guard refuses requests that a web page could make a user's browser send: requests for a
 // host name that points at this address (DNS rebinding), and requests from a page of
 // another origin. readBody refuses the content types that a form can post.
+// https://www.sjoerdlangkemper.nl/2017/09/13/attacks-on-host-header/
 func (s *Server) guard(c *call) error {
 	r := c.r
 	if !s.knownHost(r) {

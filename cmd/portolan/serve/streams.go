@@ -68,6 +68,7 @@ func withResets(ctx context.Context, c net.Conn) context.Context {
 // countResets closes HTTP/2 connections whose clients send and cancel requests too fast:
 // net/http only bounds how many of them run at one time. A client of HTTP/1 can only cancel a
 // request by closing the connection.
+// https://nvd.nist.gov/vuln/detail/CVE-2023-39325
 func (e streamExcess) countResets(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer e.count(r) // even if the handler panics

@@ -144,6 +144,7 @@ func verify(file string) (size int64, hash string, err error) {
 
 // readDatabase reads a database whose bytes are as etcd sent them. If the database was
 // damaged before, bbolt may panic or fault.
+// https://github.com/etcd-io/bbolt/issues/105
 func readDatabase(file string, read func(*bolt.Tx) error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
@@ -168,6 +169,7 @@ func readDatabase(file string, read func(*bolt.Tx) error) (err error) {
 
 // walk visits everything in the database. bbolt's own check would do so on a goroutine
 // of its own, where a panic ends the process.
+// https://github.com/etcd-io/bbolt/pull/1164
 func walk(tx *bolt.Tx) error {
 	return tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
 		return bucket.ForEach(func(_, value []byte) error {

@@ -325,6 +325,7 @@ const (
 
 // retryUntilSettled retries a change that etcd refuses until members have been connected to each
 // other for 5 seconds.
+// https://github.com/etcd-io/etcd/issues/6305
 func retryUntilSettled(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()

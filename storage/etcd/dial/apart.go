@@ -13,6 +13,7 @@ import (
 // when it opened the stream. Once that token has expired, etcd refuses every further
 // watch on the stream, for as long as another watch keeps it open. Request the progress
 // of a watch with the context of the watch.
+// https://github.com/etcd-io/etcd/issues/12385
 func OwnStream(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "portolan-watch", strconv.FormatUint(rand.Uint64(), 36))
 }

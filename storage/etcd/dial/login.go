@@ -19,8 +19,10 @@ import (
 //
 //   - It requests a token when it is made, and could not be made while etcd is away.
 //     Until opened, the answer is that authentication is off.
+//     https://github.com/etcd-io/etcd/issues/7747
 //   - It calls without a token, and etcd would take it for the user that its certificate
 //     names. Until answered, the answer is that a token is missing.
+//     https://github.com/etcd-io/etcd/pull/10343
 type login struct {
 	password func() (string, error)
 	opened   atomic.Bool

@@ -41,6 +41,7 @@ func (e *Election) open(ctx context.Context) (*term, error) {
 	}
 	// The library cleans up under the context of its client, without a limit. So this
 	// client ends with the context of the campaign, and the lease expires if need be.
+	// https://github.com/etcd-io/etcd/issues/21128
 	own, quit := context.WithCancel(ctx)
 	client := clientv3.NewCtxClient(own)
 	client.KV, client.Lease, client.Watcher = e.client.KV, e.client.Lease, e.client.Watcher
@@ -74,9 +75,12 @@ func (t *term) revoke(ctx context.Context) {
 func (t *term) campaign(ctx context.Context) error {
 	// A watch on a member that has no leader must fail, not stay silent. A stream of its
 	// own is needed, since an older stream keeps the old token of its user.
+	// https://github.com/kubernetes/kubernetes/issues/89488
 	ctx, cancel := context.WithCancelCause(dial.OwnStream(clientv3.WithRequireLeader(ctx)))
 	defer cancel(nil)
 	lost := fmt.Errorf("%w: the lease was lost before its turn came", ErrNotLeader)
+	// A campaign does not notice by itself that its lease is gone.
+	// https://github.com/etcd-io/etcd/pull/22387
 	stop := context.AfterFunc(t.session.Ctx(), func() {
 		cancel(lost)
 		t.quit()

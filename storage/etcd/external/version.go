@@ -16,6 +16,8 @@ var oldest = version.MustParseSemantic("3.5.0")
 
 // sound are the first releases without the flaws below, by minor version. Later
 // minor versions never had them.
+// https://github.com/etcd-io/etcd/security/advisories/GHSA-xg4h-6gfc-h4m8
+// https://pkg.go.dev/go.etcd.io/etcd/client/pkg/v3@v3.7.0?tab=versions
 var sound = map[uint]*version.Version{
 	5: version.MustParseSemantic("3.5.33"),
 	6: version.MustParseSemantic("3.6.14"),

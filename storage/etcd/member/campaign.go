@@ -29,6 +29,7 @@ func campaign(ctx context.Context, etcd *embed.Etcd) {
 // searches the log for changes of members; etcd may have compacted part of it, and then
 // raft panics. etcd publishes raft's state for the member that this process started last; a
 // server has only one.
+// https://github.com/etcd-io/etcd/issues/9079
 func hasApplied(etcd *embed.Etcd) bool {
 	if etcd.Server.AppliedIndex() < etcd.Server.CommittedIndex() {
 		return false

@@ -99,6 +99,7 @@ func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joi
 	cfg.ListenClientUrls = append(cfg.ListenClientUrls, listenClient)
 	// gRPC has a server of its own only if HTTP has another address. Nobody uses the HTTP
 	// address.
+	// https://github.com/etcd-io/etcd/issues/15402
 	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: httpSocket(opts.Socket)}}
 	if c.TLS != nil {
 		info := transport.TLSInfo{CertFile: c.TLS.Cert, KeyFile: c.TLS.Key, TrustedCAFile: c.TLS.CA, ClientCertAuth: true}

@@ -122,7 +122,7 @@ const behindAfter = 5 * time.Second
 
 // awaitReady returns nil when etcd serves, or the reason why it never will. If a log
 // has lost its end and is behind the database, etcd waits silently: it skips all
-// commits until their numbers reach those that the database has seen.
+// commits until their numbers reach those that the database has seen. TestDamage shows it.
 //
 // One of several members gets from the others what its log lacks, and waits for them.
 func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {

@@ -10,6 +10,7 @@ import (
 
 // grpcServers are the gRPC servers of an etcd. Closing etcd itself waits up to 7 seconds for
 // streams to end, and the streams of watches and lease keep-alives do not end.
+// https://github.com/etcd-io/etcd/pull/8267
 type grpcServers struct {
 	mu      sync.Mutex // guards servers
 	servers []*grpc.Server

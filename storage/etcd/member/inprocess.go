@@ -19,6 +19,7 @@ func clientWithin(etcd *embed.Etcd) *clientv3.Client {
 // maintenance guards the maintenance calls to an etcd in this process. etcd panics when
 // it is asked for its status or defragmented after its database was closed, and it may
 // close the database at any time.
+// https://github.com/sensu/sensu-go/pull/3606
 type maintenance struct{ clientv3.Maintenance }
 
 // Status implements clientv3.Maintenance.

@@ -209,6 +209,7 @@ func (m *Member) keep(ctx context.Context) error {
 
 // removalInterval is how often a member checks whether it was removed. A removed etcd
 // runs on silently for a second, and panics if its status is requested in that time.
+// https://github.com/etcd-io/etcd/issues/21966
 const removalInterval = 20 * time.Millisecond
 
 // await waits until the member is to end, or returns why it has ended.
@@ -308,6 +309,7 @@ func completeConfig(ctx context.Context, opts Options) (*embed.Config, error) {
 // says whether etcd has let go of the data directory. StartEtcd cannot be interrupted,
 // and it waits while another etcd, which does not know our lock, has the directory open.
 // So startEtcd calls it in a goroutine.
+// https://github.com/etcd-io/etcd/pull/6784
 func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bool, err error) {
 	cfg, err := completeConfig(ctx, opts)
 	if err != nil {
@@ -350,6 +352,7 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 	}
 	if err != nil {
 		// Close hangs on a member that never became ready.
+		// https://github.com/etcd-io/etcd/issues/9533
 		stopErr := stopEtcd(r.etcd, r.etcd.Server.HardStop, opts.StopTimeout)
 		return nil, stopErr == nil, errors.Join(err, stopErr)
 	}

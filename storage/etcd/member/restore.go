@@ -29,6 +29,7 @@ import (
 // revisionBump is how much a restore adds to the revision of a snapshot. It is more than
 // a store can have advanced since the snapshot, so no revision stands for two states.
 // Watches from an older revision must list again.
+// https://github.com/etcd-io/etcd/issues/16028
 const revisionBump = 1_000_000_000
 
 // ErrNotEmpty is the error of a directory that holds something already.
@@ -178,6 +179,7 @@ func (o RestoreOptions) checkRoom(size int64) error {
 
 // restore has etcd restore into a directory. etcd would end the process on some errors;
 // here it panics instead, and restore returns an error.
+// https://github.com/etcd-io/etcd/pull/10597
 func (o RestoreOptions) restore(dir string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

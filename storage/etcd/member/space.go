@@ -22,6 +22,7 @@ const startRoom = 16 << 20
 // checkSpace refuses to start etcd on a file system where it would soon end: etcd ends
 // its process when it cannot write. It reserves its log in segments of 64 MB, one to
 // write to and the next in reserve.
+// https://github.com/etcd-io/etcd/issues/4744
 func checkSpace(dir string) error {
 	space, err := upkeep.SpaceOf(dir)
 	if err != nil {

@@ -75,6 +75,7 @@ func (s *Subscription) Request(q Request) Answer {
 // unanswered ends the response in flight of a client that has unsubscribed from all
 // names, as if acknowledged. Nothing in such an Envoy takes the response, so it does not
 // answer.
+// https://github.com/envoyproxy/envoy/pull/3359
 func (s *Subscription) unanswered() Answer {
 	return s.answered(Request{Nonce: s.inflight.Nonce})
 }

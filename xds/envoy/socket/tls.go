@@ -163,6 +163,7 @@ func kindOfName(name string) tlsv3.SubjectAltNameMatcher_SanType {
 // secret refers to a secret that comes over ADS. Envoy identifies a secret by its name
 // and the bytes of its source: if the source changes, the secret never arrives. So all
 // secrets have the same source.
+// https://github.com/envoyproxy/envoy/issues/47309
 func secret(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: message.ADS()}
 }

@@ -25,6 +25,7 @@ type healths struct {
 // a proxy finishes their requests. If the policy has a panic threshold they are omitted,
 // since a proxy in panic uses all endpoints that it knows. Draining endpoints are sent if
 // the service has persistent sessions. (Istio: PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS.)
+// https://github.com/istio/istio/pull/60690
 func (o Outbound) healths() healths {
 	l := o.Service.Service().Attributes.Labels
 	least := o.Policy().GetOutlierDetection().GetMinHealthPercent()

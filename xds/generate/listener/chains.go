@@ -23,6 +23,7 @@ import (
 // chains collects the filter chains of an outbound listener. Envoy chooses a chain by the
 // destination, then by the first bytes, and never goes back a step. So if HTTP is not
 // detected, a connection to the same destination needs its own chain, or the default one.
+// https://github.com/envoyproxy/envoy/issues/3471
 type chains struct {
 	view        *mesh.View
 	kind        filter.Kind

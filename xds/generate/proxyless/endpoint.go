@@ -44,6 +44,8 @@ func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 // distinct returns the endpoints that gRPC accepts: those at IP addresses, each once. It
 // also merges equal localities, since gRPC refuses an assignment that repeats an address
 // or a locality.
+// https://github.com/grpc/grpc-go/issues/5710
+// https://github.com/grpc/grpc-go/pull/5303
 func distinct(in []envoy.Endpoints) []envoy.Endpoints {
 	type place struct {
 		region, zone, subZone string

@@ -68,6 +68,7 @@ func blackHole(port int) *routev3.VirtualHost {
 // connection that the client opened for this one: browsers reuse a connection for every host of
 // its certificate. On the answer 421 they open another (RFC 9110, section 15.5.20). The
 // other server may demand a certificate of clients, so the request must not pass here.
+// https://github.com/istio/istio/issues/13589
 func misdirected(r *routing.Routes) *routev3.VirtualHost {
 	return envoy.VirtualHost(envoy.VirtualHostOptions{
 		Name: names.MisdirectedVirtualHost(uint32(r.Port())), Domains: r.Elsewhere,

@@ -13,6 +13,7 @@ import (
 // TakesHTTP3 says whether a server also serves HTTP/3. The mesh must enable it, and the
 // server must terminate HTTPS at an IP address without client certificates: Envoy does
 // not verify these over QUIC.
+// https://github.com/envoyproxy/envoy/issues/23809
 func TakesHTTP3(v *mesh.View, s *routing.Server) bool {
 	return s.Kind() == routing.HTTPS && s.Spec.GetTls().GetMode() == networking.ServerTLSSettings_SIMPLE &&
 		!names.IsUnix(s.Spec.GetBind()) && v.Mesh(mesh.HTTP3).HTTP3
