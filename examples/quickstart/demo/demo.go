@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,7 +24,6 @@ type demo struct {
 	console *console
 	dir     string // directory of all files that it writes
 	ports   ports
-	http    *http.Client
 
 	portolan  *process
 	instances []*process // v1, v2, v2
@@ -57,7 +54,7 @@ func newDemo(c *console) (*demo, error) {
 		return nil, err
 	}
 	d := &demo{
-		console: c, dir: dir, http: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{}},
+		console: c, dir: dir,
 		ports: ports{
 			api: free[0], xds: free[1], gateway: free[2], service: free[3],
 			instances: [3]int{free[4], free[5], free[6]}, admin: [2]int{free[7], free[8]},
@@ -147,7 +144,10 @@ func (d *demo) await(ctx context.Context, what string, check func() error) error
 func (d *demo) count(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	d.traffic = []*counter{newCounter("gateway", d.ports.gateway), newCounter("sidecar", d.ports.service)}
+	d.traffic = []*counter{
+		{name: "gateway", url: "http://" + local(d.ports.gateway) + "/"},
+		{name: "sidecar", url: "http://" + local(d.ports.service) + "/"},
+	}
 	for _, c := range d.traffic {
 		running.Go(func() { c.run(ctx) })
 	}
@@ -163,46 +163,10 @@ func (d *demo) count(ctx context.Context) {
 func (d *demo) trafficLine() string {
 	var parts []string
 	for _, c := range d.traffic {
-		sum, _ := c.sum()
-		parts = append(parts, fmt.Sprintf("%s %d answered, %d failed", c.name, sum.answered(), sum.failed))
+		sum := c.since(tally{})
+		parts = append(parts, fmt.Sprintf("%s %d answered, %d failed", c.name, sum.requests-sum.failed, sum.failed))
 	}
 	return "[" + strings.Join(parts, " | ") + "]"
-}
-
-// showTraffic waits for some more requests through each proxy, and shows how they were split.
-// v1 is the share, in percent, that version v1 should have.
-func (d *demo) showTraffic(ctx context.Context, v1 float64) error {
-	const sample = 500
-	tolerance := 5 * math.Sqrt(v1*(100-v1)/sample) // five standard deviations
-	var before []tally
-	for _, c := range d.traffic {
-		sum, _ := c.sum()
-		before = append(before, sum)
-	}
-	for i, c := range d.traffic {
-		var part tally
-		err := d.await(ctx, "requests through the "+c.name, func() error {
-			sum, _ := c.sum()
-			if part = sum.since(before[i]); part.answered()+part.failed < sample {
-				return fmt.Errorf("%s", part)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		_, reason := c.sum()
-		difference := part.share("v1") - v1
-		d.claim(part.failed == 0 && difference > -tolerance && difference < tolerance, "%s  %s%s", c.name, part, because(part.failed, reason))
-	}
-	return nil
-}
-
-func because(failed int, reason string) string {
-	if failed == 0 {
-		return ""
-	}
-	return " (" + reason + ")"
 }
 
 // close ends everything that the demo started.
@@ -217,7 +181,6 @@ func (d *demo) close(keep bool) {
 	if d.portolan != nil {
 		d.portolan.stop()
 	}
-	d.http.CloseIdleConnections()
 	if keep {
 		d.console.say("%d claims did not hold:", len(d.broken))
 		for _, text := range d.broken {

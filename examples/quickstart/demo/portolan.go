@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -36,7 +34,7 @@ func (d *demo) serve(ctx context.Context) error {
 		if err := p.ended(); err != nil {
 			return fmt.Errorf("%w (it will not come)", err)
 		}
-		_, err := d.get(ctx, d.server()+"/readyz")
+		_, err := get(ctx, "", d.server()+"/readyz")
 		return err
 	})
 	if err == nil {
@@ -247,7 +245,7 @@ func (d *demo) ackTimes(ctx context.Context) (seconds, count float64, err error)
 
 // metric calls f with every line of the server's metrics that has the prefix.
 func (d *demo) metric(ctx context.Context, prefix string, f func(line string) error) error {
-	text, err := d.get(ctx, d.server()+"/metrics")
+	text, err := get(ctx, "", d.server()+"/metrics")
 	if err != nil {
 		return err
 	}
@@ -261,24 +259,4 @@ func (d *demo) metric(ctx context.Context, prefix string, f func(line string) er
 		}
 	}
 	return lines.Err()
-}
-
-// get reads a URL that must answer 200.
-func (d *demo) get(ctx context.Context, url string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := d.http.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", url, response.Status)
-	}
-	return string(body), err
 }

@@ -45,7 +45,7 @@ func (d *demo) startProxy(ctx context.Context, who identity, adminPort int) (*pr
 		if err := p.ended(); err != nil {
 			return err
 		}
-		_, err := d.get(ctx, "http://"+p.admin+"/ready")
+		_, err := get(ctx, "", "http://"+p.admin+"/ready")
 		return err
 	})
 }
@@ -58,7 +58,7 @@ type resource struct{ version, since string }
 func (d *demo) held(ctx context.Context) ([]map[string]resource, error) {
 	var out []map[string]resource
 	for _, p := range d.proxies {
-		text, err := d.get(ctx, "http://"+p.admin+"/config_dump")
+		text, err := get(ctx, "", "http://"+p.admin+"/config_dump")
 		if err != nil {
 			return nil, err
 		}
