@@ -122,22 +122,20 @@ func (d *demo) claim(holds bool, format string, args ...any) {
 
 // await waits until check returns nil.
 func (d *demo) await(ctx context.Context, what string, check func() error) error {
-	const limit = 30 * time.Second
-	deadline := time.Now().Add(limit)
-	for {
+	limit := time.Now().Add(30 * time.Second)
+	for range time.Tick(10 * time.Millisecond) {
 		err := check()
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: not within %s: %w", what, limit, err)
-		}
-		select {
-		case <-ctx.Done():
+		case ctx.Err() != nil:
 			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
+		case time.Now().After(limit):
+			return fmt.Errorf("%s: not within 30 s: %w", what, err)
 		}
+		d.console.live(d.traffic)
 	}
+	return nil
 }
 
 // count starts the counters, which run until endCount.
@@ -151,22 +149,10 @@ func (d *demo) count(ctx context.Context) {
 	for _, c := range d.traffic {
 		running.Go(func() { c.run(ctx) })
 	}
-	unfollow := d.console.follow(d.trafficLine)
-	d.endCount = sync.OnceFunc(func() {
-		unfollow()
+	d.endCount = func() {
 		cancel()
 		running.Wait()
-	})
-}
-
-// trafficLine returns the live line at the bottom of a terminal.
-func (d *demo) trafficLine() string {
-	var parts []string
-	for _, c := range d.traffic {
-		sum := c.since(tally{})
-		parts = append(parts, fmt.Sprintf("%s %d answered, %d failed", c.name, sum.requests-sum.failed, sum.failed))
 	}
-	return "[" + strings.Join(parts, " | ") + "]"
 }
 
 // close ends everything that the demo started.

@@ -24,7 +24,7 @@ func main() {
 
 // run shows everything and returns the exit status.
 func run(ctx context.Context, once bool) int {
-	d, err := newDemo(newConsole(os.Stdout))
+	d, err := newDemo(newConsole())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1
@@ -38,8 +38,7 @@ func run(ctx context.Context, once bool) int {
 		d.claim(false, "%v", err)
 	}
 	if err == nil && !once && !interrupted {
-		d.whatNext()
-		<-ctx.Done()
+		d.whatNext(ctx)
 	}
 	failed := len(d.broken)
 	d.close(failed > 0)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 func (d *demo) startControlPlane(ctx context.Context) error {
@@ -188,8 +189,8 @@ func (d *demo) total(context.Context) error {
 	return nil
 }
 
-// whatNext prints what a user may try while everything runs.
-func (d *demo) whatNext() {
+// whatNext shows what a user may try while everything runs, until ctx ends.
+func (d *demo) whatNext(ctx context.Context) {
 	d.console.step("What to try next, in another terminal (with the two exports from the top)")
 	for _, command := range []string{
 		fmt.Sprintf("curl -H 'Host: %s' http://%s/", serviceHost, local(d.ports.gateway)),
@@ -202,4 +203,11 @@ func (d *demo) whatNext() {
 		d.console.typed(command)
 	}
 	d.console.say("examples/quickstart has the files, with fixed ports. Everything runs until Ctrl-C.")
+	for tick := time.Tick(500 * time.Millisecond); ctx.Err() == nil; {
+		d.console.live(d.traffic)
+		select {
+		case <-ctx.Done():
+		case <-tick:
+		}
+	}
 }
