@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,20 +57,18 @@ func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// show runs a command visibly and returns its exit code.
-func (d *demo) show(ctx context.Context, args ...string) int {
+// show shows a command that must succeed.
+func (d *demo) show(ctx context.Context, args ...string) error {
 	d.console.typed(d.commandText(args))
-	c := d.command(ctx, args...)
-	out, _ := c.CombinedOutput() // the exit code shows failures
-	d.console.quote(strings.ReplaceAll(string(out), d.dir, "$DEMO"))
-	return c.ProcessState.ExitCode()
+	out, err := d.output(ctx, args...)
+	d.console.quote(out)
+	return err
 }
 
 // output runs a command that must succeed, and returns its output.
 func (d *demo) output(ctx context.Context, args ...string) (string, error) {
 	out, err := d.command(ctx, args...).Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 	}
 	if err != nil {
@@ -80,183 +77,71 @@ func (d *demo) output(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-var revisionOf = regexp.MustCompile(`\brev (\d+)`)
-
-// apply applies a file from the demo's directory and returns its revision.
-func (d *demo) apply(ctx context.Context, file string) (int, error) {
-	args := []string{"apply", "-f", "$DEMO/" + file}
-	d.console.typed(d.commandText(args))
-	out, err := d.output(ctx, args...)
+// apply applies a file and shows how long both proxies took to acknowledge it. It returns how
+// much the metrics of the server have grown.
+func (d *demo) apply(ctx context.Context, file string) (map[string]float64, error) {
+	before, err := d.metrics(ctx)
 	if err != nil {
-		return 0, err
-	}
-	d.console.quote(out)
-	revision := 0
-	for _, match := range revisionOf.FindAllStringSubmatch(out, -1) {
-		n, err := strconv.Atoi(match[1])
-		if err != nil {
-			return 0, err
-		}
-		revision = max(revision, n)
-	}
-	return revision, nil
-}
-
-// applyAndAck applies a file and prints how long both proxies took to acknowledge it.
-func (d *demo) applyAndAck(ctx context.Context, file string) error {
-	seconds, count, err := d.ackTimes(ctx)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	began := time.Now()
-	revision, err := d.apply(ctx, file)
-	if err != nil {
-		return err
-	}
-	if err := d.awaitAck(ctx, revision); err != nil {
-		return err
+	if err := d.show(ctx, "apply", "-f", "$DEMO/"+file, "--wait", "--min-proxies", "2"); err != nil {
+		return nil, err
 	}
 	took := time.Since(began)
-	secondsNow, countNow, err := d.ackTimes(ctx)
+	grown, err := d.metrics(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	inside := ""
-	if n := countNow - count; n > 0 {
-		inside = fmt.Sprintf("; from the store's commit to a proxy's ACK %.1f ms", 1000*(secondsNow-seconds)/n)
+	for series, value := range before {
+		grown[series] -= value
 	}
-	d.console.say("acknowledged by both proxies %d ms after Enter%s", took.Milliseconds(), inside)
-	return nil
+	text := fmt.Sprintf("acknowledged by both proxies %d ms after Enter", took.Milliseconds())
+	if n := grown["portolan_apply_to_ack_seconds_count"]; n > 0 {
+		text += fmt.Sprintf("; from the store's commit to a proxy's ACK %.1f ms", 1000*grown["portolan_apply_to_ack_seconds_sum"]/n)
+	}
+	d.console.say("%s", text)
+	return grown, nil
 }
 
-// proxyStatus is the part of `proxy status -o json` that the demo reads.
-type proxyStatus struct {
-	Items []struct {
-		Name     string
-		Revision int
-		Types    []struct{ Name, State, Message string }
-	}
-}
-
-// awaitAck waits until both proxies have acknowledged a revision. It polls with the command
-// that a user would use.
-func (d *demo) awaitAck(ctx context.Context, revision int) error {
-	return d.await(ctx, fmt.Sprintf("both proxies acknowledge revision %d", revision), func() error {
-		out, err := d.output(ctx, "proxy", "status", "-o", "json")
-		if err != nil {
-			return err
-		}
-		var status proxyStatus
-		if err := json.Unmarshal([]byte(out), &status); err != nil {
-			return err
-		}
-		if len(status.Items) != 2 {
-			return fmt.Errorf("%d proxies are connected", len(status.Items))
-		}
-		for _, p := range status.Items {
-			if p.Revision < revision {
-				return fmt.Errorf("%s is at revision %d", p.Name, p.Revision)
-			}
-			for _, t := range p.Types {
-				if t.Name == "SDS" && t.State == "NOT SENT" {
-					continue // the proxy needs no secret
-				}
-				if t.State != "SYNCED" {
-					return fmt.Errorf("%s: %s is %s %s", p.Name, t.Name, t.State, t.Message)
-				}
-			}
+// showProxies shows both proxies as soon as they have everything, and need no secret.
+func (d *demo) showProxies(ctx context.Context) error {
+	inStep := regexp.MustCompile(`(?m)^\S+ +\S+ +shop( +SYNCED( \S+)?){5} +NOT SENT`)
+	args := []string{"proxy", "status"}
+	d.console.typed(d.commandText(args))
+	var out string
+	err := d.await(ctx, "two proxies are in step", func() (err error) {
+		if out, err = d.output(ctx, args...); len(inStep.FindAllString(out, -1)) != 2 {
+			return fmt.Errorf("%v\n%s", err, out)
 		}
 		return nil
 	})
+	d.console.quote(out)
+	return err
 }
 
-// counts holds numbers by type of resource.
-type counts map[string]int
-
-func (c counts) minus(earlier counts) counts {
-	out := counts{}
-	for name, n := range c {
-		if n -= earlier[name]; n != 0 {
-			out[name] = n
-		}
-	}
-	return out
-}
-
-// only says whether there are resources of this type and of no other.
-func (c counts) only(name string) bool { return len(c) == 1 && c[name] > 0 }
-
-// String formats counts, as in "EDS 2, RDS 1".
-func (c counts) String() string {
-	var parts []string
-	for name, n := range c {
-		parts = append(parts, fmt.Sprintf("%s %d", name, n))
-	}
-	slices.Sort(parts)
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, ", ")
-}
-
-// responses returns how many responses the server has sent since it started, by type.
-func (d *demo) responses(ctx context.Context) (counts, error) {
-	return d.byType(ctx, "portolan_xds_responses_total")
-}
-
-// resources returns how many resources the server has sent since it started, by type.
-func (d *demo) resources(ctx context.Context) (counts, error) {
-	return d.byType(ctx, "portolan_xds_resources_sent_total")
-}
-
-var ofType = regexp.MustCompile(`\{type="(\w+)"\} (\S+)$`)
-
-func (d *demo) byType(ctx context.Context, metric string) (counts, error) {
-	out := counts{}
-	err := d.metric(ctx, metric+"{", func(line string) error {
-		match := ofType.FindStringSubmatch(line)
-		if match == nil {
-			return fmt.Errorf("the metric %q cannot be read", line)
-		}
-		n, err := strconv.ParseFloat(match[2], 64)
-		if n != 0 {
-			out[match[1]] = int(n)
-		}
-		return err
-	})
-	return out, err
-}
-
-// ackTimes returns the sum and the number of the times from commit to ACK.
-func (d *demo) ackTimes(ctx context.Context) (seconds, count float64, err error) {
-	const name = "portolan_apply_to_ack_seconds_"
-	err = d.metric(ctx, name, func(line string) error {
-		var err error
-		switch field, value, _ := strings.Cut(strings.TrimPrefix(line, name), " "); field {
-		case "sum":
-			seconds, err = strconv.ParseFloat(value, 64)
-		case "count":
-			count, err = strconv.ParseFloat(value, 64)
-		}
-		return err
-	})
-	return seconds, count, err
-}
-
-// metric calls f with every line of the server's metrics that has the prefix.
-func (d *demo) metric(ctx context.Context, prefix string, f func(line string) error) error {
+func (d *demo) metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := get(ctx, "", d.server()+"/metrics")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for lines.Scan() {
-		if !strings.HasPrefix(lines.Text(), prefix) {
-			continue
-		}
-		if err := f(lines.Text()); err != nil {
-			return err
+	series := map[string]float64{}
+	for _, match := range regexp.MustCompile(`(?m)^(portolan_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+		if series[match[1]], err = strconv.ParseFloat(match[2], 64); err != nil {
+			return nil, err
 		}
 	}
-	return lines.Err()
+	return series, nil
+}
+
+// byType formats a metric that counts by type of resource, as in "EDS 2, RDS 1".
+func byType(series map[string]float64, name string) string {
+	var parts []string
+	for labeled, n := range series {
+		if kind, ok := strings.CutPrefix(labeled, name+`{type="`); ok && n != 0 {
+			parts = append(parts, fmt.Sprintf("%s %.0f", strings.TrimSuffix(kind, `"}`), n))
+		}
+	}
+	slices.Sort(parts)
+	return cmp.Or(strings.Join(parts, ", "), "nothing")
 }

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -50,75 +49,28 @@ func (d *demo) startProxy(ctx context.Context, who identity, adminPort int) (*pr
 	})
 }
 
-// resource is the version of a resource that an Envoy has from the control plane, and since
-// when.
-type resource struct{ version, since string }
-
-// held returns the resources of each proxy, read from Envoy itself.
-func (d *demo) held(ctx context.Context) ([]map[string]resource, error) {
-	var out []map[string]resource
-	for _, p := range d.proxies {
+// held returns the resources that each Envoy has from the control plane, with their versions
+// and since when.
+func (d *demo) held(ctx context.Context) (resources [2][]string, err error) {
+	for i, p := range d.proxies {
 		text, err := get(ctx, "", "http://"+p.admin+"/config_dump")
 		if err != nil {
-			return nil, err
+			return resources, err
 		}
-		resources, err := readDump([]byte(text))
-		if err != nil {
-			return nil, fmt.Errorf("config dump of %s: %w", p.name, err)
+		var dump struct{ Configs []map[string]any }
+		if err := json.Unmarshal([]byte(text), &dump); err != nil {
+			return resources, fmt.Errorf("config dump of %s: %w", p.name, err)
 		}
-		out = append(out, resources)
-	}
-	return out, nil
-}
-
-// readDump finds the clusters, listeners and routes that came over xDS.
-func readDump(text []byte) (map[string]resource, error) {
-	var dump struct{ Configs []map[string]json.RawMessage }
-	if err := json.Unmarshal(text, &dump); err != nil {
-		return nil, err
-	}
-	out := map[string]resource{}
-	for _, section := range dump.Configs {
-		for key, raw := range section {
-			if strings.HasPrefix(key, "dynamic_") {
-				if err := readSection(key, raw, out); err != nil {
-					return nil, err
+		for _, section := range dump.Configs {
+			for key, value := range section {
+				if entries, ok := value.([]any); ok && strings.HasPrefix(key, "dynamic_") {
+					for _, entry := range entries {
+						resources[i] = append(resources[i], fmt.Sprint(entry)) // maps in the order of their keys
+					}
 				}
 			}
 		}
+		slices.Sort(resources[i])
 	}
-	if len(out) == 0 {
-		return nil, errors.New("there is nothing in it")
-	}
-	return out, nil
+	return resources, nil
 }
-
-func readSection(key string, raw json.RawMessage, into map[string]resource) error {
-	type state struct {
-		VersionInfo string `json:"version_info"`
-		LastUpdated string `json:"last_updated"`
-	}
-	type named struct {
-		Name string `json:"name"`
-	}
-	var entries []struct {
-		state
-		named
-		Cluster     named `json:"cluster"`
-		RouteConfig named `json:"route_config"`
-		ActiveState state `json:"active_state"`
-	}
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	for _, x := range entries {
-		name := key + " " + x.Name + x.Cluster.Name + x.RouteConfig.Name
-		into[name] = resource{
-			version: x.VersionInfo + x.ActiveState.VersionInfo,
-			since:   x.LastUpdated + x.ActiveState.LastUpdated,
-		}
-	}
-	return nil
-}
-
-func equal(a, b map[string]resource) bool { return maps.Equal(a, b) }
