@@ -1,106 +1,69 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// process is a program that the demo started.
-type process struct {
-	name string
-	log  string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+// command returns a command for the shell, with what the user is told to export. When ctx ends
+// it is asked to end, and killed if it does not.
+func (d *demo) command(ctx context.Context, text string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "sh", "-c", d.free.Replace(text))
+	c.Env = append(os.Environ(), "DEMO="+d.dir, d.free.Replace("PORTOLAN_SERVER="+server))
+	// A Ctrl-C in the terminal goes to the demo's process group, and not to this one.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
+	c.WaitDelay = 8 * time.Second
+	return c
 }
 
-// launch starts a program. Its output goes to its own file. A Ctrl-C in the terminal does not
-// reach it: the demo stops it.
-func launch(dir, name, path string, args ...string) (*process, error) {
-	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
+// show types a command, runs it and quotes its output, with the error output if it fails. Its
+// exit code must be 0 or one of the others.
+func (d *demo) show(text string, others ...int) (code int) {
+	d.typed(text)
+	c := d.command(d.ctx, text)
+	out, err := c.Output()
+	d.must(d.ctx.Err())
+	d.quote(out)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		d.quote(exit.Stderr)
 	}
-	p := &process{name: name, log: log.Name(), cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		_ = log.Close()
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	if code = c.ProcessState.ExitCode(); err != nil && !slices.Contains(others, code) {
+		d.must(fmt.Errorf("%s: %w", text, err))
 	}
-	go func() {
-		defer close(p.done)
-		_ = p.cmd.Wait() // its log says how it ended
-		_ = log.Close()
-	}()
-	return p, nil
+	return code
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// kill ends the process as kill -9 does.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails if it has ended already, which is fine
-	<-p.done
-}
-
-// stop asks the process to end, and kills it where it does not.
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(8 * time.Second):
-		p.kill()
-	}
-}
-
-// ended returns an error if a process that should run has ended.
-func (p *process) ended() error {
-	select {
-	case <-p.done:
-	default:
-		return nil
-	}
-	text, _ := os.ReadFile(p.log)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return fmt.Errorf("%s has ended: %s", p.name, lines[len(lines)-1])
-}
-
-// freePorts returns ports of 127.0.0.1 that nothing listens on. They are below the kernel's
-// ephemeral ports, so that they stay free.
-func freePorts(n int) ([]int, error) {
-	const first, number = 20000, 12000
-	var out []int
-	for i := range number {
-		port := first + (os.Getpid()*97+i)%number
-		l, err := net.Listen("tcp", local(port))
-		if err != nil {
-			continue // in use
+// start types a command and starts it, with its output in a log of this name. The steps fail if
+// it ends by itself. The result kills it as kill -9 does.
+func (d *demo) start(name, text string) (kill func(what string)) {
+	d.typed(text + " &")
+	c := d.command(d.life, "exec "+text+" >>$DEMO/"+name+".log 2>&1")
+	d.must(c.Start())
+	var killed atomic.Bool
+	ended := make(chan struct{})
+	d.running.Go(func() {
+		defer close(ended)
+		_ = c.Wait() // ProcessState says how it ended
+		if !killed.Load() {
+			log, _ := os.ReadFile(filepath.Join(d.dir, name+".log"))
+			lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+			d.fail(fmt.Errorf("%s has ended: %s: %s", name, c.ProcessState, lines[len(lines)-1]))
 		}
-		if err := l.Close(); err != nil {
-			return nil, err
-		}
-		if out = append(out, port); len(out) == n {
-			return out, nil
-		}
+	})
+	return func(what string) {
+		d.say("$ kill -9 %d    # %s", c.Process.Pid, d.free.Replace(what))
+		killed.Store(true)
+		_ = c.Process.Kill() // it fails only if the program has just ended
+		<-ended
 	}
-	return nil, fmt.Errorf("%d free ports are needed from %d on, and %d are there", n, first, len(out))
-}
-
-// needFiles returns an error that says which files are missing, and how to get them.
-func needFiles(paths ...string) error {
-	for _, path := range paths {
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("there is no %s: run make demo at the root of the repository", path)
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,132 +1,118 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"math"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 )
 
-// pace is the time between two requests of a counter.
-const pace = 4 * time.Millisecond
+const serviceHost = "reviews.shop.example"
 
 // counter sends requests to the service through one proxy, one after the other, and counts
 // which version answers them.
 type counter struct {
-	name   string // name of the proxy
-	url    string
-	client *http.Client
+	name, url string
 
-	mu     sync.Mutex // guards what follows
-	total  tally
-	reason string // reason of the first failure
+	mu    sync.Mutex // guards total
+	total tally
 }
 
-// tally counts answers by version.
+// tally counts requests.
 type tally struct {
-	versions map[string]int
-	failed   int
-}
-
-func newCounter(name string, port int) *counter {
-	return &counter{
-		name: name, url: fmt.Sprintf("http://127.0.0.1:%d/", port),
-		client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}},
-		total:  tally{versions: map[string]int{}},
-	}
+	requests, v1, v2, failed int
+	reason                   string // of the first failure
 }
 
 // run sends requests until ctx ends.
 func (c *counter) run(ctx context.Context) {
-	defer c.client.CloseIdleConnections()
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		version, err := c.request(ctx)
+	for range time.Tick(4 * time.Millisecond) {
+		answer, err := get(ctx, serviceHost, c.url)
 		if ctx.Err() != nil {
 			return
 		}
 		c.mu.Lock()
-		if err == nil {
-			c.total.versions[version]++
-		} else if c.total.failed++; c.reason == "" {
-			c.reason = err.Error()
+		c.total.requests++
+		switch {
+		case answer == "reviews v1\n":
+			c.total.v1++
+		case answer == "reviews v2\n":
+			c.total.v2++
+		default:
+			c.total.failed++
+			c.total.reason = cmp.Or(c.total.reason, fmt.Sprint(cmp.Or(err, errors.New(answer))))
 		}
 		c.mu.Unlock()
 	}
 }
 
-// request sends a request and returns the version that answered.
-func (c *counter) request(ctx context.Context) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
+// since returns what was counted after an earlier tally.
+func (c *counter) since(t tally) tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.total
+	return tally{n.requests - t.requests, n.v1 - t.v1, n.v2 - t.v2, n.failed - t.failed, n.reason}
+}
+
+// percent returns the share of n in all requests.
+func (t tally) percent(n int) float64 { return 100 * float64(n) / float64(max(t.requests, 1)) }
+
+// String formats a tally, as in " 1523 requests   v1 90.3 %   v2  9.7 %   0 failed".
+func (t tally) String() string {
+	text := fmt.Sprintf("%5d requests   v1 %4.1f %%   v2 %4.1f %%   %d failed", t.requests, t.percent(t.v1), t.percent(t.v2), t.failed)
+	if t.failed > 0 {
+		text += " (" + t.reason + ")"
+	}
+	return text
+}
+
+// showTraffic waits for some more requests through each proxy, and shows how they were split.
+// share is the percentage that v1 should have.
+func (d *demo) showTraffic(share float64) {
+	const sample = 500
+	tolerance := 5 * math.Sqrt(share*(100-share)/sample) // five standard deviations
+	var before []tally
+	for _, c := range d.traffic {
+		before = append(before, c.since(tally{}))
+	}
+	for i, c := range d.traffic {
+		var more tally
+		d.await("requests through the "+c.name, func() error {
+			if more = c.since(before[i]); more.requests < sample {
+				return fmt.Errorf("%s", more)
+			}
+			return nil
+		})
+		d.claim(more.failed == 0 && math.Abs(more.percent(more.v1)-share) < tolerance, "%s  %s", c.name, more)
+	}
+}
+
+// client is for this machine, where answers come soon.
+var client = &http.Client{Timeout: 10 * time.Second}
+
+// get returns the body of a URL, which must answer 200. An empty host is that of the URL.
+func get(ctx context.Context, host, url string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
-	r.Host = serviceHost
-	response, err := c.client.Do(r)
+	r.Host = host
+	response, err := client.Do(r)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %s", url, response.Status, body)
+	}
 	if err != nil {
 		return "", err
 	}
-	version, ok := strings.CutPrefix(strings.TrimSpace(string(body)), "reviews ")
-	if response.StatusCode != http.StatusOK || !ok {
-		return "", fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body)))
-	}
-	return version, nil
-}
-
-// sum returns the tally since the counter started, and the reason of the first failure.
-func (c *counter) sum() (tally, string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return tally{versions: maps.Clone(c.total.versions), failed: c.total.failed}, c.reason
-}
-
-// since returns the difference from an earlier tally.
-func (t tally) since(earlier tally) tally {
-	out := tally{versions: map[string]int{}, failed: t.failed - earlier.failed}
-	for version, n := range t.versions {
-		if n -= earlier.versions[version]; n > 0 {
-			out.versions[version] = n
-		}
-	}
-	return out
-}
-
-func (t tally) answered() int {
-	n := 0
-	for _, count := range t.versions {
-		n += count
-	}
-	return n
-}
-
-// share returns the share of a version, in percent.
-func (t tally) share(version string) float64 {
-	return 100 * float64(t.versions[version]) / float64(max(t.answered(), 1))
-}
-
-// String formats a tally, as in "1523 requests  v1 90.3 %  v2 9.7 %  0 failed".
-func (t tally) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%5d requests", t.answered()+t.failed)
-	for _, version := range slices.Sorted(maps.Keys(t.versions)) {
-		fmt.Fprintf(&b, "   %s %4.1f %%", version, t.share(version))
-	}
-	fmt.Fprintf(&b, "   %d failed", t.failed)
-	return b.String()
+	return string(body), nil
 }
