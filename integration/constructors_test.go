@@ -162,7 +162,7 @@ func everyListener() []*listenerv3.Listener {
 	return []*listenerv3.Listener{
 		messages.Listener(messages.ListenerOptions{
 			Name: names.Listener("127.0.0.1", 10080), Host: "127.0.0.1", Port: 10080, Direction: corev3.TrafficDirection_OUTBOUND,
-			HTTPInspector: &messages.Inspection{}, TLSInspector: &envoy.Inspection{Only: []uint32{443}}, DetectionTimeout: time.Second,
+			HTTPInspector: &messages.Inspection{}, TLSInspector: &messages.Inspection{Only: []uint32{443}}, DetectionTimeout: time.Second,
 			AccessLogs: []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null", NoRoute: true})},
 			FilterChains: []*listenerv3.FilterChain{
 				chain("inline", messages.FilterChainOptions{

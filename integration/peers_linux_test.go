@@ -1,0 +1,307 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// captureOut redirects what a machine's clients send to its sidecar, and lets in what comes.
+const captureOut = `
+table ip portolan {
+	chain output {
+		type nat hook output priority -100;
+		meta mark 77 meta l4proto tcp redirect to :15001
+	}
+}
+`
+
+// peerEntry is a service of every kind of port at a workload with a sidecar.
+const peerEntry = `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: app, namespace: shop}
+spec:
+  hosts: [app.shop.test]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  addresses: [10.9.0.1]
+  ports:
+  - {number: 80, name: http, protocol: HTTP, targetPort: 8080}
+  - {number: 81, name: http2, protocol: HTTP2, targetPort: 8081}
+  - {number: 5432, name: tcp, protocol: TCP}
+  - {number: 90, name: plain, targetPort: 7000}
+  endpoints: [{address: 10.0.0.1, serviceAccount: app, labels: {app: app, security.istio.io/tlsMode: istio}}]
+`
+
+// peerMode is a PeerAuthentication of the namespace shop.
+func peerMode(mode string) string {
+	return "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: " + mode + "}}\n"
+}
+
+// identified returns the files of a certificate with an identity of the mesh.
+func identified(t testing.TB, of *securetest.Authority, identity string) *certificateFiles {
+	t.Helper()
+	f := of.Write(t, t.TempDir(), of.Issue(t, securetest.Leaf{Identity: identity}))
+	return &certificateFiles{f.Cert, f.Key, f.CA}
+}
+
+// peerMesh is a workload with a sidecar, 10.0.0.1, and a client with one, 10.0.0.2, each in a
+// network of its own.
+type peerMesh struct {
+	*server
+	t                testing.TB
+	workload, client *namespace
+	of               *securetest.Authority
+}
+
+func newPeerMesh(t testing.TB, o serverOptions) *peerMesh {
+	t.Helper()
+	needEnvoy(t)
+	needNamespaces(t)
+	m := &peerMesh{t: t, workload: newNamespace(t, "workload"), client: newNamespace(t, "client"), of: securetest.New(t, "authority")}
+	cable(m.workload, m.client)
+	m.client.ip("route", "add", "default", "via", "10.0.0.1")
+	serveUpstream(t, "http", m.workload.listen("0.0.0.0:8080"))
+	serveUpstream(t, "http2", m.workload.listen("0.0.0.0:8081"))
+	serveTCPUpstream(t, "tcp", m.workload.listen("0.0.0.0:5432"))
+	serveUpstream(t, "plain", m.workload.listen("0.0.0.0:7000"))
+	m.workload.nft(capture)
+	m.client.nft(captureOut)
+	m.server = startServer(t, o)
+	m.apply(peerEntry)
+	return m
+}
+
+// sidecars starts both sidecars, with certificates of these identities.
+func (m *peerMesh) sidecars(v protocol.Variant, workload, client *certificateFiles) (in, out *envoy) {
+	m.t.Helper()
+	xds := startSocketRelay(m.t, m.xds)
+	in = m.startEnvoy(envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: v, in: m.workload, xds: xds, certificate: workload})
+	out = m.startEnvoy(envoyOptions{kind: "sidecar", name: "client", ip: "10.0.0.2", interception: "REDIRECT", variant: v, in: m.client, xds: xds, certificate: client})
+	in.awaitWarm()
+	out.awaitWarm()
+	return in, out
+}
+
+// through returns what a request gets that a program of the client sends to a port of the
+// service, through its sidecar.
+func (m *peerMesh) through(port int, path string) (reply, error) {
+	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://10.9.0.1:%d%s", port, path), nil)
+	if err != nil {
+		return reply{}, err
+	}
+	r.Host = "app.shop.test"
+	return answer(m.client.marked(m.t, captureMark), r)
+}
+
+// bare returns an error unless a program without a sidecar gets an answer at a port of the
+// workload.
+func (m *peerMesh) bare(port int, want string) error {
+	if port == 5432 {
+		return greets(m.client, 0, "10.0.0.1:5432", "\x01hello\n", want)
+	}
+	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://10.0.0.1:%d/", port), nil)
+	if err != nil {
+		return err
+	}
+	got, err := answer(m.client.http(m.t), r)
+	if err == nil && got.String() != want {
+		err = errors.New("it answers " + got.String())
+	}
+	return err
+}
+
+// sniff counts the packets of a network's device that contain a marker, until the test ends.
+func (n *namespace) sniff(device, marker string) *atomic.Int64 {
+	n.t.Helper()
+	var seen atomic.Int64
+	var fd int
+	if err := n.inside(func() (err error) {
+		const everything = 0x0300 // ETH_P_ALL in network byte order
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, everything); err != nil {
+			return err
+		}
+		return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
+	}); err != nil {
+		n.t.Fatalf("listen on %s: %v", device, err)
+	}
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		packet := make([]byte, 1<<16)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if size, _, err := unix.Recvfrom(fd, packet, 0); err == nil && bytes.Contains(packet[:size], []byte(marker)) {
+				seen.Add(1)
+			}
+		}
+	})
+	n.t.Cleanup(func() {
+		close(done)
+		running.Wait()
+		_ = unix.Close(fd)
+	})
+	return &seen
+}
+
+// TestEnvoyPeerModes: two sidecars talk over mutual TLS without a rule, for every kind of port,
+// and each shows the other who it is. A program without a sidecar is let in as the mode says.
+// Where TLS is claimed, no packet has what was sent.
+func TestEnvoyPeerModes(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		m := newPeerMesh(t, serverOptions{})
+		const shop = "spiffe://cluster.local/ns/shop/sa/"
+		in, out := m.sidecars(v, identified(t, m.of, shop+"app"), identified(t, m.of, shop+"client"))
+		const marker = "a-word-that-nobody-may-read"
+		wire := m.client.sniff("p", marker)
+		for _, step := range []struct {
+			mode            string
+			encrypted, bare bool
+		}{{"", true, true}, {"STRICT", true, false}, {"PERMISSIVE", true, true}, {"DISABLE", false, true}, {"STRICT", true, false}} {
+			mode := "without a policy"
+			if step.mode != "" {
+				mode = step.mode
+				m.awaitSynced(m.apply(peerMode(mode)), "app", "client")
+			}
+			for port, name := range map[int]string{80: "http", 81: "http2", 90: "plain"} {
+				what := fmt.Sprintf("%s: port %d", mode, port)
+				eventually(t, what, func() error {
+					got, err := m.through(port, "/"+marker)
+					if err != nil {
+						return err
+					}
+					shown := got.echo.Header.Get("X-Forwarded-Client-Cert")
+					// HTTP of a port that declares nothing is bytes to the sidecar of the server.
+					if mutual := strings.Contains(shown, "URI="+shop+"client"); got.String() != name || port != 90 && mutual != step.encrypted {
+						return fmt.Errorf("it answers %s, and the server saw %q", got, shown)
+					}
+					return nil
+				})
+			}
+			before := wire.Load()
+			for _, port := range []int{80, 81, 90} {
+				if got, err := m.through(port, "/"+marker); err != nil {
+					t.Errorf("%s: port %d: %s, %v", mode, port, got, err)
+				}
+			}
+			awaitGreetingFrom(t, m.client, captureMark, "10.9.0.1:5432", "tcp")
+			if seen := wire.Load() - before; step.encrypted != (seen == 0) {
+				t.Errorf("%s: %d packets have what was sent", mode, seen)
+			}
+			for port, name := range map[int]string{8080: "http", 8081: "http2", 5432: "tcp", 7000: "plain"} {
+				what := fmt.Sprintf("%s: port %d without a sidecar", mode, port)
+				eventually(t, what, func() error {
+					if err := m.bare(port, name); (err == nil) != step.bare {
+						return fmt.Errorf("let in: %v: %w", err == nil, err)
+					}
+					return nil
+				})
+			}
+		}
+		m.expectNothingRejected()
+		in.expectNothingRejected()
+		out.expectNothingRejected()
+	})
+}
+
+// TestEnvoyPeerIdentities: a server takes the certificates of its mesh alone, and a client the
+// accounts of the service's endpoints. What Envoy counts says why a handshake failed.
+func TestEnvoyPeerIdentities(t *testing.T) {
+	const shop = "spiffe://cluster.local/ns/shop/sa/"
+	expired := func(t testing.TB, of *securetest.Authority) *certificateFiles {
+		f := of.Write(t, t.TempDir(), of.Issue(t, securetest.Leaf{Identity: shop + "client", From: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)}))
+		return &certificateFiles{f.Cert, f.Key, f.CA}
+	}
+	for name, c := range map[string]struct {
+		workload, client func(t testing.TB, of *securetest.Authority) *certificateFiles
+		mesh             string
+		// failed is the counter that says why, of the sidecar at that end; empty if they talk.
+		failed string
+		atApp  bool
+	}{
+		"both of the mesh": {},
+		"a client of another account": {
+			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
+				return identified(t, of, "spiffe://cluster.local/ns/far/sa/x")
+			}},
+		"a client of another root": {
+			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
+				f := identified(t, securetest.New(t, "stranger"), shop+"client")
+				return &certificateFiles{f.chain, f.key, identified(t, of, shop+"x").roots} // it takes the server's
+			}, failed: "fail_verify_error", atApp: true},
+		"an expired client": {client: expired, failed: "fail_verify_error", atApp: true},
+		"a client of another trust domain": {
+			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
+				return identified(t, of, "spiffe://old.example/ns/shop/sa/client")
+			},
+			failed: "fail_verify_san", atApp: true},
+		"a client of an alias": {
+			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
+				return identified(t, of, "spiffe://old.example/ns/shop/sa/client")
+			},
+			mesh: "trustDomainAliases: [old.example]"},
+		"a server of another account": {
+			workload: func(t testing.TB, of *securetest.Authority) *certificateFiles { return identified(t, of, shop+"other") },
+			failed:   "fail_verify_san"},
+		"a server of an alias": {
+			workload: func(t testing.TB, of *securetest.Authority) *certificateFiles {
+				return identified(t, of, "spiffe://old.example/ns/shop/sa/app")
+			},
+			mesh: "trustDomainAliases: [old.example]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newPeerMesh(t, serverOptions{meshConfig: c.mesh})
+			own := func(make func(testing.TB, *securetest.Authority) *certificateFiles, account string) *certificateFiles {
+				if make != nil {
+					return make(t, m.of)
+				}
+				return identified(t, m.of, shop+account)
+			}
+			in, out := m.sidecars(protocol.Delta, own(c.workload, "app"), own(c.client, "client"))
+			for _, mode := range []string{"PERMISSIVE", "STRICT"} {
+				m.awaitSynced(m.apply(peerMode(mode)), "app", "client")
+				if c.failed == "" {
+					eventually(t, mode+": they talk", func() error {
+						got, err := m.through(80, "/")
+						if err == nil && (got.String() != "http" || got.echo.Header.Get("X-Forwarded-Client-Cert") == "") {
+							err = fmt.Errorf("%s: %v", got, got.echo.Header)
+						}
+						return err
+					})
+					continue
+				}
+				end := out
+				if c.atApp {
+					end = in
+				}
+				eventually(t, mode+": the handshake fails, for the reason that is counted", func() error {
+					got, err := m.through(80, "/")
+					if err == nil && got.status != http.StatusServiceUnavailable {
+						return fmt.Errorf("it answers %s", got)
+					}
+					counted, err := end.stats(`ssl\.` + c.failed + `$`)
+					if err == nil && len(nonzero(counted)) == 0 {
+						err = errors.New("nothing is counted as " + c.failed)
+					}
+					return err
+				})
+			}
+		})
+	}
+}
