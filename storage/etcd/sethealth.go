@@ -21,7 +21,6 @@ import (
 
 var _ storage.HealthKeeper = (*Store)(nil)
 
-// hasHealth says whether objects of a kind have a health.
 func hasHealth(kind config.GroupVersionKind) bool {
 	return kind.Group == schema.WorkloadEntry.Group && kind.Kind == schema.WorkloadEntry.Kind
 }
@@ -52,7 +51,6 @@ func (s *Store) SetHealth(ctx context.Context, update storage.HealthUpdate) (sto
 	return result, nil
 }
 
-// healthWrite is one update of a health.
 type healthWrite struct {
 	*sender
 	update  storage.HealthUpdate
@@ -196,7 +194,6 @@ func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 	return wrapper.Uid, nil
 }
 
-// wrote says whether this update wrote the value.
 func (w *healthWrite) wrote(kv *mvccpb.KeyValue) bool {
 	held := &envelope.Health{}
 	return kv != nil && open(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])

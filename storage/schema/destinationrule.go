@@ -62,7 +62,7 @@ func checkDestinationRule(c checker, d *networking.DestinationRule) {
 	checkClients(c, d)
 }
 
-// checkClients checks the selector of clients. A rule with one stays in its namespace.
+// A rule with a selector of clients stays in its namespace.
 func checkClients(c checker, d *networking.DestinationRule) {
 	if d.GetWorkloadSelector() == nil {
 		return
@@ -148,7 +148,6 @@ func checkPolicy(c checker, p policy) {
 	checkClientTLS(c.at("tls"), p.GetTls())
 }
 
-// checkClientTLS checks the TLS settings of clients.
 func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
 	const longest = 255 // Envoy's
 	if n := len(t.GetSni()); n > longest {
@@ -295,7 +294,6 @@ func checkOutlierDetection(c checker, d *networking.OutlierDetection) {
 	}
 }
 
-// ring checks the size of a hash ring.
 func (c checker) ring(size uint64) {
 	const (
 		limit  = 8 << 20 // Envoy's
@@ -307,7 +305,6 @@ func (c checker) ring(size uint64) {
 	}
 }
 
-// hashedHeader checks the name of a header that is hashed.
 func (c checker) hashedHeader(name string) {
 	switch c.oneLine(name); {
 	case name == "":
