@@ -149,7 +149,6 @@ func allWarnings(alone []schema.Warning, advice []finding.Advice) []string {
 // adviceWait bounds how long a write waits for an advisor that is behind.
 const adviceWait = 250 * time.Millisecond
 
-// advise returns the advice of the advisor about each operation.
 func (s *Server) advise(ctx context.Context, ops []storage.Op) [][]finding.Advice {
 	if s.advisor == nil {
 		return make([][]finding.Advice, len(ops))
