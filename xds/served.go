@@ -21,7 +21,6 @@ type servedType struct {
 	needing []string // the types whose resources need this one
 }
 
-// typesOfProxies are the served types of proxies.
 func typesOfProxies(types []generate.ResourceType) servedTypes {
 	var out servedTypes
 	for _, t := range types {

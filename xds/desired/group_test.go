@@ -86,7 +86,6 @@ func (h *history) destinationRule() string {
 		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.policy("policy"), h.one("subset", "x", "z"), h.policy("subsetPolicy"))
 }
 
-// policy draws a traffic policy.
 func (h *history) policy(label string) string {
 	return h.one(label,
 		"connectionPool: {tcp: {maxConnections: 1}}",

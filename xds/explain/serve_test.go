@@ -90,7 +90,6 @@ func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explan
 	return *value.(*explain.Explanation), nil
 }
 
-// line returns an explanation as one line.
 func line(e explain.Explanation) string {
 	out := []string{e.Outcome}
 	if r := e.Route; r != nil && r.Object != "" {

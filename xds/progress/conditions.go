@@ -32,8 +32,8 @@ type evidence struct {
 	used bool
 }
 
-// makeReport makes the report of an object. settled says that the report stays true until
-// the configuration or a proxy changes. stored is the present report.
+// settled says that the report stays true until the configuration or a proxy changes.
+// stored is the present report.
 func makeReport(object *config.Config, stored *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
 	facts := e.facts
 	revision, seen := int64(0), status.SeenIn(object.Source)
@@ -257,7 +257,6 @@ func sameWrite(report, stored *status.Report) bool {
 	return stored.Of(report.UID) && stored.Object == report.Object && stored.Version == report.Version
 }
 
-// sameContent says whether a report has the content of the stored one.
 func sameContent(report, stored *status.Report) bool {
 	return sameWrite(report, stored) && stored.Generation == report.Generation && slices.Equal(report.Conditions, stored.Conditions)
 }
