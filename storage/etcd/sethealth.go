@@ -159,8 +159,8 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	return &op, storage.HealthResult{Report: reportOf(next, 0)}, nil
 }
 
-// decodeHealth decodes the health of the object with the uid. It is empty if the value is of
-// another object or cannot be decoded.
+// decodeHealth returns an empty Health if the value is of another object or cannot be
+// decoded.
 func decodeHealth(kv *mvccpb.KeyValue, uid string) *envelope.Health {
 	out := &envelope.Health{}
 	if kv == nil || open(kv, out) != nil || out.Uid != uid {

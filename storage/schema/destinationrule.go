@@ -96,8 +96,7 @@ func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {
 	checkPortLevels(c.at("portLevelSettings"), p.PortLevelSettings)
 }
 
-// checkPortLevels checks the policies of single ports. Only the first policy for a port
-// counts.
+// Only the first policy for a port counts.
 func checkPortLevels(c checker, policies []*networking.TrafficPolicy_PortTrafficPolicy) {
 	first := map[uint32]string{}
 	each(c, policies, func(c checker, p *networking.TrafficPolicy_PortTrafficPolicy) {

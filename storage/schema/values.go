@@ -107,7 +107,7 @@ func (c checker) port(number uint32) {
 	}
 }
 
-// optionalPort checks a port number; 0 means none.
+// optionalPort takes 0 for none.
 func (c checker) optionalPort(number uint32) {
 	if number != 0 {
 		c.port(number)
