@@ -70,7 +70,6 @@ func entry(t testing.TB, namespace, name string, round int) resource {
 	return resourceOf(t, object)
 }
 
-// entries is the type of service entries.
 var entries = schema.ServiceEntry.String()
 
 type request struct {
