@@ -80,7 +80,7 @@ func (w *workload) same(o *workload) bool {
 	return w.order == o.order && w.instance.Equal(o.instance)
 }
 
-// selects says whether the entry selects a workload of its namespace; false for nil.
+// selects returns false for nil. The workload is of the namespace of the entry.
 func (e *entry) selects(w *workload) bool {
 	return w != nil && e.selector != nil && e.selector.SubsetOf(w.instance.Endpoint.Labels)
 }

@@ -32,7 +32,6 @@ func (a *Authority) ServerCertificate(names ...string) func(*tls.ClientHelloInfo
 	}
 }
 
-// serverCertificate is the current certificate of a server.
 type serverCertificate struct {
 	authority *Authority
 	names     []string

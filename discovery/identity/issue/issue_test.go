@@ -91,7 +91,6 @@ func (n *notes) text() string {
 	return strings.Join(n.got, "\n")
 }
 
-// world is an issuer with what it needs.
 type world struct {
 	*authoritytest.Mesh
 	authority *authority.Authority
