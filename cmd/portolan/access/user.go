@@ -295,7 +295,6 @@ nobody is told again. Give each program a token of its own.`,
 	return c
 }
 
-// tokensPath returns the path for making tokens of a user.
 func tokensPath(user string) string {
 	return strings.Replace(credentials.TokensPath, "{name}", url.PathEscape(user), 1)
 }

@@ -103,7 +103,6 @@ func inBubble(t *testing.T, f func(*testing.T, *provider)) {
 	synctest.Test(t, func(t *testing.T) { f(t, &provider{t: t, signer: signer}) })
 }
 
-// run logs in.
 func (p *provider) run(ctx context.Context, away func(error)) (login.Tokens, error) {
 	d, err := login.Start(ctx, p.client())
 	if err != nil {

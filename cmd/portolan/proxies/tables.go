@@ -22,7 +22,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// portFilter is the flag --port.
 type portFilter struct{ port int }
 
 func (f *portFilter) register(c *cobra.Command) {

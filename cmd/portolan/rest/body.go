@@ -42,7 +42,6 @@ func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
 	return body, isYAML, b.decode(c, body, isYAML)
 }
 
-// readRaw reads a body of any type.
 func (b *budget) readRaw(c *call) (body []byte, err error) {
 	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, refusal.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
