@@ -42,7 +42,7 @@ func typesOfObjects(e *export.Export) servedTypes {
 	return out
 }
 
-// named returns a type by its URL; false if it is not served.
+// named returns false for a type that is not served.
 func (all servedTypes) named(typeURL string) (*servedType, bool) {
 	for i := range all {
 		if all[i].url == typeURL {

@@ -18,7 +18,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// connected is a world with connected proxies.
 type connected struct {
 	*xdstest.World
 	nodes []*discovery.Proxy

@@ -139,8 +139,7 @@ func tally(facts *statuses.Reports, countOf func(*status.Replica) (status.Count,
 	return count, behind
 }
 
-// programmed makes the condition Programmed from counts. did says what the proxies did
-// that are counted as Accepted.
+// did says what the proxies did that are counted as Accepted.
 func programmed(c status.Count, behind int, used bool, did string) status.Condition {
 	out := status.Condition{Type: status.Programmed, Status: status.False}
 	switch {
@@ -278,7 +277,7 @@ func programmedBefore(stored *status.Report, object *config.Config) status.Condi
 	return conditionOf(stored, status.Programmed)
 }
 
-// conditionOf returns a condition of a report; the zero Condition for none.
+// conditionOf returns the zero Condition for none.
 func conditionOf(report *status.Report, typ string) status.Condition {
 	if report != nil {
 		for _, c := range report.Conditions {

@@ -230,7 +230,6 @@ func (r *Reporter) write(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// keepLease makes sure that there is a lease.
 func (r *Reporter) keepLease(ctx context.Context) error {
 	for r.keepAlive != nil {
 		select {
