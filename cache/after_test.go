@@ -52,11 +52,11 @@ func TestAfter(t *testing.T) {
 // other sources; what it would delete lets them count again.
 func TestAfterBesideOtherSources(t *testing.T) {
 	t.Parallel()
-	of := func(source string) *config.Config {
+	objectFrom := func(source string) *config.Config {
 		return &config.Config{Meta: config.Meta{GroupVersionKind: alpha, Namespace: "ns", Name: "x", Source: source}}
 	}
 	key := keyOf(alpha, "x")
-	is := cache.NewSnapshot(7, pmap.Map[*config.Config]{}.Set(key.Path(), of("files")))
+	is := cache.NewSnapshot(7, pmap.Map[*config.Config]{}.Set(key.Path(), objectFrom("files")))
 	expect := func(is *cache.Snapshot, want ...string) {
 		t.Helper()
 		var got []string
@@ -75,16 +75,16 @@ func TestAfterBesideOtherSources(t *testing.T) {
 		}
 	}
 	expect(is, "files")
-	is = is.After([]storage.Op{{Verb: storage.Create, Config: of("")}}, "")
+	is = is.After([]storage.Op{{Verb: storage.Create, Config: objectFrom("")}}, "")
 	expect(is, "", "files")
-	is = is.After([]storage.Op{{Verb: storage.Put, Config: of("")}}, "")
+	is = is.After([]storage.Op{{Verb: storage.Put, Config: objectFrom("")}}, "")
 	expect(is, "", "files")
 	is = is.After([]storage.Op{{Verb: storage.Delete, Key: key}}, "")
 	expect(is, "files")
 
-	behind := cache.Content{Configs: pmap.Map[*config.Config]{}.Set(key.Path(), of("first"))}
-	behind.Shadows = behind.Shadows.Set(key.Path(), &cache.Shadow{Objects: []*config.Config{behind.Configs.Value(key.Path()), of(""), of("last")}})
+	behind := cache.Content{Configs: pmap.Map[*config.Config]{}.Set(key.Path(), objectFrom("first"))}
+	behind.Shadows = behind.Shadows.Set(key.Path(), &cache.Shadow{Objects: []*config.Config{behind.Configs.Value(key.Path()), objectFrom(""), objectFrom("last")}})
 	is = (*cache.Snapshot)(nil).Next(7, behind)
-	expect(is.After([]storage.Op{{Verb: storage.Restore, Config: of("")}}, ""), "first", "", "last")
+	expect(is.After([]storage.Op{{Verb: storage.Restore, Config: objectFrom("")}}, ""), "first", "", "last")
 	expect(is.After([]storage.Op{{Verb: storage.Delete, Key: key}}, ""), "first", "last")
 }

@@ -16,7 +16,6 @@ type difference struct {
 	bytes   int64
 }
 
-// plus adds a difference a number of times.
 func (d difference) plus(o difference, times int) difference {
 	return difference{d.entries + times*o.entries, d.bytes + int64(times)*o.bytes}
 }

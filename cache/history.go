@@ -37,7 +37,6 @@ type span struct {
 	snapshot *Snapshot
 }
 
-// begin makes the span of a new content.
 func begin(s *Snapshot, changes difference) span {
 	return span{from: s.revision, first: s.sequence, changes: changes, snapshot: s}
 }

@@ -80,7 +80,6 @@ func (s *Snapshot) Until(revision int64) *Snapshot {
 	return &out
 }
 
-// numbered returns the snapshot with another sequence.
 func (s *Snapshot) numbered(sequence int64) *Snapshot {
 	out := *s
 	out.sequence = sequence

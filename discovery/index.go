@@ -69,7 +69,6 @@ func (x *Index) GetProxyWorkloadLabels(proxy *Proxy) labels.Instance {
 	return x.State().GetProxyWorkloadLabels(proxy)
 }
 
-// indexRow is a row, with its endpoints by address.
 type indexRow struct {
 	Row
 	byIP map[string][]*Endpoint
@@ -205,7 +204,7 @@ func (r *indexRow) instance(e *Endpoint) *ServiceInstance {
 	return nil
 }
 
-// set replaces a row. It removes a row without services.
+// set removes a row without services.
 func (x *Index) set(row Row) {
 	s := x.State()
 	key := rowKey(row.Hostname, row.Namespace)
@@ -234,8 +233,7 @@ func (r *indexRow) addresses() map[string][]*Endpoint {
 	return r.byIP
 }
 
-// groupByIP groups endpoints by IP address. It leaves out other addresses, since no proxy is
-// there.
+// groupByIP leaves out addresses that are no IP, since no proxy is there.
 func groupByIP(endpoints []*Endpoint) map[string][]*Endpoint {
 	out := map[string][]*Endpoint{}
 	for _, e := range endpoints {

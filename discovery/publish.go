@@ -18,7 +18,7 @@ type Change struct {
 // nothing if nothing differs. If services differ, the caller must count the reason with
 // ConfigUpdate. Call Publish only on the worker. The index owns the slices of the row
 // afterwards.
-func (x *Index) Publish(to XDSUpdater, shard ShardKey, row Row) Change {
+func (x *Index) Publish(updater XDSUpdater, shard ShardKey, row Row) Change {
 	slices.SortFunc(row.Services, CompareServices)
 	if len(row.Services) == 0 {
 		row.Endpoints = nil
@@ -34,14 +34,14 @@ func (x *Index) Publish(to XDSUpdater, shard ShardKey, row Row) Change {
 	}
 	x.set(row)
 	if change.Services {
-		to.SvcUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Services))
+		updater.SvcUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Services))
 	}
 	switch {
 	case !change.Endpoints, len(row.Services) == 0:
 	case change.Services:
-		to.EDSCacheUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Endpoints))
+		updater.EDSCacheUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Endpoints))
 	default:
-		to.EDSUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Endpoints))
+		updater.EDSUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Endpoints))
 	}
 	return change
 }

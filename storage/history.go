@@ -118,7 +118,7 @@ type Historian interface {
 	// the order of groups, kinds, namespaces and names. It leaves out values that cannot
 	// be read. ErrCompacted says that the history does not reach back so far. For a
 	// single object it often reaches further than for a namespace.
-	At(ctx context.Context, version string, of Selection) ([]*config.Config, error)
+	At(ctx context.Context, version string, selection Selection) ([]*config.Config, error)
 	// Prune removes a record if all its objects are past their retention: each has Keep
 	// newer records, or was deleted at least Deleted ago. It removes no record younger than
 	// HistoryGrace. Several servers may prune at once. It returns how many records it

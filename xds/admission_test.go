@@ -125,7 +125,7 @@ func TestWhoWaitsIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := make(chan error, 1)
+	outcome := make(chan error, 1)
 	go func() {
 		err := second.Send(&discoveryv3.DeltaDiscoveryRequest{
 			Node: node("10.0.0.2"), TypeUrl: xdstest.ClusterType,
@@ -134,16 +134,16 @@ func TestWhoWaitsIsNotRead(t *testing.T) {
 		if err == nil { // it can send no more while the windows are full
 			err = second.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.ListenerType})
 		}
-		said <- err
+		outcome <- err
 	}()
 	xdstest.Eventually(t, "the second stream", func() bool { return s.XDS.Connections() == 2 })
 	select {
-	case err := <-said:
+	case err := <-outcome:
 		t.Fatalf("a proxy that waits is read: %v", err)
 	case <-time.After(200 * time.Millisecond): // it would be read in less, most often
 	}
 	first.Close()
-	if err := <-said; err != nil {
+	if err := <-outcome; err != nil {
 		t.Errorf("it is not read when it has its turn: %v", err)
 	}
 }

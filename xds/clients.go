@@ -16,7 +16,6 @@ import (
 
 // This file has what the server does for one kind of client and not for another.
 
-// envoyAgent is the user agent of an Envoy.
 const envoyAgent = "envoy"
 
 var errSeparateStreams = status.Error(codes.FailedPrecondition, "an Envoy gets clusters and listeners on an aggregated stream only (ADS), since they name it as the source of their endpoints and routes: "+

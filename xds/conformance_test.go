@@ -62,7 +62,6 @@ func newPlainServer(tb testing.TB) protocoltest.Server {
 // that may need them.
 func soon(o *xds.Options) { o.WithdrawLimit = 50 * time.Millisecond }
 
-// serviceOf names the service that makes a resource.
 func serviceOf(typeURL, name string) string {
 	return name + "-" + strings.ToLower(typeURL[strings.LastIndexByte(typeURL, '.')+1:])
 }

@@ -303,7 +303,6 @@ func (c *Connection) end() {
 	}
 }
 
-// handle processes one request.
 func (c *Connection) handle(ctx context.Context, m *message) error {
 	if c.proxy == nil {
 		if err := c.identify(ctx, m.node); err != nil {
@@ -357,8 +356,8 @@ const (
 	maxComplaint, maxLogged = 16 << 10, 4 << 10
 )
 
-// serveType returns the state of a type. For a type that is not served it makes one with
-// no resources: every name is unknown.
+// For a type that is not served serveType makes a state with no resources: every name is
+// unknown.
 func (c *Connection) serveType(typeURL string) (*typeState, error) {
 	t := c.typeState(typeURL)
 	switch {

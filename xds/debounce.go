@@ -29,7 +29,6 @@ func (d *debounce) at(now time.Time) time.Time {
 	return now
 }
 
-// began notes that a push began.
 func (d *debounce) began(at time.Time) {
 	if d.underway {
 		d.took(at.Sub(d.last))

@@ -169,7 +169,6 @@ func (c TestConnection) Acknowledge(tb testing.TB) (responses int) {
 	return responses
 }
 
-// subscriptionOf finds the subscription of a type.
 func subscriptionOf(s *delivery.Sequencer, typeURL string) *protocol.Subscription {
 	for url, subscription := range s.Subscriptions() {
 		if url == typeURL {

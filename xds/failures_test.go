@@ -28,8 +28,8 @@ import (
 // DestinationRule for the host.
 type fragile struct {
 	generate.Generator
-	own  bool // it makes the resources of the workload itself
-	fail func() (proto.Message, error)
+	forWorkload bool // it makes the resources of the workload itself
+	fail        func() (proto.Message, error)
 }
 
 const fragileHost = "fragile.shop.example"
@@ -42,7 +42,7 @@ func (f fragile) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 				return
 			}
 		}
-		if f.own {
+		if f.forWorkload {
 			yield("inbound|9080||")
 		}
 	}
@@ -60,7 +60,6 @@ func (f fragile) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return f.Generator.Build(v, name)
 }
 
-// logLines are what a server logs.
 type logLines struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu

@@ -246,12 +246,12 @@ func TestProofsThatAreTakenBack(t *testing.T) {
 	variants(t, func(t *testing.T, v protocol.Variant) {
 		var fault atomic.Pointer[error]
 		var web atomic.Bool
-		var told atomic.Int64
+		var refusals atomic.Int64
 		web.Store(true)
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
 			o.OnRefusal = func(r admission.Refusal) {
 				if r.Identity == shopWeb.String() {
-					told.Add(1)
+					refusals.Add(1)
 				}
 			}
 			o.Peer = func(context.Context) (admission.Peer, error) {
@@ -272,7 +272,7 @@ func TestProofsThatAreTakenBack(t *testing.T) {
 			c.AwaitAnswer(xdstest.ClusterType, 0)
 			return c
 		}
-		of := open()
+		revoked := open()
 		web.Store(false)
 		other := open()
 		for _, err := range []error{nil, status.Error(codes.Unavailable, "not read"), status.Error(codes.PermissionDenied, "it is revoked")} {
@@ -284,7 +284,7 @@ func TestProofsThatAreTakenBack(t *testing.T) {
 				t.Errorf("%v has ended streams", err)
 			}
 		}
-		if err := of.AwaitEnd(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "it is revoked") {
+		if err := revoked.AwaitEnd(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "it is revoked") {
 			t.Errorf("it ended with %v", err)
 		}
 		xdstest.Eventually(t, "the other goes on alone", func() bool { return s.XDS.Connections() == 1 })
@@ -293,8 +293,8 @@ func TestProofsThatAreTakenBack(t *testing.T) {
 			t.Error("another stream has ended")
 		default:
 		}
-		if told.Load() != 1 {
-			t.Errorf("told of %d refusals", told.Load())
+		if refusals.Load() != 1 {
+			t.Errorf("told of %d refusals", refusals.Load())
 		}
 	})
 }

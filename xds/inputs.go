@@ -37,8 +37,8 @@ func (s *DiscoveryServer) Moment() (Moment, bool) {
 	return s.momentOf(c), true
 }
 
-// momentOf returns the moment of a commit. It shares the published context if that has the
-// same inputs; else it derives the context once.
+// momentOf shares the published context if that has the same inputs; else it derives the
+// context once.
 func (s *DiscoveryServer) momentOf(c *commit) Moment {
 	c.once.Do(func() {
 		if c.push = s.Context(); c.push == nil || c.push.Inputs() != c.inputs {

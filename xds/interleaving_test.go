@@ -174,7 +174,6 @@ func TestAnyOrderOfEventsEndsInTheSameWorld(t *testing.T) {
 	})
 }
 
-// written writes events down.
 func written(events []event) string {
 	var lines []string
 	for _, e := range events {

@@ -155,7 +155,6 @@ func (c quiet) say(line string) {
 	}
 }
 
-// end ends all clients.
 func (c quiet) end() {
 	c.t.Helper()
 	if err := errors.Join(c.in.Close(), c.process.Wait()); err != nil {

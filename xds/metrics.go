@@ -61,7 +61,6 @@ func (m *metrics) acked(revision int64, connected time.Time) {
 	}
 }
 
-// counters are the counters of one type.
 type counters struct{ responses, resources, rejections, lates prometheus.Counter }
 
 func (m *metrics) countersOf(typeName string) counters {

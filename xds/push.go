@@ -77,8 +77,8 @@ func (c *Connection) reportLate(all []delivery.Late) {
 	}
 }
 
-// send writes a response to the wire. If the client does not take it in time, the
-// timer ends the stream, and the write with it.
+// If the client does not take the response in time, the timer ends the stream, and the
+// write with it.
 func (c *Connection) send(typeURL string, r *protocol.Response) error {
 	t := c.typeState(typeURL)
 	t.SentAt = time.Now()

@@ -155,7 +155,6 @@ func meshChanges() map[string]func(m refmesh.Mesh, n int) refmesh.Change {
 	}
 }
 
-// do makes a change of a kind.
 func (r *reference) do(kind string) map[string]int {
 	r.changes++
 	return r.change(meshChanges()[kind](r.mesh, r.changes))

@@ -21,7 +21,6 @@ type servedType struct {
 	needing []string // the types whose resources need this one
 }
 
-// typesOfProxies are the served types of proxies.
 func typesOfProxies(types []generate.ResourceType) servedTypes {
 	var out servedTypes
 	for _, t := range types {
@@ -43,7 +42,7 @@ func typesOfObjects(e *export.Export) servedTypes {
 	return out
 }
 
-// named returns a type by its URL; false if it is not served.
+// named returns false for a type that is not served.
 func (all servedTypes) named(typeURL string) (*servedType, bool) {
 	for i := range all {
 		if all[i].url == typeURL {

@@ -223,7 +223,6 @@ func (s *DiscoveryServer) refuse(why error) {
 	s.refusing = why
 }
 
-// countReason counts a reason for the next push.
 func (s *DiscoveryServer) countReason(reason string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,7 @@ type split struct {
 	seen  seen
 }
 
-// part is one source. Its objects are published by hand.
+// The objects of a part are published by hand.
 type part struct {
 	name     string
 	feed     *cache.Feed
@@ -159,8 +159,8 @@ func (s *split) merged() bool {
 	return handled != nil && handled == s.all.Snapshot()
 }
 
-// told fails unless handlers were called once for each change.
-func (s *split) told(t tb) {
+// checkEvents fails unless handlers were called once for each change.
+func (s *split) checkEvents(t tb) {
 	t.Helper()
 	s.settle()
 	s.seen.mu.Lock()
@@ -225,7 +225,7 @@ func TestObjectsMoveBetweenSources(t *testing.T) {
 				s.on(p, func() { e.do(s.replica) })
 			}
 			s.merge()
-			s.told(t)
+			s.checkEvents(t)
 			if d := cmp.Diff(s.versionsIn(mesh.New(s.server.Inputs())), s.versions()); d != "" {
 				t.Fatalf("resources (-from nothing +change by change)\n%s\n%s", d, strings.Join(history, "\n"))
 			}

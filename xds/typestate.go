@@ -91,8 +91,8 @@ func (t *typeState) noteRejection(name, version, message string) bool {
 // maxRejections bounds the rejections that are logged at one time.
 const maxRejections = 16
 
-// logRejections logs each new rejection of a type. It logs the same words about a resource
-// again only after the proxy has acknowledged all of a later revision.
+// logRejections logs the same words about a resource again only after the proxy has
+// acknowledged all of a later revision.
 func (c *Connection) logRejections(t *typeState) {
 	if len(t.Rejections) == 0 {
 		if t.State == protocol.Synced && t.AckedRevision > t.loggedUntil {

@@ -123,7 +123,6 @@ func (s sources) keyFaults() pmap.Map[string] {
 	return out
 }
 
-// secrets changes a secret.
 func (s sources) secrets() event {
 	object := &config.Config{Meta: config.Meta{
 		GroupVersionKind: schema.Secret, Name: s.one("name", "door", "window"), Namespace: s.one("namespace", "shop", "edge"), CreationTimestamp: time.Unix(9, 0).UTC(),

@@ -153,7 +153,6 @@ func (w *wire) readMessage(into *encode.Request) error {
 	return nil
 }
 
-// encode makes the message of a response.
 func (w *wire) encode(typeURL string, r *protocol.Response) *encode.Message {
 	header := encode.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}
 	if w.variant == protocol.Delta {

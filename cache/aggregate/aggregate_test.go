@@ -140,8 +140,8 @@ func TestCache(t *testing.T) {
 func TestTheFirstSourceWins(t *testing.T) {
 	t.Parallel()
 	b := open(t)
-	var told []string // by the worker
-	b.Handler(schema.ServiceEntry, func(o, c *config.Config, e cache.Event) { told = append(told, cachetest.Describe(o, c, e)) })
+	var events []string // by the worker
+	b.Handler(schema.ServiceEntry, func(o, c *config.Config, e cache.Event) { events = append(events, cachetest.Describe(o, c, e)) })
 	b.start()
 	key := cachetest.Key("a", "x")
 	put := func(round int) storage.Op { return cachetest.Put("a", "x", round) }
@@ -166,7 +166,7 @@ func TestTheFirstSourceWins(t *testing.T) {
 	}
 	want := []string{"add a/x ->1", "update a/x 1>2", "update a/x 2>4", "update a/x 4>3", "delete a/x 3>-"}
 	b.Quiesce()
-	if d := cmp.Diff(want, told); d != "" {
+	if d := cmp.Diff(want, events); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 }

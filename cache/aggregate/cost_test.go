@@ -32,15 +32,15 @@ func (testSource) Run(ctx context.Context) error {
 // of the middle one, and that a tenth of the last.
 type large struct {
 	parts    [3]testSource
-	of       [3][]string // names of objects that count, by source
+	names    [3][]string // names of objects that count, by source
 	round    int
-	told     chan struct{} // one for each update
+	updates  chan struct{} // one for each update
 	snapshot [3]*cache.Snapshot
 }
 
 func newLarge(t testing.TB, n int) *large {
 	t.Helper()
-	l := &large{told: make(chan struct{}, 1)}
+	l := &large{updates: make(chan struct{}, 1)}
 	worker := cache.NewWorker()
 	o := aggregate.Options{Worker: worker, FirstSync: time.Hour}
 	for i, name := range []string{"first", "store", "last"} {
@@ -52,7 +52,7 @@ func newLarge(t testing.TB, n int) *large {
 			if k%10 == 0 {
 				object = l.object(fmt.Sprintf("shared-%06d", k))
 			} else {
-				l.of[i] = append(l.of[i], object.Name)
+				l.names[i] = append(l.names[i], object.Name)
 			}
 			content.Configs = content.Configs.Set(object.Key().Path(), object)
 		}
@@ -67,7 +67,7 @@ func newLarge(t testing.TB, n int) *large {
 	r := cachetest.NewRig(t, cachetest.Subject{Cache: all, Worker: worker})
 	r.Handler(schema.ServiceEntry, func(_, _ *config.Config, event cache.Event) {
 		if event == cache.EventUpdate {
-			l.told <- struct{}{}
+			l.updates <- struct{}{}
 		}
 	})
 	r.Start()
@@ -83,11 +83,11 @@ func (l *large) object(name string) *config.Config {
 
 // change changes an object of a source, and waits until the handler has got it.
 func (l *large) change(i int) {
-	object := l.object(l.of[i][l.round*7919%len(l.of[i])])
+	object := l.object(l.names[i][l.round*7919%len(l.names[i])])
 	content := cache.Content{Configs: l.snapshot[i].Configs().Set(object.Key().Path(), object)}
 	l.snapshot[i] = l.snapshot[i].Next(l.snapshot[i].Revision()+1, content)
 	l.parts[i].Publish(l.snapshot[i])
-	<-l.told
+	<-l.updates
 }
 
 // TestOneChangeOfASourceCostsTheSameAmongManyObjects: from the snapshot of any source to
@@ -129,7 +129,7 @@ func BenchmarkThreeSources(b *testing.B) {
 			writeEntries(b, dir, i, k, perFile, 0)
 		}
 	}
-	open := func(b *testing.B) (r *cachetest.Rig, told chan struct{}) {
+	open := func(b *testing.B) (r *cachetest.Rig, updates chan struct{}) {
 		worker := cache.NewWorker()
 		own := mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store})
 		o := aggregate.Options{Worker: worker, Store: own, FirstSync: time.Hour, Sources: []aggregate.Source{{Name: "etcd", Cache: own}}}
@@ -140,14 +140,14 @@ func BenchmarkThreeSources(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		told = make(chan struct{}, 1)
+		updates = make(chan struct{}, 1)
 		r = cachetest.NewRig(b, cachetest.Subject{Cache: all, Store: store, Worker: worker})
 		r.Handler(schema.ServiceEntry, func(_, _ *config.Config, event cache.Event) {
 			if event == cache.EventUpdate {
-				told <- struct{}{}
+				updates <- struct{}{}
 			}
 		})
-		return r, told
+		return r, updates
 	}
 	b.Run("start", func(b *testing.B) {
 		for b.Loop() {
@@ -159,20 +159,20 @@ func BenchmarkThreeSources(b *testing.B) {
 		}
 	})
 	before := inUse()
-	r, told := open(b)
+	r, updates := open(b)
 	r.Start()
 	each := float64(inUse()-before) / objects
 	b.Run("change in etcd", func(b *testing.B) {
 		for i := 1; b.Loop(); i++ {
 			r.Put("n000", "object-000000", i)
-			<-told
+			<-updates
 		}
 		b.ReportMetric(each, "B/object")
 	})
 	b.Run("change in a file", func(b *testing.B) {
 		for i := 1; b.Loop(); i++ {
 			writeEntries(b, dirs[1], 1, 0, perFile, i)
-			<-told
+			<-updates
 		}
 	})
 }

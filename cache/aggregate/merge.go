@@ -8,8 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// mergeSnapshot merges a newer snapshot of a member. The cost follows the difference from the
-// last one.
+// mergeSnapshot costs as much as the difference from the member's last snapshot.
 func (c *Cache) mergeSnapshot(m *member, s *cache.Snapshot) {
 	from := m.snapshot.Configs()
 	m.snapshot = s

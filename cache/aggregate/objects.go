@@ -26,7 +26,7 @@ func (c *Cache) Objects(name string) ([]Object, bool) {
 		c.mu.Unlock()
 		return nil, false
 	}
-	objects, shadows, of, place := m.objects, c.shadows, m.own, m.Place
+	objects, shadows, isStore, place := m.objects, c.shadows, m.own, m.Place
 	store := c.store.Name
 	c.mu.Unlock()
 	out := make([]Object, 0, objects.Len())
@@ -37,7 +37,7 @@ func (c *Cache) Objects(name string) ([]Object, bool) {
 		}
 		if winner := winnerOf(shadows, path); winner != nil && winner.Source != object.Source {
 			one.Shadowed, one.By = true, winner.Source
-			if one.By == "" && !of {
+			if one.By == "" && !isStore {
 				one.By = store
 			}
 		}

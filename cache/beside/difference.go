@@ -44,7 +44,6 @@ type Difference struct {
 // differing holds the ids of the objects that differ between two servers.
 type differing struct{ here, there, changed []uint64 }
 
-// compareContents compares two contents of a source part by part.
 func compareContents(here, there func(part int) *status.Content) (d differing) {
 	for part := range status.UseParts {
 		a, b := here(part), there(part)
@@ -108,14 +107,14 @@ func (s *Sources) Compare(own string, report Report, facts *statuses.Reports, at
 
 // compare returns the differences between this server and the others. It adds to a
 // report which of its objects differ on others.
-func (s *Sources) compare(own string, report Report, facts *statuses.Reports) []Difference {
+func (s *Sources) compare(server string, report Report, facts *statuses.Reports) []Difference {
 	if facts == nil {
 		return nil
 	}
 	var out []Difference
 	tell := map[string][]uint64{} // by source
 	for other := range facts.Sources.Values() {
-		if other.Replica == own {
+		if other.Replica == server {
 			continue
 		}
 		for _, pair := range pairs(report.States, other.States) {
@@ -127,7 +126,7 @@ func (s *Sources) compare(own string, report Report, facts *statuses.Reports) []
 				out = append(out, Difference{here.Name, other.Replica, nameOf(other) + " has no such source", false})
 			case here.Digest != there.Digest || here.Objects != there.Objects:
 				d := compareContents(func(part int) *status.Content {
-					return report.Contents[etcd.ContentKey(own, here.Name, part)]
+					return report.Contents[etcd.ContentKey(server, here.Name, part)]
 				}, func(part int) *status.Content {
 					return facts.Contents.Value(etcd.ContentPath(other.Replica, there.Name, part))
 				})

@@ -127,22 +127,22 @@ func TestADifferenceIsToldOnceItLasts(t *testing.T) {
 	var lines bytes.Buffer
 	log, b, at := slog.New(slog.NewTextHandler(&lines, nil)), &Sources{}, time.Now()
 	differs := []Difference{{Source: "/etc", Server: "two:2/y", Message: "the server two:2 has other objects, only here: a"}}
-	told := func(after time.Duration, now []Difference, want bool) {
+	check := func(after time.Duration, now []Difference, want bool) {
 		t.Helper()
 		b.setLasting(now, at.Add(after), log)
 		if got := b.Degraded() != nil; got != want || len(b.Differences()) > 0 != want {
 			t.Errorf("after %s it is told: %v, want %v", after, b.Degraded(), want)
 		}
 	}
-	told(0, differs, false)
-	told(differLimit-time.Second, nil, false) // a change on its way
-	told(differLimit, differs, false)
-	told(2*differLimit, differs, true)
-	told(3*differLimit, differs, true)
+	check(0, differs, false)
+	check(differLimit-time.Second, nil, false) // a change on its way
+	check(differLimit, differs, false)
+	check(2*differLimit, differs, true)
+	check(3*differLimit, differs, true)
 	if err := b.Degraded(); err == nil || !strings.Contains(err.Error(), "source /etc: the server two:2 has") {
 		t.Errorf("it is told as %v", err)
 	}
-	told(4*differLimit, nil, false)
+	check(4*differLimit, nil, false)
 	if n := strings.Count(lines.String(), "level=WARN"); n != 1 || strings.Count(lines.String(), "level=INFO") != 1 {
 		t.Errorf("it is logged as %s", &lines)
 	}

@@ -50,10 +50,10 @@ type sourceObject struct {
 
 // Follow records a published snapshot. Its cost follows the difference from the one
 // before.
-func (s *Sources) Follow(to *cache.Snapshot) {
+func (s *Sources) Follow(next *cache.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for change := range cache.ChangedBeside(s.published, to) {
+	for change := range cache.ChangedBeside(s.published, next) {
 		for _, object := range change.Old {
 			if !slices.Contains(change.New, object) {
 				s.drop(object)
@@ -65,10 +65,9 @@ func (s *Sources) Follow(to *cache.Snapshot) {
 			}
 		}
 	}
-	s.published = to
+	s.published = next
 }
 
-// drop removes an object.
 func (s *Sources) drop(object *config.Config) {
 	source, id := s.sources[object.Source], status.ObjectID(object.Key())
 	part := &source.parts[status.UsePart(id)]
@@ -78,7 +77,6 @@ func (s *Sources) drop(object *config.Config) {
 	part.content = nil
 }
 
-// put adds an object.
 func (s *Sources) put(object *config.Config) {
 	if s.sources == nil {
 		s.sources = map[string]*sourceObjects{}
@@ -103,7 +101,7 @@ func (s *Sources) put(object *config.Config) {
 	source.digest += one.Digest()
 }
 
-// find returns a published object of a source by its id. mu is held.
+// find is called with mu held.
 func (s *Sources) find(source string, id uint64) (one sourceObject, ok bool) {
 	if of := s.sources[source]; of != nil {
 		one, ok = of.parts[status.UsePart(id)].objects[id]

@@ -32,10 +32,10 @@ func Benchmark(b *testing.B, open func(testing.TB) Subject, reopen func(Subject)
 	for _, n := range []int{1_000, 100_000} {
 		b.Run(fmt.Sprintf("change among %d", n), func(b *testing.B) {
 			r := NewRig(b, open(b))
-			told := make(chan struct{}, 1)
+			updates := make(chan struct{}, 1)
 			r.Handler(schema.ServiceEntry, func(_, _ *config.Config, event cache.Event) {
 				if event == cache.EventUpdate {
-					told <- struct{}{}
+					updates <- struct{}{}
 				}
 			})
 			r.Fill(n)
@@ -43,7 +43,7 @@ func Benchmark(b *testing.B, open func(testing.TB) Subject, reopen func(Subject)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				r.Put("n000", "object-000000", i+1)
-				<-told
+				<-updates
 			}
 		})
 	}

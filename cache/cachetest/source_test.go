@@ -98,7 +98,6 @@ func (p *polled) Degraded() error {
 	return now.error
 }
 
-// answered returns all objects of a store, and their version.
 func answered(store *memory.Store) (text []byte, version string, err error) {
 	for {
 		text, version = nil, store.Version()

@@ -67,10 +67,10 @@ func (r *Rig) recordAll() *record {
 
 func initialList(t *testing.T, r *Rig) {
 	r.Apply(Put("b", "x", 1), Put("a", "y", 1), Put("a", "x", 1))
-	told := &record{}
+	events := &record{}
 	for i := range 3 {
 		r.Handler(schema.ServiceEntry, func(o, c *config.Config, e cache.Event) {
-			told.add(strconv.Itoa(i) + " " + Describe(o, c, e))
+			events.add(strconv.Itoa(i) + " " + Describe(o, c, e))
 		})
 	}
 	r.Handler(schema.Gateway, func(*config.Config, *config.Config, cache.Event) { t.Error("told of another kind") })
@@ -81,7 +81,7 @@ func initialList(t *testing.T, r *Rig) {
 			want = append(want, fmt.Sprintf("%d add %s ->1", i, key))
 		}
 	}
-	expect(t, want, told.take())
+	expect(t, want, events.take())
 	r.Equal()
 }
 
@@ -132,19 +132,19 @@ func registration(t *testing.T, r *Rig) {
 
 func oldObjects(t *testing.T, r *Rig) {
 	var known *config.Config
-	told := &record{}
+	events := &record{}
 	r.Handler(schema.ServiceEntry, func(o, c *config.Config, e cache.Event) {
 		if o != known {
 			t.Errorf("%s: the old object is not what was told before", Describe(o, c, e))
 		}
 		known = c
-		told.add(Describe(o, c, e))
+		events.add(Describe(o, c, e))
 	})
 	r.Start()
 	r.Settle(r.Put("a", "x", 1))
 	r.Settle(r.Put("a", "x", 2))
 	r.Settle(r.Remove("a", "x"))
-	expect(t, []string{"add a/x ->1", "update a/x 1>2", "delete a/x 2>-"}, told.take())
+	expect(t, []string{"add a/x ->1", "update a/x 1>2", "delete a/x 2>-"}, events.take())
 }
 
 func unchanged(t *testing.T, r *Rig) {
@@ -180,10 +180,10 @@ func freshness(t *testing.T, r *Rig) {
 }
 
 func folding(t *testing.T, r *Rig) {
-	told := r.recordAll()
+	events := r.recordAll()
 	r.Apply(Put("a", "again", 1), Put("a", "gone", 1), Put("a", "kept", 1))
 	r.Start()
-	told.take()
+	events.take()
 	release := r.Block()
 	defer release()
 	r.Put("a", "fleeting", 2)
@@ -196,10 +196,10 @@ func folding(t *testing.T, r *Rig) {
 	if lag := r.Cache.Lag(); lag < 1 || r.Cache.Handled().Revision() >= r.Cache.Snapshot().Revision() {
 		t.Errorf("lag %d, handled %s, newest %s", lag, r.Cache.Handled().Version(), r.Cache.Version())
 	}
-	expect(t, nil, told.take())
+	expect(t, nil, events.take())
 	release()
 	r.Settle(last)
-	expect(t, []string{"update a/again 1>2", "delete a/gone 1>-"}, told.take())
+	expect(t, []string{"update a/again 1>2", "delete a/gone 1>-"}, events.take())
 	if lag := r.Cache.Lag(); lag != 0 {
 		t.Errorf("lag %d after all was handled", lag)
 	}
@@ -237,17 +237,17 @@ func neverSplit(t *testing.T, r *Rig) {
 		}
 		return ops
 	}
-	told := map[string]string{} // rounds by name, as handlers know them; written by the worker
+	known := map[string]string{} // rounds by name, as handlers know them; written by the worker
 	r.Handler(schema.ServiceEntry, func(o, c *config.Config, _ cache.Event) {
 		if c == nil {
-			delete(told, o.Name)
+			delete(known, o.Name)
 		} else {
-			told[c.Name] = Round(c)
+			known[c.Name] = Round(c)
 		}
 	})
 	r.Worker.AtTaskEnd(func() {
 		first, n := "", 0
-		for _, round := range told {
+		for _, round := range known {
 			if n++; n > 1 && round != first {
 				t.Errorf("handlers know rounds %s and %s when the task ends", first, round)
 			}

@@ -22,7 +22,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick is the timing of tests.
 var quick = files.Timing{Settle: 10 * time.Millisecond, MaxSettle: 100 * time.Millisecond, Hold: time.Minute, Rescan: time.Minute}
 
 func TestConformance(t *testing.T) {

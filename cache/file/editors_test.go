@@ -129,7 +129,7 @@ func TestEditors(t *testing.T) {
 	}
 }
 
-// program runs a program. It skips the test if the program is not installed.
+// program skips the test if the program is not installed.
 func program(t *testing.T, name string, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath(name)

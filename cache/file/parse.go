@@ -93,7 +93,6 @@ func (c *Cache) parse(path string, data []byte) *parsed {
 	return out
 }
 
-// fault adds a fault of a document.
 func (p *parsed) fault(at Place, object, message string) {
 	if n := len(p.broken); n > 0 && p.broken[n-1].Place == at {
 		p.broken[n-1].message += "; " + message

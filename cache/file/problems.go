@@ -34,7 +34,6 @@ func (p problem) same(o problem) bool {
 	return p.Place == o.Place && p.Object == o.Object && p.Message == o.Message
 }
 
-// sameDocument says whether two problems of a file are of the same document.
 func (p problem) sameDocument(o problem) bool { return p.Document == o.Document && p.Item == o.Item }
 
 // sameFault says whether two problems are the same, wherever the document stands.
@@ -77,7 +76,7 @@ func (c *claim) duplicate(first *claim) problem {
 
 // count maintains the number of objects of each namespace in each folder directly below
 // the directory.
-func (c *Cache) count(one *claim, by int) {
+func (c *Cache) count(one *claim, delta int) {
 	folder, _, ok := strings.Cut(one.File, "/")
 	if !ok {
 		return
@@ -88,7 +87,7 @@ func (c *Cache) count(one *claim, by int) {
 		c.folders[folder] = of
 	}
 	namespace := one.object.Namespace
-	if of[namespace] += by; of[namespace] == 0 {
+	if of[namespace] += delta; of[namespace] == 0 {
 		delete(of, namespace)
 	}
 	if len(of) == 0 {
@@ -115,7 +114,6 @@ func (c *Cache) namespaceMismatch(file string, d *document) (problem, bool) {
 	return problem{}, false
 }
 
-// problemChanges are the problems that an update has added and solved.
 type problemChanges struct{ added, solved []problem }
 
 // Degraded says why the content may be old, nil if it is not. Broken documents do not

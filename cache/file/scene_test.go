@@ -87,7 +87,6 @@ func (s *scene) await(what string, holds func() bool) {
 	}
 }
 
-// path returns the path of a file in the directory.
 func (s *scene) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
 
 // put writes a file at once.

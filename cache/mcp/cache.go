@@ -112,7 +112,7 @@ type Cache struct {
 	configs  pmap.Map[*config.Config]
 	revision int64
 	types    map[string]*typeState // by type URL
-	told     string                // the last logged error
+	logged   string                // the last logged error
 
 	mu         sync.RWMutex // guards the fields below, and the faults of types
 	link       error        // why the peer is not followed; nil while it is
@@ -195,8 +195,8 @@ func (c *Cache) setLost(err error) {
 	}
 	c.link = err
 	c.mu.Unlock()
-	if c.told != err.Error() {
-		c.told = err.Error()
+	if c.logged != err.Error() {
+		c.logged = err.Error()
 		kept := "its last objects are served"
 		if c.Snapshot() == nil {
 			kept = "nothing is known of it yet"
@@ -205,12 +205,11 @@ func (c *Cache) setLost(err error) {
 	}
 }
 
-// setFollowed records that the peer is followed.
 func (c *Cache) setFollowed(variant Variant) {
 	c.mu.Lock()
 	c.link = nil
 	c.mu.Unlock()
-	c.told = ""
+	c.logged = ""
 	c.o.Log.Info("a source of configuration is followed", "peer", c.o.Address, "variant", string(variant), "objects", c.configs.Len())
 }
 

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var variants = []mcp.Variant{mcp.Delta, mcp.StateOfTheWorld}
 
-// follow returns a cache of a peer. The cache waits for Run.
+// follow returns a cache that waits for Run.
 func follow(t testing.TB, p *peer, variant mcp.Variant, set ...func(*mcp.Options)) (*mcp.Cache, *cache.Worker) {
 	t.Helper()
 	o := mcp.Options{

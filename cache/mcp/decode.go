@@ -56,8 +56,7 @@ func (r *received) key(kind *schema.Schema) config.Key {
 	return key
 }
 
-// decode decodes a resource of a kind. name and version are those of the protocol, empty
-// if it has none.
+// name and version are those of the protocol, empty if it has none.
 func (d *decoder) decode(kind *schema.Schema, name, version string, resource *anypb.Any) *received {
 	r := &received{name: name, version: version}
 	m := &mcpv1.Resource{}
@@ -105,8 +104,7 @@ func (d *decoder) decode(kind *schema.Schema, name, version string, resource *an
 	return r
 }
 
-// unpack decodes a message. Servers that use a library give the message the type URL
-// that was requested.
+// Servers that use a library give the message the type URL that was requested.
 func unpack(kind *schema.Schema, resource *anypb.Any, m *mcpv1.Resource) error {
 	if resource.GetTypeUrl() == kind.GroupVersionKind.String() {
 		return proto.Unmarshal(resource.GetValue(), m)
@@ -164,7 +162,6 @@ func inVersion(typeURL, version string) string {
 	return strings.Join(parts, ".")
 }
 
-// check returns the faults of an object.
 func (d *decoder) check(kind *schema.Schema, object *config.Config) (faults []string) {
 	if err := kind.Codec.Check(object.Spec); err != nil {
 		return []string{plain(err)}

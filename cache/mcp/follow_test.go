@@ -21,7 +21,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// scene is a running cache, and its peer.
 type scene struct {
 	*cachetest.Rig
 	t testing.TB

@@ -70,10 +70,8 @@ func entry(t testing.TB, namespace, name string, round int) resource {
 	return resourceOf(t, object)
 }
 
-// entries is the type of service entries.
 var entries = schema.ServiceEntry.String()
 
-// request is a request that a peer got.
 type request struct {
 	typeURL, nonce string
 	node           *corev3.Node
@@ -180,7 +178,6 @@ func (p *peer) set(typeURL string, resources map[string]resource) {
 	})
 }
 
-// change changes the state of the peer.
 func (p *peer) change(how func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +208,6 @@ func (p *peer) note(r request) {
 	p.requests = append(p.requests, r)
 }
 
-// admit returns an error if a stream is not allowed.
 func (p *peer) admit(stream grpc.ServerStream, delta bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

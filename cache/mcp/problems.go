@@ -113,5 +113,4 @@ func (c *Cache) collectors() []prometheus.Collector {
 	}
 }
 
-// problemChanges are the problems that a snapshot has added and solved.
 type problemChanges struct{ added, solved []cache.Problem }

@@ -34,7 +34,6 @@ const (
 	rootNamespace = "istio-system"
 )
 
-// errNoDelta: the peer has no delta.
 var errNoDelta = errors.New("the peer has no delta")
 
 // follow calls the peer and applies its responses until the stream ends. followed says
@@ -68,7 +67,7 @@ func (c *Cache) versionsFit() bool {
 	return true
 }
 
-// dial makes a client. It connects at the first call.
+// dial returns a client that connects at the first call.
 func (c *Cache) dial() (*grpc.ClientConn, error) {
 	security := insecure.NewCredentials()
 	if c.o.TLS != nil {
@@ -124,7 +123,6 @@ type wire interface {
 	reply(refused *statuspb.Status)
 }
 
-// decoder returns a decoder with the options of this cache.
 func (c *Cache) decoder() *decoder {
 	return &decoder{c.o.Domain, c.o.AcceptUnserved, c.o.Now}
 }
@@ -192,7 +190,6 @@ func (c *Cache) refusal(a *answer, typeURL string) *statuspb.Status {
 	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), maxDetail)], "")}
 }
 
-// endReason returns the reason why a stream ended.
 func endReason(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the peer has closed the stream")

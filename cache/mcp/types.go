@@ -11,7 +11,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// typeState is the state of the resources of one kind.
 type typeState struct {
 	kind *schema.Schema
 	// held are the resources from the peer, by name.
@@ -64,7 +63,6 @@ func (a *answer) markDuplicates() {
 	}
 }
 
-// apply applies a response, and returns the changed configuration.
 func (t *typeState) apply(configs pmap.Map[*config.Config], a *answer, at time.Time, changes *problemChanges) pmap.Map[*config.Config] {
 	gone, named := map[string]bool{}, map[string]bool{}
 	a.markDuplicates()
@@ -105,7 +103,6 @@ func (t *typeState) apply(configs pmap.Map[*config.Config], a *answer, at time.T
 	return configs
 }
 
-// put applies one resource.
 func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.Time, changes *problemChanges) pmap.Map[*config.Config] {
 	before := t.held[r.name]
 	switch {
@@ -138,7 +135,6 @@ func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.T
 	return configs
 }
 
-// setFault records a fault of a resource.
 func (t *typeState) setFault(r *received, p *cache.Problem, at time.Time, changes *problemChanges) {
 	p.Object, p.Since = r.key(t.kind).String(), at
 	if old := t.faults[r.name]; old != nil {

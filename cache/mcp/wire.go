@@ -57,7 +57,6 @@ func (o *outbox[M]) run(ctx context.Context, send func(M) error) {
 	}
 }
 
-// deltaWire is a delta stream.
 type deltaWire struct {
 	cache  *Cache
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
@@ -65,7 +64,7 @@ type deltaWire struct {
 	last   *discoveryv3.DeltaDiscoveryResponse
 }
 
-// followDelta follows the peer in delta. The error is errNoDelta if the peer has none.
+// followDelta returns errNoDelta if the peer has none.
 func (c *Cache) followDelta(ctx context.Context, client discoveryv3.AggregatedDiscoveryServiceClient) (followed bool, err error) {
 	var sending sync.WaitGroup
 	defer sending.Wait()

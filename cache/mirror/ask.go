@@ -95,7 +95,6 @@ func (c *Cache) probe(ctx context.Context) error {
 	return nil
 }
 
-// probeTimeout bounds one probe.
 func (c *Cache) probeTimeout() time.Duration {
 	return min(max(c.o.ProgressInterval, time.Second), callTimeout)
 }

@@ -27,7 +27,7 @@ type treesRig struct {
 	*cachetest.Rig
 	t      *testing.T
 	client *clientv3.Client
-	told   []string // written by the worker
+	events []string // written by the worker
 }
 
 func newBeside(t *testing.T) *treesRig {
@@ -36,17 +36,17 @@ func newBeside(t *testing.T) *treesRig {
 	b := &treesRig{Rig: cachetest.NewRig(t, subject(t, client, client)), t: t, client: client}
 	err := b.Cache.RegisterSnapshotHandler(func(from, to *cache.Snapshot) {
 		for c := range pmap.Diff(from.Addresses(), to.Addresses()) {
-			b.told = append(b.told, "address "+c.Key)
+			b.events = append(b.events, "address "+c.Key)
 		}
 		for c := range pmap.Diff(from.Health(), to.Health()) {
-			b.told = append(b.told, "health "+c.Key)
+			b.events = append(b.events, "health "+c.Key)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Handler(schema.ServiceEntry, func(_, curr *config.Config, event cache.Event) {
-		b.told = append(b.told, event.String()+" "+curr.Name)
+		b.events = append(b.events, event.String()+" "+curr.Name)
 	})
 	return b
 }
@@ -69,13 +69,12 @@ func (b *treesRig) put(pairs ...string) string {
 func (b *treesRig) expect(revision string, told ...string) {
 	b.t.Helper()
 	b.Settle(revision)
-	if d := cmp.Diff(told, b.told); d != "" {
+	if d := cmp.Diff(told, b.events); d != "" {
 		b.t.Errorf("at %s handlers were told (-want +got):\n%s", revision, d)
 	}
-	b.told = nil
+	b.events = nil
 }
 
-// addressValue returns the stored value of an address.
 func addressValue(t testing.TB, namespace, host, ipv4 string, owners ...string) string {
 	t.Helper()
 	value, err := proto.Marshal(&envelope.Address{Namespace: namespace, Host: host, Ipv4: ipv4, Ipv6: "2001:2::1", Owners: owners})

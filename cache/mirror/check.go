@@ -27,7 +27,6 @@ const (
 	checkAttempts = 3
 )
 
-// errDiverged: the cache differs from the store at the same revision.
 var errDiverged = errors.New("the cache differs from the store at the same revision")
 
 // check compares the cache with the store until ctx ends: keys and their revisions

@@ -25,7 +25,7 @@ const batchSize = 128
 type entry struct {
 	path    string // empty for a foreign key
 	version version
-	// value is the decoded value. If decoding failed it is the last good value, or nil.
+	// value is the last good value if decoding failed, or nil.
 	value any
 	// fault says why decoding failed; nil if it did not.
 	fault *Quarantined
@@ -39,9 +39,8 @@ type version struct {
 	broken   bool // the value cannot be decoded
 }
 
-// read makes the entry of a key and value. If content has the same version, the entry
-// has the same pointer, so that no difference is seen. It returns false for a key
-// outside the trees.
+// If content has the same version, the entry has the same pointer, so that no difference
+// is seen. read returns false for a key outside the trees.
 func (c *Cache) read(kv *mvccpb.KeyValue, content *cache.Content) (entry, bool) {
 	path := strings.TrimPrefix(string(kv.Key), etcd.MeshPrefix)
 	tree := treeAt(path)

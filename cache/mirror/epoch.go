@@ -15,7 +15,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// errWentBack: the store is at an older revision than before, or is another store.
 var errWentBack = errors.New("the store in etcd is not the one this cache was read from, or went back to an older revision")
 
 // errEmptied: the store had objects, and now has none.

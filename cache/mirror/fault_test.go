@@ -30,8 +30,8 @@ type faulty struct {
 	relay  *relay
 	direct *clientv3.Client // not through the relay
 
-	mu   sync.Mutex // guards told
-	told []string
+	mu     sync.Mutex // guards events
+	events []string
 }
 
 func newFaulty(t *testing.T, adjust ...func(*mirror.Options)) *faulty {
@@ -47,7 +47,7 @@ func newFaultyOf(t *testing.T, endpoint string, adjust ...func(*mirror.Options))
 	f.Handler(schema.ServiceEntry, func(o, c *config.Config, e cache.Event) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.told = append(f.told, cachetest.Describe(o, c, e))
+		f.events = append(f.events, cachetest.Describe(o, c, e))
 	})
 	return f
 }
@@ -56,10 +56,10 @@ func (f *faulty) expect(t *testing.T, want ...string) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if d := cmp.Diff(want, f.told); d != "" {
+	if d := cmp.Diff(want, f.events); d != "" {
 		t.Fatalf("events (-want +got):\n%s", d)
 	}
-	f.told = nil
+	f.events = nil
 }
 
 func compact(t testing.TB, client *clientv3.Client) {

@@ -23,7 +23,7 @@ type full struct {
 	*mirror.Cache
 	n        int
 	revision int64
-	told     chan struct{} // by the handler, for the whole list and for each update
+	handled  chan struct{} // by the handler, for the whole list and for each update
 }
 
 func newFull(t testing.TB, n int) *full {
@@ -31,7 +31,7 @@ func newFull(t testing.TB, n int) *full {
 	worker := cache.NewWorker()
 	c := &full{
 		Cache: mirror.New(nil, mirror.Options{Worker: worker, Schemas: schema.Pilot()}),
-		n:     n, revision: 1, told: make(chan struct{}, 1),
+		n:     n, revision: 1, handled: make(chan struct{}, 1),
 	}
 	added := 0
 	err := c.RegisterEventHandler(schema.ServiceEntry, func(_, _ *config.Config, event cache.Event) {
@@ -40,7 +40,7 @@ func newFull(t testing.TB, n int) *full {
 		}
 		if event == cache.EventUpdate || added == n {
 			added = 0
-			c.told <- struct{}{}
+			c.handled <- struct{}{}
 		}
 	})
 	if err != nil {
@@ -55,11 +55,10 @@ func newFull(t testing.TB, n int) *full {
 	var running sync.WaitGroup
 	running.Go(func() { _ = worker.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	<-c.told
+	<-c.handled
 	return c
 }
 
-// pair returns the i-th object at a revision.
 func (c *full) pair(t testing.TB, i int, revision int64) *mvccpb.KeyValue {
 	object := cachetest.ServiceEntry(fmt.Sprintf("n%03d", i/1000), fmt.Sprintf("object-%06d", i), int(revision))
 	value, err := etcd.Encode(object, make([]byte, 16))
@@ -79,7 +78,7 @@ func (c *full) change(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-c.told
+	<-c.handled
 }
 
 // TestTheCostOfAChangeIsFlat: one change, from the watch to the handler,

@@ -38,7 +38,6 @@ func lists(t *testing.T, registry *prometheus.Registry) (n float64) {
 	return n
 }
 
-// warnLog collects log lines.
 type warnLog struct {
 	slog.Handler
 	mu    sync.Mutex // guards lines

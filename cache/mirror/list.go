@@ -56,7 +56,6 @@ func (c *Cache) list(ctx context.Context) error {
 	return nil
 }
 
-// listing is the result of a list.
 type listing struct {
 	header     *etcdserverpb.ResponseHeader
 	entries    []entry // in the order of their paths
@@ -85,7 +84,6 @@ func (l *listing) take(entries iter.Seq[entry], confine func(*Quarantined, bool)
 	}
 }
 
-// content returns the values of all entries.
 func (l *listing) content() cache.Content {
 	var out cache.Content
 	rest := l.entries

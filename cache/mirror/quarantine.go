@@ -51,7 +51,6 @@ func (q Quarantine) with(one *Quarantined) Quarantine {
 	return Quarantine{q.byKey.Set(one.Key, one), q.foreign + foreignCount(one)}
 }
 
-// without returns a quarantine without a key.
 func (q Quarantine) without(key string) Quarantine {
 	if q.Len() == 0 {
 		return q

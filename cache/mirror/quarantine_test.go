@@ -136,7 +136,6 @@ func TestANewListKeepsTheQuarantine(t *testing.T) {
 	}
 }
 
-// revisionOf returns the revision of an etcd.
 func revisionOf(t testing.TB, client *clientv3.Client) int64 {
 	t.Helper()
 	instance, err := etcd.ReadInstance(t.Context(), client)

@@ -48,8 +48,7 @@ func treeAt(path string) *tree {
 // get returns the value of a path, nil for none.
 func (t *tree) get(from *cache.Content, path string) any { return t.held.Get(from, path[len(t.path):]) }
 
-// decode decodes a value. The error is an etcd.ErrForeignKey or an
-// etcd.ErrUndecodable.
+// The error of decode is an etcd.ErrForeignKey or an etcd.ErrUndecodable.
 func (t *tree) decode(c *Cache, kv *mvccpb.KeyValue) (any, error) {
 	return t.stored.Decode(kv, c.o.Schemas, c.o.Domain)
 }

@@ -179,7 +179,6 @@ func mutate(client *clientv3.Client, change func(clientv3.WatchResponse) []clien
 	return client
 }
 
-// register gives a mirror a registry.
 func register(registry *prometheus.Registry) func(*mirror.Options) {
 	return func(o *mirror.Options) { o.Registerer = registry }
 }

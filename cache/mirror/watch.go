@@ -118,7 +118,6 @@ func (c *Cache) apply(events []*clientv3.Event, entries []entry) {
 	c.Publish(snapshot.Next(revision, content))
 }
 
-// change applies an event to content.
 func (c *Cache) change(content *cache.Content, e *clientv3.Event, put entry) {
 	path := strings.TrimPrefix(string(e.Kv.Key), etcd.MeshPrefix)
 	tree := treeAt(path)

@@ -43,7 +43,7 @@ func TestAListedAnewStatusIsTold(t *testing.T) {
 	r, relay := startRelayed(t)
 	from := r.await(r.put("a", 0))
 	relay.HoldAnswers()
-	said := r.writeStatus("a", "while away")
+	written := r.writeStatus("a", "while away")
 	put := r.put("b", 1)
 	last := r.writeStatus("c", "last")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -68,7 +68,7 @@ func TestAListedAnewStatusIsTold(t *testing.T) {
 		}
 		for path, report := range before.Statuses().All() {
 			if at.Statuses().Value(path) == nil {
-				t.Errorf("who resumes at revision %d is taken to know the status of revision %d (%d), which nobody told him", resumed, report.Revision, said)
+				t.Errorf("who resumes at revision %d is taken to know the status of revision %d (%d), which nobody told him", resumed, report.Revision, written)
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func partOf[V comparable](prefix string, rows func(*Reports) *pmap.Map[V], decod
 	}
 }
 
-// partAt returns the part of a key; false if it belongs to none.
+// partAt returns false for a key of no part.
 func partAt(key string) (part, bool) {
 	for _, p := range parts {
 		if strings.HasPrefix(key, p.prefix) {
@@ -87,7 +87,7 @@ func partAt(key string) (part, bool) {
 	return part{}, false
 }
 
-// put sets the value of a key. If it cannot be decoded, the previous value stays.
+// If the value cannot be decoded, the previous one stays.
 func (c *Cache) put(f *Reports, kv *mvccpb.KeyValue) {
 	p, ok := partAt(string(kv.Key))
 	if !ok {
@@ -98,7 +98,6 @@ func (c *Cache) put(f *Reports, kv *mvccpb.KeyValue) {
 	}
 }
 
-// remove deletes the value of a key.
 func remove(f *Reports, key string) {
 	if p, ok := partAt(key); ok {
 		p.remove(f, key)

@@ -81,7 +81,6 @@ type merger struct {
 	behind   time.Time                // since when the watch of statuses is behind
 }
 
-// revised are the statuses as of a revision.
 type revised struct {
 	revision int64
 	statuses pmap.Map[*status.Report]
@@ -180,7 +179,6 @@ func (m *merger) receive(r clientv3.WatchResponse) error {
 	return nil
 }
 
-// enqueue queues the statuses as of a revision.
 func (m *merger) enqueue(revision int64) {
 	if n := len(m.later); n > 0 && m.later[n-1].revision == revision {
 		m.later[n-1].statuses = m.facts.Statuses

@@ -29,7 +29,7 @@ type forgetter struct {
 }
 
 type tidings struct {
-	of       string
+	subject  string
 	revision int64
 	gone     bool
 }
@@ -95,9 +95,9 @@ func (f *forgetter) watch(ctx context.Context, at *cache.Snapshot, last int64) (
 		}
 		for _, one := range f.between(at, next) {
 			if f.heard = one.revision; one.gone {
-				delete(f.knows, one.of)
+				delete(f.knows, one.subject)
 			} else {
-				f.knows[one.of] = one.revision
+				f.knows[one.subject] = one.revision
 			}
 			if f.random.IntN(3) == 0 {
 				return false, nil

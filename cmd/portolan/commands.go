@@ -13,12 +13,11 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/store"
 )
 
-// whole is the program with all its commands.
 func whole() cli.Program {
 	return cli.Program{Version: version, Commands: commands, Examples: examples, Revisions: objects.CompleteRevisions}
 }
 
-// commands returns the commands of the program; package cli adds completion, help and version.
+// Package cli adds completion, help and version.
 func commands(env *cli.Environment) []*cobra.Command {
 	return slices.Concat(
 		[]*cobra.Command{command.New(console(env))},

@@ -53,7 +53,7 @@ func TestServerThatStarts(t *testing.T) {
 	proxy.Transport = a.HTTP.Transport
 	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
 	t.Cleanup(func() { _ = server.Close() })
-	told := startOnWrite{start: sync.OnceFunc(func() {
+	messages := startOnWrite{start: sync.OnceFunc(func() {
 		again, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Errorf("listen again: %v", err)
@@ -62,11 +62,11 @@ func TestServerThatStarts(t *testing.T) {
 		go func() { _ = server.Serve(again) }()
 	})}
 	var out bytes.Buffer
-	code := cli.Run(t.Context(), whole(), []string{"apply", "-f", "-", "--server", "http://" + address}, strings.NewReader(clitest.Entry("x", "")), &out, &told)
+	code := cli.Run(t.Context(), whole(), []string{"apply", "-f", "-", "--server", "http://" + address}, strings.NewReader(clitest.Entry("x", "")), &out, &messages)
 	if code != exit.OK || out.String() != "serviceentry/default/x  created  rev 2\n" {
 		t.Errorf("%d: %s", code, out.String())
 	}
-	clitest.Same(t, "told once", told.String(), "No server listens at http://"+address+" yet; waiting up to 5s for it.\n")
+	clitest.Same(t, "told once", messages.String(), "No server listens at http://"+address+" yet; waiting up to 5s for it.\n")
 }
 
 // startOnWrite calls start when the first line is written.

@@ -42,21 +42,21 @@ func actionOf(a Request, root string) action {
 // ofPath returns the action of a request to a path outside all kinds. An unknown path is for
 // administrators.
 func ofPath(a Request) action {
-	rest, own := strings.CutPrefix(a.Path, ours)
+	rest, isOurs := strings.CutPrefix(a.Path, ours)
 	first, below, _ := strings.Cut(rest, "/")
 	switch {
-	case own && first == "sealing" && strings.HasPrefix(below, "data/"):
+	case isOurs && first == "sealing" && strings.HasPrefix(below, "data/"):
 		parts := strings.Split(below, "/")
 		if len(parts) == 3 {
 			return action{verb: access.Reveal, kind: "secrets", namespace: parts[1], name: parts[2]}
 		}
 		return action{verb: access.Administer, kind: "secrets"}
-	case own && first == "selfaccess": // everybody may ask what they may do
+	case isOurs && first == "selfaccess": // everybody may ask what they may do
 		return action{open: true}
-	case own && first == "users" && below != "":
+	case isOurs && first == "users" && below != "":
 		name, _, _ := strings.Cut(below, "/")
 		return action{verb: access.Update, kind: first, name: name} // the tokens of the user
-	case own && first != "":
+	case isOurs && first != "":
 		return action{verb: verbOf(a.Verb), kind: first, namespace: narrowed(first, a)}
 	case a.Path == "/metrics":
 		return action{verb: verbOf(a.Verb), kind: "metrics"}

@@ -42,11 +42,9 @@ type policy struct {
 
 	users  map[string]*access.User
 	tokens map[[sha256.Size]byte]credential
-	// grants holds the grants of each subject.
 	grants map[access.Subject][]Grant
 }
 
-// credential is a token of a user.
 type credential struct {
 	user  string
 	token access.Token
@@ -64,18 +62,18 @@ type Grant struct {
 // everything is the grant of an administrator.
 var everything = Grant{Rule: access.Rule{Verbs: []string{access.All}, Kinds: []string{access.All}}}
 
-func newPolicy(of objects, root string, schemas schema.Set) *policy {
+func newPolicy(stored objects, root string, schemas schema.Set) *policy {
 	p := &policy{
-		objects: of, root: root, schemas: schemas,
+		objects: stored, root: root, schemas: schemas,
 		users: map[string]*access.User{}, tokens: map[[sha256.Size]byte]credential{}, grants: map[access.Subject][]Grant{},
 	}
-	keys := make([]config.Key, 0, len(of))
-	for key := range of {
+	keys := make([]config.Key, 0, len(stored))
+	for key := range stored {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
 	for _, key := range keys {
-		switch spec := of[key].Spec.(type) {
+		switch spec := stored[key].Spec.(type) {
 		case *access.User:
 			if key.Namespace == root {
 				p.addUser(key.Name, spec)
@@ -191,7 +189,6 @@ func (p *policy) groups(user string) []string {
 	return nil
 }
 
-// grantsOf returns the grants of an identity.
 func (p *policy) grantsOf(who Identity) []Grant {
 	if who.User == access.LocalUser {
 		return []Grant{everything}
@@ -207,7 +204,6 @@ func (p *policy) grantsOf(who Identity) []Grant {
 	return out
 }
 
-// permits says whether an identity may do something.
 func (p *policy) permits(who Identity, want action) bool {
 	if want.open {
 		return true
@@ -225,7 +221,7 @@ func (g Grant) permits(want action) bool {
 		(len(g.Names) == 0 || slices.Contains(g.Names, want.name))
 }
 
-// hasKind says whether a grant covers a kind. A grant for a kind covers its status, too.
+// A grant for a kind covers its status, too.
 func (g Grant) hasKind(kind string) bool {
 	whole, _, _ := strings.Cut(kind, "/")
 	return has(g.Kinds, kind) || has(g.Kinds, whole)

@@ -18,7 +18,7 @@ func FuzzPolicy(f *testing.F) {
 	f.Add("", "*", "", "", "*", "*", "", "", "", "")
 	const root = "istio-system"
 	schemas := schema.Pilot()
-	f.Fuzz(func(t *testing.T, of, subject, verb, kind, namespace, name, wantVerb, wantKind, wantNamespace, wantName string) {
+	f.Fuzz(func(t *testing.T, roleNamespace, subject, verb, kind, namespace, name, wantVerb, wantKind, wantNamespace, wantName string) {
 		rule := access.Rule{Verbs: []string{verb}, Kinds: []string{kind}}
 		if namespace != "" {
 			rule.Namespaces = []string{namespace}
@@ -28,8 +28,8 @@ func FuzzPolicy(f *testing.F) {
 		}
 		all := objects{}
 		for _, object := range []*config.Config{
-			{Meta: config.Meta{GroupVersionKind: schema.Role, Namespace: of, Name: "some"}, Spec: &access.Role{Rules: []access.Rule{rule}}},
-			{Meta: config.Meta{GroupVersionKind: schema.RoleBinding, Namespace: of, Name: "some"}, Spec: &access.RoleBinding{Role: "some", Subjects: []access.Subject{{Kind: access.SubjectUser, Name: subject}}}},
+			{Meta: config.Meta{GroupVersionKind: schema.Role, Namespace: roleNamespace, Name: "some"}, Spec: &access.Role{Rules: []access.Rule{rule}}},
+			{Meta: config.Meta{GroupVersionKind: schema.RoleBinding, Namespace: roleNamespace, Name: "some"}, Spec: &access.RoleBinding{Role: "some", Subjects: []access.Subject{{Kind: access.SubjectUser, Name: subject}}}},
 		} {
 			all[object.Key()] = object
 		}
@@ -46,8 +46,8 @@ func FuzzPolicy(f *testing.F) {
 			t.Errorf("the verb %q permits %q", verb, wantVerb)
 		case named != access.All && named != wantKind && named != whole:
 			t.Errorf("the kind %q permits %q", kind, wantKind)
-		case of != root && of != wantNamespace:
-			t.Errorf("a role of %q permits something in %q", of, wantNamespace)
+		case roleNamespace != root && roleNamespace != wantNamespace:
+			t.Errorf("a role of %q permits something in %q", roleNamespace, wantNamespace)
 		case namespace != "" && namespace != wantNamespace:
 			t.Errorf("a rule for %q permits something in %q", namespace, wantNamespace)
 		case name != "" && name != wantName:

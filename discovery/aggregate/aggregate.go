@@ -93,8 +93,7 @@ func (r *Registry) find(shard discovery.ShardKey) int {
 	return slices.IndexFunc(r.entries, func(e *entry) bool { return e.shard() == shard })
 }
 
-// start runs a registry. If the registry fails, the others go on, its rows stay, and Run
-// returns the error.
+// If the registry fails, the others go on, its rows stay, and Run returns the error.
 func (r *Registry) start(e *entry) {
 	ctx, stop := context.WithCancel(r.running)
 	e.stop = stop

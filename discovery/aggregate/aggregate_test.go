@@ -233,9 +233,9 @@ func TestFailureOfOneHidesNoOther(t *testing.T) {
 func TestRegistriesComeAndGoWhileItRuns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var told []string
+	var events []string
 	f.AppendServiceHandler(func(old, curr *discovery.Service, event cache.Event) {
-		told = append(told, event.String()+" "+cmp.Or(curr, old).Attributes.Name) // on the worker
+		events = append(events, event.String()+" "+cmp.Or(curr, old).Attributes.Name) // on the worker
 	})
 	first := f.add(discovery.External, "se", "10.0.0.1", "a.example")
 	f.run()
@@ -252,7 +252,7 @@ func TestRegistriesComeAndGoWhileItRuns(t *testing.T) {
 	// Its rows go; those of the other registry are not touched.
 	expect(t, f.settle(), []string{"services shop/a.example 0", "wake service=1"})
 	expect(t, names(f.Services()), []string{"se"})
-	expect(t, told, []string{"add se", "add dc1", "delete dc1"})
+	expect(t, events, []string{"add se", "add dc1", "delete dc1"})
 }
 
 func TestAddAndRemoveAreChecked(t *testing.T) {

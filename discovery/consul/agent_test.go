@@ -91,7 +91,6 @@ func (a *agent) stamp() {
 	}
 }
 
-// put registers an instance.
 func (a *agent) put(e *api.ServiceEntry) {
 	service := *e.Service
 	own := &api.ServiceEntry{Node: e.Node, Service: &service}
@@ -103,7 +102,6 @@ func (a *agent) put(e *api.ServiceEntry) {
 	a.change(func() { a.entries[e.Node.Node+"/"+e.Service.ID] = e })
 }
 
-// remove deregisters an instance.
 func (a *agent) remove(id string) { a.change(func() { delete(a.entries, id) }) }
 
 // ServeHTTP implements http.Handler.
@@ -274,7 +272,6 @@ func (f *fixture) row(service string, endpoints ...string) {
 	})
 }
 
-// has says whether there is a service.
 func (f *fixture) has(service string) bool {
 	return len(f.xds.Rows()["consul/"+service+".service.consul"].Services) > 0
 }

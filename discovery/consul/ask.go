@@ -163,7 +163,6 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 	}
 }
 
-// queryUntilAnswered repeats a query until it is answered or ctx ends.
 func queryUntilAnswered[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, meta *api.QueryMeta, err error) {
 	failed := newFailures()
 	for {

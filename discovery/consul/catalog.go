@@ -152,8 +152,7 @@ func (c *catalog) wouldWithdraw(datacenter, name string, a answer) bool {
 	return p != nil && len(without(p.answer, a.instances)) > 0
 }
 
-// setAnswer stores the answer for a service. unlisted is true if the service is not listed, and so
-// may be gone now.
+// unlisted is true if the service is not listed, and so may be gone now.
 func (c *catalog) setAnswer(datacenter, name string, a answer) (changed []string, unlisted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +307,6 @@ func (c *catalog) recovered(datacenter, status string, checks map[checkKey]check
 	return out.list()
 }
 
-// servicesOnNode returns the services that have instances on a node.
 func (c *catalog) servicesOnNode(datacenter, node string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

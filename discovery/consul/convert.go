@@ -61,7 +61,6 @@ type failure struct {
 	modified uint64
 }
 
-// checkKey names a check.
 type checkKey struct{ node, id string }
 
 // port is a port of a service, and the instance's own port for it.
@@ -112,7 +111,6 @@ func instancesOf(o *Options, entries []*api.ServiceEntry) map[string]*instance {
 	return out
 }
 
-// convert converts an instance of Consul.
 func convert(o *Options, e *api.ServiceEntry) *instance {
 	s := e.Service
 	all := labelsOf(s)
@@ -225,7 +223,6 @@ func portsOf(s *api.AgentService, all labels.Instance) (ports []port, flaw strin
 	return []port{{number, s.Port, protocol}}, flaw
 }
 
-// protocolOf returns the protocol that an instance declares.
 func protocolOf(s *api.AgentService, all labels.Instance) (p discovery.Protocol, flaw string) {
 	if text := cmp.Or(all[metaProtocol], all[metaProtocolPlain]); text != "" {
 		if p = discovery.ParseProtocol(text); p == discovery.Unsupported {

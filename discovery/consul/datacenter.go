@@ -230,7 +230,7 @@ func (f *follower) setNodes(ctx context.Context, names []string) {
 }
 
 // watch starts and stops queries so that exactly these names are watched.
-func (f *follower) watch(ctx context.Context, wanted map[string]bool, by func(context.Context, string)) {
+func (f *follower) watch(ctx context.Context, wanted map[string]bool, query func(context.Context, string)) {
 	for name, cancel := range f.watched {
 		if !wanted[name] {
 			cancel()
@@ -241,12 +241,11 @@ func (f *follower) watch(ctx context.Context, wanted map[string]bool, by func(co
 		if f.watched[name] == nil {
 			own, cancel := context.WithCancel(ctx)
 			f.watched[name] = cancel
-			f.running.Go(func() { by(own, name) })
+			f.running.Go(func() { query(own, name) })
 		}
 	}
 }
 
-// watchList follows the list of services.
 func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
 	filtered := false // whether ACLs hid something from the last trusted list
 	first := true
@@ -292,7 +291,6 @@ func (d *datacenter) usable(services map[string][]string) (names, unusable []str
 	return slices.Compact(names), unusable
 }
 
-// watchService follows the instances of a service.
 func (d *datacenter) watchService(ctx context.Context, name string) {
 	watch(ctx, d, d.service(name), func(entries []*api.ServiceEntry, meta *api.QueryMeta, how answerInfo) {
 		d.setAnswer(how.round, name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, meta.LastIndex})
@@ -368,8 +366,8 @@ func (f *follower) addConcerned(c check, to changes) {
 	}
 }
 
-// setAnswer stores the answer for a service. It drops an answer from an earlier round, since Consul
-// has lost its data after that.
+// setAnswer drops an answer from an earlier round, since Consul has lost its data after
+// that.
 func (d *datacenter) setAnswer(round int, service string, a answer) {
 	d.mu.Lock()
 	if round != d.rounds {

@@ -248,11 +248,11 @@ func TestThePlanChanges(t *testing.T) {
 	a := newAgent(t)
 	a.put(entry("n1", "first", "first", "10.0.0.1", 80))
 	f := follow(t, a, func(o *consul.Options) { o.MaxQueries = 8 }).synced()
-	by := func(plan string) {
+	awaitPlan := func(plan string) {
 		t.Helper()
 		await(t, "by "+plan, func() bool { return f.Status().Datacenters[0].By == plan })
 	}
-	by("service")
+	awaitPlan("service")
 	many := func(nodes int) {
 		a.change(func() {
 			for i := range 12 {
@@ -262,17 +262,17 @@ func TestThePlanChanges(t *testing.T) {
 		})
 	}
 	many(2) // with the first service, on three nodes
-	by("node")
+	awaitPlan("node")
 	f.row("s11", "tcp-80=10.0.1.1:80")
 	many(6)
-	by("sweep")
+	awaitPlan("sweep")
 	a.change(func() { a.entries["s11"].Service.Address = "10.0.1.2" })
 	f.row("s11", "tcp-80=10.0.1.2:80")
 	if fresh := f.Status().Datacenters[0].Freshness; fresh <= 0 || fresh > 5*time.Second {
 		t.Errorf("freshness of 13 services by sweep: %s", fresh)
 	}
 	many(1)
-	by("node")
+	awaitPlan("node")
 	a.change(func() {
 		for i := range 12 {
 			if i > 2 {
@@ -281,7 +281,7 @@ func TestThePlanChanges(t *testing.T) {
 		}
 	})
 	await(t, "they go", func() bool { return !f.has("s11") })
-	by("service")
+	awaitPlan("service")
 	f.row("first", "tcp-80=10.0.0.1:80")
 	if calls := f.xds.Take(); slices.Contains(calls, "services consul/first.service.consul 0") {
 		t.Errorf("the first service was withdrawn meanwhile: %v", calls)

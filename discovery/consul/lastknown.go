@@ -150,7 +150,7 @@ func (d *datacenter) restoreLastKnown(ctx context.Context) (patience time.Durati
 	return d.r.o.Patience
 }
 
-// readLastKnown reads the last known content. It retries while the store is away.
+// readLastKnown retries while the store is away.
 func (d *datacenter) readLastKnown(ctx context.Context) (lastknown.Recalled, bool) {
 	if d.r.o.Memory == nil {
 		return lastknown.Recalled{}, false

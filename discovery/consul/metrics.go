@@ -4,7 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the metrics of a registry.
 type metrics struct {
 	requests *prometheus.CounterVec
 	failures *prometheus.CounterVec
@@ -20,8 +19,7 @@ var (
 	leftOutDesc  = prometheus.NewDesc("portolan_consul_left_out", "Services and instances that cannot be in the mesh.", nil, nil)
 )
 
-// newMetrics registers the metrics of a registry.
-func newMetrics(to prometheus.Registerer, r *Registry) *metrics {
+func newMetrics(registerer prometheus.Registerer, r *Registry) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "portolan_consul_requests_total", Help: "Requests to Consul, by query.",
@@ -30,8 +28,8 @@ func newMetrics(to prometheus.Registerer, r *Registry) *metrics {
 			Name: "portolan_consul_request_failures_total", Help: "Requests to Consul that failed.",
 		}, []string{"datacenter"}),
 	}
-	if to != nil {
-		to.MustRegister(m.requests, m.failures, collector{r})
+	if registerer != nil {
+		registerer.MustRegister(m.requests, m.failures, collector{r})
 	}
 	return m
 }

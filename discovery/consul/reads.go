@@ -30,7 +30,7 @@ func newReads() *reads {
 	return &reads{waiting: map[string]bool{}, active: map[string]bool{}, failures: map[string]*failures{}, wake: make(chan struct{})}
 }
 
-// request requests reads of services. Urgent ones come first.
+// Urgent reads come first.
 func (r *reads) request(urgent bool, services ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (d *datacenter) read(ctx context.Context, r *reads) {
 // errSuspect means that Consul must be probed before any answer is trusted.
 var errSuspect = errors.New("a query of Consul has failed meanwhile")
 
-// readOne reads a service. It fails if the answer cannot be trusted.
+// readOne fails if the answer cannot be trusted.
 func (d *datacenter) readOne(ctx context.Context, name string) error {
 	if d.mustProbe() {
 		d.recover(ctx)

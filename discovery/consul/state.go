@@ -94,7 +94,6 @@ func (d *datacenter) mustProbe() bool {
 	return d.suspicious
 }
 
-// addFailure notes that a query has failed.
 func (d *datacenter) addFailure(query string, err error) {
 	err = inWords(err)
 	d.r.metrics.failures.WithLabelValues(d.displayName()).Inc()

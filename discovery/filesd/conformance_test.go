@@ -23,7 +23,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // quick is a short timing for tests.
 var quick = files.Timing{Settle: 5 * time.Millisecond, MaxSettle: 50 * time.Millisecond, Hold: time.Minute, Rescan: time.Minute}
 
-// group is a list of targets with labels.
 type group struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`

@@ -88,7 +88,6 @@ func (f Flaw) String() string {
 	return at + f.Reason
 }
 
-// parse reads a file.
 func (o *Options) parse(file string, data []byte) *listed {
 	text, err := config.YAMLToJSON(data)
 	if err != nil {
@@ -169,29 +168,29 @@ func (o *Options) unknownLabels(of labels.Instance, at Flaw) (out []Flaw) {
 }
 
 // shared returns a target with all that a group's labels say, or the flaw of the labels.
-func (o *Options) shared(of labels.Instance) (t target, flaw string) {
-	name := strings.ToLower(strings.TrimSuffix(of[o.ServiceLabel], "."))
+func (o *Options) shared(common labels.Instance) (t target, flaw string) {
+	name := strings.ToLower(strings.TrimSuffix(common[o.ServiceLabel], "."))
 	if name == "" {
 		return t, "no label " + o.ServiceLabel + " names a service"
 	}
 	if !strings.Contains(name, ".") {
 		name += "." + o.Domain
 	}
-	t.hostname, t.namespace = host.Name(name), cmp.Or(of[labelNS], o.Namespace)
+	t.hostname, t.namespace = host.Name(name), cmp.Or(common[labelNS], o.Namespace)
 	t.protocol = discovery.TCP
 	weight := uint64(1)
 	var err error
-	if text := of[labelPort]; text != "" {
+	if text := common[labelPort]; text != "" {
 		if t.port, err = portOf(text); err != nil {
 			return t, labelPort + ": " + err.Error()
 		}
 	}
-	if text := of[labelWeight]; text != "" {
+	if text := common[labelWeight]; text != "" {
 		if weight, err = strconv.ParseUint(text, 10, 32); err != nil || weight == 0 {
 			return t, fmt.Sprintf("%s: %q is no number from 1 on", labelWeight, text)
 		}
 	}
-	if text := of[labelProtocol]; text != "" {
+	if text := common[labelProtocol]; text != "" {
 		if t.protocol = discovery.ParseProtocol(text); t.protocol == discovery.Unsupported {
 			return t, fmt.Sprintf("%s: %q is not known", labelProtocol, text)
 		}
@@ -199,19 +198,19 @@ func (o *Options) shared(of labels.Instance) (t target, flaw string) {
 	switch {
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
 		return t, fmt.Sprintf("%s: %q is no host name", o.ServiceLabel, name)
-	case of.CheckTLSMode() != nil:
-		return t, labels.TLSMode + ": " + of.CheckTLSMode().Error()
+	case common.CheckTLSMode() != nil:
+		return t, labels.TLSMode + ": " + common.CheckTLSMode().Error()
 	case !isNamespace(t.namespace):
 		return t, fmt.Sprintf("%s: %q is no DNS label", labelNS, t.namespace)
 	}
-	own := maps.Clone(of)
+	own := maps.Clone(common)
 	maps.DeleteFunc(own, func(name, _ string) bool {
 		return name == o.ServiceLabel || strings.HasPrefix(name, ownPrefix) || strings.HasPrefix(name, "__")
 	})
 	t.endpoint = discovery.Endpoint{
-		Labels: own, Weight: uint32(weight), TLSMode: cmp.Or(own[labels.TLSMode], discovery.TLSModeDisabled), ServiceAccount: discovery.SPIFFE(o.TrustDomain, t.namespace, of[labelAccount]), Network: own[labelNetwork],
+		Labels: own, Weight: uint32(weight), TLSMode: cmp.Or(own[labels.TLSMode], discovery.TLSModeDisabled), ServiceAccount: discovery.SPIFFE(o.TrustDomain, t.namespace, common[labelAccount]), Network: own[labelNetwork],
 		Locality:  discovery.Locality{Label: discovery.LocalityOfLabels(own), Cluster: o.Cluster},
-		Namespace: t.namespace, WorkloadName: of[labelName],
+		Namespace: t.namespace, WorkloadName: common[labelName],
 	}
 	return t, ""
 }

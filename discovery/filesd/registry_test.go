@@ -21,7 +21,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// scene is a running registry.
 type scene struct {
 	*filesd.Registry
 	t   *testing.T

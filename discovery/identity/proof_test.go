@@ -10,7 +10,6 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity"
 )
 
-// proofFunc is a Proof that is one function.
 type proofFunc func(credential string) (identity.Identity, error)
 
 func (f proofFunc) Prove(_ context.Context, credential string, _ netip.Addr) (identity.Identity, error) {

@@ -121,7 +121,6 @@ func (r *rig) await(what string, holds func() bool) {
 	}
 }
 
-// saved says whether any content was saved.
 func (r *rig) saved() bool { return r.puts()[etcd.RegistryHeadKey(r.source.name)] > 0 }
 
 // puts returns the keys of the tree with their versions, which count how often each was

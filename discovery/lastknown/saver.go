@@ -178,7 +178,6 @@ func (s *Saver) clean(ctx context.Context, store Store, now time.Time) error {
 	return nil
 }
 
-// sourceSaver saves one source.
 type sourceSaver struct {
 	*Saver
 	store  Store
@@ -214,7 +213,6 @@ func digest(items map[string][]byte) [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// bucket returns the bucket of a key.
 func bucket(key string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails

@@ -57,7 +57,6 @@ type key struct {
 	namespace string
 }
 
-// workloadKey names a workload instance.
 type workloadKey struct{ namespace, name string }
 
 // source is the key of posts to the worker; the zero key stands for the whole registry.

@@ -187,9 +187,9 @@ func TestServiceHandlers(t *testing.T) {
 func TestWorkloadHandlersAreToldOfWhatDiffers(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	var told []string
+	var events []string
 	f.AppendWorkloadHandler(func(w *discovery.WorkloadInstance, event cache.Event) {
-		told = append(told, fmt.Sprint(event, " ", w.Provider, " ", w.Endpoint.Locality.Cluster, " ", w.Name, " ", w.Endpoint.Address))
+		events = append(events, fmt.Sprint(event, " ", w.Provider, " ", w.Endpoint.Locality.Cluster, " ", w.Name, " ", w.Endpoint.Address))
 	})
 	run(t, f.worker.Run)
 	w := func(address string) *discovery.WorkloadInstance {
@@ -205,7 +205,7 @@ func TestWorkloadHandlersAreToldOfWhatDiffers(t *testing.T) {
 		}
 	}
 	want := []string{"add Memory m1 w 10.0.0.1", "update Memory m1 w 10.0.0.2", "delete Memory m1 w 10.0.0.2"}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, events); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

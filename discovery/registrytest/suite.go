@@ -97,7 +97,6 @@ func newRig(t *testing.T, maker Maker) *rig {
 	return r
 }
 
-// run runs the registry with these services on offer.
 func (r *rig) run(offers ...Service) {
 	r.t.Helper()
 	r.Offer(offers...)
@@ -147,7 +146,6 @@ func (r *rig) expect(got, want any) {
 	}
 }
 
-// namespace returns the namespace of a service of the suite.
 func (r *rig) namespace(s Service) string {
 	if r.Source.Namespace != "" {
 		return r.Source.Namespace
@@ -281,7 +279,7 @@ func testIdentity(_ *testing.T, r *rig) {
 
 func testServiceHandlers(_ *testing.T, r *rig) {
 	var mu sync.Mutex
-	var told []string
+	var events []string
 	r.Registry.AppendServiceHandler(func(old, curr *discovery.Service, event cache.Event) {
 		s := curr
 		if s == nil {
@@ -289,7 +287,7 @@ func testServiceHandlers(_ *testing.T, r *rig) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, event.String()+" "+s.Attributes.Name)
+		events = append(events, event.String()+" "+s.Attributes.Name)
 	})
 	r.Registry.AppendWorkloadHandler(func(*discovery.WorkloadInstance, cache.Event) {})
 	hears := func(want ...string) {
@@ -297,7 +295,7 @@ func testServiceHandlers(_ *testing.T, r *rig) {
 		r.await(fmt.Sprint("handlers hear ", want), func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return slices.Equal(told, want)
+			return slices.Equal(events, want)
 		})
 	}
 	r.run(web())

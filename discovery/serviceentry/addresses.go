@@ -64,7 +64,6 @@ func prefixBits(prefix netip.Prefix) string {
 	return b.String()
 }
 
-// ranges returns the addresses of a ServiceEntry as ranges.
 func (e *entry) ranges() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range e.spec.GetAddresses() {

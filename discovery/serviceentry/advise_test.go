@@ -80,7 +80,7 @@ func TestAdviceOnChecksThatDiffer(t *testing.T) {
 
 func TestAdvice(t *testing.T) {
 	t.Parallel()
-	const own, other = `exportTo: ["."], `, `addresses: [10.1.0.0/24], `
+	const private, other = `exportTo: ["."], `, `addresses: [10.1.0.0/24], `
 	for _, tc := range []struct {
 		name            string
 		stored, written []*config.Config
@@ -96,7 +96,7 @@ func TestAdvice(t *testing.T) {
 			"a host of another namespace", []*config.Config{in("edge", entryFor(t, "b", "b.example", http80))}, []*config.Config{entryFor(t, "a", "b.example", http80)},
 			[]string{`a: spec.hosts[0] "b.example" is a host of serviceentry/edge/b too: proxies that see both use that of their own namespace, else the oldest (PTL0105)`},
 		},
-		{"a host of another namespace that nobody else sees", []*config.Config{in("edge", entryFor(t, "b", "b.example", own+http80))}, []*config.Config{entryFor(t, "a", "b.example", own+http80)}, nil},
+		{"a host of another namespace that nobody else sees", []*config.Config{in("edge", entryFor(t, "b", "b.example", private+http80))}, []*config.Config{entryFor(t, "a", "b.example", private+http80)}, nil},
 		{
 			"a host of another that is written with it", nil, []*config.Config{entryFor(t, "a", "a.example", http80), entryFor(t, "b", "a.example", http80)},
 			[]string{

@@ -101,8 +101,7 @@ func (c *catalog) removeEntry(key nameKey) *entry {
 	return e
 }
 
-// replace replaces one workload of a namespace by another. old is nil to add one, curr to
-// remove one.
+// old is nil to add a workload, curr to remove one.
 func (c *catalog) replace(namespace string, old, curr *workload) {
 	of := func(w *workload) labels.Instance {
 		if w == nil {

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// localityLabel holds a locality. Label values cannot contain slashes, so users may
-	// write dots instead.
+	// Label values cannot contain slashes, so users may write dots instead.
 	localityLabel = "istio-locality"
 	// unixPrefix begins the address of a unix socket.
 	unixPrefix = "unix://"
@@ -104,8 +103,8 @@ func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []dis
 	return out
 }
 
-// protocolOf returns the protocol of a port. A proxy treats HTTP_PROXY as HTTP: clients name
-// the host in each request. (Istio: protocol.IsHTTP.)
+// A proxy treats HTTP_PROXY as HTTP: clients name the host in each request. (Istio:
+// protocol.IsHTTP.)
 func protocolOf(p *networking.ServicePort) discovery.Protocol {
 	if protocol := discovery.ParseProtocol(p.GetProtocol()); protocol != discovery.HTTPProxy {
 		return protocol

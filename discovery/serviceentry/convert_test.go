@@ -296,7 +296,7 @@ func TestHostNamesOfWorkloadsNeedDNS(t *testing.T) {
 
 func TestOneHostInSeveralServiceEntries(t *testing.T) {
 	t.Parallel()
-	of := func(t *testing.T, name string, second int64, spec string) *config.Config {
+	entryWith := func(t *testing.T, name string, second int64, spec string) *config.Config {
 		return with(entry(t, name, `{hosts: [a.example], `+httpPort+`, `+spec+`}`), func(c *config.Config) {
 			c.CreationTimestamp = time.Unix(second, 0)
 		})
@@ -304,8 +304,8 @@ func TestOneHostInSeveralServiceEntries(t *testing.T) {
 	t.Run("their endpoints are one set, the oldest first", func(t *testing.T) {
 		t.Parallel()
 		m := converted(t, serviceentry.Options{},
-			of(t, "first", 3, `resolution: STATIC, endpoints: [{address: 10.0.0.3}, {address: 10.0.0.1}]`),
-			of(t, "second", 2, `resolution: STATIC, endpoints: [{address: 10.0.0.2}, {address: 10.0.0.1, weight: 9}]`))
+			entryWith(t, "first", 3, `resolution: STATIC, endpoints: [{address: 10.0.0.3}, {address: 10.0.0.1}]`),
+			entryWith(t, "second", 2, `resolution: STATIC, endpoints: [{address: 10.0.0.2}, {address: 10.0.0.1, weight: 9}]`))
 		expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.2:80", "http=10.0.0.1:80", "http=10.0.0.3:80"})
 		expect(t, m.row("shop", "a.example").Endpoints[1].Weight, uint32(9))
 		expect(t, m.row("shop", "a.example").Services[0].Attributes.Name, "second")
@@ -313,14 +313,14 @@ func TestOneHostInSeveralServiceEntries(t *testing.T) {
 	t.Run("the oldest says whether there may be more than one", func(t *testing.T) {
 		t.Parallel()
 		m := converted(t, serviceentry.Options{},
-			of(t, "first", 3, `resolution: STATIC, endpoints: [{address: 10.0.0.3}]`),
-			of(t, "second", 2, `resolution: DNS_ROUND_ROBIN, endpoints: [{address: b.example}]`))
+			entryWith(t, "first", 3, `resolution: STATIC, endpoints: [{address: 10.0.0.3}]`),
+			entryWith(t, "second", 2, `resolution: DNS_ROUND_ROBIN, endpoints: [{address: b.example}]`))
 		expect(t, m.endpoints("shop", "a.example"), []string{"http=b.example:80"})
 	})
 	t.Run("namespaces have rows of their own", func(t *testing.T) {
 		t.Parallel()
-		m := converted(t, serviceentry.Options{}, of(t, "first", 1, `resolution: DNS`),
-			with(of(t, "first", 1, `resolution: DNS`), func(c *config.Config) { c.Namespace = "other" }))
+		m := converted(t, serviceentry.Options{}, entryWith(t, "first", 1, `resolution: DNS`),
+			with(entryWith(t, "first", 1, `resolution: DNS`), func(c *config.Config) { c.Namespace = "other" }))
 		expect(t, len(m.xds.Rows()), 2)
 	})
 }

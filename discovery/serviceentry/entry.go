@@ -80,34 +80,32 @@ func (w *workload) same(o *workload) bool {
 	return w.order == o.order && w.instance.Equal(o.instance)
 }
 
-// selects says whether the entry selects a workload of its namespace; false for nil.
+// selects returns false for nil. The workload is of the namespace of the entry.
 func (e *entry) selects(w *workload) bool {
 	return w != nil && e.selector != nil && e.selector.SubsetOf(w.instance.Endpoint.Labels)
 }
 
-// selection returns the workload with the endpoints that the entry gets from it.
 func (e *entry) selection(w *workload) *selection {
 	return &selection{w, endpoints(e.spec, w.instance)}
 }
 
-// selectedEndpoints returns the endpoints of the workloads that an entry selects. If a
-// WorkloadEntry and an instance of another registry have the same address, it uses only the
-// WorkloadEntry, which describes the instance.
+// If a WorkloadEntry and an instance of another registry have the same address,
+// selectedEndpoints uses only the WorkloadEntry, which describes the instance.
 func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
 	selected := c.selected.Value(e.key().path())
-	var own map[addressKey]bool // addresses of WorkloadEntries; nil if no instance is selected
+	var addresses map[addressKey]bool // addresses of WorkloadEntries; nil if no instance is selected
 	for range selected.From(instancesLast) {
-		own = map[addressKey]bool{}
+		addresses = map[addressKey]bool{}
 		break
 	}
 	out := make([]*discovery.Endpoint, 0, selected.Len()*len(e.spec.GetPorts()))
 	for s := range selected.Values() {
-		if own != nil {
+		if addresses != nil {
 			address := s.addresses()[0]
-			if s.object == nil && own[address] {
+			if s.object == nil && addresses[address] {
 				continue
 			}
-			own[address] = own[address] || s.object != nil
+			addresses[address] = addresses[address] || s.object != nil
 		}
 		out = append(out, s.endpoints...)
 	}

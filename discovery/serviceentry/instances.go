@@ -25,7 +25,6 @@ func (s *Store) ExchangeWorkloads(p Peer) {
 	}
 }
 
-// addressKey is an address within a namespace.
 type addressKey struct{ namespace, address string }
 
 // instances holds the workloads of other registries. If several have one address, the first by

@@ -143,13 +143,13 @@ func TestOwnWorkloadEntriesAreNoInstancesOfOthers(t *testing.T) {
 // peer is a registry that records the workloads it is told of.
 type peer struct {
 	handlers []discovery.WorkloadHandler
-	told     []string
+	events   []string
 }
 
 func (p *peer) AppendWorkloadHandler(f discovery.WorkloadHandler) { p.handlers = append(p.handlers, f) }
 
 func (p *peer) WorkloadInstanceHandler(w *discovery.WorkloadInstance, event cache.Event) {
-	p.told = append(p.told, event.String()+" "+w.Name)
+	p.events = append(p.events, event.String()+" "+w.Name)
 }
 
 func TestSwitches(t *testing.T) {
@@ -178,7 +178,7 @@ func TestSwitches(t *testing.T) {
 				m.store.WorkloadInstanceHandler(pod("p", "10.0.0.2"), cache.EventUpdate)
 			})
 			expect(t, m.endpoints("shop", "a.example"), tc.endpoints)
-			expect(t, p.told, tc.told)
+			expect(t, p.events, tc.told)
 		})
 	}
 }

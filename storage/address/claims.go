@@ -193,7 +193,6 @@ func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 	return out
 }
 
-// collector collects claims by key.
 type collector map[Key]*Claim
 
 func (c collector) claim(k Key) *Claim {

@@ -43,7 +43,7 @@ func (w *lastWords) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// endLine ends the current line. It is called with mu held.
+// endLine is called with mu held.
 func (w *lastWords) endLine() {
 	line := bytes.TrimSpace(w.line)
 	w.line = w.line[:0]

@@ -202,7 +202,6 @@ func (d *decoder) begin() {
 	}
 }
 
-// listFields are the fields of a List.
 var listFields = []string{"apiVersion", "kind", "metadata", "items"}
 
 // document decodes one object or a List of objects.

@@ -19,7 +19,6 @@ func resolve(apiVersion, kind string) (config.Type, error) {
 	return schema.Pilot().Type(apiVersion, kind)
 }
 
-// errorLines returns the errors of a decoding, one line each.
 func errorLines(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -160,7 +159,6 @@ func virtualService(spec string) string {
 	return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\nspec:" + spec + "\n"
 }
 
-// place is the place of a document, and its key.
 type place struct {
 	Index, Line int
 	Item, Key   string

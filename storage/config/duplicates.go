@@ -32,7 +32,6 @@ type place struct {
 // fewKeys is how many keys of a mapping are compared one by one.
 const fewKeys = 16
 
-// value reads one value.
 func (r *keyReader) value() {
 	switch r.peek() {
 	case '{':
@@ -66,11 +65,11 @@ func (r *keyReader) mapping() {
 	for r.more('}') && !r.object.full() {
 		key := r.text()
 		r.path[last].key = key
-		own := r.keys[first:]
+		siblings := r.keys[first:]
 		switch {
-		case many == nil && len(own) == fewKeys:
+		case many == nil && len(siblings) == fewKeys:
 			many = make(map[string]bool, 2*fewKeys)
-			for _, k := range own {
+			for _, k := range siblings {
 				many[string(k)] = true
 			}
 			fallthrough
@@ -79,7 +78,7 @@ func (r *keyReader) mapping() {
 				r.object.fail(r.where(), "is set twice")
 			}
 			many[string(key)] = true
-		case slices.ContainsFunc(own, func(k []byte) bool { return bytes.Equal(k, key) }):
+		case slices.ContainsFunc(siblings, func(k []byte) bool { return bytes.Equal(k, key) }):
 			r.object.fail(r.where(), "is set twice")
 		default:
 			r.keys = append(r.keys, key)

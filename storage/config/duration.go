@@ -51,22 +51,22 @@ func secondsOf(md protoreflect.MessageDescriptor, value any) any {
 }
 
 func secondsOfField(fd protoreflect.FieldDescriptor, value any) any {
-	switch of := value.(type) {
+	switch typed := value.(type) {
 	case []any:
-		for i := range of {
-			of[i] = secondsOf(fd.Message(), of[i])
+		for i := range typed {
+			typed[i] = secondsOf(fd.Message(), typed[i])
 		}
-		return of
+		return typed
 	case map[string]any:
 		if !fd.IsMap() {
-			return secondsOf(fd.Message(), of)
+			return secondsOf(fd.Message(), typed)
 		}
 		if fd.MapValue().Message() != nil {
-			for key := range of {
-				of[key] = secondsOf(fd.MapValue().Message(), of[key])
+			for key := range typed {
+				typed[key] = secondsOf(fd.MapValue().Message(), typed[key])
 			}
 		}
-		return of
+		return typed
 	}
 	return secondsOf(fd.Message(), value)
 }

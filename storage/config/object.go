@@ -28,7 +28,7 @@ var documentFields = []string{"apiVersion", "kind", "metadata", "status"}
 // nestedFields are the fields of a document whose spec stands under spec.
 var nestedFields = append([]string{specField}, documentFields...)
 
-// metadataFields are the fields of metadata. Some are not kept.
+// metadataFields includes fields that are not kept.
 var metadataFields = []string{
 	"name", "namespace", "generateName", "labels", "annotations", "ownerReferences", "resourceVersion", "creationTimestamp", "generation", "uid",
 	"managedFields", "selfLink", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -95,7 +95,6 @@ func (o *object) add(field string, refused bool, format string, args ...any) {
 // full says that no more faults are reported.
 func (o *object) full() bool { return len(o.faults) > maxFaults }
 
-// faultTexts are the faults in words.
 func (o *object) faultTexts() []string {
 	texts := make([]string, len(o.faults))
 	for i, f := range o.faults {
@@ -113,7 +112,7 @@ func (o *object) name() string {
 	return k.String()
 }
 
-// decode returns the object. Use it only where no fault was found.
+// decode may be called only where no fault was found.
 func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
 	members := o.members("", raw)
 	if members == nil {
@@ -272,7 +271,7 @@ func (o *object) withFields(known []string, raw json.RawMessage) string {
 	return ": it has the fields " + strings.Join(known, ", ")
 }
 
-// text returns a string; absent and null are empty.
+// text returns an empty string for absent and null.
 func (o *object) text(field string, raw json.RawMessage) string {
 	if len(raw) == 0 || isNull(raw) {
 		return ""

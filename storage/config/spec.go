@@ -139,7 +139,6 @@ func mapKey(value protoreflect.FieldDescriptor) string {
 	}
 }
 
-// acceptedJSON describes the JSON that a field accepts.
 func acceptedJSON(fd protoreflect.FieldDescriptor) string {
 	if md := fd.Message(); md != nil {
 		switch md.Name() {

@@ -94,7 +94,7 @@ func (c chunk) objects() []chunk {
 	}
 }
 
-// toJSON returns the document as JSON. Its errors name the lines of the file.
+// Errors of toJSON name the lines of the file.
 func (c chunk) toJSON() (json.RawMessage, error) {
 	if c.json {
 		if !utf8.Valid(c.text) {

@@ -122,7 +122,6 @@ func (s structure) marshal(spec any, before []byte) ([]byte, error) {
 	return s.toJSON(keepUnknown(parseJSON(before), parseJSON(readable), parseJSON(after)))
 }
 
-// parseJSON is the value of JSON text.
 func parseJSON(text []byte) (value any) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -134,7 +133,7 @@ func parseJSON(text []byte) (value any) {
 // lacks: a newer binary wrote them. In lists it keeps them in the elements that did not
 // change.
 func keepUnknown(before, known, after any) any {
-	switch to := after.(type) {
+	switch merged := after.(type) {
 	case map[string]any:
 		from, isMap := before.(map[string]any)
 		read, wasRead := known.(map[string]any)
@@ -143,11 +142,11 @@ func keepUnknown(before, known, after any) any {
 		}
 		for name, value := range from {
 			if _, ok := read[name]; ok {
-				if member, stays := to[name]; stays {
-					to[name] = keepUnknown(value, read[name], member)
+				if member, stays := merged[name]; stays {
+					merged[name] = keepUnknown(value, read[name], member)
 				}
-			} else if _, taken := to[name]; !taken {
-				to[name] = value
+			} else if _, taken := merged[name]; !taken {
+				merged[name] = value
 			}
 		}
 	case []any:
@@ -156,9 +155,9 @@ func keepUnknown(before, known, after any) any {
 		if !isList || !wasRead || len(from) != len(read) {
 			return after
 		}
-		for i := range min(len(from), len(to)) {
-			if reflect.DeepEqual(read[i], to[i]) {
-				to[i] = from[i]
+		for i := range min(len(from), len(merged)) {
+			if reflect.DeepEqual(read[i], merged[i]) {
+				merged[i] = from[i]
 			}
 		}
 	}

@@ -61,8 +61,7 @@ func (s *Store) assume(claims []address.Claim, found *targets) {
 	}
 }
 
-// allot decides the claims. It reads the keys that the decision depends on, and adds
-// them to found.
+// allot reads the keys that the decision depends on, and adds them to found.
 func (s *Store) allot(ctx context.Context, claims []address.Claim, found *targets, now time.Time) (allotment, error) {
 	view := &addressView{found: found}
 	for len(claims) > 0 {
@@ -231,8 +230,7 @@ func (a *allotment) add(key string, value []byte) {
 	a.writes = append(a.writes, keyWrite{key, value})
 }
 
-// encodeHolding returns the value of a host. It keeps the unknown fields of the value
-// before.
+// encodeHolding keeps the unknown fields of the value before.
 func encodeHolding(k address.Key, h *address.Holding, before *mvccpb.KeyValue) ([]byte, error) {
 	value := &envelope.Address{}
 	if before != nil {
@@ -252,8 +250,7 @@ func encodeHolding(k address.Key, h *address.Holding, before *mvccpb.KeyValue) (
 	return envelope.Encode(value)
 }
 
-// encodeSlot returns the value of an address. It keeps the unknown fields of the value
-// before.
+// encodeSlot keeps the unknown fields of the value before.
 func encodeSlot(s *address.Slot, before *mvccpb.KeyValue) ([]byte, error) {
 	value := &envelope.Slot{}
 	if before != nil && open(before, value) != nil {

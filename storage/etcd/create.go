@@ -15,7 +15,6 @@ func (s *Store) Create(ctx context.Context, object *config.Config) (string, erro
 	return s.applyOne(ctx, storage.Op{Verb: storage.Create, Config: object})
 }
 
-// applyOne applies a single operation.
 func (s *Store) applyOne(ctx context.Context, op storage.Op) (string, error) {
 	return plan.ApplyOne(op, func(ops []storage.Op) (string, []storage.Result, error) { return s.Apply(ctx, ops) })
 }

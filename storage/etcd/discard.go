@@ -120,7 +120,6 @@ func (s *Store) landDiscard(ctx context.Context, d *discarding) (int64, error) {
 	}
 }
 
-// discarded is the record of history of a discarded key.
 func (s *Store) discarded(kv *mvccpb.KeyValue, origin storage.Origin) *envelope.Record {
 	key := looseKey(string(kv.Key))
 	entry := &envelope.Entry{

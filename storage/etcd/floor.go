@@ -22,9 +22,9 @@ func floorKey(scope config.Key) string {
 
 // floor returns the highest floor of the scopes of a selection. A floor that cannot be
 // decoded counts as the revision that wrote it.
-func (s *Store) floor(ctx context.Context, of storage.Selection, at int64) (floor int64, err error) {
+func (s *Store) floor(ctx context.Context, selection storage.Selection, at int64) (floor int64, err error) {
 	_, err = s.walk(ctx, Range{Prefix: floorPrefix, Revision: at}, func(kv *mvccpb.KeyValue) {
-		if !history.InScope(of, scopeOf(kv)) {
+		if !history.InScope(selection, scopeOf(kv)) {
 			return
 		}
 		revision, err := decodeFloor(kv)

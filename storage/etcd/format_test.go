@@ -284,7 +284,6 @@ func TestAStoreThatNeedsANewerReaderIsRead(t *testing.T) {
 	}
 }
 
-// unknownField is field 9999, as a newer binary would write it.
 var unknownField = protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), "of a newer binary")
 
 // TestUpgradeOldLosesNoField: a newer binary of the same format wrote fields that

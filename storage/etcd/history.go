@@ -34,7 +34,7 @@ func (s *Store) History(ctx context.Context, key config.Key, limit int) ([]stora
 
 // Records reads every record, in pages, and keeps the records that the query selects.
 func (s *Store) Records(ctx context.Context, query storage.Query) ([]storage.Record, error) {
-	of, err := plan.Selection(s.Schemas(), query.Selection)
+	selection, err := plan.Selection(s.Schemas(), query.Selection)
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
@@ -42,7 +42,7 @@ func (s *Store) Records(ctx context.Context, query storage.Query) ([]storage.Rec
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
-	view, err := s.view(ctx, of, after)
+	view, err := s.view(ctx, selection, after)
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", s.readError(err))
 	}
@@ -51,8 +51,8 @@ func (s *Store) Records(ctx context.Context, query storage.Query) ([]storage.Rec
 
 // At reads at the old revision, unless etcd has compacted it. Then it reads the present
 // objects and every record, and undoes the records.
-func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error) {
-	of, err := plan.Selection(s.Schemas(), of)
+func (s *Store) At(ctx context.Context, version string, selection storage.Selection) ([]*config.Config, error) {
+	selection, err := plan.Selection(s.Schemas(), selection)
 	if err != nil {
 		return nil, fmt.Errorf("read at version %s: %w", version, err)
 	}
@@ -60,10 +60,10 @@ func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([
 	if err != nil {
 		return nil, fmt.Errorf("read at version %s: %w", version, err)
 	}
-	objects, err := s.listAt(ctx, of, revision)
+	objects, err := s.listAt(ctx, selection, revision)
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		var view history.Excerpt
-		if view, err = s.view(ctx, of, revision); err == nil {
+		if view, err = s.view(ctx, selection, revision); err == nil {
 			if objects, err = view.At(revision); err != nil {
 				return nil, fmt.Errorf("read at version %s: %w", version, err)
 			}
@@ -76,10 +76,10 @@ func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([
 }
 
 // listAt reads the selected objects at a revision that is not compacted.
-func (s *Store) listAt(ctx context.Context, of storage.Selection, revision int64) ([]*config.Config, error) {
+func (s *Store) listAt(ctx context.Context, selection storage.Selection, revision int64) ([]*config.Config, error) {
 	var objects []*config.Config
-	_, err := s.walk(ctx, Range{Prefix: ConfigPrefix + selectionPath(of), Revision: revision}, func(kv *mvccpb.KeyValue) {
-		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && of.Has(key) {
+	_, err := s.walk(ctx, Range{Prefix: ConfigPrefix + selectionPath(selection), Revision: revision}, func(kv *mvccpb.KeyValue) {
+		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && selection.Has(key) {
 			objects = s.addObject(ctx, objects, kv)
 		}
 	})
@@ -88,36 +88,36 @@ func (s *Store) listAt(ctx context.Context, of storage.Selection, revision int64
 }
 
 // selectionPath returns the longest common prefix of the Paths of everything selected.
-func selectionPath(of storage.Selection) string {
+func selectionPath(selection storage.Selection) string {
 	switch {
-	case of.Kind.Kind == "":
+	case selection.Kind.Kind == "":
 		return ""
-	case of.Name != "":
-		return config.Key{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name}.Path()
-	case of.Namespace != "":
-		return config.NamespacePath(of.Kind, of.Namespace)
+	case selection.Name != "":
+		return config.Key{Kind: selection.Kind, Namespace: selection.Namespace, Name: selection.Name}.Path()
+	case selection.Namespace != "":
+		return config.NamespacePath(selection.Kind, selection.Namespace)
 	}
-	return config.KindPath(of.Kind)
+	return config.KindPath(selection.Kind)
 }
 
 // view reads the selected objects and their records above a revision, all as of one
 // revision of etcd. It returns etcd's errors unwrapped.
-func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.Excerpt, error) {
+func (s *Store) view(ctx context.Context, selection storage.Selection, after int64) (history.Excerpt, error) {
 	var view history.Excerpt
 	err := restartIfCompacted(func() (err error) {
-		view, err = s.viewOnce(ctx, of, after)
+		view, err = s.viewOnce(ctx, selection, after)
 		return err
 	})
 	return view, err
 }
 
-func (s *Store) viewOnce(ctx context.Context, of storage.Selection, after int64) (history.Excerpt, error) {
-	view := history.Excerpt{Live: map[config.Key]*config.Config{}, Single: of.Name != ""}
+func (s *Store) viewOnce(ctx context.Context, selection storage.Selection, after int64) (history.Excerpt, error) {
+	view := history.Excerpt{Live: map[config.Key]*config.Config{}, Single: selection.Name != ""}
 	revision, err := s.walk(ctx, Range{Prefix: HistoryPrefix, LargeValues: true}, func(kv *mvccpb.KeyValue) {
 		if kv.CreateRevision <= after {
 			return
 		}
-		record, err := s.openRecord(kv, of.Has, true)
+		record, err := s.openRecord(kv, selection.Has, true)
 		if err != nil {
 			s.leaveOut(ctx, kv, err)
 		} else if len(record.Entries) > 0 {
@@ -128,15 +128,15 @@ func (s *Store) viewOnce(ctx context.Context, of storage.Selection, after int64)
 		return view, err
 	}
 	history.Sort(view.Records)
-	_, err = s.walk(ctx, Range{Prefix: ConfigPrefix + selectionPath(of), Revision: revision}, func(kv *mvccpb.KeyValue) {
-		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && of.Has(key) {
+	_, err = s.walk(ctx, Range{Prefix: ConfigPrefix + selectionPath(selection), Revision: revision}, func(kv *mvccpb.KeyValue) {
+		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && selection.Has(key) {
 			view.Live[key] = s.object(kv, key)
 		}
 	})
 	if err != nil {
 		return view, err
 	}
-	view.Floor, err = s.floor(ctx, of, revision)
+	view.Floor, err = s.floor(ctx, selection, revision)
 	return view, err
 }
 

@@ -168,7 +168,7 @@ func TestHistoryOfKindsWithoutNamespace(t *testing.T) {
 	if n, err := store.Prune(t.Context(), storage.Retention{Keep: 1}); n != 2 || err != nil {
 		t.Fatalf("removed %d, %v", n, err)
 	}
-	for of, class := range map[storage.Selection]error{
+	for selection, class := range map[storage.Selection]error{
 		{Kind: zone.GroupVersionKind}:             storage.ErrCompacted,
 		{Kind: zone.GroupVersionKind, Name: "eu"}: storage.ErrCompacted,
 		{}:                          storage.ErrCompacted,
@@ -178,8 +178,8 @@ func TestHistoryOfKindsWithoutNamespace(t *testing.T) {
 		{Kind: schema.ServiceEntry, Name: "a"}:           storage.ErrInvalid,
 		{Namespace: "_"}:                                 storage.ErrInvalid,
 	} {
-		if _, err := store.At(t.Context(), first, of); !isErr(err, class) {
-			t.Errorf("%+v at %s: %v, want %v", of, first, err, class)
+		if _, err := store.At(t.Context(), first, selection); !isErr(err, class) {
+			t.Errorf("%+v at %s: %v, want %v", selection, first, err, class)
 		}
 	}
 }

@@ -60,7 +60,6 @@ func restartIfCompacted(read func() error) error {
 	}
 }
 
-// walk reads a range and returns its revision.
 func (s *Store) walk(ctx context.Context, r Range, each func(*mvccpb.KeyValue)) (revision int64, err error) {
 	header, err := r.Pages(ctx, s.get, func(page []*mvccpb.KeyValue) error {
 		for _, kv := range page {

@@ -37,11 +37,9 @@ type mutation struct {
 	faults *multierror.Error
 }
 
-// recordKey returns the key of the record of the batch with a write id.
 func recordKey(writeID uuid.UUID) string { return HistoryPrefix + writeID.String() }
 
-// newMutation makes the transaction of the steps. It refuses objects that are too large,
-// and names the position of each.
+// newMutation refuses objects that are too large, and names the position of each.
 func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotment, record *envelope.Record) (*mutation, error) {
 	m := &mutation{
 		writeID:  uuid.New(),
@@ -100,7 +98,6 @@ func (m *mutation) keepFormat(format Format) error {
 	return nil
 }
 
-// addStep adds the writes of a step.
 func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 	key := ConfigKey(step.Key)
 	switch step.Outcome {

@@ -35,7 +35,7 @@ type life struct{ cluster, term uint64 }
 
 func lifeOf(h *etcdserverpb.ResponseHeader) life { return life{h.ClusterId, h.RaftTerm} }
 
-// remembered is a remembered value; it is never modified.
+// remembered is never modified.
 type remembered struct {
 	kv *mvccpb.KeyValue
 	// own says that this Store wrote it.

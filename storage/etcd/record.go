@@ -26,9 +26,8 @@ var outcomes = map[storage.Outcome]envelope.Outcome{
 	storage.Deleted:    envelope.Outcome_OUTCOME_DELETED,
 }
 
-// newRecord makes the record of the steps. It leaves out previous values larger than
-// limit: only another writer can have written them, and it must be possible to delete
-// them.
+// newRecord leaves out previous values larger than limit: only another writer can have
+// written them, and it must be possible to delete them.
 func newRecord(steps []plan.Step, found *targets, origin storage.Origin, now time.Time, limit int) *envelope.Record {
 	record := &envelope.Record{
 		Time: now.UnixMilli(),
@@ -77,7 +76,6 @@ func RecordTime(kv *mvccpb.KeyValue) (time.Time, error) {
 	return time.UnixMilli(record.Time).UTC(), nil
 }
 
-// encodeRecord returns the value of a record.
 func encodeRecord(record *envelope.Record) ([]byte, error) {
 	value, err := envelope.Encode(record)
 	if err != nil || len(value) < packFrom {
@@ -161,8 +159,7 @@ func (s *Store) openRecord(kv *mvccpb.KeyValue, wanted func(config.Key) bool, be
 	return out, nil
 }
 
-// keyOf returns the key of the object of an entry. It has no API version if this binary
-// does not know the kind.
+// keyOf returns a key without an API version if this binary does not know the kind.
 func (s *Store) keyOf(e *envelope.Entry) config.Key {
 	kind := config.GroupVersionKind{Group: e.Group, Kind: e.Kind}
 	if known := s.Schemas().Kind(kind); known != nil {
@@ -177,8 +174,7 @@ func (s *Store) before(key config.Key, e *envelope.Entry) *config.Config {
 	return s.object(kv, key)
 }
 
-// object decodes an object. If its spec cannot be decoded, it returns the object without
-// one.
+// object returns an object without a spec if its spec cannot be decoded.
 func (s *Store) object(kv *mvccpb.KeyValue, key config.Key) *config.Config {
 	if kind := s.Schemas().Kind(key.Kind); kind != nil {
 		if object, _, err := decode(kv, key, kind, s.o.Domain); err == nil {
@@ -188,8 +184,7 @@ func (s *Store) object(kv *mvccpb.KeyValue, key config.Key) *config.Config {
 	return history.Unknown(key, version(kv.ModRevision))
 }
 
-// outcomeOf returns the outcome of an entry. An outcome that this binary does not know
-// has its name in the message.
+// outcomeOf returns the name in the message for an outcome that this binary does not know.
 func outcomeOf(e *envelope.Entry) storage.Outcome {
 	for outcome, stored := range outcomes {
 		if stored == e.Outcome {

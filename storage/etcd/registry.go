@@ -209,7 +209,7 @@ func (s *Store) RegistryHeads(ctx context.Context) ([]*RegistryHead, error) {
 	return heads, nil
 }
 
-// peek reads a key; nil if it is absent.
+// peek returns nil if the key is absent.
 func (s *Store) peek(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
 	answer, err := s.get(ctx, key)
 	if err != nil || len(answer.Kvs) == 0 {

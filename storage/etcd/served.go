@@ -40,7 +40,6 @@ func isWatched(op storage.Op) bool {
 
 func healthKeyOf(key config.Key) string { return HealthKey(key.Namespace, key.Name) }
 
-// getHealth reads the health of keys.
 func getHealth(keys []config.Key) []clientv3.Op {
 	ops := make([]clientv3.Op, len(keys))
 	for i, key := range keys {

@@ -21,7 +21,6 @@ import (
 
 var _ storage.HealthKeeper = (*Store)(nil)
 
-// hasHealth says whether objects of a kind have a health.
 func hasHealth(kind config.GroupVersionKind) bool {
 	return kind.Group == schema.WorkloadEntry.Group && kind.Kind == schema.WorkloadEntry.Kind
 }
@@ -52,7 +51,6 @@ func (s *Store) SetHealth(ctx context.Context, update storage.HealthUpdate) (sto
 	return result, nil
 }
 
-// healthWrite is one update of a health.
 type healthWrite struct {
 	*sender
 	update  storage.HealthUpdate
@@ -161,8 +159,8 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	return &op, storage.HealthResult{Report: reportOf(next, 0)}, nil
 }
 
-// decodeHealth decodes the health of the object with the uid. It is empty if the value is of
-// another object or cannot be decoded.
+// decodeHealth returns an empty Health if the value is of another object or cannot be
+// decoded.
 func decodeHealth(kv *mvccpb.KeyValue, uid string) *envelope.Health {
 	out := &envelope.Health{}
 	if kv == nil || open(kv, out) != nil || out.Uid != uid {
@@ -196,7 +194,6 @@ func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 	return wrapper.Uid, nil
 }
 
-// wrote says whether this update wrote the value.
 func (w *healthWrite) wrote(kv *mvccpb.KeyValue) bool {
 	held := &envelope.Health{}
 	return kv != nil && open(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])

@@ -43,27 +43,26 @@ func (s *Store) Survey(ctx context.Context) (Survey, error) {
 	return out, nil
 }
 
-// count adds a key and its value to a survey.
-func (s *Store) count(to *Survey, kv *mvccpb.KeyValue) {
+func (s *Store) count(survey *Survey, kv *mvccpb.KeyValue) {
 	key, err := ParseConfigKey(string(kv.Key), s.Schemas())
 	if err == nil {
 		kind := s.Schemas().Kind(key.Kind)
 		object, wrapper, broken := decode(kv, key, kind, s.o.Domain)
 		if err = broken; err == nil {
-			to.Objects++
+			survey.Objects++
 			if plan.HasUnknown(wrapper) || hasUnknown(kind, wrapper.Spec, object.Spec) {
-				to.UnknownFields++
+				survey.UnknownFields++
 			}
 			return
 		}
 	}
 	switch {
 	case errors.Is(err, ErrUndecodable):
-		to.Undecodable++
+		survey.Undecodable++
 	case errors.Is(err, ErrUnknownKind):
-		to.UnknownKinds++
+		survey.UnknownKinds++
 	default:
-		to.Malformed++
+		survey.Malformed++
 	}
 }
 

@@ -22,8 +22,7 @@ type targets struct {
 	objects  map[config.Key]*config.Config
 	wrappers map[config.Key]*envelope.Envelope
 	kvs      map[config.Key]*mvccpb.KeyValue
-	// format is the format of the store.
-	format Format
+	format   Format
 	// record is the record of the batch, nil unless it was read and exists.
 	record *mvccpb.KeyValue
 	// addresses are the known hosts and slots, by key; a nil value is an absent key.

@@ -38,7 +38,6 @@ func newWindow(t testing.TB, timeout time.Duration) *window {
 	return w
 }
 
-// eventually waits for a condition.
 func (w *window) eventually(what string, holds func() bool) {
 	w.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -25,7 +25,7 @@ func Follow[T any](ctx context.Context, o Options[T]) error {
 	return newFollower(o).run(ctx)
 }
 
-// newFollower makes a follower; the options are complete.
+// newFollower requires complete options.
 func newFollower[T any](o Options[T]) *follower[T] {
 	f := &follower[T]{
 		o: o, root: o.Path, rescan: o.Rescan, start: time.Now(),
@@ -77,7 +77,6 @@ type follower[T any] struct {
 	swept    chan swept
 }
 
-// file is a file of the tree.
 type file struct {
 	read  bool // its content counts
 	print fingerprint
@@ -124,7 +123,6 @@ func (f *follower[T]) run(ctx context.Context) error {
 	}
 }
 
-// handleNotices handles the notifications of the system.
 func (f *follower[T]) handleNotices(heard *notices) {
 	names, lost := heard.take()
 	now := time.Now()

@@ -203,7 +203,6 @@ func (f *follower[T]) watch(dir string, is identity, now time.Time) {
 	}
 }
 
-// forgetDirectory forgets a directory that is gone.
 func (f *follower[T]) forgetDirectory(dir string) {
 	delete(f.dirs, dir)
 	if f.notify != nil {

@@ -34,7 +34,6 @@ const (
 	MaxCheckInterval     = time.Hour
 )
 
-// maxCheckPath bounds the path of a check.
 const maxCheckPath = 1024
 
 // Check is the HTTP health check of a workload by its proxies. The zero Check is none.

@@ -37,8 +37,8 @@ func Scope(key config.Key) config.Key {
 }
 
 // InScope says whether objects of a scope may be in a selection.
-func InScope(of storage.Selection, scope config.Key) bool {
-	return storage.Selection{Kind: of.Kind, Namespace: of.Namespace}.Has(scope)
+func InScope(selection storage.Selection, scope config.Key) bool {
+	return storage.Selection{Kind: selection.Kind, Namespace: selection.Namespace}.Has(scope)
 }
 
 // Excerpt is the history of some objects as of one revision.
@@ -63,24 +63,24 @@ func Sort(records []Record) {
 // Recorded returns the records of the view above revision after and up to until, newest
 // first and at most limit, 0 for all.
 func (v Excerpt) Recorded(after, until int64, limit int) []storage.Record {
-	var told []storage.Record
+	var records []storage.Record
 	state := maps.Clone(v.Live) // of the objects, right after record r
 	for _, r := range v.Records {
-		if r.Revision <= after || limit > 0 && len(told) == limit {
+		if r.Revision <= after || limit > 0 && len(records) == limit {
 			break
 		}
 		if record := r.rewind(state); r.Revision <= until && len(record.Changes) > 0 {
-			told = append(told, record)
+			records = append(records, record)
 		}
 	}
-	return told
+	return records
 }
 
 // rewind returns the changes of a record. state has the objects after it, and rewind sets them
 // back to before it.
 func (r Record) rewind(state map[config.Key]*config.Config) storage.Record {
 	revision := version(r.Revision)
-	told := storage.Record{Revision: revision, Time: r.Time, Origin: r.Origin}
+	record := storage.Record{Revision: revision, Time: r.Time, Origin: r.Origin}
 	for _, e := range r.Entries {
 		change := storage.Change{
 			Revision: revision, Time: r.Time, Origin: r.Origin,
@@ -92,9 +92,9 @@ func (r Record) rewind(state map[config.Key]*config.Config) storage.Record {
 			}
 		}
 		state[e.Key] = e.Before
-		told.Changes = append(told.Changes, change)
+		record.Changes = append(record.Changes, change)
 	}
-	return told
+	return record
 }
 
 // Unknown returns an object that stands for one whose content is not known.

@@ -52,7 +52,7 @@ func (s *Store) History(_ context.Context, key config.Key, limit int) ([]storage
 
 // Records implements storage.Historian.
 func (s *Store) Records(_ context.Context, query storage.Query) ([]storage.Record, error) {
-	of, err := plan.Selection(s.schemas, query.Selection)
+	selection, err := plan.Selection(s.schemas, query.Selection)
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
@@ -60,13 +60,13 @@ func (s *Store) Records(_ context.Context, query storage.Query) ([]storage.Recor
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
-	return s.view(of).Recorded(after, until, query.Limit), nil
+	return s.view(selection).Recorded(after, until, query.Limit), nil
 }
 
 // At implements storage.Historian. It reads the state of the version if the store still has
 // it, else it derives it from the records.
-func (s *Store) At(_ context.Context, version string, of storage.Selection) ([]*config.Config, error) {
-	of, err := plan.Selection(s.schemas, of)
+func (s *Store) At(_ context.Context, version string, selection storage.Selection) ([]*config.Config, error) {
+	selection, err := plan.Selection(s.schemas, selection)
 	if err != nil {
 		return nil, fmt.Errorf("read at version %s: %w", version, err)
 	}
@@ -74,9 +74,9 @@ func (s *Store) At(_ context.Context, version string, of storage.Selection) ([]*
 	if err != nil {
 		return nil, fmt.Errorf("read at version %s: %w", version, err)
 	}
-	view := s.view(of)
+	view := s.view(selection)
 	if then := s.states.at(revision); then != nil {
-		view = history.Excerpt{Live: selected(then, of)}
+		view = history.Excerpt{Live: selected(then, selection)}
 	}
 	objects, err := view.At(revision)
 	if err != nil {
@@ -106,19 +106,19 @@ func (s *Store) Prune(_ context.Context, r storage.Retention) (removed int, err 
 }
 
 // view returns the history of the selected objects, as of now.
-func (s *Store) view(of storage.Selection) history.Excerpt {
+func (s *Store) view(selection storage.Selection) history.Excerpt {
 	s.mu.Lock()
 	now, records := s.current.Load(), s.records
 	var floor int64
 	for scope, revision := range s.floors {
-		if history.InScope(of, scope) {
+		if history.InScope(selection, scope) {
 			floor = max(floor, revision)
 		}
 	}
 	s.mu.Unlock()
-	view := history.Excerpt{Live: selected(now, of), Floor: floor, Single: of.Name != ""}
+	view := history.Excerpt{Live: selected(now, selection), Floor: floor, Single: selection.Name != ""}
 	for _, record := range records {
-		record.Entries = slices.DeleteFunc(slices.Clone(record.Entries), func(e history.Entry) bool { return !of.Has(e.Key) })
+		record.Entries = slices.DeleteFunc(slices.Clone(record.Entries), func(e history.Entry) bool { return !selection.Has(e.Key) })
 		if len(record.Entries) > 0 {
 			view.Records = append(view.Records, record)
 		}
@@ -127,11 +127,10 @@ func (s *Store) view(of storage.Selection) history.Excerpt {
 	return view
 }
 
-// selected returns the objects of a state that are in a selection.
-func selected(then *state, of storage.Selection) map[config.Key]*config.Config {
+func selected(then *state, selection storage.Selection) map[config.Key]*config.Config {
 	objects := map[config.Key]*config.Config{}
 	for _, object := range then.Configs.All() {
-		if of.Has(object.Key()) {
+		if selection.Has(object.Key()) {
 			objects[object.Key()] = object
 		}
 	}

@@ -64,26 +64,26 @@ func checkPart(what, s string) error {
 
 // Selection returns a selection with its kind under the canonical version. The error is a
 // storage.ErrInvalid if no object can be in the selection.
-func Selection(schemas schema.Set, of storage.Selection) (storage.Selection, error) {
-	if of.Name != "" {
-		key, err := Key(schemas, of.Kind, of.Name, of.Namespace)
-		of.Kind = key.Kind
-		return of, err
+func Selection(schemas schema.Set, selection storage.Selection) (storage.Selection, error) {
+	if selection.Name != "" {
+		key, err := Key(schemas, selection.Kind, selection.Name, selection.Namespace)
+		selection.Kind = key.Kind
+		return selection, err
 	}
-	if of.Kind != (config.GroupVersionKind{}) {
-		found, err := Kind(schemas, of.Kind)
+	if selection.Kind != (config.GroupVersionKind{}) {
+		found, err := Kind(schemas, selection.Kind)
 		if err != nil {
-			return of, err
+			return selection, err
 		}
-		if found.ClusterScoped && of.Namespace != "" {
-			return of, fmt.Errorf("%w: objects of kind %s are in no namespace", storage.ErrInvalid, of.Kind.Kind)
+		if found.ClusterScoped && selection.Namespace != "" {
+			return selection, fmt.Errorf("%w: objects of kind %s are in no namespace", storage.ErrInvalid, selection.Kind.Kind)
 		}
-		of.Kind = found.GroupVersionKind
+		selection.Kind = found.GroupVersionKind
 	}
-	if of.Namespace != "" {
-		return of, checkPart("namespace", of.Namespace)
+	if selection.Namespace != "" {
+		return selection, checkPart("namespace", selection.Namespace)
 	}
-	return of, nil
+	return selection, nil
 }
 
 // Revision reads a version of a store that counts revisions from 1. The error

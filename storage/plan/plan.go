@@ -233,7 +233,6 @@ func (t target) permit(before *config.Config) error {
 	return nil
 }
 
-// newObject returns the object that the operation creates.
 func (t target) newObject(stamp Stamp) *config.Config {
 	return t.stamped(Created(t.op, stamp.Now), stamp.NewUID(), stamp.Domain)
 }

@@ -79,7 +79,6 @@ func (r *Report) warn(code, path, format string, args ...any) {
 	r.warnings = append(r.warnings, Warning{code, path, fmt.Sprintf(format, args...)})
 }
 
-// spec returns a checker at the spec.
 func (r *Report) spec() checker { return r.at(r.specPath) }
 
 // at returns a checker at a top-level field.
@@ -91,7 +90,6 @@ type checker struct {
 	place  fieldPath
 }
 
-// path returns the path of the field as text.
 func (c checker) path() string { return c.place.String() }
 
 // at descends to a field of a mapping, and on through fields of fields.
@@ -120,7 +118,6 @@ func (c checker) fail(format string, args ...any) { c.report.Fault(c.path(), for
 // full says that no more faults are reported.
 func (c checker) full() bool { return len(c.report.faults.WrappedErrors()) > maxFindings }
 
-// failIf reports an error, if there is one, as a fault.
 func (c checker) failIf(err error) {
 	if err != nil {
 		c.fail("%v", err)
@@ -169,7 +166,6 @@ func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...st
 	}
 }
 
-// warnDuplicates warns of repeated elements of a list.
 func warnDuplicates(c checker, list []string) {
 	for i, v := range list {
 		if first := slices.Index(list, v); first < i {

@@ -62,7 +62,7 @@ func checkDestinationRule(c checker, d *networking.DestinationRule) {
 	checkClients(c, d)
 }
 
-// checkClients checks the selector of clients. A rule with one stays in its namespace.
+// A rule with a selector of clients stays in its namespace.
 func checkClients(c checker, d *networking.DestinationRule) {
 	if d.GetWorkloadSelector() == nil {
 		return
@@ -96,8 +96,7 @@ func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {
 	checkPortLevels(c.at("portLevelSettings"), p.PortLevelSettings)
 }
 
-// checkPortLevels checks the policies of single ports. Only the first policy for a port
-// counts.
+// Only the first policy for a port counts.
 func checkPortLevels(c checker, policies []*networking.TrafficPolicy_PortTrafficPolicy) {
 	first := map[uint32]string{}
 	each(c, policies, func(c checker, p *networking.TrafficPolicy_PortTrafficPolicy) {
@@ -148,7 +147,6 @@ func checkPolicy(c checker, p policy) {
 	checkClientTLS(c.at("tls"), p.GetTls())
 }
 
-// checkClientTLS checks the TLS settings of clients.
 func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
 	const longest = 255 // Envoy's
 	if n := len(t.GetSni()); n > longest {
@@ -295,7 +293,6 @@ func checkOutlierDetection(c checker, d *networking.OutlierDetection) {
 	}
 }
 
-// ring checks the size of a hash ring.
 func (c checker) ring(size uint64) {
 	const (
 		limit  = 8 << 20 // Envoy's
@@ -307,7 +304,6 @@ func (c checker) ring(size uint64) {
 	}
 }
 
-// hashedHeader checks the name of a header that is hashed.
 func (c checker) hashedHeader(name string) {
 	switch c.oneLine(name); {
 	case name == "":

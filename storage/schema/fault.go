@@ -59,8 +59,7 @@ func checkFault(c checker, f *networking.HTTPFaultInjection) {
 	}
 }
 
-// faultShare checks the percentage of a fault. otherwise says that an older field
-// has it.
+// otherwise says that an older field has the percentage.
 func (c checker) faultShare(p *networking.Percent, otherwise bool) {
 	switch v := p.GetValue(); {
 	case p == nil && !otherwise:

@@ -88,7 +88,6 @@ func (w *walker) unnoticed(path []protoreflect.FieldDescriptor) []string {
 	return out
 }
 
-// saysIneffective says whether a message calls something ineffective.
 func saysIneffective(message string) bool {
 	return isNotServed(message) || strings.Contains(message, "not enforced yet") || strings.Contains(message, "is no longer a field") || strings.Contains(message, "is not supported")
 }

@@ -20,7 +20,6 @@ func (c checker) nameLength(name string) {
 	}
 }
 
-// headerName checks the name of a header.
 func (c checker) headerName(name string) {
 	c.nameLength(name)
 	if !headerToken.MatchString(name) {
@@ -42,7 +41,6 @@ func (c checker) matchedHeader(name string) {
 // claims begins the name of a header that stands for a claim of a token.
 const claims = "@request.auth.claims"
 
-// refuseClaims refuses matches of claims.
 func (c checker) refuseClaims(matches map[string]*networking.StringMatch) {
 	for _, name := range sortedKeys(matches) {
 		if strings.HasPrefix(name, claims) {
@@ -54,7 +52,6 @@ func (c checker) refuseClaims(matches map[string]*networking.StringMatch) {
 // isAuthority says whether a header of a request is its host.
 func isAuthority(name string) bool { return lower(name) == "host" || lower(name) == ":authority" }
 
-// headers checks operations on headers.
 func (c checker) headers(h *networking.Headers) {
 	c.at("request").headerOperations(h.GetRequest(), true)
 	c.at("response").headerOperations(h.GetResponse(), false)

@@ -25,8 +25,7 @@ func checkHTTPMatch(c checker, m *networking.HTTPMatchRequest) {
 	}
 }
 
-// checkRedirect checks the redirect of a route. The matches of a delegate may get their
-// paths from the route that delegates to it.
+// The matches of a delegate may get their paths from the route that delegates to it.
 func checkRedirect(c checker, route *networking.HTTPRoute, delegate bool) {
 	r := route.GetRedirect()
 	if r == nil {

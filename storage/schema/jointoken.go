@@ -42,7 +42,6 @@ func checkJoinToken(c checker, t *access.JoinToken) {
 	}
 }
 
-// checkStoreMember checks a token of a member of the store.
 func checkStoreMember(c checker, t *access.JoinToken) {
 	if t.ServiceAccount != "" {
 		c.fail("is of a token for the store, which is for no service account")

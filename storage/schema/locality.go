@@ -23,7 +23,6 @@ func CheckZoneAwareLbSetting(path string, s *networking.ZoneAwareLoadBalancerSet
 	return r.faults.ErrorOrNil()
 }
 
-// checkLocality checks which localities a policy prefers.
 func checkLocality(c checker, p policy) {
 	s := p.GetLoadBalancer().GetLocalityLbSetting()
 	checkZoneAware(c.at("zoneAwareLbSetting"), p.GetLoadBalancer())
@@ -52,7 +51,6 @@ func checkZoneAware(c checker, l *networking.LoadBalancerSettings) {
 	}
 }
 
-// zoneAwareLbSetting checks a setting.
 func (c checker) zoneAwareLbSetting(s *networking.ZoneAwareLoadBalancerSetting) {
 	each(c.at("failover"), s.GetFailover(), func(c checker, f *networking.ZoneAwareLoadBalancerSetting_Failover) {
 		c.failover(f.GetFrom(), f.GetTo())
@@ -90,7 +88,7 @@ func (c checker) failover(from, to string) {
 	}
 }
 
-// localityLbSetting checks a setting. (Istio: validateLocalityLbSetting.)
+// (Istio: validateLocalityLbSetting.)
 func (c checker) localityLbSetting(s *networking.LocalityLoadBalancerSetting) {
 	if len(s.GetDistribute()) > 0 && len(s.GetFailover()) > 0 {
 		c.at("failover").fail("excludes distribute: set one of them")

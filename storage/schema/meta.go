@@ -62,7 +62,6 @@ func (c checker) syntax(value string, check func(string) []string) {
 	}
 }
 
-// labels checks the syntax of labels.
 func (c checker) labels(labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
 		if c.full() {
@@ -73,8 +72,7 @@ func (c checker) labels(labels map[string]string) {
 	}
 }
 
-// selected checks the labels of a selector. A label with invalid syntax selects nothing,
-// since nothing can have it.
+// A label with invalid syntax selects nothing, since nothing can have it.
 func (c checker) selected(labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
 		at, value := c.key(key), labels[key]

@@ -48,7 +48,6 @@ func checkMirrors(c checker, r *networking.HTTPRoute) {
 	}
 }
 
-// mirrorShare checks the share of requests that is mirrored.
 func (c checker) mirrorShare(p *networking.Percent) {
 	c.at("value").percentage(p.GetValue())
 	if v := p.GetValue(); v > 0 && v < leastPercentage {

@@ -10,8 +10,8 @@ import (
 // maxSteps bounds the steps of a path; steps that do not fit become one, as text.
 const maxSteps = 6
 
-// fieldPath is the path of a field. It is a value, and becomes text only where something is
-// reported: a check walks through all fields of an object, and most have no fault.
+// fieldPath is a value, and becomes text only where something is reported: a check walks
+// through all fields of an object, and most have no fault.
 type fieldPath struct {
 	steps [maxSteps]step
 	n     int
@@ -42,7 +42,6 @@ func (p *fieldPath) add(s step) {
 	p.n++
 }
 
-// addElement adds the element of a list at an index.
 func (p *fieldPath) addElement(i int) {
 	if p.n == 0 || p.steps[p.n-1].element > 0 {
 		p.add(step{})

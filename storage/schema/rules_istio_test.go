@@ -139,23 +139,23 @@ func httpRoute(fields string) string {
 // action is a VirtualService with one HTTP route.
 func action(fields string) string { return "{hosts: [a.example], http: [{" + fields + "}]}" }
 
-// to is where routes lead.
-const to = "route: [{destination: {host: a.example}}]"
+// anyRoute is where routes lead.
+const anyRoute = "route: [{destination: {host: a.example}}]"
 
 func virtualServiceRulings() []ruling {
 	vs := schema.VirtualService
 	return []ruling{
-		accepts(2, vs, `{hosts: [a.example, "*.b.example", 10.0.0.1], http: [{`+to+`}]}`),
-		accepts(2, vs, `{hosts: ["*"], gateways: [edge/gw], http: [{`+to+`}]}`),
-		refuses(2, vs, `{hosts: ["*"], http: [{`+to+`}]}`, "spec.hosts[0]"),
-		refuses(2, vs, `{hosts: ["*"], gateways: [edge/gw, mesh], http: [{`+to+`}]}`, "spec.hosts[0]"),
-		refuses(2, vs, `{hosts: ["foo*.x", a_b.example], http: [{`+to+`}]}`, "spec.hosts[0]", "spec.hosts[1]"),
-		warns(2, vs, `{hosts: [a], http: [{`+to+`}]}`, "spec.hosts[0]"),
-		accepts(3, vs, `{hosts: [a.example, b.example], http: [{`+to+`}]}`),
-		refuses(3, vs, `{hosts: [a.example, a.example], http: [{`+to+`}]}`, "spec.hosts[1]"),
-		refuses(3, vs, `{hosts: ["*.example", a.example], http: [{`+to+`}]}`, "spec.hosts[1]"),
-		accepts(4, vs, `{hosts: [a.example], tcp: [{`+to+`}]}`),
-		accepts(4, vs, `{hosts: [a.example], tls: [{match: [{sniHosts: [a.example]}], `+to+`}]}`),
+		accepts(2, vs, `{hosts: [a.example, "*.b.example", 10.0.0.1], http: [{`+anyRoute+`}]}`),
+		accepts(2, vs, `{hosts: ["*"], gateways: [edge/gw], http: [{`+anyRoute+`}]}`),
+		refuses(2, vs, `{hosts: ["*"], http: [{`+anyRoute+`}]}`, "spec.hosts[0]"),
+		refuses(2, vs, `{hosts: ["*"], gateways: [edge/gw, mesh], http: [{`+anyRoute+`}]}`, "spec.hosts[0]"),
+		refuses(2, vs, `{hosts: ["foo*.x", a_b.example], http: [{`+anyRoute+`}]}`, "spec.hosts[0]", "spec.hosts[1]"),
+		warns(2, vs, `{hosts: [a], http: [{`+anyRoute+`}]}`, "spec.hosts[0]"),
+		accepts(3, vs, `{hosts: [a.example, b.example], http: [{`+anyRoute+`}]}`),
+		refuses(3, vs, `{hosts: [a.example, a.example], http: [{`+anyRoute+`}]}`, "spec.hosts[1]"),
+		refuses(3, vs, `{hosts: ["*.example", a.example], http: [{`+anyRoute+`}]}`, "spec.hosts[1]"),
+		accepts(4, vs, `{hosts: [a.example], tcp: [{`+anyRoute+`}]}`),
+		accepts(4, vs, `{hosts: [a.example], tls: [{match: [{sniHosts: [a.example]}], `+anyRoute+`}]}`),
 		refuses(4, vs, `{hosts: [a.example]}`, "spec.http"),
 
 		accepts(5, vs, httpRoute("")),
@@ -236,22 +236,22 @@ func virtualServiceRulings() []ruling {
 		refuses(13, vs, httpRoute("headers: {request: {remove: [Host]}}"), "spec.http[0].headers.request.remove[0]"),
 		refuses(13, vs, httpRoute("headers: {request: {set: {x-a: '100%'}}}"), "spec.http[0].headers.request.set[x-a]"),
 
-		accepts(14, vs, `{hosts: ["*.example"], tls: [{match: [{sniHosts: [a.example], destinationSubnets: [10.0.0.0/8], port: 443}], `+to+`}]}`),
-		accepts(14, vs, `{hosts: [a.example], tcp: [{match: [{destinationSubnets: [10.0.0.1, "fd00::/8"]}], `+to+`}]}`),
-		warns(14, vs, `{hosts: [a.example], tls: [{match: [{sniHosts: [10.0.0.1]}], `+to+`}]}`, "spec.tls[0].match[0].sniHosts[0]"),
-		warns(14, vs, `{hosts: [a.example], tcp: [{match: [{sourceNamespace: A_}], `+to+`}]}`, "spec.tcp[0].match[0].sourceNamespace"),
-		refuses(14, vs, `{hosts: [a.example], tls: [{match: [{}], `+to+`}, {`+to+`}]}`, "spec.tls[0].match[0].sniHosts", "spec.tls[1].match"),
-		refuses(14, vs, `{hosts: [a.example], tls: [{match: [{sniHosts: [b.example]}], `+to+`}]}`, "spec.tls[0].match[0].sniHosts[0]"),
+		accepts(14, vs, `{hosts: ["*.example"], tls: [{match: [{sniHosts: [a.example], destinationSubnets: [10.0.0.0/8], port: 443}], `+anyRoute+`}]}`),
+		accepts(14, vs, `{hosts: [a.example], tcp: [{match: [{destinationSubnets: [10.0.0.1, "fd00::/8"]}], `+anyRoute+`}]}`),
+		warns(14, vs, `{hosts: [a.example], tls: [{match: [{sniHosts: [10.0.0.1]}], `+anyRoute+`}]}`, "spec.tls[0].match[0].sniHosts[0]"),
+		warns(14, vs, `{hosts: [a.example], tcp: [{match: [{sourceNamespace: A_}], `+anyRoute+`}]}`, "spec.tcp[0].match[0].sourceNamespace"),
+		refuses(14, vs, `{hosts: [a.example], tls: [{match: [{}], `+anyRoute+`}, {`+anyRoute+`}]}`, "spec.tls[0].match[0].sniHosts", "spec.tls[1].match"),
+		refuses(14, vs, `{hosts: [a.example], tls: [{match: [{sniHosts: [b.example]}], `+anyRoute+`}]}`, "spec.tls[0].match[0].sniHosts[0]"),
 		refuses(14, vs, `{hosts: [a.example], tls: [{match: [{sniHosts: [a.example]}]}], tcp: [{}]}`, "spec.tcp[0].route", "spec.tls[0].route"),
-		refuses(14, vs, `{hosts: [a.example], tcp: [{match: [{destinationSubnets: [10.0.0.0/33]}], `+to+`}]}`, "spec.tcp[0].match[0].destinationSubnets[0]"),
-		accepts(15, vs, `{hosts: [a.example], gateways: [gw, edge/gw, gw.edge.svc.cluster.local, mesh], http: [{`+to+`}]}`),
-		warns(15, vs, `{hosts: [a.example], gateways: [Edge/gw], http: [{`+to+`}]}`, "spec.gateways[0]"),
-		warns(15, vs, `{hosts: [a.example], gateways: [gw], http: [{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], `+to+`}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"),
+		refuses(14, vs, `{hosts: [a.example], tcp: [{match: [{destinationSubnets: [10.0.0.0/33]}], `+anyRoute+`}]}`, "spec.tcp[0].match[0].destinationSubnets[0]"),
+		accepts(15, vs, `{hosts: [a.example], gateways: [gw, edge/gw, gw.edge.svc.cluster.local, mesh], http: [{`+anyRoute+`}]}`),
+		warns(15, vs, `{hosts: [a.example], gateways: [Edge/gw], http: [{`+anyRoute+`}]}`, "spec.gateways[0]"),
+		warns(15, vs, `{hosts: [a.example], gateways: [gw], http: [{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], `+anyRoute+`}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"),
 		refuses(15, vs, httpRoute(`match: [{headers: {"@request.auth.claims.sub": {exact: a}}}]`), "spec.http[0].match[0].headers[@request.auth.claims.sub]"),
-		refuses(15, vs, `{hosts: [a.example], gateways: [a/b/c, /gw, a/, ""], http: [{`+to+`}]}`, "spec.gateways[0]", "spec.gateways[1]", "spec.gateways[2]", "spec.gateways[3]"),
-		warns(16, vs, `{hosts: [a.example], http: [{`+to+`}, {`+to+`}]}`, "spec.http[1]"),
-		warns(16, vs, `{hosts: [a.example], http: [{match: [{uri: {prefix: /a}}], `+to+`}, {match: [{uri: {prefix: /a}}, {uri: {prefix: /b}}], `+to+`}]}`, "spec.http[1].match[0]"),
-		warns(16, vs, `{hosts: [a.example], tcp: [{match: [{port: 1}], `+to+`}, {match: [{port: 2}, {port: 1}], `+to+`}]}`, "spec.tcp[1].match[1]"),
+		refuses(15, vs, `{hosts: [a.example], gateways: [a/b/c, /gw, a/, ""], http: [{`+anyRoute+`}]}`, "spec.gateways[0]", "spec.gateways[1]", "spec.gateways[2]", "spec.gateways[3]"),
+		warns(16, vs, `{hosts: [a.example], http: [{`+anyRoute+`}, {`+anyRoute+`}]}`, "spec.http[1]"),
+		warns(16, vs, `{hosts: [a.example], http: [{match: [{uri: {prefix: /a}}], `+anyRoute+`}, {match: [{uri: {prefix: /a}}, {uri: {prefix: /b}}], `+anyRoute+`}]}`, "spec.http[1].match[0]"),
+		warns(16, vs, `{hosts: [a.example], tcp: [{match: [{port: 1}], `+anyRoute+`}, {match: [{port: 2}, {port: 1}], `+anyRoute+`}]}`, "spec.tcp[1].match[1]"),
 		accepts(17, vs, action("route: [{destination: {host: '*.a.example', subset: V1, port: {number: 65535}}}]")),
 		warns(17, vs, action("route: [{destination: {host: a}}]"), "spec.http[0].route[0].destination.host"),
 		refuses(17, vs, action("route: [{destination: {host: '*'}}]"), "spec.http[0].route[0].destination.host"),

@@ -194,7 +194,6 @@ func validate(t *testing.T, document string) (refused, warned []string) {
 	return refused, texts(warnings)
 }
 
-// texts are warnings in words.
 func texts(warnings []schema.Warning) []string {
 	var out []string
 	for _, w := range warnings {

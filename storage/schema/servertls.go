@@ -75,7 +75,6 @@ func checkPassthrough(c checker, t *networking.ServerTLSSettings) {
 	}
 }
 
-// fieldSet says whether a field of a message is set.
 func fieldSet(m proto.Message, name string) bool {
 	r := m.ProtoReflect()
 	return r.Has(r.Descriptor().Fields().ByJSONName(name))
@@ -138,7 +137,6 @@ func (c checker) file(path string) {
 // fileSeparator stands between the files of one secret in its name.
 const fileSeparator = "~"
 
-// fromSecrets says whether the certificates of a server are secrets.
 func fromSecrets(t *networking.ServerTLSSettings) bool {
 	return t.GetCredentialName() != "" || len(t.GetCredentialNames()) > 0
 }

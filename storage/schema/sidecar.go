@@ -112,8 +112,7 @@ func checkIngress(c checker, l *networking.IstioIngressListener) {
 	checkDefaultEndpoint(c.at("defaultEndpoint"), l.DefaultEndpoint)
 }
 
-// checkIngressTLS checks the TLS settings of an ingress listener. A sidecar has
-// certificates in files only.
+// A sidecar has certificates in files only.
 func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
 	tls, at := l.GetTls(), c.at("tls")
 	if tls == nil {
@@ -145,22 +144,22 @@ func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
 
 // checkOutboundTrafficPolicy checks where traffic to unknown hosts goes.
 func checkOutboundTrafficPolicy(c checker, p *networking.OutboundTrafficPolicy) {
-	to, at := p.GetEgressProxy(), c.at("egressProxy")
-	if to == nil {
+	proxy, at := p.GetEgressProxy(), c.at("egressProxy")
+	if proxy == nil {
 		return
 	}
 	if p.GetMode() != networking.OutboundTrafficPolicy_ALLOW_ANY {
 		at.fail("needs mode ALLOW_ANY: with %s no traffic to unknown hosts passes", p.GetMode())
 	}
-	at.at("host").failIf(hostName(to.GetHost()))
-	at.at("host").shortName(to.GetHost())
-	if to.GetPort() == nil {
+	at.at("host").failIf(hostName(proxy.GetHost()))
+	at.at("host").shortName(proxy.GetHost())
+	if proxy.GetPort() == nil {
 		at.at("port").fail("is missing: name the number of a port of the service")
 	} else {
-		at.at("port", "number").port(to.GetPort().GetNumber())
+		at.at("port", "number").port(proxy.GetPort().GetNumber())
 	}
-	if to.GetSubset() != "" {
-		at.at("subset").dnsLabel(lower(to.GetSubset()))
+	if proxy.GetSubset() != "" {
+		at.at("subset").dnsLabel(lower(proxy.GetSubset()))
 	}
 }
 

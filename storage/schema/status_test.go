@@ -325,7 +325,6 @@ func reach(m protoreflect.Message, path []protoreflect.FieldDescriptor) protoref
 	return m
 }
 
-// sample is a value that a field may have.
 type sample struct {
 	name  string
 	key   string // in a map

@@ -108,7 +108,7 @@ func (c checker) port(number uint32) {
 	}
 }
 
-// optionalPort checks a port number; 0 means none.
+// optionalPort takes 0 for none.
 func (c checker) optionalPort(number uint32) {
 	if number != 0 {
 		c.port(number)
@@ -121,7 +121,6 @@ func (c checker) notNegative(n int32) {
 	}
 }
 
-// required reports text that is missing.
 func (c checker) required(text string) {
 	if text == "" {
 		c.fail("is missing")
@@ -215,8 +214,7 @@ func (c checker) dnsLabel(name string) {
 	c.syntax(name, validation.IsDNS1123Label)
 }
 
-// namespace checks the name of a namespace. It only warns of capital letters, which no
-// namespace has.
+// namespace only warns of capital letters, which no namespace has.
 func (c checker) namespace(name string) {
 	if name != lower(name) && len(validation.IsDNS1123Label(lower(name))) == 0 {
 		c.warn("%q has capital letters, as no namespace has: it means none", name)
@@ -290,7 +288,6 @@ func CheckExportTo(path string, values []string) error {
 	return r.faults.ErrorOrNil()
 }
 
-// selector checks the labels by which workloads are selected.
 func (c checker) selector(s *networking.WorkloadSelector) {
 	if s == nil {
 		return

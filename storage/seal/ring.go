@@ -19,7 +19,6 @@ import (
 // keySize is the size of sealing keys and of data keys, in bytes.
 const keySize = 32
 
-// key is one sealing key.
 type key struct {
 	id     string
 	secret [keySize]byte
@@ -75,8 +74,8 @@ func (r Ring) find(id string) *key {
 	return nil
 }
 
-// idOf returns the id of a key. It is a hash, so that servers use the same id for the same
-// key, and does not reveal the key.
+// idOf hashes the secret, so that servers use the same id for the same key, and the id
+// does not reveal the key.
 func idOf(secret [keySize]byte) string {
 	sum := sha256.Sum256(append([]byte("portolan sealing key id\n"), secret[:]...))
 	return hex.EncodeToString(sum[:6])

@@ -73,7 +73,6 @@ func Check(kind string, entries map[string][]byte, report func(name, format stri
 	}
 }
 
-// inPEM says whether any of the named entries has PEM.
 func inPEM(entries map[string][]byte, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return bytes.Contains(entries[name], []byte("-----BEGIN")) })
 }
@@ -85,7 +84,6 @@ func validName(name string) bool {
 		})
 }
 
-// checkPair reports what is wrong with a certificate and its key.
 func checkPair(cert, key string, certificates, private []byte, report func(name, format string, args ...any)) {
 	good := checkCertificates(cert, certificates, report)
 	if why := notAKey(private); why != "" {
@@ -158,7 +156,7 @@ func readableKey(der []byte) bool {
 	return err == nil
 }
 
-// checkCertificates reports what is wrong with certificates; false if anything is.
+// checkCertificates returns false if it reports anything.
 func checkCertificates(name string, text []byte, report func(name, format string, args ...any)) bool {
 	n := 0
 	for _, block := range blocks(text) {
@@ -217,7 +215,6 @@ func checkRevoked(name string, text []byte, report func(name, format string, arg
 	}
 }
 
-// blocks returns the PEM blocks of a text.
 func blocks(text []byte) (out []*pem.Block) {
 	for {
 		block, rest := pem.Decode(text)

@@ -86,11 +86,11 @@ func TestCheck(t *testing.T) {
 			if len(got) != len(c.want) {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}
-			said := map[string]bool{}
+			reported := map[string]bool{}
 			for _, text := range got {
 				for _, want := range c.want {
 					if strings.HasPrefix(text, want) {
-						said[want] = true
+						reported[want] = true
 					}
 				}
 				for _, key := range [][]byte{a.Key, b.Key} {
@@ -99,7 +99,7 @@ func TestCheck(t *testing.T) {
 					}
 				}
 			}
-			if len(said) != len(c.want) {
+			if len(reported) != len(c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

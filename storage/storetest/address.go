@@ -79,7 +79,6 @@ var addressTests = []addressTest{
 	{"AnyOrderOfAnything", "10.0.0.0/27", anyOrder},
 }
 
-// given is a subject under test.
 type given struct {
 	*testing.T
 	AddressSubject

@@ -92,23 +92,23 @@ func (l *log) selections() []storage.Selection {
 
 // check compares the result of At for a version with the log. It returns false if the
 // history does not reach back so far.
-func (f *past) check(l *log, version string, of storage.Selection) bool {
+func (f *past) check(l *log, version string, selection storage.Selection) bool {
 	f.Helper()
-	got, err := f.Store.At(f.Context(), version, of)
+	got, err := f.Store.At(f.Context(), version, selection)
 	if errors.Is(err, storage.ErrCompacted) {
 		return false
 	}
 	if err != nil {
-		f.Fatalf("at %s, %+v: %v", version, of, err)
+		f.Fatalf("at %s, %+v: %v", version, selection, err)
 	}
 	var want []*config.Config
 	for _, object := range l.objects[version] {
-		if of.Has(object.Key()) {
+		if selection.Has(object.Key()) {
 			want = append(want, object)
 		}
 	}
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
-		f.Fatalf("at %s, %+v (-want +got):\n%s", version, of, d)
+		f.Fatalf("at %s, %+v (-want +got):\n%s", version, selection, d)
 	}
 	return true
 }

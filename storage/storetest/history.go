@@ -113,7 +113,6 @@ func (f *past) equal(what string, want, got any) {
 	}
 }
 
-// outline returns the changes, one line each.
 func outline(changes []storage.Change) (lines []string) {
 	for _, c := range changes {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s -> %s", c.Revision, c.Key, c.Outcome, objectText(c.Before), objectText(c.After)))
@@ -251,7 +250,6 @@ func (f *past) voyage() (revisions [4]string) {
 	return revisions
 }
 
-// revisionsOf returns the revisions of records.
 func revisionsOf(records []storage.Record) (revisions []string) {
 	for _, r := range records {
 		revisions = append(revisions, r.Revision)
@@ -285,8 +283,8 @@ var recordTests = []historyTest{
 		older := schema.ServiceEntry
 		older.Version = "v1alpha3"
 		for _, tt := range []struct {
-			of   storage.Selection
-			want []string
+			selection storage.Selection
+			want      []string
 		}{
 			{storage.Selection{Namespace: "shop"}, []string{r[3], r[2], r[0]}},
 			{storage.Selection{Namespace: "bank"}, []string{r[2], r[1]}},
@@ -295,12 +293,12 @@ var recordTests = []historyTest{
 			{storage.Selection{Kind: older, Namespace: "bank"}, []string{r[2]}},
 			{storage.Selection{Kind: schema.ServiceEntry, Namespace: "shop", Name: "b"}, []string{r[2], r[0]}},
 		} {
-			records := f.records(storage.Query{Selection: tt.of})
-			f.equal(fmt.Sprintf("revisions of %+v", tt.of), tt.want, revisionsOf(records))
+			records := f.records(storage.Query{Selection: tt.selection})
+			f.equal(fmt.Sprintf("revisions of %+v", tt.selection), tt.want, revisionsOf(records))
 			for _, record := range records {
 				for _, c := range record.Changes {
-					if !tt.of.Has(c.Key) {
-						f.Errorf("%+v has %s", tt.of, c.Key)
+					if !tt.selection.Has(c.Key) {
+						f.Errorf("%+v has %s", tt.selection, c.Key)
 					}
 				}
 			}

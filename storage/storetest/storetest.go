@@ -77,7 +77,6 @@ func entry(namespace, name string, hosts ...string) *config.Config {
 	}
 }
 
-// versioned returns c with a resource version.
 func versioned(c *config.Config, version string) *config.Config {
 	c = c.Clone()
 	c.ResourceVersion = version

@@ -47,7 +47,7 @@ func (d *Dump) Drains(typeURL, name string) bool {
 	return d.Resources[resource.ListenerType] != nil && !d.routesInUse[name]
 }
 
-// dumpSection is a section of a config dump. It has the fields of all kinds of sections.
+// dumpSection has the fields of all kinds of sections.
 type dumpSection struct {
 	Type      string `json:"@type"`
 	Bootstrap struct {
@@ -102,7 +102,6 @@ func ReadDump(in io.Reader) (*Dump, error) {
 	return d, nil
 }
 
-// read adds the resources of a section.
 func (d *Dump) read(s dumpSection) error {
 	d.Static += len(s.StaticClusters) + len(s.StaticListeners) + len(s.StaticRoutes) + len(s.StaticEndpoints)
 	switch kind := s.Type[strings.LastIndexByte(s.Type, '.')+1:]; kind {

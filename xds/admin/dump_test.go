@@ -137,7 +137,7 @@ func assignment(cluster string, endpoints ...*endpointv3.LbEndpoint) *endpointv3
 func TestDumpDifferences(t *testing.T) {
 	t.Parallel()
 	cluster := jsonOf(t, &clusterv3.Cluster{Name: "x"})
-	of := func(c *admin.ProxyConfig, name string) *admin.ProxyType {
+	typeNamed := func(c *admin.ProxyConfig, name string) *admin.ProxyType {
 		return &c.Types[slices.IndexFunc(c.Types, func(t admin.ProxyType) bool { return t.Name == name })]
 	}
 	for name, c := range map[string]struct {
@@ -146,29 +146,29 @@ func TestDumpDifferences(t *testing.T) {
 	}{
 		"none": {func(*admin.ProxyConfig, *admin.Dump) {}, ""},
 		"a cluster that the Envoy lacks": {func(c *admin.ProxyConfig, _ *admin.Dump) {
-			of(c, "CDS").Resources = append(of(c, "CDS").Resources, admin.ProxyResource{Name: "x", State: protocol.Stale, Intended: cluster})
+			typeNamed(c, "CDS").Resources = append(typeNamed(c, "CDS").Resources, admin.ProxyResource{Name: "x", State: protocol.Stale, Intended: cluster})
 		}, "CDS x"},
 		"a cluster that it should have no more": {func(c *admin.ProxyConfig, d *admin.Dump) {
 			d.Resources[resource.ClusterType]["x"] = &clusterv3.Cluster{Name: "x"}
-			of(c, "CDS").Resources = append(of(c, "CDS").Resources, admin.ProxyResource{Name: "x", State: protocol.Stale, Config: cluster})
+			typeNamed(c, "CDS").Resources = append(typeNamed(c, "CDS").Resources, admin.ProxyResource{Name: "x", State: protocol.Stale, Config: cluster})
 		}, "CDS x"},
 		"a cluster that nobody sent": {func(_ *admin.ProxyConfig, d *admin.Dump) {
 			d.Resources[resource.ClusterType]["x"] = &clusterv3.Cluster{Name: "x"}
 		}, "CDS x"},
 		"another virtual host": {func(c *admin.ProxyConfig, _ *admin.Dump) {
-			r := &of(c, "VHDS").Resources[0]
+			r := &typeNamed(c, "VHDS").Resources[0]
 			r.Config = json.RawMessage(strings.Replace(string(r.Config), `"a.test"`, `"b.test"`, 1))
 		}, "VHDS 80/a.test:80"},
 		"an endpoint that it lacks": {func(c *admin.ProxyConfig, _ *admin.Dump) {
-			r := &of(c, "EDS").Resources[0]
+			r := &typeNamed(c, "EDS").Resources[0]
 			r.Config = jsonOf(t, assignment(r.Name, lbEndpoint("10.0.0.1", 0), lbEndpoint("10.0.0.2", 0), lbEndpoint("10.0.0.3", 0)))
 		}, "EDS outbound|80||a.test"},
 		"an endpoint that should be unhealthy": {func(c *admin.ProxyConfig, _ *admin.Dump) {
-			r := &of(c, "EDS").Resources[0]
+			r := &typeNamed(c, "EDS").Resources[0]
 			r.Config = jsonOf(t, assignment(r.Name, lbEndpoint("10.0.0.1", corev3.HealthStatus_UNHEALTHY), lbEndpoint("10.0.0.2", 0)))
 		}, "EDS outbound|80||a.test"},
 		"an endpoint that drains": {func(c *admin.ProxyConfig, _ *admin.Dump) {
-			r := &of(c, "EDS").Resources[0]
+			r := &typeNamed(c, "EDS").Resources[0]
 			r.Config = jsonOf(t, assignment(r.Name, lbEndpoint("10.0.0.2", corev3.HealthStatus_DRAINING), lbEndpoint("10.0.0.1", 0)))
 		}, ""},
 		"no endpoints are dumped": {func(_ *admin.ProxyConfig, d *admin.Dump) { delete(d.Resources, resource.EndpointType) }, "no EDS"},

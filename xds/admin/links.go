@@ -53,7 +53,7 @@ func linksOfRoutes(object *config.Config, spec *networking.VirtualService) []lin
 		out = append(out, l)
 	}
 	out = append(out, gatewayLinks(object, "spec.gateways", spec.GetGateways())...)
-	to := func(field string, d *networking.Destination) {
+	addHost := func(field string, d *networking.Destination) {
 		if d.GetHost() == "" {
 			return
 		}
@@ -73,21 +73,21 @@ func linksOfRoutes(object *config.Config, spec *networking.VirtualService) []lin
 			out = append(out, link{field: at + ".delegate", kind: schema.VirtualService, namespace: cmp.Or(d.GetNamespace(), object.Namespace), name: d.GetName()})
 		}
 		for j, d := range r.GetRoute() {
-			to(fmt.Sprintf("%s.route[%d].destination", at, j), d.GetDestination())
+			addHost(fmt.Sprintf("%s.route[%d].destination", at, j), d.GetDestination())
 		}
-		to(at+".mirror", r.GetMirror())
+		addHost(at+".mirror", r.GetMirror())
 		for j, m := range r.GetMirrors() {
-			to(fmt.Sprintf("%s.mirrors[%d].destination", at, j), m.GetDestination())
+			addHost(fmt.Sprintf("%s.mirrors[%d].destination", at, j), m.GetDestination())
 		}
 	}
 	for i, r := range spec.GetTcp() {
 		for j, d := range r.GetRoute() {
-			to(fmt.Sprintf("spec.tcp[%d].route[%d].destination", i, j), d.GetDestination())
+			addHost(fmt.Sprintf("spec.tcp[%d].route[%d].destination", i, j), d.GetDestination())
 		}
 	}
 	for i, r := range spec.GetTls() {
 		for j, d := range r.GetRoute() {
-			to(fmt.Sprintf("spec.tls[%d].route[%d].destination", i, j), d.GetDestination())
+			addHost(fmt.Sprintf("spec.tls[%d].route[%d].destination", i, j), d.GetDestination())
 		}
 	}
 	return out
@@ -116,7 +116,6 @@ func (l link) names(other host.Name) bool {
 	return l.host.SubsetOf(other) || other.SubsetOf(l.host)
 }
 
-// leadsTo reports whether a link of the object from refers to object.
 func (l link) leadsTo(object, from *config.Config) bool {
 	switch spec := object.Spec.(type) {
 	case *networking.ServiceEntry:

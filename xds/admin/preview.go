@@ -34,7 +34,6 @@ func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []s
 	return e.result(), true
 }
 
-// differences collects the differences of proxies.
 type differences struct {
 	order     map[string]int // of the types
 	what      effect.Preview
@@ -42,7 +41,6 @@ type differences struct {
 	resources map[twoVersions]*changedResource
 }
 
-// twoVersions names a resource and its versions before and after.
 type twoVersions struct{ typeName, name, before, after string }
 
 type changedResource struct {
@@ -114,8 +112,7 @@ func (e *differences) change(r *changedResource) effect.ResourceChange {
 	return out
 }
 
-// jsonOf returns the message of a resource as JSON. It returns nil for nil, and for a message
-// of a type that is not linked in.
+// jsonOf returns nil for nil, and for a message of a type that is not linked in.
 func jsonOf(r *resource.Resource) json.RawMessage {
 	if r == nil {
 		return nil

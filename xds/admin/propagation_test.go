@@ -48,12 +48,12 @@ func (fakeServer) ChangeCount() int64 { return 0 }
 // proxies with all of the newest push count as Accepted.
 func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 	t.Parallel()
-	of := one{&config.Config{Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "pay", Source: "conf", ResourceVersion: "f1"}}}
+	objects := one{&config.Config{Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "pay", Source: "conf", ResourceVersion: "f1"}}}
 	view := &progress.View{ID: "a", Server: fakeServer{}, Statuses: statuses.New(nil, statuses.Options{}), Beside: &beside.Sources{}}
 	ask := func() admin.Propagation {
 		t.Helper()
 		query := "?group=networking.istio.io&kind=VirtualService&namespace=shop&name=pay"
-		value, err := admin.ServePropagation(view, of, func(*config.Config) []string { return nil })(httptest.NewRequest("GET", admin.PropagationPath+query, nil))
+		value, err := admin.ServePropagation(view, objects, func(*config.Config) []string { return nil })(httptest.NewRequest("GET", admin.PropagationPath+query, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,13 +62,13 @@ func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 	if out := ask(); len(out.Behind) != 1 || out.Proxies() != 0 {
 		t.Errorf("before it is published: %+v", out.Distribution)
 	}
-	older := *of.object
+	older := *objects.object
 	older.ResourceVersion = "f0"
 	view.Beside.Follow(one{&older}.Snapshot())
 	if out := ask(); len(out.Behind) != 1 {
 		t.Errorf("an older content is published: %+v", out.Distribution)
 	}
-	view.Beside.Follow(of.Snapshot())
+	view.Beside.Follow(objects.Snapshot())
 	if out := ask(); len(out.Behind) != 0 || out.Count != (status.Count{Accepted: 2, Waiting: 2}) || out.Revision != 7 {
 		t.Errorf("once it is published: %+v", out.Distribution)
 	}

@@ -57,8 +57,7 @@ func newBudget(o Options) *budget {
 	}
 }
 
-// enter counts a new stream of an identity. It fails if the identity has too many, or opens
-// them too fast.
+// enter fails if the identity has too many streams, or opens them too fast.
 func (b *budget) enter(who identity.Identity) (*account, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

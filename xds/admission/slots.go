@@ -172,7 +172,6 @@ func (s *Stream) checkSlot() {
 	s.gate.slots.adjust(+1)
 }
 
-// stop stops the clocks.
 func (f *firstSync) stop() {
 	f.timer.Stop()
 	if !f.since.IsZero() {

@@ -28,7 +28,6 @@ type Peer struct {
 	Still func(context.Context) error
 }
 
-// proved says whether the client has proved an identity.
 func (p Peer) proved() bool { return p.Identity != identity.Identity{} }
 
 // errExpired ends a stream whose proof has ended.

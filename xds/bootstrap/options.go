@@ -106,7 +106,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate names all faults at once. The type must be one of types.
+// The type must be one of types.
 func (o Options) validate(types ...discovery.ProxyType) error {
 	var faults *multierror.Error
 	fault := func(format string, args ...any) { faults = multierror.Append(faults, fmt.Errorf(format, args...)) }

@@ -130,7 +130,6 @@ func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 	return socket, nil
 }
 
-// validateTLS reports the faults of the TLS options.
 func (o Options) validateTLS(proxyless bool, fault func(format string, args ...any)) {
 	for _, file := range []struct{ option, path string }{{"out", o.TLSDir}, {"xds ca", o.ServerRoots}} {
 		if file.path != "" && !path.IsAbs(file.path) {

@@ -152,7 +152,6 @@ type play struct {
 	last      map[string]*protocol.Response
 }
 
-// inVariants runs a test in each variant.
 func inVariants(t *testing.T, test func(t *testing.T, p *play)) {
 	t.Helper()
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {

@@ -304,7 +304,6 @@ func (p *proxy) host(r *resource.Resource) {
 	p.hosts[scope][r.Name] = r
 }
 
-// drop removes a resource.
 func (p *proxy) drop(typeURL, name string) {
 	if typeURL == rds { // an Envoy has its routes until nothing names them
 		return

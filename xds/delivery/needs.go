@@ -22,20 +22,20 @@ func (n *need) resends() bool { return n.kind != resource.Secret }
 // link connects the types by their needs.
 func (t *typeState) link() {
 	for _, declared := range t.Needs {
-		of := t.sequencer.typeState(declared.TypeURL)
-		if of == nil {
+		needed := t.sequencer.typeState(declared.TypeURL)
+		if needed == nil {
 			continue
 		}
 		switch declared.Kind {
 		case resource.Traffic:
-			t.sequencer.target, t.sendsTraffic = of, true
+			t.sequencer.target, t.sendsTraffic = needed, true
 		case resource.Within:
-			if of.Scoped {
-				t.inner, of.outer = append(t.inner, of), t
+			if needed.Scoped {
+				t.inner, needed.outer = append(t.inner, needed), t
 			}
 		case resource.Warm, resource.Covered, resource.Secret:
-			n := &need{needing: t, needed: of, kind: declared.Kind}
-			t.needs, of.neededBy = append(t.needs, n), append(of.neededBy, n)
+			n := &need{needing: t, needed: needed, kind: declared.Kind}
+			t.needs, needed.neededBy = append(t.needs, n), append(needed.neededBy, n)
 		}
 	}
 }
@@ -120,17 +120,17 @@ func (n *need) resendNew(r *protocol.Response) {
 // still needs. The client was sent resources that need them, and uses these only once it
 // has the secrets. An Envoy that lacks one would not even answer.
 // https://github.com/envoyproxy/envoy/issues/47066
-func (t *typeState) retain(to resource.Set) resource.Set {
-	t.lastDesired = to
+func (t *typeState) retain(desired resource.Set) resource.Set {
+	t.lastDesired = desired
 	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Secret }) {
-		return to
+		return desired
 	}
-	for c := range resource.Diff(t.sub.DesiredSet(), to) {
+	for c := range resource.Diff(t.sub.DesiredSet(), desired) {
 		if !c.HasNew && t.neededOnTheWay(c.Key) {
-			to = to.Set(c.Key, c.Old)
+			desired = desired.Set(c.Key, c.Old)
 		}
 	}
-	return to
+	return desired
 }
 
 // retains says whether the subscription still has secrets that are gone from the given
@@ -188,9 +188,9 @@ func (t *typeState) forget(names []string) {
 // a listener, for example, and will request its routes before it uses it. Normally it is
 // empty.
 type awaitedSubscription struct {
-	// by are the acknowledged resources that need names which the client has not
+	// dependents are the acknowledged resources that need names which the client has not
 	// requested. It is empty if the client has requested nothing of the type yet.
-	by []neededBy
+	dependents []neededBy
 	// until is when the sequencer stops expecting the request.
 	until time.Time
 }
@@ -217,7 +217,7 @@ func (t *typeState) expectSubscriptions(flight protocol.Flight, until time.Time)
 			if !n.needed.sub.Started() {
 				break
 			}
-			n.needed.awaited.by = append(n.needed.awaited.by, neededBy{n, r})
+			n.needed.awaited.dependents = append(n.needed.awaited.dependents, neededBy{n, r})
 		}
 	}
 }
@@ -245,7 +245,7 @@ func (s *Sequencer) ExpectsSubscription(typeURL string, now time.Time) bool {
 	lacks := func(o neededBy) bool {
 		return o.need.lacksSubscription(o.resource) && o.need.needing.sub.Desired(o.resource.Name) == o.resource
 	}
-	if t.sub.Started() && !slices.ContainsFunc(awaited.by, lacks) || !now.Before(awaited.until) {
+	if t.sub.Started() && !slices.ContainsFunc(awaited.dependents, lacks) || !now.Before(awaited.until) {
 		*awaited = awaitedSubscription{}
 		return false
 	}

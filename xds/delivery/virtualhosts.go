@@ -93,7 +93,6 @@ func (t *typeState) notAcked(name string) bool {
 	return due || t.sub.Rejects(name)
 }
 
-// noteRejectedOuter notes that the client has rejected outer resources.
 func (t *typeState) noteRejectedOuter(flight protocol.Flight) {
 	for range t.scopedTypes {
 		for r := range flight.Changed {

@@ -157,7 +157,6 @@ func (n *need) arrived(name string) bool {
 	return n.needed.sub.HasFinalAnswer(name)
 }
 
-// endGraces ends the graces that have passed.
 func (w *warming) endGraces(now time.Time) {
 	w.graces = slices.DeleteFunc(w.graces, func(g grace) bool { return !now.Before(g.until) })
 }

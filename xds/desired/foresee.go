@@ -42,14 +42,13 @@ func (gs *Groups) Foresee(from, to *mesh.PushContext, viewers []Viewer) [][]Diff
 		class := from.ClassOf(v.Proxy)
 		c := f.compare(classChange{class, to.ClassAfter(from, v.Proxy, class)})
 		out[i] = c.shared
-		if own := f.own(c, v); len(own) > 0 {
+		if own := f.compareOwn(c, v); len(own) > 0 {
 			out[i] = slices.Concat(c.shared, own)
 		}
 	}
 	return out
 }
 
-// foresight compares two contexts.
 type foresight struct {
 	groups   *Groups
 	from, to *mesh.PushContext
@@ -154,26 +153,26 @@ func (f *foresight) build(v *mesh.View, g generate.Generator, name string) (*res
 	return built.Resource, nil
 }
 
-// own compares the resources of the viewer's own workload. They are the same if no row
+// compareOwn compares the resources of the viewer's own workload. They are the same if no row
 // differs that they were built from.
-func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
+func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
 	if changed, known := f.to.Since(f.from); known && c.sameScope && v.Reads != nil && !v.Reads.Meets(changed) {
 		return nil
 	}
 	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
 	for _, t := range f.groups.types {
-		own := t.Own(v.Proxy)
-		if own == nil || t.Needed { // secrets are not compared: the clusters and listeners that need them are
+		generator := t.Own(v.Proxy)
+		if generator == nil || t.Needed { // secrets are not compared: the clusters and listeners that need them are
 			continue
 		}
-		names := slices.AppendSeq(slices.Collect(own.Affected(before, mesh.Diff(nil, f.from))), own.Affected(after, mesh.Diff(nil, f.to)))
+		names := slices.AppendSeq(slices.Collect(generator.Affected(before, mesh.Diff(nil, f.from))), generator.Affected(after, mesh.Diff(nil, f.to)))
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			was, err := memo.Alone(before, own, name)
+			was, err := memo.Alone(before, generator, name)
 			if err != nil {
 				continue
 			}
-			if is, err := memo.Alone(after, own, name); err == nil {
+			if is, err := memo.Alone(after, generator, name); err == nil {
 				out = appendDifference(out, t, name, was.Resource, is.Resource)
 			}
 		}
@@ -181,7 +180,6 @@ func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
 	return out
 }
 
-// appendDifference appends a resource to all if it differs.
 func appendDifference(all []Difference, t generate.ResourceType, name string, before, after *resource.Resource) []Difference {
 	if before == after || before != nil && after != nil && before.Version == after.Version {
 		return all

@@ -201,7 +201,6 @@ func (g *Group) close() {
 	}
 }
 
-// groupType holds the resources of one type in a group.
 type groupType struct {
 	table
 	url         string

@@ -89,7 +89,6 @@ func (h *history) peerAuthentication() string {
 	return fmt.Sprintf("{%smtls: {mode: %s}}", h.one("selects", "", "selector: {matchLabels: {app: w}}, portLevelMtls: {81: {mode: STRICT}}, "), h.one("mode", "STRICT", "PERMISSIVE", "DISABLE"))
 }
 
-// policy draws a traffic policy.
 func (h *history) policy(label string) string {
 	return h.one(label,
 		"connectionPool: {tcp: {maxConnections: 1}}",

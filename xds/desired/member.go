@@ -90,7 +90,6 @@ func (m *Member) unchangedSince(before *snapshot) bool {
 	return true
 }
 
-// sameNames says whether two maps have the same names.
 func sameNames(a, b pmap.Map[int]) bool {
 	for c := range pmap.Diff(a, b) {
 		if c.HasOld != c.HasNew {

@@ -55,7 +55,6 @@ func (t *table) noteFailure(among map[string]failure, name string, err error) ma
 	return among
 }
 
-// clearFailure removes the failure of a name from among, if there is one.
 func (t *table) clearFailure(among map[string]failure, name string) {
 	if was, failed := among[name]; failed {
 		t.failures.cleared(was)

@@ -17,7 +17,7 @@ type workloadType struct {
 	reads          []mesh.Dependency // queries that the names follow from; none if other resources need them
 	namesFromNeeds bool              // names are what other resources need, not what the generator finds
 	base           resource.Set      // the resources of the group
-	own            resource.Set      // the workload's own as they are in all
+	merged         resource.Set      // the workload's own as they are in all
 	all            resource.Set      // both
 }
 
@@ -27,8 +27,8 @@ func (w *workloadType) advance(view *mesh.View, push *mesh.PushContext, base res
 	if w.generator != nil && view != nil {
 		w.rebuildChanged(view, push)
 	}
-	if w.own != w.set || w.base != base {
-		w.base, w.own, w.all = base, w.set, base.Beside(w.set)
+	if w.merged != w.set || w.base != base {
+		w.base, w.merged, w.all = base, w.set, base.Beside(w.set)
 	}
 }
 

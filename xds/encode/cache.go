@@ -104,7 +104,6 @@ func (c *Cache) keep(k key, r *run) {
 	}
 }
 
-// dropped accounts for a removed run.
 func (c *Cache) dropped(_ key, r *run) { c.bytes -= r.size }
 
 func (c *Cache) hash(resources []*resource.Resource) uint64 {

@@ -129,8 +129,8 @@ func TestOtherMessagesPassTheCodec(t *testing.T) {
 	}
 }
 
-// own returns how many bytes of a message are not in the buffers of others.
-func own(m *encode.Message, others ...*encode.Message) int {
+// ownBytes returns how many bytes of a message are not in the buffers of others.
+func ownBytes(m *encode.Message, others ...*encode.Message) int {
 	shared := map[*byte]bool{}
 	for _, o := range others {
 		for _, b := range o.Buffers() {
@@ -159,7 +159,7 @@ func TestEqualResponsesShareTheirBytes(t *testing.T) {
 		"others of the same content": numbered(t, n),
 	} {
 		second := c.Delta(encode.Header{Nonce: "1-2"}, again, nil)
-		if size := own(second, first); size > 100 {
+		if size := ownBytes(second, first); size > 100 {
 			t.Errorf("%s: %d of %d bytes are its own", what, size, second.Size())
 		}
 	}
@@ -188,7 +188,7 @@ func TestAChangeCostsItsRun(t *testing.T) {
 		c := newCache()
 		first := c.World(encode.Header{}, resources)
 		second := c.World(encode.Header{}, other)
-		if size := own(second, first); size > first.Size()/10 {
+		if size := ownBytes(second, first); size > first.Size()/10 {
 			t.Errorf("%s: %d of %d bytes are its own", what, size, second.Size())
 		}
 	}

@@ -139,7 +139,7 @@ func TestAListThatIsKnownIsPassedOver(t *testing.T) {
 		return out
 	}
 	tag := func(q *discoveryv3.DeltaDiscoveryRequest) []byte { return received(t, q).Materialize() }
-	of := func(names []string) []byte {
+	subscribe := func(names []string) []byte {
 		return tag(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: names})
 	}
 	rest := tag(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "type", ResponseNonce: "nonce"})
@@ -147,17 +147,17 @@ func TestAListThatIsKnownIsPassedOver(t *testing.T) {
 	changed := list(0, 300)
 	changed[299] = "outbound|80||service-00299-"
 	messages := map[string][]byte{
-		"the list":          slices.Concat(of(list(0, 300)), rest),
-		"shorter":           slices.Concat(of(list(0, 299)), rest),
-		"longer":            slices.Concat(of(list(0, 301)), rest),
-		"another at last":   slices.Concat(of(changed), rest),
-		"in two parts":      slices.Concat(of(list(0, 300)), rest, of(list(400, 500))),
-		"known parts":       slices.Concat(of(list(0, 300)), rest, of(list(0, 300))),
-		"the rest first":    slices.Concat(rest, of(list(0, 300))),
-		"beside another":    slices.Concat(of(list(0, 300)), other, rest),
-		"another in it":     slices.Concat(of(list(0, 150)), other, of(list(150, 300)), rest),
-		"not in order":      slices.Concat(of(list(150, 300)), of(list(0, 150)), rest),
-		"alone, to the end": of(list(0, 300)),
+		"the list":          slices.Concat(subscribe(list(0, 300)), rest),
+		"shorter":           slices.Concat(subscribe(list(0, 299)), rest),
+		"longer":            slices.Concat(subscribe(list(0, 301)), rest),
+		"another at last":   slices.Concat(subscribe(changed), rest),
+		"in two parts":      slices.Concat(subscribe(list(0, 300)), rest, subscribe(list(400, 500))),
+		"known parts":       slices.Concat(subscribe(list(0, 300)), rest, subscribe(list(0, 300))),
+		"the rest first":    slices.Concat(rest, subscribe(list(0, 300))),
+		"beside another":    slices.Concat(subscribe(list(0, 300)), other, rest),
+		"another in it":     slices.Concat(subscribe(list(0, 150)), other, subscribe(list(150, 300)), rest),
+		"not in order":      slices.Concat(subscribe(list(150, 300)), subscribe(list(0, 150)), rest),
+		"alone, to the end": subscribe(list(0, 300)),
 	}
 	table := nameset.NewTable()
 	var used []nameset.Set // by clients: what nobody uses is not known
@@ -185,7 +185,7 @@ func TestAListThatIsKnownIsPassedOver(t *testing.T) {
 			}
 		}
 	}
-	if _, known := table.Known(messages["the list"]); known != len(of(list(0, 300))) {
+	if _, known := table.Known(messages["the list"]); known != len(subscribe(list(0, 300))) {
 		t.Errorf("of a list that was read again and again %d bytes are known", known)
 	}
 }

@@ -44,19 +44,19 @@ func GRPCRouteConfig(o GRPCRouteConfigOptions) *routev3.RouteConfiguration {
 // client has a cluster before the route that sends calls there. (The Go library fails
 // calls between a new route and its new cluster.)
 func AnnounceClusters(config *routev3.RouteConfiguration, clusters []string) {
-	for _, to := range config.GetVirtualHosts() {
+	for _, virtualHost := range config.GetVirtualHosts() {
 		var idle []*routev3.RouteAction
-		used := ClustersOf(to)
+		used := ClustersOf(virtualHost)
 		for _, name := range clusters {
 			if !slices.Contains(used, name) {
 				idle = append(idle, &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: name}})
 			}
 		}
-		if n := len(to.Routes); len(idle) > 0 && (n == 0 || !takesEveryCall(to.Routes[n-1].GetMatch())) {
+		if n := len(virtualHost.Routes); len(idle) > 0 && (n == 0 || !takesEveryCall(virtualHost.Routes[n-1].GetMatch())) {
 			idle = slices.Insert(idle, 0, grpcNowhere())
 		}
 		for _, action := range idle {
-			to.Routes = append(to.Routes, grpcRoute(MatchOptions{}.routeMatch(), action))
+			virtualHost.Routes = append(virtualHost.Routes, grpcRoute(MatchOptions{}.routeMatch(), action))
 		}
 	}
 }
@@ -194,7 +194,6 @@ func grpcConstants(header string, authorities []string) ([]string, bool) {
 	return nil, false
 }
 
-// meets says whether a present value matches.
 func (m NamedMatch) meets(value string) bool {
 	meets := true
 	switch {

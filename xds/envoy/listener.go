@@ -131,8 +131,8 @@ func quic(l *listenerv3.Listener) {
 	l.EnableReusePort = wrapperspb.Bool(true)
 }
 
-// listenerFilters returns the listener filters in order. The PROXY protocol header comes
-// first on a connection. Addresses are restored before inspection.
+// The PROXY protocol header comes first on a connection. Addresses are restored before
+// inspection.
 func (o ListenerOptions) listenerFilters() []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
 	if o.ProxyProtocol {

@@ -67,7 +67,6 @@ type MatchOptions struct {
 	Method, Authority, HTTPScheme *StringMatch
 }
 
-// routeMatch makes the match of a route for Envoy.
 func (o MatchOptions) routeMatch() *routev3.RouteMatch {
 	out := o.pathMatch()
 	for _, h := range o.headers() {
@@ -79,7 +78,6 @@ func (o MatchOptions) routeMatch() *routev3.RouteMatch {
 	return out
 }
 
-// pathMatch makes the part of the match that compares the path.
 func (o MatchOptions) pathMatch() *routev3.RouteMatch {
 	out := &routev3.RouteMatch{}
 	switch {

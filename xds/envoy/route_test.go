@@ -227,7 +227,6 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// retryPolicy returns the retry policy of a route with these options.
 func retryPolicy(o envoy.RetryOptions) *routev3.RetryPolicy {
 	return envoy.Route(envoy.RouteOptions{Forward: &envoy.Forward{
 		Clusters: []envoy.WeightedCluster{{Name: "c"}}, Retry: &o,

@@ -46,8 +46,7 @@ type UpstreamHTTP struct {
 	AutoSNI, AutoSAN bool
 }
 
-// extension makes the protocol options of a cluster. errors is the matcher of its outlier
-// detection, nil for Envoy's default.
+// errors is the matcher of the cluster's outlier detection, nil for Envoy's default.
 func (h UpstreamHTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetection) map[string]*anypb.Any {
 	out := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: h.common(), OutlierDetection: errors}
 	if h.AutoSNI || h.AutoSAN {

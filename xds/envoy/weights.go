@@ -2,7 +2,7 @@ package envoy
 
 import "math"
 
-// weightSum is a sum of weights; a weight of 0 counts as 1.
+// In a weightSum a weight of 0 counts as 1.
 type weightSum struct {
 	sum uint64
 	n   int

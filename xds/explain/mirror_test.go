@@ -43,17 +43,17 @@ func TestExplainWithoutEgressListener(t *testing.T) {
 	m := connected{xdstest.NewWorld(t, service("web", "80"), service("other", "8080"),
 		xdstest.Object("Sidecar", "shop/client", "{workloadSelector: {labels: {app: client}}, egress: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['./*']}]}"),
 		xdstest.Object("WorkloadEntry", "shop/vm-1", "{address: 10.1.0.9, labels: {app: client}}")), nil}
-	for to, want := range map[string]string{
+	for target, want := range map[string]string{
 		"web.test:80":     "Forwarded | outbound|80||web.test 10.1.0.1:80",
 		"other.test:8080": "Fails | the proxy does not listen on port 8080: no egress listener of sidecar/shop/client carries other.test on this port",
 		"other.test:8081": "Fails | the proxy does not listen on port 8081: service other.test has no port 8081",
 	} {
-		e, err := explained(t, m, "from=shop/vm-1&to="+to)
+		e, err := explained(t, m, "from=shop/vm-1&to="+target)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := line(e); got != want {
-			t.Errorf("%s:\ngot  %s\nwant %s", to, got, want)
+			t.Errorf("%s:\ngot  %s\nwant %s", target, got, want)
 		}
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// conclude fills in the outcome of the request.
 func (e *explainer) conclude(out *Explanation, request simulate.Request, result simulate.Result) {
 	noHost := errors.Is(result.Err, simulate.ErrNoVirtualHost) || errors.Is(result.Err, simulate.ErrNoRouteConfig)
 	noRoute := errors.Is(result.Err, simulate.ErrNoRoute)

@@ -138,7 +138,6 @@ func (e *explainer) rendered(o envoy.RouteOptions) []*routev3.Route {
 	return []*routev3.Route{envoy.Route(o)}
 }
 
-// destination describes one of the destinations of a request.
 func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, result simulate.Result) Destination {
 	var sum float64
 	for _, other := range result.Destinations {

@@ -304,7 +304,6 @@ func (e *explainer) build(typeURL, name string) func(func(resource.Need) bool) {
 	return built.EachNeed
 }
 
-// simulated returns a simulated proxy with some resources.
 func simulated(built []generate.Built) (*simulate.Proxy, error) {
 	resources := make([]*resource.Resource, 0, len(built))
 	for _, b := range built {

@@ -18,7 +18,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// connected is a world with connected proxies.
 type connected struct {
 	*xdstest.World
 	nodes []*discovery.Proxy
@@ -90,7 +89,6 @@ func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explan
 	return *value.(*explain.Explanation), nil
 }
 
-// line returns an explanation as one line.
 func line(e explain.Explanation) string {
 	out := []string{e.Outcome}
 	if r := e.Route; r != nil && r.Object != "" {

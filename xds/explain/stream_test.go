@@ -67,7 +67,7 @@ func TestExplainGatewayTLS(t *testing.T) {
 		xdstest.Object("VirtualService", "shop/vault", "{hosts: [vault.test], gateways: [edge], tls: [{match: [{sniHosts: [vault.test]}], route: [{destination: {host: db.test}}]}]}"),
 		xdstest.Object("VirtualService", "shop/ledger", "{hosts: [ledger.test], gateways: [edge], tcp: [{route: [{destination: {host: db.test}}]}]}"))
 	m := connected{w, []*discovery.Proxy{}}
-	for to, want := range map[string]string{
+	for target, want := range map[string]string{
 		"https://www.test:9443":              "https Answered by virtualservice/shop/www spec.http[0]",
 		"https://vault.test:9443":            "tls Forwarded by virtualservice/shop/vault spec.tls[0].match[0]",
 		"vault.test:9443":                    "tls Forwarded by virtualservice/shop/vault spec.tls[0].match[0]",
@@ -76,9 +76,9 @@ func TestExplainGatewayTLS(t *testing.T) {
 		"https://127.0.0.1:9443":             `https Fails: the listener closes the connection: no server is for the name ""`,
 		"https://other.test:9443&sni=a.test": `https Fails: the listener closes the connection: no server is for the name "a.test"`,
 	} {
-		e, err := explained(t, m, "from=gateway/shop/edge&to="+to)
+		e, err := explained(t, m, "from=gateway/shop/edge&to="+target)
 		if err != nil {
-			t.Errorf("%s: %v", to, err)
+			t.Errorf("%s: %v", target, err)
 			continue
 		}
 		got := e.Request.Protocol + " " + string(e.Outcome)
@@ -89,7 +89,7 @@ func TestExplainGatewayTLS(t *testing.T) {
 			got += ": " + e.Reason
 		}
 		if got != want {
-			t.Errorf("%s: %s, want %s", to, got, want)
+			t.Errorf("%s: %s, want %s", target, got, want)
 		}
 	}
 }

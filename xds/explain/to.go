@@ -148,7 +148,6 @@ func isTCP(service *mesh.ServiceRow, port int) bool {
 	return ok && p.Protocol != discovery.Unsupported && !p.Protocol.IsHTTP()
 }
 
-// isTLS reports whether a service declares TLS on a port.
 func isTLS(service *mesh.ServiceRow, port int) bool {
 	if service == nil {
 		return false

@@ -145,18 +145,18 @@ func (e *Export) follow(from *snapshot, to *cache.Snapshot) []resource.Set {
 	return sets
 }
 
-// put updates the resource of one key to a snapshot. of is an object of the key.
-func (e *Export) put(sets []resource.Set, configs *cache.Snapshot, of *config.Config) {
-	kind, exported := e.byPath[config.KindPath(of.GroupVersionKind)]
+// put updates the resource of one key to a snapshot. changed is an object of the key.
+func (e *Export) put(sets []resource.Set, configs *cache.Snapshot, changed *config.Config) {
+	kind, exported := e.byPath[config.KindPath(changed.GroupVersionKind)]
 	if !exported {
 		return
 	}
-	object := configs.Get(of.Key())
+	object := configs.Get(changed.Key())
 	if object != nil {
 		object = e.exported(configs, object)
 	}
 	if object == nil {
-		sets[kind] = sets[kind].Delete(nameOf(of))
+		sets[kind] = sets[kind].Delete(nameOf(changed))
 	} else if r := e.build(object); r != nil {
 		sets[kind] = sets[kind].Set(r.Name, r)
 	}
@@ -171,8 +171,7 @@ func (e *Export) exported(configs *cache.Snapshot, object *config.Config) *confi
 	return configs.Stored(object.Key())
 }
 
-// build makes the resource of an object. If it cannot be encoded, clients keep the last good
-// one.
+// If the resource cannot be encoded, clients keep the last good one.
 func (e *Export) build(object *config.Config) *resource.Resource {
 	r, err := Resource(object)
 	if err != nil {

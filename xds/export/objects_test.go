@@ -216,7 +216,6 @@ func TestNothingIsHeldWithoutAClient(t *testing.T) {
 	}
 }
 
-// objects returns n objects, by path.
 func objects(n int) pmap.Map[*config.Config] {
 	var all []*config.Config
 	for i := range n {

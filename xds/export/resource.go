@@ -36,5 +36,4 @@ func Resource(object *config.Config) (*resource.Resource, error) {
 	return resource.New(metadata.GetName(), &mcp.Resource{Metadata: metadata, Body: body})
 }
 
-// nameOf is the name of the resource of an object.
 func nameOf(object *config.Config) string { return object.Namespace + "/" + object.Name }

@@ -32,8 +32,8 @@ type evidence struct {
 	used bool
 }
 
-// makeReport makes the report of an object. settled says that the report stays true until
-// the configuration or a proxy changes. stored is the present report.
+// settled says that the report stays true until the configuration or a proxy changes.
+// stored is the present report.
 func makeReport(object *config.Config, stored *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
 	facts := e.facts
 	revision, seen := int64(0), status.SeenIn(object.Source)
@@ -139,8 +139,7 @@ func tally(facts *statuses.Reports, countOf func(*status.Replica) (status.Count,
 	return count, behind
 }
 
-// programmed makes the condition Programmed from counts. did says what the proxies did
-// that are counted as Accepted.
+// did says what the proxies did that are counted as Accepted.
 func programmed(c status.Count, behind int, used bool, did string) status.Condition {
 	out := status.Condition{Type: status.Programmed, Status: status.False}
 	switch {
@@ -257,7 +256,6 @@ func sameWrite(report, stored *status.Report) bool {
 	return stored.Of(report.UID) && stored.Object == report.Object && stored.Version == report.Version
 }
 
-// sameContent says whether a report has the content of the stored one.
 func sameContent(report, stored *status.Report) bool {
 	return sameWrite(report, stored) && stored.Generation == report.Generation && slices.Equal(report.Conditions, stored.Conditions)
 }
@@ -279,7 +277,7 @@ func programmedBefore(stored *status.Report, object *config.Config) status.Condi
 	return conditionOf(stored, status.Programmed)
 }
 
-// conditionOf returns a condition of a report; the zero Condition for none.
+// conditionOf returns the zero Condition for none.
 func conditionOf(report *status.Report, typ string) status.Condition {
 	if report != nil {
 		for _, c := range report.Conditions {

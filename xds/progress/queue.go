@@ -239,7 +239,6 @@ func usageOf(facts *statuses.Reports) (u usage) {
 	return u
 }
 
-// has says whether the object of an id is in use.
 func (u *usage) has(id uint64) bool {
 	return u.all || slices.ContainsFunc(u.parts[status.UsePart(id)], func(ids []uint64) bool {
 		_, found := slices.BinarySearch(ids, id)

@@ -6,7 +6,6 @@ import "slices"
 // empty.
 type Range struct{ From, To int64 }
 
-// has says whether the range holds a revision.
 func (r Range) has(revision int64) bool { return r.From < revision && revision <= r.To }
 
 // Ranges are the revisions, in order, at which something changed for a proxy. They are
@@ -39,7 +38,6 @@ func (s Ranges) including(one Range) Ranges {
 	return s.with(one)
 }
 
-// contain says whether one of the ranges contains the given one.
 func (s Ranges) contain(one Range) bool {
 	return slices.ContainsFunc(s, func(o Range) bool { return o.From <= one.From && one.To <= o.To })
 }

@@ -161,8 +161,8 @@ func (r *Reporter) report(ctx context.Context) error {
 // reads the objects in use after the progress, and they are written first. So a reader that
 // finds a change on all proxies also finds the objects that they use with it.
 func (r *Reporter) progressRows(p *Tally) ([]row, error) {
-	own := p.Report(r.ID, maxProblems)
-	own.API = r.API
+	report := p.Report(r.ID, maxProblems)
+	report.API = r.API
 	var rows []row
 	for part, ids := range r.Server.UsedObjects() {
 		if len(ids) > 0 {
@@ -173,7 +173,7 @@ func (r *Reporter) progressRows(p *Tally) ([]row, error) {
 			rows = append(rows, row{etcd.UseKey(r.ID, part), string(value)})
 		}
 	}
-	value, err := etcd.EncodeReplica(own)
+	value, err := etcd.EncodeReplica(report)
 	return append(rows, row{etcd.ReplicaKey(r.ID), string(value)}), err
 }
 
@@ -230,7 +230,6 @@ func (r *Reporter) write(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// keepLease makes sure that there is a lease.
 func (r *Reporter) keepLease(ctx context.Context) error {
 	for r.keepAlive != nil {
 		select {

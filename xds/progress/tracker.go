@@ -165,8 +165,7 @@ func (t *Tracker) rejections(sub *protocol.Subscription, st protocol.Status, ori
 	return out
 }
 
-// newRejected makes the rejection of a name. During a follow-up, its range includes the
-// change that caused the request.
+// During a follow-up, the range includes the change that caused the request.
 func (t *Tracker) newRejected(name string, r *protocol.Rejection) Rejected {
 	from := min(r.HadAllAt, r.Revision-1)
 	if t.followUp {

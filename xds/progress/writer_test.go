@@ -258,18 +258,18 @@ func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	a, b := object("a", 1), object("b", 2)
-	of := func(facts *statuses.Reports) *inputs { return inputsOf(nil, facts, nil) }
-	one := of(using(a))
+	inputsFrom := func(facts *statuses.Reports) *inputs { return inputsOf(nil, facts, nil) }
+	one := inputsFrom(using(a))
 	if !one.usage.has(status.ObjectID(a.Key())) || one.usage.has(status.ObjectID(b.Key())) || (&usage{}).has(status.ObjectID(a.Key())) {
 		t.Errorf("%+v", one.usage)
 	}
-	if one.same(of(using(a))) {
+	if one.same(inputsFrom(using(a))) {
 		t.Error("other facts are taken for the same")
 	}
-	if !one.same(of(one.facts)) {
+	if !one.same(inputsFrom(one.facts)) {
 		t.Error("the same facts are taken for others")
 	}
-	if ids := of(using(b)).changedSince(one); len(ids) != 2 || !ids[status.ObjectID(a.Key())] {
+	if ids := inputsFrom(using(b)).changedSince(one); len(ids) != 2 || !ids[status.ObjectID(a.Key())] {
 		t.Errorf("%v", ids)
 	}
 	elsewhere := using(a)
@@ -277,7 +277,7 @@ func TestUsage(t *testing.T) {
 	for use := range using(a).Uses.Values() {
 		elsewhere.Uses = elsewhere.Uses.Set("b/0", &status.Use{Replica: "b", Part: use.Part, Objects: use.Objects})
 	}
-	if ids := of(elsewhere).changedSince(one); len(ids) > 0 {
+	if ids := inputsFrom(elsewhere).changedSince(one); len(ids) > 0 {
 		t.Errorf("used on another server instead: %v", ids)
 	}
 }

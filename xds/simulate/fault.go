@@ -26,8 +26,7 @@ type filters struct {
 	resolves bool
 }
 
-// filtersOf parses the HTTP filters. It fails on filters that the simulation does not
-// know.
+// filtersOf fails on filters that the simulation does not know.
 func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 	var out filters
 	for _, f := range manager.GetHttpFilters() {

@@ -136,7 +136,7 @@ func withoutDot(host string) string {
 	return strings.TrimSuffix(name, ".") + host[len(name):]
 }
 
-// matches says whether a route matches a request. It fails on unknown matchers.
+// matches fails on unknown matchers.
 func matches(m *routev3.RouteMatch, path string, r Request) (bool, error) {
 	known := proto.CloneOf(m)
 	known.PathSpecifier, known.CaseSensitive, known.Headers, known.QueryParameters = nil, nil, nil, nil
@@ -269,7 +269,6 @@ func parameterMatches(q *routev3.QueryParameterMatcher, query url.Values) (bool,
 	return false, fmt.Errorf("simulation of the query match %T", q.GetQueryParameterMatchSpecifier())
 }
 
-// act executes the action of a route.
 func (p *Proxy) act(route *routev3.Route, r Request, result *Result) {
 	switch action := route.GetAction().(type) {
 	case *routev3.Route_DirectResponse:

@@ -15,7 +15,6 @@ type Mirror struct {
 // String describes the mirror, such as "10% to outbound|80||web.example.com".
 func (m Mirror) String() string { return fmt.Sprintf("%v%% to %s", m.Percent, m.Cluster) }
 
-// mirrors parses the mirrors of a route.
 func mirrors(a *routev3.RouteAction) []Mirror {
 	var out []Mirror
 	for _, m := range a.GetRequestMirrorPolicies() {

@@ -325,7 +325,6 @@ func (p *Proxy) tcp(filter *tcpv3.TcpProxy, result *Result) {
 	result.Destinations = []Destination{p.destination(filter.GetCluster(), 1)}
 }
 
-// destination returns a cluster with its endpoints.
 func (p *Proxy) destination(name string, weight uint32) Destination {
 	return Destination{
 		Cluster: name, Weight: weight, Missing: p.clusters[name] == nil, Endpoints: p.EndpointsOf(name),

@@ -355,7 +355,6 @@ func (c *Client) run() {
 	}
 }
 
-// take adds an answer to what the client holds.
 func (c *Client) take(a *Answer) {
 	c.answers = append(c.answers, a)
 	t := c.typ(a.TypeURL)

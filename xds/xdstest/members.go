@@ -164,13 +164,13 @@ func (w walker) cover(url string, built map[string]*resource.Resource) {
 	}
 }
 
-func (w walker) compose(c generate.Composer, own map[string]*resource.Resource) (map[string]*resource.Resource, error) {
+func (w walker) compose(c generate.Composer, base map[string]*resource.Resource) (map[string]*resource.Resource, error) {
 	i := slices.IndexFunc(w.types, func(t generate.ResourceType) bool { return t.Generator.TypeURL() == c.PartsURL() })
 	parts, err := w.all(w.types[i])
 	if err != nil {
 		return nil, err
 	}
-	for name, o := range own {
+	for name, o := range base {
 		var of []*resource.Resource
 		for _, p := range parts {
 			if rest, ok := strings.CutPrefix(p.Name, name+"/"); ok && !strings.Contains(rest, "/") {
@@ -178,11 +178,11 @@ func (w walker) compose(c generate.Composer, own map[string]*resource.Resource) 
 			}
 		}
 		slices.SortFunc(of, func(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) })
-		if own[name], err = c.Compose(o, slices.Values(of)); err != nil {
+		if base[name], err = c.Compose(o, slices.Values(of)); err != nil {
 			return nil, err
 		}
 	}
-	return own, nil
+	return base, nil
 }
 
 // walk builds some resources of a generator from nothing.

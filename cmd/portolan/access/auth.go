@@ -32,7 +32,6 @@ Roles give rights, and bindings give roles to users and groups: portolan get rol
 	return c
 }
 
-// errDenied is the error for the answer no.
 var errDenied = exit.Quietly(exit.Failure, "no")
 
 func newCanICommand(env *environment) *cobra.Command {

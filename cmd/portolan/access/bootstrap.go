@@ -171,8 +171,7 @@ func changed(flags *pflag.FlagSet, names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !flags.Changed(name) })
 }
 
-// complete sets the options of the flags. For a faulty flag it sets a valid value, so
-// that the fault is reported once.
+// For a faulty flag complete sets a valid value, so that the fault is reported once.
 func (f bootstrapFlags) complete(o *bootstrap.Options, deltaGiven bool) *multierror.Error {
 	var faults *multierror.Error
 	switch f.kind {

@@ -146,7 +146,6 @@ func (e *environment) watchCertificate(ctx context.Context, o *certificateFlags)
 	return enroll.Watch(ctx, e.enrollment(o))
 }
 
-// enrollment returns the options for package enroll from the flags.
 func (e *environment) enrollment(o *certificateFlags) enroll.Options {
 	out := enroll.Options{
 		Dir: o.out, TTL: o.ttl, Now: e.Now, Logger: slog.New(slog.NewTextHandler(e.Stderr, nil)),
@@ -160,10 +159,10 @@ func (e *environment) enrollment(o *certificateFlags) enroll.Options {
 	return out
 }
 
-func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r certificate.Request, own *tls.Certificate) (got certificate.Certificate, err error) {
+func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r certificate.Request, current *tls.Certificate) (got certificate.Certificate, err error) {
 	e = &environment{e.Reaching(ctx)}
 	files, token, pin := cli.ClientFiles{CA: e.Files.CA}, "", ""
-	if own == nil {
+	if current == nil {
 		if token, err = e.Credentials.Bearer(); err != nil {
 			return got, err
 		}
@@ -179,28 +178,28 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 			files.CA = filepath.Join(o.out, enroll.RootsFile)
 		}
 	}
-	by, err := files.Client(e.Server)
+	httpClient, err := files.Client(e.Server)
 	if err != nil {
 		return got, err
 	}
-	if own != nil {
-		if err := trustFile(by, filepath.Join(o.out, enroll.RootsFile)); err != nil {
+	if current != nil {
+		if err := trustFile(httpClient, filepath.Join(o.out, enroll.RootsFile)); err != nil {
 			return got, err
 		}
-		offerRenewal(by)
+		offerRenewal(httpClient)
 	}
-	if by == nil {
-		by = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	if httpClient == nil {
+		httpClient = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
 	if pin != "" && files.CA == "" && strings.HasPrefix(e.Server, "https://") {
 		config, err := enroll.PinnedTrust(ctx, e.Server, pin, e.Agent())
 		if err != nil {
 			return got, err
 		}
-		by.Transport.(*http.Transport).TLSClientConfig = config
+		httpClient.Transport.(*http.Transport).TLSClientConfig = config
 	}
 	api, err := client.New(e.Server, client.Options{
-		HTTP: by, Token: token, UserAgent: e.Agent(), Patience: e.Patience, Waiting: e.PrintWaiting,
+		HTTP: httpClient, Token: token, UserAgent: e.Agent(), Patience: e.Patience, Waiting: e.PrintWaiting,
 	})
 	if err != nil {
 		return got, exit.With(exit.Usage, fmt.Errorf("--server: %w", err))
@@ -229,7 +228,6 @@ func trustFile(by *http.Client, file string) error {
 	return nil
 }
 
-// runHook runs the command of --hook.
 func (e *environment) runHook(ctx context.Context, o *certificateFlags) error {
 	command := exec.CommandContext(ctx, "sh", "-c", o.hook)
 	command.Stdout, command.Stderr = e.Stderr, e.Stderr

@@ -180,7 +180,6 @@ func isFile(flag string) bool {
 	return flag == "ca" || flag == "cert" || flag == "key" || flag == "token-file"
 }
 
-// editContexts edits the file of contexts, and prints a message.
 func (e *environment) editContexts(ctx context.Context, edit func(contexts.File) (contexts.File, error), message string, args ...any) error {
 	err := contexts.Update(ctx, cli.ContextsFile(), func(file contexts.File) (contexts.File, bool, error) {
 		file, err := edit(file)
@@ -201,7 +200,6 @@ func asData(err error) error {
 	return exit.With(exit.Data, err)
 }
 
-// completeContexts offers the names of contexts.
 func (e *environment) completeContexts(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	file, err := e.Contexts()
 	if err != nil || len(args) > 0 {

@@ -115,8 +115,8 @@ func (e *environment) loginWith(ctx context.Context, target, name string) error 
 	if err != nil {
 		return err
 	}
-	by := login.Client{Issuer: provider.Issuer, ID: provider.ClientID, CA: provider.CA, Scopes: provider.Scopes}
-	device, err := login.Start(ctx, by)
+	oauth := login.Client{Issuer: provider.Issuer, ID: provider.ClientID, CA: provider.CA, Scopes: provider.Scopes}
+	device, err := login.Start(ctx, oauth)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (e *environment) loginWith(ctx context.Context, target, name string) error 
 		return err
 	}
 	return e.keepLogin(ctx, target, tokens.ID, &contexts.Login{
-		Server: e.Server, Issuer: by.Issuer, ClientID: by.ID, CA: by.CA, IDToken: tokens.ID, RefreshToken: tokens.Refresh,
+		Server: e.Server, Issuer: oauth.Issuer, ClientID: oauth.ID, CA: oauth.CA, IDToken: tokens.ID, RefreshToken: tokens.Refresh,
 	})
 }
 

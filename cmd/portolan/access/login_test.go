@@ -84,7 +84,6 @@ func startLogins(t *testing.T) *logins {
 	return l
 }
 
-// kept returns a context from the file of contexts.
 func (l *logins) kept(t *testing.T, name string) contexts.Context {
 	t.Helper()
 	file, err := contexts.Read(l.file)
@@ -242,7 +241,6 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// edit changes the file of contexts.
 func edit(t *testing.T, file string, change func(contexts.File) contexts.File) {
 	t.Helper()
 	err := contexts.Update(t.Context(), file, func(f contexts.File) (contexts.File, bool, error) { return change(f), true, nil })

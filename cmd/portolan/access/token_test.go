@@ -17,7 +17,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// startTokens starts an API that makes join tokens.
 func startTokens(t *testing.T) (clitest.API, *join.Tokens) {
 	t.Helper()
 	var tokens *join.Tokens

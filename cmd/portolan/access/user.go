@@ -39,7 +39,6 @@ socket.`,
 	return c
 }
 
-// tokenFlags describe the token to make.
 type tokenFlags struct {
 	ttl  time.Duration
 	note string
@@ -122,7 +121,6 @@ makes the first user over its socket.`,
 	return c
 }
 
-// storedUser reads a stored user, and its spec.
 func (e *environment) storedUser(ctx context.Context, api *client.Client, name string) (*unstructured.Unstructured, *spec.User, error) {
 	self, err := e.self(ctx, api)
 	if err != nil {
@@ -136,7 +134,6 @@ func (e *environment) storedUser(ctx context.Context, api *client.Client, name s
 	return item, user, err
 }
 
-// userSpec returns the spec of a user.
 func userSpec(item *unstructured.Unstructured) (*spec.User, error) {
 	out := &spec.User{}
 	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), out)
@@ -298,7 +295,6 @@ nobody is told again. Give each program a token of its own.`,
 	return c
 }
 
-// tokensPath returns the path for making tokens of a user.
 func tokensPath(user string) string {
 	return strings.Replace(credentials.TokensPath, "{name}", url.PathEscape(user), 1)
 }

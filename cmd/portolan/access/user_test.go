@@ -17,7 +17,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// startUsers starts an API with users.
 func startUsers(t *testing.T) clitest.API {
 	t.Helper()
 	var keeper *access.Keeper

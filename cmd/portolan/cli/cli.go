@@ -41,7 +41,6 @@ func (e *Environment) With(change func(*Environment)) *Environment {
 	return &out
 }
 
-// isTerminal says whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))

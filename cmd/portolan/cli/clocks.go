@@ -40,19 +40,19 @@ func (e *Environment) clocks(ctx context.Context, files ClientFiles) (there, her
 	ctx, cancel := context.WithTimeout(ctx, clockPatience)
 	defer cancel()
 	files.Cert, files.Key = "", ""
-	by, err := files.Client(e.Server)
+	httpClient, err := files.Client(e.Server)
 	if err != nil {
 		return there, here, false
 	}
-	if by == nil {
-		by = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	if httpClient == nil {
+		httpClient = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
-	defer by.CloseIdleConnections()
+	defer httpClient.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(e.Server, "/")+"/healthz", nil)
 	if err != nil {
 		return there, here, false
 	}
-	response, err := by.Do(r)
+	response, err := httpClient.Do(r)
 	if err != nil {
 		return there, here, false
 	}

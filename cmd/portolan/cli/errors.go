@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// errorText returns the text of an error; several errors are one a line.
+// errorText returns several errors one a line.
 func errorText(err error) string {
 	var many *multierror.Error
 	if errors.As(err, &many) {

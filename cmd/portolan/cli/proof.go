@@ -21,7 +21,7 @@ type Proof struct {
 	Once             string   // a token to try instead of all others
 }
 
-// register adds the flags. The help does not show their values as defaults.
+// The help does not show the values of the flags as defaults.
 func (o *Proof) register(f *pflag.FlagSet) {
 	o.Flags = f
 	f.StringVar(&o.token, "token", "", "bearer token of the user; the default is $PORTOLAN_TOKEN where it is set. Other users of this machine may see the arguments of a program: prefer --token-file")

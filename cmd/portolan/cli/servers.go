@@ -35,7 +35,6 @@ func (e *Environment) Reaching(ctx context.Context) *Environment {
 	return e.With(func(e *Environment) { e.Server = all[first] })
 }
 
-// accepts says whether a server accepts connections.
 func accepts(ctx context.Context, server string) bool {
 	at, ok := endpointOf(server)
 	if !ok {

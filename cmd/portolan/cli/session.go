@@ -79,7 +79,6 @@ func (s *session) renew(ctx context.Context, file contexts.File) (contexts.File,
 	return file.With(kept), true, nil
 }
 
-// loginIn returns the login in a file of contexts.
 func (s *session) loginIn(file contexts.File) (*contexts.Login, error) {
 	one, _ := file.Find(s.context)
 	if one.Login == nil || !Among(one.Login.Server, s.server) {

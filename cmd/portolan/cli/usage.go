@@ -95,7 +95,6 @@ func unknownCommand(group *cobra.Command, word string) error {
 	return fmt.Errorf("unknown command %q for %q%s", word, group.CommandPath(), didYouMean(meant))
 }
 
-// flagError returns the usage error for a faulty flag.
 func flagError(c *cobra.Command, err error) error {
 	if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
 		return usageOf(c, unknownCommand(c, words[0])) // the flag belongs to the unknown command

@@ -72,13 +72,12 @@ func Renew(ctx context.Context, o Options) (certificate.Certificate, error) {
 	return got, err
 }
 
-// expired returns the error for an expired certificate.
 func expired(held Held) error {
 	return fmt.Errorf("the certificate expired at %s: where the server renews it no more, get another with a token (portolan certificate request)", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // replace gets a certificate for a new key, and writes both.
-func (o Options) replace(ctx context.Context, own *tls.Certificate) (got certificate.Certificate, err error) {
+func (o Options) replace(ctx context.Context, current *tls.Certificate) (got certificate.Certificate, err error) {
 	if err := check(o.Dir); err != nil {
 		return got, err
 	}
@@ -97,7 +96,7 @@ func (o Options) replace(ctx context.Context, own *tls.Certificate) (got certifi
 	if o.TTL > 0 {
 		request.TTL = o.TTL.String()
 	}
-	if got, err = o.Ask(ctx, request, own); err != nil {
+	if got, err = o.Ask(ctx, request, current); err != nil {
 		return got, err
 	}
 	if err := write(o.Dir, key, got); err != nil {

@@ -61,7 +61,7 @@ func inPEM(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-func (i *issuer) ask(_ context.Context, r certificate.Request, own *tls.Certificate) (certificate.Certificate, error) {
+func (i *issuer) ask(_ context.Context, r certificate.Request, current *tls.Certificate) (certificate.Certificate, error) {
 	if i.fails != nil {
 		return certificate.Certificate{}, i.fails
 	}
@@ -76,7 +76,7 @@ func (i *issuer) ask(_ context.Context, r certificate.Request, own *tls.Certific
 	if err != nil {
 		return certificate.Certificate{}, err
 	}
-	i.asked <- own
+	i.asked <- current
 	return certificate.Certificate{Identity: "spiffe://cluster.local/ns/shop/sa/web", Serial: leaf.SerialNumber.String(), Chain: inPEM(der), Roots: inPEM(i.root.Raw), NotAfter: leaf.NotAfter}, nil
 }
 

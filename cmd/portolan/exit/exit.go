@@ -38,7 +38,6 @@ const (
 	Findings    = 79
 )
 
-// coded is an error with an exit code.
 type coded struct {
 	error
 	code  int

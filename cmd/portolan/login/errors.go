@@ -43,21 +43,21 @@ func (s *session) fault(ctx context.Context, err error, secrets ...string) error
 }
 
 // refused returns the error for a provider's refusal, with what to do.
-func (s *session) refused(told *oauth2.RetrieveError, secrets []string) error {
-	what := told.ErrorCode
-	if told.ErrorDescription != "" {
-		what += ", " + told.ErrorDescription
+func (s *session) refused(refusal *oauth2.RetrieveError, secrets []string) error {
+	what := refusal.ErrorCode
+	if refusal.ErrorDescription != "" {
+		what += ", " + refusal.ErrorDescription
 	}
 	if what == "" {
-		what = told.Response.Status
+		what = refusal.Response.Status
 	}
 	for _, secret := range secrets {
 		if secret != "" && strings.Contains(what, secret) {
-			what = told.Response.Status
+			what = refusal.Response.Status
 		}
 	}
 	what = printable(what)
-	switch code := told.ErrorCode; {
+	switch code := refusal.ErrorCode; {
 	case code == "access_denied":
 		return s.errorf("denies the login (%s)", what)
 	case code == "expired_token":
@@ -68,7 +68,7 @@ func (s *session) refused(told *oauth2.RetrieveError, secrets []string) error {
 		return s.errorf("does not give the scopes %s (%s): set users.login.scopes of the TokenIssuer", strings.Join(s.scopes(), ", "), what)
 	case code == "invalid_grant":
 		return s.errorf("has ended the login (%s): %w", what, ErrEnded)
-	case code == "temporarily_unavailable", code == "server_error", told.Response.StatusCode >= http.StatusInternalServerError, told.Response.StatusCode == http.StatusTooManyRequests:
+	case code == "temporarily_unavailable", code == "server_error", refusal.Response.StatusCode >= http.StatusInternalServerError, refusal.Response.StatusCode == http.StatusTooManyRequests:
 		return s.errorf("cannot answer now (%s): %w", what, ErrAway)
 	}
 	return s.errorf("refuses the request: %s", what)

@@ -84,7 +84,7 @@ func (d *Device) Close() { d.session.close() }
 // it goes on polling, and calls away the first time.
 func (d *Device) Wait(ctx context.Context, away func(error)) (Tokens, error) {
 	s := d.session
-	for within, told := s.withHTTP(ctx), false; ; {
+	for within, reported := s.withHTTP(ctx), false; ; {
 		token, err := s.config().DeviceAccessToken(within, &d.auth)
 		if err == nil {
 			return s.tokens(token)
@@ -101,8 +101,8 @@ func (d *Device) Wait(ctx context.Context, away func(error)) (Tokens, error) {
 			return Tokens{}, errLate
 		case !errors.Is(err, ErrAway):
 			return Tokens{}, err
-		case !told:
-			told = true
+		case !reported:
+			reported = true
 			away(err)
 		}
 		d.auth.Interval = min(2*d.auth.Interval, maxInterval)

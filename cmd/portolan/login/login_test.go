@@ -82,7 +82,6 @@ func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	return out, nil
 }
 
-// tokens returns an answer with tokens.
 func (p *provider) tokens(claims map[string]any) map[string]any {
 	all := map[string]any{"iss": issuer, "aud": "cli", "sub": "ann", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
 	for name, value := range claims {
@@ -104,7 +103,6 @@ func inBubble(t *testing.T, f func(*testing.T, *provider)) {
 	synctest.Test(t, func(t *testing.T) { f(t, &provider{t: t, signer: signer}) })
 }
 
-// run logs in.
 func (p *provider) run(ctx context.Context, away func(error)) (login.Tokens, error) {
 	d, err := login.Start(ctx, p.client())
 	if err != nil {
@@ -275,7 +273,7 @@ func FuzzAnswers(f *testing.F) {
 			status = 200
 		}
 		synctest.Test(t, func(t *testing.T) {
-			by := transport(func(r *http.Request) *http.Response {
+			roundTripper := transport(func(r *http.Request) *http.Response {
 				out := &http.Response{StatusCode: http.StatusOK, Status: "200 OK", Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
 				text := document
 				switch {
@@ -287,7 +285,7 @@ func FuzzAnswers(f *testing.F) {
 				out.Body = io.NopCloser(strings.NewReader(text))
 				return out
 			})
-			c := login.Client{Issuer: issuer, ID: "cli", Transport: by}
+			c := login.Client{Issuer: issuer, ID: "cli", Transport: roundTripper}
 			_, err := login.Refresh(t.Context(), c, "r")
 			d, started := login.Start(t.Context(), c)
 			if started == nil {

@@ -52,7 +52,6 @@ type document struct {
 	Scopes    []string `json:"scopes_supported"`
 }
 
-// session is a Client with its provider's document.
 type session struct {
 	Client
 	http     *http.Client
@@ -60,8 +59,8 @@ type session struct {
 }
 
 func (c Client) open(ctx context.Context) (*session, error) {
-	by := c.Transport
-	if by == nil {
+	roundTripper := c.Transport
+	if roundTripper == nil {
 		config := &tls.Config{MinVersion: tls.VersionTLS12}
 		if c.CA != "" {
 			config.RootCAs = x509.NewCertPool()
@@ -69,10 +68,10 @@ func (c Client) open(ctx context.Context) (*session, error) {
 				return nil, c.errorf("cannot be verified: the ca of its TokenIssuer has no certificate")
 			}
 		}
-		by = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}
+		roundTripper = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}
 	}
 	s := &session{Client: c, http: &http.Client{
-		Transport: by, Timeout: answerTime,
+		Transport: roundTripper, Timeout: answerTime,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // requests carry secrets for this URL only
 	}}
 	if err := s.discover(ctx); err != nil {
@@ -198,7 +197,6 @@ func refusalOf(response *http.Response, text []byte) *oauth2.RetrieveError {
 	return out
 }
 
-// errorf returns an error about the provider.
 func (c Client) errorf(format string, args ...any) error {
 	return fmt.Errorf("the provider %s %w", printable(c.Issuer), fmt.Errorf(format, args...))
 }

@@ -27,8 +27,8 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// tokens returns the tokens in an answer. The TLS certificate of the provider shows who sent
-// them; the server verifies the signature.
+// The TLS certificate of the provider shows who sent the tokens; the server verifies the
+// signature.
 func (s *session) tokens(t *oauth2.Token) (Tokens, error) {
 	text, _ := t.Extra("id_token").(string)
 	if text == "" {

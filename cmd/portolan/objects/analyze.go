@@ -82,7 +82,7 @@ func (o *analyzeOptions) check() error {
 }
 
 func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
-	operations, own, err := o.operations(env)
+	operations, fileKeys, err := o.operations(env)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
 		if err != nil {
 			return err
 		}
-		ofStore = leaveOut(list, is.Items, own)
+		ofStore = leaveOut(list, is.Items, fileKeys)
 		return nil
 	})
 	if err != nil {
@@ -120,7 +120,7 @@ func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
 
 // leaveOut removes from a list the findings that exist already without the files (is), unless
 // they are about the files' own objects. It returns how many it removed.
-func leaveOut(list *finding.List, is []finding.Finding, own map[config.Key]bool) int {
+func leaveOut(list *finding.List, is []finding.Finding, fileKeys map[config.Key]bool) int {
 	type oddity struct {
 		object      finding.Object
 		code, field string
@@ -131,7 +131,7 @@ func leaveOut(list *finding.List, is []finding.Finding, own map[config.Key]bool)
 	}
 	all := len(list.Items)
 	list.Items = slices.DeleteFunc(list.Items, func(f finding.Finding) bool {
-		return !own[keyOf(f.Object)] && now[oddity{f.Object, f.Code, f.Field}]
+		return !fileKeys[keyOf(f.Object)] && now[oddity{f.Object, f.Code, f.Field}]
 	})
 	return all - len(list.Items)
 }

@@ -169,7 +169,6 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 	}
 }
 
-// batch returns the batch of these operations.
 func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
 	b := o.why.about(operations)
 	b.Strict = strings.TrimSuffix(o.strict, "s")

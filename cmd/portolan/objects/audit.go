@@ -19,7 +19,7 @@ import (
 type auditOptions struct {
 	namespace string
 	all       bool
-	by        string
+	user      string
 	since     time.Duration
 	limit     int
 	output    string
@@ -58,7 +58,7 @@ another machine.`,
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "only changes in this namespace; objects that you name are in $PORTOLAN_NAMESPACE, else \"default\", without it")
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "changes in all namespaces, as without -n")
-	f.StringVar(&o.by, "by", "", "only changes of this user")
+	f.StringVar(&o.user, "by", "", "only changes of this user")
 	f.DurationVar(&o.since, "since", 0, "only changes of so long ago and later, such as 90m or 24h")
 	f.BoolVar(&o.refused, "refused", false, "only attempts that were refused")
 	f.IntVar(&o.limit, "limit", 50, "how many changes to show, the newest; 0 is all")
@@ -101,7 +101,7 @@ func (o *auditOptions) query(env *environment, args []string) (record.Query, err
 }
 
 func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query) error {
-	want := recordFilter{limit: o.limit, by: o.by, refused: o.refused}
+	want := recordFilter{limit: o.limit, by: o.user, refused: o.refused}
 	if o.since > 0 {
 		want.since = env.Now().Add(-o.since)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// chunksHelp is the help text of --chunks.
 const chunksHelp = `
 
 What is too large for one change of the store is refused, unless --chunks N
@@ -31,12 +30,12 @@ type change struct {
 // part is a part of a change, applied as a change of its own. Objects are counted from 1.
 type part struct {
 	change
-	number, of  int
-	first, last int
+	number, total int
+	first, last   int
 }
 
 func (p part) String() string {
-	return fmt.Sprintf("part %d of %d: objects %d-%d", p.number, p.of, p.first, p.last)
+	return fmt.Sprintf("part %d of %d: objects %d-%d", p.number, p.total, p.first, p.last)
 }
 
 // parts splits a change into parts of at most size objects.

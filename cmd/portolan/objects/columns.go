@@ -395,7 +395,6 @@ func (c condition) text(field string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// conditionsOf returns the conditions in an object's status.
 func conditionsOf(object *unstructured.Unstructured) (out []condition) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, one := range conditions {

@@ -12,7 +12,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// completeKinds offers kinds.
 func completeKinds(env *environment) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion

@@ -67,7 +67,7 @@ of their resources too. --dry-run=client only reads the files or arguments.
 	return c
 }
 
-// documents returns the objects to delete. Those named by arguments have no file.
+// Objects named by arguments have no file.
 func (o *deleteOptions) documents(env *environment, args []string) ([]config.Document, error) {
 	switch {
 	case len(args) == 0 && len(o.files.names) == 0:

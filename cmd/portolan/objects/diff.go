@@ -66,7 +66,6 @@ after an error.` + pruneHelp,
 	return c
 }
 
-// runRevisions compares revisions of the store.
 func (o *diffOptions) runRevisions(c *cobra.Command, env *environment, args []string) error {
 	if len(o.files.names) > 0 || o.prune.enabled || o.prune.selector != "" || len(o.prune.names) > 0 {
 		return exit.With(exit.Usage, errors.New("--from, --to and -A compare revisions of the store, and -f and --prune files with it: leave one of them out"))
@@ -126,7 +125,6 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// place is a kind and a namespace that hold objects.
 type place struct {
 	kind      *schema.Schema
 	namespace string

@@ -87,7 +87,6 @@ func differenceBetween(key config.Key, before, after *unstructured.Unstructured)
 	return udiff.Unified(labelBefore, labelAfter, textBefore, textAfter), nil
 }
 
-// sideText returns the label and the text of one side of a difference.
 func sideText(key config.Key, object *unstructured.Unstructured) (label, text string, err error) {
 	if object == nil {
 		return cli.Nowhere, "", nil

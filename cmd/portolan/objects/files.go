@@ -213,7 +213,7 @@ func onAllCores(n int, do func(i int)) {
 	_ = group.Wait() // none fails
 }
 
-// fault adds an error; if it consists of several, it adds each.
+// If err consists of several errors, fault adds each.
 func (m *manifest) fault(err error) {
 	if err != nil {
 		m.faults = multierror.Append(m.faults, err)
@@ -275,7 +275,7 @@ func (m *manifest) validate() {
 	}
 }
 
-// err returns the error for all faults; done says what was not done because of them.
+// done says what was not done because of the faults.
 func (m *manifest) err(done string) error {
 	if err := cli.NothingDone(done, m.faults); err != nil {
 		return exit.With(exit.Data, err)

@@ -252,7 +252,6 @@ func (o *getOptions) notFound(key config.Key, kind *schema.Schema) error {
 	return notFound(key, kind)
 }
 
-// notFound returns the error that an object does not exist.
 func notFound(key config.Key, kind *schema.Schema) error {
 	return fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural)
 }
@@ -298,8 +297,7 @@ func (o *getOptions) tellEmpty(env *environment, all []objectsOfKind) {
 	}
 }
 
-// print prints objects in the form of -o. one means that the user named one object, which JSON
-// shows without a list around it.
+// one means that the user named one object, which JSON shows without a list around it.
 func (o *getOptions) print(env *environment, all []objectsOfKind, one bool) error {
 	switch o.output {
 	case "yaml":
@@ -353,7 +351,6 @@ func printYAML(env *environment, all []objectsOfKind) error {
 	return nil
 }
 
-// oneOrList returns one object, or a list of all.
 func oneOrList(all []objectsOfKind, one bool) any {
 	objects := []any{}
 	for _, f := range all {
@@ -367,7 +364,6 @@ func oneOrList(all []objectsOfKind, one bool) any {
 	return listOf(objects)
 }
 
-// listOf returns a list of objects of any kinds.
 func listOf(objects []any) any {
 	return struct {
 		APIVersion string `json:"apiVersion"`
@@ -439,7 +435,7 @@ func created(object *unstructured.Unstructured) time.Time {
 	return at
 }
 
-// specOf reads the spec of an object. It drops fields that only a newer server knows.
+// specOf drops fields that only a newer server knows.
 func specOf(kind *schema.Schema, object *unstructured.Unstructured) (any, error) {
 	content := config.Content(object.Object)
 	if content == nil {

@@ -29,7 +29,6 @@ func (m message) check() error {
 	return nil
 }
 
-// about returns the batch of operations with the message.
 func (m message) about(operations []batch.Operation) batch.Batch {
 	b := batch.New(operations...)
 	b.Message = string(m)

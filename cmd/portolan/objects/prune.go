@@ -19,7 +19,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// pruneHelp is the help text of --prune.
 const pruneHelp = `
 
 --prune -l key=value deletes, in the same change, the stored objects that have these
@@ -165,7 +164,7 @@ func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manif
 	return out, nil
 }
 
-// ofStore says whether an object is in the store. Objects of other sources are read-only.
+// Objects of other sources are read-only.
 func ofStore(object *unstructured.Unstructured) bool {
 	_, other := object.GetAnnotations()[config.SourceAnnotation]
 	return !other

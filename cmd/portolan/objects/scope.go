@@ -97,7 +97,6 @@ type namedPlace struct {
 	name string
 }
 
-// state holds the objects of a scope at one revision.
 type state struct {
 	revision int64
 	objects  map[config.Key]*unstructured.Unstructured

@@ -51,7 +51,7 @@ func (o *secretWrite) register(c *cobra.Command, env *environment) {
 	c.Flags().StringVarP(&o.namespace, "namespace", "n", env.Namespace, "namespace of the secret")
 }
 
-// run stores the entries; files maps the name of each entry to its file.
+// files maps the name of each entry to its file.
 func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string, files map[string]string) error {
 	if err := o.check(c); err != nil {
 		return err

@@ -62,7 +62,7 @@ func contentOf(text json.RawMessage) (map[string]any, bool) {
 	return content, true
 }
 
-// fieldChange is one field that differs. A side without the field is nil.
+// A side without the field is nil.
 type fieldChange struct {
 	path          string
 	before, after any
@@ -133,7 +133,7 @@ func mapChanges(path string, before, after map[string]any) []fieldChange {
 	return changes
 }
 
-// memberPath returns the path of a member. A name with a dot, as labels have, is in brackets.
+// A name with a dot, as labels have, is in brackets.
 func memberPath(path, name string) string {
 	switch {
 	case path == "":

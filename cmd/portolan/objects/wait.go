@@ -171,7 +171,7 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 	o.upTo = query.Has("revision")
 	began := e.Now()
 	err := e.CallFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
-		told := began
+		reported := began
 		defer e.clearLine()
 		for pause := askFirst; ; pause = min(2*pause, askLast) {
 			if err := e.propagation(ctx, c, query, &p); err != nil {
@@ -185,8 +185,8 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 			if e.Terminal {
 				e.clearLine()
 				fmt.Fprint(e.Stderr, line)
-			} else if e.Now().Sub(told) >= tellInterval {
-				told = e.Now()
+			} else if e.Now().Sub(reported) >= tellInterval {
+				reported = e.Now()
 				fmt.Fprintln(e.Stderr, line)
 			}
 			select {
@@ -220,7 +220,6 @@ func (e *environment) propagation(ctx context.Context, c *client.Client, query u
 	return c.JSON(ctx, admin.PropagationPath+"?"+query.Encode(), into)
 }
 
-// enoughTaken says whether enough proxies have taken the change.
 func enoughTaken(p admin.Propagation, o waitFlags) bool {
 	return len(p.Faults) == 0 && shared(p, o) && p.Accepted >= o.least
 }
@@ -232,13 +231,12 @@ func shared(p admin.Propagation, o waitFlags) bool {
 	return len(p.Behind) == 0 && float64(p.Accepted+p.NotConcerned) >= share*float64(p.Proxies())
 }
 
-// isFinal says whether the outcome is final. A proxy that has refused a change does not take it
-// later, but other proxies may connect.
+// A proxy that has refused a change does not take it later, but other proxies may
+// connect.
 func isFinal(p admin.Propagation, o waitFlags) bool {
 	return enoughTaken(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
 
-// errUnconcerned is the error of a wait for a change that concerns no proxy.
 var errUnconcerned = exit.Quietly(exit.Unconcerned, "no proxy has taken the change")
 
 // tellPropagation prints how far a change has come. It returns an error if that is not far

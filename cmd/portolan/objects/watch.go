@@ -249,7 +249,6 @@ func (f *follower) printEvents(events ...client.Event) error {
 	return f.page.print(f.kind, events)
 }
 
-// print prints events about objects of a kind.
 func (p *page) print(kind *schema.Schema, events []client.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,8 +295,7 @@ func (p *page) separator() string {
 	return ""
 }
 
-// printRows prints the rows of events. It prints a header the first time, and whenever the
-// kind changes.
+// printRows prints a header the first time, and whenever the kind changes.
 func (p *page) printRows(kind *schema.Schema, events []client.Event) error {
 	o := *p.options
 	o.noHeaders = o.noHeaders || p.last == kind

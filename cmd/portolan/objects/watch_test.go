@@ -61,7 +61,6 @@ func (s *transcript) await(t *testing.T, ctx context.Context, want string) {
 	}
 }
 
-// runningWatch is a running get -w.
 type runningWatch struct {
 	t        *testing.T
 	ctx      context.Context

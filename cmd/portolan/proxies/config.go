@@ -167,7 +167,6 @@ func isAnswer(err error) bool {
 	return errors.As(err, &status) && status.ErrStatus.Code != http.StatusMisdirectedRequest
 }
 
-// printProxyConfig prints tables of a configuration.
 func (e *environment) printProxyConfig(config *admin.ProxyConfig, tables []proxyTable) error {
 	if config.Proxy.Type == string(discovery.ConfigClient) {
 		tables = []proxyTable{takenObjectRows}

@@ -319,21 +319,21 @@ func TestProxyConfigOfAnotherServer(t *testing.T) {
 	defer wrong.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	for name, to := range map[string]struct {
+	for name, target := range map[string]struct {
 		server *httptest.Server
 		code   int
 	}{"the other server": {there, exit.OK}, "another one": {wrong, exit.Failure}, "nobody": {gone, exit.Failure}} {
-		api := strings.TrimPrefix(to.server.URL, "http://")
+		api := strings.TrimPrefix(target.server.URL, "http://")
 		here := httptest.NewServer(misdirecting(api))
 		o := do(t, "", "proxy", "config", "cluster", "vm-12", "--fqdn", "reviews", "--server", here.URL)
 		here.Close()
-		if (o.Code == exit.OK) != (to.code == exit.OK) {
+		if (o.Code == exit.OK) != (target.code == exit.OK) {
 			t.Errorf("%s: exit code %d: %s", name, o.Code, o.Err)
 		}
-		if to.code == exit.OK && !strings.Contains(o.Out, "reviews.shop") {
+		if target.code == exit.OK && !strings.Contains(o.Out, "reviews.shop") {
 			t.Errorf("%s: %s", name, o.Out)
 		}
-		if to.code != exit.OK && !strings.Contains(o.Err, "on machine cp-2, run the command with --server http://"+api) {
+		if target.code != exit.OK && !strings.Contains(o.Err, "on machine cp-2, run the command with --server http://"+api) {
 			t.Errorf("%s: %s", name, o.Err)
 		}
 	}

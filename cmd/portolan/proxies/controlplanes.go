@@ -29,7 +29,6 @@ func byRole(all []progress.ProxyStatus) (proxies, controlPlanes []progress.Proxy
 	return proxies, controlPlanes
 }
 
-// controlPlaneRows returns the rows of the connected control planes.
 func controlPlaneRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 	_, controlPlanes := byRole(list.Items)
 	if len(controlPlanes) == 0 {

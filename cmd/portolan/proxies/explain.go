@@ -187,7 +187,6 @@ func connection(p explain.Proxy) string {
 	return " as it would be"
 }
 
-// joinNonEmpty joins the parts that are not empty.
 func joinNonEmpty(parts ...string) string {
 	var out []string
 	for _, p := range parts {

@@ -56,8 +56,7 @@ func (f *listenerFilter) apply(config *admin.ProxyConfig) error {
 	})
 }
 
-// listenerAddresses returns the addresses of a listener. The first may be nil: a listener of a
-// gRPC client has none.
+// The first address may be nil: a listener of a gRPC client has none.
 func listenerAddresses(l *listenerv3.Listener) []*corev3.Address {
 	out := []*corev3.Address{l.GetAddress()}
 	for _, more := range l.GetAdditionalAddresses() {

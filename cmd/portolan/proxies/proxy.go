@@ -158,8 +158,7 @@ func describeSelection(node, namespace string, only []string) (which string) {
 	return which
 }
 
-// printProxies prints proxies in the output format. If all is set, it lists all offline ones
-// by name.
+// If all is set, printProxies lists all offline ones by name.
 func (e *environment) printProxies(list admin.ProxyList, which, output string, all bool) error {
 	if output == "json" || output == "yaml" {
 		return cli.WriteDocument(e.Stdout, output, list)

@@ -114,17 +114,17 @@ func newSourceDescribeCommand(env *environment) *cobra.Command {
 each kind it prints the first %d; -o json has all.`, shownObjects),
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			var of sourceDescription
+			var description sourceDescription
 			err := env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				return of.read(ctx, api, args[0])
+				return description.read(ctx, api, args[0])
 			})
 			switch {
 			case err != nil:
 				return err
 			case output != "":
-				return cli.WriteDocument(env.Stdout, output, of)
+				return cli.WriteDocument(env.Stdout, output, description)
 			}
-			return env.printSource(&of)
+			return env.printSource(&description)
 		},
 	}
 	cli.RegisterOutput(c, &output, "", "json", "yaml")

@@ -22,7 +22,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// portFilter is the flag --port.
 type portFilter struct{ port int }
 
 func (f *portFilter) register(c *cobra.Command) {
@@ -89,7 +88,7 @@ func (f *clusterFilter) apply(config *admin.ProxyConfig) error {
 	})
 }
 
-// clusterRef parses the name of a cluster. A name in another form counts as a host.
+// A name in another form counts as a host.
 func clusterRef(c *clusterv3.Cluster) names.ClusterRef {
 	ref, ok := names.ParseCluster(c.GetName())
 	if !ok {
@@ -126,8 +125,8 @@ func (f *routeFilter) apply(config *admin.ProxyConfig) error {
 	)
 }
 
-// routeRows returns a row for each route. Virtual hosts that came by delta follow their route
-// configuration, under their names within it.
+// Virtual hosts that came by delta follow their route configuration, under their names
+// within it.
 func routeRows(config *admin.ProxyConfig) ([][]string, error) {
 	rows := [][]string{{"NAME", "VHOST NAME", "DOMAINS", "MATCH", "VIRTUAL SERVICE", "OBJECTS"}}
 	byDelta := map[string][][]string{}

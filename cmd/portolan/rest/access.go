@@ -136,7 +136,6 @@ func (c *call) setIdentity(identity access.Identity) {
 	}))
 }
 
-// addressOf returns where a request comes from.
 func addressOf(r *http.Request) string {
 	if socket.OverSocket(r) {
 		return "unix socket"

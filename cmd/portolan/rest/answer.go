@@ -53,7 +53,6 @@ type answer struct {
 	begun bool // the header is written
 }
 
-// add adds text.
 func (a *answer) add(texts ...[]byte) {
 	for _, text := range texts {
 		if len(text) >= answerPiece { // sent as it is, without a copy
@@ -68,8 +67,8 @@ func (a *answer) add(texts ...[]byte) {
 	}
 }
 
-// send sends texts. If the client does not read them in time, the handler ends and
-// closes the connection: otherwise the cut would look like the end of the answer.
+// If the client does not read the texts in time, the handler ends and closes the
+// connection: otherwise the cut would look like the end of the answer.
 func (a *answer) send(texts ...[]byte) {
 	if !a.begun {
 		a.begun = true

@@ -24,7 +24,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
-// batches serves the batch endpoint.
 func (s *Server) batches(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, func(c *call) error {
 		c.kind = batch.Kind
@@ -253,7 +252,6 @@ func (s *Server) readBatch(c *call) (*request, error) {
 	return &request, nil
 }
 
-// batchCall is the request of a batch.
 type batchCall struct {
 	server *Server
 	call   *call
@@ -333,7 +331,7 @@ var verbs = map[batch.Verb]storage.Verb{
 	batch.Restore: storage.Restore, batch.Delete: storage.Delete,
 }
 
-// operation reads one operation; false if it has a fault.
+// operation returns false if the operation has a fault.
 func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 	verb, ok := verbs[in.Verb]
 	switch {

@@ -42,7 +42,6 @@ func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
 	return body, isYAML, b.decode(c, body, isYAML)
 }
 
-// readRaw reads a body of any type.
 func (b *budget) readRaw(c *call) (body []byte, err error) {
 	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, refusal.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
@@ -149,7 +148,6 @@ func allWarnings(alone []schema.Warning, advice []finding.Advice) []string {
 // adviceWait bounds how long a write waits for an advisor that is behind.
 const adviceWait = 250 * time.Millisecond
 
-// advise returns the advice of the advisor about each operation.
 func (s *Server) advise(ctx context.Context, ops []storage.Op) [][]finding.Advice {
 	if s.advisor == nil {
 		return make([][]finding.Advice, len(ops))

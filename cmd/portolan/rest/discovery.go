@@ -43,7 +43,6 @@ func (s *Server) document(value func(*call) (any, error)) http.HandlerFunc {
 	}
 }
 
-// coreVersions lists the versions of the core group.
 func (s *Server) coreVersions(*call) (any, error) {
 	return metav1.APIVersions{
 		TypeMeta:                   metav1.TypeMeta{Kind: "APIVersions"},

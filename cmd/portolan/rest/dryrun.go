@@ -29,7 +29,6 @@ import (
 // dry run of a batch also says how objects would differ, and what that would change for
 // proxies.
 
-// dryRun reads the values of dryRun.
 func dryRun(values []string) (bool, error) {
 	for _, value := range values {
 		if value != metav1.DryRunAll {

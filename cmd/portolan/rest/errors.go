@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// fail answers with an error. A client that is gone gets nothing.
+// A client that is gone gets nothing.
 func (s *Server) fail(c *call, err error) {
 	status := statusOf(c, err)
 	starting := apierrors.HasStatusCause(err, refusal.CauseStarting) // the client asks again
@@ -29,7 +29,6 @@ func (s *Server) fail(c *call, err error) {
 	writeJSON(c.w, int(status.Code), status)
 }
 
-// statusOf returns the Status that a client gets for an error.
 func statusOf(c *call, err error) *metav1.Status {
 	var known *apierrors.StatusError
 	if !errors.As(err, &known) {

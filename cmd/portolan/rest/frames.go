@@ -111,7 +111,6 @@ func (f *frames) pace() (done func()) {
 	return func() { timer.Stop(); release() }
 }
 
-// put gives a frame back.
 func (f *frames) put(fr *frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

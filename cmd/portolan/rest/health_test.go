@@ -144,7 +144,7 @@ func TestAPreconditionIsAboutSpecAndStatus(t *testing.T) {
 	t.Parallel()
 	s := onEtcd(t)
 	made := do(t, s, "POST", workloads, workload("w", "", ""), 201).Metadata
-	told := do(t, s, "PUT", workloads+"/w/status", workload("w", `,"resourceVersion":"`+made.ResourceVersion+`"`, condition("True", "")), 200).Metadata
+	reported := do(t, s, "PUT", workloads+"/w/status", workload("w", `,"resourceVersion":"`+made.ResourceVersion+`"`, condition("True", "")), 200).Metadata
 	at := func(version string, more string) string {
 		return workload("w", `,"resourceVersion":"`+version+`"`, more)
 	}
@@ -160,10 +160,10 @@ func TestAPreconditionIsAboutSpecAndStatus(t *testing.T) {
 			t.Errorf("%s with the version before the status: %d %s", name, a.Code, a.Body)
 		}
 	}
-	if unchanged := do(t, s, "PUT", workloads+"/w", at(told.ResourceVersion, ""), 200).Metadata; unchanged.ResourceVersion != told.ResourceVersion {
+	if unchanged := do(t, s, "PUT", workloads+"/w", at(reported.ResourceVersion, ""), 200).Metadata; unchanged.ResourceVersion != reported.ResourceVersion {
 		t.Errorf("nothing changed, and the version is %s", unchanged.ResourceVersion)
 	}
-	changed := do(t, s, "PUT", workloads+"/w", strings.Replace(at(told.ResourceVersion, ""), "10.0.0.1", "10.0.0.2", 1), 200)
+	changed := do(t, s, "PUT", workloads+"/w", strings.Replace(at(reported.ResourceVersion, ""), "10.0.0.1", "10.0.0.2", 1), 200)
 	if changed.health() != "True" || changed.Spec.Address != "10.0.0.2" {
 		t.Errorf("%+v", changed)
 	}
@@ -341,9 +341,9 @@ func TestAWatchBeginsWithAHealth(t *testing.T) {
 	s := onEtcd(t)
 	do(t, s, "POST", workloads, workload("w", "", ""), 201)
 	do(t, s, "POST", workloads, workload("x", "", ""), 201)
-	told := do(t, s, "PUT", workloads+"/w/status", workload("w", "", condition("True", "")), 200).Metadata.ResourceVersion
+	reported := do(t, s, "PUT", workloads+"/w/status", workload("w", "", condition("True", "")), 200).Metadata.ResourceVersion
 	do(t, s, "PUT", workloads+"/x/status", workload("x", "", condition("False", "")), 200)
-	a := s.Do(t, "GET", workloads+"?watch=true&timeoutSeconds=1&resourceVersion="+told, "")
+	a := s.Do(t, "GET", workloads+"?watch=true&timeoutSeconds=1&resourceVersion="+reported, "")
 	var got []string
 	for line := range strings.Lines(a.Body) {
 		event := parse[struct {
@@ -355,7 +355,7 @@ func TestAWatchBeginsWithAHealth(t *testing.T) {
 	if strings.Join(got, ", ") != "MODIFIED w True, MODIFIED x False" {
 		t.Errorf("events: %q", got)
 	}
-	if a := s.Do(t, "GET", shopEntries+"?watch=true&timeoutSeconds=1&resourceVersion="+told, ""); a.Body != "" {
+	if a := s.Do(t, "GET", shopEntries+"?watch=true&timeoutSeconds=1&resourceVersion="+reported, ""); a.Body != "" {
 		t.Errorf("events of ServiceEntries: %s", a.Body)
 	}
 }

@@ -91,7 +91,6 @@ func TestInformerLosesItsConnection(t *testing.T) {
 	}
 }
 
-// informerResult is the result of a run.
 type informerResult struct {
 	bytes    uint64
 	cut      int
@@ -103,13 +102,13 @@ type informerResult struct {
 func inform(t *testing.T, o cutting) informerResult {
 	s := resttest.Start(t, o.history, func(r *rest.Options) { r.BookmarkInterval = 5 * time.Millisecond })
 	relay := newCutter(t, strings.TrimPrefix(s.URL, "http://"), o)
-	p := &participant{t: t, cutting: o, server: s, told: &fold{held: map[string]string{}, deleted: map[string]int{}}}
+	p := &participant{t: t, cutting: o, server: s, fold: &fold{held: map[string]string{}, deleted: map[string]int{}}}
 	p.apply(put("a", 0), put("b", 0), put("c", 0))
 	stop := p.start(relay.address())
 	defer stop()
 	p.change(relay)
-	p.await("the end", func() bool { return p.told.equal(p.truth()) && p.informed() == p.truth() })
-	for _, fault := range p.told.faults(p.changes, p.complete.Load()) {
+	p.await("the end", func() bool { return p.fold.equal(p.truth()) && p.informed() == p.truth() })
+	for _, fault := range p.fold.faults(p.changes, p.complete.Load()) {
 		t.Errorf("%v: %s", o, fault)
 	}
 	bytes, cut := relay.counted()
@@ -122,7 +121,7 @@ type participant struct {
 	cutting
 	server   *resttest.Server
 	informer cache.SharedIndexInformer
-	told     *fold
+	fold     *fold
 	// changes are the versions of each object, "-" for a deletion.
 	changes  map[string][]string
 	complete atomic.Bool // no list after the first, and no change before it
@@ -186,7 +185,7 @@ func (p *participant) change(relay *cutter) {
 	p.await("the first list", func() bool { return p.informer.HasSynced() || begun() })
 	p.complete.Store(p.informer.HasSynced())
 	for _, ops := range script {
-		p.await("a change", func() bool { return begun() || p.told.equal(p.truth()) })
+		p.await("a change", func() bool { return begun() || p.fold.equal(p.truth()) })
 		p.apply(ops...)
 	}
 }
@@ -200,7 +199,7 @@ func (p *participant) await(what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			p.t.Errorf("%v: not within 30 s: %s; it was told %s, has %s, and the truth is %s", p.cutting, what, p.told, p.informed(), p.truth())
+			p.t.Errorf("%v: not within 30 s: %s; it was told %s, has %s, and the truth is %s", p.cutting, what, p.fold, p.informed(), p.truth())
 			return
 		}
 	}
@@ -218,7 +217,6 @@ func (p *participant) truth() string {
 	return strings.Join(lines, " ")
 }
 
-// informed returns the objects of the informer.
 func (p *participant) informed() string {
 	var lines []string
 	for _, object := range p.informer.GetStore().List() {
@@ -253,7 +251,7 @@ func (p *participant) start(address string) (stop func()) {
 	if err := p.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 		p.t.Error(err)
 	}
-	if _, err := p.informer.AddEventHandler(p.told); err != nil {
+	if _, err := p.informer.AddEventHandler(p.fold); err != nil {
 		p.t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(p.t.Context())

@@ -61,8 +61,8 @@ func (s *Server) list(c *call) error {
 // inList is the kind of a frame for an object in a list.
 const inList watch.EventType = ""
 
-// addTo adds an object to a list. Lists of one snapshot share its text; a list without a
-// snapshot has its own.
+// Lists of one snapshot share the text of an object; a list without a snapshot has its
+// own.
 func (s *Server) addTo(out *answer, separator []byte, object *config.Config, of *cache.Snapshot, version string) error {
 	encode := func() ([]byte, error) { return document(s.withOrigin(object), version) }
 	if of == nil {
@@ -120,11 +120,11 @@ func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *
 // inSnapshot returns the objects for a list in a snapshot, and the snapshot with which
 // lists share their text; nil if they share it with none.
 func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*config.Config], *cache.Snapshot) {
-	objects, of := snapshot.List(c.schema.GroupVersionKind, c.namespace), snapshot
+	objects, shared := snapshot.List(c.schema.GroupVersionKind, c.namespace), snapshot
 	if stored {
 		objects = storedAmong(snapshot, objects)
 		if snapshot.Shadows().Len() > 0 {
-			of = nil
+			shared = nil
 		}
 	}
 	return func(yield func(*config.Config) bool) {
@@ -133,7 +133,7 @@ func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*confi
 				return
 			}
 		}
-	}, of
+	}, shared
 }
 
 // listedAt returns the objects as they were at a revision. They come from the cache, or

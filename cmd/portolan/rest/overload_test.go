@@ -136,7 +136,6 @@ func TestALongListIsWhole(t *testing.T) {
 	}
 }
 
-// metric returns the value of a series.
 func metric(t *testing.T, s *resttest.Server, series string) float64 {
 	t.Helper()
 	for line := range strings.Lines(string(s.Do(t, "GET", "/metrics", "").Body)) {
@@ -151,7 +150,6 @@ func metric(t *testing.T, s *resttest.Server, series string) float64 {
 	return 0
 }
 
-// awaitMetric waits until a series has a value.
 func awaitMetric(t *testing.T, s *resttest.Server, what, series string, value float64) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); metric(t, s, series) != value; time.Sleep(10 * time.Millisecond) {

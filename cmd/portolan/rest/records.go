@@ -24,10 +24,9 @@ import (
 // History reads the past. Any storage.Historian is one.
 type History interface {
 	Records(ctx context.Context, query storage.Query) ([]storage.Record, error)
-	At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error)
+	At(ctx context.Context, version string, selection storage.Selection) ([]*config.Config, error)
 }
 
-// records serves the history of the store.
 func (s *Server) records(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, func(c *call) error {
 		c.kind, c.verb = record.Kind, "list"
@@ -53,7 +52,6 @@ func (s *Server) records(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// recorded answers with the records of a query.
 func (s *Server) recorded(c *call, asked recordQuery) error {
 	if s.history == nil {
 		return refusal.NotFound("this server keeps no history")
@@ -105,8 +103,7 @@ func showRecord(r storage.Record, objects bool) (record.Record, error) {
 	return out, nil
 }
 
-// pastJSON returns a past object in JSON; an object that is no longer known has only
-// metadata.
+// pastJSON returns only metadata for an object that is no longer known.
 func pastJSON(object *config.Config) (json.RawMessage, error) {
 	switch {
 	case object == nil:
@@ -201,28 +198,28 @@ func (p *recordParser) number(name string, most int64) int64 {
 // selection reads which objects are selected.
 func (p *recordParser) selection() storage.Selection {
 	group, kind := p.query.Get("group"), p.query.Get("kind")
-	of := storage.Selection{Namespace: p.query.Get("namespace"), Name: p.query.Get("name")}
+	selection := storage.Selection{Namespace: p.query.Get("namespace"), Name: p.query.Get("name")}
 	if kind == "" {
 		if group != "" {
 			p.cannotRead("kind", "is missing, and group needs one: say which kind of "+group)
 		}
-		if of.Name != "" {
-			p.cannotRead("kind", "is missing, and name needs one: say what "+of.Name+" is")
+		if selection.Name != "" {
+			p.cannotRead("kind", "is missing, and name needs one: say what "+selection.Name+" is")
 		}
-		return of
+		return selection
 	}
 	found := p.kind(group, kind)
 	switch {
 	case found == nil:
-	case found.ClusterScoped && of.Namespace != "":
-		p.cannotRead("namespace", fmt.Sprintf("is %q, and objects of kind %s are in none", of.Namespace, found.Kind))
-	case !found.ClusterScoped && of.Namespace == "" && of.Name != "":
-		p.cannotRead("namespace", fmt.Sprintf("is missing: %s %s is in one", found.Singular, of.Name))
+	case found.ClusterScoped && selection.Namespace != "":
+		p.cannotRead("namespace", fmt.Sprintf("is %q, and objects of kind %s are in none", selection.Namespace, found.Kind))
+	case !found.ClusterScoped && selection.Namespace == "" && selection.Name != "":
+		p.cannotRead("namespace", fmt.Sprintf("is missing: %s %s is in one", found.Singular, selection.Name))
 	}
 	if found != nil {
-		of.Kind = found.GroupVersionKind
+		selection.Kind = found.GroupVersionKind
 	}
-	return of
+	return selection
 }
 
 // kind finds a kind by its name, nil unless exactly one matches.

@@ -283,9 +283,9 @@ func TestListsBeyondTheHistory(t *testing.T) {
 // short is a history that reaches back for single objects only.
 type short struct{ rest.History }
 
-func (s short) At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error) {
-	if of.Name == "" {
+func (s short) At(ctx context.Context, version string, selection storage.Selection) ([]*config.Config, error) {
+	if selection.Name == "" {
 		return nil, errors.Join(storage.ErrCompacted)
 	}
-	return s.History.At(ctx, version, of)
+	return s.History.At(ctx, version, selection)
 }

@@ -187,7 +187,6 @@ func (s *Server) verb(c *call) func(*call) error {
 	return handlers[verb]
 }
 
-// allowHeader returns the Allow header of a path.
 func allowHeader(c *call) string {
 	switch {
 	case c.subresource != "":

@@ -35,7 +35,7 @@ func parseSelector(query url.Values) (selector, error) {
 	return selector{labels: l, fields: f}, nil
 }
 
-// matches says whether an object is selected; nil never is.
+// matches returns false for nil.
 func (s selector) matches(c *config.Config) bool {
 	if c == nil || !s.labels.Matches(labels.Set(c.Labels)) {
 		return false

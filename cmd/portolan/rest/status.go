@@ -84,7 +84,6 @@ func statusWarnings(object *config.Config, sent *health.Report, result storage.H
 	return warnings
 }
 
-// readStatus reads the status in the object of a request.
 func (s *Server) readStatus(c *call) (storage.HealthUpdate, error) {
 	body, err := s.budget.readJSON(c, "the object in the request body")
 	if err != nil {
@@ -120,7 +119,7 @@ func fitStatusToPath(c *call, object *metav1.PartialObjectMetadata, found *fault
 	}
 }
 
-// readReport reads a status. An absent status is an empty one.
+// An absent status is an empty one.
 func readReport(text json.RawMessage, found *faults) *health.Report {
 	sent := &metav1alpha1.IstioStatus{}
 	if len(text) > 0 && string(text) != "null" {
@@ -162,7 +161,7 @@ func readCondition(in *metav1alpha1.IstioCondition, field string, found *faults)
 	}
 }
 
-// readTime reads a time; absent is the zero time.
+// readTime returns the zero time for an absent one.
 func readTime(in *timestamppb.Timestamp, field string, found *faults) time.Time {
 	if in == nil {
 		return time.Time{}

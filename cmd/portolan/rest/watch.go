@@ -63,7 +63,6 @@ func (s *Server) watch(c *call) error {
 	return nil
 }
 
-// watchOptions are the parameters of a watch.
 type watchOptions struct {
 	selector  selector
 	revision  int64
@@ -120,7 +119,6 @@ func (s *Server) start(ctx context.Context, o watchOptions) (from *cache.Snapsho
 	return from, false, nil
 }
 
-// errSlow ends a watch whose client is too slow.
 var errSlow = errors.New("the client of the watch reads too slowly, and others need the memory")
 
 const (
@@ -311,7 +309,6 @@ func (w *watcher) concerns(object *config.Config) bool {
 		(c.namespace == "" || object.Namespace == c.namespace)
 }
 
-// key returns the key of the event about an object in a snapshot.
 func (w *watcher) key(in *cache.Snapshot, path string, kind watch.EventType) frameKey {
 	return frameKey{snapshot: weak.Make(in), path: path, version: w.call.version, kind: kind}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// watching is an open watch.
 type watching struct {
 	t      *testing.T
 	lines  *bufio.Reader
@@ -195,18 +194,18 @@ func TestWatchOfWhatIsForgotten(t *testing.T) {
 // relistedCache is a cache that was listed again at a revision, and has no history before it.
 type relistedCache struct {
 	rest.Source
-	to int64
+	revision int64
 }
 
 func (l relistedCache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
-	if after.Revision() < l.to {
-		return l.Await(ctx, l.to)
+	if after.Revision() < l.revision {
+		return l.Await(ctx, l.revision)
 	}
 	return l.Source.Next(ctx, after)
 }
 
 func (l relistedCache) At(revision int64) (*cache.Snapshot, bool) {
-	if revision < l.to {
+	if revision < l.revision {
 		return nil, false
 	}
 	return l.Source.At(revision)

@@ -27,8 +27,7 @@ type watchers struct {
 	ended bool
 }
 
-// add registers a watch. If the server ends, it ends the watch at once. It refuses a
-// watch beyond the limit.
+// If the server ends, the watch ends at once. add refuses a watch beyond the limit.
 func (w *watchers) add(one *watcher) (remove func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,8 +117,8 @@ func (o *outbox) cut() {
 	_ = http.NewResponseController(o.w).SetWriteDeadline(time.Now())
 }
 
-// write sends text. A client that does not read it in time loses the connection, so that
-// it cannot make the server keep history.
+// A client that does not read the text in time loses the connection, so that it cannot
+// make the server keep history.
 func (o *outbox) write(text []byte) error {
 	controller := http.NewResponseController(o.w)
 	if err := o.begin(controller); err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
-// create stores a new object.
 func (s *Server) create(c *call) error {
 	trial, err := s.rehearse(c, c.query["dryRun"])
 	if err != nil {
@@ -40,8 +39,7 @@ func (s *Server) create(c *call) error {
 	return s.writeObject(c, http.StatusCreated, s.objectAfterWrite(c.r.Context(), object, revision))
 }
 
-// createNamed creates an object, or rehearses it. If its generated name is taken it
-// generates another.
+// If the generated name is taken, createNamed generates another.
 func (s *Server) createNamed(c *call, trial *rehearsal, object *config.Config) (revision string, err error) {
 	for attempt := 1; ; attempt++ {
 		revision, err = s.applyOne(c, trial, storage.Op{Verb: storage.Create, Config: object})
@@ -52,8 +50,7 @@ func (s *Server) createNamed(c *call, trial *rehearsal, object *config.Config) (
 	}
 }
 
-// replace replaces an existing object. Versions in the request, if any, must match the
-// store.
+// Versions in the request, if any, must match the store.
 func (s *Server) replace(c *call) error {
 	trial, err := s.rehearse(c, c.query["dryRun"])
 	if err != nil {
@@ -209,7 +206,6 @@ func (s *Server) conditional(c *call, given precondition, trial *rehearsal, writ
 	}
 }
 
-// current returns the stored object of the call.
 func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 	if trial == nil {
 		return s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)

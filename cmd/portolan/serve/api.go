@@ -27,7 +27,6 @@ const (
 	maxHeader = 64 << 10
 )
 
-// An apiServer is the API that serveAPI serves.
 type apiServer interface {
 	Handler() http.Handler
 	// EndWatches ends the requests that would otherwise never end.

@@ -22,7 +22,6 @@ type certificates struct {
 	issuer    *issue.Issuer
 }
 
-// addAuthority makes the certificate authority.
 func (s *server) addAuthority() (err error) {
 	s.certificates.authority, err = authority.New(authority.Options{
 		TrustDomain: s.o.Mesh.GetTrustDomain(), RootNamespace: s.o.Mesh.GetRootNamespace(), Files: s.o.Authority,

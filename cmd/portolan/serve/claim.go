@@ -38,7 +38,6 @@ type claimer struct {
 	failed string // the last failure that was logged
 }
 
-// ownedAddress is the address of a host as owned by a source.
 type ownedAddress struct {
 	address.Key
 	source string
@@ -80,8 +79,8 @@ func (c *claimer) run(ctx context.Context) error {
 }
 
 // follow updates what to claim after a newer snapshot.
-func (c *claimer) follow(to *cache.Snapshot) {
-	for change := range cache.ChangedBeside(c.last, to) {
+func (c *claimer) follow(next *cache.Snapshot) {
+	for change := range cache.ChangedBeside(c.last, next) {
 		for _, object := range change.New {
 			for _, one := range ownedBy(object) {
 				if c.wanted[one]++; c.wanted[one] == 1 {
@@ -99,9 +98,9 @@ func (c *claimer) follow(to *cache.Snapshot) {
 		}
 	}
 	if len(c.wanted) > 0 {
-		c.markLostDue(to)
+		c.markLostDue(next)
 	}
-	c.last = to
+	c.last = next
 }
 
 // markLostDue marks wanted addresses that are gone as due.
@@ -131,7 +130,7 @@ func ownedBy(object *config.Config) []ownedAddress {
 	return out
 }
 
-// writeDue writes the claims that are due. It returns false if that fails.
+// writeDue returns false if writing fails.
 func (c *claimer) writeDue(ctx context.Context) bool {
 	byHost := map[address.Key]*address.Claim{}
 	for one := range c.due {

@@ -46,7 +46,7 @@ func (f *freer) pending(facts *statuses.Reports, now time.Time) bool {
 }
 
 // claimsToFree returns the claims to take back: of addresses that no server has needed for the
-// whole hold. owners has the owners of all addresses.
+// whole hold.
 func (f *freer) claimsToFree(owners map[address.Key][]string, facts *statuses.Reports, now time.Time) []address.Claim {
 	if facts == nil {
 		return nil

@@ -63,7 +63,7 @@ func collectWhenQuiet(ctx context.Context, tick, giveBack time.Duration) error {
 	}
 }
 
-// heap is one reading of the heap; all fields but cycles are in bytes.
+// All fields but cycles are in bytes.
 type heap struct {
 	allocated uint64 // allocated since the process began
 	collected uint64 // value of allocated when the last collection was seen

@@ -89,8 +89,8 @@ func (j *joining) ready(ctx context.Context) error {
 	return nil
 }
 
-// invite makes a token. A server that joins gets the keys of all secrets, so only a user who
-// may do everything may invite one.
+// A server that joins gets the keys of all secrets, so only a user who may do everything
+// may invite one.
 func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	who := rest.IdentityOf(r.Context())
 	if !j.keeper.May(who, access.All, access.All, "", "") {
@@ -134,7 +134,6 @@ func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// placeOf returns the member that an invitation is for.
 func placeOf(in maintenance.Invitation) (access.StoreMember, error) {
 	out := access.StoreMember{Name: in.Name, PeerURL: strings.TrimSuffix(in.PeerURL, "/"), ClientURL: strings.TrimSuffix(in.ClientURL, "/")}
 	if err := errors.Join(cluster.CheckName(out.Name), cluster.CheckURL(out.PeerURL)); err != nil {

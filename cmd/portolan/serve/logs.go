@@ -20,18 +20,17 @@ const (
 // clients cannot fill the disk with lines that they cause. It logs how many lines it has
 // dropped. All debug lines pass.
 func limitLogs(to slog.Handler) slog.Handler {
-	return &limitedLog{to: to, limits: &logLimits{of: map[string]*logLimit{}, out: to}}
+	return &limitedLog{handler: to, limits: &logLimits{byMessage: map[string]*logLimit{}, out: to}}
 }
 
-// limitedLog is a handler of slog.
 type limitedLog struct {
-	to     slog.Handler
-	limits *logLimits // shared by all handlers made of one
+	handler slog.Handler
+	limits  *logLimits // shared by all handlers made of one
 }
 
 // Enabled implements slog.Handler.
 func (l *limitedLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return l.to.Enabled(ctx, level)
+	return l.handler.Enabled(ctx, level)
 }
 
 // Handle implements slog.Handler.
@@ -39,26 +38,25 @@ func (l *limitedLog) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo && !l.limits.allow(r) {
 		return nil
 	}
-	return l.to.Handle(ctx, r)
+	return l.handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
 func (l *limitedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &limitedLog{l.to.WithAttrs(attrs), l.limits}
+	return &limitedLog{l.handler.WithAttrs(attrs), l.limits}
 }
 
 // WithGroup implements slog.Handler.
 func (l *limitedLog) WithGroup(name string) slog.Handler {
-	return &limitedLog{l.to.WithGroup(name), l.limits}
+	return &limitedLog{l.handler.WithGroup(name), l.limits}
 }
 
-// logLimits holds the limits of all messages.
 type logLimits struct {
 	out slog.Handler
 
-	mu      sync.Mutex // guards the fields below
-	of      map[string]*logLimit
-	telling bool // a timer runs that will log the dropped lines
+	mu        sync.Mutex // guards the fields below
+	byMessage map[string]*logLimit
+	telling   bool // a timer runs that will log the dropped lines
 }
 
 // logLimit is the limit of one message.
@@ -69,17 +67,16 @@ type logLimit struct {
 	left  int // lines dropped
 }
 
-// allow says whether to log a line.
 func (l *logLimits) allow(r slog.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	limit := l.of[r.Message]
+	limit := l.byMessage[r.Message]
 	if limit == nil {
-		if len(l.of) >= logMessages && !l.telling {
-			clear(l.of)
+		if len(l.byMessage) >= logMessages && !l.telling {
+			clear(l.byMessage)
 		}
 		limit = &logLimit{room: logBurst, last: r.Time}
-		l.of[r.Message] = limit
+		l.byMessage[r.Message] = limit
 	}
 	limit.room = min(logBurst, limit.room+logRate*r.Time.Sub(limit.last).Seconds())
 	limit.last, limit.level = r.Time, r.Level
@@ -98,18 +95,18 @@ func (l *logLimits) allow(r slog.Record) bool {
 // logDropped logs how many lines were dropped.
 func (l *logLimits) logDropped() {
 	l.mu.Lock()
-	var told []slog.Record
-	for message, limit := range l.of {
+	var records []slog.Record
+	for message, limit := range l.byMessage {
 		if limit.left > 0 {
 			r := slog.NewRecord(time.Now(), limit.level, "log lines were left out, as there were too many of them", 0)
 			r.AddAttrs(slog.String("message", message), slog.Int("lines", limit.left))
-			told = append(told, r)
+			records = append(records, r)
 			limit.left = 0
 		}
 	}
 	l.telling = false
 	l.mu.Unlock()
-	for _, r := range told {
+	for _, r := range records {
 		_ = l.out.Handle(context.Background(), r) // nobody could handle the error
 	}
 }

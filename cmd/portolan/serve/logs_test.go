@@ -70,7 +70,7 @@ func TestMessagesThatAreMadeUpAreBounded(t *testing.T) {
 	for i := range 3 * logMessages {
 		logger.Info(fmt.Sprint("message ", i))
 	}
-	if n := len(h.limits.of); n > logMessages {
+	if n := len(h.limits.byMessage); n > logMessages {
 		t.Errorf("%d messages are known", n)
 	}
 }

@@ -62,7 +62,6 @@ func (s *server) formerRuns() (func(id string) bool, error) {
 	return func(id string) bool { return id == string(last) }, err
 }
 
-// noteRun notes who runs on the data directory.
 func (s *server) noteRun(id string) error {
 	if s.o.Embedded == nil {
 		return nil

@@ -40,7 +40,6 @@ func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
 	)
 }
 
-// proxyPort is the port that proxies connect to.
 type proxyPort struct {
 	xds      *xds.DiscoveryServer
 	conns    secure.Conns // the connections of both ports
@@ -54,8 +53,7 @@ type proxyPort struct {
 	drainTime, balanceInterval time.Duration
 }
 
-// newProxyPort returns the port on these listeners. The xDS server is created later, because
-// it needs the port to close connections.
+// The xDS server is created later, because it needs the port to close connections.
 func newProxyPort(on listeners, o *Options) *proxyPort {
 	excess := newExcess(o.Logger)
 	p := &proxyPort{

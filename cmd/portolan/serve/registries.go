@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 )
 
-// addRegistries makes the registries. If several could answer a query the first does.
+// If several registries could answer a query the first does.
 func (s *server) addRegistries() error {
 	s.registry = aggregate.New(aggregate.Options{XDS: s.xds, Worker: s.worker})
 	entries := serviceentry.New(serviceentry.Options{
@@ -79,7 +79,6 @@ func StatusPath(p discovery.Provider) string {
 	return "/apis/portolan.io/v1/" + strings.ToLower(string(p))
 }
 
-// serveStatus returns a handler that answers with a status as JSON.
 func serveStatus(status func() any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if request.Method != http.MethodGet && request.Method != http.MethodHead {

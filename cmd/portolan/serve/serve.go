@@ -121,7 +121,6 @@ func (o *Options) listenPrivately() (net.Listener, error) {
 	return nil, nil
 }
 
-// listen opens a port.
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -148,7 +148,6 @@ func (s *server) addXDS() error {
 	return s.metrics.Register(s.verdicts)
 }
 
-// addJobs creates the leader's jobs.
 func (s *server) addJobs() error {
 	settles, err := newSettler(s.configs, s.mirror, s.facts, s.metrics, s.logger)
 	if err != nil {
@@ -297,7 +296,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	return err
 }
 
-// runStore runs the store. If the store fails for good, the server stops.
+// If the store fails for good, the server stops.
 func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) error {
 	if s.store.run == nil {
 		return nil

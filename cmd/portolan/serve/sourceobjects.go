@@ -118,7 +118,6 @@ func (s *server) keptFor(object *config.Config) (out []string) {
 	return out
 }
 
-// endpointFiles returns the statuses of the endpoint files.
 func (s *server) endpointFiles() (out []SourceStatus) {
 	for _, registry := range s.registry.Registries() {
 		files, ok := registry.(*filesd.Registry)

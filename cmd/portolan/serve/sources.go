@@ -139,7 +139,6 @@ func (s *server) sourcesDegraded() error {
 	return errors.Join(out...)
 }
 
-// sourceStatuses returns the states of all sources.
 func (s *server) sourceStatuses() any {
 	var all []aggregate.Status
 	if s.sources != nil {
@@ -160,7 +159,6 @@ func (s *server) sourceStatuses() any {
 	return out
 }
 
-// addDifferences adds the differences from other servers' sources.
 func (l *SourceList) addDifferences(all []beside.Difference) {
 	for _, d := range all {
 		at := slices.IndexFunc(l.Items, func(s SourceStatus) bool { return s.Name == d.Source && s.Absent == d.Lacking })
@@ -172,22 +170,22 @@ func (l *SourceList) addDifferences(all []beside.Difference) {
 	}
 }
 
-func (s *server) sourceStatus(of *aggregate.Status) SourceStatus {
+func (s *server) sourceStatus(source *aggregate.Status) SourceStatus {
 	out := SourceStatus{
-		Name: of.Name, Kind: of.Kind, Where: of.Where, Writable: of.Writable, Objects: of.Objects, Shadowed: of.Shadowed,
+		Name: source.Name, Kind: source.Kind, Where: source.Where, Writable: source.Writable, Objects: source.Objects, Shadowed: source.Shadowed,
 	}
-	if !of.Changed.IsZero() {
-		at := of.Changed.UTC().Truncate(time.Second)
+	if !source.Changed.IsZero() {
+		at := source.Changed.UTC().Truncate(time.Second)
 		out.Changed = &at
 	}
-	if of.Err != nil {
-		out.Problem = of.Err.Error()
+	if source.Err != nil {
+		out.Problem = source.Err.Error()
 	}
-	if of.Writable {
+	if source.Writable {
 		lag := s.mirror.Staleness().Seconds()
 		out.LagSeconds = &lag
 	}
-	for _, p := range problemsIn(*of) {
+	for _, p := range problemsIn(*source) {
 		text := p.String()
 		if isKept(p) {
 			text += " (what it held before is served)"

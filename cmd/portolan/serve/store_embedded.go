@@ -20,7 +20,6 @@ func (o *Embedded) open(ctx context.Context, founding member.Founding, logger *s
 	return o.openChild(ctx, founding, logger)
 }
 
-// embeddedLimits returns the limits of the embedded member.
 func embeddedLimits() etcd.Options {
 	return etcd.Options{MaxTxnOps: member.MaxTxnOps, MaxRequestBytes: member.MaxRequestBytes}
 }
@@ -95,5 +94,4 @@ func (o *Embedded) certified() (c *member.Cluster, papers *peercert.Keeper, err 
 	return &with, papers, nil
 }
 
-// upkeep returns the policy for the upkeep of the embedded store.
 func (o *Embedded) upkeep() upkeep.Policy { return upkeep.Policy{Retention: o.Retention} }

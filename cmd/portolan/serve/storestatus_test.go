@@ -35,7 +35,6 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// followed is a registry with sources.
 type followed struct {
 	discovery.Instance
 	sources []discovery.SourceStatus

@@ -70,7 +70,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 	excess := newExcess(logger)
 	begun := make(chan struct{})
 	authority := securetest.New(t, "root")
-	own := securetest.TLS(authority.Issue(t, securetest.Leaf{IPs: []string{"127.0.0.1"}}))
+	tlsConfig := securetest.TLS(authority.Issue(t, securetest.Leaf{IPs: []string{"127.0.0.1"}}))
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
@@ -80,7 +80,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 			case <-r.Context().Done():
 			}
 			<-r.Context().Done()
-		}}, excess, logger, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*own}, NextProtos: []string{"h2"}}))
+		}}, excess, logger, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*tlsConfig}, NextProtos: []string{"h2"}}))
 	}()
 	defer func() {
 		stop()

@@ -171,7 +171,6 @@ func ownNames(more []string) []string {
 	return slices.Compact(out)
 }
 
-// certificate returns the certificate of the server.
 func (s *security) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if s.pair == nil {
 		return s.own(hello)
@@ -345,7 +344,6 @@ func (s *security) run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// checks returns the checks of the ports for /readyz.
 func (s *security) checks() (out []rest.Check) {
 	if s.pair != nil {
 		out = append(out, rest.Check{Name: "certificate", Degraded: func() error {

@@ -16,19 +16,19 @@ func TestAPIURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }
+	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }
 	for _, c := range []struct {
 		of   *security
 		at   string
 		want string
 	}{
 		{&security{}, "127.0.0.1:15080", "http://127.0.0.1:15080"},
-		{&security{own: own}, "127.0.0.1:15080", "http://127.0.0.1:15080"},
-		{&security{own: own}, "[::1]:15080", "http://[::1]:15080"},
-		{&security{own: own}, "10.0.0.1:15080", "https://10.0.0.1:15080"},
-		{&security{own: own}, "[fd00::1]:15080", "https://[fd00::1]:15080"},
-		{&security{own: own}, "0.0.0.0:15080", "https://" + machine + ":15080"},
-		{&security{own: own, tls: TLS{Names: []string{"cp-1.example.com", "cp.example.com"}}}, "[::]:15080", "https://cp-1.example.com:15080"},
+		{&security{own: certificate}, "127.0.0.1:15080", "http://127.0.0.1:15080"},
+		{&security{own: certificate}, "[::1]:15080", "http://[::1]:15080"},
+		{&security{own: certificate}, "10.0.0.1:15080", "https://10.0.0.1:15080"},
+		{&security{own: certificate}, "[fd00::1]:15080", "https://[fd00::1]:15080"},
+		{&security{own: certificate}, "0.0.0.0:15080", "https://" + machine + ":15080"},
+		{&security{own: certificate, tls: TLS{Names: []string{"cp-1.example.com", "cp.example.com"}}}, "[::]:15080", "https://cp-1.example.com:15080"},
 	} {
 		address, err := net.ResolveTCPAddr("tcp", c.at)
 		if err != nil {

@@ -144,7 +144,6 @@ func askPassphrase(env *environment, fresh bool) (escrow.Lock, error) {
 	return escrow.Passphrase(first)
 }
 
-// keysLine says whether a backup has keys.
 func keysLine(s *backup.Summary) string {
 	if s.Envelope.HasKeys() {
 		return "with the keys, wrapped"
@@ -310,7 +309,6 @@ func formatLine(s *backup.Summary) string {
 	return text
 }
 
-// restoreFlags are the flags of a restore.
 type restoreFlags struct {
 	member.RestoreOptions
 	initial []string
@@ -376,7 +374,7 @@ func (o *restoreFlags) check() error {
 	return nil
 }
 
-// keys returns the keys of the backup; nil where they are left out.
+// keys returns nil where the keys are left out.
 func (o *restoreFlags) keys(env *environment) (*escrow.Keys, error) {
 	summary, err := backup.Inspect(o.File, schema.Pilot())
 	if err != nil {
@@ -396,7 +394,6 @@ func (o *restoreFlags) keys(env *environment) (*escrow.Keys, error) {
 	return &keys, nil
 }
 
-// keep writes the keys into a data directory.
 func keep(keys *escrow.Keys, dataDir string) error {
 	if len(keys.SealingKeys) > 0 {
 		if err := seal.AddTo(filepath.Join(dataDir, serve.SealingFile), keys.SealingKeys); err != nil {

@@ -165,7 +165,6 @@ time. The command to start it with is printed.`,
 	return c
 }
 
-// howToStart says how to start a member that was added.
 func howToStart(name string, change *maintenance.MemberChange) string {
 	peerURL := change.Member.PeerURLs[0]
 	command := fmt.Sprintf("portolan serve --store-name %s --store-peer-url %s \\\n    --store-join %s", name, peerURL, strings.Join(change.Join, ","))
@@ -231,7 +230,6 @@ func (e *environment) change(ctx context.Context, done string, do func(context.C
 	})
 }
 
-// warnOf prints the warnings of a change.
 func (e *environment) warnOf(change *maintenance.MemberChange) {
 	for _, w := range change.Warnings {
 		fmt.Fprintf(e.Stderr, "Warning: %s\n", w)

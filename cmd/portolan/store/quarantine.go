@@ -103,7 +103,6 @@ else that which it has in the quarantine now; one that was changed meanwhile sta
 	return c
 }
 
-// quarantinedItem returns the quarantined item with a key.
 func quarantinedItem(ctx context.Context, api *client.Client, key string) (maintenance.Quarantined, error) {
 	list, err := remote.Server{Client: api}.Quarantine(ctx)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 )
 
-// reports is a store with this status.
 type reports maintenance.Status
 
 func (r reports) StoreStatus(context.Context) maintenance.Status { return maintenance.Status(r) }

@@ -108,8 +108,8 @@ func Client(path string) *http.Client {
 	}}
 }
 
-// short calls do with a path. If the path is too long, short goes through the descriptor
-// of its directory, which works on Linux only.
+// If the path is too long, short goes through the descriptor of its directory, which
+// works on Linux only.
 func short(path string, do func(path string) error) error {
 	if len(path) <= maxPath {
 		return do(path)

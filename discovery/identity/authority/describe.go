@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// describe returns the public facts of a certificate.
 func describe(c *x509.Certificate) PublicCertificate {
 	sum := sha256.Sum256(c.Raw)
 	return PublicCertificate{
@@ -18,8 +17,6 @@ func describe(c *x509.Certificate) PublicCertificate {
 	}
 }
 
-// ends is the metric of when the authority expires: its first root, and the certificate that
-// signs.
 var ends = prometheus.NewDesc("portolan_authority_expiry_seconds",
 	"Seconds until the certificate authority ends: its first root, and the certificate that signs; negative once it has.", []string{"certificate"}, nil)
 

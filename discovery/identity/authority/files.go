@@ -45,8 +45,8 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// readFiles reads the files. While an operator replaces them one by one they may not match; it
-// then keeps what it read before.
+// While an operator replaces the files one by one they may not match; readFiles then
+// keeps what it read before.
 func (a *Authority) readFiles() error {
 	read, err := a.o.Files.read()
 	a.mu.Lock()

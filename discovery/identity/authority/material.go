@@ -57,7 +57,6 @@ type state struct {
 	Started time.Time `json:"started,omitzero"`
 }
 
-// newRoot makes a root of a trust domain.
 func newRoot(trustDomain string, now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -78,7 +77,6 @@ func newRoot(trustDomain string, now time.Time) (*x509.Certificate, crypto.Signe
 	return cert, key, err
 }
 
-// crossSigned returns a root signed by another root.
 func crossSigned(root, by *x509.Certificate, key crypto.Signer) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(), RawSubject: root.RawSubject, SubjectKeyId: root.SubjectKeyId,
@@ -107,7 +105,6 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(raw[:])
 }
 
-// newMaterial returns the material of a new authority.
 func newMaterial(trustDomain string, life time.Duration, now time.Time) (*material, error) {
 	cert, key, err := newRoot(trustDomain, now)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
 )
 
-// extension returns an extension for a request.
 func extension(t testing.TB, id int, value any) pkix.Extension {
 	t.Helper()
 	der, err := asn1.Marshal(value)
@@ -39,9 +38,9 @@ func uriName(text string) asn1.RawValue {
 func TestParseRequest(t *testing.T) {
 	t.Parallel()
 	key := authoritytest.Key(t)
-	of := func(template x509.CertificateRequest) []byte { return authoritytest.Request(t, key, &template) }
+	requestOf := func(template x509.CertificateRequest) []byte { return authoritytest.Request(t, key, &template) }
 	with := func(extensions ...pkix.Extension) []byte {
-		return of(x509.CertificateRequest{ExtraExtensions: extensions})
+		return requestOf(x509.CertificateRequest{ExtraExtensions: extensions})
 	}
 	rsaOf := func(bits int) crypto.Signer {
 		key, err := rsa.GenerateKey(rand.Reader, bits)
@@ -74,16 +73,16 @@ func TestParseRequest(t *testing.T) {
 	}{
 		"without a name":         {plain, ""},
 		"with its identity":      {authoritytest.CSR(t, key, web.String()), ""},
-		"with a subject":         {of(x509.CertificateRequest{Subject: pkix.Name{CommonName: "admin", Organization: []string{"admins"}}}), ""},
+		"with a subject":         {requestOf(x509.CertificateRequest{Subject: pkix.Name{CommonName: "admin", Organization: []string{"admins"}}}), ""},
 		"RSA":                    {authoritytest.CSR(t, rsaOf(2048)), ""},
 		"P-384":                  {authoritytest.CSR(t, curve(elliptic.P384())), ""},
 		"no authority":           {with(extension(t, 19, struct{}{})), ""},
-		"a DNS name":             {of(x509.CertificateRequest{DNSNames: []string{"shop.example"}}), "no URI"},
-		"an address":             {of(x509.CertificateRequest{IPAddresses: []net.IP{{10, 0, 0, 1}}}), "no URI"},
-		"a mail address":         {of(x509.CertificateRequest{EmailAddresses: []string{"a@b.example"}}), "no URI"},
+		"a DNS name":             {requestOf(x509.CertificateRequest{DNSNames: []string{"shop.example"}}), "no URI"},
+		"an address":             {requestOf(x509.CertificateRequest{IPAddresses: []net.IP{{10, 0, 0, 1}}}), "no URI"},
+		"a mail address":         {requestOf(x509.CertificateRequest{EmailAddresses: []string{"a@b.example"}}), "no URI"},
 		"another kind of name":   {with(extension(t, 17, []asn1.RawValue{{Class: 2, Tag: 0, IsCompound: true, Bytes: []byte{6, 1, 42, 160, 2, 12, 0}}})), "no URI"},
-		"two names":              {of(x509.CertificateRequest{URIs: []*url.URL{web.URL(), web.URL()}}), "has 2 names"},
-		"one and a DNS name":     {of(x509.CertificateRequest{URIs: []*url.URL{web.URL()}, DNSNames: []string{"x"}}), "has 2 names"},
+		"two names":              {requestOf(x509.CertificateRequest{URIs: []*url.URL{web.URL(), web.URL()}}), "has 2 names"},
+		"one and a DNS name":     {requestOf(x509.CertificateRequest{URIs: []*url.URL{web.URL()}, DNSNames: []string{"x"}}), "has 2 names"},
 		"names twice":            {with(extension(t, 17, []asn1.RawValue{uriName(web.String())}), extension(t, 17, []asn1.RawValue{uriName("spiffe://cluster.local/ns/a/sa/b")})), ""},
 		"the CA bit":             {with(extension(t, 19, ca)), "for an authority"},
 		"odd constraints":        {with(pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Value: []byte{1, 2, 3}}), "for an authority"},

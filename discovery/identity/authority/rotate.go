@@ -44,7 +44,6 @@ func (a *Authority) start(m *material) (*material, error) {
 	return m.started(a.o.TrustDomain, a.o.Now())
 }
 
-// errStill means that no rotation is under way.
 var errStill = fmt.Errorf("%w: no rotation is under way: portolan ca rotate start begins one", storage.ErrNotFound)
 
 func (a *Authority) finish(m *material, force bool) (*material, error) {

@@ -32,15 +32,14 @@ func (a *Authority) ServerCertificate(names ...string) func(*tls.ClientHelloInfo
 	}
 }
 
-// serverCertificate is the current certificate of a server.
 type serverCertificate struct {
 	authority *Authority
 	names     []string
 
-	mu   sync.Mutex
-	pair *tls.Certificate
-	by   *material // the material that signed it
-	anew time.Time // when to renew it
+	mu     sync.Mutex
+	pair   *tls.Certificate
+	signer *material // the material that signed it
+	anew   time.Time // when to renew it
 }
 
 func (s *serverCertificate) get(ctx context.Context) (*tls.Certificate, error) {
@@ -50,7 +49,7 @@ func (s *serverCertificate) get(ctx context.Context) (*tls.Certificate, error) {
 	m, err := s.authority.current()
 	// A Secret that is sealed anew, or whose state alone has changed, still signs with the
 	// same certificate.
-	same := err == nil && s.by != nil && s.by.cert.Equal(m.cert) && bytes.Equal(inPEM(s.by.chain...), inPEM(m.chain...))
+	same := err == nil && s.signer != nil && s.signer.cert.Equal(m.cert) && bytes.Equal(inPEM(s.signer.chain...), inPEM(m.chain...))
 	if s.pair != nil && now.Before(s.anew) && (same || err != nil) {
 		return s.pair, nil
 	}
@@ -81,9 +80,9 @@ func (s *serverCertificate) make(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.by = signed.by
+	s.signer = signed.by
 	pair := &tls.Certificate{PrivateKey: key, Leaf: signed.Leaf, Certificate: [][]byte{signed.Leaf.Raw}}
-	for _, c := range s.by.chain {
+	for _, c := range s.signer.chain {
 		pair.Certificate = append(pair.Certificate, c.Raw)
 	}
 	s.pair, s.anew = pair, now.Add(signed.Leaf.NotAfter.Sub(now)*2/3)

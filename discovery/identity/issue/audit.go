@@ -119,7 +119,6 @@ var earned = map[string]string{
 	byCredential: "by credential", byCertificate: "by certificate", byExpired: "renewed with an expired certificate",
 }
 
-// recordOf returns the record of a batch of certificates.
 func recordOf(batch []note) (origin storage.Origin, made []config.Key) {
 	var texts []string
 	seen := map[config.Key]bool{}

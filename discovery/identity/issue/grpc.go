@@ -23,7 +23,6 @@ func (i *Issuer) Register(g grpc.ServiceRegistrar) {
 	istio.RegisterIstioCertificateServiceServer(g, service{issuer: i})
 }
 
-// service is Istio's service.
 type service struct {
 	istio.UnimplementedIstioCertificateServiceServer
 	issuer *Issuer

@@ -232,7 +232,6 @@ func unproven(err error) error {
 	return &Refusal{Unproven, err}
 }
 
-// asRefusal returns the Refusal for an error.
 func asRefusal(err error) *Refusal {
 	var refusal *Refusal
 	switch {

@@ -38,9 +38,9 @@ var web = authoritytest.Workload("shop", "web")
 
 // tokens is a Proof of known credentials, which counts its calls.
 type tokens struct {
-	mu    sync.Mutex
-	of    map[string]identity.Identity
-	asked int
+	mu         sync.Mutex
+	identities map[string]identity.Identity
+	asked      int
 }
 
 func (p *tokens) Prove(_ context.Context, credential string, _ netip.Addr) (identity.Identity, error) {
@@ -55,7 +55,7 @@ func (p *tokens) Prove(_ context.Context, credential string, _ netip.Addr) (iden
 	case "foreign":
 		return identity.Identity{}, identity.ErrForeign
 	}
-	if who, ok := p.of[credential]; ok {
+	if who, ok := p.identities[credential]; ok {
 		return who, nil
 	}
 	return identity.Identity{}, &identity.RefusedError{Err: identity.ErrUnproven, Detail: "the token is of yesterday"}
@@ -91,7 +91,6 @@ func (n *notes) text() string {
 	return strings.Join(n.got, "\n")
 }
 
-// world is an issuer with what it needs.
 type world struct {
 	*authoritytest.Mesh
 	authority *authority.Authority
@@ -102,7 +101,7 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	w := &world{Mesh: authoritytest.Start(t), tokens: &tokens{of: map[string]identity.Identity{"web-token": web}}, notes: &notes{}}
+	w := &world{Mesh: authoritytest.Start(t), tokens: &tokens{identities: map[string]identity.Identity{"web-token": web}}, notes: &notes{}}
 	w.authority = w.Server(t, func(o *authority.Options) { o.RenewExpired = 150 * time.Minute })
 	var err error
 	if w.issuer, err = issue.New(issue.Options{Authority: w.authority, Proofs: identity.Proofs{w.tokens}}); err != nil {

@@ -187,8 +187,7 @@ func Clean(ctx context.Context, store Store, objects []*config.Config, now time.
 	return removed, nil
 }
 
-// addressAllowed says whether an address is in one of the ranges. Every address is if there are no
-// ranges.
+// addressAllowed allows every address if there are no sources.
 func addressAllowed(sources []string, from netip.Addr) bool {
 	return len(sources) == 0 || slices.ContainsFunc(sources, func(text string) bool {
 		prefix, err := netip.ParsePrefix(text)

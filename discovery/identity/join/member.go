@@ -118,8 +118,7 @@ func noMember(namespace, name string, err error) error {
 	return &identity.RefusedError{Err: fmt.Errorf("%w: the store cannot be read: try again", identity.ErrUnavailable), Detail: err.Error()}
 }
 
-// checkMember checks a member token against its object. again is true if the same machine has
-// used it before.
+// again is true if the same machine has used the token before.
 func (t *Tokens) checkMember(object *config.Config, sum, key []byte, from netip.Addr) (spec *access.JoinToken, again bool, err error) {
 	spec, ok := object.Spec.(*access.JoinToken)
 	if !ok || spec.Member == nil || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {

@@ -101,8 +101,7 @@ func (t *Tokens) check(object *config.Config, sum []byte, from netip.Addr) (spec
 	return spec, who, nil
 }
 
-// checkAndCount checks a token against its object and counts the use. The error is a
-// storage.ErrConflict if the object has changed since.
+// checkAndCount returns a storage.ErrConflict if the object has changed since.
 func (t *Tokens) checkAndCount(ctx context.Context, object *config.Config, sum []byte, from netip.Addr) (identity.Identity, error) {
 	spec, who, err := t.check(object, sum, from)
 	if err != nil {

@@ -50,7 +50,7 @@ type Refusals struct {
 
 	mu     sync.Mutex // guards what follows
 	lines  []*line    // in the order in which they appeared
-	of     map[kind]*line
+	byKind map[kind]*line
 	others int       // attempts that have no line
 	since  time.Time // time of the first of them
 }
@@ -59,7 +59,6 @@ type Refusals struct {
 // numbers in reasons are times.
 type kind struct{ port, user, source, reason string }
 
-// withoutNumbers returns a text without its digits.
 func withoutNumbers(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
@@ -80,7 +79,7 @@ type line struct {
 // NewRefusals returns an empty Refusals.
 func NewRefusals() *Refusals {
 	return &Refusals{
-		limit: rate.NewLimiter(rate.Every(recordInterval), recordBurst), of: map[kind]*line{},
+		limit: rate.NewLimiter(rate.Every(recordInterval), recordBurst), byKind: map[kind]*line{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_refused_attempts_total",
 			Help: "Attempts that were refused for who made them, by what they asked."}, []string{"port"}),
 	}
@@ -143,10 +142,10 @@ func (r *Refusals) Add(a Refusal) {
 	r.refused.WithLabelValues(a.Port).Inc()
 	a.User, a.Address, a.Tool = clean(a.User, maxWord), clean(a.Address, maxWord), clean(a.Tool, maxWord)
 	a.Wanted, a.Reason = clean(a.Wanted, maxWord), clean(a.Reason, maxReason)
-	of, now := kind{a.Port, a.User, sourceOf(a.Address), withoutNumbers(a.Reason)}, time.Now()
+	key, now := kind{a.Port, a.User, sourceOf(a.Address), withoutNumbers(a.Reason)}, time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.of[of]
+	l := r.byKind[key]
 	switch {
 	case l == nil && len(r.lines) == maxKinds:
 		if r.others == 0 {
@@ -155,8 +154,8 @@ func (r *Refusals) Add(a Refusal) {
 		r.others++
 		return
 	case l == nil:
-		l = &line{kind: of, first: now}
-		r.of[of], r.lines = l, append(r.lines, l)
+		l = &line{kind: key, first: now}
+		r.byKind[key], r.lines = l, append(r.lines, l)
 	}
 	l.Refusal, l.last = a, now
 	l.times++
@@ -180,12 +179,12 @@ func (r *Refusals) Next(now time.Time, last bool) (Record, bool) {
 	if one || len(r.lines) == 1 && r.others == 0 {
 		l := r.lines[0]
 		r.lines = r.lines[1:]
-		delete(r.of, l.kind)
+		delete(r.byKind, l.kind)
 		return recordOf(l.last, storage.Origin{User: l.User, Address: l.Address, Tool: l.Tool, Message: l.text()}), true
 	}
 	out := r.mergeLines()
 	r.lines, r.others = nil, 0
-	clear(r.of)
+	clear(r.byKind)
 	return out, true
 }
 

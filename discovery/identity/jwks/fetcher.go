@@ -107,7 +107,6 @@ func (f *Fetcher) Keys(ctx context.Context, source Source, id string) (*Keys, er
 	return f.lastGood(e)
 }
 
-// lastGood returns the last good keys of a source.
 func (f *Fetcher) lastGood(e *entry) (*Keys, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +164,7 @@ func (f *Fetcher) evictOldest() {
 	}
 }
 
-// fetched stores the result of a fetch. If the fetch failed, the last good keys stay.
+// If the fetch failed, the last good keys stay.
 func (f *Fetcher) fetched(e *entry, keys *Keys, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// maxKeys bounds the keys of one source.
 	maxKeys = 100
 	// minRSA is the least size of an RSA key.
 	minRSA = 2048
@@ -36,7 +35,6 @@ func (k *Keys) Find(id, algorithm string) []jose.JSONWebKey {
 	return out
 }
 
-// has says whether a key has an id.
 func (k *Keys) has(id string) bool {
 	for _, key := range k.keys {
 		if key.KeyID == id {

@@ -26,10 +26,10 @@ import (
 )
 
 // direct has the keys of issuers without fetching.
-type direct struct{ of map[string]*jwkstest.Issuer }
+type direct struct{ issuers map[string]*jwkstest.Issuer }
 
 func (d direct) Keys(_ context.Context, source jwks.Source, _ string) (*jwks.Keys, error) {
-	issuer := d.of[source.URL]
+	issuer := d.issuers[source.URL]
 	if issuer == nil {
 		return nil, jwks.ErrNoKeys
 	}
@@ -180,7 +180,7 @@ func TestTokensThatAreNotGenuine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := signed.CompactSerialize()
+	signedToken, err := signed.CompactSerialize()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestTokensThatAreNotGenuine(t *testing.T) {
 		"another key, no id":       jwkstest.SignWith(t, jose.ES256, mine, "", claims),
 		"another curve":            jwkstest.SignWith(t, jose.ES384, wide, id, claims),
 		"another id":               strings.Replace(good, parts[0], encode([]byte(`{"alg":"ES256","kid":"other"}`)), 1),
-		"a key of its own":         own,
+		"a key of its own":         signedToken,
 		"another issuer":           other.Sign(t, b.claims(map[string]any{"iss": other.URL})),
 		"an issuer that it is not": other.Sign(t, claims),
 		"the issuer with a slash":  b.issuer.Sign(t, b.claims(map[string]any{"iss": b.issuer.URL + "/"})),

@@ -87,10 +87,10 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Verified, error) 
 	if err != nil {
 		return nil, untrusted(err)
 	}
-	var said struct {
+	var claims struct {
 		Issuer string `json:"iss"`
 	}
-	if err := parsed.UnsafeClaimsWithoutVerification(&said); err != nil {
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
 		return nil, untrusted(err)
 	}
 	all, known := v.o.Issuers()
@@ -99,12 +99,12 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Verified, error) 
 	}
 	var candidates []Issuer
 	for _, one := range all {
-		if one.Spec.Issuer == said.Issuer {
+		if one.Spec.Issuer == claims.Issuer {
 			candidates = append(candidates, one)
 		}
 	}
 	if len(candidates) == 0 {
-		return nil, &identity.RefusedError{Err: ErrUntrusted, Detail: fmt.Sprintf("no TokenIssuer has the issuer %.200q", said.Issuer)}
+		return nil, &identity.RefusedError{Err: ErrUntrusted, Detail: fmt.Sprintf("no TokenIssuer has the issuer %.200q", claims.Issuer)}
 	}
 	return v.verify(ctx, parsed, candidates)
 }

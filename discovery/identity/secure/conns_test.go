@@ -63,16 +63,16 @@ func TestConnsTellWhenAClientMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	remote := client.LocalAddr()
-	said, took := conns.LastActivity(remote)
-	if said.IsZero() || took.IsZero() {
-		t.Errorf("a client that has just come was heard at %s and took at %s", said, took)
+	heard, took := conns.LastActivity(remote)
+	if heard.IsZero() || took.IsZero() {
+		t.Errorf("a client that has just come was heard at %s and took at %s", heard, took)
 	}
 	if _, err := server.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	saidNow, tookNow := conns.LastActivity(remote)
-	if !saidNow.Equal(said) || !tookNow.After(took) {
-		t.Errorf("with a byte taken it was heard %s later and took %s later", saidNow.Sub(said), tookNow.Sub(took))
+	heardNow, tookNow := conns.LastActivity(remote)
+	if !heardNow.Equal(heard) || !tookNow.After(took) {
+		t.Errorf("with a byte taken it was heard %s later and took %s later", heardNow.Sub(heard), tookNow.Sub(took))
 	}
 	if _, err := client.Write([]byte("x")); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestConnsTellWhenAClientMoved(t *testing.T) {
 	if _, err := server.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if now, _ := conns.LastActivity(remote); !now.After(said) {
+	if now, _ := conns.LastActivity(remote); !now.After(heard) {
 		t.Error("with a byte said it was not heard")
 	}
 	if err := server.Close(); err != nil {

@@ -57,7 +57,6 @@ func validity(which string, c *x509.Certificate, now time.Time) error {
 		which, stamp(c.NotAfter), now.Sub(c.NotAfter).Round(time.Second), stamp(now))
 }
 
-// nameOf returns the name that a certificate is for.
 func nameOf(c *x509.Certificate) string {
 	if len(c.URIs) > 0 {
 		return c.URIs[0].String()

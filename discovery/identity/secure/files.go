@@ -128,7 +128,7 @@ func (f *followed[T]) reload() (changed bool, err error) {
 func (f *followed[T]) Run(ctx context.Context, logger *slog.Logger) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
-	told, faults := "", 0
+	logged, faults := "", 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -137,7 +137,7 @@ func (f *followed[T]) Run(ctx context.Context, logger *slog.Logger) error {
 		}
 		changed, err := f.reload()
 		if err == nil {
-			told, faults = "", 0
+			logged, faults = "", 0
 			f.fault.Store(nil)
 			if changed {
 				logger.Info("a certificate file was replaced, and is in use", "file", f.files[0])
@@ -149,8 +149,8 @@ func (f *followed[T]) Run(ctx context.Context, logger *slog.Logger) error {
 			continue
 		}
 		f.fault.Store(&err)
-		if text := err.Error(); text != told {
-			told = text
+		if text := err.Error(); text != logged {
+			logged = text
 			logger.Warn("a certificate file cannot be used, so that the one before it stays in use", "file", f.files[0], "err", err)
 		}
 	}

@@ -29,7 +29,7 @@ func newHalfOpen(limit int) *halfOpen {
 	return &halfOpen{limit: limit, open: map[net.Conn]*list.Element{}, sources: map[netip.Prefix]*list.List{}}
 }
 
-// add adds a connection; it returns false if the listener is closed.
+// add returns false if the listener is closed.
 func (h *halfOpen) add(c net.Conn) bool {
 	source := sourceOf(c.RemoteAddr())
 	h.mu.Lock()
@@ -62,7 +62,6 @@ func (h *halfOpen) evict() {
 	_ = oldest.conn.Close()
 }
 
-// remove removes a connection, and says whether it was evicted.
 func (h *halfOpen) remove(c net.Conn) (evicted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -196,7 +196,6 @@ func (l *Listener) serveConn(c net.Conn) {
 	_ = c.Close()
 }
 
-// errPlain is the error for a client without TLS.
 var errPlain = errors.New("the client speaks without TLS, and this port serves TLS alone")
 
 // recordHandshake is the first byte of a TLS connection.
@@ -232,7 +231,6 @@ func (l *Listener) completeHandshake(c net.Conn) (net.Conn, error) {
 	return secured, c.SetDeadline(time.Time{})
 }
 
-// errSilent is the error for a client that stalls.
 var errSilent = errors.New("the client did not complete the handshake within " + HandshakeTimeout.String())
 
 // answerPlaintext tells a client without TLS what this port serves. It first reads some of the

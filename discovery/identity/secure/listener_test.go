@@ -254,18 +254,18 @@ func TestRootsAreThoseOfNow(t *testing.T) {
 		defer mu.Unlock()
 		roots = pool
 	}
-	own := p.authority.Issue(t, securetest.Leaf{Identity: web})
+	certificate := p.authority.Issue(t, securetest.Leaf{Identity: web})
 	sessions := tls.NewLRUClientSessionCache(1)
 	resumable := func(c *tls.Config) { c.ClientSessionCache = sessions }
-	if got, err := p.greeting(&own, resumable); err != nil || got != "nobody" {
+	if got, err := p.greeting(&certificate, resumable); err != nil || got != "nobody" {
 		t.Errorf("without roots: %q, %v", got, err)
 	}
 	trust(p.authority.Pool())
-	if got, err := p.greeting(&own, resumable); err != nil || got != web {
+	if got, err := p.greeting(&certificate, resumable); err != nil || got != web {
 		t.Errorf("with the root: %q, %v", got, err)
 	}
 	trust(securetest.New(t, "other").Pool())
-	if got, err := p.greeting(&own, resumable); err == nil {
+	if got, err := p.greeting(&certificate, resumable); err == nil {
 		t.Errorf("with another root: %q", got)
 	}
 }

@@ -42,7 +42,6 @@ type plainConn struct {
 	heard    bool // no lock: only one goroutine reads
 }
 
-// errSpeaksTLS is the error for a client that speaks TLS.
 var errSpeaksTLS = errors.New("the client speaks TLS, and this port serves without it")
 
 // Read implements net.Conn.

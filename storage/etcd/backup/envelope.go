@@ -21,7 +21,6 @@ const (
 	tailPage = 4096
 )
 
-// tail returns the bytes of an envelope.
 func tail(e *escrow.Envelope) ([]byte, error) {
 	text, err := json.Marshal(e)
 	if err != nil {

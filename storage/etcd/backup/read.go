@@ -73,7 +73,6 @@ func (s *Summary) compactions(meta *bolt.Bucket) {
 	s.Revision = max(s.Compacted, 1) // the revision of a store without keys
 }
 
-// count adds a key to the counts.
 func (s *Summary) count(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[string]*KindCount) {
 	key := string(kv.Key)
 	switch {

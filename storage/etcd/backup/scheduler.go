@@ -113,7 +113,6 @@ func (s *Scheduler) recall() {
 	}
 }
 
-// untilNext is the time until the next attempt.
 func (s *Scheduler) untilNext() time.Duration {
 	last := s.Last()
 	switch {

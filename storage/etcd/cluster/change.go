@@ -163,7 +163,6 @@ func promote(ctx context.Context, v *Membership, m *Member, leader *clientv3.Cli
 	return true, nil
 }
 
-// promoted is the change of a promotion.
 func (v *Membership) promoted(m *Member) *Change {
 	c := &Change{Member: *m}
 	c.Member.Learner = false

@@ -201,7 +201,6 @@ func callAt[T any](ctx context.Context, r *Roster, endpoint string, call func(co
 	return answer, plain(err)
 }
 
-// conn returns the connection to an endpoint.
 func (r *Roster) conn(endpoint string) (*clientv3.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

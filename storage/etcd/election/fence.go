@@ -43,18 +43,18 @@ func (f fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, 
 		return clientv3.OpResponse{}, f.lost()
 	}
 	// A response within a transaction has no header, or an empty one.
-	of := answer.Responses[0]
+	result := answer.Responses[0]
 	switch {
 	case op.IsPut():
-		put := of.GetResponsePut()
+		put := result.GetResponsePut()
 		put.Header = answer.Header
 		return (*clientv3.PutResponse)(put).OpResponse(), nil
 	case op.IsDelete():
-		deletion := of.GetResponseDeleteRange()
+		deletion := result.GetResponseDeleteRange()
 		deletion.Header = answer.Header
 		return (*clientv3.DeleteResponse)(deletion).OpResponse(), nil
 	}
-	txn := of.GetResponseTxn()
+	txn := result.GetResponseTxn()
 	txn.Header = answer.Header
 	return (*clientv3.TxnResponse)(txn).OpResponse(), nil
 }

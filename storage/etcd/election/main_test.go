@@ -163,7 +163,6 @@ func (h *holder) signal(s syscall.Signal) {
 	}
 }
 
-// eventually waits for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -178,7 +177,6 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// counting is a client that counts its calls.
 func counting(t *testing.T, endpoint string, calls *atomic.Int64) *clientv3.Client {
 	t.Helper()
 	unary := func(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

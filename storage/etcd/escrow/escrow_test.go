@@ -38,10 +38,10 @@ func lockOf(t *testing.T, open func(string) (escrow.Lock, error), text string) e
 func TestOnlyItsLockOpensAnEnvelope(t *testing.T) {
 	t.Parallel()
 	const secret = "0123456789abcdef0123456789abcdef"
-	for name, own := range map[string]escrow.Lock{
+	for name, wrapping := range map[string]escrow.Lock{
 		"key file": lockOf(t, escrow.KeyFile, file(t, secret+"\n")), "passphrase": lockOf(t, escrow.Passphrase, secret),
 	} {
-		e, err := escrow.WithKeys(keys, own)
+		e, err := escrow.WithKeys(keys, wrapping)
 		if err != nil || !e.HasKeys() {
 			t.Fatalf("%s: %+v, %v", name, e, err)
 		}
@@ -50,7 +50,7 @@ func TestOnlyItsLockOpensAnEnvelope(t *testing.T) {
 				t.Errorf("%s: the envelope shows %q", name, text)
 			}
 		}
-		if got, err := e.Open(own); err != nil || !bytes.Equal(got.SealingKeys, keys.SealingKeys) || !bytes.Equal(got.AuthorityKey, keys.AuthorityKey) {
+		if got, err := e.Open(wrapping); err != nil || !bytes.Equal(got.SealingKeys, keys.SealingKeys) || !bytes.Equal(got.AuthorityKey, keys.AuthorityKey) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for other, lock := range map[string]escrow.Lock{
@@ -67,7 +67,7 @@ func TestOnlyItsLockOpensAnEnvelope(t *testing.T) {
 			if name == "passphrase" && at > 0 { // an argon2 each is slow
 				continue
 			}
-			if _, err := damaged.Open(own); !errors.Is(err, escrow.ErrLocked) {
+			if _, err := damaged.Open(wrapping); !errors.Is(err, escrow.ErrLocked) {
 				t.Errorf("%s: with byte %d changed: %v", name, at, err)
 			}
 		}

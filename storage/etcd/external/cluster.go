@@ -195,8 +195,7 @@ func (c *Cluster) note(err error) {
 	c.setState(next)
 }
 
-// setState sets the state. It logs a change of it, and from time to time an error that
-// lasts.
+// setState logs a change of the state, and from time to time an error that lasts.
 func (c *Cluster) setState(next *state) {
 	before := c.state.Swap(next)
 	if next.silent && !before.silent {

@@ -271,7 +271,7 @@ const retold = time.Minute
 func (c *Child) relaunch(ctx context.Context, wait time.Duration, backoff *retry.Backoff) bool {
 	begun := c.outage.Load().since
 	var last string
-	var told time.Time
+	var logged time.Time
 	for {
 		if retry.Sleep(ctx, wait) != nil {
 			return false
@@ -286,8 +286,8 @@ func (c *Child) relaunch(ctx context.Context, wait time.Duration, backoff *retry
 		}
 		c.outage.Store(&outage{since: begun, cause: err})
 		level := slog.LevelDebug
-		if err.Error() != last || time.Since(told) >= retold {
-			level, last, told = slog.LevelError, err.Error(), time.Now()
+		if err.Error() != last || time.Since(logged) >= retold {
+			level, last, logged = slog.LevelError, err.Error(), time.Now()
 		}
 		wait = backoff.Next()
 		c.opts.Logger.Log(ctx, level, "store process cannot be started, and is tried again", "err", err, "restartIn", wait)

@@ -141,8 +141,8 @@ func bindable(u url.URL) (url.URL, error) {
 
 // initialMembers says how a member without data comes to its cluster. It is one of the
 // initial members; or it was added, and asks the members at Join until one answers or
-// ctx ends. told is called with the reason for the wait.
-func (c *Cluster) initialMembers(ctx context.Context, logger *slog.Logger, told func(string)) (initial []Peer, joining bool, err error) {
+// ctx ends. report is called with the reason for the wait.
+func (c *Cluster) initialMembers(ctx context.Context, logger *slog.Logger, report func(string)) (initial []Peer, joining bool, err error) {
 	switch {
 	case len(c.Initial) > 0:
 		return c.Initial, false, nil
@@ -158,7 +158,7 @@ func (c *Cluster) initialMembers(ctx context.Context, logger *slog.Logger, told 
 			return initial, true, err
 		}
 		if ctx.Err() == nil {
-			told("waiting for a member of the cluster to join: " + oneLine(err))
+			report("waiting for a member of the cluster to join: " + oneLine(err))
 		}
 		if retry.Sleep(ctx, waitingInterval) != nil {
 			return nil, false, context.Cause(ctx)
@@ -215,5 +215,4 @@ func (c *Cluster) addCommand() string {
 	return fmt.Sprintf("portolan store member add %s --peer-url %s", c.Name, c.PeerURL)
 }
 
-// oneLine returns the text of an error in one line.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -130,7 +130,7 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 	tick := time.NewTicker(startPoll)
 	defer tick.Stop()
 	var leads time.Time
-	told := time.Now()
+	reported := time.Now()
 	for {
 		select {
 		case <-etcd.Server.ReadyNotify():
@@ -151,9 +151,9 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 		}
 		campaign(ctx, etcd)
 		if opts.Cluster != nil {
-			if time.Since(told) >= waitingInterval {
+			if time.Since(reported) >= waitingInterval {
 				opts.waiting(waiting{For: waitingFor(ctx, etcd, opts.Cluster), Others: clientURLs(etcd)})
-				told = time.Now()
+				reported = time.Now()
 			}
 			continue
 		}

@@ -407,11 +407,11 @@ func everyPage(at int64) func(*os.File) error {
 // copyDir copies a data directory with its permissions.
 func copyDir(t *testing.T, from string) string {
 	t.Helper()
-	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+	target := t.TempDir()
+	if err := os.CopyFS(target, os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
-	err := filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(target, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
@@ -420,7 +420,7 @@ func copyDir(t *testing.T, from string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return to
+	return target
 }
 
 // metric returns the value of a metric without labels.

@@ -132,8 +132,8 @@ func flock(ctx context.Context, dir string, file *os.File) error {
 	}
 }
 
-// release frees the lock. The file stays, empty: if it were removed, two processes could
-// lock two files of the same name.
+// release leaves the file in place, empty: if it were removed, two processes could lock
+// two files of the same name.
 func (l *dirLock) release() {
 	if l.leaving != nil {
 		l.leaving()

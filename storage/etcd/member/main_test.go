@@ -92,7 +92,6 @@ func readLock(t *testing.T, dataDir string) holder {
 	return h
 }
 
-// childOptions are the options of a child of the test process.
 func childOptions(t *testing.T, dataDir string) member.ChildOptions {
 	t.Helper()
 	return member.ChildOptions{
@@ -157,7 +156,6 @@ func get(t *testing.T, client *clientv3.Client, key string) string {
 	return string(answer.Kvs[0].Value)
 }
 
-// eventually waits for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)

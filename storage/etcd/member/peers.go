@@ -30,7 +30,7 @@ const (
 // them. It points clients at the members that serve, so that a server works while its
 // own member does not.
 type peers struct {
-	own    string // the client URL of this server's member
+	ownURL string // the client URL of this server's member
 	roster *cluster.Roster
 	logger *slog.Logger
 	seen   atomic.Pointer[clusterState] // nil before the first look
@@ -50,7 +50,7 @@ type clusterState struct {
 }
 
 func newPeers(c *Cluster, roster *cluster.Roster, logger *slog.Logger) *peers {
-	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}, calls: &dial.Calls{}}
+	return &peers{ownURL: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}, calls: &dial.Calls{}}
 }
 
 // addClient adds a client, which is to call the members that serve.
@@ -100,8 +100,8 @@ func (p *peers) poll(ctx context.Context) {
 func (p *peers) setEndpoints(serving []cluster.Member) {
 	var endpoints []string
 	for _, m := range serving {
-		if m.ClientURLs[0] == p.own {
-			endpoints = slices.Insert(endpoints, 0, p.own)
+		if m.ClientURLs[0] == p.ownURL {
+			endpoints = slices.Insert(endpoints, 0, p.ownURL)
 			continue
 		}
 		endpoints = append(endpoints, m.ClientURLs[0])
@@ -112,13 +112,13 @@ func (p *peers) setEndpoints(serving []cluster.Member) {
 		return
 	}
 	first := p.endpoints[0]
-	home := endpoints[0] == p.own && first != p.own
+	home := endpoints[0] == p.ownURL && first != p.ownURL
 	p.endpoints = endpoints
 	for _, c := range p.clients {
 		if home {
 			// A client keeps its connection to a member as long as that member is among its
 			// endpoints.
-			c.SetEndpoints(p.own)
+			c.SetEndpoints(p.ownURL)
 		}
 		c.SetEndpoints(endpoints...)
 	}
@@ -133,12 +133,12 @@ func (p *peers) logChanges(last, now *clusterState) {
 		return
 	}
 	for _, m := range now.view.Silent() {
-		if !last.silent(m.ID) && !slices.Contains(m.ClientURLs, p.own) {
+		if !last.silent(m.ID) && !slices.Contains(m.ClientURLs, p.ownURL) {
 			p.logger.Warn("a member of the store does not answer", "member", m.String(), "url", strings.Join(m.ClientURLs, ","), "err", m.Err)
 		}
 	}
 	for _, m := range now.view.Members {
-		if m.Answer != nil && last.silent(m.ID) && !slices.Contains(m.ClientURLs, p.own) {
+		if m.Answer != nil && last.silent(m.ID) && !slices.Contains(m.ClientURLs, p.ownURL) {
 			p.logger.Info("a member of the store answers again", "member", m.String())
 		}
 	}
@@ -195,7 +195,6 @@ func (p *peers) unusable() error {
 	return s.trouble()
 }
 
-// everAnswered says whether any member has ever answered.
 func (p *peers) everAnswered() bool {
 	s := p.seen.Load()
 	return s != nil && s.view != nil

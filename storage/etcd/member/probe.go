@@ -73,7 +73,6 @@ func (c *Child) notAnswering() error {
 	return nil
 }
 
-// outageError returns the error of an outage.
 func (c *Child) outageError(o *outage) error {
 	if o.waits {
 		return o.cause

@@ -17,9 +17,9 @@ import (
 // lifeline: when that is closed, as by the end of the parent, the child ends.
 type process struct {
 	*childprocess.Process
-	// reports is the pipe on which the child reports its start; said decodes it.
+	// reports is the pipe on which the child reports its start; decoder decodes it.
 	reports *os.File
-	said    *json.Decoder
+	decoder *json.Decoder
 	// ready is since when the process is ready; nil before.
 	ready atomic.Pointer[time.Time]
 	// silent is since when the process has not answered, nil while it does.
@@ -52,7 +52,7 @@ func startProcess(opts ChildOptions, o orders) (*process, error) {
 	// A line this short fits the pipe's buffer. awaitReport notices a child that is gone
 	// and does not read it.
 	_ = json.NewEncoder(lifeline).Encode(o)
-	return &process{Process: running, reports: reports, said: json.NewDecoder(reports)}, nil
+	return &process{Process: running, reports: reports, decoder: json.NewDecoder(reports)}, nil
 }
 
 // awaitReport waits for the child's next report; nil means that the child is ready. A
@@ -61,7 +61,7 @@ func (p *process) awaitReport(ctx context.Context) (*waiting, error) {
 	stop := context.AfterFunc(ctx, func() { p.reports.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var r report
-	err := p.said.Decode(&r)
+	err := p.decoder.Decode(&r)
 	if err == nil && r.Waiting != nil {
 		return r.Waiting, nil
 	}

@@ -17,7 +17,6 @@ type processID struct {
 	Start uint64 `json:"start,omitempty"`
 }
 
-// self returns the ID of this process.
 func self() processID {
 	_, start := procStat(os.Getpid())
 	return processID{PID: os.Getpid(), Start: start}

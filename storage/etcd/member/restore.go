@@ -194,7 +194,6 @@ func (o RestoreOptions) restore(dir string) (err error) {
 	})
 }
 
-// peerURLs returns the peer URLs of this member.
 func (o RestoreOptions) peerURLs() []string {
 	var out []string
 	for _, p := range o.Initial {

@@ -45,7 +45,6 @@ func (f Files) read() (own, authority *x509.Certificate, err error) {
 	return own, authority, err
 }
 
-// firstToEnd returns the certificate in a file that ends first.
 func firstToEnd(file string) (first *x509.Certificate, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -39,12 +39,12 @@ func TestExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := readCertificate(d.file(certFile))
+	member, err := readCertificate(d.file(certFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := Files(k.Files())
-	if e, err := f.Expiry(); err != nil || !e.Certificate.Equal(own.NotAfter) || !e.Authority.Equal(k.authority.NotAfter) {
+	if e, err := f.Expiry(); err != nil || !e.Certificate.Equal(member.NotAfter) || !e.Authority.Equal(k.authority.NotAfter) {
 		t.Errorf("they end at %v, %v", e, err)
 	}
 	if n := metrics(t, f); n != 2 {
@@ -54,9 +54,9 @@ func TestExpiry(t *testing.T) {
 		at   time.Time
 		want []string
 	}{
-		{own.NotAfter.Add(-life/5 - time.Hour), nil},
-		{own.NotAfter.Add(-life/5 + 2*time.Hour), []string{"the certificate of this member of the store ends on " + own.NotAfter.UTC().Format(time.RFC3339)}},
-		{own.NotAfter, []string{"the certificate of this member of the store ended on"}},
+		{member.NotAfter.Add(-life/5 - time.Hour), nil},
+		{member.NotAfter.Add(-life/5 + 2*time.Hour), []string{"the certificate of this member of the store ends on " + member.NotAfter.UTC().Format(time.RFC3339)}},
+		{member.NotAfter, []string{"the certificate of this member of the store ended on"}},
 		{k.authority.NotAfter.Add(-warning + time.Hour), []string{"the authority of the store's members ends on " + k.authority.NotAfter.UTC().Format(time.RFC3339)}},
 	} {
 		err := f.at(c.at)

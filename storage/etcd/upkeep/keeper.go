@@ -269,8 +269,8 @@ func (k *Keeper) watchDamage(s *Status) {
 // A notice is a message that is logged when its cause begins, and every hour while it
 // lasts.
 type notice struct {
-	on   bool
-	told time.Time
+	on     bool
+	logged time.Time
 }
 
 // noticeEvery is how often a notice is repeated.
@@ -278,10 +278,10 @@ const noticeEvery = time.Hour
 
 // shouldLog says whether to log the message now, and notes that it was.
 func (n *notice) shouldLog(now time.Time) bool {
-	if n.on && now.Sub(n.told) < noticeEvery {
+	if n.on && now.Sub(n.logged) < noticeEvery {
 		return false
 	}
-	n.on, n.told = true, now
+	n.on, n.logged = true, now
 	return true
 }
 

@@ -141,10 +141,10 @@ func TestQuotaLadder(t *testing.T) {
 	r := newRig(t, 16<<20, upkeep.Policy{})
 	// How much of the file is in use when the quota is reached depends on how much etcd
 	// has written to it by then. If defragmenting alone is enough, history stays.
-	said := ""
-	for round := 0; !strings.Contains(said, "all history of the store was dropped"); round++ {
+	logged := ""
+	for round := 0; !strings.Contains(logged, "all history of the store was dropped"); round++ {
 		if round == 5 {
-			t.Fatalf("history was never dropped:\n%s", said)
+			t.Fatalf("history was never dropped:\n%s", logged)
 		}
 		r.clock.pass(time.Hour)
 		for i := 0; ; i++ {
@@ -161,14 +161,14 @@ func TestQuotaLadder(t *testing.T) {
 			t.Errorf("after the recovery: %+v", s)
 		}
 		r.mustPut("k", 1<<20)
-		said += r.log.take()
+		logged += r.log.take()
 	}
 	if s := r.check(); s.Size > 8<<20 {
 		t.Errorf("with no history there are %d bytes", s.Size)
 	}
 	for _, words := range []string{"the store takes no writes", "store defragmented", "the store takes writes again"} {
-		if !strings.Contains(said, words) {
-			t.Errorf("the log does not say %q:\n%s", words, said)
+		if !strings.Contains(logged, words) {
+			t.Errorf("the log does not say %q:\n%s", words, logged)
 		}
 	}
 }

@@ -30,7 +30,6 @@ func (k *Keeper) watchQuota() {
 	}
 }
 
-// errStillFull is the error of an attempt that freed too little.
 var errStillFull = errors.New("compaction and defragmentation freed too little")
 
 // A quotaRecovery makes room in a store whose quota is used up, step by step and with pauses:
@@ -59,7 +58,6 @@ func (l *quotaRecovery) due(k *Keeper, s *Status) bool {
 	}
 }
 
-// attemptEnded notes the end of an attempt.
 func (l *quotaRecovery) attemptEnded(k *Keeper) {
 	l.tried, l.revision = k.p.Now(), k.Status().Revision
 	if l.backoff == nil {

@@ -113,7 +113,6 @@ func (k *Keeper) mayClear(o others, s *Status, waited time.Duration) error {
 	return nil
 }
 
-// comesBefore says whether m comes before the member of s.
 func comesBefore(m *cluster.Member, s *Status) bool {
 	mLeads, sLeads := m.ID == s.leader, s.Member == s.leader
 	if mLeads != sLeads {

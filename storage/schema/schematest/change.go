@@ -17,8 +17,8 @@ type (
 
 // place is a field of a message, set or not.
 type place struct {
-	in message
-	of field
+	in    message
+	field field
 }
 
 // isTime says whether a message is a duration, which is drawn as a whole.
@@ -78,36 +78,36 @@ func keysOf(m protoreflect.Map) []protoreflect.MapKey {
 // change changes one field somewhere in a message.
 func (d *Drawer) change(m message) {
 	all := places(m)
-	set := slices.DeleteFunc(slices.Clone(all), func(p place) bool { return !p.in.Has(p.of) })
+	set := slices.DeleteFunc(slices.Clone(all), func(p place) bool { return !p.in.Has(p.field) })
 	if len(set) > 0 && d.rand.IntN(2) == 0 {
 		all = set
 	}
 	p := all[d.rand.IntN(len(all))]
 	switch {
-	case p.in.Has(p.of) && d.rand.IntN(8) == 0:
-		p.in.Clear(p.of)
-	case p.of.IsMap():
+	case p.in.Has(p.field) && d.rand.IntN(8) == 0:
+		p.in.Clear(p.field)
+	case p.field.IsMap():
 		d.changeMap(p)
-	case p.of.IsList():
+	case p.field.IsList():
 		d.changeList(p)
 	default:
-		p.in.Set(p.of, d.value(p.of, p.in, 2))
+		p.in.Set(p.field, d.value(p.field, p.in, 2))
 	}
 }
 
 func (d *Drawer) changeMap(p place) {
-	m := p.in.Mutable(p.of).Map()
+	m := p.in.Mutable(p.field).Map()
 	n := 1
 	if d.rand.IntN(10) == 0 {
 		n = many[d.rand.IntN(len(many))]
 	}
 	for i := range n {
-		key := d.scalar(p.of.MapKey(), string(p.of.Name()))
+		key := d.scalar(p.field.MapKey(), string(p.field.Name()))
 		if n > 1 {
 			key = protoreflect.ValueOfString(fmt.Sprintf("%s%d", key.String(), i))
 		}
-		if p.of.MapValue().Message() == nil {
-			m.Set(key.MapKey(), d.scalar(p.of.MapValue(), string(p.of.Name())))
+		if p.field.MapValue().Message() == nil {
+			m.Set(key.MapKey(), d.scalar(p.field.MapValue(), string(p.field.Name())))
 			continue
 		}
 		element := m.NewValue()
@@ -117,7 +117,7 @@ func (d *Drawer) changeMap(p place) {
 }
 
 func (d *Drawer) changeList(p place) {
-	list := p.in.Mutable(p.of).List()
+	list := p.in.Mutable(p.field).List()
 	n := 1
 	if d.rand.IntN(12) == 0 {
 		n = many[d.rand.IntN(len(many))]
@@ -125,9 +125,9 @@ func (d *Drawer) changeList(p place) {
 	for i := range n {
 		var element value
 		switch {
-		case p.of.Message() == nil:
-			element = d.scalar(p.of, string(p.of.Name()))
-			if n > 1 && p.of.Kind() == protoreflect.StringKind {
+		case p.field.Message() == nil:
+			element = d.scalar(p.field, string(p.field.Name()))
+			if n > 1 && p.field.Kind() == protoreflect.StringKind {
 				element = protoreflect.ValueOfString(numbered(element.String(), i))
 			}
 		case list.Len() > 0 && d.rand.IntN(3) > 0:
@@ -200,7 +200,6 @@ func makeDistinct(m message, i int) {
 	})
 }
 
-// value draws a value of a field.
 func (d *Drawer) value(f field, in message, depth int) value {
 	if f.Message() == nil {
 		return d.scalar(f, string(f.Name()))
@@ -267,7 +266,6 @@ func (d *Drawer) scalar(f field, name string) value {
 
 func pick[T any](d *Drawer, pool []T) T { return pool[d.rand.IntN(len(pool))] }
 
-// text draws a string for a field.
 func (d *Drawer) text(names ...string) string {
 	for _, name := range names {
 		switch {
@@ -288,26 +286,26 @@ func (d *Drawer) text(names ...string) string {
 // are fewer.
 func omit(m message, i int) bool {
 	for _, p := range places(m) {
-		if !p.in.Has(p.of) {
+		if !p.in.Has(p.field) {
 			continue
 		}
 		if i == 0 {
-			p.in.Clear(p.of)
+			p.in.Clear(p.field)
 			return true
 		}
 		i--
-		if !p.of.IsList() && !p.of.IsMap() {
+		if !p.field.IsList() && !p.field.IsMap() {
 			continue
 		}
 		n := 0
-		if p.of.IsMap() {
-			keys := keysOf(p.in.Get(p.of).Map())
+		if p.field.IsMap() {
+			keys := keysOf(p.in.Get(p.field).Map())
 			if n = len(keys); i < n {
-				p.in.Mutable(p.of).Map().Clear(keys[i])
+				p.in.Mutable(p.field).Map().Clear(keys[i])
 				return true
 			}
-		} else if n = p.in.Get(p.of).List().Len(); i < n {
-			without(p.in.Mutable(p.of).List(), i)
+		} else if n = p.in.Get(p.field).List().Len(); i < n {
+			without(p.in.Mutable(p.field).List(), i)
 			return true
 		}
 		i -= n

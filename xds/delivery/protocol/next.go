@@ -209,41 +209,41 @@ func (s *Subscription) ackedAfter(p *plan) resource.Set {
 	if p.size() < len(p.leftOut) && !s.sendsWholeState() {
 		return s.ackedWithSent(p)
 	}
-	to := s.desired
+	acked := s.desired
 	for _, r := range p.interim {
-		to = to.Set(r.Name, r)
+		acked = acked.Set(r.Name, r)
 	}
 	for _, c := range p.removed {
-		to = to.Delete(c.Key)
+		acked = acked.Delete(c.Key)
 	}
 	for _, c := range p.leftOut {
 		switch {
 		case c.HasOld && (!s.sendsWholeState() || lastForm(c.Old) != nil):
-			to = to.Set(c.Key, c.Old)
+			acked = acked.Set(c.Key, c.Old)
 		default:
-			to = to.Delete(c.Key)
+			acked = acked.Delete(c.Key)
 		}
 	}
-	return to
+	return acked
 }
 
 // ackedWithSent is ackedAfter for a response that leaves more than it sends.
 func (s *Subscription) ackedWithSent(p *plan) resource.Set {
-	to := s.acked
+	acked := s.acked
 	for _, r := range p.add {
-		to = to.Set(r.Name, r)
+		acked = acked.Set(r.Name, r)
 	}
 	for _, name := range p.unknown {
-		to = to.Delete(name)
+		acked = acked.Delete(name)
 	}
 	for _, c := range p.removed {
-		to = to.Delete(c.Key)
+		acked = acked.Delete(c.Key)
 	}
-	return to
+	return acked
 }
 
-// response makes the response of a plan; to is what the client then has.
-func (s *Subscription) response(p *plan, to resource.Set) *Response {
+// held is what the client then has.
+func (s *Subscription) response(p *plan, held resource.Set) *Response {
 	r := &Response{Resources: p.add}
 	for _, name := range p.unknown {
 		s.removeOrEmpty(r, name)
@@ -265,7 +265,7 @@ func (s *Subscription) response(p *plan, to resource.Set) *Response {
 		return r
 	}
 	if s.typ.Full {
-		r.Resources = s.wholeState(to)
+		r.Resources = s.wholeState(held)
 	}
 	r.Version = resource.SetVersion(r.Resources)
 	return r

@@ -118,7 +118,6 @@ func (s *Subscription) forgetRejected(scope string) {
 	s.endSearch()
 }
 
-// namesWithin iterates over the names of a scope.
 func namesWithin(set resource.Set, scope string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range set.Prefix(scope + "/") {

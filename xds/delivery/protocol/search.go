@@ -175,7 +175,6 @@ func (s *Subscription) resendAnyway(c change) {
 	})
 }
 
-// markRejected records the rejection of one form of a name.
 func (s *Subscription) markRejected(name string, form *resource.Resource, r *Rejection) {
 	s.clearRejected(name)
 	s.rejected = s.rejected.Set(name, &RejectedForm{r, form})
@@ -187,7 +186,6 @@ func (s *Subscription) clearRejected(name string) {
 	s.clearSuspect(name)
 }
 
-// clearSuspect removes a name from the suspects.
 func (s *Subscription) clearSuspect(name string) {
 	if s.search != nil {
 		delete(s.search.suspects, name)

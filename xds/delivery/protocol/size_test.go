@@ -13,7 +13,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// many returns a Set of n resources, and their names.
 func many(tb testing.TB, n int) (resource.Set, []string) {
 	tb.Helper()
 	var names []string

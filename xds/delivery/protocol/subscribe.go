@@ -69,8 +69,8 @@ func (s *Subscription) forgetNew(names nameset.Set) {
 	})
 }
 
-// unsubscribe removes names. A delta client cannot tell whether it has a resource for
-// its name or for a wildcard that goes on, so it is sent the resource again.
+// A delta client cannot tell whether it has a resource for its name or for a wildcard
+// that goes on, so it is sent the resource again.
 func (s *Subscription) unsubscribe(names nameset.Set) {
 	if names.Len() == 0 {
 		return

@@ -110,7 +110,6 @@ type Subscription struct {
 	lastKinds dueKinds
 }
 
-// inFlight is the response in flight.
 type inFlight struct {
 	ResponseID
 	acked   resource.Set // acked once the client acknowledges this
@@ -174,7 +173,7 @@ func (s *Subscription) CatchUp(revision int64) {
 func (s *Subscription) desiredChanged(from resource.Set) {
 	var repaired []string
 	var unsent, gone []string // names that are gone: requested ones that were never sent, and all
-	told := s.ackedAfterFlight()
+	acked := s.ackedAfterFlight()
 	for c := range s.ChangesSince(from) {
 		if !differs(c) {
 			continue
@@ -184,7 +183,7 @@ func (s *Subscription) desiredChanged(from resource.Set) {
 			if _, ok := s.rejected.Get(c.Key); ok {
 				repaired = append(repaired, c.Key)
 			}
-			if _, ok := told.Get(c.Key); !ok && !c.HasNew && s.subscribesByName(c.Key) {
+			if _, ok := acked.Get(c.Key); !ok && !c.HasNew && s.subscribesByName(c.Key) {
 				unsent = append(unsent, c.Key)
 			}
 		}

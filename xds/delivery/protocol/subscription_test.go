@@ -24,7 +24,6 @@ func res(t interface{ Fatal(...any) }, name, content string) *resource.Resource 
 	return r
 }
 
-// set makes a Set from content by name.
 func set(t interface{ Fatal(...any) }, content map[string]string) resource.Set {
 	var s resource.Set
 	for name, c := range content {

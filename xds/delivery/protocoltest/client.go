@@ -128,7 +128,6 @@ func (c *client) expect(typeURL string, want ...string) *Reply {
 	return r
 }
 
-// ack acknowledges a response.
 func (c *client) ack(r *Reply) {
 	c.t.Helper()
 	s := c.typ(r.TypeURL)
@@ -149,7 +148,6 @@ func (c *client) answer(typeURL, nonce string) {
 	c.say(typeURL, protocol.Request{Nonce: nonce, Version: s.version, Names: NameSet(slices.Sorted(maps.Keys(s.names))...)})
 }
 
-// nack rejects a response.
 func (c *client) nack(r *Reply) {
 	c.t.Helper()
 	s := c.typ(r.TypeURL)

@@ -12,7 +12,6 @@ func rules() []rule {
 	return slices.Concat(asking(&delta), answering(&delta, &world), reconnecting(&delta), warming(&delta))
 }
 
-// one returns a list of one string.
 func one(s string) []string { return []string{s} }
 
 // asking returns the rules of what requests get.

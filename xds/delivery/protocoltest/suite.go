@@ -121,7 +121,6 @@ func Run(t *testing.T, mode Mode, server func(testing.TB) Server) {
 	}
 }
 
-// rule is a rule of the protocol, and its check.
 type rule struct {
 	name    string
 	only    *protocol.Variant // nil for both

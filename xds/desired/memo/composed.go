@@ -10,8 +10,8 @@ import (
 
 // composedID identifies the content of a composed resource.
 type composedID struct {
-	typeURL, name, own string
-	parts              Sum
+	typeURL, name, version string
+	parts                  Sum
 }
 
 // Sum identifies the content of a set of resources, in whatever order they came and

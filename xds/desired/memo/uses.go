@@ -36,8 +36,8 @@ func (u *Uses) Replace(before, after *Built) {
 	u.count(before, -1)
 }
 
-// count adds by to the mentions of the objects of a resource. The caller holds the lock.
-func (u *Uses) count(b *Built, by int) {
+// count adds delta to the mentions of the objects of a resource. The caller holds the lock.
+func (u *Uses) count(b *Built, delta int) {
 	if b == nil || b.Resource == nil {
 		return
 	}
@@ -47,14 +47,14 @@ func (u *Uses) count(b *Built, by int) {
 		if part.mentions == nil {
 			part.mentions = map[uint64]int{}
 		}
-		n := part.mentions[id] + by
+		n := part.mentions[id] + delta
 		switch {
 		case n == 0:
 			delete(part.mentions, id)
 		default:
 			part.mentions[id] = n
 		}
-		if n == 0 || n == by {
+		if n == 0 || n == delta {
 			part.ids = nil
 			u.changeCount++
 		}

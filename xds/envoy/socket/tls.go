@@ -147,7 +147,6 @@ func (p *PeerValidation) message() *tlsv3.CertificateValidationContext {
 	return out
 }
 
-// kindOfName returns the SAN type of a name.
 func kindOfName(name string) tlsv3.SubjectAltNameMatcher_SanType {
 	switch _, err := netip.ParseAddr(name); {
 	case err == nil:

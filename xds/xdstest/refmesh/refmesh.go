@@ -291,7 +291,6 @@ func (m Mesh) DestinationRule(i, connections int) *config.Config {
 	return &config.Config{Meta: meta(schema.DestinationRule, Namespace(i), Name(i)), Spec: spec}
 }
 
-// sidecars returns the Sidecars that the options want.
 func (m Mesh) sidecars() []*config.Config {
 	var out []*config.Config
 	if m.MeshWide > 0 {

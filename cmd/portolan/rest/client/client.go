@@ -432,14 +432,13 @@ func (c *Client) sendPatiently(ctx context.Context, in Request) (*http.Response,
 	}
 }
 
-// sendBy sends through an HTTP client. If id is not empty, only the server with that id
-// accepts the request.
-func (c *Client) sendBy(ctx context.Context, by *http.Client, in Request, id string) (*http.Response, error) {
+// If id is not empty, only the server with that id accepts the request.
+func (c *Client) sendBy(ctx context.Context, httpClient *http.Client, in Request, id string) (*http.Response, error) {
 	token, err := c.tokens(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.sendAs(ctx, by, in, id, token)
+	response, err := c.sendAs(ctx, httpClient, in, id, token)
 	if !apierrors.IsUnauthorized(err) || token == "" {
 		return response, err
 	}
@@ -447,11 +446,11 @@ func (c *Client) sendBy(ctx context.Context, by *http.Client, in Request, id str
 	if failed != nil || another == token {
 		return response, cmp.Or(failed, err)
 	}
-	return c.sendAs(ctx, by, in, id, another)
+	return c.sendAs(ctx, httpClient, in, id, another)
 }
 
 // sendAs is sendBy with a token, empty for none.
-func (c *Client) sendAs(ctx context.Context, by *http.Client, in Request, id, token string) (*http.Response, error) {
+func (c *Client) sendAs(ctx context.Context, httpClient *http.Client, in Request, id, token string) (*http.Response, error) {
 	var sent atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
 	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
@@ -464,7 +463,7 @@ func (c *Client) sendAs(ctx context.Context, by *http.Client, in Request, id, to
 	if id != "" {
 		r.Header.Set(socket.ServerHeader, id)
 	}
-	response, err := by.Do(r)
+	response, err := httpClient.Do(r)
 	if err != nil {
 		return nil, c.unreachable(ctx, in, sent.Load(), err)
 	}

@@ -85,7 +85,6 @@ func (noSealing) SecretData(namespace, name string) (map[string][]byte, error) {
 
 func (noSealing) SealingKeys() string { return "the keys" }
 
-// as sends a request with a token.
 func (a *api) as(t *testing.T, token, method, path, body string) resttest.Answer {
 	t.Helper()
 	return a.Do(t, method, path, body, func(r *http.Request) {
@@ -142,7 +141,6 @@ func binding(namespace, name, role string, subjects ...spec.Subject) *config.Con
 
 func named(user string) spec.Subject { return spec.Subject{Kind: spec.SubjectUser, Name: user} }
 
-// batchOf encodes a batch that does one verb with all objects.
 func batchOf(t *testing.T, verb batch.Verb, objects ...*config.Config) string {
 	t.Helper()
 	var operations []batch.Operation

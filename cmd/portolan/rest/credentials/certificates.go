@@ -71,7 +71,6 @@ func RenewalsOnly(next http.Handler) http.Handler {
 	})
 }
 
-// asHTTP returns the HTTP error for a refused request.
 func asHTTP(err error) error {
 	refused, ok := err.(*issue.Refusal)
 	if !ok {

@@ -30,7 +30,6 @@ import (
 
 var web = authoritytest.Workload("shop", "web")
 
-// issuing is an issuer with what it needs.
 type issuing struct {
 	*authoritytest.Mesh
 	authority *authority.Authority

@@ -198,7 +198,6 @@ func (p *paths) mayCreate(r *http.Request, ops []storage.Op) error {
 	return p.keeper.CheckFirst(who, ops)
 }
 
-// addToken gives a user another token.
 func (p *paths) addToken(w http.ResponseWriter, r *http.Request) error {
 	var asked NewToken
 	if err := rest.ReadJSON(w, r, &asked); err != nil {
@@ -244,8 +243,7 @@ func (p *paths) revoke(w http.ResponseWriter, r *http.Request) error {
 // time.
 const attempts = 5
 
-// change edits the user that a request names. If gives is true, the caller must have all
-// rights that the edited user has.
+// If gives is true, the caller must have all rights that the edited user has.
 func (p *paths) change(r *http.Request, edit func(*spec.User) error, gives bool) error {
 	name := r.PathValue("name")
 	for attempt := 1; ; attempt++ {

@@ -122,7 +122,6 @@ func (o Options) removeMember(_ http.ResponseWriter, r *http.Request) (any, erro
 	return changed(o.Members.Remove(r.Context(), r.PathValue("name")))
 }
 
-// changed returns the answer to a change.
 func changed(c *cluster.Change, err error) (any, error) {
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func (o *addressFlags) validate(add addFault) {
 	}
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *addressFlags) apply(to *serve.Options) {
 	to.Addresses.IPv4, _ = netip.ParsePrefix(o.ipv4)
 	to.Addresses.IPv6, _ = netip.ParsePrefix(o.ipv6)

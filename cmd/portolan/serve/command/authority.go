@@ -40,7 +40,7 @@ func (o *authorityFlags) validate(add addFault) {
 	}
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *authorityFlags) apply(to *serve.Options) {
 	if o.files != (authority.Files{}) {
 		to.Authority = &o.files

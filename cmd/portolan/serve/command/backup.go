@@ -10,7 +10,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 )
 
-// backupFlags holds the flags for scheduled backups of the store.
 type backupFlags struct {
 	dir      string
 	keyFile  string
@@ -64,7 +63,7 @@ func (o *backupFlags) envelope(keys escrow.Keys) (*escrow.Envelope, error) {
 	return escrow.WithKeys(keys, lock)
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *backupFlags) apply(to *serve.Options) {
 	if o.dir != "" {
 		to.Backup, to.BackupEnvelope = &backup.Schedule{Dir: o.dir, Interval: o.interval, Keep: o.keep}, o.envelope

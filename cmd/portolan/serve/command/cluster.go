@@ -34,8 +34,7 @@ type storeCluster struct {
 	place      *peercert.Place
 }
 
-// clusterFlags lists all of these flags. Either of the first two makes the store one of
-// several.
+// Either of the first two makes the store one of several.
 var clusterFlags = []string{
 	"store-name", "store-peer-url", "store-client-url", "store-initial-cluster", "store-join",
 	"store-cert", "store-key", "store-ca", "join",
@@ -53,7 +52,7 @@ func (o *storeCluster) register(f *pflag.FlagSet) {
 	f.StringVar(&o.files.CA, "store-ca", "", "file with the authority that signs the certificates of all members, PEM")
 }
 
-// cluster returns the cluster of the flags; nil if the store is a single member.
+// cluster returns nil if the store is a single member.
 func (o *storeCluster) cluster() *member.Cluster {
 	if o.peerURL == "" {
 		return nil
@@ -87,7 +86,6 @@ func (o *storeCluster) adopt(dataDir string) (err error) {
 	return nil
 }
 
-// validateJoin reports the faults of --join.
 func (o *storeCluster) validateJoin(given func(flag string) bool, dataDir string, inProcess bool, add addFault) {
 	if u, err := url.Parse(o.joinServer); err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !onThisMachine(o.joinServer)) {
 		add("join", "%q is not the URL of the config API of another server, such as https://10.0.0.1:15080", o.joinServer)

@@ -141,7 +141,6 @@ A second signal ends the server at once.`,
 	return c
 }
 
-// addFault reports a fault of a flag.
 type addFault func(flag, format string, args ...any)
 
 // validate reports all faults of the flags at once.
@@ -194,7 +193,6 @@ func (o *serveFlags) founding() member.Founding {
 	return member.FoundFresh
 }
 
-// onThisMachine says whether a URL points to this machine.
 func onThisMachine(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -262,7 +260,7 @@ func (o *serveFlags) joinStore(ctx context.Context, console Console) error {
 	return o.embedded.cluster.adopt(o.embedded.dataDir)
 }
 
-// logger returns the server's logger. The flags must be valid.
+// logger requires valid flags.
 func (o *serveFlags) logger(console Console) *slog.Logger {
 	level, _ := parseLevel(o.logLevel)
 	return slog.New(slog.NewTextHandler(console.Stderr, &slog.HandlerOptions{Level: level}))

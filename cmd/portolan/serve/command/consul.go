@@ -18,7 +18,6 @@ import (
 // the same.
 const consulToken = "CONSUL_HTTP_TOKEN"
 
-// consulRegistry holds the flags of the Consul registry.
 type consulRegistry struct {
 	address        string
 	tokenFile      string
@@ -102,7 +101,7 @@ func (o *consulRegistry) token() (string, error) {
 	return token, nil
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *consulRegistry) apply(to *serve.Options) {
 	if o.address != "" {
 		options := o.options()

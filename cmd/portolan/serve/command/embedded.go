@@ -68,7 +68,6 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "state", "portolan")
 }
 
-// embedded returns the store that the flags describe.
 func (o *embeddedStore) embedded() *serve.Embedded {
 	return &serve.Embedded{
 		DataDir: o.dataDir, Args: storeRunArgs, InProcess: o.inProcess,

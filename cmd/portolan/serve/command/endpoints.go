@@ -36,7 +36,7 @@ func (o *endpointFiles) validate(given func(flag string) bool, add addFault) {
 	}
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *endpointFiles) apply(to *serve.Options) {
 	if len(o.names) > 0 {
 		options := o.options()

@@ -155,7 +155,6 @@ func (j *storeJoin) keep(dir peercert.Dir, got *maintenance.Admission) error {
 	return nil
 }
 
-// hasStore says whether a data directory has a store.
 func hasStore(dataDir string) bool {
 	_, err := os.Stat(filepath.Join(dataDir, "etcd", "member"))
 	return err == nil

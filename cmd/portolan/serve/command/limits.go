@@ -44,7 +44,6 @@ func (o *memoryFlags) budgets() []memoryBudget {
 	}
 }
 
-// validate reports what is wrong with the flags.
 func (o *memoryFlags) validate(add addFault) {
 	for _, budget := range o.budgets() {
 		if budget.size.Value() < minMemory {
@@ -62,7 +61,7 @@ func (o *memoryFlags) validate(add addFault) {
 	}
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *memoryFlags) apply(to *serve.Options) {
 	to.StreamMemory, to.StreamsMemory = o.stream.Value(), o.streams.Value()
 	to.HistoryMemory, to.WatchMemory = o.history.Value(), o.watch.Value()

@@ -25,14 +25,13 @@ func (o *xdsFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.routeDelta, "route-delta", routeDeltaAuto, "auto sends an Envoy that takes virtual hosts one by one only those that changed; off sends whole route tables to all")
 }
 
-// validate reports what is wrong with the flags.
 func (o *xdsFlags) validate(add addFault) {
 	if o.routeDelta != routeDeltaAuto && o.routeDelta != routeDeltaOff {
 		add("route-delta", "%q is neither auto nor off", o.routeDelta)
 	}
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *xdsFlags) apply(to *serve.Options) { to.WholeRoutes = o.routeDelta == routeDeltaOff }
 
 // lifecycleFlags say for how long proxies stay with a server.
@@ -78,7 +77,7 @@ func (o *lifecycleFlags) validate(add addFault) {
 	}
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *lifecycleFlags) apply(to *serve.Options) {
 	to.MaxConnectionAge, to.DrainTime, to.BalanceInterval = o.maxAge, o.drain, o.balance
 	to.MaxStreamsPerConnection, to.MaxFirstSyncs = o.streams, o.firstSyncs

@@ -51,7 +51,7 @@ func (o *sourceFlags) validate(add addFault) {
 	}
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *sourceFlags) apply(to *serve.Options) {
 	for _, dir := range o.dirs {
 		to.ConfigDirs = append(to.ConfigDirs, filepath.Clean(dir))

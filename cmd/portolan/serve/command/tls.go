@@ -53,7 +53,6 @@ func (o *tlsFlags) validate(apiAddress, xdsAddress string, add addFault) {
 	}
 }
 
-// splitHost returns the host of an address, and reports a faulty address.
 func splitHost(flag, address string, add addFault) (host string, ok bool) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -78,7 +77,7 @@ func isHostName(name string) bool {
 	return name != "" && len(name) <= 253
 }
 
-// apply sets the options. The flags must be valid.
+// apply requires valid flags.
 func (o *tlsFlags) apply(to *serve.Options) {
 	to.TLS = serve.TLS{Cert: o.cert, Key: o.key, ClientCA: o.clientCA, SecureXDSAddress: o.secureXDS, Names: o.names}
 	to.MaxIdentityStreams = o.identityStreams
