@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -130,7 +131,14 @@ func (n *namespace) sniff(device, marker string) *atomic.Int64 {
 	var fd int
 	if err := n.inside(func() (err error) {
 		const everything = 0x0300 // ETH_P_ALL in network byte order
+		link, err := net.InterfaceByName(device)
+		if err != nil {
+			return err
+		}
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, everything); err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: everything, Ifindex: link.Index}); err != nil {
 			return err
 		}
 		return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
