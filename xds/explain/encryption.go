@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -13,30 +14,71 @@ import (
 // encryption says how the connections of a cluster are encrypted, and what is missing for that.
 // Each is empty if there is nothing to say.
 func (e *explainer) encryption(name string) (how, missing string) {
-	o, ok := cluster.Find(e.view(), name)
-	if !ok || !o.Encrypted(e.view()) {
+	v := e.view()
+	o, ok := cluster.Find(v, name)
+	switch {
+	case !ok:
 		return "", ""
+	case !o.Encrypted(v):
+		return e.automatic(o), ""
 	}
-	tls := o.Policy().GetTls()
+	tls := o.TLS(v)
 	how = fmt.Sprintf("over TLS (%s) as %s", tls.GetMode(), serverNameOf(o, tls))
 	if tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL && tls.GetInsecureSkipVerify().GetValue() {
 		how += ", to a server that is not verified"
 	}
-	for _, lack := range o.Lacks(e.view()) {
+	how += toPeers(o.PeerNames(v))
+	for _, lack := range o.Lacks(v) {
 		missing = strings.TrimPrefix(missing+"; "+lack.String(), "; ")
 	}
 	return how, missing
 }
 
-// asSent returns a request as it leaves through a cluster, which may encrypt it.
-func (e *explainer) asSent(cluster string, r simulate.Request) simulate.Request {
-	how, _ := e.encryption(cluster)
-	switch {
-	case how == "":
-	case r.Protocol == simulate.TCP:
+// automatic says to which endpoints of a cluster connections are encrypted without a rule; empty
+// for none.
+func (e *explainer) automatic(o cluster.Outbound) string {
+	v := e.view()
+	mutual, all := len(o.MutualEndpoints(v)), 0
+	for _, l := range o.Selection(v).Localities(v.Endpoints(o.Service).All()) {
+		all += len(l.Endpoints)
+	}
+	if mutual == 0 {
+		return ""
+	}
+	how := "over mutual TLS of the mesh as " + o.ServerName() + toPeers(o.PeerNames(v))
+	if mutual < all {
+		how += fmt.Sprintf(", for %d of %d endpoints: the others have no label security.istio.io/tlsMode: istio, or a PeerAuthentication disables it", mutual, all)
+	}
+	return how
+}
+
+// toPeers says which names a server must show; empty for any.
+func toPeers(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	const shown = 3
+	if more := len(names) - shown; more > 0 {
+		names = append(slices.Clone(names[:shown]), fmt.Sprintf("%d more", more))
+	}
+	return ", to a server of " + strings.Join(names, " or ")
+}
+
+// asSent returns a request as it leaves through a cluster for an endpoint, which may encrypt it.
+func (e *explainer) asSent(name, endpoint string, r simulate.Request) simulate.Request {
+	v := e.view()
+	o, ok := cluster.Find(v, name)
+	if !ok || !o.Encrypted(v) && !o.MutualEndpoints(v)[endpoint] {
+		return r
+	}
+	switch r.Protocol {
+	case simulate.TCP:
 		r.Protocol = simulate.TLS
-	case r.Protocol == simulate.HTTP || r.Protocol == simulate.HTTP2 || r.Protocol == simulate.GRPC:
+	case simulate.HTTP, simulate.HTTP2, simulate.GRPC:
 		r.Protocol = simulate.HTTPS
+	}
+	if o.TLS(v).GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
+		r.ALPN, r.SNI = o.Offers(v), o.ServerName()
 	}
 	return r
 }

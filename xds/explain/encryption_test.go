@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -34,10 +35,52 @@ func TestExplainEncryption(t *testing.T) {
 	const mutual = "over TLS (MUTUAL) as the host of the request"
 	check("from=10.1.0.8&to=bank.test:80", "over TLS (SIMPLE) as the host of the request", "")
 	check("from=10.1.0.8&to=bank.test:81", "over TLS (MUTUAL) as a.test, to a server that is not verified", "")
-	check("from=10.1.0.8&to=bank.test:82", "over TLS (ISTIO_MUTUAL) as outbound_.82_._.bank.test", "it must be encrypted, and is sent nowhere: the proxy has no certificate of the mesh")
+	check("from=10.1.0.8&to=bank.test:82", "over TLS (ISTIO_MUTUAL) as outbound_.82_._.bank.test, to a server of spiffe://cluster.local/*", "it must be encrypted, and is sent nowhere: the proxy has no certificate of the mesh")
 	check("from=10.1.0.8&to=bank.test:83", mutual, "it must be encrypted, and is sent nowhere: no certificate with its key is stored as secret bank in the namespace of the proxy; no certificate of an authority is stored as secret bank or bank-cacert in the namespace of the proxy")
 	check("from=10.1.0.8&to=bank.test:84", "", "")
 	check("from=10.1.0.7&to=bank.test:80", "over TLS (SIMPLE) as the host of the request", "its rule asks for TLS, which gRPC clients are not given: they get no endpoint")
 	w.PutSecret("shop/bank", secret.TLSCert, secret.TLSKey, secret.TLSAuthority)
 	check("from=10.1.0.8&to=bank.test:83", mutual, "")
+}
+
+// TestExplainMutualTLS: an explanation says which connections are encrypted without a rule, whom
+// the server must be, and which PeerAuthentication lets the request in or refuses it.
+func TestExplainMutualTLS(t *testing.T) {
+	t.Parallel()
+	const as = "over mutual TLS of the mesh as outbound_.80_._.web.test, to a server of "
+	entry := func(endpoints string) string {
+		return xdstest.Object("ServiceEntry", "web", "{hosts: [web.test], location: MESH_INTERNAL, resolution: STATIC, addresses: [10.9.0.1], ports: [{number: 80, name: http, protocol: HTTP}], endpoints: ["+endpoints+"]}")
+	}
+	const mutual, plain = "{address: 10.1.0.1, serviceAccount: web, labels: {app: web}}", "{address: 10.1.0.1, labels: {app: web}}"
+	strict := xdstest.Object("PeerAuthentication", "default", "{mtls: {mode: STRICT}}")
+	for name, c := range map[string]struct {
+		mesh               []string
+		bare               bool // the client has no certificate
+		tls, outcome, says string
+	}{
+		"a label and no policy": {mesh: []string{entry(mutual)}, tls: as + "spiffe://cluster.local/ns/default/sa/web", outcome: "Forwarded"},
+		"no account":            {mesh: []string{entry("{address: 10.1.0.1, labels: {app: web, security.istio.io/tlsMode: istio}}")}, tls: as + "spiffe://cluster.local/*", outcome: "Forwarded"},
+		"one of two": {mesh: []string{entry(mutual + ", {address: 10.1.0.5}")}, outcome: "Forwarded",
+			tls: as + "spiffe://cluster.local/ns/default/sa/web, for 1 of 2 endpoints: the others have no label security.istio.io/tlsMode: istio, or a PeerAuthentication disables it"},
+		"STRICT":                                 {mesh: []string{entry(mutual), strict}, tls: as + "spiffe://cluster.local/ns/default/sa/web", outcome: "Forwarded"},
+		"STRICT, no label":                       {mesh: []string{entry(plain), strict}, outcome: "Fails", says: "peerauthentication/default/default demands mutual TLS, and the client begins in plaintext"},
+		"STRICT, a client without a certificate": {mesh: []string{entry(mutual), strict}, bare: true, outcome: "Fails", says: "the client begins in plaintext"},
+		"DISABLE":                                {mesh: []string{entry(mutual), xdstest.Object("PeerAuthentication", "default", "{mtls: {mode: DISABLE}}")}, outcome: "Forwarded"},
+		"STRICT, and a rule that disables it":    {mesh: []string{entry(mutual), strict, xdstest.Object("DestinationRule", "web", "{host: web.test, trafficPolicy: {tls: {mode: DISABLE}}}")}, outcome: "Fails", says: "begins in plaintext"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := connected{xdstest.NewWorld(t, c.mesh...), []*discovery.Proxy{
+				xdstest.Node{IP: "10.1.0.8", Certified: !c.bare, Interception: discovery.InterceptionRedirect}.Proxy(t),
+				xdstest.Node{IP: "10.1.0.1", Certified: true, Interception: discovery.InterceptionRedirect, Labels: map[string]string{"app": "web"}}.Proxy(t),
+			}}
+			e, err := explained(t, m, "from=10.1.0.8&to=web.test:80")
+			if err != nil || len(e.Destinations) != 1 {
+				t.Fatalf("%+v, %v", e, err)
+			}
+			if d := e.Destinations[0]; d.TLS != c.tls && !(c.outcome == "Fails") || e.Outcome != c.outcome || !strings.Contains(e.Reason, c.says) {
+				t.Errorf("%q, %s: %s", d.TLS, e.Outcome, e.Reason)
+			}
+		})
+	}
 }

@@ -140,6 +140,10 @@ type Inbound struct {
 	Objects []string `json:"objects,omitempty"`
 	// Application is the address of the application; empty if it is the endpoint's address.
 	Application string `json:"application,omitempty"`
+	// Mode says how the port takes connections, and ModeBy names the PeerAuthentication that
+	// says so; both are empty if none does, which is PERMISSIVE.
+	Mode   string `json:"mode,omitempty"`
+	ModeBy string `json:"modeBy,omitempty"`
 	// Outcome is Forwarded, Passed (no object defines the port), Fails or Unknown.
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -22,21 +23,21 @@ import (
 // inbound says what the connected sidecars of some endpoints do with an incoming request.
 // Sidecars that do the same share an entry. The request came by a cluster, which may encrypt it.
 func (e *explainer) inbound(endpoints []string, cluster string, r simulate.Request, sent simulate.Result) []Inbound {
-	before := r.Protocol
-	r = e.asSent(cluster, r)
-	encrypted := r.Protocol != before
-	if r.Protocol == simulate.GRPC {
-		r.Protocol = simulate.HTTP2
-	}
 	if sent.Action != nil {
 		r.Host, r.Path = sent.Host, sent.Path
 	}
+	asked := r
 	var out []Inbound
 	for _, endpoint := range endpoints {
 		name, port, ok := cutPort(endpoint)
 		ip, err := netip.ParseAddr(name)
 		if !ok || err != nil {
 			continue // not an IP address, such as a Unix domain socket
+		}
+		r := e.asSent(cluster, endpoint, asked)
+		encrypted := r.Protocol != asked.Protocol
+		if r.Protocol == simulate.GRPC {
+			r.Protocol = simulate.HTTP2
 		}
 		for _, proxy := range e.sidecarsBeside(ip) {
 			r.Address, r.Port = addressText(ip), port
@@ -102,8 +103,27 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 			out.Objects = append(out.Objects, namesOf(origins.Of([]mesh.Dependency{{Answer: s}}), schema.ServiceEntry)...)
 		}
 	}
+	scope, labels := b.View().OwnPeers()
+	decided := scope.Decide(labels, r.Port)
+	if p := decided.By; p != nil {
+		out.Mode, out.ModeBy = decided.Mode.String(), p.Config.Key().String()
+	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)
+	if decided.Mode == peer.Strict && out.Outcome == Fails {
+		out.Reason = strictReason(out.ModeBy, encrypted, proxy.Certificate != discovery.CertificateFiles{})
+	}
 	return out
+}
+
+// strictReason says why a connection fails where mutual TLS is demanded.
+func strictReason(by string, encrypted, certified bool) string {
+	switch {
+	case !certified:
+		return by + " demands mutual TLS, and the sidecar has no certificate of the mesh: nothing gets in"
+	case encrypted:
+		return by + " demands mutual TLS of the mesh, and the client begins another TLS: leave tls out of its DestinationRule"
+	}
+	return by + " demands mutual TLS, and the client begins in plaintext: give the endpoint the label security.istio.io/tlsMode: istio, and the proxy of the client a certificate"
 }
 
 // takenBy returns the port of the workload that a request to a port number comes to, false if
@@ -145,7 +165,7 @@ func concludeInbound(out *Inbound, own, encrypted bool, r simulate.Request, resu
 	case result.Err != nil && !errors.Is(result.Err, simulate.ErrEncrypted):
 		out.Outcome, out.Reason = Unknown, result.Err.Error()
 		return
-	case encrypted && (errors.Is(result.Err, simulate.ErrEncrypted) || result.VirtualHost != ""):
+	case encrypted && (errors.Is(result.Err, simulate.ErrEncrypted) || result.VirtualHost != "" && result.Chain.GetTransportSocket() == nil):
 		out.Outcome, out.Reason = Fails, "the DestinationRule of the client begins TLS, and the sidecar ends none on this port: leave tls out, or give an ingress listener of its Sidecar tls"
 		return
 	case errors.Is(result.Err, simulate.ErrEncrypted), isStream(r) && result.VirtualHost != "":

@@ -177,7 +177,11 @@ func inboundText(in explain.Inbound) string {
 	case in.Outcome != explain.Passed:
 		end = "! " + end
 	}
-	return joinNonEmpty("at "+cli.FormatList(in.Endpoints, false), in.Listener, in.Cluster, ofObjects(in.Objects), end)
+	mode := ""
+	if in.Mode != "" {
+		mode = in.Mode + " by " + in.ModeBy
+	}
+	return joinNonEmpty("at "+cli.FormatList(in.Endpoints, false), in.Listener, in.Cluster, ofObjects(in.Objects), mode, end)
 }
 
 func connection(p explain.Proxy) string {

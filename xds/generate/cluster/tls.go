@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"net"
+	"strconv"
+
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -95,6 +98,44 @@ func (o Outbound) Encrypted(v *mesh.View) bool {
 // nothing is missing.
 func (o Outbound) Lacks(v *mesh.View) []transport.Lack {
 	return transport.ClientLacks(v, o.tls(v), o.client(v, nil))
+}
+
+// TLS returns the settings of the connections that are encrypted, nil for none: those of a rule,
+// or of the mesh.
+func (o Outbound) TLS(v *mesh.View) *networking.ClientTLSSettings {
+	if tls := o.tls(v); tls != nil || !o.AutoTLS(v) {
+		return tls
+	}
+	return ofMesh
+}
+
+// MutualEndpoints returns which endpoints, as host:port, take mutual TLS of the mesh without a
+// rule.
+func (o Outbound) MutualEndpoints(v *mesh.View) map[string]bool {
+	out := map[string]bool{}
+	if !o.AutoTLS(v) || o.Type(v.Shape()) == envoy.OriginalDst {
+		return out
+	}
+	for _, l := range o.Selection(v).Localities(v.Endpoints(o.Service).All()) {
+		for _, e := range l.Endpoints {
+			if e.Metadata.TLSMode != "" {
+				out[net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))] = true
+			}
+		}
+	}
+	return out
+}
+
+// PeerNames returns the names of which a server must show one, as transport.PeerNames does.
+func (o Outbound) PeerNames(v *mesh.View) []string {
+	return transport.PeerNames(v, o.TLS(v), o.client(v, nil))
+}
+
+// Offers returns the ALPN protocols that connections within the mesh offer.
+func (o Outbound) Offers(v *mesh.View) []string {
+	var options envoy.ClusterOptions
+	apply(o.Policy(), o.Port.Protocol, upgrades(v, o.Policy(), o.Port.Protocol), &options)
+	return o.client(v, options.HTTP).Offers()
 }
 
 // ServerName is the SNI that clients within the mesh use by default.

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -80,6 +82,23 @@ func client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (S
 	return m.result(nil)
 }
 
+// PeerNames returns the names of which the certificate of a server must have one. One that ends
+// with * stands for all that begin so. Empty accepts any.
+func PeerNames(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) []string {
+	if tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL {
+		return peerNames(tls, o)
+	}
+	validation := (&maker{view: v}).meshPeer(tls, o)
+	out := slices.Clone(validation.SubjectAltNames)
+	for _, prefix := range validation.SubjectAltPrefixes {
+		out = append(out, prefix+"*")
+	}
+	return out
+}
+
+// Offers returns the ALPN protocols that a client of the mesh offers.
+func (o ClientOptions) Offers() []string { return o.Speaks.offers() }
+
 // parameters returns the TLS versions of outgoing connections. (Istio:
 // defaultUpstreamCommonTLSContext.)
 func parameters() socket.TLSOptions {
@@ -94,13 +113,17 @@ func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (
 		out.SNI = o.ServerName
 	}
 	out.Certificates = []string{m.need(names.WorkloadCertificate)}
-	subjects := tls.GetSubjectAltNames()
-	if len(subjects) == 0 {
-		subjects = underAliases(m.view, o.SubjectAltNames)
-	}
-	out.Peer = m.meshValidation(subjects)
+	out.Peer = m.meshPeer(tls, o)
 	out.ALPN = o.Speaks.offers()
 	return m.result(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
+}
+
+// meshPeer accepts the servers that the settings name, else those of the service.
+func (m *maker) meshPeer(tls *networking.ClientTLSSettings, o ClientOptions) *socket.PeerValidation {
+	if names := tls.GetSubjectAltNames(); len(names) > 0 {
+		return m.meshValidation(names)
+	}
+	return m.meshValidation(underAliases(m.view, o.SubjectAltNames))
 }
 
 // meshValidation accepts the certificates of the mesh with one of the given names; without
