@@ -220,6 +220,8 @@ type Proxy struct {
 	// Identity is what the proxy proved, in a form such as
 	// spiffe://cluster.local/ns/shop/sa/web; empty for none.
 	Identity string
+	// Certified says that the proxy has a certificate of the mesh, as it says itself.
+	Certified bool
 	// Replica is the server that the proxy is connected to; empty for none.
 	Replica string
 	// Seen is when it connected, or was last seen.
@@ -232,7 +234,7 @@ type Proxy struct {
 func (p *Proxy) Like(o *Proxy) bool {
 	return p.Type == o.Type && p.Namespace == o.Namespace && slices.Equal(p.Addresses, o.Addresses) && maps.Equal(p.Labels, o.Labels) &&
 		p.SelfDiscovery == o.SelfDiscovery && p.Interception == o.Interception && p.DNSCapture == o.DNSCapture && p.Locality == o.Locality &&
-		p.Identity == o.Identity
+		p.Identity == o.Identity && p.Certified == o.Certified
 }
 
 // Responses counts the proxies' responses to the change of one revision; false if the server has

@@ -94,6 +94,13 @@ const (
 	SecretClosed       Code = "PTL0351"
 	CertificateEnds    Code = "PTL0352"
 	HostUncertified    Code = "PTL0353"
+	PeersOverlap       Code = "PTL0361"
+	PeersUnused        Code = "PTL0362"
+	PeersCutOff        Code = "PTL0363"
+	SidecarUnlabelled  Code = "PTL0364"
+	SidecarMissing     Code = "PTL0365"
+	IdentityAny        Code = "PTL0366"
+	ServerFirst        Code = "PTL0367"
 	IssuerElsewhere    Code = "PTL0411"
 	RoleMissing        Code = "PTL0421"
 	UserUnproved       Code = "PTL0422"
@@ -180,6 +187,13 @@ var kinds = []Kind{
 	{SecretClosed, "", Error, status.PartlyServed, "a secret is sealed with a key that the leading server lacks", "proxies of that server do not get the secret"},
 	{CertificateEnds, "", Warning, status.PartlyServed, "a certificate in a secret has ended, ends within 30 days, or is not valid yet", "peers refuse it once it has ended, and before it is valid"},
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},
+	{PeersOverlap, "", Warning, status.Conflicted, "an older PeerAuthentication is for the same workloads: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
+	{PeersUnused, "", Info, status.ResolvedRefs, "a PeerAuthentication has a selector that selects no workload, or that is in the root namespace, where it selects none", "the policy has no effect"},
+	{PeersCutOff, "", Warning, status.PartlyServed, "a PeerAuthentication demands mutual TLS, and endpoints are not labelled for it, rules tell clients something else, or proxies have no certificate", "what is sent in plaintext is refused"},
+	{SidecarUnlabelled, "", Info, status.PartlyServed, "an endpoint without a label for mutual TLS has a connected sidecar with a certificate of the mesh", "clients send it plaintext"},
+	{SidecarMissing, "", Warning, status.ResolvedRefs, "an endpoint is labelled for mutual TLS, and no sidecar with a certificate of the mesh was known at its address for an hour", "what clients with a certificate send is refused"},
+	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
+	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},

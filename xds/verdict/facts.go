@@ -63,6 +63,8 @@ const (
 	BindersRow Row = "b" // the RoleBindings of a role, by its name
 	IssuerRow  Row = "i" // why the keys of an issuer cannot be fetched, by its path
 
+	QuietRow Row = "q" // whether an object is an hour old, by its path
+
 	DelegatorsRow Row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
@@ -73,7 +75,7 @@ func rowOf(key mesh.RowKey) Row { return Row(string(rune('A'+key.Table)) + key.K
 // The mesh configuration must be the same in both.
 func ChangedRows(from, to Facts) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
-		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && grownQuiet(from, to, yield)
 	}
 }
 

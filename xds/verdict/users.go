@@ -56,3 +56,28 @@ func BoundBy(object *config.Config) string {
 	}
 	return spec.Role
 }
+
+// quietAfter is the age of an object, in minutes, at which somebody must have been seen at the
+// addresses that it names.
+const quietAfter = 60
+
+// QuietAt reports whether an object is that old at a minute since 1970. If the minute is 0, none
+// is.
+func QuietAt(object *config.Config, minute int64) bool {
+	return minute != 0 && minute-object.CreationTimestamp.Unix()/60 >= quietAfter
+}
+
+// grownQuiet iterates over the rows of the entries that have become so old.
+func grownQuiet(from, to Facts, yield func(Row) bool) bool {
+	if from.Minute == to.Minute {
+		return true
+	}
+	for _, kind := range []config.GroupVersionKind{schema.WorkloadEntry, schema.ServiceEntry} {
+		for object := range to.Mesh.Inputs().Configs.List(kind, "") {
+			if QuietAt(object, from.Minute) != QuietAt(object, to.Minute) && !yield(QuietRow+Row(object.Key().Path())) {
+				return false
+			}
+		}
+	}
+	return true
+}

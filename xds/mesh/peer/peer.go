@@ -44,6 +44,16 @@ func NewPolicy(c *config.Config) *Policy {
 	return p
 }
 
+// Demands says whether the policy demands mutual TLS of anybody.
+func (p *Policy) Demands() bool {
+	for _, mode := range p.Ports {
+		if mode == Strict {
+			return true
+		}
+	}
+	return p.Mode == Strict
+}
+
 // Policies are the PeerAuthentications of one namespace, the oldest first. They are never
 // modified. Nil has none.
 type Policies struct{ all []*Policy }

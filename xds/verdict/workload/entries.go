@@ -6,6 +6,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -17,8 +18,12 @@ func ServiceEntry(j *verdict.Judge, object *config.Config) { (&judge{j}).service
 func (j *judge) serviceEntry(object *config.Config) {
 	spec := object.Spec.(*networking.ServiceEntry)
 	for i, e := range spec.GetEndpoints() {
-		j.offline(verdict.At("spec.endpoints", i)+".address", e.GetAddress())
+		at := verdict.At("spec.endpoints", i)
+		j.offline(at+".address", e.GetAddress())
+		j.sidecarAt(object, at, e.GetAddress(), e.GetLabels(), e.GetServiceAccount())
+		j.unpinned(at, e.GetLabels(), e.GetServiceAccount(), spec.GetSubjectAltNames())
 	}
+	j.waits(object, spec)
 	j.dynamicOfClients(object.Namespace, spec)
 	j.uncaptured(object, spec)
 }
@@ -28,7 +33,11 @@ func WorkloadEntry(j *verdict.Judge, object *config.Config) { (&judge{j}).worklo
 
 // workloadEntry judges the address of a WorkloadEntry.
 func (j *judge) workloadEntry(object *config.Config) {
-	j.offline("spec.address", object.Spec.(*networking.WorkloadEntry).GetAddress())
+	spec := object.Spec.(*networking.WorkloadEntry)
+	j.offline("spec.address", spec.GetAddress())
+	own := serviceentry.LabelsOf(&object.Meta, spec)
+	j.sidecarAt(object, "spec", spec.GetAddress(), own, spec.GetServiceAccount())
+	j.unpinned("spec", own, spec.GetServiceAccount(), nil)
 }
 
 // offline warns if the sidecars at the address of an endpoint are all disconnected. Gateways at

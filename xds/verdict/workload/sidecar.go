@@ -36,7 +36,7 @@ func (j *judge) sidecar(object *config.Config) {
 		})
 	}
 	for o := range j.Objects(schema.Sidecar, object.Namespace) {
-		if config.Compare(o, object) < 0 && j.overlap(object.Namespace, selector, o) {
+		if config.Compare(o, object) < 0 && j.overlap(object.Namespace, selector, o.Spec.(*networking.Sidecar).GetWorkloadSelector().GetLabels()) {
 			j.Add(verdict.Verdict{
 				Code: verdict.SidecarsOverlap, Field: "spec.workloadSelector", Other: o.Key(),
 				Message: fmt.Sprintf("selects workloads that %s selects too, which is older and is used alone for these", o.Key()),
@@ -178,10 +178,9 @@ func entryOf(s *mesh.ServiceRow) config.Key {
 	return config.Key{Kind: schema.ServiceEntry, Namespace: a.Namespace, Name: a.Name}
 }
 
-// overlap reports whether a selector and that of another Sidecar select a common workload. A
-// Sidecar without a selector is only the default, and overlaps only with another default.
-func (j *judge) overlap(namespace string, selector labels.Instance, other *config.Config) bool {
-	theirs := labels.Instance(other.Spec.(*networking.Sidecar).GetWorkloadSelector().GetLabels())
+// overlap reports whether two selectors select a common workload. One without labels is only the
+// default, and overlaps only with another default.
+func (j *judge) overlap(namespace string, selector, theirs labels.Instance) bool {
 	if len(selector) == 0 || len(theirs) == 0 {
 		return len(selector) == len(theirs)
 	}

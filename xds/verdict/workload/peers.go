@@ -1,0 +1,247 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// PeerAuthentication judges a PeerAuthentication.
+func PeerAuthentication(j *verdict.Judge, object *config.Config) {
+	(&judge{j}).peerAuthentication(object, object.Spec.(*security.PeerAuthentication))
+}
+
+// peerAuthentication judges for whom a policy is, which other one counts in its place, and what
+// it refuses.
+func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAuthentication) {
+	root := j.Mesh().Inputs().Mesh.GetRootNamespace()
+	selector := labels.Instance(spec.GetSelector().GetMatchLabels())
+	switch {
+	case len(selector) > 0 && object.Namespace == root:
+		j.Add(verdict.Verdict{
+			Code: verdict.PeersUnused, Field: "spec.selector",
+			Message: fmt.Sprintf("has no effect in the root namespace, %s, where a policy is for the whole mesh: so the policy is for nobody", root),
+			Remedy:  "apply it in the namespace of the workloads, or leave the selector out",
+		})
+		return
+	case len(selector) > 0 && !j.selectsWorkload(object.Namespace, selector):
+		j.Add(verdict.Verdict{
+			Code: verdict.PeersUnused, Field: "spec.selector",
+			Message: fmt.Sprintf("selects no workload of namespace %s: the policy has no effect until one has the labels %s", object.Namespace, selector),
+			Remedy:  "mend the labels, or add the workload",
+		})
+	}
+	for o := range j.Objects(schema.PeerAuthentication, object.Namespace) {
+		other := labels.Instance(o.Spec.(*security.PeerAuthentication).GetSelector().GetMatchLabels())
+		if config.Compare(o, object) >= 0 || (len(other) > 0) != (len(selector) > 0) || len(selector) > 0 && !j.overlap(object.Namespace, selector, other) {
+			continue
+		}
+		whom := "the namespace"
+		switch {
+		case len(selector) > 0:
+			whom = "workloads that both select"
+		case object.Namespace == root:
+			whom = "the mesh"
+		}
+		j.Add(verdict.Verdict{
+			Code: verdict.PeersOverlap, Field: "spec", Other: o.Key(),
+			Message: fmt.Sprintf("%s is older, and counts alone for %s", o.Key(), whom),
+			Remedy:  "put both into one policy, or give them other labels",
+		})
+		break
+	}
+	j.refusedByMode(object)
+}
+
+// cut is what a policy refuses: how many there are, and the first by name.
+type cut struct {
+	count int
+	first []string
+}
+
+func (c *cut) add(name string) {
+	const named = 3
+	if c.count++; len(c.first) < named && !slices.Contains(c.first, name) {
+		c.first = append(c.first, name)
+	}
+}
+
+func (c cut) names() string { return strings.Join(c.first, ", ") }
+
+// refusedByMode warns of endpoints to which clients send plaintext though the policy demands
+// mutual TLS, and of proxies that could not speak it.
+func (j *judge) refusedByMode(object *config.Config) {
+	var unlabelled, disabled cut
+	looked, some := 0, false
+	for s := range j.Services("*") {
+		if looked++; looked > verdict.MaxLooked {
+			break
+		}
+		scope := j.View(s.Namespace).Peers(s.Namespace)
+		if !demands(scope, object) || s.Service().MeshExternal {
+			continue
+		}
+		for _, e := range j.Endpoints(s) {
+			d := scope.Decide(e.Labels, e.Port)
+			if d.By == nil || d.By.Config != object || d.Mode != peer.Strict {
+				continue
+			}
+			some = true
+			if e.TLSMode != discovery.TLSModeIstio {
+				unlabelled.add(fmt.Sprintf("%s:%d of %s", e.Address, e.Port, s.Hostname))
+			}
+		}
+		for _, r := range j.Mesh().RulesOf(s.Hostname) {
+			if tls := r.Policy.GetTls(); some && tls != nil && tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL {
+				disabled.add(r.Configs[0].Key().String())
+			}
+		}
+		j.Read(verdict.RulesRow, string(s.Hostname))
+	}
+	if unlabelled.count > 0 {
+		j.Add(verdict.Verdict{
+			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
+			Message: fmt.Sprintf("demands mutual TLS, and %s not labelled for it: %s. Clients send them plaintext, which is refused", counted(unlabelled.count, "endpoint"), unlabelled.names()),
+			Remedy:  "give the workloads the label security.istio.io/tlsMode: istio, or a serviceAccount, or begin with mode PERMISSIVE",
+		})
+	}
+	if disabled.count > 0 {
+		j.Add(verdict.Verdict{
+			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
+			Message: fmt.Sprintf("demands mutual TLS, and %s clients of it something else: %s. What they send is refused", counted(disabled.count, "DestinationRule")+" tell", disabled.names()),
+			Remedy:  "leave tls out of the rules, or set its mode to ISTIO_MUTUAL",
+		})
+	}
+	if some {
+		j.uncertified()
+	}
+}
+
+// demands says whether a policy is one of a scope that may demand mutual TLS.
+func demands(scope peer.Scope, object *config.Config) bool {
+	return slices.ContainsFunc(slices.Concat(scope.Mesh.All(), scope.Own.All()), func(p *peer.Policy) bool { return p.Config == object && p.Demands() })
+}
+
+// uncertified warns of known proxies without a certificate of the mesh.
+func (j *judge) uncertified() {
+	var proxies, programs cut
+	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
+		for p := range j.Known(table, "").Values() {
+			switch name := nameOf(p); {
+			case p.Certified:
+			case discovery.ProxyType(p.Type) == discovery.Proxyless:
+				programs.add(name)
+			case discovery.ProxyType(p.Type) == discovery.Sidecar, discovery.ProxyType(p.Type) == discovery.Router:
+				proxies.add(name)
+			}
+		}
+	}
+	for what, c := range map[string]cut{"proxy": proxies, "gRPC client": programs} {
+		if c.count == 0 {
+			continue
+		}
+		j.Add(verdict.Verdict{
+			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
+			Message: fmt.Sprintf("demands mutual TLS, and %s without a certificate of the mesh: %s. What they send is refused, and what comes to them where the policy is for them", counted(c.count, what), c.names()),
+			Remedy:  "give them a certificate: portolan certificate request, and portolan bootstrap --cert FILE --key FILE --ca FILE",
+		})
+	}
+}
+
+// nameOf returns the name in the node id of a proxy.
+func nameOf(p *status.Proxy) string {
+	if parts := strings.Split(p.Node, "~"); len(parts) == 4 {
+		return parts[2]
+	}
+	return p.Node
+}
+
+// counted returns "1 thing is", "2 things are".
+func counted(n int, thing string) string {
+	switch {
+	case n == 1:
+		return "1 " + thing + " is"
+	case strings.HasSuffix(thing, "y"):
+		return fmt.Sprintf("%d %sies are", n, strings.TrimSuffix(thing, "y"))
+	}
+	return fmt.Sprintf("%d %ss are", n, thing)
+}
+
+// sidecarAt compares what an endpoint says of its sidecar with what is known of it.
+func (j *judge) sidecarAt(object *config.Config, field string, address string, own labels.Instance, account string) {
+	takes := own[labels.TLSMode] == labels.TLSModeIstio || own[labels.TLSMode] == "" && account != ""
+	connected, known := "", false
+	for p := range j.Known(verdict.AddressRow, address).Values() {
+		if discovery.ProxyType(p.Type) != discovery.Sidecar {
+			continue
+		}
+		known = known || p.Certified
+		if p.Certified && p.Replica != "" && (p.Interception != string(discovery.InterceptionNone) || takes) {
+			connected = nameOf(p)
+		}
+	}
+	switch {
+	case !takes && own[labels.TLSMode] == "" && connected != "":
+		j.Add(verdict.Verdict{
+			Code: verdict.SidecarUnlabelled, Field: field,
+			Message: fmt.Sprintf("%s has a sidecar with a certificate of the mesh, %s, and no label says so: clients send plaintext", address, connected),
+			Remedy:  "add the label security.istio.io/tlsMode: istio, or a serviceAccount; or tlsMode: disabled, to keep plaintext",
+		})
+	case takes && !known:
+		j.Read(verdict.QuietRow, object.Key().Path())
+		if verdict.QuietAt(object, j.Facts().Minute) {
+			j.Add(verdict.Verdict{
+				Code: verdict.SidecarMissing, Field: field,
+				Message: fmt.Sprintf("%s is said to take mutual TLS, and for an hour no sidecar with a certificate of the mesh was known there: what clients with a certificate send is refused", address),
+				Remedy:  "start the sidecar, or set the label security.istio.io/tlsMode: disabled",
+			})
+		}
+	}
+}
+
+// unpinned says that clients take any identity of the mesh for an endpoint that names none.
+func (j *judge) unpinned(field string, own labels.Instance, account string, subjects []string) {
+	if own[labels.TLSMode] != labels.TLSModeIstio || account != "" || len(subjects) > 0 {
+		return
+	}
+	j.Add(verdict.Verdict{
+		Code: verdict.IdentityAny, Field: field,
+		Message: "names no serviceAccount: over mutual TLS clients take any workload of the mesh for it",
+		Remedy:  "set serviceAccount to that of the workload's certificate, or subjectAltNames of the ServiceEntry",
+	})
+}
+
+// waits warns that a client in plaintext waits for a server that speaks first, where the proxy
+// waits for the client to see whether it begins TLS.
+func (j *judge) waits(object *config.Config, spec *networking.ServiceEntry) {
+	if j.Mesh().Inputs().Mesh.GetProtocolDetectionTimeout().AsDuration() > 0 {
+		return
+	}
+	for i, p := range spec.GetPorts() {
+		if discovery.ParseProtocol(p.GetProtocol()) != discovery.MySQL {
+			continue
+		}
+		scope := j.View(object.Namespace).Peers(object.Namespace)
+		for _, e := range spec.GetEndpoints() {
+			if e.GetLabels()[labels.TLSMode] == labels.TLSModeIstio && scope.Decide(e.GetLabels(), int(max(p.GetTargetPort(), p.GetNumber()))).Mode == peer.Permissive {
+				j.Add(verdict.Verdict{
+					Code: verdict.ServerFirst, Field: verdict.At("spec.ports", i) + ".protocol",
+					Message: "the server speaks first: a client in plaintext waits for it, and the sidecar for the client, since the port takes both (PERMISSIVE)",
+					Remedy:  "set portLevelMtls of a PeerAuthentication to STRICT or DISABLE for the port, or protocolDetectionTimeout of the mesh",
+				})
+				return
+			}
+		}
+	}
+}
