@@ -13,45 +13,48 @@ import (
 
 // TestEncryptBetweenServicesPage applies the objects of docs/tasks/encrypt-between-services.md,
 // with the addresses of this machine, for two sidecars with certificates of the mesh. Requests
-// arrive over mutual TLS, and a client without it, or a server of another account, is refused.
+// arrive over mutual TLS. The policy refuses plaintext, and a client a server of another account.
 func TestEncryptBetweenServicesPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/tasks/encrypt-between-services.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	app, service, inbound := startUpstream(t, "app"), freePort(t), freePort(t)
+	here := strings.NewReplacer(
+		"  ingress:\n", "  egress: [{hosts: [./none.shop.example]}]\n  ingress:\n", // both sidecars are on this machine
+		"10.0.0.12", "127.0.0.1", "127.0.0.1:8000", fmt.Sprintf("127.0.0.1:%d", app.port), "number: 80,", fmt.Sprintf("number: %d,", service),
+		"targetPort: 9443", fmt.Sprintf("targetPort: %d", inbound), "- port: {number: 9443,", fmt.Sprintf("- bind: 127.0.0.1\n    port: {number: %d,", inbound),
+	)
 	var objects []string
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		objects = append(objects, block[1])
+		objects = append(objects, here.Replace(block[1]))
 	}
 	if len(objects) != 3 {
 		t.Fatalf("%d objects: this test knows 3", len(objects))
 	}
-	app, service, inbound := startUpstream(t, "app"), freePort(t), freePort(t)
-	ratings := filepath.Join(t.TempDir(), "ratings")
-	document := strings.NewReplacer(
-		"/var/lib/envoy/ratings", ratings,
-		"  ingress:\n", "  egress: [{hosts: [./none.shop.example]}]\n  ingress:\n", // both sidecars are on this machine
-		"10.0.0.12", "127.0.0.1", "127.0.0.1:8000", fmt.Sprintf("127.0.0.1:%d", app.port), "number: 80,", fmt.Sprintf("number: %d,", service),
-		"targetPort: 9443", fmt.Sprintf("targetPort: %d", inbound), "- port: {number: 9443,", fmt.Sprintf("- bind: 127.0.0.1\n    port: {number: %d,", inbound),
-	).Replace(strings.Join(objects, "---\n"))
-
 	s := startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", "127.0.0.1:0"}})
-	certified := func(account, dir string) *certificateFiles {
+	certified := func(account string) *certificateFiles {
+		dir := filepath.Join(t.TempDir(), account)
 		s.must("", "certificate", "request", "--out", dir, "--token", strings.TrimSpace(s.must("", "token", "create", "-n", "shop", "--service-account", account)))
 		return &certificateFiles{chain: filepath.Join(dir, "cert-chain.pem"), key: filepath.Join(dir, "key.pem"), roots: filepath.Join(dir, "root-cert.pem")}
 	}
-	s.apply(document)
-	server := s.startEnvoy(envoyOptions{kind: "sidecar", name: "ratings", labels: "app=ratings", ip: "10.0.0.12", variant: protocol.Delta, certificate: certified("ratings", ratings)})
-	client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", labels: "app=client", ip: "10.0.0.2", variant: protocol.Delta, certificate: certified("web", filepath.Join(t.TempDir(), "web"))})
+	s.apply(objects[:2]...)
+	server := s.startEnvoy(envoyOptions{kind: "sidecar", name: "ratings", labels: "app=ratings", ip: "10.0.0.12", variant: protocol.Delta, certificate: certified("ratings")})
+	client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", labels: "app=client", ip: "10.0.0.2", variant: protocol.Delta, certificate: certified("web")})
 	q := request{port: service, host: "ratings.shop.example"}
 	awaitReply(t, q, "app")
 	if header := send(t, q).echo.Header.Get("X-Forwarded-Client-Cert"); !strings.Contains(header, "spiffe://cluster.local/ns/shop/sa/web") {
 		t.Errorf("the server saw the client certificate %q", header)
 	}
-	if got, err := do(t.Context(), clientOf(t), request{port: inbound, host: "ratings.shop.example"}); err == nil {
+	plaintext := request{port: inbound, host: "ratings.shop.example"}
+	awaitReply(t, plaintext, "app")
+
+	s.awaitSynced(s.apply(objects[2]), "client", "ratings")
+	awaitReply(t, q, "app")
+	if got, err := do(t.Context(), clientOf(t), plaintext); err == nil {
 		t.Errorf("plaintext is answered: %s", got)
 	}
-	other := strings.Replace(document, "sa/ratings", "sa/payments", 1)
+	other := strings.Replace(objects[1], "serviceAccount: ratings", "serviceAccount: payments", 1)
 	s.awaitSynced(s.apply(other), "client", "ratings")
 	awaitReply(t, q, "503")
 	server.expectNothingRejected()
