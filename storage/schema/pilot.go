@@ -34,6 +34,7 @@ var (
 	JoinToken             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "JoinToken"}
 	TokenIssuer           = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "TokenIssuer"}
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
+	PeerPhase             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "PeerPhase"}
 	RevokedIdentity       = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RevokedIdentity"}
 
 	// Objects about access: who may connect, and what each user may do.
@@ -51,7 +52,7 @@ func Pilot() Set {
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
-		joinToken(), tokenIssuer(), revokedIdentity(),
+		joinToken(), tokenIssuer(), revokedIdentity(), peerPhase(),
 		roleKind(), roleBinding(), userKind(),
 	)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/seal"
@@ -68,7 +69,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -144,6 +145,21 @@ func (d *draw) config() {
 			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
 		}
 		c.Spec = p
+	case "Peers":
+		c.GroupVersionKind, c.Name = schema.PeerPhase, schema.PeerPhaseName
+		stored := &phase.Peers{}
+		if row := peerRows.rowsOf(New(d.in)).Value(c.Namespace); rapid.Bool().Draw(d.t, "toward") {
+			stored.Toward = row.Digest()
+		} else {
+			stored.Settled = row.Write()
+		}
+		c.Spec = stored
+		if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
+			d.configs = d.configs.Delete(c.Key().Path())
+		} else {
+			d.configs = d.configs.Set(c.Key().Path(), c)
+		}
+		return
 	default:
 		panic(kind)
 	}
@@ -336,7 +352,7 @@ func dump(p *PushContext) map[string]string {
 		for _, policy := range r.All() {
 			list = append(list, fmt.Sprintf("%p %v %v", policy.Config, policy.Mode, policy.Selector))
 		}
-		put("peers", k, fmt.Sprint(list))
+		put("peers", k, fmt.Sprint(list, r.Phase(), r.Stored(), r.Stale()))
 	}
 	for k, r := range sidecarRows.rowsOf(p).All() {
 		put("sidecars", k, fmt.Sprintf("%p", r.Config))

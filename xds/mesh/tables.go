@@ -177,6 +177,7 @@ const (
 	sidecarPath         = networkingGroup + "/Sidecar/"
 
 	peerAuthenticationPath = "security.istio.io/PeerAuthentication/"
+	peerPhasePath          = "portolan.io/PeerPhase/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

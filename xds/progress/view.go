@@ -57,6 +57,9 @@ type Distribution struct {
 	// Behind names the servers that have yet to publish the revision. Their proxies are
 	// not counted.
 	Behind []string `json:"behind,omitempty"`
+	// Phases are the namespaces whose workloads and clients are on the way from some
+	// PeerAuthentications to others. The change is done when there are none.
+	Phases []string `json:"phases,omitempty"`
 	// Problems names proxies that reject or lack something, rejections first. Gone names
 	// those that are offline, the one that was seen last first. Both are bounded.
 	Problems []status.Problem `json:"troubles,omitempty"`

@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/memory"
+	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
@@ -41,6 +42,9 @@ import (
 // through the registry of ServiceEntries, as in the product, into Inputs and a
 // PushContext. It belongs to one goroutine.
 type World struct {
+	// Unsettled leaves PeerAuthentications in the phase in which nobody has followed them.
+	Unsettled bool
+
 	tb       testing.TB
 	worker   *cache.Worker
 	feed     *cache.Feed
@@ -110,6 +114,23 @@ func (w *World) Put(objects ...*config.Config) {
 		w.put(object, age)
 	}
 	w.commit()
+	w.settle()
+}
+
+// settle writes the PeerPhases as the leader does once all proxies follow, in one step.
+func (w *World) settle() {
+	w.tb.Helper()
+	var settled []*config.Config
+	for namespace, policies := range w.push.PeerChanges() {
+		settled = append(settled, &config.Config{Meta: config.Meta{GroupVersionKind: schema.PeerPhase, Namespace: namespace, Name: schema.PeerPhaseName}, Spec: &phase.Peers{Settled: policies.Write()}})
+	}
+	if w.Unsettled || len(settled) == 0 {
+		return
+	}
+	for _, object := range settled {
+		w.put(object, 0)
+	}
+	w.commit()
 }
 
 func (w *World) put(object *config.Config, age int) {
@@ -144,6 +165,7 @@ func (w *World) Delete(name string) {
 		if object.Key().String() == name {
 			w.configs = w.configs.Delete(path)
 			w.commit()
+			w.settle()
 			return
 		}
 	}

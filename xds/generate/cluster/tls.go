@@ -58,7 +58,7 @@ func (o Outbound) allTakeTLS(v *mesh.View) bool {
 // takesTLS says whether an endpoint takes mutual TLS of the mesh: its label says that it can,
 // and no PeerAuthentication turns it off.
 func takesTLS(scope peer.Scope, e *discovery.Endpoint) bool {
-	return e.TLSMode == discovery.TLSModeIstio && scope.Decide(e.Labels, e.Port).Mode != peer.Disable
+	return e.TLSMode == discovery.TLSModeIstio && scope.Call(e.Labels, e.Port) != peer.Disable
 }
 
 // encrypt sets the TLS of connections and returns the secrets that it needs. It returns false

@@ -174,7 +174,7 @@ func (p Port) Captured(of mesh.Shape) bool {
 // mutual TLS is demanded.
 func Mode(v *mesh.View, port int) peer.Mode {
 	scope, own := v.OwnPeers()
-	mode := scope.Decide(own, port).Mode
+	mode := scope.Serve(own, port)
 	if mode == peer.Permissive && !v.HasCertificate() {
 		return peer.Disable
 	}

@@ -1,13 +1,17 @@
 package peer
 
 import (
-	"maps"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
+	"strconv"
 
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/phase"
 )
 
 // Mode says how a port of a workload takes connections.
@@ -23,7 +27,9 @@ const (
 
 // Policy is one PeerAuthentication. It is never modified.
 type Policy struct {
+	// Config is the object; nil for a policy that was settled before.
 	Config *config.Config
+	name   string
 	// Selector is empty for a policy of a whole namespace or mesh.
 	Selector labels.Instance
 	Mode     Mode
@@ -34,7 +40,7 @@ type Policy struct {
 // NewPolicy reads a PeerAuthentication.
 func NewPolicy(c *config.Config) *Policy {
 	spec := c.Spec.(*security.PeerAuthentication)
-	p := &Policy{Config: c, Selector: spec.GetSelector().GetMatchLabels(), Mode: spec.GetMtls().GetMode()}
+	p := &Policy{Config: c, name: c.Name, Selector: spec.GetSelector().GetMatchLabels(), Mode: spec.GetMtls().GetMode()}
 	for port, mode := range spec.GetPortLevelMtls() {
 		if p.Ports == nil {
 			p.Ports = map[uint32]Mode{}
@@ -54,22 +60,116 @@ func (p *Policy) Demands() bool {
 	return p.Mode == Strict
 }
 
+// Phase says how far the workloads and clients of a namespace have come to follow a change of its
+// policies.
+type Phase int
+
+// The phases. A namespace goes through them in this order, and back to ServersChange if its
+// policies change on the way.
+const (
+	// Settled: all follow the policies.
+	Settled Phase = iota
+	// ServersChange: servers take what the former policies ask for and what the new ones do.
+	// Clients follow the former.
+	ServersChange
+	// ClientsChange: servers take both, and clients follow the new policies.
+	ClientsChange
+)
+
+// Immediate is the annotation, with the value "none", of a policy that all follow at once, even
+// if requests fail meanwhile.
+const Immediate = "portolan.io/phase"
+
 // Policies are the PeerAuthentications of one namespace, the oldest first. They are never
 // modified. Nil has none.
-type Policies struct{ all []*Policy }
+type Policies struct {
+	all    []*Policy
+	stored *phase.Peers // of the namespace, nil for none
+	before *Policies    // the settled policies, if they differ
+	phase  Phase
+}
 
 // Replace returns the policies with add in the place of remove; either may be nil. It is
-// nil if none is left.
+// nil if nothing is left.
 func (p *Policies) Replace(remove, add *config.Config) *Policies {
 	out := slices.DeleteFunc(slices.Clone(p.All()), func(o *Policy) bool { return o.Config == remove })
 	if add != nil {
 		out = append(out, NewPolicy(add))
 	}
-	if len(out) == 0 {
-		return nil
-	}
 	slices.SortFunc(out, func(a, b *Policy) int { return config.Compare(a.Config, b.Config) })
-	return &Policies{out}
+	return policiesOf(out, p.Stored())
+}
+
+// WithStored returns the policies with another PeerPhase of the namespace, nil for none.
+func (p *Policies) WithStored(stored *phase.Peers) *Policies { return policiesOf(p.All(), stored) }
+
+func policiesOf(all []*Policy, stored *phase.Peers) *Policies {
+	out := &Policies{all: all, stored: stored}
+	var settled []*Policy
+	if stored != nil {
+		settled = read(stored.Settled)
+	}
+	digest := out.Digest()
+	switch {
+	case len(all) == 0 && stored == nil:
+		return nil
+	case digest == (&Policies{all: settled}).Digest(), slices.ContainsFunc(all, immediate):
+		return out
+	case stored != nil && stored.Toward == digest:
+		out.phase = ClientsChange
+	default:
+		out.phase = ServersChange
+	}
+	out.before = &Policies{all: settled}
+	return out
+}
+
+func immediate(p *Policy) bool { return p.Config.Annotations[Immediate] == "none" }
+
+// read returns the policies in a PeerPhase.
+func read(settled []phase.Policy) []*Policy {
+	var out []*Policy
+	for _, s := range settled {
+		p := &Policy{name: s.Name, Selector: s.Selector, Mode: modeOf(s.Mode)}
+		for port, mode := range s.Ports {
+			if number, err := strconv.ParseUint(port, 10, 16); err == nil {
+				if p.Ports == nil {
+					p.Ports = map[uint32]Mode{}
+				}
+				p.Ports[uint32(number)] = modeOf(mode)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func modeOf(text string) Mode { return Mode(security.PeerAuthentication_MutualTLS_Mode_value[text]) }
+
+// Write returns what a PeerPhase says of the policies.
+func (p *Policies) Write() []phase.Policy {
+	var out []phase.Policy
+	for _, o := range p.All() {
+		w := phase.Policy{Name: o.name, Selector: o.Selector, Mode: o.Mode.String()}
+		for port, mode := range o.Ports {
+			if w.Ports == nil {
+				w.Ports = map[string]string{}
+			}
+			w.Ports[strconv.FormatUint(uint64(port), 10)] = mode.String()
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// Digest is equal for policies that ask for the same.
+func (p *Policies) Digest() string {
+	text, err := json.Marshal(p.Write())
+	if err != nil {
+		panic(err) // of strings and maps of strings
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
 }
 
 // All returns the policies, the oldest first.
@@ -78,6 +178,50 @@ func (p *Policies) All() []*Policy {
 		return nil
 	}
 	return p.all
+}
+
+// Stored returns the PeerPhase of the namespace, nil for none.
+func (p *Policies) Stored() *phase.Peers {
+	if p == nil {
+		return nil
+	}
+	return p.stored
+}
+
+// Phase says how far the namespace has come.
+func (p *Policies) Phase() Phase {
+	if p == nil {
+		return Settled
+	}
+	return p.phase
+}
+
+// Stale says that all follow the policies, and the stored PeerPhase does not say so.
+func (p *Policies) Stale() bool {
+	if p.Phase() != Settled {
+		return false
+	}
+	stored := p.Stored()
+	if len(p.All()) == 0 {
+		return stored != nil
+	}
+	return stored == nil || stored.Toward != "" || p.Digest() != (&Policies{all: read(stored.Settled)}).Digest()
+}
+
+// former returns the policies that all follow.
+func (p *Policies) former() *Policies {
+	if p.Phase() == Settled {
+		return p
+	}
+	return p.before
+}
+
+// ofClients returns the policies that clients follow.
+func (p *Policies) ofClients() *Policies {
+	if p.Phase() == ServersChange {
+		return p.before
+	}
+	return p
 }
 
 // Wide returns the policy without a selector that counts, nil for none.
@@ -122,6 +266,23 @@ func (s Scope) Decide(workload labels.Instance, port int) Decision {
 	return out
 }
 
+// Serve returns the mode in which a port of a workload takes connections now: while it changes,
+// it takes those of both modes.
+func (s Scope) Serve(workload labels.Instance, port int) Mode {
+	after := s.Decide(workload, port).Mode
+	if before := s.former().Decide(workload, port).Mode; before != after {
+		return Permissive
+	}
+	return after
+}
+
+// Call returns the mode that clients follow now when they call a port of a workload.
+func (s Scope) Call(workload labels.Instance, port int) Mode {
+	return Scope{s.Mesh.ofClients(), s.Own.ofClients()}.Decide(workload, port).Mode
+}
+
+func (s Scope) former() Scope { return Scope{s.Mesh.former(), s.Own.former()} }
+
 // under returns the decision with a policy of the next level; nil changes nothing.
 func (d Decision) under(p *Policy) Decision {
 	if p == nil || p.Mode == Unset {
@@ -130,20 +291,16 @@ func (d Decision) under(p *Policy) Decision {
 	return Decision{p.Mode, p}
 }
 
-// Ports returns the ports of a workload that its policy names, in order.
+// Ports returns the ports of a workload that its policy names now or named before, in order.
 func (s Scope) Ports(workload labels.Instance) []int {
-	p := s.Own.selecting(workload)
-	if p == nil {
-		return nil
-	}
 	var out []int
-	for _, port := range slices.Sorted(maps.Keys(p.Ports)) {
-		out = append(out, int(port))
+	for _, at := range []Scope{s, s.former()} {
+		if p := at.Own.selecting(workload); p != nil {
+			for port := range p.Ports {
+				out = append(out, int(port))
+			}
+		}
 	}
-	return out
-}
-
-// Alike says whether all workloads of the scope take connections alike, on all ports.
-func (s Scope) Alike() bool {
-	return !slices.ContainsFunc(s.Own.All(), func(p *Policy) bool { return len(p.Selector) > 0 })
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -88,7 +88,4 @@ func TestPorts(t *testing.T) {
 	if got := scope.Ports(nil); got != nil {
 		t.Errorf("of no labels: %v", got)
 	}
-	if scope.Alike() || !(peer.Scope{Own: policies(t, "shop/a: {}")["shop"]}).Alike() {
-		t.Error("alike")
-	}
 }
