@@ -98,7 +98,7 @@ spec:
   ports: [{number: 8080, name: http, protocol: HTTP}, {number: 5432, name: tcp, protocol: TCP}]
   endpoints: [{address: 10.0.0.1}, {address: 'fd00::1'}]
 `)
-	// It stands for ssh -NL 15010:127.0.0.1:15010 cp-1 of docs/tasks/workloads.md: a user other
+	// It stands for ssh -NL 15010:127.0.0.1:15010 cp-1 of docs/tasks/capture-traffic.md: a user other
 	// than the sidecar's opens the tunnel, and port 22 of the control plane is the other end.
 	passOn(t, peer.listen("192.0.2.10:22"), func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", s.xds) })
 	passOn(t, workload.listen("127.0.0.1:15010"), func(ctx context.Context) (net.Conn, error) { return workload.dial(ctx, "192.0.2.10:22", 0) })

@@ -17,7 +17,7 @@ func whole() cli.Program {
 	return cli.Program{Version: version, Commands: commands, Examples: examples, Revisions: objects.CompleteRevisions}
 }
 
-// Package cli adds completion, help and version.
+// commands returns those of all groups. Package cli adds completion, help and version.
 func commands(env *cli.Environment) []*cobra.Command {
 	return slices.Concat(
 		[]*cobra.Command{command.New(console(env))},

@@ -7,6 +7,10 @@
 // and it records the rows that they read. The functions that judge a kind are in the packages
 // below, in the file of the kind: routing, destination, workload, security.
 //
+// A Verdict is derived. A Finding (package finding) is its JSON form, and advice is a verdict on
+// what an apply would write. The texts that users read are beside the conditions; Title and
+// Effect of a code are for docs/operations/warnings.md.
+//
 // Package index has the verdicts of all objects. Its cost follows what changed: only readers of
 // a changed row are judged again. The rows are those of package mesh, and some that only
 // verdicts need (facts.go). A dry run uses the same code, on facts that were not published. A

@@ -38,21 +38,24 @@ func (a advisor) Advise(ops []storage.Op) [][]finding.Advice {
 	return out
 }
 
-// attachedKinds says what the names of each kind of class are.
+// attachedKinds says what the names are of those kinds of class whose names are no paths of
+// objects.
 var attachedKinds = map[class.Kind]func(name string) string{
-	class.Trait:   func(name string) string { return "preferences by " + name },
-	class.Source:  func(name string) string { return "routes for the source labels " + name },
-	class.Client:  func(name string) string { return "DestinationRules for clients with " + name },
-	class.Sidecar: objectAt,
-	class.Gateway: objectAt,
+	class.Trait:  func(name string) string { return "preferences by " + name },
+	class.Source: func(name string) string { return "routes for the source labels " + name },
+	class.Client: func(name string) string { return "DestinationRules for clients with " + name },
 }
 
-// objectAt returns the name of the object with a path, for people.
-func objectAt(path string) string {
-	if key, ok := config.KeyOfPath(path); ok {
+// attachedName returns what attaches to a proxy, for people: the object with the path that is its
+// name, or what its kind says.
+func attachedName(kind class.Kind, name string) string {
+	if words := attachedKinds[kind]; words != nil {
+		return words(name)
+	}
+	if key, ok := config.KeyOfPath(name); ok {
 		return key.String()
 	}
-	return path
+	return name
 }
 
 // differences says what attaches after a change and did not before, and the reverse.
@@ -62,7 +65,7 @@ func differences(before, after class.Attached) string {
 		for kind := class.FirstKind; kind <= class.LastKind; kind++ {
 			for name := range has.Names(kind) {
 				if !lacks.Has(kind, name) {
-					parts = append(parts, attachedKinds[kind](name)+" "+how)
+					parts = append(parts, attachedName(kind, name)+" "+how)
 				}
 			}
 		}

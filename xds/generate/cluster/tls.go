@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// ofMesh are the TLS settings of mutual TLS within the mesh that no rule asks for.
-var ofMesh = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}
+// mutualTLS are the TLS settings of mutual TLS within the mesh that no rule asks for.
+var mutualTLS = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}
 
 // tls returns the client TLS settings that are the same for all endpoints, nil for plaintext.
 // A cluster that passes on clients' TLS originates none.
@@ -28,7 +28,7 @@ func (o Outbound) tls(v *mesh.View) *networking.ClientTLSSettings {
 	case o.Policy().GetTls() != nil:
 		return o.Policy().GetTls()
 	case o.Type(v.Shape()) == envoy.OriginalDst && o.AutoTLS(v) && o.allTakeTLS(v):
-		return ofMesh
+		return mutualTLS
 	}
 	return nil
 }
@@ -55,8 +55,8 @@ func (o Outbound) allTakeTLS(v *mesh.View) bool {
 	return some
 }
 
-// takesTLS says whether an endpoint takes mutual TLS of the mesh: its label says that it can,
-// and no PeerAuthentication turns it off.
+// takesTLS says whether an endpoint takes mutual TLS of the mesh: its registry says that it can, by
+// a label or by an account, and no PeerAuthentication turns it off.
 func takesTLS(scope peer.Scope, e *discovery.Endpoint) bool {
 	return e.TLSMode == discovery.TLSModeIstio && scope.Call(e.Labels, e.Port) != peer.Disable
 }
@@ -66,7 +66,7 @@ func takesTLS(scope peer.Scope, e *discovery.Endpoint) bool {
 func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resource.Need, bool) {
 	tls := o.tls(v)
 	if tls == nil && options.Type != envoy.OriginalDst && o.AutoTLS(v) {
-		s, ok := transport.Client(v, ofMesh, o.client(v, options.HTTP))
+		s, ok := transport.Client(v, mutualTLS, o.client(v, options.HTTP))
 		options.TransportMatches = []envoy.TransportMatch{
 			{Name: names.MutualTLSMatch, TLSMode: discovery.TLSModeIstio, Transport: s.Transport}, {Name: names.PlaintextMatch},
 		}
@@ -106,7 +106,7 @@ func (o Outbound) TLS(v *mesh.View) *networking.ClientTLSSettings {
 	if tls := o.tls(v); tls != nil || !o.AutoTLS(v) {
 		return tls
 	}
-	return ofMesh
+	return mutualTLS
 }
 
 // MutualEndpoints returns which endpoints, as host:port, take mutual TLS of the mesh without a

@@ -8,7 +8,7 @@
 //
 // A sidecar that captures traffic is invisible to clients. Their connections are
 // redirected to virtualOutbound, which hands each to the listener of its original
-// destination (captured.go). Services that speak HTTP share one listener at all addresses
+// destination (virtualoutbound.go). Services that speak HTTP share one listener at all addresses
 // of their port, and hosts tell them apart. Any other service has listeners at its own
 // addresses, so that services of one port do not collide; a service without an address
 // gets all connections that no other service claims. If no protocol is declared, the

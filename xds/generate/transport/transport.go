@@ -107,8 +107,8 @@ func (m *maker) lack(field, of, format string, args ...any) {
 	}
 }
 
-// ofMesh is the credential that stands for the proxy's own certificate.
-const ofMesh = "builtin://"
+// builtinCredential is the credential that stands for the proxy's own certificate.
+const builtinCredential = "builtin://"
 
 // own returns the name of the stored secret of a credential. It must be in the proxy's
 // own namespace: NAME, kubernetes://NAME or, with that namespace,
@@ -131,7 +131,7 @@ func (m *maker) own(field, credential string) (string, bool) {
 
 // pair returns the secret with the certificate and key of a credential.
 func (m *maker) pair(field, credential string) string {
-	if credential == ofMesh {
+	if credential == builtinCredential {
 		m.meshHas(field)
 		return m.need(names.WorkloadCertificate)
 	}
@@ -145,7 +145,7 @@ func (m *maker) pair(field, credential string) string {
 // roots returns the secret with the CA certificates of a credential. A secret with the
 // suffix RootsSuffix comes first.
 func (m *maker) roots(field, credential string) string {
-	if credential == ofMesh {
+	if credential == builtinCredential {
 		m.meshHas(field)
 		return m.need(names.WorkloadRoots)
 	}
