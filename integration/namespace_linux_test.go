@@ -183,10 +183,10 @@ func (n *namespace) marked(t testing.TB, mark int) *http.Client {
 	return client
 }
 
-// startSocketRelay forwards connections on a Unix socket to an address of the machine, until
-// the test ends. All networks of the machine can reach the socket. It returns the socket's
+// startSocketRelay forwards connections on a Unix socket to the first of some addresses of the
+// machine that takes them, until the test ends. All networks of the machine can reach the socket. It returns the socket's
 // path.
-func startSocketRelay(t testing.TB, target string) string {
+func startSocketRelay(t testing.TB, targets ...string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "portolan-") // paths of sockets have to be short
 	if err != nil {
@@ -198,7 +198,14 @@ func startSocketRelay(t testing.TB, target string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	passOn(t, l, func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", target) })
+	passOn(t, l, func(ctx context.Context) (up net.Conn, err error) {
+		for _, target := range targets {
+			if up, err = (&net.Dialer{}).DialContext(ctx, "tcp", target); err == nil {
+				break
+			}
+		}
+		return up, err
+	})
 	return "unix://" + path
 }
 

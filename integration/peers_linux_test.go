@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -65,9 +66,21 @@ type peerMesh struct {
 	t                testing.TB
 	workload, client *namespace
 	of               *securetest.Authority
+	xds              string // where the sidecars reach the servers
+	drain            int    // seconds that listeners drain
 }
 
 func newPeerMesh(t testing.TB, o serverOptions) *peerMesh {
+	t.Helper()
+	m := newPeerNetworks(t)
+	m.server = startServer(t, o)
+	m.xds = startSocketRelay(t, m.server.xds)
+	m.apply(peerEntry)
+	return m
+}
+
+// newPeerNetworks returns a mesh without a server.
+func newPeerNetworks(t testing.TB) *peerMesh {
 	t.Helper()
 	needEnvoy(t)
 	needNamespaces(t)
@@ -80,17 +93,14 @@ func newPeerMesh(t testing.TB, o serverOptions) *peerMesh {
 	serveUpstream(t, "plain", m.workload.listen("0.0.0.0:7000"))
 	m.workload.nft(capture)
 	m.client.nft(captureOut)
-	m.server = startServer(t, o)
-	m.apply(peerEntry)
 	return m
 }
 
 // sidecars starts both sidecars, with certificates of these identities.
 func (m *peerMesh) sidecars(v protocol.Variant, workload, client *certificateFiles) (in, out *envoy) {
 	m.t.Helper()
-	xds := startSocketRelay(m.t, m.xds)
-	in = m.startEnvoy(envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: v, in: m.workload, xds: xds, certificate: workload})
-	out = m.startEnvoy(envoyOptions{kind: "sidecar", name: "client", ip: "10.0.0.2", interception: "REDIRECT", variant: v, in: m.client, xds: xds, certificate: client})
+	in = m.startEnvoy(envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: v, drain: m.drain, in: m.workload, xds: m.xds, certificate: workload})
+	out = m.startEnvoy(envoyOptions{kind: "sidecar", name: "client", ip: "10.0.0.2", interception: "REDIRECT", variant: v, drain: m.drain, in: m.client, xds: m.xds, certificate: client})
 	in.awaitWarm()
 	out.awaitWarm()
 	return in, out
@@ -99,12 +109,17 @@ func (m *peerMesh) sidecars(v protocol.Variant, workload, client *certificateFil
 // through returns what a request gets that a program of the client sends to a port of the
 // service, through its sidecar.
 func (m *peerMesh) through(port int, path string) (reply, error) {
-	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://10.9.0.1:%d%s", port, path), nil)
+	return m.throughBy(m.t.Context(), m.client.marked(m.t, captureMark), port, path)
+}
+
+// throughBy is through with a client of the caller.
+func (m *peerMesh) throughBy(ctx context.Context, client *http.Client, port int, path string) (reply, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://10.9.0.1:%d%s", port, path), nil)
 	if err != nil {
 		return reply{}, err
 	}
 	r.Host = "app.shop.test"
-	return answer(m.client.marked(m.t, captureMark), r)
+	return answer(client, r)
 }
 
 // bare returns an error unless a program without a sidecar gets an answer at a port of the
@@ -185,7 +200,7 @@ func TestEnvoyPeerModes(t *testing.T) {
 			mode := "without a policy"
 			if step.mode != "" {
 				mode = step.mode
-				m.awaitSynced(m.apply(peerMode(mode)), "app", "client")
+				m.apply(peerMode(mode))
 			}
 			for port, name := range map[int]string{80: "http", 81: "http2", 90: "plain"} {
 				what := fmt.Sprintf("%s: port %d", mode, port)
@@ -312,4 +327,101 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEnvoyPeerChanges: the modes of a service, and the label of its endpoint, change under
+// requests on kept and new connections, with two servers, of which one is killed in the middle.
+// No request fails, and apply --wait ends when the last phase is in use.
+func TestEnvoyPeerChanges(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		const shop = "spiffe://cluster.local/ns/shop/sa/"
+		m := newPeerNetworks(t)
+		m.drain = 2
+		etcd := startEtcd(t)
+		m.server = startServer(t, serverOptions{etcd: etcd})
+		other := startServer(t, serverOptions{etcd: etcd})
+		m.xds = startSocketRelay(t, m.server.xds, other.xds)
+		m.apply(peerEntry)
+		in, out := m.sidecars(v, identified(t, m.of, shop+"app"), identified(t, m.of, shop+"client"))
+		eventually(t, "both talk", func() error {
+			_, err := m.through(80, "/")
+			return err
+		})
+		eventually(t, "undeclared ports work", func() error {
+			_, err := m.through(90, "/")
+			return err
+		})
+
+		// call loads ports through the sidecar of the client.
+		call := func(name string, ports ...int) *load {
+			l := &load{t: t, name: name, counts: map[string]int{}}
+			var calls []func(context.Context)
+			for _, port := range ports {
+				for _, kept := range []bool{true, false} {
+					client := m.client.marked(t, captureMark)
+					client.Transport.(*http.Transport).DisableKeepAlives = !kept
+					calls = append(calls, func(ctx context.Context) {
+						got, err := m.throughBy(ctx, client, port, "/")
+						l.count(ctx, got, err)
+					})
+				}
+			}
+			l.stop = atPace(t, calls...)
+			return l
+		}
+		requests := call("requests", 80, 81)
+		// A port that declares nothing has bytes for the sidecar of the server. A connection of
+		// bytes cannot be told to end: it is cut when a listener is drained. Only a change to
+		// DISABLE and back drains.
+		bytes := call("bytes", 90)
+
+		label := func(value string) string {
+			return strings.Replace(peerEntry, "tlsMode: istio", "tlsMode: "+value, 1)
+		}
+		for i, step := range []struct {
+			documents       string
+			shown           bool // whether the mode ends connections of the other kind
+			encrypted, bare bool
+		}{
+			{documents: peerMode("STRICT"), shown: true, encrypted: true},
+			{documents: peerMode("PERMISSIVE"), bare: true},
+			{documents: label("disabled"), bare: true},
+			{documents: label("istio"), bare: true},
+			{documents: peerMode("DISABLE"), shown: true, bare: true},
+			{documents: peerMode("STRICT"), shown: true, encrypted: true},
+			{documents: peerMode("DISABLE"), shown: true, bare: true},
+			{documents: peerMode("PERMISSIVE"), bare: true},
+		} {
+			if strings.Contains(step.documents, "DISABLE") {
+				bytes.expectUnharmed()
+			}
+			if i == 5 {
+				m.kill()
+				m.server = other
+			}
+			m.must(step.documents, "apply", "-f", "-", "--wait", "--timeout", "90s")
+			requests.sample(100)
+			what := fmt.Sprintf("step %d: ", i)
+			if step.shown {
+				eventually(t, what+"open connections of the former mode end", func() error {
+					got, err := m.through(80, "/")
+					mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shop+"client")
+					if err == nil && mutual != step.encrypted {
+						err = fmt.Errorf("the server saw %s %v", got, got.echo.Header)
+					}
+					return err
+				})
+			}
+			if err := m.bare(8080, "http"); (err == nil) != step.bare {
+				t.Errorf("%swithout a sidecar: %v", what, err)
+			}
+			if failures := append(requests.failed(), bytes.failed()...); len(failures) > 0 {
+				t.Fatalf("%s%d requests failed, the first: %s", what, len(failures), failures[0])
+			}
+		}
+		requests.expectUnharmed()
+		m.expectNothingRejected()
+		in.expectNothingRejected()
+		out.expectNothingRejected()
+	})
 }

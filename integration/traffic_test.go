@@ -225,6 +225,11 @@ func atPace(t testing.TB, functions ...func(context.Context)) (stop func()) {
 
 func (l *load) send(ctx context.Context, client *http.Client, q request) {
 	got, err := do(ctx, client, q)
+	l.count(ctx, got, err)
+}
+
+// count counts what a request got, unless the load has ended meanwhile.
+func (l *load) count(ctx context.Context, got reply, err error) {
 	if ctx.Err() != nil {
 		return
 	}

@@ -23,6 +23,9 @@ type View struct {
 	Server   Server
 	Statuses *statuses.Cache
 	Beside   *beside.Sources // the sources of this server other than the store
+	// Phases returns the namespaces on the way from some PeerAuthentications to others; nil
+	// means that there are none.
+	Phases func() []string
 }
 
 // Report returns what became of an object, as this server knows it now: its own proxies are
@@ -87,6 +90,13 @@ type Place struct {
 // minute at most, and gRPC clients after two.
 const returnWithin = 2 * time.Minute
 
+func (v *View) phases() []string {
+	if v.Phases == nil {
+		return nil
+	}
+	return v.Phases()
+}
+
 // facts returns what the servers report; it is empty before this server has read it.
 func (v *View) facts() *statuses.Reports {
 	if facts, _ := v.Statuses.Reports(); facts != nil {
@@ -140,7 +150,7 @@ func (v *View) OfObject(object *config.Config) Distribution {
 // published the change. there returns the count of another server, false if that has yet to
 // publish it. The result has all problems, which the caller filters.
 func (v *View) distribution(p *Tally, facts *statuses.Reports, here status.Count, published bool, there func(*status.Replica) (status.Count, bool)) Distribution {
-	out := Distribution{Published: p.Published, Problems: p.Problems(maxNamed), Gone: v.gone(p, facts)}
+	out := Distribution{Phases: v.phases(), Published: p.Published, Problems: p.Problems(maxNamed), Gone: v.gone(p, facts)}
 	if published {
 		out.Count = here
 	} else {

@@ -101,6 +101,7 @@ const (
 	SidecarMissing     Code = "PTL0365"
 	IdentityAny        Code = "PTL0366"
 	ServerFirst        Code = "PTL0367"
+	PeersChange        Code = "PTL0368"
 	IssuerElsewhere    Code = "PTL0411"
 	RoleMissing        Code = "PTL0421"
 	UserUnproved       Code = "PTL0422"
@@ -194,6 +195,7 @@ var kinds = []Kind{
 	{SidecarMissing, "", Warning, status.ResolvedRefs, "an endpoint is labelled for mutual TLS, and no sidecar with a certificate of the mesh was known at its address for an hour", "what clients with a certificate send is refused"},
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
+	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},

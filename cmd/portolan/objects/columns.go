@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
@@ -110,6 +111,14 @@ func columnsOf(kind config.GroupVersionKind) []column {
 				return s.Before.UTC().Format(time.RFC3339)
 			}),
 			detail("REASON", func(s spec) string { return s.Reason }),
+		}
+	case schema.PeerPhase:
+		type spec = *phase.Peers
+		return []column{
+			show("SETTLED", func(s spec, wide bool) string {
+				return cli.FormatList(cli.MapSlice(s.Settled, func(p phase.Policy) string { return p.Name }), wide)
+			}),
+			show("CLIENTS-CHANGE", func(s spec, _ bool) string { return strconv.FormatBool(s.Toward != "") }),
 		}
 	case schema.User, schema.Role, schema.RoleBinding:
 		return accessColumns(kind)

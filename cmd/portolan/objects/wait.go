@@ -48,6 +48,8 @@ type waitFlags struct {
 	anyLeast  func() bool // whether the user gave least; nil for no
 	upTo      bool        // it waits for everything up to a revision, not for one change
 	output    string      // json or yaml; empty for people
+	// phases: the change is done when its phases are over.
+	phases bool
 }
 
 func (o *waitFlags) register(c *cobra.Command) {
@@ -107,6 +109,7 @@ ends, whatever the exit code.` + waitHelp,
 			if err != nil {
 				return err
 			}
+			o.phases = hasPhases(kind)
 			if err = env.wait(c.Context(), changeOf(key), o); apierrors.IsNotFound(err) {
 				return notFound(key, kind)
 			}
@@ -133,6 +136,7 @@ func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o 
 	for _, r := range result.Results {
 		if r.Outcome != string(storage.Unchanged) {
 			query = url.Values{"change": {result.Revision}}
+			o.phases = o.phases || hasPhases(e.Schemas.Named(r.Kind))
 		}
 	}
 	err := e.wait(ctx, query, o)
@@ -142,6 +146,12 @@ func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o 
 		return e.wait(ctx, changeOf(key), o)
 	}
 	return err
+}
+
+// hasPhases says whether a change of objects of a kind is taken in phases, of which the store
+// shows each.
+func hasPhases(kind *schema.Schema) bool {
+	return kind != nil && kind.GroupVersionKind == schema.PeerAuthentication
 }
 
 // inBatch returns an object of a batch that still exists, preferably a changed one, or false
@@ -178,8 +188,12 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 				return err
 			}
 			waited := e.Now().Sub(began)
-			if isFinal(p, o) || waited >= o.timeout {
+			switch {
+			case waited >= o.timeout, isFinal(p, o) && !(o.phases && enoughTaken(p, o)):
 				return nil
+			case o.phases && len(p.Phases) == 0 && enoughTaken(p, o): // then all have to take the last
+				o.phases, o.upTo, query = false, true, url.Values{"revision": {strconv.FormatInt(p.Published, 10)}}
+				continue
 			}
 			line := distribution(p) + "  " + roundDuration(waited).String()
 			if e.Terminal {
@@ -265,6 +279,8 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 // checkPropagation says why a change has not come far enough, nil where it has.
 func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
+	case o.phases && len(p.Phases) > 0:
+		return exit.With(exit.Differences, fmt.Errorf("it is not followed by all within %s (%s): the leading server moves on when the proxies have taken a phase, or after a minute", o.timeout, strings.Join(p.Phases, ", ")))
 	case enoughTaken(p, o) && o.inVain(p):
 		return errUnconcerned
 	case enoughTaken(p, o):
@@ -344,6 +360,9 @@ func distribution(p admin.Propagation) string {
 		if n.count > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", n.what, n.count))
 		}
+	}
+	if len(p.Phases) > 0 {
+		parts = append(parts, "phase "+strings.Join(p.Phases, ", "))
 	}
 	if n := len(p.Behind); n > 0 {
 		parts = append(parts, fmt.Sprintf("servers behind %d (%s)", n, cli.FormatList(cli.MapSlice(p.Behind, cli.ServerName), false)))

@@ -102,7 +102,8 @@ func (s *server) facts() *statuses.Reports {
 
 // view returns how far changes have come, as this server sees it.
 func (s *server) view() *progress.View {
-	return &progress.View{ID: s.reporter.ID, Server: s.xds, Statuses: s.statusCache, Beside: s.beside}
+	return &progress.View{ID: s.reporter.ID, Server: s.xds, Statuses: s.statusCache, Beside: s.beside,
+		Phases: func() []string { return phasesOf(s.xds.Context()) }}
 }
 
 // reportNow returns what became of an object, as this server knows it now.

@@ -158,6 +158,7 @@ func (s *server) addJobs() error {
 		&pruner{store: s.configs, logger: s.logger},
 		settles,
 		s.remember,
+		&phaseMover{store: s.configs, push: s.xds.Context, progress: s.view, logger: s.logger},
 		&tokenCleaner{store: s.configs, snapshot: s.mirror.Snapshot, logger: s.logger},
 	}
 	if s.o.ObjectStatus {

@@ -85,7 +85,9 @@ func waysInto(v *mesh.View, p workload.Port) []way {
 	return []way{{ofMesh, mutual, c == carriesHTTP}, {encrypted, own, c == carriesHTTP}}
 }
 
-// waysOf returns the ways into a port without TLS of its own.
+// waysOf returns the ways into a port without TLS of its own. The ways for sidecars of the mesh
+// are equal in STRICT and PERMISSIVE: a proxy ends the connections of a filter chain that
+// changes, and those that are encrypted go on.
 func waysOf(v *mesh.View, mode peer.Mode, c content) []way {
 	var plain transport.Socket
 	if mode == peer.Disable {
@@ -99,9 +101,11 @@ func waysOf(v *mesh.View, mode peer.Mode, c content) []way {
 	case !ok:
 		return nil
 	case mode == peer.Strict && c == carriesEither:
-		return []way{{meshHTTP, mutual, true}, {encrypted, mutual, false}}
+		return []way{{meshHTTP, mutual, true}, {meshBytes, mutual, false}, {encrypted, mutual, false}}
+	case mode == peer.Strict && c == carriesBytes:
+		return []way{{ofMesh, mutual, false}, {encrypted, mutual, false}}
 	case mode == peer.Strict:
-		return []way{{encrypted, mutual, c == carriesHTTP}}
+		return []way{{encrypted, mutual, true}}
 	case c == carriesEither:
 		return []way{{meshHTTP, mutual, true}, {rawHTTP, plain, true}, {meshBytes, mutual, false}, {raw, plain, false}, {encrypted, plain, false}}
 	case c == carriesHTTP:

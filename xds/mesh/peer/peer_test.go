@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 )
@@ -87,5 +88,52 @@ func TestPorts(t *testing.T) {
 	}
 	if got := scope.Ports(nil); got != nil {
 		t.Errorf("of no labels: %v", got)
+	}
+}
+
+// TestPhases: servers take what the former policies ask for and what the new ones do, then clients
+// follow the new ones, and then servers take that alone.
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	const strict, off = "shop/a: {mtls: {mode: STRICT}}", "shop/a: {mtls: {mode: DISABLE}}"
+	settled := func(text ...string) []phase.Policy { return policies(t, text...)["shop"].Write() }
+	digest := func(text string) string { return policies(t, text)["shop"].Digest() }
+	for name, c := range map[string]struct {
+		policies    string // none for an empty text
+		stored      *phase.Peers
+		phase       peer.Phase
+		serve, call peer.Mode
+		stale       bool
+	}{
+		"none":                        {},
+		"new, and nobody has seen it": {policies: strict, phase: peer.ServersChange, serve: peer.Permissive, call: peer.Permissive},
+		"new, clients may change":     {policies: strict, stored: &phase.Peers{Toward: digest(strict)}, phase: peer.ClientsChange, serve: peer.Permissive, call: peer.Strict},
+		"settled":                     {policies: strict, stored: &phase.Peers{Settled: settled(strict)}, serve: peer.Strict, call: peer.Strict},
+		"DISABLE to STRICT":           {policies: strict, stored: &phase.Peers{Settled: settled(off)}, phase: peer.ServersChange, serve: peer.Permissive, call: peer.Disable},
+		"DISABLE to STRICT, clients":  {policies: strict, stored: &phase.Peers{Settled: settled(off), Toward: digest(strict)}, phase: peer.ClientsChange, serve: peer.Permissive, call: peer.Strict},
+		"STRICT to DISABLE":           {policies: off, stored: &phase.Peers{Settled: settled(strict)}, phase: peer.ServersChange, serve: peer.Permissive, call: peer.Strict},
+		"changed again on the way":    {policies: off, stored: &phase.Peers{Settled: settled(off), Toward: digest(strict)}, serve: peer.Disable, call: peer.Disable, stale: true},
+		"another change on the way":   {policies: off, stored: &phase.Peers{Toward: digest(strict)}, phase: peer.ServersChange, serve: peer.Permissive, call: peer.Permissive},
+		"deleted":                     {stored: &phase.Peers{Settled: settled(strict)}, phase: peer.ServersChange, serve: peer.Permissive, call: peer.Strict},
+		"deleted, and all have it":    {stored: &phase.Peers{}, serve: peer.Permissive, call: peer.Permissive, stale: true},
+	} {
+		var p *peer.Policies
+		if c.policies != "" {
+			p = policies(t, c.policies)["shop"]
+		}
+		p = p.WithStored(c.stored)
+		scope := peer.Scope{Own: p}
+		if c.serve == peer.Unset {
+			c.serve, c.call = peer.Permissive, peer.Permissive
+		}
+		if serve, call := scope.Serve(nil, 80), scope.Call(nil, 80); p.Phase() != c.phase || serve != c.serve || call != c.call || p.Stale() != c.stale {
+			t.Errorf("%s: phase %d, serves %s, is called %s, stale %v", name, p.Phase(), serve, call, p.Stale())
+		}
+	}
+	now := policies(t, strict)["shop"]
+	object := *now.All()[0].Config
+	object.Annotations = map[string]string{peer.Immediate: "none"}
+	if at := now.Replace(now.All()[0].Config, &object); at.Phase() != peer.Settled || !at.Stale() {
+		t.Errorf("at once: phase %d", at.Phase())
 	}
 }

@@ -62,6 +62,19 @@ func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAut
 		break
 	}
 	j.refusedByMode(object)
+	words := map[peer.Phase]string{peer.ServersChange: "servers begin to take what it asks for", peer.ClientsChange: "servers take it, and clients begin to follow"}
+	scope := j.View(object.Namespace).Peers(object.Namespace)
+	own := scope.Own
+	if object.Namespace == root {
+		own = scope.Mesh
+	}
+	if says := words[own.Phase()]; says != "" {
+		j.Add(verdict.Verdict{
+			Code: verdict.PeersChange, Field: "spec",
+			Message: says + ": until all proxies do, servers take what was asked for before, too",
+			Remedy:  "wait: the next phase begins when the proxies have taken this one, or after a minute; the annotation " + peer.Immediate + ": none goes without",
+		})
+	}
 }
 
 // cut is what a policy refuses: how many there are, and the first by name.
