@@ -153,11 +153,12 @@ func TestEnvoyOwnCertificates(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x, port, inner := startServer(t, serverOptions{}), newShop(t), freePort(t), freePort(t)
 		of, stranger := newAuthority(t, "authority"), newAuthority(t, "stranger")
+		const identity = "spiffe://cluster.local/ns/shop/sa/shop"
 		s.apply(
 			x.entry(x.v1), innerEntry(inner, port), tlsRule("inner", "{mode: ISTIO_MUTUAL, sni: inner.shop.test}", ""),
 			tlsGateway("inner", httpsServer(port, "inner", "mode: ISTIO_MUTUAL")), throughGateway("inner", "inner.shop.test"))
 		edge := s.startEnvoy(envoyOptions{
-			kind: "router", name: "edge", labels: "app=edge", variant: v, certificate: newCertificateFiles(t, of.issue(time.Hour, "edge"), of),
+			kind: "router", name: "edge", labels: "app=edge", variant: v, certificate: newCertificateFiles(t, of.issue(time.Hour, "edge", identity), of),
 		})
 		q := request{port: inner, host: "inner.shop.test"}
 		// The sidecars run one after the other, since they have the same listeners.
@@ -176,7 +177,7 @@ func TestEnvoyOwnCertificates(t *testing.T) {
 		}
 		stop(bare)
 
-		wrong := sidecar("wrong", newCertificateFiles(t, stranger.issue(time.Hour, "wrong"), of))
+		wrong := sidecar("wrong", newCertificateFiles(t, stranger.issue(time.Hour, "wrong", identity), of))
 		eventually(t, "the gateway refuses a certificate of another authority", func() error {
 			got, err := do(t.Context(), clientOf(t), q)
 			if err != nil {
@@ -190,7 +191,7 @@ func TestEnvoyOwnCertificates(t *testing.T) {
 		})
 		stop(wrong)
 
-		files := newCertificateFiles(t, of.issue(time.Hour, "first"), of)
+		files := newCertificateFiles(t, of.issue(time.Hour, "first", identity), of)
 		client := sidecar("client", files)
 		awaitShown := func(name string) {
 			t.Helper()
@@ -206,7 +207,7 @@ func TestEnvoyOwnCertificates(t *testing.T) {
 			})
 		}
 		awaitShown("first")
-		files.replace(t, of.issue(time.Hour, "second"))
+		files.replace(t, of.issue(time.Hour, "second", identity))
 		awaitShown("second")
 		stop(client)
 		s.expectNothingRejected()

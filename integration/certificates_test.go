@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -30,8 +31,8 @@ func newAuthority(t testing.TB, name string) *authority {
 	return &authority{t, secrettest.New(t, 24*time.Hour, name)}
 }
 
-// issue returns a certificate for some DNS names, for servers and clients. It is valid for a
-// time, which may be negative.
+// issue returns a certificate for some DNS names and SPIFFE ids, for servers and clients. The
+// first is also its common name. It is valid for a time, which may be negative.
 func (a *authority) issue(valid time.Duration, names ...string) secrettest.Pair {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,9 +44,16 @@ func (a *authority) issue(valid time.Duration, names ...string) secrettest.Pair 
 		a.t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]},
 		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(valid),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, name := range names {
+		if id, err := url.Parse(name); err == nil && id.Scheme == "spiffe" {
+			template.URIs = append(template.URIs, id)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.pair.Parsed, key.Public(), a.pair.Private)
 	if err != nil {

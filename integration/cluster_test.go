@@ -49,7 +49,7 @@ func newFleet(t testing.TB, names ...string) *fleet {
 func (f *fleet) add(m memberAt, a *etcdtest.Authority, args ...string) *server {
 	f.t.Helper()
 	s := &server{
-		t: f.t, api: local(freePort(f.t)), xds: "127.0.0.1:0", client: clientOf(f.t),
+		t: f.t, api: local(freePort(f.t)), xds: local(freePort(f.t)), client: clientOf(f.t),
 		o: serverOptions{dataDir: filepath.Join(f.t.TempDir(), "data"), args: append(f.identity(m, a), args...)},
 	}
 	f.servers = append(f.servers, s)

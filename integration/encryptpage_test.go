@@ -49,7 +49,7 @@ func TestEncryptBetweenServicesPage(t *testing.T) {
 	plaintext := request{port: inbound, host: "ratings.shop.example"}
 	awaitReply(t, plaintext, "app")
 
-	s.awaitSynced(s.apply(objects[2]), "client", "ratings")
+	s.must(objects[2], "apply", "-f", "-", "--wait")
 	awaitReply(t, q, "app")
 	if got, err := do(t.Context(), clientOf(t), plaintext); err == nil {
 		t.Errorf("plaintext is answered: %s", got)

@@ -56,7 +56,7 @@ func startServer(t testing.TB, o serverOptions) *server {
 	if o.meshConfig != "" {
 		o.args = append(o.args, "--mesh-config", write(t, "mesh.yaml", o.meshConfig))
 	}
-	s := &server{t: t, o: o, api: "127.0.0.1:0", xds: "127.0.0.1:0", client: clientOf(t)}
+	s := &server{t: t, o: o, api: local(freePort(t)), xds: local(freePort(t)), client: clientOf(t)}
 	s.start()
 	return s
 }

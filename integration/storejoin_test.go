@@ -134,7 +134,7 @@ func TestAStrangerInTheStore(t *testing.T) {
 // joiner prepares a server that will join a store through another, with a token.
 func joiner(t testing.TB, through *server, token string) *server {
 	t.Helper()
-	return &server{t: t, api: "127.0.0.1:0", xds: "127.0.0.1:0", client: clientOf(t), o: serverOptions{
+	return &server{t: t, api: local(freePort(t)), xds: local(freePort(t)), client: clientOf(t), o: serverOptions{
 		dataDir: filepath.Join(t.TempDir(), "data"),
 		args:    []string{"--join", "https://" + through.api, "--token-file", write(t, "token", token)},
 	}}
