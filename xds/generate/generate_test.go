@@ -25,6 +25,7 @@ import (
 type follower struct {
 	node      xdstest.Node
 	generator generate.Generator
+	own       bool // the generator makes what is the node's own
 	class     mesh.Class
 	push      *mesh.PushContext
 	built     map[string]*resource.Resource
@@ -35,6 +36,9 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 	t.Helper()
 	class := to.ClassOf(f.node.Proxy(t))
 	view := mesh.NewView(to, class)
+	if f.own {
+		view = view.Of(f.node.Proxy(t))
+	}
 	from := f.push
 	if from == nil || !view.SameScope(mesh.NewView(from, f.class)) {
 		from = nil
