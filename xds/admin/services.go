@@ -68,6 +68,11 @@ type Port struct {
 	Name     string `json:"name"`
 	Number   int    `json:"number"`
 	Protocol string `json:"protocol,omitempty"`
+	// MTLS is the mode in which an endpoint takes mutual TLS of the mesh on the port; empty
+	// if it takes none.
+	MTLS string `json:"mtls,omitempty"`
+	// MTLSFrom is "namespace/name" of the PeerAuthentication that says so; empty for the default.
+	MTLSFrom string `json:"mtlsFrom,omitempty"`
 }
 
 // The states of an endpoint.
@@ -153,7 +158,7 @@ func describe(p *mesh.PushContext, name host.Name, namespace string) ServiceList
 	rules := p.RulesOf(name)
 	for _, s := range row.Services {
 		if namespace == "" || s.Namespace == namespace {
-			out := service(s, p.EndpointsOf(s), rules)
+			out := service(s, p, rules)
 			out.Endpoints = append(out.Endpoints, leftOut(p, s, out.Endpoints)...)
 			list.Items = append(list.Items, out)
 		}
@@ -212,7 +217,7 @@ func selects(row *mesh.ServiceRow, object *config.Config) bool {
 	})
 }
 
-func service(row *mesh.ServiceRow, endpoints *mesh.EndpointRow, rules []*destination.Rule) Service {
+func service(row *mesh.ServiceRow, push *mesh.PushContext, rules []*destination.Rule) Service {
 	out := Service{
 		Hostname: string(row.Hostname), Namespace: row.Namespace,
 		Definitions: []Definition{}, Endpoints: []Endpoint{}, Subsets: subsets(rules),
@@ -220,7 +225,7 @@ func service(row *mesh.ServiceRow, endpoints *mesh.EndpointRow, rules []*destina
 	for _, s := range row.Services {
 		out.Definitions = append(out.Definitions, definition(s))
 	}
-	out.Endpoints = grouped(endpoints)
+	out.Endpoints = grouped(push, push.EndpointsOf(row))
 	for i := range out.Endpoints {
 		e := &out.Endpoints[i]
 		for j := range out.Subsets {
@@ -256,12 +261,18 @@ func definition(s *discovery.Service) Definition {
 }
 
 // grouped merges the endpoints that differ only in their ports.
-func grouped(row *mesh.EndpointRow) []Endpoint {
+func grouped(push *mesh.PushContext, row *mesh.EndpointRow) []Endpoint {
 	out := []Endpoint{}
 	var last *discovery.Endpoint
 	var of discovery.ShardKey
 	for shard, e := range row.ByShard() {
 		port := Port{Name: e.ServicePortName, Number: e.Port}
+		if e.TLSMode == discovery.TLSModeIstio {
+			decision := push.PeersOf(e.Namespace).Decide(e.Labels, e.Port)
+			if port.MTLS = decision.Mode.String(); decision.By != nil {
+				port.MTLSFrom = decision.By.Config.Namespace + "/" + decision.By.Config.Name
+			}
+		}
 		if last != nil && shard == of && samePlace(last, e) {
 			same := &out[len(out)-1]
 			same.Ports = append(same.Ports, port)

@@ -114,11 +114,11 @@ func TestAServiceIsDescribedByItsRows(t *testing.T) {
 		got = append(got, fmt.Sprintf("subset %s of %s for %s %v: %d, %d healthy", x.Name, x.Rule, x.Host, x.Labels, x.Endpoints, x.Healthy))
 	}
 	want := []string{
-		`service Consul reviews "" [{http 80 HTTP}] [*]`,
-		`service External reviews "10.9.0.1" [{http 80 HTTP} {tcp 81 TCP}] [shop]`,
-		"endpoint Consul/dc1 10.0.0.9 [{http 9080 }] eu/a UNHEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
-		"endpoint External/ 10.0.0.1 [{http 8080 } {tcp 8081 }] eu/a HEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
-		"endpoint External/ 10.0.0.2 [{http 8080 }] eu/a DRAINING  shop/w-v2 [{v2 shop/reviews} {all client/mine}]",
+		`service Consul reviews "" [{http 80 HTTP  }] [*]`,
+		`service External reviews "10.9.0.1" [{http 80 HTTP  } {tcp 81 TCP  }] [shop]`,
+		"endpoint Consul/dc1 10.0.0.9 [{http 9080   }] eu/a UNHEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
+		"endpoint External/ 10.0.0.1 [{http 8080   } {tcp 8081   }] eu/a HEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
+		"endpoint External/ 10.0.0.2 [{http 8080   }] eu/a DRAINING  shop/w-v2 [{v2 shop/reviews} {all client/mine}]",
 		"endpoint External/ 10.0.0.7 [] eu/b LEFT OUT 503 shop/failed []",
 		"endpoint External/ 10.0.0.7 [] eu/b LEFT OUT no report shop/silent []",
 		"subset v1 of shop/reviews for reviews.shop map[version:v1]: 2, 1 healthy",
@@ -188,5 +188,47 @@ func TestPlacesOfServices(t *testing.T) {
 	}
 	if of := value.(admin.ServiceList).Items[0].Definitions; len(of[0].Places) != 1 || of[1].Places != nil {
 		t.Errorf("%+v", of)
+	}
+}
+
+// TestServicesTellOfMutualTLS: each port of an endpoint says whether it takes mutual TLS, and which
+// policy says so.
+func TestServicesTellOfMutualTLS(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: app, namespace: shop}
+spec:
+  hosts: [app.test]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: check, protocol: HTTP}]
+  endpoints:
+  - {address: 10.0.0.1, serviceAccount: app, labels: {app: app}}
+  - {address: 10.0.0.2, serviceAccount: app}
+  - {address: 10.0.0.3}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: app, namespace: shop}
+spec: {selector: {matchLabels: {app: app}}, mtls: {mode: STRICT}, portLevelMtls: {81: {mode: DISABLE}}}
+`)
+	list, err := get(t, world{w.Context()}, "?host=app.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list.Items[0].Endpoints {
+		for _, p := range e.Ports {
+			got = append(got, fmt.Sprintf("%s %s %q %q", e.Address, p.Name, p.MTLS, p.MTLSFrom))
+		}
+	}
+	if diff := cmp.Diff([]string{
+		`10.0.0.1 http "STRICT" "shop/app"`, `10.0.0.1 check "DISABLE" "shop/app"`,
+		`10.0.0.2 http "PERMISSIVE" ""`, `10.0.0.2 check "PERMISSIVE" ""`,
+		`10.0.0.3 http "" ""`, `10.0.0.3 check "" ""`,
+	}, got); diff != "" {
+		t.Errorf("expected - and found +:\n%s", diff)
 	}
 }

@@ -227,7 +227,10 @@ func (w *World) commit() {
 			w.inputs.Services = w.inputs.Services.Set(key, service)
 		}
 		if len(row.Endpoints) > 0 {
-			e := &mesh.EndpointRow{Hostname: row.Hostname, Namespace: row.Namespace, Endpoints: row.Endpoints}
+			e := &mesh.EndpointRow{
+				Hostname: row.Hostname, Namespace: row.Namespace, Endpoints: row.Endpoints,
+				Shards: []rows.ShardSize{{Shard: discovery.ShardKey{Provider: discovery.External}, Count: len(row.Endpoints)}},
+			}
 			if old := endpoints.Value(key); old.Equal(e) {
 				e = old
 			} else {

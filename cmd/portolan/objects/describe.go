@@ -1,8 +1,10 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -27,7 +29,8 @@ func newDescribeServiceCommand(env *environment) *cobra.Command {
 		Aliases: []string{"services", "svc"},
 		Short:   "List the services, or show those of a host with their endpoints and subsets",
 		Long: `Show what proxies are told of a host: the services that the registries have under
-its name, the endpoints by registry, locality and health, and the subsets of the
+its name, the endpoints by registry, locality and health, how many of them take mutual
+TLS by port and which PeerAuthentication says so, and the subsets of the
 DestinationRules for it. Without a host it lists all services, those too that no
 object declares.
 
@@ -130,6 +133,12 @@ func (e *environment) printService(s admin.Service) error {
 	} else if err := cli.WriteTable(e.Stdout, endpointRows(s.Endpoints)); err != nil {
 		return err
 	}
+	if rows := mutualRows(s.Endpoints); len(rows) > 1 {
+		fmt.Fprintln(e.Stdout)
+		if err := cli.WriteTable(e.Stdout, rows); err != nil {
+			return err
+		}
+	}
 	if len(s.Subsets) == 0 {
 		return nil
 	}
@@ -221,6 +230,35 @@ func endpointRows(endpoints []admin.Endpoint) [][]string {
 			row = append(row, "! "+e.Reason)
 		}
 		rows = append(rows, row)
+	}
+	return rows
+}
+
+// mutualRows returns how the endpoints take mutual TLS, by port; a header alone if none does.
+func mutualRows(endpoints []admin.Endpoint) [][]string {
+	type mode struct{ port, mode, from string }
+	count := map[mode]int{}
+	some := false
+	for _, e := range endpoints {
+		for _, p := range e.Ports {
+			m := mode{p.Name, cmp.Or(p.MTLS, "no"), ""}
+			switch some = some || p.MTLS != ""; {
+			case p.MTLSFrom != "":
+				m.from = "peerauthentication/" + p.MTLSFrom
+			case p.MTLS != "":
+				m.from = "the default"
+			}
+			count[m]++
+		}
+	}
+	rows := [][]string{{"PORT", "MTLS", "FROM", "ENDPOINTS"}}
+	if !some {
+		return rows
+	}
+	for _, m := range slices.SortedFunc(maps.Keys(count), func(a, b mode) int {
+		return slices.Compare([]string{a.port, a.mode, a.from}, []string{b.port, b.mode, b.from})
+	}) {
+		rows = append(rows, []string{m.port, m.mode, m.from, strconv.Itoa(count[m])})
 	}
 	return rows
 }
