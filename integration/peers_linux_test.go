@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,11 +100,24 @@ func newPeerNetworks(t testing.TB) *peerMesh {
 // sidecars starts both sidecars, with certificates of these identities.
 func (m *peerMesh) sidecars(v protocol.Variant, workload, client *certificateFiles) (in, out *envoy) {
 	m.t.Helper()
-	in = m.startEnvoy(envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: v, drain: m.drain, in: m.workload, xds: m.xds, certificate: workload})
-	out = m.startEnvoy(envoyOptions{kind: "sidecar", name: "client", ip: "10.0.0.2", interception: "REDIRECT", variant: v, drain: m.drain, in: m.client, xds: m.xds, certificate: client})
+	in, out = m.sidecarOfApp(v, workload), m.sidecarOfClient(v, client)
 	in.awaitWarm()
 	out.awaitWarm()
 	return in, out
+}
+
+func (m *peerMesh) sidecarOfApp(v protocol.Variant, certificate *certificateFiles) *envoy {
+	m.t.Helper()
+	return m.startEnvoy(envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: v, drain: m.drain, in: m.workload, xds: m.xds, certificate: certificate})
+}
+
+func (m *peerMesh) sidecarOfClient(v protocol.Variant, certificate *certificateFiles) *envoy {
+	m.t.Helper()
+	return m.startEnvoy(m.clientOptions(v, certificate))
+}
+
+func (m *peerMesh) clientOptions(v protocol.Variant, certificate *certificateFiles) envoyOptions {
+	return envoyOptions{kind: "sidecar", name: "client", ip: "10.0.0.2", interception: "REDIRECT", variant: v, drain: m.drain, in: m.client, xds: m.xds, certificate: certificate}
 }
 
 // through returns what a request gets that a program of the client sends to a port of the
@@ -421,6 +435,84 @@ func TestEnvoyPeerChanges(t *testing.T) {
 		}
 		requests.expectUnharmed()
 		m.expectNothingRejected()
+		in.expectNothingRejected()
+		out.expectNothingRejected()
+	})
+}
+
+// TestEnvoyPeerFaults: whatever fails, what was encrypted is encrypted or does not go through, and
+// who was refused is refused.
+func TestEnvoyPeerFaults(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		const shop, marker = "spiffe://cluster.local/ns/shop/sa/", "a-word-that-nobody-may-read"
+		m := newPeerNetworks(t)
+		etcd := startEtcdProcess(t)
+		m.server = etcd.server()
+		m.xds = startSocketRelay(t, m.server.xds)
+		m.apply(peerEntry)
+		app, client := identified(t, m.of, shop+"app"), identified(t, m.of, shop+"client")
+		in, out := m.sidecars(v, app, client)
+		m.must(peerMode("STRICT"), "apply", "-f", "-", "--wait")
+		wire := m.client.sniff("p", marker)
+		// holds waits until requests are answered, or not, and checks that nobody reads them.
+		holds := func(fault string, answered bool) {
+			t.Helper()
+			eventually(t, fault, func() error {
+				got, err := m.through(80, "/"+marker)
+				mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shop+"client")
+				if err == nil && got.status == http.StatusOK && !mutual {
+					t.Errorf("%s: a request in plaintext is answered", fault)
+				}
+				if answered != (err == nil && got.status == http.StatusOK) {
+					return fmt.Errorf("it gets %s, %w", got, cmp.Or(err, errors.New("no error")))
+				}
+				return nil
+			})
+			for _, port := range []int{81, 90} {
+				if got, err := m.through(port, "/"+marker); answered != (err == nil && got.status == http.StatusOK) {
+					t.Errorf("%s: port %d: %s, %v", fault, port, got, err)
+				}
+			}
+			for _, port := range []int{8080, 5432, 7000} {
+				if err := m.bare(port, map[int]string{8080: "http", 5432: "tcp", 7000: "plain"}[port]); err == nil {
+					t.Errorf("%s: port %d takes plaintext", fault, port)
+				}
+			}
+			if seen := wire.Load(); seen > 0 {
+				t.Errorf("%s: %d packets have what was sent", fault, seen)
+			}
+		}
+		restart := func(client *certificateFiles) {
+			t.Helper()
+			out.process.kill()
+			out = m.sidecarOfClient(v, client)
+		}
+		holds("all is well", true)
+		etcd.process.Kill()
+		holds("the store is away", true)
+		restart(client)
+		holds("a client starts without the store", true)
+		m.kill()
+		holds("the server is away", true)
+		etcd.start()
+		m.start()
+		holds("both are back", true)
+
+		in.process.kill()
+		in = m.sidecarOfApp(v, identified(t, securetest.New(t, "new root"), shop+"app"))
+		holds("the root is rotated half way", false)
+		in.process.kill()
+		in = m.sidecarOfApp(v, app)
+		holds("the former root is back", true)
+
+		gone := *client
+		gone.chain += ".gone"
+		out.process.kill()
+		out = m.launchEnvoy(m.clientOptions(v, &gone))
+		out.awaitReady()
+		holds("a client's certificate is gone", false)
+		restart(client)
+		holds("it has one again", true)
 		in.expectNothingRejected()
 		out.expectNothingRejected()
 	})
