@@ -434,6 +434,9 @@ func TestEnvoyPeerChanges(t *testing.T) {
 			}
 		}
 		requests.expectUnharmed()
+		if out := m.try("{apiVersion: portolan.io/v1, kind: PeerPhase, metadata: {name: default, namespace: shop}, spec: {}}", "apply", "-f", "-"); out.code == 0 || !strings.Contains(out.stderr, "the leading server alone writes it") {
+			t.Errorf("a user writes a PeerPhase: exit code %d, %s", out.code, out.stderr)
+		}
 		m.expectNothingRejected()
 		in.expectNothingRejected()
 		out.expectNothingRejected()

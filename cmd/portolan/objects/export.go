@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 type exportOptions struct {
@@ -36,7 +37,8 @@ server sets, save for creation times, which decide between objects that contend.
 The same configuration is the same text, so it can be kept in git, and read by
 any version, whatever becomes of etcd; portolan import puts it back.
 
-Secrets are left out: no document has their data.
+Secrets are left out: no document has their data. So are PeerPhases, which servers
+write themselves.
 
 It is not all of the store: history and what belongs to etcd are in a snapshot
 (portolan store backup).`,
@@ -81,12 +83,14 @@ func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
 	return newScope(env, args, o.namespace, o.namespace == "")
 }
 
-// exported returns the objects of a state in canonical order, without the fields that only the
-// server sets.
+// exported returns the objects of a state in canonical order, without the objects and fields
+// that only servers write.
 func exported(then state) []*unstructured.Unstructured {
 	var keys []config.Key
 	for key := range then.objects {
-		keys = append(keys, key)
+		if key.Kind != schema.PeerPhase {
+			keys = append(keys, key)
+		}
 	}
 	slices.SortFunc(keys, func(a, b config.Key) int {
 		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Kind.Kind, b.Kind.Kind),

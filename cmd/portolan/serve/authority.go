@@ -49,8 +49,11 @@ func (s *server) addAuthority() (err error) {
 	return nil
 }
 
-// reserved refuses writes of the authority's keys, which only servers may write.
+// reserved refuses writes of what only servers may write: the authority's keys, and PeerPhases.
 func (s *server) reserved(op storage.Op, stored *config.Config) error {
+	if op.Target().Kind == schema.PeerPhase {
+		return fmt.Errorf("%w: %s says how far proxies follow the PeerAuthentications of its namespace, and the leading server alone writes it: change these", storage.ErrReadOnly, op.Target())
+	}
 	if op.Target().Kind.Kind != schema.Secret.Kind || !isAuthority(op.Config) && !isAuthority(stored) &&
 		op.Target() != (config.Key{Kind: schema.Secret, Namespace: s.o.Mesh.GetRootNamespace(), Name: authority.SecretName}) {
 		return nil
