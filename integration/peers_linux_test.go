@@ -48,6 +48,9 @@ spec:
   endpoints: [{address: 10.0.0.1, serviceAccount: app, labels: {app: app, security.istio.io/tlsMode: istio}}]
 `
 
+// shopAccounts begins the identities of the namespace shop.
+const shopAccounts = "spiffe://cluster.local/ns/shop/sa/"
+
 // peerMode is a PeerAuthentication of the namespace shop.
 func peerMode(mode string) string {
 	return "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: " + mode + "}}\n"
@@ -203,8 +206,7 @@ func (n *namespace) sniff(device, marker string) *atomic.Int64 {
 func TestEnvoyPeerModes(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerMesh(t, serverOptions{})
-		const shop = "spiffe://cluster.local/ns/shop/sa/"
-		in, out := m.sidecars(v, identified(t, m.of, shop+"app"), identified(t, m.of, shop+"client"))
+		in, out := m.sidecars(v, identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client"))
 		const marker = "a-word-that-nobody-may-read"
 		wire := m.client.sniff("p", marker)
 		for _, step := range []struct {
@@ -225,7 +227,7 @@ func TestEnvoyPeerModes(t *testing.T) {
 					}
 					shown := got.echo.Header.Get("X-Forwarded-Client-Cert")
 					// HTTP of a port that declares nothing is bytes to the sidecar of the server.
-					if mutual := strings.Contains(shown, "URI="+shop+"client"); got.String() != name || port != 90 && mutual != step.encrypted {
+					if mutual := strings.Contains(shown, "URI="+shopAccounts+"client"); got.String() != name || port != 90 && mutual != step.encrypted {
 						return fmt.Errorf("it answers %s, and the server saw %q", got, shown)
 					}
 					return nil
@@ -260,9 +262,8 @@ func TestEnvoyPeerModes(t *testing.T) {
 // TestEnvoyPeerIdentities: a server takes the certificates of its mesh alone, and a client the
 // accounts of the service's endpoints. What Envoy counts says why a handshake failed.
 func TestEnvoyPeerIdentities(t *testing.T) {
-	const shop = "spiffe://cluster.local/ns/shop/sa/"
 	expired := func(t testing.TB, of *securetest.Authority) *certificateFiles {
-		f := of.Write(t, t.TempDir(), of.Issue(t, securetest.Leaf{Identity: shop + "client", From: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)}))
+		f := of.Write(t, t.TempDir(), of.Issue(t, securetest.Leaf{Identity: shopAccounts + "client", From: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)}))
 		return &certificateFiles{f.Cert, f.Key, f.CA}
 	}
 	for name, c := range map[string]struct {
@@ -279,8 +280,8 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 			}},
 		"a client of another root": {
 			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
-				f := identified(t, securetest.New(t, "stranger"), shop+"client")
-				return &certificateFiles{f.chain, f.key, identified(t, of, shop+"x").roots} // it takes the server's
+				f := identified(t, securetest.New(t, "stranger"), shopAccounts+"client")
+				return &certificateFiles{f.chain, f.key, identified(t, of, shopAccounts+"x").roots} // it takes the server's
 			}, failed: "fail_verify_error", atApp: true},
 		"an expired client": {client: expired, failed: "fail_verify_error", atApp: true},
 		"a client of another trust domain": {
@@ -294,8 +295,10 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 			},
 			mesh: "trustDomainAliases: [old.example]"},
 		"a server of another account": {
-			workload: func(t testing.TB, of *securetest.Authority) *certificateFiles { return identified(t, of, shop+"other") },
-			failed:   "fail_verify_san"},
+			workload: func(t testing.TB, of *securetest.Authority) *certificateFiles {
+				return identified(t, of, shopAccounts+"other")
+			},
+			failed: "fail_verify_san"},
 		"a server of an alias": {
 			workload: func(t testing.TB, of *securetest.Authority) *certificateFiles {
 				return identified(t, of, "spiffe://old.example/ns/shop/sa/app")
@@ -308,7 +311,7 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 				if make != nil {
 					return make(t, m.of)
 				}
-				return identified(t, m.of, shop+account)
+				return identified(t, m.of, shopAccounts+account)
 			}
 			in, out := m.sidecars(protocol.Delta, own(c.workload, "app"), own(c.client, "client"))
 			for _, mode := range []string{"PERMISSIVE", "STRICT"} {
@@ -348,7 +351,6 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 // No request fails, and apply --wait ends when the last phase is in use.
 func TestEnvoyPeerChanges(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
-		const shop = "spiffe://cluster.local/ns/shop/sa/"
 		m := newPeerNetworks(t)
 		m.drain = 2
 		etcd := startEtcd(t)
@@ -356,7 +358,7 @@ func TestEnvoyPeerChanges(t *testing.T) {
 		other := startServer(t, serverOptions{etcd: etcd})
 		m.xds = startSocketRelay(t, m.server.xds, other.xds)
 		m.apply(peerEntry)
-		in, out := m.sidecars(v, identified(t, m.of, shop+"app"), identified(t, m.of, shop+"client"))
+		in, out := m.sidecars(v, identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client"))
 		eventually(t, "both talk", func() error {
 			_, err := m.through(80, "/")
 			return err
@@ -419,7 +421,7 @@ func TestEnvoyPeerChanges(t *testing.T) {
 			if step.shown {
 				eventually(t, what+"open connections of the former mode end", func() error {
 					got, err := m.through(80, "/")
-					mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shop+"client")
+					mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
 					if err == nil && mutual != step.encrypted {
 						err = fmt.Errorf("the server saw %s %v", got, got.echo.Header)
 					}
@@ -447,13 +449,13 @@ func TestEnvoyPeerChanges(t *testing.T) {
 // who was refused is refused.
 func TestEnvoyPeerFaults(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
-		const shop, marker = "spiffe://cluster.local/ns/shop/sa/", "a-word-that-nobody-may-read"
+		const marker = "a-word-that-nobody-may-read"
 		m := newPeerNetworks(t)
 		etcd := startEtcdProcess(t)
 		m.server = etcd.server()
 		m.xds = startSocketRelay(t, m.server.xds)
 		m.apply(peerEntry)
-		app, client := identified(t, m.of, shop+"app"), identified(t, m.of, shop+"client")
+		app, client := identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client")
 		in, out := m.sidecars(v, app, client)
 		m.must(peerMode("STRICT"), "apply", "-f", "-", "--wait")
 		wire := m.client.sniff("p", marker)
@@ -462,7 +464,7 @@ func TestEnvoyPeerFaults(t *testing.T) {
 			t.Helper()
 			eventually(t, fault, func() error {
 				got, err := m.through(80, "/"+marker)
-				mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shop+"client")
+				mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
 				if err == nil && got.status == http.StatusOK && !mutual {
 					t.Errorf("%s: a request in plaintext is answered", fault)
 				}
@@ -502,7 +504,7 @@ func TestEnvoyPeerFaults(t *testing.T) {
 		holds("both are back", true)
 
 		in.process.kill()
-		in = m.sidecarOfApp(v, identified(t, securetest.New(t, "new root"), shop+"app"))
+		in = m.sidecarOfApp(v, identified(t, securetest.New(t, "new root"), shopAccounts+"app"))
 		holds("the root is rotated half way", false)
 		in.process.kill()
 		in = m.sidecarOfApp(v, app)

@@ -132,9 +132,9 @@ var serverSettings = map[string]string{
 	"servers.tls.cipherSuites":          "{port: {number: 80, name: a, protocol: %s}, hosts: [web.test], tls: {mode: PASSTHROUGH, cipherSuites: [ECDHE-ECDSA-AES128-GCM-SHA256]}}",
 }
 
-// TestRoutesWithoutEffectAreTold: each setting of a VirtualService, for a service of each protocol
-// and for a gateway's server of each, changes what some proxy gets, or is refused, or a verdict or
-// a warning of the schema tells that it does not.
+// TestRoutesWithoutEffectAreTold: each setting of a VirtualService changes what some proxy gets.
+// Otherwise it is refused, or a verdict or a warning of the schema tells of it. The test tries
+// services of each protocol, and a gateway's servers of each.
 func TestRoutesWithoutEffectAreTold(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()

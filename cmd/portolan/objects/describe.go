@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -241,12 +240,13 @@ func mutualRows(endpoints []admin.Endpoint) [][]string {
 	some := false
 	for _, e := range endpoints {
 		for _, p := range e.Ports {
-			m := mode{p.Name, cmp.Or(p.MTLS, "no"), ""}
-			switch some = some || p.MTLS != ""; {
-			case p.MTLSFrom != "":
+			m := mode{port: p.Name, mode: "no"}
+			if p.MTLS != "" {
+				some = true
+				m.mode, m.from = p.MTLS, "the default"
+			}
+			if p.MTLSFrom != "" {
 				m.from = "peerauthentication/" + p.MTLSFrom
-			case p.MTLS != "":
-				m.from = "the default"
 			}
 			count[m]++
 		}

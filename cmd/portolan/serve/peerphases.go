@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -131,12 +130,15 @@ func writePhase(ctx context.Context, store *etcd.Store, namespace string, polici
 	return err
 }
 
+// phaseWords are the phases in which proxies do not follow the newest policies.
+var phaseWords = map[peer.Phase]string{peer.ServersChange: "servers take both", peer.ClientsChange: "clients change"}
+
 // phasesOf returns the namespaces that are on the way, in words.
 func phasesOf(push *mesh.PushContext) []string {
 	var out []string
 	for namespace, policies := range push.PeerChanges() {
-		if words := map[peer.Phase]string{peer.ServersChange: "servers take both", peer.ClientsChange: "clients change"}[policies.Phase()]; words != "" {
-			out = append(out, strings.Join([]string{namespace, words}, ": "))
+		if words := phaseWords[policies.Phase()]; words != "" {
+			out = append(out, namespace+": "+words)
 		}
 	}
 	return out

@@ -87,6 +87,7 @@ type Policies struct {
 	stored *phase.Peers // of the namespace, nil for none
 	before *Policies    // the settled policies, if they differ
 	phase  Phase
+	stale  bool // see Stale
 }
 
 // Replace returns the policies with add in the place of remove; either may be nil. It is
@@ -104,23 +105,25 @@ func (p *Policies) Replace(remove, add *config.Config) *Policies {
 func (p *Policies) WithStored(stored *phase.Peers) *Policies { return policiesOf(p.All(), stored) }
 
 func policiesOf(all []*Policy, stored *phase.Peers) *Policies {
-	out := &Policies{all: all, stored: stored}
-	var settled []*Policy
+	if len(all) == 0 && stored == nil {
+		return nil
+	}
+	out, settled := &Policies{all: all, stored: stored}, &Policies{}
 	if stored != nil {
-		settled = read(stored.Settled)
+		settled.all = read(stored.Settled)
 	}
 	digest := out.Digest()
+	reached := digest == settled.Digest()
 	switch {
-	case len(all) == 0 && stored == nil:
-		return nil
-	case digest == (&Policies{all: settled}).Digest(), slices.ContainsFunc(all, immediate):
+	case reached, slices.ContainsFunc(all, immediate):
+		out.stale = !reached || stored == nil || stored.Toward != "" || len(all) == 0
 		return out
 	case stored != nil && stored.Toward == digest:
 		out.phase = ClientsChange
 	default:
 		out.phase = ServersChange
 	}
-	out.before = &Policies{all: settled}
+	out.before = settled
 	return out
 }
 
@@ -197,16 +200,7 @@ func (p *Policies) Phase() Phase {
 }
 
 // Stale says that all follow the policies, and the stored PeerPhase does not say so.
-func (p *Policies) Stale() bool {
-	if p.Phase() != Settled {
-		return false
-	}
-	stored := p.Stored()
-	if len(p.All()) == 0 {
-		return stored != nil
-	}
-	return stored == nil || stored.Toward != "" || p.Digest() != (&Policies{all: read(stored.Settled)}).Digest()
-}
+func (p *Policies) Stale() bool { return p != nil && p.stale }
 
 // former returns the policies that all follow.
 func (p *Policies) former() *Policies {
