@@ -84,6 +84,8 @@ type Proxy struct {
 	EnvoyVersion string
 	// RouteDelta is true if the client takes virtual hosts as separate resources.
 	RouteDelta bool
+	// Listeners are the listeners that a gRPC server has asked for, by name, in order.
+	Listeners []string
 }
 
 // ParseProxy reads the node of a first request. The id has the form type~ip~id~domain (Istio:

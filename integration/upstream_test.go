@@ -21,6 +21,8 @@ type echo struct {
 	Host     string
 	Proto    string
 	Header   http.Header
+	// Peer is the identity that a gRPC server saw.
+	Peer string `json:",omitempty"`
 	// Attempt is the number of requests with the same x-case header so far, including this one.
 	Attempt int
 }

@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -90,15 +92,38 @@ func isEmpty(g generate.Generator, name, version string) bool {
 // serveWholeRoutes makes this stream serve whole resources. A client that holds whole
 // resources keeps to them until it restarts.
 func (c *Connection) serveWholeRoutes(ctx context.Context) error {
-	proxy := *c.proxy
-	proxy.RouteDelta = false
-	c.proxy = &proxy
-	c.note.Identify(c.proxy)
-	c.member.SetProxy(c.proxy)
 	for _, t := range c.served {
 		if t.Scoped {
 			c.sequencer.MakeOptional(t.url)
 		}
 	}
+	return c.changeProxy(ctx, func(p *discovery.Proxy) { p.RouteDelta = false })
+}
+
+// serveListeners makes the listeners that a gRPC server asks for. Only it knows at which addresses
+// it serves.
+func (c *Connection) serveListeners(ctx context.Context, t *typeState) error {
+	if t.url != resource.ListenerType || c.proxy.Type != discovery.Proxyless {
+		return nil
+	}
+	var listeners []string
+	for name := range t.subscription.Names().All() {
+		if strings.HasPrefix(name, envoy.GRPCServerListenerPrefix) {
+			listeners = append(listeners, name)
+		}
+	}
+	if slices.Equal(listeners, c.proxy.Listeners) {
+		return nil
+	}
+	return c.changeProxy(ctx, func(p *discovery.Proxy) { p.Listeners = listeners })
+}
+
+// changeProxy changes what is known of the client.
+func (c *Connection) changeProxy(ctx context.Context, change func(*discovery.Proxy)) error {
+	proxy := *c.proxy
+	change(&proxy)
+	c.proxy = &proxy
+	c.note.Identify(c.proxy)
+	c.member.SetProxy(c.proxy)
 	return c.advance(ctx)
 }

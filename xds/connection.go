@@ -324,6 +324,9 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 	if err := c.chargeNames(t); err != nil {
 		return err
 	}
+	if err := c.serveListeners(ctx, t); err != nil {
+		return err
+	}
 	if t.url == resource.SecretType {
 		c.noteRefusedSecrets(t)
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials/xds"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	_ "google.golang.org/grpc/xds" // the scheme xds
@@ -22,13 +23,15 @@ const callTimeout = 10 * time.Second
 // client turns each HTTP request into a call: the host is the target, the path the method, and
 // the headers x-... are the metadata.
 type client struct {
+	through string // the address of a proxy; empty for none
+
 	mu       sync.Mutex
 	channels map[string]*grpc.ClientConn // by host
 }
 
 // front serves HTTP until ctx ends.
-func front(ctx context.Context, address string) error {
-	c := &client{channels: map[string]*grpc.ClientConn{}}
+func front(ctx context.Context, address, through string) error {
+	c := &client{through: through, channels: map[string]*grpc.ClientConn{}}
 	server := &http.Server{Addr: address, Handler: c, ReadHeaderTimeout: callTimeout}
 	closed := make(chan struct{})
 	defer func() { <-closed }()
@@ -86,8 +89,15 @@ func (c *client) channel(host string) (*grpc.ClientConn, error) {
 	if c.channels[host] != nil {
 		return c.channels[host], nil
 	}
-	channel, err := grpc.NewClient("xds:///"+host, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
+	credentials, err := xds.NewClientCredentials(xds.ClientOptions{FallbackCreds: insecure.NewCredentials()})
+	if err != nil {
+		return nil, err
+	}
+	to, options := "xds:///"+host, []grpc.DialOption{grpc.WithTransportCredentials(credentials), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}))}
+	if c.through != "" {
+		to, options = c.through, append(options, grpc.WithAuthority(host))
+	}
+	channel, err := grpc.NewClient(to, options...)
 	if err == nil {
 		c.channels[host] = channel
 	}

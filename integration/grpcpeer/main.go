@@ -3,11 +3,12 @@
 // names.
 //
 //	grpcpeer serve --name v1 --listen 127.0.0.1:9001 [--xds]
-//	grpcpeer front --listen 127.0.0.1:8080
+//	grpcpeer front --listen 127.0.0.1:8080 [--through 127.0.0.1:9080]
 //
 // A server answers every call with a description of it, as JSON (server.go). A front accepts
 // HTTP and turns each request into a call (front.go). So the tests send requests through a gRPC
-// client as they do through an Envoy. The fronts in other languages, in ../testdata/grpc, do
+// client as they do through an Envoy. With --through it calls by a proxy, as a program that knows no
+// xDS. The fronts in other languages, in ../testdata/grpc, do
 // the same.
 package main
 
@@ -38,6 +39,7 @@ func run(ctx context.Context, args []string) error {
 	listen := flags.String("listen", "", "address to listen on")
 	name := flags.String("name", "", "name that the server answers with")
 	xds := flags.Bool("xds", false, "have the control plane configure the server")
+	through := flags.String("through", "", "address of a proxy to call by")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -45,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	case "serve":
 		return serve(ctx, *listen, *name, *xds)
 	case "front":
-		return front(ctx, *listen)
+		return front(ctx, *listen, *through)
 	}
 	return fmt.Errorf("%q: say serve or front", args[0])
 }

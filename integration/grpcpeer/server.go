@@ -13,7 +13,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	xdscredentials "google.golang.org/grpc/credentials/xds"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/xds"
 )
@@ -24,6 +28,8 @@ type echo struct {
 	Path     string
 	Host     string
 	Header   http.Header
+	// Peer is the identity that the client proved, empty for none.
+	Peer string `json:",omitempty"`
 	// Attempt is the number of calls with the same x-case so far, including this one.
 	Attempt int
 }
@@ -56,6 +62,11 @@ func serve(ctx context.Context, address, name string, managed bool) error {
 		options = append(options, xds.ServingModeCallback(func(a net.Addr, m xds.ServingModeChangeArgs) {
 			fmt.Fprintln(os.Stderr, "mode", a, m.Mode, m.Err)
 		}))
+		credentials, err := xdscredentials.NewServerCredentials(xdscredentials.ServerOptions{FallbackCreds: insecure.NewCredentials()})
+		if err != nil {
+			return err
+		}
+		options = append(options, grpc.Creds(credentials))
 		if g, err = xds.NewGRPCServer(options...); err != nil {
 			return err
 		}
@@ -83,6 +94,7 @@ func (s *server) handle(_ any, stream grpc.ServerStream) error {
 		return err
 	}
 	answer.Path, _ = grpc.MethodFromServerStream(stream)
+	answer.Peer = identityOf(stream.Context())
 	out, err := json.Marshal(answer)
 	if err != nil {
 		return err
@@ -118,4 +130,13 @@ func (s *server) count(name string) int {
 	defer s.mu.Unlock()
 	s.attempts[name]++
 	return s.attempts[name]
+}
+
+// identityOf returns the identity in the certificate of a caller; empty for none.
+func identityOf(ctx context.Context) string {
+	p, _ := peer.FromContext(ctx)
+	if tls, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(tls.State.PeerCertificates) > 0 && len(tls.State.PeerCertificates[0].URIs) > 0 {
+		return tls.State.PeerCertificates[0].URIs[0].String()
+	}
+	return ""
 }

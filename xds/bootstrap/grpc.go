@@ -73,9 +73,10 @@ func GRPC(o Options) ([]byte, error) {
 	if o.TLS {
 		files := grpcFiles{o.Certificate.Chain, o.Certificate.Key, o.serverRoots(), grpcRefresh}
 		credentials = grpcCreds{"tls", &files}
-		own := files
-		own.Roots = o.Certificate.Roots
-		providers = map[string]grpcProvider{"default": {"file_watcher", own}}
+	}
+	if o.Certificate.Chain != "" {
+		own := grpcFiles{o.Certificate.Chain, o.Certificate.Key, o.Certificate.Roots, grpcRefresh}
+		providers = map[string]grpcProvider{names.CertificateProvider: {"file_watcher", own}}
 	}
 	var servers []grpcServer
 	for _, address := range o.XDSAddresses {

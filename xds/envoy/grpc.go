@@ -48,16 +48,27 @@ func grpcClientListener(name string, manager *hcmv3.HttpConnectionManager) *list
 	return &listenerv3.Listener{Name: name, ApiListener: &listenerv3.ApiListener{ApiListener: message.Pack(manager)}}
 }
 
-// GRPCServerListener makes the listener of a gRPC server at an address. It accepts every
-// call of every client, without TLS.
-func GRPCServerListener(name, host string, port uint32, filters []*hcmv3.HttpFilter) *listenerv3.Listener {
+// GRPCServerOptions describe the listener of a gRPC server.
+type GRPCServerOptions struct {
+	Name, Host string
+	Port       uint32
+	Filters    []*hcmv3.HttpFilter
+	// Transport decrypts connections; nil means plaintext.
+	Transport *corev3.TransportSocket
+	// Refuses closes every connection.
+	Refuses bool
+}
+
+// GRPCServerListener makes the listener of a gRPC server at an address. It accepts every call
+// that the filters let pass.
+func GRPCServerListener(o GRPCServerOptions) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
-		StatPrefix:  names.HTTPStatPrefix(names.Inbound, name),
-		HttpFilters: filters,
+		StatPrefix:  names.HTTPStatPrefix(names.Inbound, o.Name),
+		HttpFilters: o.Filters,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
-			Name: names.InboundCluster(port),
+			Name: names.InboundCluster(o.Port),
 			VirtualHosts: []*routev3.VirtualHost{{
-				Name: names.InboundVirtualHost(port), Domains: []string{"*"},
+				Name: names.InboundVirtualHost(o.Port), Domains: []string{"*"},
 				Routes: []*routev3.Route{{
 					Name: names.DefaultRoute, Match: MatchOptions{}.routeMatch(),
 					Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}},
@@ -65,11 +76,15 @@ func GRPCServerListener(name, host string, port uint32, filters []*hcmv3.HttpFil
 			}},
 		}},
 	}
+	chain := &listenerv3.FilterChain{
+		Name: o.Name, Filters: []*listenerv3.Filter{networkFilter(HTTPConnectionManagerName, manager)}, TransportSocket: o.Transport,
+	}
+	if o.Refuses { // by a chain for an address from which nobody connects
+		chain.FilterChainMatch = &listenerv3.FilterChainMatch{SourcePrefixRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)}}}
+	}
 	return &listenerv3.Listener{
-		Name: name, Address: Address(host, port), TrafficDirection: corev3.TrafficDirection_INBOUND,
-		FilterChains: []*listenerv3.FilterChain{{
-			Name: name, Filters: []*listenerv3.Filter{networkFilter(HTTPConnectionManagerName, manager)},
-		}},
+		Name: o.Name, Address: Address(o.Host, o.Port), TrafficDirection: corev3.TrafficDirection_INBOUND,
+		FilterChains: []*listenerv3.FilterChain{chain},
 	}
 }
 
@@ -87,13 +102,15 @@ type GRPCClusterOptions struct {
 	MinimumRingSize uint64
 	// MaxRequests limits concurrent calls; 0 means no limit.
 	MaxRequests uint32
-	Metadata    ClusterMetadata
+	// Transport encrypts the calls of clients with xDS credentials; nil means plaintext.
+	Transport *corev3.TransportSocket
+	Metadata  ClusterMetadata
 }
 
 // GRPCCluster makes a cluster of a gRPC client.
 func GRPCCluster(o GRPCClusterOptions) *clusterv3.Cluster {
 	out := &clusterv3.Cluster{
-		Name: o.Name, LbPolicy: clusterv3.Cluster_ROUND_ROBIN, Metadata: o.Metadata.Message(),
+		Name: o.Name, LbPolicy: clusterv3.Cluster_ROUND_ROBIN, Metadata: o.Metadata.Message(), TransportSocket: o.Transport,
 		// If it were omitted, the limit would be 1024.
 		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 			MaxRequests: limit(o.MaxRequests),

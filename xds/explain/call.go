@@ -48,7 +48,8 @@ func notTakenOfRule(v *mesh.View, name string) []string {
 		}
 	}
 	out = append(out, verdict.SetFields(policy, "trafficPolicy", "outlierDetection")...)
-	if o.Encrypted(v) {
+	switch policy.GetTls().GetMode() {
+	case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
 		out = append(out, "trafficPolicy.tls")
 	}
 	return out

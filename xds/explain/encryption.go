@@ -7,6 +7,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -79,6 +80,9 @@ func (e *explainer) asSent(name, endpoint string, r simulate.Request) simulate.R
 	}
 	if o.TLS(v).GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
 		r.ALPN, r.SNI = o.Offers(v), o.ServerName()
+	}
+	if v.Shape().Type == discovery.Proxyless {
+		r.SNI = "" // which the libraries do not send
 	}
 	return r
 }

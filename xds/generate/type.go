@@ -20,6 +20,9 @@ type ResourceType struct {
 	// built for each proxy and inserted among those of its class. Affected is called only
 	// with a Whole delta, and its reads are recorded. Nil means none.
 	Inbound Generator
+	// Server makes, as Inbound does for a sidecar, the resources of one gRPC server, by the names
+	// that it requests; nil for none.
+	Server Generator
 	// SelfDiscovery: Inbound applies to sidecars and gateways with SelfDiscovery, instead
 	// of to all sidecars.
 	SelfDiscovery bool
@@ -58,15 +61,21 @@ func (t ResourceType) Own(proxy *discovery.Proxy) Generator {
 	switch {
 	case t.Needed && proxy.Type != discovery.Proxyless:
 		return t.Generator
-	case t.SelfDiscovery && !proxy.SelfDiscovery, !t.own(proxy.Type):
+	case t.SelfDiscovery && !proxy.SelfDiscovery:
 		return nil
 	}
-	return t.Inbound
+	return t.own(proxy.Type)
 }
 
-// own says whether proxies of a type may have a workload's own resources.
-func (t ResourceType) own(kind discovery.ProxyType) bool {
-	return t.Inbound != nil && (kind == discovery.Sidecar || kind == discovery.Router && t.SelfDiscovery)
+// own returns the generator of a workload's own resources for proxies of a type, nil for none.
+func (t ResourceType) own(kind discovery.ProxyType) Generator {
+	switch {
+	case kind == discovery.Proxyless:
+		return t.Server
+	case kind == discovery.Sidecar, kind == discovery.Router && t.SelfDiscovery:
+		return t.Inbound
+	}
+	return nil
 }
 
 // For returns the generator of shared resources for proxies of a type.
@@ -86,8 +95,8 @@ func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	var out []Generator
 	for _, t := range types {
 		out = append(out, t.For(kind))
-		if t.own(kind) {
-			out = append(out, t.Inbound)
+		if own := t.own(kind); own != nil {
+			out = append(out, own)
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package mesh
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
@@ -164,6 +165,7 @@ const (
 
 	selfShortNames = "shortNames"
 	selfOwnLabels  = "ownLabels"
+	selfListeners  = "listeners"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -213,6 +215,11 @@ func (selfTable) answer(v *View, key, args string) any {
 			return ""
 		}
 		return v.push.placeOf(v.workload).Labels.String()
+	case selfListeners:
+		if v.workload == nil {
+			return ""
+		}
+		return strings.Join(v.workload.Listeners, class.Separator)
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

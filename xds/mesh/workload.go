@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
@@ -28,6 +29,15 @@ func (v *View) ips() string {
 		return ""
 	}
 	return strings.Join(v.workload.IPAddresses, " ")
+}
+
+// ServerListeners are the names of the listeners that a gRPC server has asked for, in order.
+func (v *View) ServerListeners() []string {
+	names := v.ask(Self, selfListeners, "").(string)
+	if names == "" {
+		return nil
+	}
+	return strings.Split(names, class.Separator)
 }
 
 // InRegion says whether a locality is in the workload's region. It is false in the view

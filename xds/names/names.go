@@ -58,6 +58,9 @@ const (
 	// certificates that it trusts in the mesh.
 	WorkloadCertificate = "default"
 	WorkloadRoots       = "ROOTCA"
+	// CertificateProvider is the certificate provider of a gRPC program's bootstrap, with its own
+	// certificate and the roots of the mesh. (Istio's has the same.)
+	CertificateProvider = "default"
 
 	// CredentialPrefix begins the names of stored secrets. RootsSuffix ends the names of
 	// those with CA certificates.

@@ -35,7 +35,8 @@ func RuleNotForGRPC(spec *networking.DestinationRule) []string {
 	}
 	blocks := func(p trafficPolicy, path string) {
 		add(p, path, "outlierDetection", "retryBudget", "proxyProtocol", "tunnel")
-		if p.GetTls().GetMode() != networking.ClientTLSSettings_DISABLE {
+		switch p.GetTls().GetMode() {
+		case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
 			out = append(out, path+".tls")
 		}
 		add(p.GetConnectionPool(), path+".connectionPool", "tcp")

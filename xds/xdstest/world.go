@@ -270,6 +270,8 @@ type Node struct {
 	Locality string
 	// Certified means that it has a certificate of its own, in files.
 	Certified bool
+	// Listeners are those that a gRPC server has asked for.
+	Listeners []string
 	// SystemRoots is the file of the authorities that its machine trusts; unknown.
 	SystemRoots string
 	// Remote means that it connects from another machine than the server's.
@@ -322,7 +324,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 		tb.Fatal(err)
 	}
 	proxy.Identity, proxy.RouteDelta = n.Identity, n.RouteDelta
-	proxy.Local = !n.Remote
+	proxy.Local, proxy.Listeners = !n.Remote, n.Listeners
 	return proxy
 }
 

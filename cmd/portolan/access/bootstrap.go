@@ -51,9 +51,6 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address", "out", "xds-name")
-			if !o.TLS {
-				flags.foreign = append(flags.foreign, changed(c.Flags(), "cert", "key", "ca")...)
-			}
 			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
 		},
 	}
@@ -67,7 +64,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.BoolVar(&o.DNSCapture, "dns-capture", false, "listen on the addresses that services without one were given, too: for machines on which their names resolve to these, and these are local")
 	f.BoolVar(&o.SelfDiscovery, "self-discovery", false, "know the endpoints of the workload's own service, for rules with zoneAwareLbSetting; needs --locality")
 	f.Uint16Var(&o.HTTPProxyPort, "http-proxy-port", 0, "port of the loopback address on which a sidecar is an HTTP proxy (default that of the mesh configuration, if any)")
-	f.StringVar(&o.Certificate.Chain, "cert", "", "file of the proxy's machine with its own certificate and the chain of that, which it shows where a rule or a Gateway has ISTIO_MUTUAL; the proxy reads it, and again when it is replaced")
+	f.StringVar(&o.Certificate.Chain, "cert", "", "file of the proxy's machine with its own certificate and the chain of that, which it shows for mutual TLS of the mesh; the proxy reads it, and again when it is replaced")
 	f.StringVar(&o.Certificate.Key, "key", "", "file with the key of --cert")
 	f.StringVar(&o.Certificate.Roots, "ca", "", "file with the authorities that the proxy trusts there")
 	f.StringVar(&o.SystemRoots, "system-roots", "", "file of the proxy's machine with the authorities that it trusts, for rules that originate TLS and name none (default "+secret.SystemRoots+", as on Debian, Ubuntu and Alpine)")

@@ -8,7 +8,8 @@
 
 const http = require('node:http');
 const grpc = require('@grpc/grpc-js');
-require('@grpc/grpc-js-xds').register();
+const xds = require('@grpc/grpc-js-xds');
+xds.register();
 
 const timeout = 10_000; // ms that a call may take
 const statuses = {[grpc.status.UNAVAILABLE]: 503, [grpc.status.DEADLINE_EXCEEDED]: 504};
@@ -18,7 +19,7 @@ const clients = new Map(); // by host
 
 function clientOf(host) {
   if (!clients.has(host)) {
-    clients.set(host, new grpc.Client('xds:///' + host, grpc.credentials.createInsecure()));
+    clients.set(host, new grpc.Client('xds:///' + host, new xds.XdsChannelCredentials(grpc.credentials.createInsecure())));
   }
   return clients.get(host);
 }

@@ -11,9 +11,13 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
+import grpc.experimental
 
 TIMEOUT = 10  # seconds that a call may take
 STATUS = {grpc.StatusCode.UNAVAILABLE: 503, grpc.StatusCode.DEADLINE_EXCEEDED: 504}
+
+
+CREDENTIALS = grpc.xds_channel_credentials(grpc.experimental.insecure_channel_credentials())
 
 
 class Channels:
@@ -26,7 +30,7 @@ class Channels:
     def to(self, host):
         with self._lock:
             if host not in self._channels:
-                self._channels[host] = grpc.insecure_channel("xds:///" + host)
+                self._channels[host] = grpc.secure_channel("xds:///" + host, CREDENTIALS)
             return self._channels[host]
 
 

@@ -27,7 +27,7 @@ func Types() []generate.ResourceType {
 		},
 		{Name: "EDS", Generator: endpoint.Generator{}, Inbound: endpoint.Local{}, SelfDiscovery: true, Proxyless: proxyless.Endpoints{}},
 		{
-			Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Full: true,
+			Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Server: proxyless.Servers{}, Full: true,
 			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic, secrets},
 		},
 		{

@@ -110,6 +110,8 @@ type Selection struct {
 	check   health.Check
 	// proxyless: gRPC clients read no metadata.
 	proxyless bool
+	// encrypts: a gRPC client calls only endpoints that take mutual TLS of the mesh, by peers.
+	encrypts bool
 	// mutual: the proxy can speak mutual TLS of the mesh, which peers decides for each
 	// endpoint.
 	mutual bool
@@ -123,7 +125,9 @@ func (o Outbound) Selection(v *mesh.View) Selection {
 		port: o.Port, subset: labels.Instance(o.Subset.GetLabels()).String(), kind: o.Type(shape), healths: o.healths(), check: o.check(),
 		proxyless: shape.Type == discovery.Proxyless,
 	}
-	if s.mutual = !s.proxyless && !o.Passes && v.HasCertificate(); s.mutual {
+	s.encrypts = s.proxyless && o.Policy().GetTls() == nil && o.tls(v) != nil
+	s.mutual = !s.proxyless && !o.Passes && v.HasCertificate()
+	if s.encrypts || s.mutual {
 		s.peers = v.Peers(o.Service.Namespace)
 	}
 	return s
@@ -141,7 +145,7 @@ func (s Selection) Localities(endpoints []*discovery.Endpoint) []envoy.Endpoints
 		if !e.IsFor(s.port) || !sent || !selector.SubsetOf(e.Labels) || !admits(s.kind, e.Address) {
 			continue
 		}
-		if s.kind == envoy.LogicalDNS && e.Health != discovery.Healthy {
+		if s.kind == envoy.LogicalDNS && e.Health != discovery.Healthy || s.encrypts && !takesGRPC(s.peers, s.port, e) {
 			continue
 		}
 		label := e.Locality.Label

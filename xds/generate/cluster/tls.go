@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -27,7 +28,9 @@ func (o Outbound) tls(v *mesh.View) *networking.ClientTLSSettings {
 		return nil
 	case o.Policy().GetTls() != nil:
 		return o.Policy().GetTls()
-	case o.Type(v.Shape()) == envoy.OriginalDst && o.AutoTLS(v) && o.allTakeTLS(v):
+	case !o.AutoTLS(v):
+		return nil
+	case v.Shape().Type == discovery.Proxyless && o.grpcTLS(v), o.Type(v.Shape()) == envoy.OriginalDst && o.allTakeTLS(v):
 		return mutualTLS
 	}
 	return nil
@@ -53,6 +56,31 @@ func (o Outbound) allTakeTLS(v *mesh.View) bool {
 		}
 	}
 	return some
+}
+
+// grpcTLS says whether a gRPC client encrypts, which has one socket for all endpoints of a
+// cluster: if all take mutual TLS of the mesh, or one takes nothing else. Then it does not call
+// those that take none.
+func (o Outbound) grpcTLS(v *mesh.View) bool {
+	row, scope, subset := v.Endpoints(o.Service), v.Peers(o.Service.Namespace), labels.Instance(o.Subset.GetLabels())
+	some, all := false, true
+	for _, e := range row.All() {
+		if !e.IsFor(o.Port) || !subset.SubsetOf(e.Labels) {
+			continue
+		}
+		takes := takesGRPC(scope, o.Port, e)
+		if takes && scope.Call(e.Labels, e.Port) == peer.Strict {
+			return true
+		}
+		some, all = true, all && takes
+	}
+	return some && all
+}
+
+// takesGRPC is takesTLS for calls of gRPC clients. They offer the ALPN protocol h2 alone: a port
+// that takes plaintext, too, and declares no HTTP passes their TLS to the application.
+func takesGRPC(scope peer.Scope, port discovery.Port, e *discovery.Endpoint) bool {
+	return takesTLS(scope, e) && (port.Protocol.IsHTTP() || scope.Call(e.Labels, e.Port) == peer.Strict)
 }
 
 // takesTLS says whether an endpoint takes mutual TLS of the mesh: its registry says that it can, by
@@ -92,6 +120,12 @@ func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resour
 // Encrypted says whether connections to all endpoints are encrypted.
 func (o Outbound) Encrypted(v *mesh.View) bool {
 	return o.tls(v).GetMode() != networking.ClientTLSSettings_DISABLE
+}
+
+// Transport returns the socket of all connections of a gRPC client, which are of one sort. It is
+// false if something is missing: then the client must not connect.
+func (o Outbound) Transport(v *mesh.View) (transport.Socket, bool) {
+	return transport.Client(v, o.tls(v), o.client(v, nil))
 }
 
 // Lacks says why an outbound cluster has no endpoints: what its TLS lacks. It is empty if
@@ -149,7 +183,7 @@ func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.Clien
 		ServerName:      o.ServerName(),
 		SubjectAltNames: o.Service.Service().ServiceAccounts,
 		HTTP2:           http != nil && http.Protocol == envoy.HTTP2,
-		Speaks:          o.speaks(http),
+		Speaks:          o.speaks(v, http),
 		Selected:        o.Rule != nil && o.Rule.Selector != nil,
 		Resolves:        o.Service.Service().Resolution == discovery.DynamicDNS,
 	}
@@ -161,8 +195,10 @@ func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.Clien
 
 // speaks returns what connections within the mesh carry. Those to a port that declares no
 // protocol may carry anything.
-func (o Outbound) speaks(http *envoy.UpstreamHTTP) transport.Speech {
+func (o Outbound) speaks(v *mesh.View, http *envoy.UpstreamHTTP) transport.Speech {
 	switch {
+	case v.Shape().Type == discovery.Proxyless:
+		return transport.SpeaksGRPC
 	case !o.Port.Protocol.IsHTTP():
 		return transport.SpeaksBytes
 	case http == nil:

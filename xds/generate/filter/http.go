@@ -30,10 +30,11 @@ const (
 // Every listener for outgoing requests has the filters for gRPC-Web, faults and CORS, even if
 // no route uses them. So a changed route changes no listener and drains no connection. gRPC
 // clients know only faults.
-//
-// v is nil for a gRPC server, whose listener is the same for every workload.
 func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
+	if len(o.Identities) > 0 {
+		out = append(out, envoy.IdentityFilter(o.Identities))
+	}
 	forBrowsers := k == SidecarOutbound || k == Gateway
 	if forBrowsers || o.GRPCWeb {
 		out = append(out, envoy.GRPCWebFilter(o.GRPCWeb))
@@ -67,6 +68,9 @@ type Options struct {
 	// GRPCWeb: the proxy translates the gRPC-Web of browsers in all requests, not only on the
 	// routes that ask for it.
 	GRPCWeb bool
+	// Identities are the beginnings of the identities of which a caller must have proved one, where
+	// the socket does not see to that; none means anybody.
+	Identities []string
 }
 
 // Manager makes the HTTP connection manager of an Envoy's listener.

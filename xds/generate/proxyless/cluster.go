@@ -28,8 +28,8 @@ func (Clusters) TypeURL() string { return resource.ClusterType }
 func (Clusters) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
 
 // Build implements generate.Generator. If the endpoints of a service are host names, the
-// client resolves only the first. A client does not encrypt connections, so a cluster
-// that requires TLS has no endpoints (Endpoints).
+// client resolves only the first. A cluster whose TLS lacks something has no endpoints
+// (Endpoints).
 func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
 	if !ok {
@@ -41,7 +41,9 @@ func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 		Metadata:    o.Metadata(),
 	}
 	balance(o.Policy().GetLoadBalancer(), &options)
-	if o.Encrypted(v) || o.Type(v.Shape()) == envoy.EDS {
+	transport, ok := o.Transport(v)
+	options.Transport = transport.Transport
+	if !ok || o.Type(v.Shape()) == envoy.EDS {
 		return envoy.GRPCCluster(options), endpointsOf(name), nil
 	}
 	localities := o.Selection(v).Arrange(o.LocalityPreference(v), o.Service.DNSEndpoints)

@@ -28,11 +28,14 @@ func (Endpoints) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return 
 // Build implements generate.Generator.
 func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
-	if !ok || o.Type(v.Shape()) != envoy.EDS && !o.Encrypted(v) {
+	if !ok {
 		return nil, nil, nil
 	}
-	if o.Encrypted(v) {
+	if _, ok := o.Transport(v); !ok {
 		return envoy.LoadAssignment(name, nil), nil, nil
+	}
+	if o.Type(v.Shape()) != envoy.EDS {
+		return nil, nil, nil
 	}
 	var localities []envoy.Endpoints
 	if row := v.Endpoints(o.Service); row != nil {

@@ -2,8 +2,6 @@ package proxyless
 
 import (
 	"iter"
-	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -56,23 +54,12 @@ func (Listeners) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 }
 
 // Empty implements generate.Emptier. A client whose target is no port of a service gets a
-// listener that leads nowhere. A server gets one that accepts every call, even if the
-// mesh does not know its workload: a withdrawn workload must serve until its last client
-// knows.
+// listener that leads nowhere. A server without an address gets none.
 func (Listeners) Empty(name string) (proto.Message, []resource.Need, error) {
-	at, inbound := strings.CutPrefix(name, envoy.GRPCServerListenerPrefix)
-	if !inbound {
-		return envoy.EmptyGRPCClientListener(name), nil, nil
-	}
-	address, err := netip.ParseAddrPort(at)
-	if err != nil {
+	if strings.HasPrefix(name, envoy.GRPCServerListenerPrefix) {
 		return nil, nil, nil
 	}
-	hostname, _, err := net.SplitHostPort(at) // as the server writes it, which compares it
-	if err != nil {
-		return nil, nil, nil
-	}
-	return envoy.GRPCServerListener(name, hostname, uint32(address.Port()), filter.HTTP(nil, filter.GRPCServer, filter.Options{})), nil, nil
+	return envoy.EmptyGRPCClientListener(name), nil, nil
 }
 
 // port is a port of a service, which clients call as host:port.

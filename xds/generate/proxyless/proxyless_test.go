@@ -116,21 +116,47 @@ func TestEmptyListeners(t *testing.T) {
 	for _, name := range []string{"nowhere.example.com:80", "nowhere"} {
 		expectNowhere(t, manager(t, empty[*listenerv3.Listener](t, proxyless.Listeners{}, name)).GetRouteConfig())
 	}
-	for at, want := range map[string]string{"0.0.0.0:9001": "0.0.0.0:9001", "[::]:9001": ":::9001", "127.0.0.1:1": "127.0.0.1:1"} {
-		l := empty[*listenerv3.Listener](t, proxyless.Listeners{}, "xds.istio.io/grpc/lds/inbound/"+at)
-		address := l.GetAddress().GetSocketAddress()
-		expect(t, want, fmt.Sprintf("%s:%d", address.GetAddress(), address.GetPortValue()))
-		m := &hcmv3.HttpConnectionManager{}
-		if err := l.GetFilterChains()[0].GetFilters()[0].GetTypedConfig().UnmarshalTo(m); err != nil {
-			t.Fatal(err)
-		}
-		if m.GetRouteConfig().GetVirtualHosts()[0].GetRoutes()[0].GetNonForwardingAction() == nil {
-			t.Errorf("%s: %v", at, m)
-		}
-	}
 	if r, err := generate.Empty(proxyless.Listeners{}, "xds.istio.io/grpc/lds/inbound/somewhere"); r != nil || err != nil {
 		t.Errorf("a server without an address: %v, %v", r, err)
 	}
+}
+
+// A server accepts all calls at the address that it asks for, as it wrote it.
+func TestServerListeners(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{"0.0.0.0:9001": "0.0.0.0:9001", "[::]:9001": ":::9001", "127.0.0.1:1": "127.0.0.1:1"}
+	for name, l := range built[*listenerv3.Listener](t, proxyless.Servers{}, server("0.0.0.0:9001", "[::]:9001", "127.0.0.1:1", "somewhere")) {
+		at := strings.TrimPrefix(name, inbound)
+		address := l.GetAddress().GetSocketAddress()
+		expect(t, want[at], fmt.Sprintf("%s:%d", address.GetAddress(), address.GetPortValue()))
+		delete(want, at)
+		if m := serverManager(t, l); m.GetRouteConfig().GetVirtualHosts()[0].GetRoutes()[0].GetNonForwardingAction() == nil {
+			t.Errorf("%s: %v", at, m)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no listeners at %v", want)
+	}
+}
+
+const inbound = "xds.istio.io/grpc/lds/inbound/"
+
+// server is a gRPC server that has asked for the listeners of some addresses.
+func server(at ...string) xdstest.Node {
+	n := xdstest.Node{Type: discovery.Proxyless, Certified: true}
+	for _, address := range at {
+		n.Listeners = append(n.Listeners, inbound+address)
+	}
+	return n
+}
+
+func serverManager(t *testing.T, l *listenerv3.Listener) *hcmv3.HttpConnectionManager {
+	t.Helper()
+	m := &hcmv3.HttpConnectionManager{}
+	if err := l.GetFilterChains()[0].GetFilters()[0].GetTypedConfig().UnmarshalTo(m); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func TestClusters(t *testing.T) {

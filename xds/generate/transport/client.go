@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -38,6 +39,7 @@ const (
 	SpeaksHTTP1
 	SpeaksHTTP2
 	SpeaksHTTP
+	SpeaksGRPC // of a client without a proxy
 )
 
 // offers returns the ALPN protocols that a client of the mesh offers.
@@ -49,6 +51,8 @@ func (s Speech) offers() []string {
 		return meshHTTP2
 	case SpeaksHTTP:
 		return meshWhichever
+	case SpeaksGRPC:
+		return alpnH2
 	}
 	return meshBytes
 }
@@ -72,8 +76,15 @@ func client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (S
 	m := &maker{view: v}
 	switch tls.GetMode() {
 	case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
+		if v.Shape().Type == discovery.Proxyless {
+			m.lack("mode", "", "a gRPC client speaks no TLS but that of the mesh")
+			return m.result(nil)
+		}
 		return m.origination(tls, o)
 	case networking.ClientTLSSettings_ISTIO_MUTUAL:
+		if v.Shape().Type == discovery.Proxyless {
+			return m.grpcClient(tls, o)
+		}
 		return m.meshClient(tls, o)
 	case networking.ClientTLSSettings_DISABLE:
 		return Socket{}, nil
@@ -108,14 +119,22 @@ func parameters() socket.TLSOptions {
 // meshClient makes the socket for a server in the mesh.
 func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
 	m.meshHas("mode")
-	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
-	if out.SNI == "" {
-		out.SNI = o.ServerName
-	}
+	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: cmp.Or(tls.GetSni(), o.ServerName)}
 	out.Certificates = []string{m.need(names.WorkloadCertificate)}
 	out.Peer = m.meshPeer(tls, o)
 	out.ALPN = o.Speaks.offers()
 	return m.result(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
+}
+
+// grpcClient makes the socket of a gRPC client for a server in the mesh. The client reads its
+// certificate itself.
+func (m *maker) grpcClient(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
+	m.meshHas("mode")
+	peer := m.meshPeer(tls, o)
+	m.needs = nil
+	return m.result(func() *corev3.TransportSocket {
+		return socket.GRPCUpstreamTLS(cmp.Or(tls.GetSni(), o.ServerName), peer)
+	})
 }
 
 // meshPeer accepts the servers that the settings name, else those of the service.
@@ -131,7 +150,7 @@ func (m *maker) meshPeer(tls *networking.ClientTLSSettings, o ClientOptions) *so
 func (m *maker) meshValidation(subjects []string) *socket.PeerValidation {
 	out := &socket.PeerValidation{Roots: m.need(names.WorkloadRoots), SubjectAltNames: subjects}
 	if len(subjects) == 0 {
-		out.SubjectAltPrefixes = meshIdentities(m.view)
+		out.SubjectAltPrefixes = MeshIdentities(m.view)
 	}
 	return out
 }

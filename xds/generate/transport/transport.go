@@ -55,9 +55,9 @@ var (
 	meshWhichever = []string{"istio-http/1.1", "istio"}
 )
 
-// meshIdentities are the beginnings of the identities of the mesh: those of its trust domain
+// MeshIdentities are the beginnings of the identities of the mesh: those of its trust domain
 // and of the aliases.
-func meshIdentities(v *mesh.View) []string {
+func MeshIdentities(v *mesh.View) []string {
 	var out []string
 	for _, domain := range trustDomains(v) {
 		out = append(out, "spiffe://"+domain+"/")

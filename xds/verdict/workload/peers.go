@@ -196,7 +196,12 @@ func (j *judge) sidecarAt(object *config.Config, field string, address string, o
 	takes := own[labels.TLSMode] == labels.TLSModeIstio || own[labels.TLSMode] == "" && account != ""
 	connected, known := "", false
 	for p := range j.Known(verdict.AddressRow, address).Values() {
-		if discovery.ProxyType(p.Type) != discovery.Sidecar {
+		switch discovery.ProxyType(p.Type) {
+		case discovery.Sidecar:
+		case discovery.Proxyless: // it may be a client alone
+			known = known || p.Certified
+			continue
+		default:
 			continue
 		}
 		known = known || p.Certified
