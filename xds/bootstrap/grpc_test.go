@@ -80,3 +80,20 @@ func TestTypesOfBootstraps(t *testing.T) {
 		t.Errorf("gRPC as a sidecar: %v", err)
 	}
 }
+
+// TestCertificateOfGRPC: a program with a certificate has a provider for it, and the server learns
+// that it has one, whether or not it speaks TLS with the server.
+func TestCertificateOfGRPC(t *testing.T) {
+	t.Parallel()
+	o := proxyless()
+	o.Certificate = discovery.CertificateFiles{Chain: "/c.pem", Key: "/k.pem", Roots: "/r.pem"}
+	text, err := bootstrap.GRPC(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"type": "insecure"`, `"default": {`, `"certificate_file": "/c.pem"`, `"private_key_file": "/k.pem"`, `"ca_certificate_file": "/r.pem"`, `"TLS_CLIENT_CERT_CHAIN"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+}

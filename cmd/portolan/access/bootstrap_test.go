@@ -106,7 +106,7 @@ func TestBootstrapWithACertificate(t *testing.T) {
 	}{
 		{[]string{"--cert", "/none/cert.pem", "--key", "/none/key.pem"}, "--ca: is missing: name cert, key and ca, or none of them"},
 		{[]string{"--cert", "cert.pem", "--key", "/none/key.pem", "--ca", "/none/ca.pem"}, `--cert "cert.pem": must be an absolute path`},
-		{[]string{"--type", "grpc", "--cert", "/none/cert.pem"}, "--cert is about an Envoy: leave it out with --type grpc"},
+		{[]string{"--type", "grpc", "--cert", "/none/cert.pem"}, "--key: is missing: name cert, key and ca, or none of them"},
 	} {
 		if o := given(c.args...); o.Code != exit.Usage || o.Out != "" || !strings.Contains(o.Err, c.want) {
 			t.Errorf("%q: %+v, want %q", c.args, o, c.want)
