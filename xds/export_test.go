@@ -3,7 +3,6 @@ package xds
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"testing"
 	"time"
 
@@ -90,7 +89,11 @@ func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *cor
 		var names []string
 		for _, needing := range generate.Needing(s.options.Types, t.Generator.TypeURL()) {
 			for r := range subscriptionOf(c.c.sequencer, needing).DesiredSet().Values() {
-				names = slices.AppendSeq(names, protocoltest.Children(r))
+				for n := range r.EachNeed {
+					if n.TypeURL == t.Generator.TypeURL() && n.Requests() {
+						names = append(names, n.Name)
+					}
+				}
 			}
 		}
 		request.Subscribe = s.names.Of(names)

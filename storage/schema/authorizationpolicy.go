@@ -10,8 +10,8 @@ func authorizationPolicy() *Schema {
 	return definition[*security.AuthorizationPolicy]{
 		kind: AuthorizationPolicy, plural: "authorizationpolicies", shortName: "ap",
 		codec:  config.Protobuf[security.AuthorizationPolicy](),
-		stored: true, security: "requests that it would deny are let through",
-		check: checkAuthorizationPolicy,
+		served: serve("selector", "targetRef", "targetRefs", "rules", "action").refuse("provider", "action CUSTOM is not served yet, and requests would go without the answer of the provider: use ALLOW or DENY"),
+		check:  checkAuthorizationPolicy,
 	}.schema()
 }
 

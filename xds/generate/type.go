@@ -30,6 +30,8 @@ type ResourceType struct {
 	// proxy has exactly those that its resources of other types need, and
 	// Generator.Affected is not used. The type comes after those types.
 	Needed bool
+	// Alike: proxies for which a Needed type would be built from the same share one resource.
+	Alike bool
 	// Proxyless makes the resources of gRPC clients instead; nil for none.
 	Proxyless Generator
 	// Full: clients may request the whole type; see protocol.Type.

@@ -166,6 +166,7 @@ const (
 	selfShortNames = "shortNames"
 	selfOwnLabels  = "ownLabels"
 	selfListeners  = "listeners"
+	selfPolicies   = "policies"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -220,6 +221,8 @@ func (selfTable) answer(v *View, key, args string) any {
 			return ""
 		}
 		return strings.Join(v.workload.Listeners, class.Separator)
+	case selfPolicies:
+		return v.policyDigest()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

@@ -7,6 +7,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
@@ -32,6 +33,11 @@ const (
 // clients know only faults.
 func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
+	if k.guarded() {
+		for slot := range policy.HTTPSlots() {
+			out = append(out, envoy.GuardFilter(slot.Name))
+		}
+	}
 	if len(o.Identities) > 0 {
 		out = append(out, envoy.IdentityFilter(o.Identities))
 	}
@@ -53,6 +59,9 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 
 // routed says whether VirtualServices make the routes of such a listener.
 func (k Kind) routed() bool { return k == SidecarOutbound || k == Gateway || k == GRPCClient }
+
+// guarded says whether policies judge what such a listener takes.
+func (k Kind) guarded() bool { return k == SidecarInbound || k == Gateway }
 
 // Options describe the connection manager of one listener.
 type Options struct {

@@ -97,7 +97,7 @@ type maker struct {
 
 // need records that the socket needs a secret, and returns the secret's name.
 func (m *maker) need(name string) string {
-	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Secret})
+	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Once})
 	return name
 }
 

@@ -1,0 +1,58 @@
+package policy
+
+import (
+	"iter"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+	securityv1beta1 "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Generator makes the content of the slots, from the policies that are for the workload.
+type Generator struct{}
+
+var _ generate.Generator = Generator{}
+
+// TypeURL implements generate.Generator.
+func (Generator) TypeURL() string { return resource.ExtensionType }
+
+// Affected implements generate.Generator. It yields none: listeners need what is in their slots.
+func (Generator) Affected(*mesh.View, mesh.Delta) iter.Seq[string] { return func(func(string) bool) {} }
+
+// Build implements generate.Generator.
+func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
+	slot, ok := find(name)
+	if !ok {
+		return nil, nil, nil
+	}
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(slot.content(v))}, nil, nil
+}
+
+// content makes the filter of a slot.
+func (s Slot) content(v *mesh.View) proto.Message {
+	var of []*config.Config
+	for _, c := range v.OwnPolicies() {
+		if c.Spec.(*securityv1beta1.AuthorizationPolicy).GetAction() == s.action {
+			of = append(of, c)
+		}
+	}
+	o := OptionsOf(v)
+	if s.tcp {
+		return Network(of, s.action, o)
+	}
+	return HTTP(of, s.action, o)
+}
+
+// OptionsOf returns what translation needs of the mesh.
+func OptionsOf(v *mesh.View) Options {
+	return Options{
+		TrustDomains:  append([]string{v.Mesh(mesh.TrustDomain).GetTrustDomain()}, v.Mesh(mesh.TrustDomainAliases).GetTrustDomainAliases()...),
+		RootNamespace: v.RootNamespace(),
+	}
+}
