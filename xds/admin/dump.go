@@ -71,6 +71,8 @@ type dumpSection struct {
 
 	StaticEndpoints []dumpedResource `json:"static_endpoint_configs"`
 	Endpoints       []dumpedResource `json:"dynamic_endpoint_configs"`
+
+	Extensions []dumpedResource `json:"ecds_filters"`
 }
 
 // dumpedResource is a resource of any type in a config dump.
@@ -79,6 +81,7 @@ type dumpedResource struct {
 	Listener  json.RawMessage `json:"listener"`
 	Route     json.RawMessage `json:"route_config"`
 	Endpoints json.RawMessage `json:"endpoint_config"`
+	Extension json.RawMessage `json:"ecds_filter"`
 }
 
 // ReadDump reads a config dump in JSON.
@@ -138,6 +141,13 @@ func (d *Dump) read(s dumpSection) error {
 		for _, r := range s.Routes {
 			if err := d.addRoutes(r.Route); err != nil {
 				return fmt.Errorf("route configuration: %w", err)
+			}
+		}
+	case "EcdsConfigDump":
+		of := d.typed(resource.ExtensionType)
+		for _, r := range s.Extensions {
+			if err := add(of, r.Extension); err != nil {
+				return fmt.Errorf("filter: %w", err)
 			}
 		}
 	case "EndpointsConfigDump":

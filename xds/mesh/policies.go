@@ -1,12 +1,13 @@
 package mesh
 
 import (
-	"crypto/sha256"
 	"iter"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh/policy"
 )
 
@@ -68,17 +69,24 @@ func (v *View) ownPolicies() []*config.Config {
 	return out
 }
 
-// policyDigest is equal for workloads for which the same policies are.
-func (v *View) policyDigest() string {
-	all := v.ownPolicies()
-	if len(all) == 0 {
-		return ""
+// SelectedPolicies names the AuthorizationPolicies that are for a workload, as NAMESPACE/NAME, a
+// line each.
+type SelectedPolicies string
+
+// Each calls do with the keys of the policies.
+func (s SelectedPolicies) Each(do func(config.Key)) {
+	for line := range strings.Lines(string(s)) {
+		namespace, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "/")
+		do(config.Key{Kind: schema.AuthorizationPolicy, Namespace: namespace, Name: name})
 	}
-	sum := sha256.New()
-	for _, c := range all {
-		sum.Write([]byte(c.Namespace + "/" + c.Name + "\n"))
+}
+
+func (v *View) selectedPolicies() SelectedPolicies {
+	var out strings.Builder
+	for _, c := range v.ownPolicies() {
+		out.WriteString(c.Namespace + "/" + c.Name + "\n")
 	}
-	return string(sum.Sum(nil))
+	return SelectedPolicies(out.String())
 }
 
 func (p *PushContext) policyWorkload(proxy *discovery.Proxy) policy.Workload {
