@@ -67,8 +67,8 @@ func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resour
 	tls := o.tls(v)
 	if tls == nil && options.Type != envoy.OriginalDst && o.AutoTLS(v) {
 		s, ok := transport.Client(v, mutualTLS, o.client(v, options.HTTP))
-		// Istio adds a match for plaintext. Without one Envoy uses plaintext too, and a first sync
-		// with automatic mutual TLS is a tenth smaller.
+		// Istio adds a match for plaintext. Envoy uses plaintext without it too, and a cluster is
+		// 140 bytes smaller.
 		options.TransportMatches = []envoy.TransportMatch{{Name: names.MutualTLSMatch, TLSMode: discovery.TLSModeIstio, Transport: s.Transport}}
 		return s.Needs, ok
 	}

@@ -1,0 +1,91 @@
+package integration
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// TestEnvoyPeerFaults: whatever fails, what was encrypted is encrypted or does not go through, and
+// who was refused is refused.
+func TestEnvoyPeerFaults(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		const marker = "a-word-that-nobody-may-read"
+		m := newPeerNetworks(t)
+		etcd := startEtcdProcess(t)
+		m.server = etcd.server()
+		m.xds = startSocketRelay(t, m.server.xds)
+		m.apply(peerEntry)
+		app, client := identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client")
+		in, out := m.sidecars(v, app, client)
+		m.must(peerMode("STRICT"), "apply", "-f", "-", "--wait")
+		wire := m.client.sniff("p", marker)
+		// holds waits until requests are answered, or not, and checks that nobody reads them.
+		holds := func(fault string, answered bool) {
+			t.Helper()
+			eventually(t, fault, func() error {
+				got, err := m.through(80, "/"+marker)
+				mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
+				if err == nil && got.status == http.StatusOK && !mutual {
+					t.Errorf("%s: a request in plaintext is answered", fault)
+				}
+				if answered != (err == nil && got.status == http.StatusOK) {
+					return fmt.Errorf("it gets %s, %w", got, cmp.Or(err, errors.New("no error")))
+				}
+				return nil
+			})
+			for _, port := range []int{81, 90} {
+				if got, err := m.through(port, "/"+marker); answered != (err == nil && got.status == http.StatusOK) {
+					t.Errorf("%s: port %d: %s, %v", fault, port, got, err)
+				}
+			}
+			for _, port := range []int{8080, 5432, 7000} {
+				if err := m.bare(port, map[int]string{8080: "http", 5432: "tcp", 7000: "plain"}[port]); err == nil {
+					t.Errorf("%s: port %d takes plaintext", fault, port)
+				}
+			}
+			if seen := wire.Load(); seen > 0 {
+				t.Errorf("%s: %d packets have what was sent", fault, seen)
+			}
+		}
+		restart := func(client *certificateFiles) {
+			t.Helper()
+			out.process.kill()
+			out = m.sidecarOfClient(v, client)
+		}
+		holds("all is well", true)
+		etcd.process.Kill()
+		holds("the store is away", true)
+		restart(client)
+		holds("a client starts without the store", true)
+		m.kill()
+		holds("the server is away", true)
+		etcd.start()
+		m.start()
+		holds("both are back", true)
+
+		in.process.kill()
+		in = m.sidecarOfApp(v, identified(t, securetest.New(t, "new root"), shopAccounts+"app"))
+		holds("the root is rotated half way", false)
+		in.process.kill()
+		in = m.sidecarOfApp(v, app)
+		holds("the former root is back", true)
+
+		gone := *client
+		gone.chain += ".gone"
+		out.process.kill()
+		out = m.launchEnvoy(m.clientOptions(v, &gone))
+		out.awaitReady()
+		holds("a client's certificate is gone", false)
+		restart(client)
+		holds("it has one again", true)
+		in.expectNothingRejected()
+		out.expectNothingRejected()
+	})
+}
