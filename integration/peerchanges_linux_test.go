@@ -74,7 +74,7 @@ func (m *peerMesh) call(name string, ports ...int) *load {
 			client := m.client.marked(m.t, captureMark)
 			client.Transport.(*http.Transport).DisableKeepAlives = !kept
 			calls = append(calls, func(ctx context.Context) {
-				got, err := m.throughBy(ctx, client, port, "/")
+				got, err := m.throughBy(ctx, client, "app.shop.test", port, "/")
 				l.count(ctx, got, err)
 			})
 		}

@@ -8,18 +8,26 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // TestEnvoyPeerFaults: whatever fails, what was encrypted is encrypted or does not go through, and
-// who was refused is refused.
+// who was refused is refused. One service is of the store, the other of a Consul.
 func TestEnvoyPeerFaults(t *testing.T) {
+	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		const marker = "a-word-that-nobody-may-read"
 		m := newPeerNetworks(t)
 		etcd := startEtcdProcess(t)
-		m.server = etcd.server()
+		registry := startConsul(t, consulOptions{})
+		registry.must(registry.Agent().ServiceRegister(&api.AgentServiceRegistration{
+			ID: "app", Name: "app", Address: "10.0.0.1", Port: 8080,
+			Meta: map[string]string{"protocol": "http", "portolan-port": "80", "portolan-tls-mode": "istio", "portolan-service-account": "app"},
+		}))
+		m.server = etcd.server("--consul-address", registry.url, "--consul-namespace", "shop", "--log-level", "debug")
 		m.xds = startSocketRelay(t, m.server.xds)
 		m.apply(peerEntry)
 		app, client := identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client")
@@ -29,17 +37,19 @@ func TestEnvoyPeerFaults(t *testing.T) {
 		// holds waits until requests are answered, or not, and checks that nobody reads them.
 		holds := func(fault string, answered bool) {
 			t.Helper()
-			eventually(t, fault, func() error {
-				got, err := m.through(80, "/"+marker)
-				mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
-				if err == nil && got.status == http.StatusOK && !mutual {
-					t.Errorf("%s: a request in plaintext is answered", fault)
-				}
-				if answered != (err == nil && got.status == http.StatusOK) {
-					return fmt.Errorf("it gets %s, %w", got, cmp.Or(err, errors.New("no error")))
-				}
-				return nil
-			})
+			for _, host := range []string{"app.shop.test", "app.service.consul"} {
+				eventually(t, fault+": "+host, func() error {
+					got, err := m.throughTo(host, 80, "/"+marker)
+					mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
+					if err == nil && got.status == http.StatusOK && !mutual {
+						t.Errorf("%s: a request in plaintext is answered", fault)
+					}
+					if answered != (err == nil && got.status == http.StatusOK) {
+						return fmt.Errorf("it gets %s, %w", got, cmp.Or(err, errors.New("no error")))
+					}
+					return nil
+				})
+			}
 			for _, port := range []int{81, 90} {
 				if got, err := m.through(port, "/"+marker); answered != (err == nil && got.status == http.StatusOK) {
 					t.Errorf("%s: port %d: %s, %v", fault, port, got, err)
@@ -59,6 +69,7 @@ func TestEnvoyPeerFaults(t *testing.T) {
 			out.process.kill()
 			out = m.sidecarOfClient(v, client)
 		}
+		m.awaitSaved(1)
 		holds("all is well", true)
 		etcd.process.Kill()
 		holds("the store is away", true)
@@ -69,6 +80,13 @@ func TestEnvoyPeerFaults(t *testing.T) {
 		etcd.start()
 		m.start()
 		holds("both are back", true)
+
+		registry.process.kill()
+		holds("the registry is away", true)
+		m.kill()
+		m.start()
+		restart(client)
+		holds("server and client start without the registry", true)
 
 		in.process.kill()
 		in = m.sidecarOfApp(v, identified(t, securetest.New(t, "new root"), shopAccounts+"app"))

@@ -125,16 +125,21 @@ func (m *peerMesh) clientOptions(v protocol.Variant, certificate *certificateFil
 // through returns what a request gets that a program of the client sends to a port of the
 // service, through its sidecar.
 func (m *peerMesh) through(port int, path string) (reply, error) {
-	return m.throughBy(m.t.Context(), m.client.marked(m.t, captureMark), port, path)
+	return m.throughTo("app.shop.test", port, path)
 }
 
-// throughBy is through with a client of the caller.
-func (m *peerMesh) throughBy(ctx context.Context, client *http.Client, port int, path string) (reply, error) {
+// throughTo is through to another host at the service's address.
+func (m *peerMesh) throughTo(host string, port int, path string) (reply, error) {
+	return m.throughBy(m.t.Context(), m.client.marked(m.t, captureMark), host, port, path)
+}
+
+// throughBy is throughTo with a client of the caller.
+func (m *peerMesh) throughBy(ctx context.Context, client *http.Client, host string, port int, path string) (reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://10.9.0.1:%d%s", port, path), nil)
 	if err != nil {
 		return reply{}, err
 	}
-	r.Host = "app.shop.test"
+	r.Host = host
 	return answer(client, r)
 }
 
