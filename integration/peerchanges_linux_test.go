@@ -102,7 +102,7 @@ func (l *peerLoad) change(what string, c peerChange) {
 			return err
 		})
 	}
-	if err := m.bare(8080, "http"); (err == nil) != c.bare {
+	if err := m.bare(8080); (err == nil) != c.bare {
 		m.t.Errorf("%s: without a sidecar: %v", what, err)
 	}
 	if failures := append(l.requests.failed(), l.bytes.failed()...); len(failures) > 0 {

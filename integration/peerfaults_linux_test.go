@@ -19,7 +19,6 @@ import (
 func TestEnvoyPeerFaults(t *testing.T) {
 	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
-		const marker = "a-word-that-nobody-may-read"
 		m := newPeerNetworks(t)
 		etcd := startEtcdProcess(t)
 		registry := startConsul(t, consulOptions{})
@@ -33,13 +32,13 @@ func TestEnvoyPeerFaults(t *testing.T) {
 		app, client := identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client")
 		in, out := m.sidecars(v, app, client)
 		m.must(peerMode("STRICT"), "apply", "-f", "-", "--wait")
-		wire := m.client.sniff("p", marker)
+		wire := m.client.sniff("p", secretWord)
 		// holds waits until requests are answered, or not, and checks that nobody reads them.
 		holds := func(fault string, answered bool) {
 			t.Helper()
 			for _, host := range []string{"app.shop.test", "app.service.consul"} {
 				eventually(t, fault+": "+host, func() error {
-					got, err := m.throughTo(host, 80, "/"+marker)
+					got, err := m.throughTo(host, 80, "/"+secretWord)
 					mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
 					if err == nil && got.status == http.StatusOK && !mutual {
 						t.Errorf("%s: a request in plaintext is answered", fault)
@@ -51,12 +50,12 @@ func TestEnvoyPeerFaults(t *testing.T) {
 				})
 			}
 			for _, port := range []int{81, 90} {
-				if got, err := m.through(port, "/"+marker); answered != (err == nil && got.status == http.StatusOK) {
+				if got, err := m.through(port, "/"+secretWord); answered != (err == nil && got.status == http.StatusOK) {
 					t.Errorf("%s: port %d: %s, %v", fault, port, got, err)
 				}
 			}
 			for _, port := range []int{8080, 5432, 7000} {
-				if err := m.bare(port, map[int]string{8080: "http", 5432: "tcp", 7000: "plain"}[port]); err == nil {
+				if err := m.bare(port); err == nil {
 					t.Errorf("%s: port %d takes plaintext", fault, port)
 				}
 			}

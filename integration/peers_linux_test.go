@@ -42,10 +42,18 @@ spec:
   ports:
   - {number: 80, name: http, protocol: HTTP, targetPort: 8080}
   - {number: 81, name: http2, protocol: HTTP2, targetPort: 8081}
+  - {number: 82, name: grpc, protocol: GRPC, targetPort: 8082}
   - {number: 5432, name: tcp, protocol: TCP}
   - {number: 90, name: plain, targetPort: 7000}
   endpoints: [{address: 10.0.0.1, serviceAccount: app, labels: {app: app, security.istio.io/tlsMode: istio}}]
 `
+
+// secretWord is in all that is sent, so that it can be looked for on the wire. A server of TCP
+// greets with it.
+const (
+	secretWord   = "a-word-that-nobody-may-read"
+	peerGreeting = "tcp " + secretWord
+)
 
 // shopAccounts begins the identities of the namespace shop.
 const shopAccounts = "spiffe://cluster.local/ns/shop/sa/"
@@ -92,7 +100,8 @@ func newPeerNetworks(t testing.TB) *peerMesh {
 	m.client.ip("route", "add", "default", "via", "10.0.0.1")
 	serveUpstream(t, "http", m.workload.listen("0.0.0.0:8080"))
 	serveUpstream(t, "http2", m.workload.listen("0.0.0.0:8081"))
-	serveTCPUpstream(t, "tcp", m.workload.listen("0.0.0.0:5432"))
+	servePeerRPC(t, m.workload.listen("0.0.0.0:8082"))
+	serveTCPUpstream(t, peerGreeting, m.workload.listen("0.0.0.0:5432"))
 	serveUpstream(t, "plain", m.workload.listen("0.0.0.0:7000"))
 	m.workload.nft(capture)
 	m.client.nft(captureOut)
@@ -145,16 +154,20 @@ func (m *peerMesh) throughBy(ctx context.Context, client *http.Client, host stri
 
 // bare returns an error unless a program without a sidecar gets an answer at a port of the
 // workload.
-func (m *peerMesh) bare(port int, want string) error {
-	if port == 5432 {
-		return greets(m.client, 0, "10.0.0.1:5432", "\x01hello\n", want)
+func (m *peerMesh) bare(port int) error {
+	switch port {
+	case 5432:
+		return greets(m.client, 0, "10.0.0.1:5432", "\x01hello\n", peerGreeting)
+	case 8082:
+		_, err := m.rpc(0, "10.0.0.1:8082")
+		return err
 	}
 	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://10.0.0.1:%d/", port), nil)
 	if err != nil {
 		return err
 	}
 	got, err := answer(m.client.http(m.t), r)
-	if err == nil && got.String() != want {
+	if want := map[int]string{8080: "http", 8081: "http2", 7000: "plain"}[port]; err == nil && got.String() != want {
 		err = errors.New("it answers " + got.String())
 	}
 	return err
@@ -208,11 +221,11 @@ func (n *namespace) sniff(device, marker string) *atomic.Int64 {
 // and each shows the other who it is. A program without a sidecar is let in as the mode says.
 // Where TLS is claimed, no packet has what was sent.
 func TestEnvoyPeerModes(t *testing.T) {
+	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerMesh(t, serverOptions{})
 		in, out := m.sidecars(v, identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client"))
-		const marker = "a-word-that-nobody-may-read"
-		wire := m.client.sniff("p", marker)
+		wire := m.client.sniff("p", secretWord)
 		for _, step := range []struct {
 			mode            string
 			encrypted, bare bool
@@ -222,35 +235,35 @@ func TestEnvoyPeerModes(t *testing.T) {
 				mode = step.mode
 				m.apply(peerMode(mode))
 			}
-			for port, name := range map[int]string{80: "http", 81: "http2", 90: "plain"} {
-				what := fmt.Sprintf("%s: port %d", mode, port)
+			for _, p := range m.probes() {
+				what := mode + ": " + p.name
 				eventually(t, what, func() error {
-					got, err := m.through(port, "/"+marker)
-					if err != nil {
-						return err
+					shown, err := p.call()
+					if mutual := strings.Contains(shown, "URI="+shopAccounts+"client"); err == nil && p.shows && mutual != step.encrypted {
+						err = fmt.Errorf("the server saw %q", shown)
 					}
-					shown := got.echo.Header.Get("X-Forwarded-Client-Cert")
-					// HTTP of a port that declares nothing is bytes to the sidecar of the server.
-					if mutual := strings.Contains(shown, "URI="+shopAccounts+"client"); got.String() != name || port != 90 && mutual != step.encrypted {
-						return fmt.Errorf("it answers %s, and the server saw %q", got, shown)
-					}
-					return nil
+					return err
 				})
-			}
-			before := wire.Load()
-			for _, port := range []int{80, 81, 90} {
-				if got, err := m.through(port, "/"+marker); err != nil {
-					t.Errorf("%s: port %d: %s, %v", mode, port, got, err)
+				before := wire.Load()
+				if _, err := p.call(); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				switch seen := wire.Load() - before; {
+				case step.encrypted && seen > 0:
+					t.Errorf("%s: %d packets have what was sent", what, seen)
+				case !step.encrypted && !p.kept:
+					eventually(t, what+" is on the wire", func() error {
+						if wire.Load() == before {
+							return errors.New("no packet has what was sent")
+						}
+						return nil
+					})
 				}
 			}
-			awaitGreetingFrom(t, m.client, captureMark, "10.9.0.1:5432", "tcp")
-			if seen := wire.Load() - before; step.encrypted != (seen == 0) {
-				t.Errorf("%s: %d packets have what was sent", mode, seen)
-			}
-			for port, name := range map[int]string{8080: "http", 8081: "http2", 5432: "tcp", 7000: "plain"} {
+			for _, port := range []int{8080, 8081, 8082, 5432, 7000} {
 				what := fmt.Sprintf("%s: port %d without a sidecar", mode, port)
 				eventually(t, what, func() error {
-					if err := m.bare(port, name); (err == nil) != step.bare {
+					if err := m.bare(port); (err == nil) != step.bare {
 						return fmt.Errorf("let in: %v: %w", err == nil, err)
 					}
 					return nil
@@ -266,6 +279,7 @@ func TestEnvoyPeerModes(t *testing.T) {
 // TestEnvoyPeerIdentities: a server takes the certificates of its mesh alone, and a client the
 // accounts of the service's endpoints. What Envoy counts says why a handshake failed.
 func TestEnvoyPeerIdentities(t *testing.T) {
+	t.Parallel()
 	expired := func(t testing.TB, of *securetest.Authority) *certificateFiles {
 		f := of.Write(t, t.TempDir(), of.Issue(t, securetest.Leaf{Identity: shopAccounts + "client", From: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)}))
 		return &certificateFiles{f.Cert, f.Key, f.CA}
@@ -276,6 +290,8 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 		// failed is the counter that says why, of the sidecar at that end; empty if they talk.
 		failed string
 		atApp  bool
+		// plain tries without mutual TLS, too. No certificate counts there.
+		plain bool
 	}{
 		"both of the mesh": {},
 		"a client of another account": {
@@ -286,7 +302,7 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
 				f := identified(t, securetest.New(t, "stranger"), shopAccounts+"client")
 				return &certificateFiles{f.chain, f.key, identified(t, of, shopAccounts+"x").roots} // it takes the server's
-			}, failed: "fail_verify_error", atApp: true},
+			}, failed: "fail_verify_error", atApp: true, plain: true},
 		"an expired client": {client: expired, failed: "fail_verify_error", atApp: true},
 		"a client of another trust domain": {
 			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
@@ -318,30 +334,44 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 				return identified(t, m.of, shopAccounts+account)
 			}
 			in, out := m.sidecars(protocol.Delta, own(c.workload, "app"), own(c.client, "client"))
+			end := out
+			if c.atApp {
+				end = in
+			}
 			for _, mode := range []string{"PERMISSIVE", "STRICT"} {
 				m.awaitSynced(m.apply(peerMode(mode)), "app", "client")
-				if c.failed == "" {
-					eventually(t, mode+": they talk", func() error {
-						got, err := m.through(80, "/")
-						if err == nil && (got.String() != "http" || got.echo.Header.Get("X-Forwarded-Client-Cert") == "") {
-							err = fmt.Errorf("%s: %v", got, got.echo.Header)
-						}
-						return err
-					})
-					continue
-				}
-				end := out
-				if c.atApp {
-					end = in
-				}
-				eventually(t, mode+": the handshake fails, for the reason that is counted", func() error {
-					got, err := m.through(80, "/")
-					if err == nil && got.status != http.StatusServiceUnavailable {
-						return fmt.Errorf("it answers %s", got)
+				for _, p := range m.probes() {
+					if c.failed == "" {
+						eventually(t, mode+": they talk "+p.name, func() error {
+							shown, err := p.call()
+							if err == nil && p.shows && !strings.Contains(shown, "URI=spiffe://") {
+								err = fmt.Errorf("the server saw %q", shown)
+							}
+							return err
+						})
+						continue
 					}
-					counted, err := end.stats(`ssl\.` + c.failed + `$`)
-					if err == nil && len(nonzero(counted)) == 0 {
-						err = errors.New("nothing is counted as " + c.failed)
+					before := end.failures(c.failed)
+					eventually(t, mode+": "+p.name+": the handshake fails, for the reason that is counted", func() error {
+						if _, err := p.call(); err == nil {
+							return errors.New("it is answered")
+						}
+						if end.failures(c.failed) == before {
+							return errors.New("nothing is counted as " + c.failed)
+						}
+						return nil
+					})
+				}
+			}
+			if !c.plain {
+				return
+			}
+			m.apply(peerMode("DISABLE"))
+			for _, p := range m.probes() {
+				eventually(t, "without mutual TLS they talk "+p.name, func() error {
+					shown, err := p.call()
+					if err == nil && shown != "" {
+						err = fmt.Errorf("the server saw %q", shown)
 					}
 					return err
 				})
