@@ -26,6 +26,7 @@ func TestEnvoyPeerFaults(t *testing.T) {
 			ID: "app", Name: "app", Address: "10.0.0.1", Port: 8080,
 			Meta: map[string]string{"protocol": "http", "portolan-port": "80", "portolan-tls-mode": "istio", "portolan-service-account": "app"},
 		}))
+		registry.must(registry.Agent().ServiceRegister(&api.AgentServiceRegistration{ID: "silent", Name: "silent", Address: "10.0.0.1", Port: 9999}))
 		m.server = etcd.server("--consul-address", registry.url, "--consul-namespace", "shop", "--log-level", "debug")
 		m.xds = startSocketRelay(t, m.server.xds)
 		m.apply(peerEntry)
@@ -68,8 +69,16 @@ func TestEnvoyPeerFaults(t *testing.T) {
 			out.process.kill()
 			out = m.sidecarOfClient(v, client)
 		}
-		m.awaitSaved(1)
+		m.awaitSaved(2)
 		holds("all is well", true)
+		eventually(t, "an endpoint of Consul does not tell of its sidecar", func() error {
+			for _, command := range [][]string{{"describe", "service", "silent.service.consul"}, {"analyze"}} {
+				if out := m.must("", command...); !strings.Contains(out, "[PTL0364]") {
+					return fmt.Errorf("%v: %s", command, out)
+				}
+			}
+			return nil
+		})
 		etcd.process.Kill()
 		holds("the store is away", true)
 		restart(client)
