@@ -161,7 +161,7 @@ func TestEnvoySDSSocket(t *testing.T) {
 				}
 				return nil
 			})
-			if err := m.bare(8080, "http"); err == nil {
+			if err := m.bare(8080); err == nil {
 				t.Errorf("%s: the workload takes plaintext", what)
 			}
 			if seen := wire.Load(); seen > 0 {
