@@ -68,6 +68,9 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 			}}},
 		}}},
 	}
+	if o.SDSSocket != "" {
+		out.StaticResources.Clusters = append(out.StaticResources.Clusters, o.sdsCluster())
+	}
 	if o.SelfDiscovery {
 		out.ClusterManager = &bootstrapv3.ClusterManager{LocalClusterName: names.LocalCluster}
 		out.StaticResources.Clusters = append(out.StaticResources.Clusters, envoy.Cluster(envoy.ClusterOptions{
@@ -118,6 +121,9 @@ func (o Options) metadata() map[string]*structpb.Value {
 	}
 	if o.Type == discovery.Proxyless {
 		out["GENERATOR"] = structpb.NewStringValue(string(discovery.Proxyless))
+	}
+	if o.SDSSocket != "" {
+		out["SDS_CLUSTER"] = structpb.NewStringValue(SDSClusterName)
 	}
 	if o.DNSCapture {
 		out["DNS_CAPTURE"] = structpb.NewStringValue("true")
@@ -192,6 +198,19 @@ func (o Options) xdsCluster(transport *corev3.TransportSocket) *clusterv3.Cluste
 		Endpoints:      []envoy.Endpoints{{Endpoints: endpoints}},
 		LoadBalancer:   envoy.LoadBalancer{Policy: envoy.RoundRobin},
 		HTTP:           &envoy.UpstreamHTTP{Protocol: envoy.HTTP2, PingInterval: pingInterval, PingTimeout: pingTimeout},
+	})
+}
+
+// SDSClusterName is the cluster for the certificates of the proxy's machine. (Istio's bootstrap has
+// the same.)
+const SDSClusterName = "sds-grpc"
+
+// sdsCluster makes the cluster for what serves certificates on the proxy's machine.
+func (o Options) sdsCluster() *clusterv3.Cluster {
+	return envoy.Cluster(envoy.ClusterOptions{
+		Name: SDSClusterName, Type: envoy.Static, ConnectTimeout: o.ConnectTimeout,
+		Endpoints: []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: "unix://" + o.SDSSocket}}}},
+		HTTP:      &envoy.UpstreamHTTP{Protocol: envoy.HTTP2},
 	})
 }
 

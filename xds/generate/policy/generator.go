@@ -53,6 +53,5 @@ func (s Slot) content(v *mesh.View) proto.Message {
 func OptionsOf(v *mesh.View) Options {
 	return Options{
 		TrustDomains:  append([]string{v.Mesh(mesh.TrustDomain).GetTrustDomain()}, v.Mesh(mesh.TrustDomainAliases).GetTrustDomainAliases()...),
-		RootNamespace: v.RootNamespace(),
 	}
 }

@@ -41,7 +41,7 @@ func ServerLacks(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOption
 func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, []Lack) {
 	m := &maker{view: v}
 	mode := tls.GetMode()
-	out := socket.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: socket.TLSOptions{ALPN: alpnHTTP}}
+	out := socket.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: socket.TLSOptions{ALPN: alpnHTTP, OwnFrom: v.SecretCluster()}}
 	verifies := mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
 	switch mode {
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_ISTIO_MUTUAL:

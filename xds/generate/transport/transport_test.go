@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -259,6 +260,42 @@ func TestServer(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestCertificateOfTheMachine: a proxy whose machine serves its certificate has that and the roots
+// of the mesh from there, and all other secrets from the server.
+func TestCertificateOfTheMachine(t *testing.T) {
+	t.Parallel()
+	v := xdstest.NewWorld(t).View(xdstest.Node{SecretCluster: "sds-grpc"})
+	sources := func(c *tlsv3.CommonTlsContext) (out []string) {
+		for _, s := range append(c.GetTlsCertificateSdsSecretConfigs(), c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()) {
+			from := "ads"
+			if api := s.GetSdsConfig().GetApiConfigSource(); api != nil {
+				from = api.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName()
+			}
+			out = append(out, s.GetName()+" of "+from)
+		}
+		return out
+	}
+	own := []string{"default of sds-grpc", "ROOTCA of sds-grpc"}
+	var client tlsv3.UpstreamTlsContext
+	s, ok := transport.Client(v, parse(t, `{"mode": "ISTIO_MUTUAL"}`, &networking.ClientTLSSettings{}), transport.ClientOptions{})
+	unpack(t, s.Transport, &client)
+	if got := sources(client.GetCommonTlsContext()); !ok || len(s.Needs) > 0 || !slices.Equal(got, own) {
+		t.Errorf("a client has %v, and needs %v", got, s.Needs)
+	}
+	var server tlsv3.DownstreamTlsContext
+	s, ok = transport.Mesh(v)
+	unpack(t, s.Transport, &server)
+	if got := sources(server.GetCommonTlsContext()); !ok || len(s.Needs) > 0 || !slices.Equal(got, own) {
+		t.Errorf("a server has %v, and needs %v", got, s.Needs)
+	}
+	var other tlsv3.UpstreamTlsContext
+	s, _ = transport.Client(v, parse(t, `{"mode": "SIMPLE"}`, &networking.ClientTLSSettings{}), transport.ClientOptions{})
+	unpack(t, s.Transport, &other)
+	if got := sources(other.GetCommonTlsContext()); len(s.Needs) != 1 || !slices.Equal(got, []string{"file-root:system of ads"}) {
+		t.Errorf("another client has %v, and needs %v", got, s.Needs)
 	}
 }
 
