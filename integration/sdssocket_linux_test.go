@@ -174,7 +174,7 @@ func TestEnvoySDSSocket(t *testing.T) {
 
 		caller := m.client.marked(t, captureMark)
 		load := atPace(t, func(ctx context.Context) {
-			if got, err := m.throughBy(ctx, caller, 80, "/"); ctx.Err() == nil && (err != nil || got.status != http.StatusOK) {
+			if got, err := m.throughBy(ctx, caller, "app.shop.test", 80, "/"); ctx.Err() == nil && (err != nil || got.status != http.StatusOK) {
 				t.Errorf("while certificates change: %s, %v", got, err)
 			}
 		})
