@@ -36,8 +36,8 @@ func (c *keptClient) status(port int) (string, error) {
 	return got.String(), err
 }
 
-// TestEnvoyPolicies: a policy judges the next request of a connection, and ends no connection.
-func TestEnvoyPolicies(t *testing.T) {
+// TestEnvoyPolicyChanges: a policy judges the next request of a connection, and ends no connection.
+func TestEnvoyPolicyChanges(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerMesh(t, serverOptions{})
 		in := m.sidecarOfApp(v, identified(t, m.of, shopAccounts+"app"))

@@ -20,7 +20,12 @@ func IdentityFilter(prefixes []string) *hcmv3.HttpFilter {
 		members = append(members, rbac.PrincipalName(rbac.Prefix(prefix)))
 	}
 	policy := rbac.Policy([]*rbac.Permission{rbac.PermissionAny()}, members)
-	return &hcmv3.HttpFilter{Name: identityFilter, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(&rbacv3.RBAC{
+	return RBACFilter(identityFilter, &rbacv3.RBAC{
 		Rules: &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW, Policies: map[string]*rbacconfigv3.Policy{"mesh": policy}},
-	})}}
+	})
+}
+
+// RBACFilter makes a filter that judges requests by its own configuration.
+func RBACFilter(name string, config *rbacv3.RBAC) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(config)}}
 }

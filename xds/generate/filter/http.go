@@ -41,6 +41,9 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	if len(o.Identities) > 0 {
 		out = append(out, envoy.IdentityFilter(o.Identities))
 	}
+	if k == GRPCServer {
+		out = append(out, grpcGuards(v)...)
+	}
 	forBrowsers := k == SidecarOutbound || k == Gateway
 	if forBrowsers || o.GRPCWeb {
 		out = append(out, envoy.GRPCWebFilter(o.GRPCWeb))
@@ -55,6 +58,17 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 		out = append(out, envoy.DynamicDNSFilter(DNSFamily(v.Shape())))
 	}
 	return append(out, envoy.RouterFilter())
+}
+
+// grpcGuards returns the filters of the policies of a gRPC server, which takes none by ECDS.
+func grpcGuards(v *mesh.View) []*hcmv3.HttpFilter {
+	var out []*hcmv3.HttpFilter
+	for slot := range policy.HTTPSlots() {
+		if config := slot.GRPC(v); config != nil {
+			out = append(out, envoy.RBACFilter(slot.Name, config))
+		}
+	}
+	return out
 }
 
 // routed says whether VirtualServices make the routes of such a listener.

@@ -4,10 +4,9 @@ import (
 	"iter"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	"google.golang.org/protobuf/proto"
-	securityv1beta1 "istio.io/api/security/v1beta1"
 
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -36,22 +35,21 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 
 // content makes the filter of a slot.
 func (s Slot) content(v *mesh.View) proto.Message {
-	var of []*config.Config
-	for _, c := range v.OwnPolicies() {
-		if c.Spec.(*securityv1beta1.AuthorizationPolicy).GetAction() == s.action {
-			of = append(of, c)
-		}
-	}
 	o := OptionsOf(v)
 	if s.tcp {
-		return Network(of, s.action, o)
+		return Network(v.OwnPolicies(), s.action, o)
 	}
-	return HTTP(of, s.action, o)
+	return HTTP(v.OwnPolicies(), s.action, o)
+}
+
+// GRPC makes the filter of a slot for a gRPC server; nil if it has nothing to enforce.
+func (s Slot) GRPC(v *mesh.View) *httprbacv3.RBAC {
+	return GRPC(v.OwnPolicies(), s.action, OptionsOf(v))
 }
 
 // OptionsOf returns what translation needs of the mesh.
 func OptionsOf(v *mesh.View) Options {
 	return Options{
-		TrustDomains:  append([]string{v.Mesh(mesh.TrustDomain).GetTrustDomain()}, v.Mesh(mesh.TrustDomainAliases).GetTrustDomainAliases()...),
+		TrustDomains: append([]string{v.Mesh(mesh.TrustDomain).GetTrustDomain()}, v.Mesh(mesh.TrustDomainAliases).GetTrustDomainAliases()...),
 	}
 }
