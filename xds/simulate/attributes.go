@@ -73,8 +73,8 @@ func (a attributes) permission(p *rbacv3.Permission) (bool, error) {
 		return int(rule.DestinationPort) == a.request.Port, nil
 	case *rbacv3.Permission_RequestedServerName:
 		return stringMatches(rule.RequestedServerName, a.serverName)
-	case *rbacv3.Permission_Metadata:
-		return a.metadata(rule.Metadata)
+	case *rbacv3.Permission_SourcedMetadata:
+		return a.metadata(rule.SourcedMetadata)
 	case *rbacv3.Permission_Header, *rbacv3.Permission_UrlPath, *rbacv3.Permission_UriTemplate:
 		if a.connection {
 			return false, nil
@@ -116,8 +116,8 @@ func (a attributes) principal(p *rbacv3.Principal) (bool, error) {
 			return false, nil
 		}
 		return headerMatches(id.Header, a.request)
-	case *rbacv3.Principal_Metadata:
-		return a.metadata(id.Metadata)
+	case *rbacv3.Principal_SourcedMetadata:
+		return a.metadata(id.SourcedMetadata)
 	}
 	return false, fmt.Errorf("simulation of the principal %T", p.GetIdentifier())
 }
@@ -161,7 +161,11 @@ func templateMatches(extension *corev3.TypedExtensionConfig, path string) (bool,
 }
 
 // metadata matches the dynamic metadata of a filter.
-func (a attributes) metadata(m *matcherv3.MetadataMatcher) (bool, error) {
+func (a attributes) metadata(from *rbacv3.SourcedMetadata) (bool, error) {
+	m := from.GetMetadataMatcher()
+	if from.GetMetadataSource() != rbacv3.MetadataSource_DYNAMIC {
+		return false, fmt.Errorf("simulation of metadata that is %s", from.GetMetadataSource())
+	}
 	var value any = a.request.Metadata[m.GetFilter()]
 	for _, segment := range m.GetPath() {
 		fields, _ := value.(map[string]any)

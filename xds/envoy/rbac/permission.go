@@ -68,5 +68,5 @@ func PermissionServerName(m *matcherv3.StringMatcher) *Permission {
 
 // PermissionMetadata matches dynamic metadata.
 func PermissionMetadata(m *matcherv3.MetadataMatcher) *Permission {
-	return &Permission{Rule: &rbacv3.Permission_Metadata{Metadata: m}}
+	return &Permission{Rule: &rbacv3.Permission_SourcedMetadata{SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: m}}}
 }

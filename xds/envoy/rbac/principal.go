@@ -66,5 +66,5 @@ func PrincipalHeader(m *routev3.HeaderMatcher) *Principal {
 
 // PrincipalMetadata matches dynamic metadata.
 func PrincipalMetadata(m *matcherv3.MetadataMatcher) *Principal {
-	return &Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: m}}
+	return &Principal{Identifier: &rbacv3.Principal_SourcedMetadata{SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: m}}}
 }

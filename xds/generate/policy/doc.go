@@ -6,7 +6,7 @@
 // becomes one policy of the filter, by the name of its [names.PolicyRule] (rule.go): its
 // operations are permissions (operation.go), its sources are principals (source.go), and its
 // conditions go with each of either. The matchers are those of Istio's pilot/pkg/security/authz,
-// with these differences, which all refuse more:
+// with the differences of docs/decisions/policies-mean-their-text.md:
 //
 //   - A peer's name is a SPIFFE URI of its certificate, never another name in it.
 //   - Text in a namespace, an account or the end of a principal is compared as text: Istio puts
