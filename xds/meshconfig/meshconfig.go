@@ -67,8 +67,9 @@ var (
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
 		"proxy_http_port": true, "tls_defaults": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
 	}
-	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
+	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true, "proxy_headers": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
+	servedProxyHeaders    = map[protoreflect.Name]bool{"forwarded_client_cert": true, "set_current_client_cert_details": true}
 )
 
 // Envoy accepts DNS refresh rates between these.
@@ -90,7 +91,9 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.dnsRefreshRate: must be from %s to %s, is %s", leastRefresh, mostRefresh, t.AsDuration()))
 	}
 	faults = multierror.Append(faults, checkOutboundTrafficPolicy(over.GetOutboundTrafficPolicy()))
-	faults = multierror.Append(faults, checkGatewayTopology(over.GetDefaultConfig().GetGatewayTopology()))
+	faults = multierror.Append(faults,
+		checkForwarding("gatewayTopology.forwardClientCertDetails", over.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()),
+		checkForwarding("proxyHeaders.forwardedClientCert", over.GetDefaultConfig().GetProxyHeaders().GetForwardedClientCert()))
 	if port := over.GetProxyHttpPort(); port < 0 || port > 65535 {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.proxyHttpPort: must be a port from 1 to 65535, or 0 for none, is %d", port))
 	}
@@ -111,6 +114,8 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		idleTLS(over.GetOutboundTrafficPolicy()),
 		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
+		unserved("meshConfig.defaultConfig.proxyHeaders", over.GetDefaultConfig().GetProxyHeaders(), servedProxyHeaders),
+		idleDetails(over.GetDefaultConfig().GetProxyHeaders()),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
 		unknownParameters(over.GetTlsDefaults()),
 	)
@@ -152,15 +157,6 @@ func idleTLS(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) []string {
 	return []string{fmt.Sprintf("meshConfig.outboundTrafficPolicy.tls has no effect with the mode %s: it is for ALLOW_ANY_DYNAMIC_DNS", p.GetMode())}
 }
 
-// checkGatewayTopology refuses unknown values.
-func checkGatewayTopology(t *meshv1alpha1.Topology) error {
-	details := t.GetForwardClientCertDetails()
-	if _, known := meshv1alpha1.ForwardClientCertDetails_name[int32(details)]; !known {
-		return fmt.Errorf("meshConfig.defaultConfig.gatewayTopology.forwardClientCertDetails: %s is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY", details)
-	}
-	return nil
-}
-
 // ruleExport warns if the default exportTo of DestinationRules is treated as "*".
 func ruleExport(values []string) []string {
 	if len(values) == 0 || slices.Equal(values, []string{"*"}) || slices.Equal(values, []string{"."}) {
@@ -199,12 +195,6 @@ func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) [
 // the client.
 func (c *Config) TrustedProxies() uint32 {
 	return c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies()
-}
-
-// ForwardClientCert says how gateways handle X-Forwarded-Client-Cert. Unset means
-// SANITIZE_SET.
-func (c *Config) ForwardClientCert() meshv1alpha1.ForwardClientCertDetails {
-	return c.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()
 }
 
 // ProxyProtocol says whether connections to gateways begin with a PROXY protocol header.
