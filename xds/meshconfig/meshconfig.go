@@ -3,6 +3,7 @@
 package meshconfig
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -65,7 +66,7 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true, "tls_defaults": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
+		"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true, "proxy_headers": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
@@ -94,6 +95,10 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	faults = multierror.Append(faults,
 		checkForwarding("gatewayTopology.forwardClientCertDetails", over.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()),
 		checkForwarding("proxyHeaders.forwardedClientCert", over.GetDefaultConfig().GetProxyHeaders().GetForwardedClientCert()))
+	faults = multierror.Append(faults, checkTLS("meshConfig.tlsDefaults", over.GetTlsDefaults()), checkTLS("meshConfig.meshMTLS", over.GetMeshMTLS()))
+	if len(over.GetMeshMTLS().GetEcdhCurves()) > 0 {
+		faults = multierror.Append(faults, errors.New("meshConfig.meshMTLS.ecdhCurves: workloads agree on one of Envoy's curves: leave it out"))
+	}
 	if port := over.GetProxyHttpPort(); port < 0 || port > 65535 {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.proxyHttpPort: must be a port from 1 to 65535, or 0 for none, is %d", port))
 	}
@@ -117,7 +122,9 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		unserved("meshConfig.defaultConfig.proxyHeaders", over.GetDefaultConfig().GetProxyHeaders(), servedProxyHeaders),
 		idleDetails(over.GetDefaultConfig().GetProxyHeaders()),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
-		unknownParameters(over.GetTlsDefaults()),
+		unknownParameters("meshConfig.tlsDefaults", over.GetTlsDefaults()),
+		unknownParameters("meshConfig.meshMTLS", over.GetMeshMTLS()),
+		idleSuites(over.GetMeshMTLS()),
 	)
 	c = Default()
 	into := c.MeshConfig.ProtoReflect()
@@ -163,19 +170,6 @@ func ruleExport(values []string) []string {
 		return nil
 	}
 	return []string{`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`}
-}
-
-// unknownParameters warns of cipher suites and curves that are not sent to proxies.
-func unknownParameters(d *meshv1alpha1.MeshConfig_TLSConfig) (out []string) {
-	_, suites := schema.CipherSuites(d.GetCipherSuites())
-	for _, name := range suites {
-		out = append(out, fmt.Sprintf("meshConfig.tlsDefaults.cipherSuites: Envoy knows no cipher suite %q, which is left out", name))
-	}
-	_, curves := schema.Curves(d.GetEcdhCurves())
-	for _, name := range curves {
-		out = append(out, fmt.Sprintf("meshConfig.tlsDefaults.ecdhCurves: Envoy knows no curve %q, which is left out", name))
-	}
-	return out
 }
 
 // unserved returns warnings for the fields of a message that are set but have no effect.

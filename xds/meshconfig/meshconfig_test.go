@@ -61,6 +61,12 @@ func TestParseNamesAllFaults(t *testing.T) {
 		"dnsRefreshRate: 1ms\ntcpKeepalive: {time: 0.0001s}":              {"meshConfig.dnsRefreshRate: must be from 2ms", "meshConfig.tcpKeepalive.time: must be at least 1ms"},
 		"defaultConfig: {gatewayTopology: {forwardClientCertDetails: 9}}": {"meshConfig.defaultConfig.gatewayTopology.forwardClientCertDetails: 9 is unknown: use SANITIZE"},
 		"defaultConfig: {proxyHeaders: {forwardedClientCert: 9}}":         {"meshConfig.defaultConfig.proxyHeaders.forwardedClientCert: 9 is unknown: use SANITIZE"},
+		"meshMTLS: {minProtocolVersion: 7, ecdhCurves: [P-256], cipherSuites: [AES128-GCM-SHA256, '!AES256-GCM-SHA384']}": {
+			"meshConfig.meshMTLS.minProtocolVersion: 7 is unknown: use TLSV1_2 or TLSV1_3", "meshConfig.meshMTLS.ecdhCurves: workloads agree on one of Envoy's curves: leave it out",
+			`meshConfig.meshMTLS.cipherSuites[1]: "!AES256-GCM-SHA384" takes suites away: write out`},
+		"meshMTLS: {cipherSuites: [RC4]}\ntlsDefaults: {minProtocolVersion: 9, cipherSuites: [RC4]}": {
+			"meshConfig.meshMTLS.cipherSuites: Envoy knows none of them: name one such as", "meshConfig.tlsDefaults.cipherSuites: Envoy knows none of them",
+			"meshConfig.tlsDefaults.minProtocolVersion: 9 is unknown"},
 		"proxyHttpPort: 65536": {"meshConfig.proxyHttpPort: must be a port"},
 		"a: b: c":              {"not valid YAML"},
 	} {
@@ -135,6 +141,22 @@ func TestProxyHeaders(t *testing.T) {
 		}
 		if c.ForwardClientCert() != want.mode || c.ClientCertDetails() != want.details || !slices.Equal(warnings, want.warnings) {
 			t.Errorf("%s: %s, %+v, %q", headers, c.ForwardClientCert(), c.ClientCertDetails(), warnings)
+		}
+	}
+}
+
+// Cipher suites of the TLS between workloads that have no effect are told.
+func TestMeshMTLS(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string][]string{
+		"{}": nil,
+		"{minProtocolVersion: TLSV1_2, cipherSuites: [AES128-GCM-SHA256]}": nil,
+		"{minProtocolVersion: TLSV1_3}":                                    nil,
+		"{cipherSuites: [AES128-GCM-SHA256, RC4]}":                         {`meshConfig.meshMTLS.cipherSuites: Envoy knows no cipher suite "RC4", which is left out`},
+		"{minProtocolVersion: TLSV1_3, cipherSuites: [AES128-GCM-SHA256]}": {"meshConfig.meshMTLS.cipherSuites has no effect with minProtocolVersion TLSV1_3: it is for TLS 1.2"},
+	} {
+		if _, warnings, err := meshconfig.Parse([]byte("meshMTLS: " + settings)); err != nil || !slices.Equal(warnings, want) {
+			t.Errorf("%s: %q, %v", settings, warnings, err)
 		}
 	}
 }
