@@ -54,7 +54,7 @@ func TestEnvoyMeshMTLS(t *testing.T) {
 			if got, err := m.through(80, "/"); err != nil || got.String() != "http" || got.echo.Header.Get("X-Forwarded-Client-Cert") == "" {
 				t.Errorf("two sidecars: %s, %v, %v", got, got.echo.Header, err)
 			}
-			if err := m.bare(8080, "http"); err != nil {
+			if err := m.bare(8080); err != nil {
 				t.Errorf("in plaintext: %v", err)
 			}
 			m.expectNothingRejected()

@@ -210,7 +210,7 @@ func TestEnvoySDSSocket(t *testing.T) {
 		call("the sockets are away", true, "client")
 		in.process.kill()
 		out.process.kill()
-		in, out = start()
+		start()
 		call("the sidecars start without their sockets", false, "")
 		client.start()
 		app.start()

@@ -10,7 +10,6 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -29,13 +28,6 @@ const (
 	// the sum of both.
 	pingInterval = 30 * time.Second
 	pingTimeout  = 10 * time.Second
-	// Envoy reconnects after a random pause: up to firstPause, doubled after each stream
-	// on which it got nothing. If a proxy already has everything, the server that takes
-	// over sends nothing. So the pauses grow even while servers are available. Envoy's
-	// default maximum of 30 s would delay a change by as much.
-	// https://github.com/envoyproxy/envoy/issues/24236
-	firstPause = 500 * time.Millisecond
-	lastPause  = 5 * time.Second
 	// maxRegexProgram is Istio's limit. Envoy's own limit of 100 refuses expressions that
 	// validation accepts.
 	// https://github.com/istio/istio/pull/26153
@@ -166,9 +158,7 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 				ClusterName: XDSClusterName,
-				RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
-					BaseInterval: durationpb.New(firstPause), MaxInterval: durationpb.New(lastPause),
-				}},
+				RetryPolicy: message.Reconnect(),
 			},
 		}}},
 	}

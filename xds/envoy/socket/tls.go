@@ -3,7 +3,6 @@ package socket
 import (
 	"net/netip"
 	"strings"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
@@ -185,7 +184,7 @@ func ClusterSecret(cluster, name string) *tlsv3.SdsSecretConfig {
 			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
 			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 				ClusterName: cluster,
-				RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{BaseInterval: message.Seconds(500 * time.Millisecond), MaxInterval: message.Seconds(5 * time.Second)}},
+				RetryPolicy: message.Reconnect(),
 			}}}},
 		}},
 	}}
