@@ -65,7 +65,7 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true, "tls_defaults": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
+		"proxy_http_port": true, "tls_defaults": true, "enable_auto_mtls": true, "extension_providers": true, "path_normalization": true, "trust_domain_aliases": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
@@ -103,6 +103,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		schema.CheckExportTo("meshConfig.defaultVirtualServiceExportTo", over.GetDefaultVirtualServiceExportTo()),
 		schema.CheckExportTo("meshConfig.defaultDestinationRuleExportTo", over.GetDefaultDestinationRuleExportTo()))
 	faults = multierror.Append(faults, schema.CheckRetries("meshConfig.defaultHttpRetryPolicy", over.GetDefaultHttpRetryPolicy()))
+	faults = multierror.Append(faults, checkProviders(over.GetExtensionProviders()), checkPathNormalization(over.GetPathNormalization()))
 	if err := faults.ErrorOrNil(); err != nil {
 		return nil, nil, err
 	}
@@ -113,6 +114,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
 		unknownParameters(over.GetTlsDefaults()),
+		idleProviders(over.GetExtensionProviders()),
 	)
 	c = Default()
 	into := c.MeshConfig.ProtoReflect()
@@ -157,6 +159,14 @@ func checkGatewayTopology(t *meshv1alpha1.Topology) error {
 	details := t.GetForwardClientCertDetails()
 	if _, known := meshv1alpha1.ForwardClientCertDetails_name[int32(details)]; !known {
 		return fmt.Errorf("meshConfig.defaultConfig.gatewayTopology.forwardClientCertDetails: %s is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY", details)
+	}
+	return nil
+}
+
+// checkPathNormalization refuses unknown values.
+func checkPathNormalization(n *meshv1alpha1.MeshConfig_ProxyPathNormalization) error {
+	if _, known := meshv1alpha1.MeshConfig_ProxyPathNormalization_NormalizationType_name[int32(n.GetNormalization())]; !known {
+		return fmt.Errorf("meshConfig.pathNormalization.normalization: %s is unknown: use NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES", n.GetNormalization())
 	}
 	return nil
 }
