@@ -31,11 +31,12 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if !ok {
 		return nil, nil, nil
 	}
-	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(slot.content(v))}, nil, nil
+	content, needs := slot.content(v)
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(content)}, needs, nil
 }
 
-// content makes the filter of a slot.
-func (s Slot) content(v *mesh.View) proto.Message {
+// content makes the filter of a slot, and its needs.
+func (s Slot) content(v *mesh.View) (proto.Message, []resource.Need) {
 	var of []*config.Config
 	for _, c := range v.OwnPolicies() {
 		if c.Spec.(*securityv1beta1.AuthorizationPolicy).GetAction() == s.action {
@@ -43,10 +44,13 @@ func (s Slot) content(v *mesh.View) proto.Message {
 		}
 	}
 	o := OptionsOf(v)
-	if s.tcp {
-		return Network(of, s.action, o)
+	switch {
+	case s.action == securityv1beta1.AuthorizationPolicy_CUSTOM:
+		return s.custom(v, of, o)
+	case s.tcp:
+		return Network(of, s.action, o), nil
 	}
-	return HTTP(of, s.action, o)
+	return HTTP(of, s.action, o), nil
 }
 
 // OptionsOf returns what translation needs of the mesh.
