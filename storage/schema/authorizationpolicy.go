@@ -10,7 +10,7 @@ func authorizationPolicy() *Schema {
 	return definition[*security.AuthorizationPolicy]{
 		kind: AuthorizationPolicy, plural: "authorizationpolicies", shortName: "ap",
 		codec:  config.Protobuf[security.AuthorizationPolicy](),
-		served: serve("selector", "targetRef", "targetRefs", "rules", "action").refuse("provider", "action CUSTOM is not served yet, and requests would go without the answer of the provider: use ALLOW or DENY"),
+		served: serve("selector", "targetRef", "targetRefs", "rules", "action", "provider"),
 		check:  checkAuthorizationPolicy,
 	}.schema()
 }
@@ -20,7 +20,7 @@ func checkAuthorizationPolicy(c checker, p *security.AuthorizationPolicy) {
 	custom := p.Action == security.AuthorizationPolicy_CUSTOM
 	switch {
 	case custom && p.GetProvider().GetName() == "":
-		c.at("provider", "name").fail("is missing: action CUSTOM asks a provider")
+		c.at("provider", "name").fail("is missing: action CUSTOM asks a provider, one of extensionProviders of the mesh configuration")
 	case !custom && p.GetProvider() != nil:
 		c.at("provider").fail("goes with action CUSTOM only, the action is %s", p.Action)
 	}
