@@ -37,7 +37,7 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if k.guarded() {
 		for slot := range policy.HTTPSlots() {
-			out = append(out, envoy.GuardFilter(slot.Name))
+			out = append(out, envoy.GuardFilter(slot.Name, slot.Accepts()))
 		}
 	}
 	if len(o.Identities) > 0 {
@@ -104,6 +104,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		StatPrefix:      o.StatPrefix,
 		RouteConfigName: o.RouteConfigName,
 		RouteConfig:     o.RouteConfig,
+		Normalization:   v.Mesh(mesh.PathNormalization).GetPathNormalization().GetNormalization(),
 		HTTP3:           o.HTTP3,
 		Filters:         HTTP(v, k, o),
 		AccessLogs:      AccessLogs(v),

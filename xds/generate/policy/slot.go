@@ -4,8 +4,14 @@ import (
 	"iter"
 	"slices"
 
-	securityv1beta1 "istio.io/api/security/v1beta1"
+	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	networkauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
+	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	"google.golang.org/protobuf/proto"
+	security "istio.io/api/security/v1beta1"
 
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -14,19 +20,38 @@ import (
 // no connection.
 type Slot struct {
 	Name   string
-	action securityv1beta1.AuthorizationPolicy_Action
+	action security.AuthorizationPolicy_Action
 	tcp    bool
+	// asks: the filter asks the provider of CUSTOM policies, about what the slot before it selects.
+	asks bool
+}
+
+// Accepts returns the type of filter that may be in the slot. An RBAC may be in each.
+func (s Slot) Accepts() proto.Message {
+	switch {
+	case s.asks && s.tcp:
+		return &networkauthzv3.ExtAuthz{StatPrefix: envoy.TCPRBACStatPrefix}
+	case s.asks:
+		return &httpauthzv3.ExtAuthz{}
+	case s.tcp:
+		return &networkrbacv3.RBAC{StatPrefix: envoy.TCPRBACStatPrefix}
+	}
+	return &httprbacv3.RBAC{}
 }
 
 // The slots, in the order in which requests and connections pass them: what is refused by DENY is
-// refused whatever ALLOW says. (Istio: buildHTTPConnectionManager, BuildTCP.)
+// refused whatever ALLOW says, and what a provider refuses whatever both say. (Istio: buildHTTPConnectionManager, BuildTCP.)
 var slots = []Slot{
-	{"portolan.authorization.http.audit", securityv1beta1.AuthorizationPolicy_AUDIT, false},
-	{"portolan.authorization.http.deny", securityv1beta1.AuthorizationPolicy_DENY, false},
-	{"portolan.authorization.http.allow", securityv1beta1.AuthorizationPolicy_ALLOW, false},
-	{"portolan.authorization.tcp.audit", securityv1beta1.AuthorizationPolicy_AUDIT, true},
-	{"portolan.authorization.tcp.deny", securityv1beta1.AuthorizationPolicy_DENY, true},
-	{"portolan.authorization.tcp.allow", securityv1beta1.AuthorizationPolicy_ALLOW, true},
+	{Name: "portolan.authorization.http.custom.rules", action: security.AuthorizationPolicy_CUSTOM},
+	{Name: "portolan.authorization.http.custom.check", action: security.AuthorizationPolicy_CUSTOM, asks: true},
+	{Name: "portolan.authorization.http.audit", action: security.AuthorizationPolicy_AUDIT},
+	{Name: "portolan.authorization.http.deny", action: security.AuthorizationPolicy_DENY},
+	{Name: "portolan.authorization.http.allow", action: security.AuthorizationPolicy_ALLOW},
+	{Name: "portolan.authorization.tcp.custom.rules", action: security.AuthorizationPolicy_CUSTOM, tcp: true},
+	{Name: "portolan.authorization.tcp.custom.check", action: security.AuthorizationPolicy_CUSTOM, tcp: true, asks: true},
+	{Name: "portolan.authorization.tcp.audit", action: security.AuthorizationPolicy_AUDIT, tcp: true},
+	{Name: "portolan.authorization.tcp.deny", action: security.AuthorizationPolicy_DENY, tcp: true},
+	{Name: "portolan.authorization.tcp.allow", action: security.AuthorizationPolicy_ALLOW, tcp: true},
 }
 
 // HTTPSlots iterates over the slots that requests pass, in order.
