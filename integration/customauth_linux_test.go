@@ -94,17 +94,17 @@ func TestEnvoyCustomPolicies(t *testing.T) {
 			name, documents, remove, want string
 			tcp                           string // empty if the connection is closed
 		}{
-			{"without a policy", "", "", "http", "tcp"},
+			{"without a policy", "", "", "http", "tcp " + secretWord},
 			{"a provider over gRPC refuses", custom("a", "grpc"), "", "402", ""},
 			{"a second policy of the provider", custom("b", "grpc"), "", "402", ""},
 			{"two providers", custom("b", "http"), "", "403", ""},
 			{"one provider again", "", custom("b", "http"), "402", ""},
-			{"over HTTP, which knows no connections", custom("a", "http"), "", "http", "tcp"},
+			{"over HTTP, which knows no connections", custom("a", "http"), "", "http", "tcp " + secretWord},
 			{"a provider that is away", custom("a", "gone"), "", "503", ""},
-			{"a provider that is away, and may be", custom("a", "open"), "", "http", "tcp"},
+			{"a provider that is away, and may be", custom("a", "open"), "", "http", "tcp " + secretWord},
 			{"a provider without a service", custom("a", "unseen"), "", "403", ""},
 			{"an unknown provider", custom("a", "unknown"), "", "403", ""},
-			{"without any", "", custom("a", "unknown"), "http", "tcp"},
+			{"without any", "", custom("a", "unknown"), "http", "tcp " + secretWord},
 		} {
 			if step.documents != "" {
 				m.awaitSynced(m.apply(step.documents), "app")
