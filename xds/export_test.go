@@ -3,7 +3,6 @@ package xds
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // SetContext makes a context the one that was published last.
@@ -90,7 +90,11 @@ func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *cor
 		var names []string
 		for _, needing := range generate.Needing(s.options.Types, t.Generator.TypeURL()) {
 			for r := range subscriptionOf(c.c.sequencer, needing).DesiredSet().Values() {
-				names = slices.AppendSeq(names, protocoltest.Children(r))
+				for n := range r.EachNeed {
+					if n.TypeURL == t.Generator.TypeURL() && n.Requests() && n.Kind != resource.Within {
+						names = append(names, n.Name)
+					}
+				}
 			}
 		}
 		request.Subscribe = s.names.Of(names)

@@ -36,7 +36,7 @@ func (needy) Apply(_ *mesh.View, name string, message proto.Message, needs []res
 	ref, ok := names.ParseCluster(name)
 	if of, below := strings.CutSuffix(ref.Host, ".secrets.shop.example"); ok && below {
 		for _, secret := range []string{names.Credential(of), names.CredentialRoots(of)} {
-			needs = append(needs, resource.Need{TypeURL: resource.SecretType, Name: secret, Kind: resource.Secret})
+			needs = append(needs, resource.Need{TypeURL: resource.SecretType, Name: secret, Kind: resource.Once})
 		}
 	}
 	return message, needs, nil

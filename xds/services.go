@@ -7,6 +7,7 @@ import (
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	extensionservice "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
 	listenerservice "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
 	routeservice "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	secretservice "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
@@ -49,6 +50,7 @@ func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {
 		resource.ListenerType:    &listenerservice.ListenerDiscoveryService_ServiceDesc,
 		resource.RouteType:       &routeservice.RouteDiscoveryService_ServiceDesc,
 		resource.VirtualHostType: &routeservice.VirtualHostDiscoveryService_ServiceDesc,
+		resource.ExtensionType:   &extensionservice.ExtensionConfigDiscoveryService_ServiceDesc,
 		resource.SecretType:      &secretservice.SecretDiscoveryService_ServiceDesc,
 	} {
 		g.RegisterService(s.describe(typeURL, service), s)

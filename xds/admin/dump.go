@@ -74,6 +74,7 @@ type dumpSection struct {
 	StaticEndpoints []dumpedResource `json:"static_endpoint_configs"`
 	Endpoints       []dumpedResource `json:"dynamic_endpoint_configs"`
 
+	Extensions     []dumpedResource  `json:"ecds_filters"`
 	StaticSecrets  []json.RawMessage `json:"static_secrets"`
 	ActiveSecrets  []dumpedResource  `json:"dynamic_active_secrets"`
 	WarmingSecrets []dumpedResource  `json:"dynamic_warming_secrets"`
@@ -85,6 +86,7 @@ type dumpedResource struct {
 	Listener  json.RawMessage `json:"listener"`
 	Route     json.RawMessage `json:"route_config"`
 	Endpoints json.RawMessage `json:"endpoint_config"`
+	Extension json.RawMessage `json:"ecds_filter"`
 	Secret    json.RawMessage `json:"secret"`
 }
 
@@ -145,6 +147,13 @@ func (d *Dump) read(s dumpSection) error {
 		for _, r := range s.Routes {
 			if err := d.addRoutes(r.Route); err != nil {
 				return fmt.Errorf("route configuration: %w", err)
+			}
+		}
+	case "EcdsConfigDump":
+		of := d.typed(resource.ExtensionType)
+		for _, r := range s.Extensions {
+			if err := add(of, r.Extension); err != nil {
+				return fmt.Errorf("filter: %w", err)
 			}
 		}
 	case "EndpointsConfigDump":

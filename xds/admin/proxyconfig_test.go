@@ -335,7 +335,7 @@ func TestProxyConfigSecretsAreNeeded(t *testing.T) {
 	h := someHolder(t)
 	needing := func(name string, m proto.Message) *resource.Resource {
 		r := built(t, name, m)
-		r.Needs = []resource.Need{{TypeURL: resource.SecretType, Name: "s", Kind: resource.Secret}, {TypeURL: resource.SecretType, Name: "s", Kind: resource.Secret}}
+		r.Needs = []resource.Need{{TypeURL: resource.SecretType, Name: "s", Kind: resource.Once}, {TypeURL: resource.SecretType, Name: "s", Kind: resource.Once}}
 		return r
 	}
 	pair := secrettest.New(t, time.Hour, "www.shop")

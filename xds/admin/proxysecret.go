@@ -70,7 +70,7 @@ type needers map[string][]string
 func (n needers) add(typeURL, name string, needs func(yield func(resource.Need) bool)) {
 	for need := range needs {
 		by := needersOf[typeURL] + name
-		if need.Kind == resource.Secret && !slices.Contains(n[need.Name], by) {
+		if need.TypeURL == resource.SecretType && !slices.Contains(n[need.Name], by) {
 			n[need.Name] = append(n[need.Name], by)
 		}
 	}

@@ -42,9 +42,9 @@ func types() []delivery.Type {
 		return resource.Need{TypeURL: typeURL, Kind: kind}
 	}
 	return []delivery.Type{
-		{Type: protocol.Type{URL: cds, Full: true, Shared: shared}, Needs: []resource.Need{need(eds, resource.Covered), need(sds, resource.Secret), need("", resource.Grace)}},
+		{Type: protocol.Type{URL: cds, Full: true, Shared: shared}, Needs: []resource.Need{need(eds, resource.Covered), need(sds, resource.Once), need("", resource.Grace)}},
 		{Type: protocol.Type{URL: eds, Empty: empty, Shared: shared}},
-		{Type: protocol.Type{URL: lds, Full: true, Shared: shared}, Needs: []resource.Need{need(rds, resource.Warm), need(sds, resource.Secret), need(cds, resource.Traffic)}},
+		{Type: protocol.Type{URL: lds, Full: true, Shared: shared}, Needs: []resource.Need{need(rds, resource.Warm), need(sds, resource.Once), need(cds, resource.Traffic)}},
 		{Type: protocol.Type{URL: rds, Empty: empty, Shared: shared}, Needs: []resource.Need{need(cds, resource.Traffic), need(vhds, resource.Within)}},
 		{Type: protocol.Type{URL: vhds, Full: true, Scoped: true, Shared: shared}, Needs: []resource.Need{need(cds, resource.Traffic)}},
 		{Type: protocol.Type{URL: sds, Shared: shared}},
@@ -100,7 +100,7 @@ func made(t interface{ Fatal(...any) }, typeURL, name, content string) *resource
 		case word[0] == '>':
 			needs = append(needs, resource.Need{TypeURL: rds, Name: word[1:], Kind: resource.Warm})
 		case word[0] == '$':
-			needs = append(needs, resource.Need{TypeURL: sds, Name: word[1:], Kind: resource.Secret})
+			needs = append(needs, resource.Need{TypeURL: sds, Name: word[1:], Kind: resource.Once})
 		case word[0] == '@' || word[0] == '~':
 			needs = append(needs, traffic(word[1:]))
 		}

@@ -274,7 +274,7 @@ func (p *proxy) warm(cluster *resource.Resource, isNew bool) {
 		switch at := need.TypeURL + " " + need.Name; need.Kind {
 		case resource.Covered:
 			waits[at] = isNew || before[at]
-		case resource.Secret:
+		case resource.Once:
 			waits[at] = p.holds[sds][need.Name] == nil
 			p.given[cluster.Name] = p.given[cluster.Name] || waits[at] && (p.lacks(sds, need.Name) || p.gaveUp[need.Name])
 		}
@@ -467,7 +467,7 @@ func (p *proxy) lacks(typeURL, name string) bool {
 func (p *proxy) refusesPart(cluster string) bool {
 	r := p.offered[cds].Value(cluster)
 	return p.lacks(cds, cluster) || p.lacks(eds, cluster) ||
-		r != nil && slices.ContainsFunc(r.Needs, func(n resource.Need) bool { return n.Kind == resource.Secret && p.lacks(sds, n.Name) })
+		r != nil && slices.ContainsFunc(r.Needs, func(n resource.Need) bool { return n.Kind == resource.Once && p.lacks(sds, n.Name) })
 }
 
 // refusedParts returns the clusters of which it refuses a part.
@@ -666,7 +666,7 @@ func (p *proxy) converged(offered sets) {
 	want := map[string]string{}
 	wantSecrets := func(r *resource.Resource) {
 		for _, need := range r.Needs {
-			if need.Kind == resource.Secret {
+			if need.Kind == resource.Once {
 				want["SDS "+need.Name] = offered[sds].Value(need.Name).Version
 			}
 		}

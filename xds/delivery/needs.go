@@ -17,7 +17,7 @@ type need struct {
 }
 
 // resends says whether a needed resource is sent again with the one that needs it.
-func (n *need) resends() bool { return n.kind != resource.Secret }
+func (n *need) resends() bool { return n.kind != resource.Once }
 
 // link connects the types by their needs.
 func (t *typeState) link() {
@@ -33,7 +33,7 @@ func (t *typeState) link() {
 			if needed.Scoped {
 				t.inner, needed.outer = append(t.inner, needed), t
 			}
-		case resource.Warm, resource.Covered, resource.Secret:
+		case resource.Warm, resource.Covered, resource.Once:
 			n := &need{needing: t, needed: needed, kind: declared.Kind}
 			t.needs, needed.neededBy = append(t.needs, n), append(needed.neededBy, n)
 		}
@@ -122,7 +122,7 @@ func (n *need) resendNew(r *protocol.Response) {
 // https://github.com/envoyproxy/envoy/issues/47066
 func (t *typeState) retain(desired resource.Set) resource.Set {
 	t.lastDesired = desired
-	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Secret }) {
+	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Once }) {
 		return desired
 	}
 	for c := range resource.Diff(t.sub.DesiredSet(), desired) {
@@ -141,7 +141,7 @@ func (t *typeState) retains() bool { return t.lastDesired != t.sub.DesiredSet() 
 // sent, or by one that it has in another form than the desired one.
 func (t *typeState) neededOnTheWay(name string) bool {
 	for _, n := range t.neededBy {
-		if n.kind != resource.Secret {
+		if n.kind != resource.Once {
 			continue
 		}
 		for r := range n.needing.sub.NotInSync() {

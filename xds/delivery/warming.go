@@ -92,7 +92,7 @@ func (t *typeState) inUse(next *resource.Resource) bool {
 	if t.isWarming(next.Name) || !t.hasNeeds(next.Name) {
 		return false
 	}
-	return t.sub.Acked(next.Name) != nil || !slices.ContainsFunc(next.Needs, func(n resource.Need) bool { return n.Kind == resource.Secret })
+	return t.sub.Acked(next.Name) != nil || !slices.ContainsFunc(next.Needs, func(n resource.Need) bool { return n.Kind == resource.Once })
 }
 
 // hasNeeds says whether the client has what a target needs, in each form of the target

@@ -66,7 +66,7 @@ func (g *Group) countNeeds(r *resource.Resource, by int) {
 	}
 	for _, n := range r.Needs {
 		t := g.byURL[n.TypeURL]
-		if n.Kind != resource.Secret || t == nil {
+		if n.Kind != resource.Once || t == nil {
 			continue
 		}
 		if is := t.needed.Value(n.Name) + by; is == 0 {

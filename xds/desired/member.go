@@ -28,6 +28,9 @@ func (gs *Groups) Join(proxy *discovery.Proxy) *Member {
 	m := &Member{groups: gs, proxy: proxy, workload: make([]workloadType, len(gs.types))}
 	for i, t := range gs.types {
 		m.workload[i].typeName, m.workload[i].failures, m.workload[i].uses = t.Name, gs.failures, &gs.memo.Uses
+		if m.workload[i].own = true; t.Alike {
+			m.workload[i].memo = gs.memo
+		}
 		if own := t.Own(proxy); own != nil {
 			m.workload[i].generator = own
 		}
@@ -109,7 +112,7 @@ func (m *Member) needed(typ int) []string {
 		}
 		for _, r := range m.workload[i].set.All() {
 			for _, n := range r.Needs {
-				if n.Kind == resource.Secret && n.TypeURL == m.groups.urls[typ] {
+				if n.Kind == resource.Once && n.TypeURL == m.groups.urls[typ] {
 					out = append(out, n.Name)
 				}
 			}

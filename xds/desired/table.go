@@ -14,8 +14,10 @@ type table struct {
 	typeName  string
 	generator generate.Generator
 	failures  *failures
-	// memo shares built resources with other groups; nil for a workload's own.
+	// memo shares built resources with other groups or, of a type whose resources are own to
+	// workloads, with other workloads; nil if they are not shared.
 	memo *memo.Memo
+	own  bool
 	// built has the last good form of each name. failed has the names whose last build
 	// failed, whether or not built has a form of them.
 	built  map[string]*memo.Built
@@ -40,8 +42,11 @@ func (t *table) refresh(v *mesh.View, name string) (last *memo.Built) {
 }
 
 func (t *table) lookUpOrBuild(v *mesh.View, name string) (*memo.Built, error) {
-	if t.memo == nil {
+	switch {
+	case t.memo == nil:
 		return memo.Alone(v, t.generator, name)
+	case t.own:
+		return t.memo.BuildOwn(v, t.generator, name)
 	}
 	return t.memo.Build(v, t.generator, name)
 }

@@ -47,8 +47,8 @@ func (w *workloadType) rebuildChanged(view *mesh.View, push *mesh.PushContext) {
 		}
 		last := w.built[name]
 		w.refresh(view, name)
-		if built := w.built[name]; built != nil {
-			w.uses.Replace(last, built)
+		if built := w.built[name]; built != last {
+			w.replace(last, built)
 			w.put(name, built.Resource)
 		}
 	}
@@ -89,7 +89,7 @@ func (w *workloadType) drop() {
 	for name := range w.built {
 		if gone(name) {
 			w.put(name, nil)
-			w.uses.Replace(w.built[name], nil)
+			w.replace(w.built[name], nil)
 			delete(w.built, name)
 		}
 	}
@@ -104,6 +104,15 @@ func (w *workloadType) drop() {
 func (w *workloadType) close() {
 	w.table.close()
 	for _, built := range w.built {
-		w.uses.Replace(built, nil)
+		w.replace(built, nil)
 	}
+}
+
+// replace counts what a built resource was made of, in the place of another; either may be nil.
+func (w *workloadType) replace(last, built *memo.Built) {
+	if w.memo != nil {
+		w.memo.Release(last) // the memo counts
+		return
+	}
+	w.uses.Replace(last, built)
 }

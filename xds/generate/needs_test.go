@@ -60,7 +60,7 @@ func TestGeneratorsKnowTheNeeds(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []resource.NeedKind{resource.Warm, resource.Covered, resource.Secret, resource.Traffic, resource.Within, resource.Grace} {
+	for _, kind := range []resource.NeedKind{resource.Warm, resource.Covered, resource.Once, resource.Traffic, resource.Within, resource.Grace} {
 		if kinds[kind] == 0 {
 			t.Errorf("no resource has a need of kind %d", kind)
 		}

@@ -203,7 +203,7 @@ func (revision) Apply(_ *mesh.View, name string, message proto.Message, needs []
 	case message == nil:
 		return nil, nil, nil
 	}
-	needs = append(slices.Clone(needs), resource.Need{TypeURL: "ink", Name: name, Kind: resource.Secret})
+	needs = append(slices.Clone(needs), resource.Need{TypeURL: "ink", Name: name, Kind: resource.Once})
 	return wrapperspb.String("_" + message.(*wrapperspb.StringValue).GetValue()), needs, nil
 }
 
@@ -231,7 +231,7 @@ func TestPatchesOfInboundAddNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = append(got, n+"="+text.GetValue())
-			if len(r.Needs) == 0 || r.Needs[0] != (resource.Need{TypeURL: "ink", Name: n, Kind: resource.Secret}) {
+			if len(r.Needs) == 0 || r.Needs[0] != (resource.Need{TypeURL: "ink", Name: n, Kind: resource.Once}) {
 				t.Errorf("%s: %s needs %v", name, n, r.Needs)
 			}
 		}

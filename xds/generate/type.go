@@ -30,6 +30,8 @@ type ResourceType struct {
 	// proxy has exactly those that its resources of other types need, and
 	// Generator.Affected is not used. The type comes after those types.
 	Needed bool
+	// Alike: proxies for which a Needed type would be built from the same share one resource.
+	Alike bool
 	// Proxyless makes the resources of gRPC clients instead; nil for none.
 	Proxyless Generator
 	// Full: clients may request the whole type; see protocol.Type.
@@ -90,13 +92,16 @@ func (t ResourceType) For(kind discovery.ProxyType) Generator {
 }
 
 // For returns the generators of all types for proxies of a type, in the order of the
-// types. It includes those of a workload's own resources.
+// types. It includes those of a workload's own resources, also of Needed ones.
 func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	var out []Generator
 	for _, t := range types {
 		out = append(out, t.For(kind))
 		if own := t.own(kind); own != nil {
 			out = append(out, own)
+		}
+		if t.Needed && kind != discovery.Proxyless {
+			out = append(out, t.Generator)
 		}
 	}
 	return out

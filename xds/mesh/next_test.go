@@ -69,7 +69,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -145,6 +145,12 @@ func (d *draw) config() {
 			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
 		}
 		c.Spec = p
+	case "AuthorizationPolicy":
+		p := &security.AuthorizationPolicy{Action: security.AuthorizationPolicy_Action(rapid.IntRange(0, 1).Draw(d.t, "action"))}
+		if rapid.Bool().Draw(d.t, "selects") {
+			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
+		}
+		c.Spec = p
 	case "Peers":
 		c.GroupVersionKind, c.Name = schema.PeerPhase, schema.PeerPhaseName
 		stored := &phase.Peers{}
@@ -165,8 +171,11 @@ func (d *draw) config() {
 	}
 	kind := string(c.Spec.(proto.Message).ProtoReflect().Descriptor().Name())
 	c.GroupVersionKind = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kind}
-	if kind == "PeerAuthentication" {
+	switch kind {
+	case "PeerAuthentication":
 		c.GroupVersionKind = schema.PeerAuthentication
+	case "AuthorizationPolicy":
+		c.GroupVersionKind = schema.AuthorizationPolicy
 	}
 	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
 		d.configs = d.configs.Delete(c.Key().Path())

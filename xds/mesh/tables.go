@@ -45,6 +45,7 @@ const (
 	Destinations   // ImportRow by host
 	Rules          // RuleRow by host or pattern
 	Peers          // peer.Policies by namespace
+	Policies       // policy.Policies by namespace
 
 	tableCount
 )
@@ -86,6 +87,7 @@ var tables = [tableCount]table{
 	Destinations:   importRows,
 	Rules:          ruleRows,
 	Peers:          peerRows,
+	Policies:       policyRows,
 }
 
 // table derives, compares and queries the rows of one Table.
@@ -176,8 +178,9 @@ const (
 	gatewayPath         = networkingGroup + "/Gateway/"
 	sidecarPath         = networkingGroup + "/Sidecar/"
 
-	peerAuthenticationPath = "security.istio.io/PeerAuthentication/"
-	peerPhasePath          = "portolan.io/PeerPhase/"
+	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
+	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"
+	peerPhasePath           = "portolan.io/PeerPhase/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

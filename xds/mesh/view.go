@@ -167,6 +167,7 @@ const (
 	selfShortNames = "shortNames"
 	selfOwnLabels  = "ownLabels"
 	selfListeners  = "listeners"
+	selfPolicies   = "policies"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -223,6 +224,8 @@ func (selfTable) answer(v *View, key, args string) any {
 			return ""
 		}
 		return strings.Join(v.workload.Listeners, class.Separator)
+	case selfPolicies:
+		return v.selectedPolicies()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

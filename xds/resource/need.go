@@ -8,6 +8,7 @@ const (
 	RouteType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 	SecretType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+	ExtensionType   = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 )
 
 // ConfigType is the type of the messages that carry objects. The types that other control
@@ -32,9 +33,10 @@ const (
 	// Covered is Warm, and the version of the needed resource also covers the version of
 	// this one: whoever lacks a changed cluster lacks its endpoints too.
 	Covered
-	// Secret: the client uses the resource only once it has the needed one, which the
-	// server does not send again with it.
-	Secret
+	// Once: the client uses the resource only once it has the needed one, which the server
+	// does not send again with it. So it is with secrets, and with the configuration of
+	// filters.
+	Once
 	// Traffic: the resource sends traffic to the needed one, as a route to a cluster. The
 	// server sends the resource once the client can use the needed one, and withdraws the
 	// needed one last.
@@ -53,7 +55,7 @@ const (
 func (n Need) warming() bool { return n.Kind == Warm || n.Kind == Covered }
 
 // Requests says whether a client that has the resource requests the needed one.
-func (n Need) Requests() bool { return n.warming() || n.Kind == Secret || n.Kind == Within }
+func (n Need) Requests() bool { return n.warming() || n.Kind == Once || n.Kind == Within }
 
 // TrafficTo returns the needs of a resource that sends traffic to clusters.
 func TrafficTo(clusters []string) []Need {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -17,8 +18,8 @@ import (
 )
 
 // NeedsOf returns the needs of a resource, found in its message: the clusters that it sends
-// traffic to, its endpoints, route configurations and virtual hosts, the secrets that come over
-// xDS, and the time for looking up host names. Each is there once, in order. A generator knows
+// traffic to, its endpoints, route configurations and virtual hosts, the secrets and the
+// configurations of filters that come over xDS, and the time for looking up host names. Each is there once, in order. A generator knows
 // the needs of what it makes; this is for messages that others have changed. It fails if an
 // embedded message is of an unknown type.
 func NeedsOf(message proto.Message) ([]Need, error) {
@@ -80,9 +81,17 @@ func (f *finder) visit(m protoreflect.Message) error {
 		f.add(ClusterType, m.GetCluster(), Traffic)
 	case *tcpproxyv3.TcpProxy_WeightedCluster_ClusterWeight:
 		f.add(ClusterType, m.GetName(), Traffic)
+	case *hcmv3.HttpFilter:
+		if m.GetConfigDiscovery().GetConfigSource().GetAds() != nil {
+			f.add(ExtensionType, m.GetName(), Once)
+		}
+	case *listenerv3.Filter:
+		if m.GetConfigDiscovery().GetConfigSource().GetAds() != nil {
+			f.add(ExtensionType, m.GetName(), Once)
+		}
 	case *tlsv3.SdsSecretConfig:
 		if m.GetSdsConfig().GetAds() != nil {
-			f.add(SecretType, m.GetName(), Secret)
+			f.add(SecretType, m.GetName(), Once)
 		}
 	}
 	var err error

@@ -106,7 +106,7 @@ func (m Member) Walked() (map[string]string, error) {
 func needed(needs []resource.Need, typeURL string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, n := range needs {
-			if n.TypeURL == typeURL && n.Kind == resource.Secret && !yield(n.Name) {
+			if n.TypeURL == typeURL && n.Kind == resource.Once && !yield(n.Name) {
 				return
 			}
 		}

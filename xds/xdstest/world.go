@@ -30,6 +30,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -359,6 +360,15 @@ func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Reso
 		for _, built := range all {
 			out = append(out, built.Resource)
 		}
+		if g.TypeURL() == resource.ListenerType {
+			filters, err := builder.Needed(resource.ExtensionType, all)
+			if err != nil {
+				w.tb.Fatal(err)
+			}
+			for _, built := range filters {
+				out = append(out, built.Resource)
+			}
+		}
 	}
 	return out
 }
@@ -371,7 +381,7 @@ func Generators() []generate.Generator {
 
 // Inbound returns the generators of a workload's own resources.
 func Inbound() []generate.Generator {
-	return []generate.Generator{cluster.Inbound{}, endpoint.Local{}, listener.Inbound{}}
+	return []generate.Generator{cluster.Inbound{}, endpoint.Local{}, listener.Inbound{}, policy.Generator{}}
 }
 
 // Simulate simulates the proxy of a node.

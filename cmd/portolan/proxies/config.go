@@ -62,6 +62,10 @@ func newProxyConfigCommand(env *environment) *cobra.Command {
 			tables: []proxyTable{env.secretTable}, example: "--dump dump.json", dump: true, more: secretHelp,
 		}),
 		newProxyConfigTypeCommand(env, proxyView{
+			use: "extension", aliases: []string{"extensions", "ecds"}, what: "filters that come by themselves", types: []string{"ECDS"},
+			tables: []proxyTable{extensionRows}, example: "-o json",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
 			use: "all", aliases: []string{"a"}, what: "configuration of all types", example: "-o json",
 			tables: []proxyTable{clusterRows, listenerRows, routeRows, (&endpointFilter{}).rows},
 		}),

@@ -18,7 +18,6 @@ func (i insecure) document(metadata string) string {
 }
 
 var insecureObjects = map[string]insecure{
-	"AuthorizationPolicy":   {"security.istio.io/v1/namespaces/shop/authorizationpolicies", "security.istio.io/v1", "AuthorizationPolicy", `{"rules":[{}]}`, "kind"},
 	"RequestAuthentication": {"security.istio.io/v1/namespaces/shop/requestauthentications", "security.istio.io/v1beta1", "RequestAuthentication", `{"jwtRules":[{"issuer":"a"}]}`, "kind"},
 	"WasmPlugin":            {"extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins", "extensions.istio.io/v1alpha1", "WasmPlugin", `{"url":"oci://a/b","phase":"AUTHZ"}`, "spec.phase"},
 	"EnvoyFilter": {"networking.istio.io/v1alpha3/namespaces/shop/envoyfilters", "networking.istio.io/v1alpha3", "EnvoyFilter",

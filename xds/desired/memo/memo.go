@@ -30,10 +30,11 @@ type Memo struct {
 }
 
 // familyKey names the resources of one type for proxies of one shape: only these can
-// share them.
+// share them. own are those of workloads.
 type familyKey struct {
 	typeURL string
 	shape   mesh.Shape
+	own     bool
 }
 
 // family holds the resources of one type and shape. Its fields are guarded by Memo.mu.
@@ -65,7 +66,16 @@ func New() *Memo {
 // the others look at its result. The caller holds the resource until Release. The error
 // is a *Failure.
 func (m *Memo) Build(v *mesh.View, g generate.Generator, name string) (*Built, error) {
-	f := m.family(familyKey{g.TypeURL(), v.Shape()})
+	return m.build(m.family(familyKey{g.TypeURL(), v.Shape(), false}), v, g, name)
+}
+
+// BuildOwn is Build for a resource of a workload: workloads for which it would be built from the
+// same share it.
+func (m *Memo) BuildOwn(v *mesh.View, g generate.Generator, name string) (*Built, error) {
+	return m.build(m.family(familyKey{g.TypeURL(), v.Shape(), true}), v, g, name)
+}
+
+func (m *Memo) build(f *family, v *mesh.View, g generate.Generator, name string) (*Built, error) {
 	if b := m.find(v, f, name); b != nil {
 		return b, nil
 	}
@@ -195,7 +205,7 @@ func (f *family) forget(b *Built) {
 func (m *Memo) Readers(typeURL string, shape mesh.Shape, rows []mesh.RowKey) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.families[familyKey{typeURL, shape}]
+	f := m.families[familyKey{typeURL, shape, false}]
 	if f == nil {
 		return nil
 	}

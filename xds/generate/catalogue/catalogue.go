@@ -7,6 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
@@ -19,7 +20,8 @@ func Types() []generate.ResourceType {
 	need := func(kind resource.NeedKind, typeURL string) resource.Need {
 		return resource.Need{TypeURL: typeURL, Kind: kind}
 	}
-	traffic, secrets := need(resource.Traffic, resource.ClusterType), need(resource.Secret, resource.SecretType)
+	traffic, secrets := need(resource.Traffic, resource.ClusterType), need(resource.Once, resource.SecretType)
+	policies := need(resource.Once, resource.ExtensionType)
 	return []generate.ResourceType{
 		{
 			Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true,
@@ -28,13 +30,14 @@ func Types() []generate.ResourceType {
 		{Name: "EDS", Generator: endpoint.Generator{}, Inbound: endpoint.Local{}, SelfDiscovery: true, Proxyless: proxyless.Endpoints{}},
 		{
 			Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Server: proxyless.Servers{}, Full: true,
-			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic, secrets},
+			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic, secrets, policies},
 		},
 		{
 			Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{},
 			Needs: []resource.Need{need(resource.Within, resource.VirtualHostType), traffic},
 		},
 		{Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic}},
+		{Name: "ECDS", Generator: policy.Generator{}, Needed: true, Alike: true, Needs: []resource.Need{traffic}},
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
@@ -34,8 +35,16 @@ const (
 // clients know only faults.
 func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
+	if k.guarded() {
+		for slot := range policy.HTTPSlots() {
+			out = append(out, envoy.GuardFilter(slot.Name, slot.Accepts()))
+		}
+	}
 	if len(o.Identities) > 0 {
 		out = append(out, envoy.IdentityFilter(o.Identities))
+	}
+	if k == GRPCServer {
+		out = append(out, grpcGuards(v)...)
 	}
 	forBrowsers := k == SidecarOutbound || k == Gateway
 	if forBrowsers || o.GRPCWeb {
@@ -53,8 +62,22 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	return append(out, envoy.RouterFilter())
 }
 
+// grpcGuards returns the filters of the policies of a gRPC server, which takes none by ECDS.
+func grpcGuards(v *mesh.View) []*hcmv3.HttpFilter {
+	var out []*hcmv3.HttpFilter
+	for slot := range policy.HTTPSlots() {
+		if config := slot.GRPC(v); config != nil {
+			out = append(out, envoy.RBACFilter(slot.Name, config))
+		}
+	}
+	return out
+}
+
 // routed says whether VirtualServices make the routes of such a listener.
 func (k Kind) routed() bool { return k == SidecarOutbound || k == Gateway || k == GRPCClient }
+
+// guarded says whether policies judge what such a listener takes.
+func (k Kind) guarded() bool { return k == SidecarInbound || k == Gateway }
 
 // Options describe the connection manager of one listener.
 type Options struct {
@@ -81,6 +104,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		StatPrefix:      o.StatPrefix,
 		RouteConfigName: o.RouteConfigName,
 		RouteConfig:     o.RouteConfig,
+		Normalization:   v.Mesh(mesh.PathNormalization).GetPathNormalization().GetNormalization(),
 		HTTP3:           o.HTTP3,
 		Filters:         HTTP(v, k, o),
 		AccessLogs:      AccessLogs(v),

@@ -4,6 +4,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
@@ -13,6 +14,11 @@ import (
 // TCP proxy. EnvoyFilters insert theirs relative to these.
 func Network(v *mesh.View, k Kind, o NetworkOptions, last *listenerv3.Filter) []*listenerv3.Filter {
 	var out []*listenerv3.Filter
+	if k.guarded() && last.GetName() != envoy.HTTPConnectionManagerName {
+		for slot := range policy.TCPSlots() {
+			out = append(out, envoy.ConnectionGuardFilter(slot.Name, slot.Accepts()))
+		}
+	}
 	if o.ResolveSNI != 0 {
 		out = append(out, envoy.SNIDynamicDNSFilter(DNSFamily(v.Shape()), uint32(o.ResolveSNI)))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
@@ -116,6 +117,7 @@ func (e *edge) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need
 	o.Name, o.Host, o.Port = e.name, e.of.Bind, uint32(e.of.Port)
 	o.Direction, o.AccessLogs, o.FilterChains = corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(e.view), e.list
 	message, needs, err := build(o, e.children, e.refs)
+	needs = append(policy.Needs(len(e.children) > 0, len(e.list) > len(e.children)), needs...)
 	return message, append(e.needs, needs...), err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -91,7 +92,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 		options.FilterChains = append(options.FilterChains, w.chain(v, envoy.FilterChainOptions{}, w.last(v, name, p)))
 	}
 	message, needs, err := build(options, nil, []string{p.Cluster()})
-	return message, append(needsOf(ways), needs...), err
+	return message, append(append(needsOf(ways), policy.Needs(carry(ways))...), needs...), err
 }
 
 // last returns the filter that forwards what comes by a way to the application.

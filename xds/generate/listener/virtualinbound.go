@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -49,7 +50,8 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		HTTPInspector: &in.http, TLSInspector: in.tls(port), DetectionTimeout: detectionTimeout(v),
 		FilterChains: in.list,
 	}, nil, in.refs)
-	return message, append(needsOf(in.ways), needs...), err
+	http, _ := carry(in.ways)
+	return message, append(append(needsOf(in.ways), policy.Needs(http, true)...), needs...), err
 }
 
 // inboundChains collects the filter chains of virtualInbound.

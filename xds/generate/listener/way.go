@@ -126,6 +126,14 @@ func (w way) chain(v *mesh.View, o envoy.FilterChainOptions, last *listenerv3.Fi
 	return envoy.FilterChain(o)
 }
 
+// carry says whether some of the ways carry requests, and whether some carry bytes.
+func carry(ways []way) (http, bytes bool) {
+	for _, w := range ways {
+		http, bytes = http || w.http, bytes || !w.http
+	}
+	return http, bytes
+}
+
 // needsOf returns what the sockets of ways need.
 func needsOf(ways []way) []resource.Need {
 	var out []resource.Need

@@ -98,7 +98,7 @@ type maker struct {
 
 // need records that the socket needs a secret of this server, and refers to it.
 func (m *maker) need(name string) socket.SecretRef {
-	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Secret})
+	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Once})
 	return socket.SecretRef{Name: name}
 }
 

@@ -54,7 +54,7 @@ func unpack[M proto.Message](t *testing.T, s *corev3.TransportSocket, into M) M 
 func needNames(t *testing.T, needs []resource.Need) (out []string) {
 	t.Helper()
 	for _, n := range needs {
-		if n.TypeURL != resource.SecretType || n.Kind != resource.Secret {
+		if n.TypeURL != resource.SecretType || n.Kind != resource.Once {
 			t.Errorf("need %v is no secret", n)
 		}
 		out = append(out, n.Name)

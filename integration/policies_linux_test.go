@@ -1,0 +1,100 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// authorization is an AuthorizationPolicy of the namespace shop.
+func authorization(name, spec string) string {
+	return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: shop}\nspec: " + spec + "\n"
+}
+
+// keptClient asks for the status of requests on one connection.
+type keptClient struct {
+	m      *peerMesh
+	client *http.Client
+	opened int // connections
+}
+
+func (c *keptClient) status(port int) (string, error) {
+	trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		if !got.Reused {
+			c.opened++
+		}
+	}}
+	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(c.m.t.Context(), trace), http.MethodGet, fmt.Sprintf("http://10.0.0.1:%d/", port), nil)
+	if err != nil {
+		return "", err
+	}
+	got, err := answer(c.client, r)
+	return got.String(), err
+}
+
+// TestEnvoyPolicyChanges: a policy judges the next request of a connection, and ends no connection.
+func TestEnvoyPolicyChanges(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		m := newPeerMesh(t, serverOptions{})
+		in := m.sidecarOfApp(v, identified(t, m.of, shopAccounts+"app"))
+		in.awaitWarm()
+		kept := &keptClient{m: m, client: m.client.http(t)}
+		kept.client.Transport.(*http.Transport).DisableKeepAlives = false
+		modified := func() int {
+			all, err := in.stats("listener_manager.listener_modified")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all["listener_manager.listener_modified"]
+		}
+		before := modified()
+		for _, step := range []struct{ name, documents, remove, want string }{
+			{"without a policy", "", "", "http"},
+			{"DENY for all", authorization("deny", "{action: DENY, rules: [{}]}"), "", "403"},
+			{"without it", "", authorization("deny", "{}"), "http"},
+			{"ALLOW for nobody", authorization("allow", "{}"), "", "403"},
+			{"ALLOW for all, beside", authorization("all", "{rules: [{}]}"), "", "http"},
+			{"for another workload", authorization("deny", "{selector: {matchLabels: {app: other}}, action: DENY, rules: [{}]}"), "", "http"},
+			{"for this one", authorization("deny", "{selector: {matchLabels: {app: app}}, action: DENY, rules: [{}]}"), "", "403"},
+			{"without any", "", authorization("deny", "{}") + "---\n" + authorization("allow", "{}") + "---\n" + authorization("all", "{}"), "http"},
+		} {
+			if step.documents != "" {
+				m.awaitSynced(m.apply(step.documents), "app")
+			}
+			if step.remove != "" {
+				m.awaitSynced(m.remove(step.remove), "app")
+			}
+			if step.name == "DENY for all" {
+				if out := m.must("", "proxy", "config", "extension", "app"); !strings.Contains(out, "portolan.authorization.http.deny") || !strings.Contains(out, "authorizationpolicy/shop/deny") {
+					t.Errorf("the filters of the proxy:\n%s", out)
+				}
+				dump, err := in.dumped()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out := m.try(string(dump), "proxy", "diff", "app", "--dump", "-"); out.code != 0 {
+					t.Errorf("the dump differs: exit code %d\n%s%s", out.code, out.stdout, out.stderr)
+				}
+			}
+			if got, err := kept.status(8080); err != nil || got != step.want {
+				t.Errorf("%s: %s, %v, want %s", step.name, got, err, step.want)
+			}
+			want := "tcp " + secretWord
+			if step.want == "403" {
+				want = "" // closed
+			}
+			if err := greets(m.client, 0, "10.0.0.1:5432", "\x01hello\n", want); (err == nil) != (want != "") {
+				t.Errorf("%s: TCP: %v", step.name, err)
+			}
+		}
+		if again := modified(); kept.opened != 1 || again != before {
+			t.Errorf("%d connections, and %d listeners were changed", kept.opened, again-before)
+		}
+		m.expectNothingRejected()
+		in.expectNothingRejected()
+	})
+}

@@ -1,0 +1,91 @@
+package policy
+
+import (
+	"iter"
+	"slices"
+
+	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	networkauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
+	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	"google.golang.org/protobuf/proto"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Slot is the place of a filter in the listeners of a workload. What is in it is a resource of its
+// own (ECDS), whose name is that of the filter. So a changed policy changes no listener, and ends
+// no connection.
+type Slot struct {
+	Name   string
+	action security.AuthorizationPolicy_Action
+	tcp    bool
+	// asks: the filter asks the provider of CUSTOM policies, about what the slot before it selects.
+	asks bool
+}
+
+// Accepts returns the type of filter that may be in the slot. An RBAC may be in each.
+func (s Slot) Accepts() proto.Message {
+	switch {
+	case s.asks && s.tcp:
+		return &networkauthzv3.ExtAuthz{StatPrefix: envoy.TCPRBACStatPrefix}
+	case s.asks:
+		return &httpauthzv3.ExtAuthz{}
+	case s.tcp:
+		return &networkrbacv3.RBAC{StatPrefix: envoy.TCPRBACStatPrefix}
+	}
+	return &httprbacv3.RBAC{}
+}
+
+// The slots, in the order in which requests and connections pass them: what is refused by DENY is
+// refused whatever ALLOW says, and what a provider refuses whatever both say. (Istio: buildHTTPConnectionManager, BuildTCP.)
+var slots = []Slot{
+	{Name: "portolan.authorization.http.custom.rules", action: security.AuthorizationPolicy_CUSTOM},
+	{Name: "portolan.authorization.http.custom.check", action: security.AuthorizationPolicy_CUSTOM, asks: true},
+	{Name: "portolan.authorization.http.audit", action: security.AuthorizationPolicy_AUDIT},
+	{Name: "portolan.authorization.http.deny", action: security.AuthorizationPolicy_DENY},
+	{Name: "portolan.authorization.http.allow", action: security.AuthorizationPolicy_ALLOW},
+	{Name: "portolan.authorization.tcp.custom.rules", action: security.AuthorizationPolicy_CUSTOM, tcp: true},
+	{Name: "portolan.authorization.tcp.custom.check", action: security.AuthorizationPolicy_CUSTOM, tcp: true, asks: true},
+	{Name: "portolan.authorization.tcp.audit", action: security.AuthorizationPolicy_AUDIT, tcp: true},
+	{Name: "portolan.authorization.tcp.deny", action: security.AuthorizationPolicy_DENY, tcp: true},
+	{Name: "portolan.authorization.tcp.allow", action: security.AuthorizationPolicy_ALLOW, tcp: true},
+}
+
+// HTTPSlots iterates over the slots that requests pass, in order.
+func HTTPSlots() iter.Seq[Slot] { return slotsOf(false) }
+
+// TCPSlots iterates over the slots that the connections of other protocols pass, in order.
+func TCPSlots() iter.Seq[Slot] { return slotsOf(true) }
+
+func slotsOf(tcp bool) iter.Seq[Slot] {
+	return func(yield func(Slot) bool) {
+		for _, s := range slots {
+			if s.tcp == tcp && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// find returns the slot with a name.
+func find(name string) (Slot, bool) {
+	i := slices.IndexFunc(slots, func(s Slot) bool { return s.Name == name })
+	if i < 0 {
+		return Slot{}, false
+	}
+	return slots[i], true
+}
+
+// Needs returns the needs of a listener for the content of its slots.
+func Needs(http, tcp bool) []resource.Need {
+	var out []resource.Need
+	for _, s := range slots {
+		if s.tcp && tcp || !s.tcp && http {
+			out = append(out, resource.Need{TypeURL: resource.ExtensionType, Name: s.Name, Kind: resource.Once})
+		}
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"iter"
+	"slices"
+
+	securityv1beta1 "istio.io/api/security/v1beta1"
+	typev1beta1 "istio.io/api/type/v1beta1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+// GatewayLabel is the label of a gateway that has the name of the Gateway by which policies
+// target it. (Kubernetes Gateway API; Istio: GatewayNameLabel.)
+const GatewayLabel = "gateway.networking.k8s.io/gateway-name"
+
+// Policy is one policy. It is never modified.
+type Policy struct {
+	Config   *config.Config
+	selector labels.Instance
+	// targets are the Gateways that it is for; empty if it targets nothing.
+	targets []*typev1beta1.PolicyTargetReference
+}
+
+// NewPolicy reads an AuthorizationPolicy.
+func NewPolicy(c *config.Config) *Policy {
+	spec := c.Spec.(*securityv1beta1.AuthorizationPolicy)
+	p := &Policy{Config: c, selector: spec.GetSelector().GetMatchLabels(), targets: spec.GetTargetRefs()}
+	if one := spec.GetTargetRef(); one != nil {
+		p.targets = append(slices.Clip(p.targets), one)
+	}
+	return p
+}
+
+// Workload is what policies select by.
+type Workload struct {
+	Namespace string
+	Labels    labels.Instance
+	// Gateway: the workload is a gateway.
+	Gateway bool
+}
+
+// Selects says whether the policy is for a workload. root is the root namespace, whose policies
+// are for workloads of all namespaces. (Istio: WorkloadPolicyMatcher.)
+func (p *Policy) Selects(w Workload, root string) bool {
+	switch {
+	case p.Config.Namespace != root && p.Config.Namespace != w.Namespace:
+		return false
+	case len(p.targets) > 0:
+		return w.Gateway && p.Config.Namespace == w.Namespace && slices.ContainsFunc(p.targets, func(t *typev1beta1.PolicyTargetReference) bool {
+			return t.GetKind() == "Gateway" && t.GetName() == w.Labels[GatewayLabel]
+		})
+	}
+	return p.selector.SubsetOf(w.Labels)
+}
+
+// Policies are the policies of one namespace, the oldest first. They are never modified. Nil has
+// none.
+type Policies struct{ all []*Policy }
+
+// Replace returns the policies with add in the place of remove; either may be nil. It is nil if
+// nothing is left.
+func (p *Policies) Replace(remove, add *config.Config) *Policies {
+	var out []*Policy
+	for o := range p.All() {
+		if o.Config != remove {
+			out = append(out, o)
+		}
+	}
+	if add != nil {
+		made := NewPolicy(add)
+		at, _ := slices.BinarySearchFunc(out, made, func(a, b *Policy) int { return config.Compare(a.Config, b.Config) })
+		out = slices.Insert(out, at, made)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return &Policies{out}
+}
+
+// All iterates over the policies, the oldest first.
+func (p *Policies) All() iter.Seq[*Policy] {
+	if p == nil {
+		return func(func(*Policy) bool) {}
+	}
+	return slices.Values(p.all)
+}
