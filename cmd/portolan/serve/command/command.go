@@ -289,7 +289,7 @@ func (o *serveFlags) options(console Console) (serve.Options, error) {
 	o.endpoints.apply(&options)
 	o.sources.apply(&options)
 	o.xds.apply(&options)
-	options.Mesh.HTTP3 = o.xds.http3
+	options.Mesh.HTTP3, options.Mesh.HostConsent = o.xds.http3, o.xds.consent
 	o.lifecycle.apply(&options)
 	o.tls.apply(&options)
 	o.memory.apply(&options)
