@@ -84,7 +84,7 @@ func (s sources) routing() event {
 
 // access changes who may come in, and who may do what.
 func (s sources) access() event {
-	kind, namespace := s.one("kind", "Role", "RoleBinding", "User", "TokenIssuer"), s.one("namespace", "shop", "istio-system")
+	kind, namespace := s.one("kind", "Role", "RoleBinding", "User", "TokenIssuer", "HostGrant"), s.one("namespace", "shop", "istio-system")
 	spec := ""
 	switch kind {
 	case "Role":
@@ -93,6 +93,8 @@ func (s sources) access() event {
 		spec = fmt.Sprintf("{role: %s, subjects: [{kind: User, name: a}]}", s.one("role", "a", "b", "viewer"))
 	case "User":
 		spec = fmt.Sprintf("{disabled: %s, tokens: [%s]}", s.one("disabled", "true", "false"), s.one("tokens", "", "{id: x}", "{id: x, expires: '1970-01-01T00:01:00Z'}"))
+	case "HostGrant":
+		spec = fmt.Sprintf("{from: [{kind: %s, namespace: %s}], to: [{hosts: ['*']}]}", s.one("from", "VirtualService", "DestinationRule"), s.one("granted", "edge", "shop"))
 	case "TokenIssuer":
 		spec = fmt.Sprintf("{issuer: 'https://%s.example', audiences: [a], users: {}}", s.one("issuer", "a", "b"))
 	}

@@ -20,14 +20,14 @@ func OwnerOf(row *HostRow) claim.Owner {
 	return out
 }
 
-// Crossings iterates over the hosts of other namespaces for which an object speaks, in the
-// order of its fields. Objects of the root namespace are the mesh's own, and cross nothing.
-func (p *PushContext) Crossings(c *config.Config) iter.Seq[claim.Crossing] {
+// Crossings iterates over the hosts of other namespaces for which an object speaks by some of
+// its claims. Objects of the root namespace are the mesh's own, and cross nothing.
+func (p *PushContext) Crossings(c *config.Config, claims ...claim.Claim) iter.Seq[claim.Crossing] {
 	return func(yield func(claim.Crossing) bool) {
-		if c == nil || c.Namespace == p.mesh.GetRootNamespace() {
+		if c.Namespace == p.mesh.GetRootNamespace() {
 			return
 		}
-		for _, one := range claim.Of(c) {
+		for _, one := range claims {
 			for row := range p.hostsMatching(one.Host) {
 				owner := OwnerOf(row)
 				if one.Crosses(c.Namespace, owner) && !yield(claim.Crossing{Claim: one, Owner: owner}) {

@@ -68,6 +68,10 @@ func rule(name, spec string) string { return xdstest.Object("DestinationRule", n
 
 func gateway(name, spec string) string { return xdstest.Object("Gateway", name, spec) }
 
+func hostGrant(name, spec string) string {
+	return strings.Replace(xdstest.Object("HostGrant", name, spec), "networking.istio.io", "portolan.io", 1)
+}
+
 func sidecar(name, spec string) string { return xdstest.Object("Sidecar", name, spec) }
 
 // toIt is a route to the service of entry.
@@ -453,7 +457,7 @@ func TestVerdicts(t *testing.T) {
 			proxies: proxies(&status.Proxy{Node: "n", Type: "sidecar", Namespace: "default", Labels: map[string]string{"app": "web"}, Addresses: []string{"10.0.0.8"}, Replica: "r", SelfDiscovery: true}),
 			want: []string{
 				"some PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting", "some PTL0132 spec.workloadSelector",
-				"mine PTL0211 metadata.namespace", "mine PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
+				"mine PTL0211 metadata.namespace", "mine PTL0138 spec.host beside web", "mine PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
 			},
 		},
 		{
@@ -471,7 +475,7 @@ func TestVerdicts(t *testing.T) {
 				"r PTL0128 spec.trafficPolicy.tunnel", "r PTL0133 spec.trafficPolicy.connectionPool.http.maxRetries",
 				"r PTL0133 spec.trafficPolicy.loadBalancer.consistentHash.maglev", "r PTL0133 spec.trafficPolicy.outlierDetection",
 				"r PTL0133 spec.trafficPolicy.portLevelSettings[0].loadBalancer.simple", "r PTL0133 spec.trafficPolicy.tunnel",
-				"some PTL0132 spec.workloadSelector", "mine PTL0211 metadata.namespace",
+				"some PTL0132 spec.workloadSelector", "mine PTL0211 metadata.namespace", "mine PTL0138 spec.host beside calls",
 			},
 		},
 		{
@@ -611,12 +615,12 @@ func TestVerdicts(t *testing.T) {
 			objects: []string{entry, rule("other/a", `{host: web.example.com}`), rule("other/b", `{host: web.example.com, exportTo: [elsewhere]}`),
 				rule("elsewhere/c", `{host: web.example.com}`), rule("d", `{host: web.example.com, exportTo: [other]}`), rule("istio-system/root", `{host: web.example.com}`)},
 			proxies: proxies(router(map[string]string{"app": "edge"}), client("elsewhere")),
-			want:    []string{"d PTL0211 spec.exportTo", "a PTL0211 metadata.namespace", "b PTL0211 spec.exportTo"},
+			want:    []string{"d PTL0211 spec.exportTo", "c PTL0138 spec.host beside web", "a PTL0211 metadata.namespace", "a PTL0138 spec.host beside web", "b PTL0211 spec.exportTo", "b PTL0138 spec.host beside web"},
 		},
 		{
 			name:    "localities that no endpoint and no proxy has",
 			objects: []string{entry, rule("a", near("failover: [{from: eu, to: us}]")), rule("other/b", near("failoverPriority: [rack]"))},
-			want:    []string{"a PTL0212 " + nearField, "a PTL0212 " + nearField, "b PTL0211 metadata.namespace"},
+			want:    []string{"a PTL0212 " + nearField, "a PTL0212 " + nearField, "b PTL0211 metadata.namespace", "b PTL0138 spec.host beside web"},
 			proxies: proxies(placed("w", "10.0.0.1", "")),
 		},
 		{
@@ -653,6 +657,29 @@ func TestVerdicts(t *testing.T) {
 			name:    "and listen at the addresses of services, or capture traffic",
 			objects: []string{streamEntry("a", "TCP"), streamEntry("bb", "TCP")},
 			proxies: proxies(placed("w", "10.0.0.9", "eu"), func() *status.Proxy { p := bystander("default"); p.DNSCapture = true; return p }()),
+		},
+		{
+			name: "hosts of another namespace",
+			objects: []string{
+				entry, rule("other/r", "{host: web.example.com}"), routes("other/v", "{hosts: [own.example.org, '*.example.com'], http: ["+toIt+"]}"),
+				gateway("other/g", "{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example.com, 'other/web.example.com', 'default/web.example.com', '*.example.com']}]}"),
+				rule("istio-system/root", "{host: web.example.com}"), routes("v", "{hosts: [web.example.com], http: ["+toIt+"]}"),
+			},
+			proxies: proxies(router(map[string]string{"app": "edge"}), client("other")),
+			want: []string{
+				"r PTL0138 spec.host beside web", "g PTL0138 spec.servers[0].hosts[0] beside web", "g PTL0138 spec.servers[0].hosts[1] beside web",
+				"v PTL0123 spec.hosts[0]", "v PTL0138 spec.hosts[1] beside web",
+			},
+		},
+		{
+			name: "hosts of another namespace that consents, in part",
+			objects: []string{
+				entry, rule("other/r", "{host: web.example.com}"), rule("other/s", "{host: '*.example.com'}"), routes("other/v", "{hosts: [web.example.com], http: ["+toIt+"]}"),
+				hostGrant("g", "{from: [{kind: DestinationRule, namespace: other}], to: [{hosts: ['*.example.com']}]}"),
+				hostGrant("other/h", "{from: [{kind: VirtualService, namespace: default}], to: [{hosts: ['*']}]}"),
+			},
+			proxies: proxies(client("other")),
+			want:    []string{"v PTL0138 spec.hosts[0] beside web"},
 		},
 		{
 			name:    "a kind and a field that are not served",

@@ -15,7 +15,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 	rights "github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/claim"
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -46,9 +45,15 @@ func (s *server) crossings(ops []storage.Op) ([][]claim.Crossing, error) {
 	}
 	out := make([][]claim.Crossing, len(ops))
 	for i, op := range ops {
+		if op.Config == nil {
+			continue
+		}
+		object := *op.Config
+		object.Domain = s.o.Mesh.Domain // as the store will have it: short names become complete
+		claims := claim.Of(&object)
 		seen := map[claim.Crossing]bool{}
 		for _, at := range []*mesh.PushContext{now.Context, then.Context} {
-			for c := range at.Crossings(s.withDomain(op.Config)) {
+			for c := range at.Crossings(&object, claims...) {
 				from := claim.From{Kind: op.Config.Kind, Namespace: op.Config.Namespace}
 				if !seen[c] && then.Context.Consents(c.Owner.Namespace, from, c.Owner.Host) == nil {
 					out[i] = append(out[i], c)
@@ -77,16 +82,6 @@ func (s *server) judged(ops []storage.Op) []storage.Op {
 		out = append(out, op)
 	}
 	return out
-}
-
-// withDomain returns an object as the store will have it, so that its short names are complete.
-func (s *server) withDomain(object *config.Config) *config.Config {
-	if object == nil {
-		return nil
-	}
-	out := *object
-	out.Domain = s.o.Mesh.Domain
-	return &out
 }
 
 // issuedUsers authenticates users with the tokens of issuers.
