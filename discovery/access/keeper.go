@@ -155,6 +155,12 @@ func administers(before *policy, ops []storage.Op) bool {
 	return after.firstMissing(who, []Grant{everything}) == ""
 }
 
+// HasUsers says whether the store has users, or may have some that the server has not read.
+func (k *Keeper) HasUsers() bool {
+	p := k.current()
+	return p == nil || len(p.users) > 0
+}
+
 // Rights returns a value that differs, by ==, from an earlier one if an answer may have changed.
 func (k *Keeper) Rights() any { return k.current() }
 

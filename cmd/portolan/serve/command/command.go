@@ -270,7 +270,7 @@ func (o *serveFlags) logger(console Console) *slog.Logger {
 func (o *serveFlags) options(console Console) (serve.Options, error) {
 	options := serve.Options{
 		Version: console.Version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
-		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous,
+		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous, TrustLoopbackProxies: o.tls.trustLoopback, XDSSocket: o.tls.xdsSocket,
 		Founding: o.founding(), Logger: o.logger(console),
 	}
 	var err error
