@@ -60,8 +60,8 @@ type Proxy struct {
 	// Local is true if the client connects from the server's own machine, and the server
 	// trusts what it says.
 	Local bool
-	// doubted is true after Doubt.
-	doubted bool
+	// Doubted is true after Doubt.
+	Doubted bool
 	// Certificate names the files of the proxy's own certificate on its machine:
 	// TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT, or the same of
 	// TLS_SERVER. It is zero if it has none.
@@ -231,7 +231,7 @@ func (p *Proxy) MayHaveSecrets() bool {
 // Doubt has the server believe nothing that the proxy says of itself without proof: it is not
 // Local, and a gateway has no labels, neither its own nor those of the addresses that it states.
 func (p *Proxy) Doubt() {
-	p.Local, p.doubted = false, true
+	p.Local, p.Doubted = false, true
 	if p.Type == Router {
 		p.MetadataLabels, p.StaticLabels = nil, nil
 	}
@@ -248,7 +248,7 @@ func (p *Proxy) Serves(e *Endpoint) bool {
 // shares its address with an application, so an endpoint describes it only if it has all
 // labels that the gateway states: it may add some, and takes none away.
 func (p *Proxy) describes(e *Endpoint) bool {
-	return len(e.Labels) > 0 && !(p.doubted && p.Type == Router) && (p.Identity == "" || e.ServiceAccount == p.Identity) &&
+	return len(e.Labels) > 0 && (!p.Doubted || p.Type != Router) && (p.Identity == "" || e.ServiceAccount == p.Identity) &&
 		(p.Type != Router || p.MetadataLabels.SubsetOf(e.Labels))
 }
 
