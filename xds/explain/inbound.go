@@ -110,7 +110,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)
 	if decided.Mode == peer.Strict && out.Outcome == Fails {
-		out.Reason = strictReason(out.ModeBy, encrypted, proxy.Certificate != discovery.CertificateFiles{})
+		out.Reason = strictReason(out.ModeBy, encrypted, proxy.HasCertificate())
 	}
 	return out
 }

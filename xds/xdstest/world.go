@@ -270,6 +270,8 @@ type Node struct {
 	Locality string
 	// Certified means that it has a certificate of its own, in files.
 	Certified bool
+	// SecretCluster is the cluster of its bootstrap that serves its certificate.
+	SecretCluster string
 	// Listeners are those that a gRPC server has asked for.
 	Listeners []string
 	// SystemRoots is the file of the authorities that its machine trusts; unknown.
@@ -315,6 +317,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"ENABLE_SELF_DISCOVERY": structpb.NewBoolValue(n.SelfDiscovery),
 			"HTTP_PROXY_PORT":       structpb.NewStringValue(n.HTTPProxyPort),
 			"SYSTEM_ROOTS":          structpb.NewStringValue(n.SystemRoots),
+			"SDS_CLUSTER":           structpb.NewStringValue(n.SecretCluster),
 			"TLS_CLIENT_CERT_CHAIN": structpb.NewStringValue(chain),
 			"TLS_CLIENT_KEY":        structpb.NewStringValue(key),
 			"TLS_CLIENT_ROOT_CERT":  structpb.NewStringValue(roots),
