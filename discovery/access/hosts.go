@@ -22,22 +22,26 @@ func (k *Keeper) speaks(kind config.GroupVersionKind) bool {
 }
 
 // checkHosts sets, for each operation, why the caller may not speak for the hosts of its
-// object, unless another reason is there already.
+// object, unless another reason is there already. It notes in the objects of the others to
+// which hosts of other namespaces the caller has the right.
 func (k *Keeper) checkHosts(who Identity, ops []storage.Op, p *policy, out []error) {
-	var crossings [][]claim.Crossing
-	var unknown error
+	crossings, unknown := make([][]claim.Crossing, len(ops)), error(nil)
 	if k.o.Crossings != nil {
 		crossings, unknown = k.o.Crossings(ops)
 	}
 	for i, op := range ops {
 		switch {
 		case out[i] != nil || !k.speaks(op.Target().Kind):
+			continue
 		case unknown != nil:
 			out[i] = unknown
-		default:
-			if out[i] = k.checkRuleHosts(who, op, p); out[i] == nil && crossings != nil {
-				out[i] = k.checkCrossings(who, op, p, crossings[i])
-			}
+			continue
+		}
+		if out[i] = k.checkRuleHosts(who, op, p); out[i] == nil {
+			out[i] = k.checkCrossings(who, op, p, crossings[i])
+		}
+		if out[i] == nil && op.Config != nil {
+			ops[i].Config = claim.WithRights(op.Config, crossings[i])
 		}
 	}
 }
@@ -46,6 +50,9 @@ func (k *Keeper) checkHosts(who Identity, ops []storage.Op, p *policy, out []err
 // from it. It judges the stored object like the new one: whoever may not speak for a host may
 // not take it from an object, either.
 func (k *Keeper) checkRuleHosts(who Identity, op storage.Op, p *policy) error {
+	if who.User == access.LocalUser {
+		return nil
+	}
 	var claims []claim.Claim
 	if op.Config != nil {
 		object := *op.Config

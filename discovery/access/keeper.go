@@ -334,16 +334,17 @@ func (k *Keeper) May(who Identity, verb, kind, namespace, name string) bool {
 // Grants returns, for each operation, why the identity may not do it because of its content: it
 // gives somebody rights that the identity does not have, or speaks for hosts that are not for
 // the identity. It returns nil if no operation concerns rights or hosts. It judges the
-// operations together, as one change.
+// operations together, as one change. It replaces each object that speaks for hosts by one
+// whose claim.RightsAnnotation says what it has found.
 func (k *Keeper) Grants(_ context.Context, who Identity, ops []storage.Op) []error {
 	rights := slices.ContainsFunc(ops, func(op storage.Op) bool { return givesRights(op.Target().Kind) })
-	hosts := who.User != access.LocalUser && slices.ContainsFunc(ops, func(op storage.Op) bool { return k.speaks(op.Target().Kind) })
+	hosts := slices.ContainsFunc(ops, func(op storage.Op) bool { return k.speaks(op.Target().Kind) })
 	if !rights && !hosts {
 		return nil
 	}
 	out := make([]error, len(ops))
 	before := k.current()
-	if before == nil {
+	if before == nil && (rights || who.User != access.LocalUser) {
 		for i := range out {
 			out[i] = k.notRead()
 		}

@@ -1,7 +1,7 @@
 // Package claim says which hosts an object speaks for, and when the namespace that owns a
 // host consents to that.
 //
-//	Of(object) -> Claim, with the owners of services -> Crossing, without Grants.Allow -> a fault
+//	Of(object) -> Claim, with the owners of services -> Crossing, without Allows or Entitled -> a fault
 package claim
 
 import (
@@ -24,6 +24,9 @@ type Claim struct {
 	Host host.Name
 	// Within is the namespace whose routes alone a Gateway takes for the host; empty for all.
 	Within string
+	// Open is true of a pattern of a Gateway: it opens a port for the routes of others, and
+	// takes no host from anybody.
+	Open bool
 }
 
 // kinds are the plural names of the kinds whose objects speak for hosts.
@@ -67,7 +70,8 @@ func Of(c *config.Config) []Claim {
 				if !qualified {
 					namespace, name = "", namespace
 				}
-				out = append(out, Claim{Field: field, Host: host.Name(strings.ToLower(name)), Within: within(namespace, c.Namespace)})
+				h := host.Name(strings.ToLower(name))
+				out = append(out, Claim{Field: field, Host: h, Within: within(namespace, c.Namespace), Open: h.IsWildcard()})
 			}
 		}
 	}
@@ -108,8 +112,8 @@ type Crossing struct {
 	Owner Owner
 }
 
-// Crosses says whether a claim of an object in a namespace is a Crossing. A Gateway that takes
-// only the owner's routes for a host does not speak for it.
+// Crosses says whether a claim of an object in a namespace is a Crossing. A Gateway does not
+// speak for a host for which it takes only the owner's routes, nor for those of its patterns.
 func (c Claim) Crosses(namespace string, o Owner) bool {
-	return o.Namespace != namespace && c.Within != o.Namespace && o.Host.SubsetOf(c.Host)
+	return o.Namespace != namespace && c.Within != o.Namespace && !c.Open && o.Host.SubsetOf(c.Host)
 }

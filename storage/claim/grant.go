@@ -30,8 +30,12 @@ type To struct {
 
 // Allows says whether the grant lets objects of a kind in a namespace speak for a host.
 func (g *HostGrant) Allows(kind, namespace string, h host.Name) bool {
-	return slices.Contains(g.From, From{kind, namespace}) &&
-		slices.ContainsFunc(g.To, func(to To) bool { return Covers(to.Hosts, h) })
+	return slices.Contains(g.From, From{kind, namespace}) && g.Names(h)
+}
+
+// Names says whether the hosts of the grant cover a host.
+func (g *HostGrant) Names(h host.Name) bool {
+	return slices.ContainsFunc(g.To, func(to To) bool { return Covers(to.Hosts, h) })
 }
 
 // Covers says whether one of some patterns covers a host, or a whole pattern of hosts.

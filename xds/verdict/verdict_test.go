@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -68,9 +69,7 @@ func rule(name, spec string) string { return xdstest.Object("DestinationRule", n
 
 func gateway(name, spec string) string { return xdstest.Object("Gateway", name, spec) }
 
-func hostGrant(name, spec string) string {
-	return strings.Replace(xdstest.Object("HostGrant", name, spec), "networking.istio.io", "portolan.io", 1)
-}
+func hostGrant(name, spec string) string { return xdstest.Object("HostGrant", name, spec) }
 
 func sidecar(name, spec string) string { return xdstest.Object("Sidecar", name, spec) }
 
@@ -700,6 +699,53 @@ func TestVerdicts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestObjectsWithoutConsent: if the mesh asks who speaks for a host, an object without consent
+// says that it has no effect, until there is consent or its writer had the right.
+func TestObjectsWithoutConsent(t *testing.T) {
+	t.Parallel()
+	to := "http: [" + toIt + "], tcp: [{route: [{destination: {host: web.example.com}}]}]"
+	w := xdstest.NewWorld(t,
+		entry, strings.Replace(entry, "{name: web}", "{name: web, namespace: other}", 1),
+		rule("other/r", "{host: web.example.com, subsets: [{name: v1, labels: {v: x}}]}"), rule("other/rr", "{host: '*.example.com'}"),
+		routes("other/v", "{hosts: [web.example.com], "+to+"}"), routes("other/vv", "{hosts: ['*.example.com'], "+to+"}"),
+		gateway("other/g", "{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example.com, '*.example.com']}]}"),
+		routes("other/w", "{hosts: [web.example.com], gateways: [g], http: ["+toIt+"]}"),
+		gateway("other/h", "{selector: {app: edge}, servers: [{port: {number: 81, name: http, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: x}, hosts: [web.example.com]}]}"),
+	)
+	var x *index.Index
+	expect := func(want ...string) {
+		t.Helper()
+		facts := verdict.Facts{Mesh: w.Context(), Proxies: proxies(router(map[string]string{"app": "edge"}), client("other"))}
+		x = x.Next(facts)
+		var fresh *index.Index
+		if diff := cmp.Diff(append([]string{}, want...), said(x)); diff != "" {
+			t.Errorf("verdicts (-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff(said(fresh.Next(facts)), said(x)); diff != "" {
+			t.Errorf("judged anew (-want +got)\n%s", diff)
+		}
+	}
+	expect("r PTL0104 spec.subsets[0]", "r PTL0138 spec.host beside web", "rr PTL0138 spec.host beside web",
+		"g PTL0138 spec.servers[0].hosts[0] beside web", "h PTL0311 spec.servers[0].tls.credentialName", "h PTL0138 spec.servers[0].hosts[0] beside web",
+		"web PTL0138 spec.hosts[0] beside web", "v PTL0137 spec.tcp", "v PTL0138 spec.hosts[0] beside web",
+		"vv PTL0135 spec.hosts[0] beside v", "vv PTL0137 spec.tcp", "vv PTL0138 spec.hosts[0] beside web", "w PTL0138 spec.hosts[0] beside web")
+	w.SetHostConsent(true)
+	expect("r PTL0139 spec.host beside web", "r PTL0104 spec.subsets[0]", "rr PTL0139 spec.host beside web",
+		"g PTL0139 spec.servers[0].hosts[0] beside web", "h PTL0139 spec.servers[0].hosts[0] beside web",
+		"web PTL0139 spec.hosts[0] beside web", "v PTL0139 spec.hosts[0] beside web", "v PTL0137 spec.tcp",
+		"vv PTL0139 spec.hosts[0] beside web", "vv PTL0137 spec.tcp", "w PTL0139 spec.hosts[0] beside web")
+	for _, kind := range []string{"DestinationRule", "VirtualService", "Gateway", "ServiceEntry"} {
+		w.Apply(hostGrant(strings.ToLower(kind), "{from: [{kind: "+kind+", namespace: other}], to: [{hosts: ['*']}]}"))
+	}
+	consented := []string{"r PTL0104 spec.subsets[0]", "h PTL0311 spec.servers[0].tls.credentialName", "v PTL0137 spec.tcp", "vv PTL0135 spec.hosts[0] beside v", "vv PTL0137 spec.tcp"}
+	expect(consented...)
+	w.Delete("hostgrant/default/destinationrule")
+	expect(append([]string{"r PTL0139 spec.host beside web", "r PTL0104 spec.subsets[0]", "rr PTL0139 spec.host beside web"}, consented[1:]...)...)
+	right := "metadata: {annotations: {" + claim.RightsAnnotation + ": 'default/web.example.com'}, "
+	w.Apply(strings.Replace(rule("other/r", "{host: web.example.com, subsets: [{name: v1, labels: {v: x}}]}"), "metadata: {", right, 1))
+	expect(append([]string{"r PTL0104 spec.subsets[0]", "rr PTL0139 spec.host beside web"}, consented[1:]...)...)
 }
 
 // TestACauseThatGoesTakesItsVerdictsAlong adds and removes causes one after another.

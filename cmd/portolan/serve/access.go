@@ -25,7 +25,7 @@ import (
 func (s *server) newKeeper() *access.Keeper {
 	o := access.Options{
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
-		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), AnonymousLoopback: s.o.AnonymousLoopback,
+		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), Domain: s.o.Mesh.Domain, AnonymousLoopback: s.o.AnonymousLoopback,
 		StoreFault: s.store.healthy, Revoked: s.security.revoked,
 		Bearers: []access.Bearer{issuedUsers{s.issuers}},
 	}
@@ -55,7 +55,7 @@ func (s *server) crossings(ops []storage.Op) ([][]claim.Crossing, error) {
 		for _, at := range []*mesh.PushContext{now.Context, then.Context} {
 			for c := range at.Crossings(&object, claims...) {
 				from := claim.From{Kind: op.Config.Kind, Namespace: op.Config.Namespace}
-				if !seen[c] && then.Context.Consents(c.Owner.Namespace, from, c.Owner.Host) == nil {
+				if !seen[c] && !then.Context.Consents(c.Owner, from) {
 					out[i] = append(out[i], c)
 				}
 				seen[c] = true
