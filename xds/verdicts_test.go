@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
@@ -80,6 +81,13 @@ func (s sources) routing() event {
 		}
 		r.commit()
 	}}
+}
+
+// mesh draws whether the mesh asks who speaks for a host.
+func (s sources) mesh() *meshconfig.Config {
+	out := meshconfig.Default()
+	out.HostConsent = rapid.Bool().Draw(s.t, "asks who speaks for a host")
+	return out
 }
 
 // access changes who may come in, and who may do what.
@@ -197,7 +205,7 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
-		r := newReplica(t, serviceentry.Switches{})
+		r := newReplicaOf(t, s.mesh(), serviceentry.Switches{})
 		var x *index.Index
 		var events []event
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
@@ -222,7 +230,8 @@ func TestReplicasDeriveTheSameVerdicts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
-		one, two := newReplica(t, serviceentry.Switches{}), newReplica(t, serviceentry.Switches{})
+		mesh := s.mesh()
+		one, two := newReplicaOf(t, mesh, serviceentry.Switches{}), newReplicaOf(t, mesh, serviceentry.Switches{})
 		var first, second *index.Index
 		var events []event
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
@@ -251,7 +260,7 @@ func TestVerdictsOfWhatWouldBe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
-		r := newReplica(t, serviceentry.Switches{})
+		r := newReplicaOf(t, s.mesh(), serviceentry.Switches{})
 		events := s.verdictEvents(1, 15)
 		r.run(t, events)
 		r.settle()
