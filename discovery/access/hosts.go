@@ -41,7 +41,7 @@ func (k *Keeper) checkHosts(who Identity, ops []storage.Op, p *policy, out []err
 			out[i] = k.checkCrossings(who, op, p, crossings[i])
 		}
 		if out[i] == nil && op.Config != nil {
-			ops[i].Config = claim.WithRights(op.Config, crossings[i])
+			ops[i].Config = claim.WithRights(op.Config, k.rightsTo(who, op, p, crossings[i]))
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (k *Keeper) checkCrossings(who Identity, op storage.Op, p *policy, crossing
 	left := 0
 	for _, c := range crossings {
 		switch {
-		case k.hasRight(who, op, p, c):
+		case k.hasRight(who, op, p, claim.Right{Namespace: c.Owner.Namespace, Host: c.Owner.Host}):
 		case len(faults) == maxCrossings:
 			left++
 		default:
@@ -124,16 +124,30 @@ func (k *Keeper) checkCrossings(who Identity, op storage.Op, p *policy, crossing
 		strings.Join(faults, "; "), kind, op.Target().Namespace, who.User, k.Plural(kind))
 }
 
+// rightsTo returns the rights by which the caller may do what crosses: to the whole pattern, if
+// an object names one and the caller has that right, else to each host.
+func (k *Keeper) rightsTo(who Identity, op storage.Op, p *policy, crossings []claim.Crossing) []claim.Right {
+	var out []claim.Right
+	for _, c := range crossings {
+		right := claim.Right{Namespace: c.Owner.Namespace, Host: c.Host}
+		if !k.hasRight(who, op, p, right) {
+			right.Host = c.Owner.Host
+		}
+		out = append(out, right)
+	}
+	return out
+}
+
 // hasRight says whether the caller has the right to a host of another namespace: rules that
 // name the host, or rules for the kind in the namespace that owns it.
-func (k *Keeper) hasRight(who Identity, op storage.Op, p *policy, c claim.Crossing) bool {
+func (k *Keeper) hasRight(who Identity, op storage.Op, p *policy, to claim.Right) bool {
 	grants := p.grantsOf(who)
 	for _, want := range k.actionsOf(op) {
 		there := want
-		there.namespace, there.name = c.Owner.Namespace, ""
+		there.namespace, there.name = to.Namespace, ""
 		if !slices.ContainsFunc(grants, func(g Grant) bool {
 			named := len(g.Hosts) > 0 && g.permits(want)
-			return (named || g.permits(there)) && g.speaksFor(c.Owner.Host)
+			return (named || g.permits(there)) && g.speaksFor(to.Host)
 		}) {
 			return false
 		}

@@ -29,7 +29,7 @@ func TestOf(t *testing.T) {
 		"a ServiceEntry": {&networking.ServiceEntry{Hosts: []string{"api", "B.example"}}, []string{"spec.hosts[0] api", "spec.hosts[1] b.example"}},
 		"a Gateway": {
 			&networking.Gateway{Servers: []*networking.Server{{Hosts: []string{"x.example", "*/y.example"}}, {Hosts: []string{"./z.example", "b/*"}}}},
-			[]string{"spec.servers[0].hosts[0] x.example", "spec.servers[0].hosts[1] y.example", "spec.servers[1].hosts[0] z.example within a", "spec.servers[1].hosts[1] * within b"},
+			[]string{"spec.servers[0].hosts[0] x.example", "spec.servers[0].hosts[1] y.example", "spec.servers[1].hosts[0] z.example within a", "spec.servers[1].hosts[1] * within b open"},
 		},
 		"a Sidecar": {&networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{"b/api.b.example"}}}}, nil},
 	} {
@@ -38,6 +38,9 @@ func TestOf(t *testing.T) {
 			text := fmt.Sprintf("%s %s", one.Field, one.Host)
 			if one.Within != "" {
 				text += " within " + one.Within
+			}
+			if one.Open {
+				text += " open"
 			}
 			got = append(got, text)
 		}
@@ -54,6 +57,9 @@ func TestOf(t *testing.T) {
 // takes the owner's routes alone.
 func TestCrosses(t *testing.T) {
 	t.Parallel()
+	if (claim.Claim{Host: "*.example", Open: true}).Crosses("a", claim.Owner{Host: "x.example", Namespace: "b"}) {
+		t.Error("a pattern of a Gateway takes a host")
+	}
 	for _, c := range []struct {
 		claim, within, owner string
 		want                 bool
@@ -96,5 +102,42 @@ func TestAllows(t *testing.T) {
 		if got := grant.Allows(c.kind, c.namespace, c.host); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// TestRights: an object of the store is entitled to what was found with its last write.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	right := func(h host.Name, namespace string) claim.Right { return claim.Right{Namespace: namespace, Host: h} }
+	plain := &config.Config{Meta: config.Meta{Annotations: map[string]string{"a": "b"}}}
+	object := claim.WithRights(plain, []claim.Right{right("*.example", "b"), right("x.example", "a"), right("*.example", "b")})
+	if got := object.Annotations[claim.RightsAnnotation]; got != "a/x.example,b/*.example" || len(plain.Annotations) != 1 {
+		t.Errorf("annotations %q, and %v before", got, plain.Annotations)
+	}
+	for _, c := range []struct {
+		claimed, owned host.Name
+		owner          string
+		want           bool
+	}{
+		{"x.example", "x.example", "a", true},
+		{"*.example", "x.example", "a", true}, // a pattern, of which the writer had the right to one host
+		{"*.example", "y.example", "a", false},
+		{"*.example", "y.example", "b", true},
+		{"y.example", "y.example", "b", false},
+		{"x.example", "x.example", "c", false},
+	} {
+		if got := claim.Entitled(object, c.claimed, claim.Owner{Host: c.owned, Namespace: c.owner}); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	elsewhere, x := *object, claim.Owner{Host: "x.example", Namespace: "a"}
+	if elsewhere.Source = "dir"; claim.Entitled(&elsewhere, "x.example", x) || claim.Entitled(plain, "x.example", x) {
+		t.Error("an object of another source, or without rights, has rights")
+	}
+	if again := claim.WithRights(object, nil); len(again.Annotations) != 1 || claim.WithRights(plain, nil) != plain {
+		t.Errorf("without rights: %v", again.Annotations)
+	}
+	if bare := claim.WithRights(claim.WithRights(&config.Config{}, []claim.Right{right("x.example", "a")}), nil); bare.Annotations != nil {
+		t.Errorf("nothing left: %v", bare.Annotations)
 	}
 }

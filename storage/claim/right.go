@@ -10,25 +10,39 @@ import (
 )
 
 // RightsAnnotation is the annotation of an object whose writer had the right to hosts of other
-// namespaces: "namespace/host", separated by commas. The config API writes it anew with every
-// write of the object, whatever the writer says, so what it names was checked.
+// namespaces: its Rights, separated by commas. The config API writes it anew with every write
+// of the object, whatever the writer says, so what it names was checked.
 const RightsAnnotation = "portolan.io/host-rights"
 
-// Entitled says whether the writer of an object had the right to a host, or a pattern of hosts,
-// of a namespace. Only the store's own objects have passed the config API.
-func Entitled(c *config.Config, h host.Name, owner string) bool {
-	value := c.Annotations[RightsAnnotation]
-	return value != "" && c.Source == "" && slices.Contains(strings.Split(value, ","), right(h, owner))
+// A Right is the right to a host, or to a pattern of hosts, of a namespace.
+type Right struct {
+	Namespace string
+	Host      host.Name
 }
 
-// WithRights returns an object with the given crossings in its annotation, and no others.
-func WithRights(c *config.Config, crossings []Crossing) *config.Config {
-	var rights []string
-	for _, x := range crossings {
-		rights = append(rights, right(x.Host, x.Owner.Namespace))
+// String is "namespace/host".
+func (r Right) String() string { return r.Namespace + "/" + string(r.Host) }
+
+// Entitled says whether the writer of an object had the right to the host of an owner, or to
+// the pattern by which the object claims the host. Only the store's own objects have passed the
+// config API.
+func Entitled(c *config.Config, claimed host.Name, o Owner) bool {
+	value := c.Annotations[RightsAnnotation]
+	if value == "" || c.Source != "" {
+		return false
 	}
-	slices.Sort(rights)
-	value := strings.Join(slices.Compact(rights), ",")
+	rights := strings.Split(value, ",")
+	return slices.Contains(rights, Right{o.Namespace, o.Host}.String()) || slices.Contains(rights, Right{o.Namespace, claimed}.String())
+}
+
+// WithRights returns an object with the given rights in its annotation, and no others.
+func WithRights(c *config.Config, rights []Right) *config.Config {
+	var texts []string
+	for _, r := range rights {
+		texts = append(texts, r.String())
+	}
+	slices.Sort(texts)
+	value := strings.Join(slices.Compact(texts), ",")
 	if c.Annotations[RightsAnnotation] == value {
 		return c
 	}
@@ -45,5 +59,3 @@ func WithRights(c *config.Config, crossings []Crossing) *config.Config {
 	}
 	return &out
 }
-
-func right(h host.Name, owner string) string { return owner + "/" + string(h) }

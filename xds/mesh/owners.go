@@ -169,7 +169,7 @@ func (p *PushContext) permitsService(o *ownership, s *discovery.Service) bool {
 // mesh that asks for no consent.
 func (p *PushContext) permits(o *ownership, c *config.Config, one claim.Claim) bool {
 	return o == nil || c.Namespace == p.mesh.GetRootNamespace() || !one.Crosses(c.Namespace, o.Owner) ||
-		claim.Entitled(c, one.Host, o.Namespace) || allowed(o.grants, o.Owner, claim.From{Kind: c.Kind, Namespace: c.Namespace})
+		claim.Entitled(c, one.Host, o.Owner) || allowed(o.grants, o.Owner, claim.From{Kind: c.Kind, Namespace: c.Namespace})
 }
 
 // permitsPattern is like permits, for an object that names the host or a pattern that covers it.

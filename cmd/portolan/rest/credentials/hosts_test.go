@@ -1,6 +1,7 @@
 package credentials_test
 
 import (
+	"strings"
 	"testing"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -118,7 +119,49 @@ func TestCrossingsNeedARight(t *testing.T) {
 			}
 		}
 		is(t, user, a.as(t, token, "POST", batches, batchOf(t, batch.Apply, rule("shop", "a", "api.blog"), rule("shop", "c", "c.shop"), rule("shop", "b", "*.blog"))), code, words...)
+		if user != "editor" {
+			want := map[string]string{"a": "blog/api.blog", "b": "blog/*.blog", "c": ""}
+			if user == "speaker" {
+				want["b"] = "blog/api.blog" // of the hosts under the pattern the writer has no right to others
+			}
+			a.rights(t, user, want)
+		}
 		is(t, user+" elsewhere", a.as(t, token, "POST", batches, batchOf(t, batch.Apply, rule("shop", "d", "other.blog"))), 200)
 	}
 	is(t, "the owner", a.as(t, a.user(t, "owner", credentials.NewRole{Role: "editor", Namespace: "blog"}), "POST", batches, batchOf(t, batch.Apply, rule("blog", "a", "api.blog"))), 200)
+
+	// What a writer says of rights counts for nothing, also with kubectl's calls.
+	forged := rule("shop", "d", "other.blog")
+	forged.Annotations = map[string]string{claim.RightsAnnotation: "blog/api.blog", "kept": "x"}
+	editor, one := a.user(t, "forger", credentials.NewRole{Role: "editor", Namespace: "shop"}), "/apis/networking.istio.io/v1/namespaces/shop/destinationrules"
+	is(t, "forged", a.as(t, editor, "POST", batches, batchOf(t, batch.Apply, forged)), 200)
+	a.rights(t, "forged", map[string]string{"d": ""})
+	forged.Name = "e"
+	is(t, "forged alone", a.as(t, editor, "POST", one, document(t, forged)), 201)
+	a.rights(t, "forged alone", map[string]string{"e": ""})
+	is(t, "local", a.Local().Do(t, "POST", one, document(t, rule("shop", "f", "api.blog"))), 201)
+	a.rights(t, "local", map[string]string{"f": "blog/api.blog"})
+}
+
+// TestRightsAreNotWrittenByHand: a server that asks for no consent keeps no rights either.
+func TestRightsAreNotWrittenByHand(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	object := rule("shop", "a", "api.blog")
+	object.Annotations = map[string]string{claim.RightsAnnotation: "blog/api.blog"}
+	is(t, "before the first user", a.Local().Do(t, "POST", batches, batchOf(t, batch.Apply, object)), 200)
+	a.rights(t, "before the first user", map[string]string{"a": ""})
+}
+
+// rights compares what stored rules of the namespace shop say of their writers' rights.
+func (a *api) rights(t *testing.T, what string, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		answer := a.Local().Do(t, "GET", "/apis/networking.istio.io/v1/namespaces/shop/destinationrules/"+name, "")
+		is(t, what, answer, 200)
+		_, got, _ := strings.Cut(answer.Body, claim.RightsAnnotation+`":"`)
+		if got, _, _ = strings.Cut(got, `"`); got != value {
+			t.Errorf("%s: %s has the rights %q, want %q", what, name, got, value)
+		}
+	}
 }
