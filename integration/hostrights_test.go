@@ -89,9 +89,46 @@ spec:
 					return nil
 				})
 			}
+			if !asks {
+				switchedOn(t, s, &own, grant, mine, bob)
+			}
 			e.expectNothingRejected()
 		})
 	}
+}
+
+// switchedOn restarts a server with --require-host-consent. The objects of attic that are stored
+// have no effect for the host of shop until shop consents, or somebody with the right applies
+// them.
+func switchedOn(t *testing.T, s *server, x *shop, grant, mine, bob string) {
+	t.Helper()
+	s.kill()
+	s.o.args = []string{"--require-host-consent"}
+	s.start()
+	expect := func(what, reply string, told bool) {
+		t.Helper()
+		awaitReply(t, x.atSidecar("/"), reply)
+		for _, object := range []string{"virtualservice/mine", "serviceentry/seized"} {
+			eventually(t, what+": "+object+" tells whether it has effect", func() error {
+				shown := s.must("", "describe", object, "-n", "attic")
+				if strings.Contains(shown, "PTL0139") != told || strings.Contains(shown, "PTL0138") {
+					return fmt.Errorf("%s", shown)
+				}
+				return nil
+			})
+		}
+	}
+	expect("switched on", "v1", true)
+	s.must(grant, "apply", "-f", "-", "--token", bob)
+	expect("consent", "theirs", false)
+	withdraw := []string{"delete", "hostgrant/attic", "-n", "shop", "--token", bob}
+	if out := s.try("", withdraw...); out.code == 0 || !strings.Contains(out.stderr, "virtualservice/attic/mine: spec.hosts[0]") || !strings.Contains(out.stderr, "PTL0139") {
+		t.Errorf("the delete does not say what loses its effect: %d %s", out.code, out.stderr)
+	}
+	s.must("", append(withdraw, "--yes")...)
+	expect("consent withdrawn", "v1", true)
+	s.must(mine, "apply", "-f", "-")
+	expect("applied by somebody with the right", "theirs", false)
 }
 
 // TestLoopbackProvesNothing: with the first user the plaintext port of the machine gives no
