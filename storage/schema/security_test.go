@@ -20,7 +20,6 @@ func TestUnservedSecurity(t *testing.T) {
 	}{
 		"authorization":          {schema.AuthorizationPolicy, `{rules: [{}]}`, []string{"kind"}},
 		"peers":                  {schema.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, nil},
-		"requests":               {schema.RequestAuthentication, `{jwtRules: [{issuer: a}]}`, []string{"kind"}},
 		"a plugin that asks who": {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, []string{"spec.phase"}},
 		"a plugin that permits":  {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHZ}`, []string{"spec.phase"}},
 		"a plugin that counts":   {schema.WasmPlugin, `{url: "oci://a/b", phase: STATS}`, nil},

@@ -18,9 +18,8 @@ func (i insecure) document(metadata string) string {
 }
 
 var insecureObjects = map[string]insecure{
-	"AuthorizationPolicy":   {"security.istio.io/v1/namespaces/shop/authorizationpolicies", "security.istio.io/v1", "AuthorizationPolicy", `{"rules":[{}]}`, "kind"},
-	"RequestAuthentication": {"security.istio.io/v1/namespaces/shop/requestauthentications", "security.istio.io/v1beta1", "RequestAuthentication", `{"jwtRules":[{"issuer":"a"}]}`, "kind"},
-	"WasmPlugin":            {"extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins", "extensions.istio.io/v1alpha1", "WasmPlugin", `{"url":"oci://a/b","phase":"AUTHZ"}`, "spec.phase"},
+	"AuthorizationPolicy": {"security.istio.io/v1/namespaces/shop/authorizationpolicies", "security.istio.io/v1", "AuthorizationPolicy", `{"rules":[{}]}`, "kind"},
+	"WasmPlugin":          {"extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins", "extensions.istio.io/v1alpha1", "WasmPlugin", `{"url":"oci://a/b","phase":"AUTHZ"}`, "spec.phase"},
 	"EnvoyFilter": {"networking.istio.io/v1alpha3/namespaces/shop/envoyfilters", "networking.istio.io/v1alpha3", "EnvoyFilter",
 		`{"configPatches":[{"applyTo":"HTTP_FILTER","patch":{"operation":"INSERT_BEFORE","value":{"name":"envoy.filters.http.rbac"}}}]}`, "spec.configPatches[0].patch.value"},
 	"VirtualService": {"networking.istio.io/v1/namespaces/shop/virtualservices", "networking.istio.io/v1", "VirtualService",
@@ -109,7 +108,7 @@ var differing = func() map[string]string {
 func TestUnservedSecurityIsNoConflict(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
-	object := insecureObjects["RequestAuthentication"]
+	object := insecureObjects["WasmPlugin"]
 	if a := s.Do(t, "PUT", "/apis/"+object.path+"/x", object.document("")); a.Code != 404 {
 		t.Errorf("replace of none: %d %s", a.Code, a.Body)
 	}

@@ -1,0 +1,107 @@
+package keyset
+
+import (
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// MinRSA is the least size in bits of an RSA key that is taken for safe.
+const MinRSA = 2048
+
+// Trait is what is odd about a key.
+type Trait int
+
+// The traits.
+const (
+	// Fine: a public key.
+	Fine Trait = iota
+	// Private: the key comes with its private part.
+	Private
+	// Shared: the key is a secret that the issuer and all who verify share.
+	Shared
+	// Weak: the key is too short.
+	Weak
+	// Unusable: the key does not verify signatures.
+	Unusable
+)
+
+// Inline are the keys that a policy contains.
+type Inline struct {
+	keys []jose.JSONWebKey
+	// Traits are those of the keys, in order.
+	Traits []Trait
+}
+
+// ReadInline reads a JSON Web Key Set (RFC 7517, section 5) as strictly as Istio: all its keys
+// must be keys.
+func ReadInline(text string) (*Inline, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal([]byte(text), &set); err != nil {
+		return nil, fmt.Errorf("is no JSON Web Key Set: %w", err)
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New(`is no JSON Web Key Set: its "keys" are missing`)
+	}
+	out := &Inline{}
+	for i, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if err := json.Unmarshal(raw, &key); err != nil {
+			return nil, fmt.Errorf("has something at keys[%d] that is no key: %s", i, strings.TrimPrefix(err.Error(), "go-jose/go-jose: "))
+		}
+		trait := traitOf(key)
+		out.Traits = append(out.Traits, trait)
+		if trait != Unusable {
+			out.keys = append(out.keys, key)
+		}
+	}
+	if len(out.keys) == 0 {
+		return nil, errors.New("has no key that verifies signatures")
+	}
+	return out, nil
+}
+
+// Public returns the keys as a JSON Web Key Set without private parts.
+func (i *Inline) Public() string { return Format(i.keys) }
+
+func traitOf(key jose.JSONWebKey) Trait {
+	if key.Use == "enc" {
+		return Unusable
+	}
+	if secret, ok := key.Key.([]byte); ok && len(secret) > 0 {
+		return Shared
+	}
+	if !key.Valid() {
+		return Unusable
+	}
+	if !key.IsPublic() {
+		return Private
+	}
+	if weak, ok := key.Key.(*rsa.PublicKey); ok && weak.N.BitLen() < MinRSA {
+		return Weak
+	}
+	return Fine
+}
+
+// Format writes keys as a JSON Web Key Set of what verification needs: public parts, ids and
+// algorithms, in order. Shared secrets stay as they are.
+func Format(keys []jose.JSONWebKey) string {
+	set := jose.JSONWebKeySet{Keys: make([]jose.JSONWebKey, 0, len(keys))}
+	for _, key := range keys {
+		if _, shared := key.Key.([]byte); !shared && !key.IsPublic() {
+			key = key.Public()
+		}
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: key.Key, KeyID: key.KeyID, Algorithm: key.Algorithm, Use: key.Use})
+	}
+	text, err := json.Marshal(set)
+	if err != nil {
+		panic(err) // every key was parsed from JSON
+	}
+	return string(text)
+}
