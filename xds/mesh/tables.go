@@ -45,7 +45,9 @@ const (
 	Destinations   // ImportRow by host
 	Rules          // RuleRow by host or pattern
 	Peers          // peer.Policies by namespace
-	Policies       // policy.Policies by namespace
+	Policies       // policy.Policies of AuthorizationPolicies by namespace
+	TokenRules     // policy.Policies of RequestAuthentications by namespace
+	Keys           // fetched keys of issuers by namespace and name of the KeySet
 
 	tableCount
 )
@@ -88,6 +90,8 @@ var tables = [tableCount]table{
 	Rules:          ruleRows,
 	Peers:          peerRows,
 	Policies:       policyRows,
+	TokenRules:     tokenRuleRows,
+	Keys:           keyRows,
 }
 
 // table derives, compares and queries the rows of one Table.
@@ -178,9 +182,9 @@ const (
 	gatewayPath         = networkingGroup + "/Gateway/"
 	sidecarPath         = networkingGroup + "/Sidecar/"
 
-	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
-	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"
-	peerPhasePath           = "portolan.io/PeerPhase/"
+	peerAuthenticationPath = "security.istio.io/PeerAuthentication/"
+	peerPhasePath          = "portolan.io/PeerPhase/"
+	keySetPath             = "portolan.io/KeySet/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

@@ -222,7 +222,7 @@ func (selfTable) answer(v *View, key, args string) any {
 		}
 		return strings.Join(v.workload.Listeners, class.Separator)
 	case selfPolicies:
-		return v.policyDigest()
+		return v.selectedPolicies(args)
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

@@ -35,7 +35,7 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if k.guarded() {
 		for slot := range policy.HTTPSlots() {
-			out = append(out, envoy.GuardFilter(slot.Name))
+			out = append(out, envoy.GuardFilter(slot.Name, slot.Accepts()))
 		}
 	}
 	if len(o.Identities) > 0 {

@@ -16,7 +16,7 @@ func Network(v *mesh.View, k Kind, o NetworkOptions, last *listenerv3.Filter) []
 	var out []*listenerv3.Filter
 	if k.guarded() && last.GetName() != envoy.HTTPConnectionManagerName {
 		for slot := range policy.TCPSlots() {
-			out = append(out, envoy.ConnectionGuardFilter(slot.Name))
+			out = append(out, envoy.ConnectionGuardFilter(slot.Name, slot.Accepts()))
 		}
 	}
 	if o.ResolveSNI != 0 {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	securityv1beta1 "istio.io/api/security/v1beta1"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -36,6 +37,10 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 
 // content makes the filter of a slot.
 func (s Slot) content(v *mesh.View) proto.Message {
+	if s.tokens {
+		// A route of a gateway may match what a token says, so it is chosen again. (Istio: BuildHTTP.)
+		return Tokens(v.OwnTokenRules(), v.Keys, v.Shape().Type == discovery.Router)
+	}
 	var of []*config.Config
 	for _, c := range v.OwnPolicies() {
 		if c.Spec.(*securityv1beta1.AuthorizationPolicy).GetAction() == s.action {

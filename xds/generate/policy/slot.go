@@ -4,6 +4,10 @@ import (
 	"iter"
 	"slices"
 
+	jwtauthnv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	"google.golang.org/protobuf/proto"
 	securityv1beta1 "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -13,20 +17,33 @@ import (
 // own (ECDS), whose name is that of the filter. So a changed policy changes no listener, and ends
 // no connection.
 type Slot struct {
-	Name   string
-	action securityv1beta1.AuthorizationPolicy_Action
-	tcp    bool
+	Name string
+	// action is that of the policies in the slot. A slot for tokens has RequestAuthentications.
+	action      securityv1beta1.AuthorizationPolicy_Action
+	tcp, tokens bool
+}
+
+// Accepts returns the type of filter that may be in the slot.
+func (s Slot) Accepts() proto.Message {
+	switch {
+	case s.tokens:
+		return &jwtauthnv3.JwtAuthentication{}
+	case s.tcp:
+		return &networkrbacv3.RBAC{}
+	}
+	return &httprbacv3.RBAC{}
 }
 
 // The slots, in the order in which requests and connections pass them: what is refused by DENY is
-// refused whatever ALLOW says. (Istio: buildHTTPConnectionManager, BuildTCP.)
+// refused whatever ALLOW says. What a token says is known before policies look at it. (Istio: buildHTTPConnectionManager, BuildTCP.)
 var slots = []Slot{
-	{"portolan.authorization.http.audit", securityv1beta1.AuthorizationPolicy_AUDIT, false},
-	{"portolan.authorization.http.deny", securityv1beta1.AuthorizationPolicy_DENY, false},
-	{"portolan.authorization.http.allow", securityv1beta1.AuthorizationPolicy_ALLOW, false},
-	{"portolan.authorization.tcp.audit", securityv1beta1.AuthorizationPolicy_AUDIT, true},
-	{"portolan.authorization.tcp.deny", securityv1beta1.AuthorizationPolicy_DENY, true},
-	{"portolan.authorization.tcp.allow", securityv1beta1.AuthorizationPolicy_ALLOW, true},
+	{Name: "portolan.tokens.http", tokens: true},
+	{Name: "portolan.authorization.http.audit", action: securityv1beta1.AuthorizationPolicy_AUDIT},
+	{Name: "portolan.authorization.http.deny", action: securityv1beta1.AuthorizationPolicy_DENY},
+	{Name: "portolan.authorization.http.allow", action: securityv1beta1.AuthorizationPolicy_ALLOW},
+	{Name: "portolan.authorization.tcp.audit", action: securityv1beta1.AuthorizationPolicy_AUDIT, tcp: true},
+	{Name: "portolan.authorization.tcp.deny", action: securityv1beta1.AuthorizationPolicy_DENY, tcp: true},
+	{Name: "portolan.authorization.tcp.allow", action: securityv1beta1.AuthorizationPolicy_ALLOW, tcp: true},
 }
 
 // HTTPSlots iterates over the slots that requests pass, in order.

@@ -53,6 +53,8 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 					do(s.Gateway.Config.Key())
 				}
 			}
+		case mesh.SelectedPolicies:
+			a.Each(do)
 		case *mesh.SecretRow:
 			if a != nil {
 				do(a.Key())
