@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
@@ -90,18 +91,19 @@ func traitOf(key jose.JSONWebKey) Trait {
 }
 
 // Format writes keys as a JSON Web Key Set of what verification needs: public parts, ids and
-// algorithms, in order. Shared secrets stay as they are.
+// algorithms. It is equal for equal keys in whatever order. Shared secrets stay as they are.
 func Format(keys []jose.JSONWebKey) string {
-	set := jose.JSONWebKeySet{Keys: make([]jose.JSONWebKey, 0, len(keys))}
+	texts := make([]string, 0, len(keys))
 	for _, key := range keys {
 		if _, shared := key.Key.([]byte); !shared && !key.IsPublic() {
 			key = key.Public()
 		}
-		set.Keys = append(set.Keys, jose.JSONWebKey{Key: key.Key, KeyID: key.KeyID, Algorithm: key.Algorithm, Use: key.Use})
+		text, err := json.Marshal(jose.JSONWebKey{Key: key.Key, KeyID: key.KeyID, Algorithm: key.Algorithm, Use: key.Use})
+		if err != nil {
+			panic(err) // every key was parsed from JSON
+		}
+		texts = append(texts, string(text))
 	}
-	text, err := json.Marshal(set)
-	if err != nil {
-		panic(err) // every key was parsed from JSON
-	}
-	return string(text)
+	slices.Sort(texts)
+	return `{"keys":[` + strings.Join(slices.Compact(texts), ",") + `]}`
 }
