@@ -55,6 +55,40 @@ type NamedMatch struct {
 	Invert bool
 }
 
+// ClaimMatch compares a claim of the token of a request, which a filter has verified before. The
+// claim is a string, or a list that has a matching string. A missing one does not match.
+type ClaimMatch struct {
+	Path []string // the names of the claim and of those in it
+	StringMatch
+	// Invert inverts the comparison, and also matches a missing claim.
+	Invert bool
+}
+
+// JWTName is the name under which the filter for tokens keeps what they say, and PayloadKey the key
+// of the payload there. (Istio: EnvoyJwtFilterName, EnvoyJwtFilterPayload.)
+const (
+	JWTName    = "envoy.filters.http.jwt_authn"
+	PayloadKey = "payload"
+)
+
+// matcher is as Istio's MetadataMatcherForJWTClaims.
+func (m ClaimMatch) matcher() *matcherv3.MetadataMatcher {
+	out := &matcherv3.MetadataMatcher{Filter: JWTName, Invert: m.Invert}
+	for _, name := range append([]string{PayloadKey}, m.Path...) {
+		out.Path = append(out.Path, &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: name}})
+	}
+	if m.any() {
+		out.Value = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
+		return out
+	}
+	one := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m.StringMatch.matcher()}}
+	list := &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: one}}
+	out.Value = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{
+		ValueMatchers: []*matcherv3.ValueMatcher{one, {MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: list}}},
+	}}}
+	return out
+}
+
 // MatchOptions describe the requests that a route matches: all conditions must hold. The
 // zero value matches every request.
 //
@@ -64,6 +98,7 @@ type MatchOptions struct {
 	// IgnorePathCase applies to an exact path and to a prefix, not to a regex.
 	IgnorePathCase                bool
 	Headers, QueryParameters      []NamedMatch
+	Claims                        []ClaimMatch
 	Method, Authority, HTTPScheme *StringMatch
 }
 
@@ -74,6 +109,9 @@ func (o MatchOptions) routeMatch() *routev3.RouteMatch {
 	}
 	for _, q := range byName(o.QueryParameters) {
 		out.QueryParameters = append(out.QueryParameters, queryParameter(q))
+	}
+	for _, c := range o.Claims {
+		out.DynamicMetadata = append(out.DynamicMetadata, c.matcher())
 	}
 	return out
 }
@@ -113,7 +151,7 @@ func (o MatchOptions) headers() []NamedMatch {
 // CatchAll says whether the only condition is a path that matches every request: prefix
 // "/" or regex ".*".
 func (o MatchOptions) CatchAll() bool {
-	if len(o.Headers)+len(o.QueryParameters) > 0 || o.Method != nil || o.Authority != nil || o.HTTPScheme != nil {
+	if len(o.Headers)+len(o.QueryParameters)+len(o.Claims) > 0 || o.Method != nil || o.Authority != nil || o.HTTPScheme != nil {
 		return false
 	}
 	return o.Path.any() || o.Path == StringMatch{Prefix, "/"} || o.Path == StringMatch{Regex, ".*"}

@@ -22,8 +22,6 @@ var insecureObjects = map[string]insecure{
 	"WasmPlugin":          {"extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins", "extensions.istio.io/v1alpha1", "WasmPlugin", `{"url":"oci://a/b","phase":"AUTHZ"}`, "spec.phase"},
 	"EnvoyFilter": {"networking.istio.io/v1alpha3/namespaces/shop/envoyfilters", "networking.istio.io/v1alpha3", "EnvoyFilter",
 		`{"configPatches":[{"applyTo":"HTTP_FILTER","patch":{"operation":"INSERT_BEFORE","value":{"name":"envoy.filters.http.rbac"}}}]}`, "spec.configPatches[0].patch.value"},
-	"VirtualService": {"networking.istio.io/v1/namespaces/shop/virtualservices", "networking.istio.io/v1", "VirtualService",
-		`{"hosts":["a.b"],"gateways":["edge"],"http":[{"match":[{"headers":{"@request.auth.claims.sub":{"exact":"a"}}}],"directResponse":{"status":200}}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"},
 }
 
 // TestUnservedSecurityIsRefused: only a restore stores it, whatever the request, unless

@@ -11,11 +11,8 @@ import (
 	securityv1beta1 "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/storage/keyset"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 )
-
-// PayloadKey is where the payload of a token is in the metadata of a request, under the name of
-// Envoy's filter. (Istio: EnvoyJwtFilterPayload.)
-const PayloadKey = "payload"
 
 // nobodysKeys has one key, of which nobody knows the private part: the first point of P-256 whose x
 // is the SHA-256 of "portolan: nobody has this key N". It stands for keys that were never fetched,
@@ -79,7 +76,7 @@ func provider(rule *securityv1beta1.JWTRule, keys string, reroute bool) *jwtauth
 		FromCookies:          rule.GetFromCookies(),
 		Forward:              rule.GetForwardOriginalToken(),
 		ForwardPayloadHeader: rule.GetOutputPayloadToHeader(),
-		PayloadInMetadata:    PayloadKey,
+		PayloadInMetadata:    envoy.PayloadKey,
 		ClearRouteCache:      reroute,
 		NormalizePayloadInMetadata: &jwtauthnv3.JwtProvider_NormalizePayload{
 			SpaceDelimitedClaims: spaceDelimited(rule.GetSpaceDelimitedClaims()),
