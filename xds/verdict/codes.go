@@ -102,6 +102,8 @@ const (
 	IdentityAny        Code = "PTL0366"
 	ServerFirst        Code = "PTL0367"
 	PeersChange        Code = "PTL0368"
+	KeysMissing        Code = "PTL0391"
+	KeysAwaited        Code = "PTL0392"
 	IssuerElsewhere    Code = "PTL0411"
 	RoleMissing        Code = "PTL0421"
 	UserUnproved       Code = "PTL0422"
@@ -196,6 +198,8 @@ var kinds = []Kind{
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
+	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},
+	{KeysAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the keys for a rule of a RequestAuthentication yet", "proxies refuse the tokens of the rule with 401 until it has"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},
@@ -204,8 +208,8 @@ var kinds = []Kind{
 }
 
 // Follows reports whether users normally write the missing object after this one, as the
-// binding after its Role. Then a write is not warned about it.
-func (c Code) Follows() bool { return c == UserUnproved || c == RoleUnbound }
+// binding after its Role, or servers do. Then a write is not warned about it.
+func (c Code) Follows() bool { return c == UserUnproved || c == RoleUnbound || c == KeysAwaited }
 
 // Kinds iterates over the table of all codes, in order.
 func Kinds() iter.Seq[Kind] { return slices.Values(kinds) }
