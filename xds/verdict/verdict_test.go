@@ -32,10 +32,10 @@ spec:
   resolution: STATIC
   endpoints: [{address: 10.0.0.1, labels: {version: v1}}]
 `
-	denyAll = `
-apiVersion: security.istio.io/v1
-kind: AuthorizationPolicy
-metadata: {name: deny}
+	stored = `
+apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: stored}
 spec: {}
 `
 	dynamic = `
@@ -656,8 +656,8 @@ func TestVerdicts(t *testing.T) {
 		},
 		{
 			name:    "a kind and a field that are not served",
-			objects: []string{entry, denyAll, gateway("edge", `{selector: {app: edge}, servers: [{defaultEndpoint: "127.0.0.1:80", port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`)},
-			want:    []string{"edge PTL0121 spec.servers[0].defaultEndpoint", "deny PTL0122 "},
+			objects: []string{entry, stored, gateway("edge", `{selector: {app: edge}, servers: [{defaultEndpoint: "127.0.0.1:80", port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`)},
+			want:    []string{"edge PTL0121 spec.servers[0].defaultEndpoint", "stored PTL0122 "},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -832,7 +832,7 @@ func TestWhatServersCannotBuild(t *testing.T) {
 func TestAnObjectIsValidatedOnce(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.Object("Gateway", "edge", "{servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"),
-		routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: web.example.com}}]}]}`))
+		xdstest.Object("DestinationRule", "r", "{host: web.example.com, trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"))
 	first := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()})
 	w.Apply(entry)
 	then := first.Next(verdict.Facts{Mesh: w.Context()})
@@ -858,7 +858,10 @@ func TestAnObjectIsValidatedOnce(t *testing.T) {
 func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}
-	for _, object := range []string{denyAll, routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /}}, {headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`)} {
+	for _, object := range []string{
+		stored, xdstest.Object("DestinationRule", "r", "{host: web.example.com, trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"),
+		routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /}}, {headers: {a: {exact: a}}}], route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`),
+	} {
 		documents, err := config.Decode("test", []byte(object), schema.Pilot().Type)
 		if err != nil {
 			t.Fatal(err)
