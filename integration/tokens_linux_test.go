@@ -241,14 +241,12 @@ func TestEnvoyTokenKeys(t *testing.T) {
 			t.Errorf("a key that nobody has fetched: %s, %v", got, err)
 		}
 		end := s.keepAsking(bearer(old))
-		s.kill()
-		s.start() // whoever begins to lead fetches at once
+		s.restart() // whoever begins to lead fetches at once
 		s.awaitToken(young, "http")
 		end()
 
 		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "away", http.StatusServiceUnavailable) })
-		s.kill()
-		s.start()
+		s.restart()
 		s.awaitIssue("tokens", "PTL0391", "503 Service Unavailable")
 		s.in.process.kill()
 		s.in = s.sidecarOfApp(v, identified(t, s.of, shopAccounts+"app"))
@@ -286,6 +284,15 @@ func TestEnvoyTokenKeys(t *testing.T) {
 		})
 		s.awaitToken("nonsense", "http")
 	})
+}
+
+// restart stops the server and starts it again.
+func (s *tokenScene) restart() {
+	s.t.Helper()
+	if err := s.process.terminate(s.t); err != nil {
+		s.t.Fatal(err)
+	}
+	s.start()
 }
 
 // keepAsking sends requests until end is called, which fails for each that got no answer of the
