@@ -29,7 +29,6 @@ type keyBench struct {
 	sets    *keySets
 	seconds atomic.Int64
 	rules   []*securityv1beta1.JWTRule
-	push    *mesh.PushContext
 }
 
 func newKeyBench(t *testing.T, rules ...*securityv1beta1.JWTRule) *keyBench {
