@@ -63,6 +63,10 @@ type Proxy struct {
 	// TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT, or the same of
 	// TLS_SERVER. It is zero if it has none.
 	Certificate CertificateFiles
+	// SecretCluster is the cluster of the proxy's bootstrap that serves its own certificate and
+	// the roots of the mesh over SDS, such as an agent on its machine (SDS_CLUSTER). It is empty
+	// if they do not come so.
+	SecretCluster string
 	// SystemRoots is the file of the authorities that the proxy's machine trusts
 	// (SYSTEM_ROOTS); empty if the proxy does not say.
 	SystemRoots        string
@@ -150,6 +154,9 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	if p.Certificate, err = certificateFiles(metadata); err != nil {
 		return nil, fmt.Errorf("node id %q: %w", node.GetId(), err)
 	}
+	if p.SecretCluster = text(metadata["SDS_CLUSTER"]); p.SecretCluster != "" && p.Certificate != (CertificateFiles{}) {
+		return nil, fmt.Errorf("node id %q: its metadata have SDS_CLUSTER and TLS_CLIENT_CERT_CHAIN or TLS_SERVER_CERT_CHAIN: a proxy has one certificate, so name one source", node.GetId())
+	}
 	p.SystemRoots = text(metadata["SYSTEM_ROOTS"])
 	p.EnvoyVersion = build(node)
 	return p, nil
@@ -211,6 +218,11 @@ func certificateFiles(metadata map[string]*structpb.Value) (CertificateFiles, er
 		return client, fmt.Errorf("its metadata TLS_CLIENT_CERT_CHAIN and TLS_SERVER_CERT_CHAIN, or the keys and roots beside them, differ: a proxy has one certificate, so name the same files")
 	}
 	return server, nil
+}
+
+// HasCertificate says whether the proxy has a certificate of the mesh, as it says itself.
+func (p *Proxy) HasCertificate() bool {
+	return p.Certificate != CertificateFiles{} || p.SecretCluster != ""
 }
 
 // MayHaveSecrets says whether the proxy may have the secrets of its namespace. It must have

@@ -187,7 +187,7 @@ func everyListener() []*listenerv3.Listener {
 			Name: "redirected", Host: "0.0.0.0", MoreHosts: []string{"::"}, Port: 10082, Direction: corev3.TrafficDirection_INBOUND,
 			HandOff: true, ProxyProtocol: true, OriginalDst: true, OriginalSrc: true, Free: true, HTTPInspector: &messages.Inspection{Except: []uint32{80, 81}},
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.HTTPConnectionManager(
-				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ClientCert: hcmv3.HttpConnectionManager_SANITIZE_SET, WholeClientCert: true, Filters: filters}))},
+				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ClientCert: hcmv3.HttpConnectionManager_SANITIZE_SET, ClientCertDetails: &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Cert: true, Chain: true}, Filters: filters}))},
 		}),
 		messages.Listener(messages.ListenerOptions{
 			Name: names.QUICListener("127.0.0.1", 10084), Host: "127.0.0.1", Port: 10084, QUIC: true, Direction: corev3.TrafficDirection_OUTBOUND,

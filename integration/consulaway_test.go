@@ -42,15 +42,16 @@ spec:
   ports: [{number: $port, name: http, protocol: HTTP}]
   endpoints: [{address: 127.0.0.1, ports: {http: $target}}]
 `, "$port", a.port, "$target", a.three.port))
-	a.awaitSaved()
+	a.awaitSaved(2)
 	return a
 }
 
-// awaitSaved waits until the server has saved the content of Consul.
-func (a *awayScene) awaitSaved() {
-	a.t.Helper()
-	eventually(a.t, "what Consul has is saved", func() error {
-		if log := a.process.output(); !strings.Contains(log, `msg="what a source has is saved" source=consul/_/_ items=2`) {
+// awaitSaved waits until the server has saved so many instances of Consul. It finds that in the
+// log, with level debug.
+func (s *server) awaitSaved(instances int) {
+	s.t.Helper()
+	eventually(s.t, "what Consul has is saved", func() error {
+		if log := s.process.output(); !strings.Contains(log, fmt.Sprintf(`msg="what a source has is saved" source=consul/_/_ items=%d`, instances)) {
 			return fmt.Errorf("it is not logged")
 		}
 		return nil

@@ -77,6 +77,8 @@ type envoyOptions struct {
 	systemRoots string
 	// certificate is its certificate in the mesh, nil for none.
 	certificate *certificateFiles
+	// sdsSocket is the socket on which its machine serves its certificate; empty for none.
+	sdsSocket string
 	// tls are the files for TLS to the server; nil for plaintext.
 	tls *securetest.Files
 	// in is the network that it runs in, nil for that of the machine.
@@ -130,6 +132,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if c := o.certificate; c != nil {
 		args = append(args, "--cert", c.chain, "--key", c.key, "--ca", c.roots)
+	}
+	if o.sdsSocket != "" {
+		args = append(args, "--sds-socket", o.sdsSocket)
 	}
 	if o.selfDiscovery {
 		args = append(args, "--self-discovery")

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +42,18 @@ spec:
   ports:
   - {number: 80, name: http, protocol: HTTP, targetPort: 8080}
   - {number: 81, name: http2, protocol: HTTP2, targetPort: 8081}
+  - {number: 82, name: grpc, protocol: GRPC, targetPort: 8082}
   - {number: 5432, name: tcp, protocol: TCP}
   - {number: 90, name: plain, targetPort: 7000}
   endpoints: [{address: 10.0.0.1, serviceAccount: app, labels: {app: app, security.istio.io/tlsMode: istio}}]
 `
+
+// secretWord is in all that is sent, so that it can be looked for on the wire. A server of TCP
+// greets with it.
+const (
+	secretWord   = "a-word-that-nobody-may-read"
+	peerGreeting = "tcp " + secretWord
+)
 
 // shopAccounts begins the identities of the namespace shop.
 const shopAccounts = "spiffe://cluster.local/ns/shop/sa/"
@@ -93,7 +100,8 @@ func newPeerNetworks(t testing.TB) *peerMesh {
 	m.client.ip("route", "add", "default", "via", "10.0.0.1")
 	serveUpstream(t, "http", m.workload.listen("0.0.0.0:8080"))
 	serveUpstream(t, "http2", m.workload.listen("0.0.0.0:8081"))
-	serveTCPUpstream(t, "tcp", m.workload.listen("0.0.0.0:5432"))
+	servePeerRPC(t, m.workload.listen("0.0.0.0:8082"))
+	serveTCPUpstream(t, peerGreeting, m.workload.listen("0.0.0.0:5432"))
 	serveUpstream(t, "plain", m.workload.listen("0.0.0.0:7000"))
 	m.workload.nft(capture)
 	m.client.nft(captureOut)
@@ -126,31 +134,40 @@ func (m *peerMesh) clientOptions(v protocol.Variant, certificate *certificateFil
 // through returns what a request gets that a program of the client sends to a port of the
 // service, through its sidecar.
 func (m *peerMesh) through(port int, path string) (reply, error) {
-	return m.throughBy(m.t.Context(), m.client.marked(m.t, captureMark), port, path)
+	return m.throughTo("app.shop.test", port, path)
 }
 
-// throughBy is through with a client of the caller.
-func (m *peerMesh) throughBy(ctx context.Context, client *http.Client, port int, path string) (reply, error) {
+// throughTo is through to another host at the service's address.
+func (m *peerMesh) throughTo(host string, port int, path string) (reply, error) {
+	return m.throughBy(m.t.Context(), m.client.marked(m.t, captureMark), host, port, path)
+}
+
+// throughBy is throughTo with a client of the caller.
+func (m *peerMesh) throughBy(ctx context.Context, client *http.Client, host string, port int, path string) (reply, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://10.9.0.1:%d%s", port, path), nil)
 	if err != nil {
 		return reply{}, err
 	}
-	r.Host = "app.shop.test"
+	r.Host = host
 	return answer(client, r)
 }
 
 // bare returns an error unless a program without a sidecar gets an answer at a port of the
 // workload.
-func (m *peerMesh) bare(port int, want string) error {
-	if port == 5432 {
-		return greets(m.client, 0, "10.0.0.1:5432", "\x01hello\n", want)
+func (m *peerMesh) bare(port int) error {
+	switch port {
+	case 5432:
+		return greets(m.client, 0, "10.0.0.1:5432", "\x01hello\n", peerGreeting)
+	case 8082:
+		_, err := m.rpc(0, "10.0.0.1:8082")
+		return err
 	}
 	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://10.0.0.1:%d/", port), nil)
 	if err != nil {
 		return err
 	}
 	got, err := answer(m.client.http(m.t), r)
-	if err == nil && got.String() != want {
+	if want := map[int]string{8080: "http", 8081: "http2", 7000: "plain"}[port]; err == nil && got.String() != want {
 		err = errors.New("it answers " + got.String())
 	}
 	return err
@@ -204,11 +221,11 @@ func (n *namespace) sniff(device, marker string) *atomic.Int64 {
 // and each shows the other who it is. A program without a sidecar is let in as the mode says.
 // Where TLS is claimed, no packet has what was sent.
 func TestEnvoyPeerModes(t *testing.T) {
+	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerMesh(t, serverOptions{})
 		in, out := m.sidecars(v, identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client"))
-		const marker = "a-word-that-nobody-may-read"
-		wire := m.client.sniff("p", marker)
+		wire := m.client.sniff("p", secretWord)
 		for _, step := range []struct {
 			mode            string
 			encrypted, bare bool
@@ -218,35 +235,35 @@ func TestEnvoyPeerModes(t *testing.T) {
 				mode = step.mode
 				m.apply(peerMode(mode))
 			}
-			for port, name := range map[int]string{80: "http", 81: "http2", 90: "plain"} {
-				what := fmt.Sprintf("%s: port %d", mode, port)
+			for _, p := range m.probes() {
+				what := mode + ": " + p.name
 				eventually(t, what, func() error {
-					got, err := m.through(port, "/"+marker)
-					if err != nil {
-						return err
+					shown, err := p.call()
+					if mutual := strings.Contains(shown, "URI="+shopAccounts+"client"); err == nil && p.shows && mutual != step.encrypted {
+						err = fmt.Errorf("the server saw %q", shown)
 					}
-					shown := got.echo.Header.Get("X-Forwarded-Client-Cert")
-					// HTTP of a port that declares nothing is bytes to the sidecar of the server.
-					if mutual := strings.Contains(shown, "URI="+shopAccounts+"client"); got.String() != name || port != 90 && mutual != step.encrypted {
-						return fmt.Errorf("it answers %s, and the server saw %q", got, shown)
-					}
-					return nil
+					return err
 				})
-			}
-			before := wire.Load()
-			for _, port := range []int{80, 81, 90} {
-				if got, err := m.through(port, "/"+marker); err != nil {
-					t.Errorf("%s: port %d: %s, %v", mode, port, got, err)
+				before := wire.Load()
+				if _, err := p.call(); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				switch seen := wire.Load() - before; {
+				case step.encrypted && seen > 0:
+					t.Errorf("%s: %d packets have what was sent", what, seen)
+				case !step.encrypted && !p.kept:
+					eventually(t, what+" is on the wire", func() error {
+						if wire.Load() == before {
+							return errors.New("no packet has what was sent")
+						}
+						return nil
+					})
 				}
 			}
-			awaitGreetingFrom(t, m.client, captureMark, "10.9.0.1:5432", "tcp")
-			if seen := wire.Load() - before; step.encrypted != (seen == 0) {
-				t.Errorf("%s: %d packets have what was sent", mode, seen)
-			}
-			for port, name := range map[int]string{8080: "http", 8081: "http2", 5432: "tcp", 7000: "plain"} {
+			for _, port := range []int{8080, 8081, 8082, 5432, 7000} {
 				what := fmt.Sprintf("%s: port %d without a sidecar", mode, port)
 				eventually(t, what, func() error {
-					if err := m.bare(port, name); (err == nil) != step.bare {
+					if err := m.bare(port); (err == nil) != step.bare {
 						return fmt.Errorf("let in: %v: %w", err == nil, err)
 					}
 					return nil
@@ -262,6 +279,7 @@ func TestEnvoyPeerModes(t *testing.T) {
 // TestEnvoyPeerIdentities: a server takes the certificates of its mesh alone, and a client the
 // accounts of the service's endpoints. What Envoy counts says why a handshake failed.
 func TestEnvoyPeerIdentities(t *testing.T) {
+	t.Parallel()
 	expired := func(t testing.TB, of *securetest.Authority) *certificateFiles {
 		f := of.Write(t, t.TempDir(), of.Issue(t, securetest.Leaf{Identity: shopAccounts + "client", From: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)}))
 		return &certificateFiles{f.Cert, f.Key, f.CA}
@@ -272,6 +290,8 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 		// failed is the counter that says why, of the sidecar at that end; empty if they talk.
 		failed string
 		atApp  bool
+		// plain tries without mutual TLS, too. No certificate counts there.
+		plain bool
 	}{
 		"both of the mesh": {},
 		"a client of another account": {
@@ -282,7 +302,7 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
 				f := identified(t, securetest.New(t, "stranger"), shopAccounts+"client")
 				return &certificateFiles{f.chain, f.key, identified(t, of, shopAccounts+"x").roots} // it takes the server's
-			}, failed: "fail_verify_error", atApp: true},
+			}, failed: "fail_verify_error", atApp: true, plain: true},
 		"an expired client": {client: expired, failed: "fail_verify_error", atApp: true},
 		"a client of another trust domain": {
 			client: func(t testing.TB, of *securetest.Authority) *certificateFiles {
@@ -314,211 +334,48 @@ func TestEnvoyPeerIdentities(t *testing.T) {
 				return identified(t, m.of, shopAccounts+account)
 			}
 			in, out := m.sidecars(protocol.Delta, own(c.workload, "app"), own(c.client, "client"))
+			end := out
+			if c.atApp {
+				end = in
+			}
 			for _, mode := range []string{"PERMISSIVE", "STRICT"} {
 				m.awaitSynced(m.apply(peerMode(mode)), "app", "client")
-				if c.failed == "" {
-					eventually(t, mode+": they talk", func() error {
-						got, err := m.through(80, "/")
-						if err == nil && (got.String() != "http" || got.echo.Header.Get("X-Forwarded-Client-Cert") == "") {
-							err = fmt.Errorf("%s: %v", got, got.echo.Header)
-						}
-						return err
-					})
-					continue
-				}
-				end := out
-				if c.atApp {
-					end = in
-				}
-				eventually(t, mode+": the handshake fails, for the reason that is counted", func() error {
-					got, err := m.through(80, "/")
-					if err == nil && got.status != http.StatusServiceUnavailable {
-						return fmt.Errorf("it answers %s", got)
+				for _, p := range m.probes() {
+					if c.failed == "" {
+						eventually(t, mode+": they talk "+p.name, func() error {
+							shown, err := p.call()
+							if err == nil && p.shows && !strings.Contains(shown, "URI=spiffe://") {
+								err = fmt.Errorf("the server saw %q", shown)
+							}
+							return err
+						})
+						continue
 					}
-					counted, err := end.stats(`ssl\.` + c.failed + `$`)
-					if err == nil && len(nonzero(counted)) == 0 {
-						err = errors.New("nothing is counted as " + c.failed)
+					before := end.failures(c.failed)
+					eventually(t, mode+": "+p.name+": the handshake fails, for the reason that is counted", func() error {
+						if _, err := p.call(); err == nil {
+							return errors.New("it is answered")
+						}
+						if end.failures(c.failed) == before {
+							return errors.New("nothing is counted as " + c.failed)
+						}
+						return nil
+					})
+				}
+			}
+			if !c.plain {
+				return
+			}
+			m.apply(peerMode("DISABLE"))
+			for _, p := range m.probes() {
+				eventually(t, "without mutual TLS they talk "+p.name, func() error {
+					shown, err := p.call()
+					if err == nil && shown != "" {
+						err = fmt.Errorf("the server saw %q", shown)
 					}
 					return err
 				})
 			}
 		})
 	}
-}
-
-// TestEnvoyPeerChanges: the modes of a service, and the label of its endpoint, change under
-// requests on kept and new connections, with two servers, of which one is killed in the middle.
-// No request fails, and apply --wait ends when the last phase is in use.
-func TestEnvoyPeerChanges(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
-		m := newPeerNetworks(t)
-		m.drain = 2
-		etcd := startEtcd(t)
-		m.server = startServer(t, serverOptions{etcd: etcd})
-		other := startServer(t, serverOptions{etcd: etcd})
-		m.xds = startSocketRelay(t, m.server.xds, other.xds)
-		m.apply(peerEntry)
-		in, out := m.sidecars(v, identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client"))
-		eventually(t, "both talk", func() error {
-			_, err := m.through(80, "/")
-			return err
-		})
-		eventually(t, "undeclared ports work", func() error {
-			_, err := m.through(90, "/")
-			return err
-		})
-
-		// call loads ports through the sidecar of the client.
-		call := func(name string, ports ...int) *load {
-			l := &load{t: t, name: name, counts: map[string]int{}}
-			var calls []func(context.Context)
-			for _, port := range ports {
-				for _, kept := range []bool{true, false} {
-					client := m.client.marked(t, captureMark)
-					client.Transport.(*http.Transport).DisableKeepAlives = !kept
-					calls = append(calls, func(ctx context.Context) {
-						got, err := m.throughBy(ctx, client, port, "/")
-						l.count(ctx, got, err)
-					})
-				}
-			}
-			l.stop = atPace(t, calls...)
-			return l
-		}
-		requests := call("requests", 80, 81)
-		// A port that declares nothing has bytes for the sidecar of the server. A connection of
-		// bytes cannot be told to end: it is cut when a listener is drained. Only a change to
-		// DISABLE and back drains.
-		bytes := call("bytes", 90)
-
-		label := func(value string) string {
-			return strings.Replace(peerEntry, "tlsMode: istio", "tlsMode: "+value, 1)
-		}
-		for i, step := range []struct {
-			documents       string
-			shown           bool // whether the mode ends connections of the other kind
-			encrypted, bare bool
-		}{
-			{documents: peerMode("STRICT"), shown: true, encrypted: true},
-			{documents: peerMode("PERMISSIVE"), bare: true},
-			{documents: label("disabled"), bare: true},
-			{documents: label("istio"), bare: true},
-			{documents: peerMode("DISABLE"), shown: true, bare: true},
-			{documents: peerMode("STRICT"), shown: true, encrypted: true},
-			{documents: peerMode("DISABLE"), shown: true, bare: true},
-			{documents: peerMode("PERMISSIVE"), bare: true},
-		} {
-			if strings.Contains(step.documents, "DISABLE") {
-				bytes.expectUnharmed()
-			}
-			if i == 5 {
-				m.kill()
-				m.server = other
-			}
-			m.must(step.documents, "apply", "-f", "-", "--wait", "--timeout", "90s")
-			requests.sample(100)
-			what := fmt.Sprintf("step %d: ", i)
-			if step.shown {
-				eventually(t, what+"open connections of the former mode end", func() error {
-					got, err := m.through(80, "/")
-					mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
-					if err == nil && mutual != step.encrypted {
-						err = fmt.Errorf("the server saw %s %v", got, got.echo.Header)
-					}
-					return err
-				})
-			}
-			if err := m.bare(8080, "http"); (err == nil) != step.bare {
-				t.Errorf("%swithout a sidecar: %v", what, err)
-			}
-			if failures := append(requests.failed(), bytes.failed()...); len(failures) > 0 {
-				t.Fatalf("%s%d requests failed, the first: %s", what, len(failures), failures[0])
-			}
-		}
-		requests.expectUnharmed()
-		if out := m.try("{apiVersion: portolan.io/v1, kind: PeerPhase, metadata: {name: default, namespace: shop}, spec: {}}", "apply", "-f", "-"); out.code == 0 || !strings.Contains(out.stderr, "the leading server alone writes it") {
-			t.Errorf("a user writes a PeerPhase: exit code %d, %s", out.code, out.stderr)
-		}
-		m.expectNothingRejected()
-		in.expectNothingRejected()
-		out.expectNothingRejected()
-	})
-}
-
-// TestEnvoyPeerFaults: whatever fails, what was encrypted is encrypted or does not go through, and
-// who was refused is refused.
-func TestEnvoyPeerFaults(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
-		const marker = "a-word-that-nobody-may-read"
-		m := newPeerNetworks(t)
-		etcd := startEtcdProcess(t)
-		m.server = etcd.server()
-		m.xds = startSocketRelay(t, m.server.xds)
-		m.apply(peerEntry)
-		app, client := identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client")
-		in, out := m.sidecars(v, app, client)
-		m.must(peerMode("STRICT"), "apply", "-f", "-", "--wait")
-		wire := m.client.sniff("p", marker)
-		// holds waits until requests are answered, or not, and checks that nobody reads them.
-		holds := func(fault string, answered bool) {
-			t.Helper()
-			eventually(t, fault, func() error {
-				got, err := m.through(80, "/"+marker)
-				mutual := strings.Contains(got.echo.Header.Get("X-Forwarded-Client-Cert"), "URI="+shopAccounts+"client")
-				if err == nil && got.status == http.StatusOK && !mutual {
-					t.Errorf("%s: a request in plaintext is answered", fault)
-				}
-				if answered != (err == nil && got.status == http.StatusOK) {
-					return fmt.Errorf("it gets %s, %w", got, cmp.Or(err, errors.New("no error")))
-				}
-				return nil
-			})
-			for _, port := range []int{81, 90} {
-				if got, err := m.through(port, "/"+marker); answered != (err == nil && got.status == http.StatusOK) {
-					t.Errorf("%s: port %d: %s, %v", fault, port, got, err)
-				}
-			}
-			for _, port := range []int{8080, 5432, 7000} {
-				if err := m.bare(port, map[int]string{8080: "http", 5432: "tcp", 7000: "plain"}[port]); err == nil {
-					t.Errorf("%s: port %d takes plaintext", fault, port)
-				}
-			}
-			if seen := wire.Load(); seen > 0 {
-				t.Errorf("%s: %d packets have what was sent", fault, seen)
-			}
-		}
-		restart := func(client *certificateFiles) {
-			t.Helper()
-			out.process.kill()
-			out = m.sidecarOfClient(v, client)
-		}
-		holds("all is well", true)
-		etcd.process.Kill()
-		holds("the store is away", true)
-		restart(client)
-		holds("a client starts without the store", true)
-		m.kill()
-		holds("the server is away", true)
-		etcd.start()
-		m.start()
-		holds("both are back", true)
-
-		in.process.kill()
-		in = m.sidecarOfApp(v, identified(t, securetest.New(t, "new root"), shopAccounts+"app"))
-		holds("the root is rotated half way", false)
-		in.process.kill()
-		in = m.sidecarOfApp(v, app)
-		holds("the former root is back", true)
-
-		gone := *client
-		gone.chain += ".gone"
-		out.process.kill()
-		out = m.launchEnvoy(m.clientOptions(v, &gone))
-		out.awaitReady()
-		holds("a client's certificate is gone", false)
-		restart(client)
-		holds("it has one again", true)
-		in.expectNothingRejected()
-		out.expectNothingRejected()
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -35,8 +36,8 @@ func (c *keptClient) status(port int) (string, error) {
 	return got.String(), err
 }
 
-// TestEnvoyPolicies: a policy judges the next request of a connection, and ends no connection.
-func TestEnvoyPolicies(t *testing.T) {
+// TestEnvoyPolicyChanges: a policy judges the next request of a connection, and ends no connection.
+func TestEnvoyPolicyChanges(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerMesh(t, serverOptions{})
 		in := m.sidecarOfApp(v, identified(t, m.of, shopAccounts+"app"))
@@ -66,6 +67,18 @@ func TestEnvoyPolicies(t *testing.T) {
 			}
 			if step.remove != "" {
 				m.awaitSynced(m.remove(step.remove), "app")
+			}
+			if step.name == "DENY for all" {
+				if out := m.must("", "proxy", "config", "extension", "app"); !strings.Contains(out, "portolan.authorization.http.deny") || !strings.Contains(out, "authorizationpolicy/shop/deny") {
+					t.Errorf("the filters of the proxy:\n%s", out)
+				}
+				dump, err := in.dumped()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out := m.try(string(dump), "proxy", "diff", "app", "--dump", "-"); out.code != 0 {
+					t.Errorf("the dump differs: exit code %d\n%s%s", out.code, out.stdout, out.stderr)
+				}
 			}
 			if got, err := kept.status(8080); err != nil || got != step.want {
 				t.Errorf("%s: %s, %v, want %s", step.name, got, err, step.want)

@@ -48,6 +48,11 @@ func TestKeysAreInNoDump(t *testing.T) {
 			}
 		}
 	}
+	for _, want := range []string{"listener 127.0.0.1_", "CN=door.shop.test"} {
+		if form := "portolan proxy config secret edge"; !strings.Contains(string(seen[form]), want) {
+			t.Errorf("%s lacks %q:\n%s", form, want, seen[form])
+		}
+	}
 	for _, path := range []string{"/metrics", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine?debug=2", "/readyz?verbose"} {
 		text, err := s.get(path, nil)
 		if err != nil {

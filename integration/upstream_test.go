@@ -98,10 +98,29 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
+	if r.Header.Get("Upgrade") == "websocket" {
+		upgrade(w, r)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(echo{
 		Upstream: u.name, Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host, Proto: r.Proto, Header: r.Header, Attempt: attempt,
 	})
+}
+
+// upgrade makes a WebSocket of the connection of a request, and echoes what comes on it. It shows
+// the client whom the sidecar of the server saw.
+func upgrade(w http.ResponseWriter, r *http.Request) {
+	c, both, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	defer func() { _ = c.Close() }()
+	fmt.Fprintf(both, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nshown: %s\r\n\r\n", r.Header.Get("X-Forwarded-Client-Cert"))
+	if both.Flush() == nil {
+		_, _ = io.Copy(c, both)
+	}
 }
 
 // startTCPUpstream runs a server that greets with its name and echoes what it receives. It

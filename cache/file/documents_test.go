@@ -74,7 +74,7 @@ func TestFaultsOfObjects(t *testing.T) {
 		"kind":    "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n",
 		"nobody":  "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nspec: {hosts: [a.b]}\n",
 		"secret":  "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\nstringData: {a: b}\n",
-		"secure":  "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: s, namespace: a}\nspec: {action: DENY, rules: [{}]}\n",
+		"secure":  "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: s, namespace: a}\nspec: {url: \"oci://a/b\", phase: AUTHZ}\n",
 	} {
 		write(t, filepath.Join(dir, name+".yaml"), text)
 	}
@@ -93,7 +93,7 @@ func TestFaultsOfObjects(t *testing.T) {
 		t.Errorf("%d objects are there", n)
 	}
 	accepting := follow(t, dir, func(o *file.Options) { o.AcceptUnserved = true })
-	if accepting.Snapshot().Get(key(schema.AuthorizationPolicy, "a", "s")) == nil {
+	if accepting.Snapshot().Get(key(schema.WasmPlugin, "a", "s")) == nil {
 		t.Error("what is accepted is not there")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	extensions "istio.io/api/extensions/v1alpha1"
 	mcpv1 "istio.io/api/mcp/v1alpha1"
-	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/cache/cachetest"
 	"github.com/portolan-mesh/portolan/cache/mcp"
@@ -135,15 +135,12 @@ func TestWhatIsTaken(t *testing.T) {
 // effect.
 func TestSecurityThatIsNotServed(t *testing.T) {
 	t.Parallel()
-	policy := &config.Config{
-		Meta: config.Meta{GroupVersionKind: schema.AuthorizationPolicy, Namespace: "a", Name: "x", ResourceVersion: "1"},
-		Spec: &security.AuthorizationPolicy{},
-	}
-	if len(schema.Pilot().Kind(schema.AuthorizationPolicy).UnservedSecurity(policy)) == 0 {
-		t.Skip("all of it is served")
+	plugin := &config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.WasmPlugin, Namespace: "a", Name: "x", ResourceVersion: "1"},
+		Spec: &extensions.WasmPlugin{Url: "oci://a/b", Phase: extensions.PluginPhase_AUTHZ},
 	}
 	p := newPeer(t, nil)
-	p.set(schema.AuthorizationPolicy.String(), map[string]resource{"a/x": resourceOf(t, policy)})
+	p.set(schema.WasmPlugin.String(), map[string]resource{"a/x": resourceOf(t, plugin)})
 	strict, lax := synced(t, p, mcp.Delta), synced(t, p, mcp.Delta, func(o *mcp.Options) { o.AcceptUnserved = true })
 	if n := strict.c.Snapshot().Configs().Len(); n != 0 || len(strict.c.Problems()) != 1 {
 		t.Errorf("%d objects, %v", n, strict.c.Problems())

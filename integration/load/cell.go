@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
@@ -30,8 +32,10 @@ type cell struct {
 	// files makes the same changes by files of a directory, on a second server.
 	files bool
 	// mutual connects all proxies over mutual TLS, to the floor as well.
-	mutual  bool
-	targets func(*results) []target
+	mutual bool
+	// noAutoMTLS disables automatic mutual TLS between workloads.
+	noAutoMTLS bool
+	targets    func(*results) []target
 }
 
 // flags returns the flags of the server.
@@ -60,6 +64,7 @@ var (
 func grid() []cell {
 	thousand, five := refmesh.Mesh{Services: 1000}, refmesh.Mesh{Services: 5000}
 	spread := refmesh.Mesh{Services: 1000, Localities: 4, LabelSets: 10}
+	peers := refmesh.Mesh{Services: 1000, Peers: true}
 	return []cell{
 		{name: "1000:1", mesh: thousand, proxies: 1, variant: protocol.Delta, changes: everyChange},
 		{name: "1000:50", mesh: thousand, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 20, routesCPU: 50})},
@@ -70,6 +75,8 @@ func grid() []cell {
 		{name: "1000:50/mtls", mesh: thousand, proxies: 50, variant: protocol.Delta, mutual: true, changes: everyChange, targets: besidePlaintext("1000:50")},
 		{name: "1000:200/mtls", mesh: thousand, proxies: 200, variant: protocol.Delta, mutual: true, changes: everyChange, floor: true, targets: besidePlaintext("1000:200")},
 		{name: "1000:200/tls", mesh: refmesh.Mesh{Services: 1000, Originate: true}, proxies: 200, variant: protocol.Delta, changes: everyChange, targets: timesOtherCell("1000:200", 1.3)},
+		{name: "1000:200/peers-off", mesh: peers, proxies: 200, variant: protocol.Delta, noAutoMTLS: true, changes: []string{"endpoint", "routes"}},
+		{name: "1000:200/peers", mesh: peers, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, targets: besideOff("1000:200/peers-off")},
 		{name: "1000:200/whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, changes: []string{"routes"}, floor: true},
 		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: timesOtherCell("1000:200", 2)},
 		{name: "5000:50", mesh: five, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 200, routesCPU: 200})},
@@ -223,6 +230,25 @@ func besidePlaintext(name string) func(*results) []target {
 				if plain, measured := r.figureOf(name, figure); measured {
 					out = append(out, target{figure, times * plain, fmt.Sprintf("%gx %s", times, name)})
 				}
+			}
+		}
+		return out
+	}
+}
+
+// besideOff allows automatic mutual TLS little more than the cell without: of bytes, of time and
+// of CPU. As for a thousand proxies, the median of the repetitions' p99s counts.
+func besideOff(name string) func(*results) []target {
+	const ofBytes, ofTime = 1.2, 1.3
+	return func(r *results) []target {
+		out := r.nothingElse()
+		times := map[string]float64{syncBytes: ofBytes, syncTime: ofTime, syncCPU: ofTime}
+		for _, change := range r.cell.changes {
+			times[bytesOf(change)], times[usual(change)], times[changeCPU(change)] = ofBytes, ofTime, ofTime
+		}
+		for _, figure := range slices.Sorted(maps.Keys(times)) {
+			if off, measured := r.figureOf(name, figure); measured {
+				out = append(out, target{figure, times[figure] * off, fmt.Sprintf("%gx %s", times[figure], name)})
 			}
 		}
 		return out

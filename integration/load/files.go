@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func (m *run) follow(ctx context.Context, dir string) (f *followed, stop func() 
 		}
 	}
 	began := time.Now()
-	if f.server, err = startServer(ctx, m.binary, dir, append(m.flags(), "--config-dir", f.dir)...); err != nil {
+	if f.server, err = startServer(ctx, m.binary, dir, slices.Concat(m.flags, []string{"--config-dir", f.dir})...); err != nil {
 		return nil, nil, err
 	}
 	if err := f.awaitObjects(ctx, len(objects)); err != nil {

@@ -32,7 +32,8 @@ type run struct {
 	options
 	*results
 	server *server
-	mutual *mutual // nil in plaintext
+	flags  []string // of the server
+	mutual *mutual  // nil in plaintext
 	fleet  *fleet.Fleet
 	record *recorder // of the responses to the first proxy
 	floor  floor.Recording
@@ -47,7 +48,10 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 			return err
 		}
 	}
-	if m.server, err = startServer(ctx, o.binary, dir, m.flags()...); err != nil {
+	if m.flags, err = m.serverFlags(dir); err != nil {
+		return err
+	}
+	if m.server, err = startServer(ctx, o.binary, dir, m.flags...); err != nil {
 		return err
 	}
 	m.floor = floor.Recording{Variant: r.cell.variant, Changes: map[string][][]byte{}}
@@ -66,12 +70,17 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 	return errors.Join(m.changes(ctx), m.besideFloor(ctx, dir))
 }
 
-// flags returns the flags of the server.
-func (m *run) flags() []string {
-	if m.mutual == nil {
-		return m.cell.flags()
+// serverFlags returns the flags of the server. The files that they name are in a directory.
+func (m *run) serverFlags(dir string) ([]string, error) {
+	out := m.cell.flags()
+	if m.mutual != nil {
+		out = append(out, m.mutual.flags()...)
 	}
-	return append(m.cell.flags(), m.mutual.flags()...)
+	if !m.cell.noAutoMTLS {
+		return out, nil
+	}
+	file := filepath.Join(dir, "mesh.yaml")
+	return append(out, "--mesh-config", file), os.WriteFile(file, []byte("enableAutoMtls: false\n"), 0o600)
 }
 
 // over returns how proxies connect. first is the number of the first of them in the cell.

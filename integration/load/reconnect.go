@@ -40,7 +40,7 @@ func (m *run) restart(ctx context.Context, dir string) error {
 	if err := m.server.stop(); err != nil {
 		return err
 	}
-	s, err := startServer(ctx, m.binary, dir, m.flags()...)
+	s, err := startServer(ctx, m.binary, dir, m.flags...)
 	if err != nil {
 		m.server.stop = func() error { return nil } // it has ended
 		return err

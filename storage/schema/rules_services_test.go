@@ -283,36 +283,6 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			warned: []string{
 				"EnvoyFilter is stored but not enforced yet",
 			}},
-		{name: "sound", kind: schema.AuthorizationPolicy, spec: `{}`,
-			warned: []string{
-				"AuthorizationPolicy is stored but not enforced yet",
-			}},
-		{name: "deny without rules", kind: schema.AuthorizationPolicy, spec: `action: DENY`,
-			refused: []string{
-				"spec.rules: is missing, so that DENY never happens: write rules: [{}] for every request",
-			},
-			warned: []string{
-				"AuthorizationPolicy is stored but not enforced yet",
-			}},
-		{name: "custom without provider", kind: schema.AuthorizationPolicy, spec: `{action: CUSTOM, rules: [{}]}`,
-			refused: []string{
-				"spec.provider.name: is missing: action CUSTOM asks a provider",
-			},
-			warned: []string{
-				"AuthorizationPolicy is stored but not enforced yet",
-			}},
-		{name: "faulty", kind: schema.AuthorizationPolicy, spec: `
-			provider: {name: a}
-			selector: {matchLabels: {"a b": c}}
-			targetRefs: [{kind: Service, name: a}]`,
-			refused: []string{
-				`spec.selector.matchLabels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
-				"spec.selector: excludes targetRefs: set one of the two",
-				"spec.provider: goes with action CUSTOM only, the action is ALLOW",
-			},
-			warned: []string{
-				"AuthorizationPolicy is stored but not enforced yet",
-			}},
 		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: DISABLE}}}`},
 		{name: "faulty", kind: schema.PeerAuthentication, spec: `portLevelMtls: {0: {mode: DISABLE}}`,
 			refused: []string{

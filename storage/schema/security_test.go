@@ -18,7 +18,7 @@ func TestUnservedSecurity(t *testing.T) {
 		spec string
 		want []string // fields
 	}{
-		"authorization":          {schema.AuthorizationPolicy, `{rules: [{}]}`, []string{"kind"}},
+		"authorization":          {schema.AuthorizationPolicy, `{rules: [{}]}`, nil},
 		"peers":                  {schema.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, nil},
 		"a plugin that asks who": {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, []string{"spec.phase"}},
 		"a plugin that permits":  {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHZ}`, []string{"spec.phase"}},

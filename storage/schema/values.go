@@ -144,8 +144,34 @@ type targeted interface {
 // target checks what a policy applies to.
 func (c checker) target(p targeted) {
 	c.at("selector", "matchLabels").labels(p.GetSelector().GetMatchLabels())
-	if p.GetSelector() != nil && (p.GetTargetRef() != nil || len(p.GetTargetRefs()) > 0) {
+	one, several := p.GetTargetRef(), p.GetTargetRefs()
+	if p.GetSelector() != nil && (one != nil || len(several) > 0) {
 		c.at("selector").fail("excludes targetRefs: set one of the two")
+	}
+	if one != nil && len(several) > 0 {
+		c.at("targetRef").fail("excludes targetRefs: set one of the two")
+	}
+	if one != nil {
+		c.at("targetRef").targetRef(one)
+	}
+	each(c.at("targetRefs"), several, checker.targetRef)
+}
+
+// targetRef checks a reference to a resource that a policy applies to. Istio knows the same
+// kinds, but for Gateways of its own group.
+func (c checker) targetRef(ref *istiotype.PolicyTargetReference) {
+	c.at("name").required(ref.GetName())
+	if namespace := ref.GetNamespace(); namespace != "" && namespace != c.report.object.Namespace {
+		c.at("namespace").fail("must be the namespace of the policy, %s, is %q", c.report.object.Namespace, namespace)
+	}
+	const gatewayAPI = "gateway.networking.k8s.io"
+	groups := map[string][]string{
+		"Service": {"", "core"}, "ServiceEntry": {networkingGroup}, "Gateway": {networkingGroup, gatewayAPI}, "GatewayClass": {gatewayAPI},
+	}
+	if allowed, ok := groups[ref.GetKind()]; !ok {
+		c.at("kind").fail("must be one of Gateway, GatewayClass, Service, ServiceEntry, is %q", ref.GetKind())
+	} else if !slices.Contains(allowed, ref.GetGroup()) {
+		c.at("group").fail("must be %q for a %s, is %q", allowed[0], ref.GetKind(), ref.GetGroup())
 	}
 }
 

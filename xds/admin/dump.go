@@ -27,6 +27,8 @@ type Dump struct {
 	// Resources are by type URL and name. Virtual hosts received over VHDS are apart from their
 	// route configurations. A type is absent if the dump does not list it.
 	Resources map[string]map[string]proto.Message
+	// Secrets are the secrets that came over SDS, by name; nil if the dump does not list them.
+	Secrets map[string]*ProxySecret
 	// Static counts the resources that are left out because the bootstrap or a listener
 	// contains them. Draining counts the listeners that are left out because Envoy drains them.
 	Static, Draining int
@@ -71,6 +73,11 @@ type dumpSection struct {
 
 	StaticEndpoints []dumpedResource `json:"static_endpoint_configs"`
 	Endpoints       []dumpedResource `json:"dynamic_endpoint_configs"`
+
+	Extensions     []dumpedResource  `json:"ecds_filters"`
+	StaticSecrets  []json.RawMessage `json:"static_secrets"`
+	ActiveSecrets  []dumpedResource  `json:"dynamic_active_secrets"`
+	WarmingSecrets []dumpedResource  `json:"dynamic_warming_secrets"`
 }
 
 // dumpedResource is a resource of any type in a config dump.
@@ -79,6 +86,8 @@ type dumpedResource struct {
 	Listener  json.RawMessage `json:"listener"`
 	Route     json.RawMessage `json:"route_config"`
 	Endpoints json.RawMessage `json:"endpoint_config"`
+	Extension json.RawMessage `json:"ecds_filter"`
+	Secret    json.RawMessage `json:"secret"`
 }
 
 // ReadDump reads a config dump in JSON.
@@ -99,11 +108,11 @@ func ReadDump(in io.Reader) (*Dump, error) {
 		return nil, errors.New("it has no clusters, listeners or routes: take it from /config_dump?include_eds of Envoy's admin interface")
 	}
 	d.dropForeignEndpoints()
-	return d, nil
+	return d, d.addNeeders()
 }
 
 func (d *Dump) read(s dumpSection) error {
-	d.Static += len(s.StaticClusters) + len(s.StaticListeners) + len(s.StaticRoutes) + len(s.StaticEndpoints)
+	d.Static += len(s.StaticClusters) + len(s.StaticListeners) + len(s.StaticRoutes) + len(s.StaticEndpoints) + len(s.StaticSecrets)
 	switch kind := s.Type[strings.LastIndexByte(s.Type, '.')+1:]; kind {
 	case "BootstrapConfigDump":
 		d.Node = s.Bootstrap.Node.ID
@@ -140,6 +149,13 @@ func (d *Dump) read(s dumpSection) error {
 				return fmt.Errorf("route configuration: %w", err)
 			}
 		}
+	case "EcdsConfigDump":
+		of := d.typed(resource.ExtensionType)
+		for _, r := range s.Extensions {
+			if err := add(of, r.Extension); err != nil {
+				return fmt.Errorf("filter: %w", err)
+			}
+		}
 	case "EndpointsConfigDump":
 		of := d.typed(resource.EndpointType)
 		for _, r := range slices.Concat(s.Endpoints, s.StaticEndpoints) {
@@ -149,6 +165,15 @@ func (d *Dump) read(s dumpSection) error {
 		}
 		if of[names.LocalCluster] != nil { // Envoy lists it as static, since its cluster is
 			d.Static--
+		}
+	case "SecretsConfigDump":
+		if d.Secrets == nil {
+			d.Secrets = map[string]*ProxySecret{}
+		}
+		for _, r := range slices.Concat(s.ActiveSecrets, s.WarmingSecrets) {
+			if err := d.addSecret(r.Secret); err != nil {
+				return fmt.Errorf("secret: %w", err)
+			}
 		}
 	}
 	return nil
@@ -278,7 +303,7 @@ func (d *Dump) Differences(c *ProxyConfig) (*Comparison, error) {
 		t := &c.Types[i]
 		has := d.Resources[t.TypeURL]
 		if has == nil {
-			if t.Total > 0 {
+			if t.Total > 0 && !slices.Contains(secretTypes, t.TypeURL) { // a server shows no message of a secret
 				out.Absent = append(out.Absent, t.Name)
 			}
 			continue

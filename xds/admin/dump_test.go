@@ -7,18 +7,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -205,5 +209,53 @@ func TestReadDumpRefuses(t *testing.T) {
 		if _, err := admin.ReadDump(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// TestReadDumpOfSecrets: a dump's secrets are described by their certificates, and have the
+// clusters and listeners that name them. One that has not arrived is left out.
+func TestReadDumpOfSecrets(t *testing.T) {
+	t.Parallel()
+	pair := secrettest.New(t, time.Hour, "www.shop")
+	text := func(m proto.Message) string {
+		packed, err := anypb.New(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	socketOf := func(certificate, roots string) *corev3.TransportSocket {
+		return socket.UpstreamTLS(socket.UpstreamTLSOptions{TLSOptions: socket.TLSOptions{Certificates: []string{certificate}, Peer: &socket.PeerValidation{Roots: roots}}})
+	}
+	dump := fmt.Sprintf(`{"configs": [
+		{"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump", "dynamic_active_clusters": [{"cluster": %s}, {"cluster": %s}]},
+		{"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump", "static_secrets": [{"name": "boot"}],
+			"dynamic_active_secrets": [{"secret": %s}, {"secret": %s}, {"secret": %s}],
+			"dynamic_warming_secrets": [{"secret": %s}]}]}`,
+		text(&clusterv3.Cluster{Name: "b", TransportSocket: socketOf("default", "ROOTCA")}), text(&clusterv3.Cluster{Name: "a", TransportSocket: socketOf("stored", "ROOTCA")}),
+		text(socket.CertificateSecret("stored", pair.Cert, []byte("[redacted]"))), text(socket.CertificateFileSecret("default", "/cert", "/key")), text(socket.RootsFileSecret("ROOTCA", "/ca", "")),
+		text(&tlsv3.Secret{Name: "late"}))
+	serial := pair.Parsed.SerialNumber.Text(16)
+	want := map[string]string{
+		"stored": "certificate  [" + serial + " CN=www.shop www.shop] by [cluster a]", "default": "certificate /cert [] by [cluster b]", "ROOTCA": "authorities /ca [] by [cluster a cluster b]",
+	}
+	d, err := admin.ReadDump(strings.NewReader(dump))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for name, s := range d.Secrets {
+		var shown []string
+		for _, c := range s.Certificates {
+			shown = append(shown, c.Serial+" "+c.Issuer+" "+strings.Join(c.Names, ","))
+		}
+		got[name] = fmt.Sprint(s.Kind, " ", s.File, " ", shown, " by ", s.NeededBy)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || d.Static != 1 {
+		t.Errorf("%d static, secrets (-want +got):\n%s", d.Static, diff)
 	}
 }

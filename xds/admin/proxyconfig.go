@@ -144,7 +144,7 @@ func ServeProxyConfig(server Holder, others Others, id string) func(http.Respons
 		if asked := query["type"]; len(asked) > 0 {
 			types = func(name string) bool { return slices.Contains(asked, name) }
 		}
-		h, err := server.Holdings(r.Context(), node, types)
+		h, err := server.Holdings(r.Context(), node, withNeeders(types))
 		switch {
 		case errors.Is(err, xds.ErrNotConnected):
 			return refusal.Unavailable(fmt.Sprintf("proxy %s has just disconnected: try again in a moment", node))
@@ -152,7 +152,7 @@ func ServeProxyConfig(server Holder, others Others, id string) func(http.Respons
 			return refusal.Unavailable(fmt.Sprintf("proxy %s: %v", node, err))
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = writeProxyConfig(w, h, id, query.Get("differing") == "true") // the client is gone
+		_ = writeProxyConfig(w, h, id, types, query.Get("differing") == "true") // the client is gone
 		return nil
 	}
 }
@@ -183,9 +183,22 @@ func (e Elsewhere) Find(query url.Values, proxy string) error {
 	return nil
 }
 
-// writeProxyConfig writes a ProxyConfig, one resource at a time: a proxy may have
-// megabytes.
-func writeProxyConfig(w io.Writer, h *xds.Holdings, id string, differing bool) error {
+// withNeeders adds the types whose resources name secrets, if secrets are asked for. nil means
+// all types.
+func withNeeders(types func(string) bool) func(string) bool {
+	if types == nil || !types("SDS") {
+		return types
+	}
+	return func(name string) bool { return types(name) || namesSecrets(name) }
+}
+
+// writeProxyConfig writes a ProxyConfig of some types, one resource at a time: a proxy may have
+// megabytes. nil means all types.
+func writeProxyConfig(w io.Writer, h *xds.Holdings, id string, types func(string) bool, differing bool) error {
+	by, shown := neededBy(h.Types), h.Types
+	if types != nil {
+		shown = slices.DeleteFunc(slices.Clone(shown), func(t xds.TypeHoldings) bool { return !types(t.Name) })
+	}
 	out := ProxyConfig{
 		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyConfig"}, Server: id, Revision: h.Revision,
 		Proxy: ConnectedProxy{
@@ -194,7 +207,7 @@ func writeProxyConfig(w io.Writer, h *xds.Holdings, id string, differing bool) e
 		},
 		Types: []ProxyType{},
 	}
-	return writeList(w, out, h.Types, func(t xds.TypeHoldings) error {
+	return writeList(w, out, shown, func(t xds.TypeHoldings) error {
 		var listed []xds.Holding
 		total := 0
 		for _, one := range t.Resources {
@@ -207,7 +220,11 @@ func writeProxyConfig(w io.Writer, h *xds.Holdings, id string, differing bool) e
 		}
 		typ := ProxyType{Name: t.Name, TypeURL: t.TypeURL, Requested: t.Requested, Total: total, Resources: []ProxyResource{}}
 		return writeList(w, typ, listed, func(one xds.Holding) error {
-			text, err := json.Marshal(proxyResource(t.TypeURL, one))
+			r := proxyResource(t.TypeURL, one)
+			if r.Secret != nil {
+				r.Secret.NeededBy = by[r.Name]
+			}
+			text, err := json.Marshal(r)
 			if err == nil {
 				_, err = w.Write(text)
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -324,5 +325,57 @@ func TestProxyConfigOfAnotherServer(t *testing.T) {
 	}
 	if _, err := proxyConfig(t, h, nil, url.Values{"node": {h.nodes[0].ID}, "server": {"cp-1:7/a"}}); err != nil {
 		t.Errorf("a query that is meant for this server: %v", err)
+	}
+}
+
+// TestProxyConfigSecretsAreNeeded: a secret has the clusters and listeners that the proxy
+// acknowledged with it. Asked for secrets alone, the answer has no other type.
+func TestProxyConfigSecretsAreNeeded(t *testing.T) {
+	t.Parallel()
+	h := someHolder(t)
+	needing := func(name string, m proto.Message) *resource.Resource {
+		r := built(t, name, m)
+		r.Needs = []resource.Need{{TypeURL: resource.SecretType, Name: "s", Kind: resource.Once}, {TypeURL: resource.SecretType, Name: "s", Kind: resource.Once}}
+		return r
+	}
+	pair := secrettest.New(t, time.Hour, "www.shop")
+	known, unused := built(t, "s", socket.CertificateSecret("s", pair.Cert, pair.Key)), built(t, "u", socket.CertificateSecret("u", pair.Cert, pair.Key))
+	of := func(acked, desired *resource.Resource) xds.Holding {
+		name := "only desired"
+		if acked != nil {
+			name = acked.Name
+		}
+		return xds.Holding{Holding: protocol.Holding{Name: name, Acked: acked, Desired: desired}}
+	}
+	a, b, l := needing("a", &clusterv3.Cluster{Name: "a"}), needing("b", &clusterv3.Cluster{Name: "b"}), needing("l", &listenerv3.Listener{Name: "l"})
+	h.types = []xds.TypeHoldings{
+		{Name: "CDS", TypeURL: resource.ClusterType, Resources: []xds.Holding{of(b, b), of(a, nil), of(nil, needing("c", &clusterv3.Cluster{Name: "c"}))}},
+		{Name: "LDS", TypeURL: resource.ListenerType, Resources: []xds.Holding{of(l, l)}},
+		{Name: "SDS", TypeURL: secretType, Resources: []xds.Holding{of(known, known), of(unused, unused)}},
+	}
+	for query, want := range map[string]string{"SDS": "SDS", "": "CDS LDS SDS"} {
+		parameters := url.Values{"node": {h.nodes[0].ID}}
+		if query != "" {
+			parameters.Set("type", query)
+		}
+		text, err := proxyConfig(t, h, nil, parameters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got admin.ProxyConfig
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatal(err)
+		}
+		var types []string
+		for _, typ := range got.Types {
+			types = append(types, typ.Name)
+		}
+		if strings.Join(types, " ") != want {
+			t.Fatalf("asked for %q it has %q", query, types)
+		}
+		secrets := got.Types[len(got.Types)-1].Resources
+		if by := secrets[0].Secret.NeededBy; !slices.Equal(by, []string{"cluster a", "cluster b", "listener l"}) || secrets[1].Secret.NeededBy != nil {
+			t.Errorf("needed by %q and %q", by, secrets[1].Secret.NeededBy)
+		}
 	}
 }

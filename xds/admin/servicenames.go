@@ -5,7 +5,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
@@ -59,15 +58,20 @@ func namesOf(p *mesh.PushContext, namespace string) ServiceNames {
 	return out
 }
 
-// locate fills in the Places of the services of a host.
-func (l *ServiceList) locate(row *mesh.HostRow, places func(*discovery.Service) []string) {
+// ask fills in what registries tell of the services of a host.
+func (l *ServiceList) ask(row *mesh.HostRow, of Registries) {
 	for i := range l.Items {
 		for _, s := range row.Services {
 			if s.Namespace != l.Items[i].Namespace {
 				continue
 			}
-			for j, of := range s.Services {
-				l.Items[i].Definitions[j].Places = places(of)
+			for j, service := range s.Services {
+				if of.Places != nil {
+					l.Items[i].Definitions[j].Places = of.Places(service)
+				}
+			}
+			if of.Findings != nil {
+				l.Items[i].Findings = of.Findings(s)
 			}
 		}
 	}

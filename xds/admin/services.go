@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 // ServicesPath is the path of a ServiceList: the services of one host (the parameter host), in
@@ -48,6 +49,8 @@ type Service struct {
 	// Subsets are the subsets of all DestinationRules that apply to the host for some
 	// proxy.
 	Subsets []Subset `json:"subsets"`
+	// Findings are about the endpoints that no object defines.
+	Findings []finding.Finding `json:"findings,omitempty"`
 }
 
 // Definition is a service under one address.
@@ -125,9 +128,16 @@ type Subset struct {
 // implements it.
 type Source interface{ Context() *mesh.PushContext }
 
-// Services serves what a server knows of a host's services: the rows of its newest push. places
-// returns where a service is defined, if not by an object; it may be nil.
-func Services(server Source, places func(*discovery.Service) []string) func(*http.Request) (any, error) {
+// Registries tell of services that no object defines. Both functions may be nil.
+type Registries struct {
+	// Places returns where a service is defined, if not by an object.
+	Places func(*discovery.Service) []string
+	// Findings returns what is odd about the endpoints of a service that no object defines.
+	Findings func(*mesh.ServiceRow) []finding.Finding
+}
+
+// Services serves what a server knows of a host's services: the rows of its newest push.
+func Services(server Source, of Registries) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		name, namespace := strings.ToLower(r.URL.Query().Get("host")), r.URL.Query().Get("namespace")
 		push := server.Context()
@@ -138,8 +148,8 @@ func Services(server Source, places func(*discovery.Service) []string) func(*htt
 			return namesOf(push, namespace), nil
 		}
 		list := describe(push, host.Name(name), namespace)
-		if row := push.Host(host.Name(name)); row != nil && places != nil {
-			list.locate(row, places)
+		if row := push.Host(host.Name(name)); row != nil {
+			list.ask(row, of)
 		}
 		return list, nil
 	}

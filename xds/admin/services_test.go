@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -89,7 +90,7 @@ func objects(t *testing.T) *cache.Snapshot {
 
 func get(t *testing.T, s admin.Source, query string) (admin.ServiceList, error) {
 	t.Helper()
-	value, err := admin.Services(s, nil)(httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil))
+	value, err := admin.Services(s, admin.Registries{})(httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil))
 	if err != nil {
 		return admin.ServiceList{}, err
 	}
@@ -155,7 +156,7 @@ func TestWhatCannotBeDescribed(t *testing.T) {
 func TestServicesAreListed(t *testing.T) {
 	t.Parallel()
 	ask := func(query string) admin.ServiceNames {
-		value, err := admin.Services(shop(t), nil)(httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil))
+		value, err := admin.Services(shop(t), admin.Registries{})(httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +174,8 @@ func TestServicesAreListed(t *testing.T) {
 	}
 }
 
-// TestPlacesOfServices: definitions show their places if they have some.
+// TestPlacesOfServices: definitions show their places if they have some, and services what is odd
+// about their endpoints.
 func TestPlacesOfServices(t *testing.T) {
 	t.Parallel()
 	places := func(s *discovery.Service) []string {
@@ -182,12 +184,19 @@ func TestPlacesOfServices(t *testing.T) {
 		}
 		return nil
 	}
-	value, err := admin.Services(shop(t), places)(httptest.NewRequest(http.MethodGet, admin.ServicesPath+"?host=reviews.shop", nil))
+	findings := func(s *mesh.ServiceRow) []finding.Finding {
+		return []finding.Finding{{Code: "PTL0364", Message: string(s.Hostname)}}
+	}
+	value, err := admin.Services(shop(t), admin.Registries{Places: places, Findings: findings})(httptest.NewRequest(http.MethodGet, admin.ServicesPath+"?host=reviews.shop", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if of := value.(admin.ServiceList).Items[0].Definitions; len(of[0].Places) != 1 || of[1].Places != nil {
+	item := value.(admin.ServiceList).Items[0]
+	if of := item.Definitions; len(of[0].Places) != 1 || of[1].Places != nil {
 		t.Errorf("%+v", of)
+	}
+	if len(item.Findings) != 1 || item.Findings[0].Message != string(reviews) {
+		t.Errorf("%+v", item.Findings)
 	}
 }
 

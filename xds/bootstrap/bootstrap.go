@@ -10,7 +10,6 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -29,13 +28,6 @@ const (
 	// the sum of both.
 	pingInterval = 30 * time.Second
 	pingTimeout  = 10 * time.Second
-	// Envoy reconnects after a random pause: up to firstPause, doubled after each stream
-	// on which it got nothing. If a proxy already has everything, the server that takes
-	// over sends nothing. So the pauses grow even while servers are available. Envoy's
-	// default maximum of 30 s would delay a change by as much.
-	// https://github.com/envoyproxy/envoy/issues/24236
-	firstPause = 500 * time.Millisecond
-	lastPause  = 5 * time.Second
 	// maxRegexProgram is Istio's limit. Envoy's own limit of 100 refuses expressions that
 	// validation accepts.
 	// https://github.com/istio/istio/pull/26153
@@ -67,6 +59,9 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 				"re2.max_program_size.error_level": structpb.NewNumberValue(maxRegexProgram),
 			}}},
 		}}},
+	}
+	if o.SDSSocket != "" {
+		out.StaticResources.Clusters = append(out.StaticResources.Clusters, o.sdsCluster())
 	}
 	if o.SelfDiscovery {
 		out.ClusterManager = &bootstrapv3.ClusterManager{LocalClusterName: names.LocalCluster}
@@ -119,6 +114,9 @@ func (o Options) metadata() map[string]*structpb.Value {
 	if o.Type == discovery.Proxyless {
 		out["GENERATOR"] = structpb.NewStringValue(string(discovery.Proxyless))
 	}
+	if o.SDSSocket != "" {
+		out["SDS_CLUSTER"] = structpb.NewStringValue(SDSClusterName)
+	}
 	if o.DNSCapture {
 		out["DNS_CAPTURE"] = structpb.NewStringValue("true")
 	}
@@ -160,9 +158,7 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 				ClusterName: XDSClusterName,
-				RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
-					BaseInterval: durationpb.New(firstPause), MaxInterval: durationpb.New(lastPause),
-				}},
+				RetryPolicy: message.Reconnect(),
 			},
 		}}},
 	}
@@ -192,6 +188,19 @@ func (o Options) xdsCluster(transport *corev3.TransportSocket) *clusterv3.Cluste
 		Endpoints:      []envoy.Endpoints{{Endpoints: endpoints}},
 		LoadBalancer:   envoy.LoadBalancer{Policy: envoy.RoundRobin},
 		HTTP:           &envoy.UpstreamHTTP{Protocol: envoy.HTTP2, PingInterval: pingInterval, PingTimeout: pingTimeout},
+	})
+}
+
+// SDSClusterName is the cluster for the certificates of the proxy's machine. (Istio's bootstrap has
+// the same.)
+const SDSClusterName = "sds-grpc"
+
+// sdsCluster makes the cluster for what serves certificates on the proxy's machine.
+func (o Options) sdsCluster() *clusterv3.Cluster {
+	return envoy.Cluster(envoy.ClusterOptions{
+		Name: SDSClusterName, Type: envoy.Static, ConnectTimeout: o.ConnectTimeout,
+		Endpoints: []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: "unix://" + o.SDSSocket}}}},
+		HTTP:      &envoy.UpstreamHTTP{Protocol: envoy.HTTP2},
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
 	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -210,6 +211,13 @@ func TestFaults(t *testing.T) {
 		`name "a/b": must not contain`:     func(o *bootstrap.Options) { o.Name = "a/b" },
 		`use NONE, REDIRECT or TPROXY`:     func(o *bootstrap.Options) { o.InterceptionMode = "none" },
 		`type "": use sidecar or router`:   func(o *bootstrap.Options) { o.Type = "" },
+		"sds socket: excludes cert, key and ca": func(o *bootstrap.Options) {
+			o.SDSSocket, o.Certificate = "/run/sds", discovery.CertificateFiles{Chain: "/c", Key: "/k", Roots: "/r"}
+		},
+		`sds socket "run/sds": must be an absolute path`: func(o *bootstrap.Options) { o.SDSSocket = "run/sds" },
+		`xds ca: goes with cert, key and ca`: func(o *bootstrap.Options) {
+			o.SDSSocket, o.TLS, o.ServerRoots = "/run/sds", true, "/r"
+		},
 		`admin address "mesh:1": the host`: func(o *bootstrap.Options) { o.AdminAddress = "mesh:1" },
 	} {
 		o := minimal()
@@ -251,5 +259,37 @@ func TestRenderings(t *testing.T) {
 		if err != nil || !slices.Equal(asJSON, again) {
 			t.Fatalf("the bytes differ (%v)", err)
 		}
+	}
+}
+
+// TestSDSSocket: the proxy's certificate comes from a socket of its machine, also for its connection
+// to the control plane, and the server learns so.
+func TestSDSSocket(t *testing.T) {
+	t.Parallel()
+	o := minimal()
+	o.SDSSocket, o.TLS, o.XDSAddresses = "/run/sds", true, []string{"cp.example:15012"}
+	b := build(t, o)
+	text, err := bootstrap.JSON(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"path":"/run/sds"`, `"SDS_CLUSTER":"sds-grpc"`, `"name":"ROOTCA"`, `"name":"default"`} {
+		if !strings.Contains(strings.ReplaceAll(string(text), ": ", ":"), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	p, err := discovery.ParseProxy(b.GetNode())
+	if err != nil || p.SecretCluster != "sds-grpc" || !p.HasCertificate() {
+		t.Errorf("the server reads %+v, %v", p, err)
+	}
+	files, err := bootstrap.TLSFiles(o)
+	if err != nil || len(files) > 0 {
+		t.Errorf("it needs files: %v, %v", files, err)
+	}
+	b.GetNode().GetMetadata().GetFields()["TLS_CLIENT_CERT_CHAIN"] = structpb.NewStringValue("/c")
+	b.GetNode().GetMetadata().GetFields()["TLS_CLIENT_KEY"] = structpb.NewStringValue("/k")
+	b.GetNode().GetMetadata().GetFields()["TLS_CLIENT_ROOT_CERT"] = structpb.NewStringValue("/r")
+	if _, err := discovery.ParseProxy(b.GetNode()); err == nil || !strings.Contains(err.Error(), "name one source") {
+		t.Errorf("two sources: %v", err)
 	}
 }

@@ -77,6 +77,10 @@ type Options struct {
 	// Certificate holds the absolute paths of the proxy's own certificate files, which it
 	// reads and watches itself. Either all are set, or none.
 	Certificate discovery.CertificateFiles
+	// SDSSocket is the absolute path of the Unix domain socket on which something on the proxy's
+	// machine serves its certificate and the roots of the mesh over SDS, as the secrets "default"
+	// and "ROOTCA". It excludes Certificate.
+	SDSSocket string
 	// TLS makes the proxy connect to the control plane over TLS, with its Certificate.
 	// The server's certificate must come from a CA in the file ServerRoots (if empty, in
 	// Certificate.Roots). It must be for ServerName or, if that is empty, for one of the

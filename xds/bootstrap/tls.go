@@ -12,8 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/xds/envoy/socket"
+	envoysocket "github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -28,7 +29,7 @@ const (
 // file names it. Without TLS the map is nil.
 // https://envoyproxy.io/docs/envoy/v1.24.5/operations/certificates
 func TLSFiles(o Options) (map[string][]byte, error) {
-	if !o.TLS {
+	if !o.TLS || o.SDSSocket != "" {
 		return nil, nil
 	}
 	file := func(path string) *corev3.DataSource {
@@ -111,17 +112,21 @@ func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 		}}
 	}
 	// UpstreamTLS makes Envoy verify the names, as with every socket.
-	socket := socket.UpstreamTLS(socket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: socket.TLSOptions{
-		ALPN: []string{"h2"}, MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, Certificates: []string{certificateName},
-		Peer: &socket.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},
+	socket := envoysocket.UpstreamTLS(envoysocket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: envoysocket.TLSOptions{
+		ALPN: []string{"h2"}, MinVersion: envoysocket.TLSv1_2, MaxVersion: envoysocket.TLSv1_3, Certificates: []string{certificateName},
+		Peer: &envoysocket.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},
 	}})
 	var context tlsv3.UpstreamTlsContext
 	if err := socket.GetTypedConfig().UnmarshalTo(&context); err != nil {
 		return nil, fmt.Errorf("the transport to the control plane: %w", err)
 	}
 	common := context.GetCommonTlsContext()
-	common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{from(certificateName, CertificateFile)}
-	common.GetCombinedValidationContext().ValidationContextSdsSecretConfig = from(rootsSecret, RootsFile)
+	certificate, roots := from(certificateName, CertificateFile), from(rootsSecret, RootsFile)
+	if o.SDSSocket != "" {
+		certificate, roots = envoysocket.ClusterSecret(SDSClusterName, names.WorkloadCertificate), envoysocket.ClusterSecret(SDSClusterName, names.WorkloadRoots)
+	}
+	common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{certificate}
+	common.GetCombinedValidationContext().ValidationContextSdsSecretConfig = roots
 	packed := &anypb.Any{}
 	if err := anypb.MarshalFrom(packed, &context, proto.MarshalOptions{Deterministic: true}); err != nil {
 		return nil, fmt.Errorf("the transport to the control plane: %w", err)
@@ -131,7 +136,10 @@ func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 }
 
 func (o Options) validateTLS(proxyless bool, fault func(format string, args ...any)) {
-	for _, file := range []struct{ option, path string }{{"out", o.TLSDir}, {"xds ca", o.ServerRoots}} {
+	if o.SDSSocket != "" && o.Certificate != (discovery.CertificateFiles{}) {
+		fault("sds socket: excludes cert, key and ca: the proxy has one certificate")
+	}
+	for _, file := range []struct{ option, path string }{{"out", o.TLSDir}, {"xds ca", o.ServerRoots}, {"sds socket", o.SDSSocket}} {
 		if file.path != "" && !path.IsAbs(file.path) {
 			fault("%s %q: must be an absolute path, of the proxy's machine", file.option, file.path)
 		}
@@ -142,10 +150,13 @@ func (o Options) validateTLS(proxyless bool, fault func(format string, args ...a
 		}
 		return
 	}
-	if o.Certificate.Chain == "" {
-		fault("tls: needs the proxy's certificate: name cert, key and ca")
+	if o.Certificate.Chain == "" && o.SDSSocket == "" {
+		fault("tls: needs the proxy's certificate: name cert, key and ca, or sds socket")
 	}
-	if o.TLSDir == "" && !proxyless {
+	if o.ServerRoots != "" && o.SDSSocket != "" {
+		fault("xds ca: goes with cert, key and ca: over sds socket the servers' certificates are of the roots of the mesh")
+	}
+	if o.TLSDir == "" && !proxyless && o.SDSSocket == "" {
 		fault("tls: needs a directory for the files that Envoy watches: name it with --out")
 	}
 	for _, address := range o.XDSAddresses {

@@ -46,7 +46,7 @@ func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 
 // object draws an object, and its name as World.Delete expects it.
 func (h *history) object() (name, document string) {
-	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication")
+	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
 	if kind == "Gateway" && h.pair.Cert != nil && h.one("with", "servers", "secrets") == "secrets" {
 		return fmt.Sprintf("secret/%s/%s", namespace, short), h.secret(namespace + "/" + short)
@@ -54,6 +54,7 @@ func (h *history) object() (name, document string) {
 	spec := map[string]func() string{
 		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
 		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar, "PeerAuthentication": h.peerAuthentication,
+		"AuthorizationPolicy": h.authorizationPolicy,
 	}[kind]()
 	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), xdstest.Object(kind, namespace+"/"+short, spec)
 }
@@ -87,6 +88,10 @@ func (h *history) destinationRule() string {
 
 func (h *history) peerAuthentication() string {
 	return fmt.Sprintf("{%smtls: {mode: %s}}", h.one("selects", "", "selector: {matchLabels: {app: w}}, portLevelMtls: {81: {mode: STRICT}}, "), h.one("mode", "STRICT", "PERMISSIVE", "DISABLE"))
+}
+
+func (h *history) authorizationPolicy() string {
+	return fmt.Sprintf("{%saction: %s, rules: [{to: [{operation: {ports: ['%s']}}]}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("action", "ALLOW", "DENY", "AUDIT"), h.one("toPort", "80", "81"))
 }
 
 func (h *history) policy(label string) string {

@@ -158,23 +158,18 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 type TransportMatch struct {
 	// Name is what Envoy's statistics call it.
 	Name string
-	// TLSMode is as in EndpointMetadata; empty matches every endpoint.
+	// TLSMode is as in EndpointMetadata.
 	TLSMode string
-	// Transport encrypts connections; nil for plaintext.
+	// Transport encrypts connections.
 	Transport *corev3.TransportSocket
 }
 
 func (m TransportMatch) message(proxyProtocol socket.ProxyProtocolVersion) *clusterv3.Cluster_TransportSocketMatch {
-	out := &clusterv3.Cluster_TransportSocketMatch{Name: m.Name, Match: &structpb.Struct{}}
-	if m.TLSMode != "" {
-		out.Match.Fields = map[string]*structpb.Value{"tlsMode": structpb.NewStringValue(m.TLSMode)}
+	return &clusterv3.Cluster_TransportSocketMatch{
+		Name:            m.Name,
+		Match:           &structpb.Struct{Fields: map[string]*structpb.Value{"tlsMode": structpb.NewStringValue(m.TLSMode)}},
+		TransportSocket: proxyProtocol.Wrap(m.Transport),
 	}
-	inner := m.Transport
-	if inner == nil {
-		inner = socket.Raw()
-	}
-	out.TransportSocket = proxyProtocol.Wrap(inner)
-	return out
 }
 
 // BlackHoleCluster makes the cluster without endpoints, for traffic that must go nowhere.

@@ -36,10 +36,9 @@ type HTTPOptions struct {
 	// ServerName is the value of the header "server", Envoy's own if empty.
 	ServerName string
 	// ClientCert says how to handle X-Forwarded-Client-Cert. The zero value removes the
-	// header. Modes that add the client's certificate add its subject and names, and with
-	// WholeClientCert the certificate itself.
-	ClientCert      hcmv3.HttpConnectionManager_ForwardClientCertDetails
-	WholeClientCert bool
+	// header. Modes that add the client's certificate add its hash, and the ClientCertDetails.
+	ClientCert        hcmv3.HttpConnectionManager_ForwardClientCertDetails
+	ClientCertDetails *hcmv3.HttpConnectionManager_SetCurrentClientCertDetails
 	// Filters are the HTTP filters in order, with the router last.
 	Filters    []*hcmv3.HttpFilter
 	AccessLogs []*accesslogv3.AccessLog
@@ -64,9 +63,7 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 	}
 	manager.ForwardClientCertDetails = o.ClientCert
 	if o.ClientCert == hcmv3.HttpConnectionManager_APPEND_FORWARD || o.ClientCert == hcmv3.HttpConnectionManager_SANITIZE_SET {
-		manager.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-			Subject: wrapperspb.Bool(true), Cert: o.WholeClientCert, Uri: true, Dns: true,
-		}
+		manager.SetCurrentClientCertDetails = o.ClientCertDetails
 	}
 	if o.HTTP3 {
 		manager.CodecType, manager.Http3ProtocolOptions = hcmv3.HttpConnectionManager_HTTP3, &corev3.Http3ProtocolOptions{}

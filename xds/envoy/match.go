@@ -7,6 +7,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
 )
 
 // MatchKind says how a string is compared.
@@ -64,28 +66,15 @@ type ClaimMatch struct {
 	Invert bool
 }
 
-// JWTName is the name under which the filter for tokens keeps what they say, and PayloadKey the key
-// of the payload there. (Istio: EnvoyJwtFilterName, EnvoyJwtFilterPayload.)
-const (
-	JWTName    = "envoy.filters.http.jwt_authn"
-	PayloadKey = "payload"
-)
-
 // matcher is as Istio's MetadataMatcherForJWTClaims.
 func (m ClaimMatch) matcher() *matcherv3.MetadataMatcher {
-	out := &matcherv3.MetadataMatcher{Filter: JWTName, Invert: m.Invert}
-	for _, name := range append([]string{PayloadKey}, m.Path...) {
-		out.Path = append(out.Path, &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: name}})
+	value := rbac.PresentValue()
+	if !m.any() {
+		one := rbac.Text(m.StringMatch.matcher())
+		value = rbac.EitherValue(one, rbac.ListWith(one))
 	}
-	if m.any() {
-		out.Value = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
-		return out
-	}
-	one := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m.StringMatch.matcher()}}
-	list := &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: one}}
-	out.Value = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{
-		ValueMatchers: []*matcherv3.ValueMatcher{one, {MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: list}}},
-	}}}
+	out := rbac.Claim(m.Path, value)
+	out.Invert = m.Invert
 	return out
 }
 

@@ -4,9 +4,9 @@ import (
 	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
 )
 
 // identityFilter is the name of the filter that knows who belongs to the mesh.
@@ -15,13 +15,17 @@ const identityFilter = "portolan.filters.http.identity"
 // IdentityFilter refuses the requests of callers whose certificate has no URI that begins with one
 // of the given texts.
 func IdentityFilter(prefixes []string) *hcmv3.HttpFilter {
-	policy := &rbacconfigv3.Policy{Permissions: []*rbacconfigv3.Permission{{Rule: &rbacconfigv3.Permission_Any{Any: true}}}}
+	var members []*rbac.Principal
 	for _, prefix := range prefixes {
-		policy.Principals = append(policy.Principals, &rbacconfigv3.Principal{Identifier: &rbacconfigv3.Principal_Authenticated_{
-			Authenticated: &rbacconfigv3.Principal_Authenticated{PrincipalName: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix}}},
-		}})
+		members = append(members, rbac.PrincipalName(rbac.Prefix(prefix)))
 	}
-	return &hcmv3.HttpFilter{Name: identityFilter, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(&rbacv3.RBAC{
+	policy := rbac.Policy([]*rbac.Permission{rbac.PermissionAny()}, members)
+	return RBACFilter(identityFilter, &rbacv3.RBAC{
 		Rules: &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW, Policies: map[string]*rbacconfigv3.Policy{"mesh": policy}},
-	})}}
+	})
+}
+
+// RBACFilter makes a filter that judges requests by its own configuration.
+func RBACFilter(name string, config *rbacv3.RBAC) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(config)}}
 }

@@ -75,14 +75,18 @@ func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
 func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encrypted bool) Inbound {
 	var own []generate.Generator
 	for _, t := range e.types {
-		if t.Inbound != nil {
+		switch {
+		case t.Inbound != nil:
 			own = append(own, t.Inbound)
+		case t.Needed:
+			own = append(own, t.Generator)
 		}
 	}
 	b := generate.NewBuilder(e.push, proxy, own)
 	listeners, _ := b.All(resource.ListenerType) // resources that cannot be built are missing at the proxy, too
 	clusters, _ := b.All(resource.ClusterType)
-	p, err := simulated(slices.Concat(listeners, clusters))
+	filters, _ := b.Needed(resource.ExtensionType, listeners)
+	p, err := simulated(slices.Concat(listeners, clusters, filters))
 	if err != nil {
 		return Inbound{Outcome: Unknown, Reason: err.Error()}
 	}
@@ -110,7 +114,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)
 	if decided.Mode == peer.Strict && out.Outcome == Fails {
-		out.Reason = strictReason(out.ModeBy, encrypted, proxy.Certificate != discovery.CertificateFiles{})
+		out.Reason = strictReason(out.ModeBy, encrypted, proxy.HasCertificate())
 	}
 	return out
 }

@@ -281,7 +281,8 @@ func (e *explainer) buildRoutes() {
 	}
 	for _, typeURL := range []string{resource.ListenerType, resource.RouteType} {
 		all, _ := e.builder.All(typeURL) // resources that cannot be built are missing at the proxy, too
-		e.built = append(e.built, all...)
+		filters, _ := e.builder.Needed(resource.ExtensionType, all)
+		e.built = slices.Concat(e.built, all, filters)
 	}
 }
 

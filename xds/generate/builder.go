@@ -3,6 +3,7 @@ package generate
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,6 +66,30 @@ func (b *Builder) All(typeURL string) ([]Built, error) {
 		}
 	}
 	b.all[typeURL] = builtType{out, failed.ErrorOrNil()}
+	return out, failed.ErrorOrNil()
+}
+
+// Needed builds the resources of a type that some built resources need (resource.Once), in order.
+// Those that cannot be built are missing; the error says why.
+func (b *Builder) Needed(typeURL string, by []Built) ([]Built, error) {
+	names := map[string]bool{}
+	for _, built := range by {
+		for n := range built.EachNeed {
+			if n.TypeURL == typeURL && n.Kind == resource.Once {
+				names[n.Name] = true
+			}
+		}
+	}
+	var out []Built
+	var failed *multierror.Error
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		built, err := b.One(typeURL, name)
+		if err != nil {
+			failed = multierror.Append(failed, fmt.Errorf("build %s: %w", name, err))
+		} else if built.Resource != nil {
+			out = append(out, built)
+		}
+	}
 	return out, failed.ErrorOrNil()
 }
 

@@ -92,13 +92,16 @@ func (t ResourceType) For(kind discovery.ProxyType) Generator {
 }
 
 // For returns the generators of all types for proxies of a type, in the order of the
-// types. It includes those of a workload's own resources.
+// types. It includes those of a workload's own resources, also of Needed ones.
 func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	var out []Generator
 	for _, t := range types {
 		out = append(out, t.For(kind))
 		if own := t.own(kind); own != nil {
 			out = append(out, own)
+		}
+		if t.Needed && kind != discovery.Proxyless {
+			out = append(out, t.Generator)
 		}
 	}
 	return out

@@ -37,7 +37,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		},
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,
-		Certified:  proxy.Certificate != discovery.CertificateFiles{},
+		Certified:  proxy.HasCertificate(), SecretCluster: proxy.SecretCluster,
 	}
 	if proxy.Type == discovery.Sidecar {
 		c.Domain, c.HTTPProxyPort = strings.ToLower(proxy.DNSDomain), proxy.HTTPProxyPort

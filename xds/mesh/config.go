@@ -29,6 +29,7 @@ const (
 	InboundClusterStatName   Field = "inbound_cluster_stat_name"
 	InboundTrafficPolicy     Field = "inbound_traffic_policy"
 	LocalityLbSetting        Field = "locality_lb_setting"
+	MeshMTLS                 Field = "mesh_mTLS"
 	OutboundClusterStatName  Field = "outbound_cluster_stat_name"
 	OutboundTrafficPolicy    Field = "outbound_traffic_policy"
 	ProtocolDetectionTimeout Field = "protocol_detection_timeout"

@@ -159,6 +159,7 @@ const (
 	selfDelta     = "routeDelta"
 	selfHTTPProxy = "httpProxy"
 	selfCertified = "certified"
+	selfSDS       = "secretCluster"
 	selfFiles     = "certificate"
 	selfSecrets   = "secrets"
 	selfRoots     = "systemRoots"
@@ -199,6 +200,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return port > 0 && (args == "" || args == strconv.Itoa(port))
 	case selfCertified:
 		return v.class.Certified
+	case selfSDS:
+		return v.class.SecretCluster
 	case selfFiles:
 		if v.workload == nil {
 			return discovery.CertificateFiles{}
@@ -255,9 +258,13 @@ func (v *View) GatewayRoutes(name string) *routing.Routes {
 // they are part of their route configurations.
 func (v *View) RouteDelta() bool { return v.ask(Self, selfDelta, "").(bool) }
 
-// HasCertificate says whether the proxy has its own certificate files for mTLS in the
-// mesh; they back the secrets "default" and "ROOTCA".
+// HasCertificate says whether the proxy has its own certificate for mTLS in the mesh, which
+// backs the secrets "default" and "ROOTCA".
 func (v *View) HasCertificate() bool { return v.ask(Self, selfCertified, "").(bool) }
+
+// SecretCluster is the cluster of the proxy's bootstrap that serves these secrets; empty if this
+// server does.
+func (v *View) SecretCluster() string { return v.ask(Self, selfSDS, "").(string) }
 
 // HTTPProxyPort is the port on which a sidecar is an HTTP proxy, from its own metadata,
 // else from the mesh configuration; 0 for none. It does not record.

@@ -3,6 +3,7 @@
 package meshconfig
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -65,10 +66,11 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true, "tls_defaults": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
+		"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
 	}
-	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
+	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true, "proxy_headers": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
+	servedProxyHeaders    = map[protoreflect.Name]bool{"forwarded_client_cert": true, "set_current_client_cert_details": true}
 )
 
 // Envoy accepts DNS refresh rates between these.
@@ -90,7 +92,13 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.dnsRefreshRate: must be from %s to %s, is %s", leastRefresh, mostRefresh, t.AsDuration()))
 	}
 	faults = multierror.Append(faults, checkOutboundTrafficPolicy(over.GetOutboundTrafficPolicy()))
-	faults = multierror.Append(faults, checkGatewayTopology(over.GetDefaultConfig().GetGatewayTopology()))
+	faults = multierror.Append(faults,
+		checkForwarding("gatewayTopology.forwardClientCertDetails", over.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()),
+		checkForwarding("proxyHeaders.forwardedClientCert", over.GetDefaultConfig().GetProxyHeaders().GetForwardedClientCert()))
+	faults = multierror.Append(faults, checkTLS("meshConfig.tlsDefaults", over.GetTlsDefaults()), checkTLS("meshConfig.meshMTLS", over.GetMeshMTLS()))
+	if len(over.GetMeshMTLS().GetEcdhCurves()) > 0 {
+		faults = multierror.Append(faults, errors.New("meshConfig.meshMTLS.ecdhCurves: workloads agree on one of Envoy's curves: leave it out"))
+	}
 	if port := over.GetProxyHttpPort(); port < 0 || port > 65535 {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.proxyHttpPort: must be a port from 1 to 65535, or 0 for none, is %d", port))
 	}
@@ -111,8 +119,12 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		idleTLS(over.GetOutboundTrafficPolicy()),
 		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
+		unserved("meshConfig.defaultConfig.proxyHeaders", over.GetDefaultConfig().GetProxyHeaders(), servedProxyHeaders),
+		idleDetails(over.GetDefaultConfig().GetProxyHeaders()),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
-		unknownParameters(over.GetTlsDefaults()),
+		unknownParameters("meshConfig.tlsDefaults", over.GetTlsDefaults()),
+		unknownParameters("meshConfig.meshMTLS", over.GetMeshMTLS()),
+		idleSuites(over.GetMeshMTLS()),
 	)
 	c = Default()
 	into := c.MeshConfig.ProtoReflect()
@@ -152,34 +164,12 @@ func idleTLS(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) []string {
 	return []string{fmt.Sprintf("meshConfig.outboundTrafficPolicy.tls has no effect with the mode %s: it is for ALLOW_ANY_DYNAMIC_DNS", p.GetMode())}
 }
 
-// checkGatewayTopology refuses unknown values.
-func checkGatewayTopology(t *meshv1alpha1.Topology) error {
-	details := t.GetForwardClientCertDetails()
-	if _, known := meshv1alpha1.ForwardClientCertDetails_name[int32(details)]; !known {
-		return fmt.Errorf("meshConfig.defaultConfig.gatewayTopology.forwardClientCertDetails: %s is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY", details)
-	}
-	return nil
-}
-
 // ruleExport warns if the default exportTo of DestinationRules is treated as "*".
 func ruleExport(values []string) []string {
 	if len(values) == 0 || slices.Equal(values, []string{"*"}) || slices.Equal(values, []string{"."}) {
 		return nil
 	}
 	return []string{`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`}
-}
-
-// unknownParameters warns of cipher suites and curves that are not sent to proxies.
-func unknownParameters(d *meshv1alpha1.MeshConfig_TLSConfig) (out []string) {
-	_, suites := schema.CipherSuites(d.GetCipherSuites())
-	for _, name := range suites {
-		out = append(out, fmt.Sprintf("meshConfig.tlsDefaults.cipherSuites: Envoy knows no cipher suite %q, which is left out", name))
-	}
-	_, curves := schema.Curves(d.GetEcdhCurves())
-	for _, name := range curves {
-		out = append(out, fmt.Sprintf("meshConfig.tlsDefaults.ecdhCurves: Envoy knows no curve %q, which is left out", name))
-	}
-	return out
 }
 
 // unserved returns warnings for the fields of a message that are set but have no effect.
@@ -199,12 +189,6 @@ func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) [
 // the client.
 func (c *Config) TrustedProxies() uint32 {
 	return c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies()
-}
-
-// ForwardClientCert says how gateways handle X-Forwarded-Client-Cert. Unset means
-// SANITIZE_SET.
-func (c *Config) ForwardClientCert() meshv1alpha1.ForwardClientCertDetails {
-	return c.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()
 }
 
 // ProxyProtocol says whether connections to gateways begin with a PROXY protocol header.

@@ -29,7 +29,7 @@ tlsDefaults: {minProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, RC4], ecdh
 		t.Fatal(err)
 	}
 	if got := c.GetConnectTimeout().AsDuration(); got != 250*time.Millisecond || c.AllowAny() ||
-		c.GetRootNamespace() != "mesh" || c.TrustedProxies() != 2 || c.ForwardClientCert() != meshv1alpha1.ForwardClientCertDetails_SANITIZE || !c.ProxyProtocol() || c.GetTrustDomain() != "cluster.local" {
+		c.GetRootNamespace() != "mesh" || c.TrustedProxies() != 2 || c.GatewayForwardClientCert() != meshv1alpha1.ForwardClientCertDetails_SANITIZE || !c.ProxyProtocol() || c.GetTrustDomain() != "cluster.local" {
 		t.Errorf("parsed %v", c)
 	}
 	if d := cmp.Diff([]string{
@@ -60,6 +60,13 @@ func TestParseNamesAllFaults(t *testing.T) {
 		"defaultHttpRetryPolicy: {attempts: -1, retryOn: never}":          {"meshConfig.defaultHttpRetryPolicy.attempts: must not be negative", "meshConfig.defaultHttpRetryPolicy.retryOn: unknown condition"},
 		"dnsRefreshRate: 1ms\ntcpKeepalive: {time: 0.0001s}":              {"meshConfig.dnsRefreshRate: must be from 2ms", "meshConfig.tcpKeepalive.time: must be at least 1ms"},
 		"defaultConfig: {gatewayTopology: {forwardClientCertDetails: 9}}": {"meshConfig.defaultConfig.gatewayTopology.forwardClientCertDetails: 9 is unknown: use SANITIZE"},
+		"defaultConfig: {proxyHeaders: {forwardedClientCert: 9}}":         {"meshConfig.defaultConfig.proxyHeaders.forwardedClientCert: 9 is unknown: use SANITIZE"},
+		"meshMTLS: {minProtocolVersion: 7, ecdhCurves: [P-256], cipherSuites: [AES128-GCM-SHA256, '!AES256-GCM-SHA384']}": {
+			"meshConfig.meshMTLS.minProtocolVersion: 7 is unknown: use TLSV1_2 or TLSV1_3", "meshConfig.meshMTLS.ecdhCurves: workloads agree on one of Envoy's curves: leave it out",
+			`meshConfig.meshMTLS.cipherSuites[1]: "!AES256-GCM-SHA384" takes suites away: write out`},
+		"meshMTLS: {cipherSuites: [RC4]}\ntlsDefaults: {minProtocolVersion: 9, cipherSuites: [RC4]}": {
+			"meshConfig.meshMTLS.cipherSuites: Envoy knows none of them: name one such as", "meshConfig.tlsDefaults.cipherSuites: Envoy knows none of them",
+			"meshConfig.tlsDefaults.minProtocolVersion: 9 is unknown"},
 		"proxyHttpPort: 65536": {"meshConfig.proxyHttpPort: must be a port"},
 		"a: b: c":              {"not valid YAML"},
 	} {
@@ -90,6 +97,66 @@ func TestOutboundTrafficPolicy(t *testing.T) {
 		c, warnings, err := meshconfig.Parse([]byte("outboundTrafficPolicy: " + document))
 		if err != nil || c.AllowAny() != want.any || c.AllowAnyDynamicDNS() != want.dynamic || !slices.Equal(warnings, want.warnings) {
 			t.Errorf("%s: %v, %q, %v", document, c.GetOutboundTrafficPolicy(), warnings, err)
+		}
+	}
+}
+
+// Sidecars write a caller's subject and names, unless proxyHeaders says otherwise.
+func TestProxyHeaders(t *testing.T) {
+	t.Parallel()
+	const (
+		appends = meshv1alpha1.ForwardClientCertDetails_APPEND_FORWARD
+		sets    = meshv1alpha1.ForwardClientCertDetails_SANITIZE_SET
+		removes = meshv1alpha1.ForwardClientCertDetails_SANITIZE
+	)
+	usual := meshconfig.ClientCertDetails{Subject: true, DNS: true, URI: true}
+	for headers, want := range map[string]struct {
+		mode     meshv1alpha1.ForwardClientCertDetails
+		details  meshconfig.ClientCertDetails
+		warnings []string
+	}{
+		"{}":                                  {appends, usual, nil},
+		"{forwardedClientCert: SANITIZE_SET}": {sets, usual, nil},
+		"{forwardedClientCert: SANITIZE}":     {removes, usual, nil},
+		"{setCurrentClientCertDetails: {}}":   {appends, usual, nil},
+		"{setCurrentClientCertDetails: {subject: false, dns: false, cert: true}}": {appends, meshconfig.ClientCertDetails{URI: true, Cert: true}, nil},
+		"{setCurrentClientCertDetails: {uri: false, chain: true}}":                {appends, meshconfig.ClientCertDetails{Subject: true, DNS: true, Chain: true}, nil},
+		"{forwardedClientCert: SANITIZE, setCurrentClientCertDetails: {cert: true}}": {removes, meshconfig.ClientCertDetails{Subject: true, DNS: true, URI: true, Cert: true}, []string{
+			"meshConfig.defaultConfig.proxyHeaders.setCurrentClientCertDetails has no effect with the mode SANITIZE: it is for APPEND_FORWARD and SANITIZE_SET"}},
+		"{server: {disabled: true}, requestId: {}, attemptCount: {}, envoyDebugHeaders: {}, metadataExchangeHeaders: {}, preserveHttp1HeaderCase: true, xForwardedHost: {}, xForwardedPort: {}}": {appends, usual, []string{
+			"meshConfig.defaultConfig.proxyHeaders.attemptCount is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.envoyDebugHeaders is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.metadataExchangeHeaders is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.preserveHttp1HeaderCase is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.requestId is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.server is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.xForwardedHost is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.xForwardedPort is not served yet and has no effect",
+		}},
+	} {
+		c, warnings, err := meshconfig.Parse([]byte("defaultConfig: {proxyHeaders: " + headers + "}"))
+		if err != nil {
+			t.Errorf("%s: %v", headers, err)
+			continue
+		}
+		if c.ForwardClientCert() != want.mode || c.ClientCertDetails() != want.details || !slices.Equal(warnings, want.warnings) {
+			t.Errorf("%s: %s, %+v, %q", headers, c.ForwardClientCert(), c.ClientCertDetails(), warnings)
+		}
+	}
+}
+
+// Cipher suites of the TLS between workloads that have no effect are told.
+func TestMeshMTLS(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string][]string{
+		"{}": nil,
+		"{minProtocolVersion: TLSV1_2, cipherSuites: [AES128-GCM-SHA256]}": nil,
+		"{minProtocolVersion: TLSV1_3}":                                    nil,
+		"{cipherSuites: [AES128-GCM-SHA256, RC4]}":                         {`meshConfig.meshMTLS.cipherSuites: Envoy knows no cipher suite "RC4", which is left out`},
+		"{minProtocolVersion: TLSV1_3, cipherSuites: [AES128-GCM-SHA256]}": {"meshConfig.meshMTLS.cipherSuites has no effect with minProtocolVersion TLSV1_3: it is for TLS 1.2"},
+	} {
+		if _, warnings, err := meshconfig.Parse([]byte("meshMTLS: " + settings)); err != nil || !slices.Equal(warnings, want) {
+			t.Errorf("%s: %q, %v", settings, warnings, err)
 		}
 	}
 }

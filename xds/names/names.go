@@ -39,10 +39,8 @@ const (
 	// HTTPProxyRouteConfig names the routes of the mesh's HTTP proxy.
 	HTTPProxyRouteConfig = "http_proxy"
 
-	// MutualTLSMatch and PlaintextMatch name the transport sockets among which a cluster
-	// chooses for an endpoint.
+	// MutualTLSMatch names the transport socket of a cluster for endpoints that take mutual TLS.
 	MutualTLSMatch = "tlsMode-istio"
-	PlaintextMatch = "tlsMode-disabled"
 
 	// DefaultRoute is the name of a route without a name.
 	DefaultRoute = "default"

@@ -14,7 +14,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/pulse"
@@ -344,7 +343,7 @@ func (r *Reporter) present(p Proxy) *status.Proxy {
 		Node: p.ID, Replica: r.ID, Seen: p.Since,
 		Type: string(p.Type), Namespace: p.Namespace, Addresses: p.IPAddresses, Labels: p.Labels(nil), SelfDiscovery: p.SelfDiscovery,
 		Interception: string(p.InterceptionMode), DNSCapture: p.DNSCapture, Locality: p.Locality, Identity: p.Identity,
-		Certified: p.Certificate != discovery.CertificateFiles{},
+		Certified: p.HasCertificate(),
 	}
 }
 

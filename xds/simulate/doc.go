@@ -5,9 +5,10 @@
 //	got := p.Run(simulate.Request{Port: 80, Host: "web.example.com"})
 //	fmt.Println(got) // outbound|80|v1|web.example.com
 //
-// [New] reads listeners, routes, clusters and endpoints. [Proxy.Run] takes a
-// request through listener and filter chain (listener.go), then through virtual
-// host, route and action (http.go), or, for TCP, straight to a cluster. It uses no
+// [New] reads listeners, routes, clusters, endpoints and configurations of filters.
+// [Proxy.Run] takes a request through listener and filter chain (listener.go), then through
+// RBAC filters (access.go), virtual host, route and action (http.go), or, for TCP, straight to
+// a cluster. It uses no
 // network and no clock: a share of the traffic and an injected fault are reported
 // with their percentages.
 //

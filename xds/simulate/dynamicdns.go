@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	dynamicclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
-	snidynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 )
 
 // ResolvesHosts says whether a cluster forwards to the host that clients name.
@@ -41,14 +39,4 @@ func (p *Proxy) resolveTo(endpoint string, destinations []Destination) {
 			destinations[i].Endpoints = []string{endpoint}
 		}
 	}
-}
-
-// cutResolver splits the filter that resolves SNI names off the beginning of a chain; nil
-// if it has none.
-func cutResolver(in []*listenerv3.Filter) (*snidynamicv3.FilterConfig, []*listenerv3.Filter) {
-	config := &snidynamicv3.FilterConfig{}
-	if len(in) == 0 || !in[0].GetTypedConfig().MessageIs(config) || in[0].GetTypedConfig().UnmarshalTo(config) != nil {
-		return nil, in
-	}
-	return config, in[1:]
 }

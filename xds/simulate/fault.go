@@ -8,6 +8,7 @@ import (
 	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -24,14 +25,31 @@ type filters struct {
 	faults, cors bool
 	// resolves: the proxy resolves the hosts of requests to dynamic DNS clusters.
 	resolves bool
+	guards   []guard
 }
 
 // filtersOf fails on filters that the simulation does not know.
-func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
+func (p *Proxy) filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 	var out filters
 	for _, f := range manager.GetHttpFilters() {
-		fault := &faultv3.HTTPFault{}
-		switch config := f.GetTypedConfig(); {
+		config, err := p.configOf(f)
+		if err != nil {
+			return filters{}, err
+		}
+		fault, rules := &faultv3.HTTPFault{}, &rbacv3.RBAC{}
+		switch {
+		case config.MessageIs(rules):
+			if err := config.UnmarshalTo(rules); err != nil {
+				return filters{}, err
+			}
+			g, err := newGuard(f.GetName(), rules)
+			if err == nil && (out.faults || out.cors) {
+				err = fmt.Errorf("simulation of the RBAC filter %s behind those of faults and CORS", f.GetName())
+			}
+			if err != nil {
+				return filters{}, err
+			}
+			out.guards = append(out.guards, g)
 		case config.MessageIs(&routerv3.Router{}):
 		case config.MessageIs(&corsv3.Cors{}):
 			out.cors = true

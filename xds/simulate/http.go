@@ -14,8 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// http routes a request: virtual host, route, action.
-func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Result) {
+// http runs a request through RBAC filters, and routes it: virtual host, route, action.
+func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result *Result) {
+	r := a.request
 	config := manager.GetRouteConfig()
 	if rds := manager.GetRds(); rds != nil {
 		if config = p.routes[rds.GetRouteConfigName()]; config == nil {
@@ -23,13 +24,17 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 			return
 		}
 	}
-	with, err := filtersOf(manager)
+	with, err := p.filtersOf(manager)
 	if err != nil {
 		result.Err = err
 		return
 	}
 	if manager.GetStripTrailingHostDot() {
 		r.Host = withoutDot(r.Host)
+	}
+	if a.request = r; !a.pass(with.guards, result) {
+		refuse(result)
+		return
 	}
 	vhost := virtualHost(config, r.Host)
 	if vhost == nil {
@@ -250,6 +255,8 @@ func stringMatches(m *matcherv3.StringMatcher, value string) (bool, error) {
 		return lower(value) == lower(p.Exact), nil
 	case *matcherv3.StringMatcher_Prefix:
 		return strings.HasPrefix(lower(value), lower(p.Prefix)), nil
+	case *matcherv3.StringMatcher_Suffix:
+		return strings.HasSuffix(lower(value), lower(p.Suffix)), nil
 	case *matcherv3.StringMatcher_SafeRegex:
 		return fullMatch(p.SafeRegex.GetRegex(), value)
 	}

@@ -18,6 +18,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -30,6 +31,8 @@ var (
 	ErrNoRouteConfig = errors.New("no route configuration") // Envoy would wait for it
 	ErrNoVirtualHost = errors.New("no virtual host")
 	ErrNoRoute       = errors.New("no route")
+	ErrNoExtension   = errors.New("no configuration of the filter") // Envoy would wait for it
+	ErrRefused       = errors.New("connection refused by RBAC")
 	ErrPlaintext     = errors.New("plaintext where TLS is spoken")
 	ErrEncrypted     = errors.New("TLS where plaintext is spoken")
 )
@@ -37,32 +40,34 @@ var (
 // Proxy simulates an Envoy, or a gRPC client, with some resources. It is never modified
 // after New.
 type Proxy struct {
-	listeners []*listenerv3.Listener
-	routes    map[string]*routev3.RouteConfiguration
-	clusters  map[string]*clusterv3.Cluster
-	endpoints map[string]*endpointv3.ClusterLoadAssignment
+	listeners  []*listenerv3.Listener
+	routes     map[string]*routev3.RouteConfiguration
+	clusters   map[string]*clusterv3.Cluster
+	endpoints  map[string]*endpointv3.ClusterLoadAssignment
+	extensions map[string]*corev3.TypedExtensionConfig
 }
 
-// New parses listeners, routes, clusters and endpoints, and ignores resources of other
-// types. It fails on messages that break the rules of Envoy's API, which Envoy would
-// refuse.
+// New parses listeners, routes, clusters, endpoints and the configurations of filters, and
+// ignores resources of other types. It fails on messages that break the rules of Envoy's API,
+// which Envoy would refuse.
 func New(resources []*resource.Resource) (*Proxy, error) {
 	p := &Proxy{
-		routes:    map[string]*routev3.RouteConfiguration{},
-		clusters:  map[string]*clusterv3.Cluster{},
-		endpoints: map[string]*endpointv3.ClusterLoadAssignment{},
+		routes:     map[string]*routev3.RouteConfiguration{},
+		clusters:   map[string]*clusterv3.Cluster{},
+		endpoints:  map[string]*endpointv3.ClusterLoadAssignment{},
+		extensions: map[string]*corev3.TypedExtensionConfig{},
 	}
 	for _, r := range resources {
-		message, err := r.Body.UnmarshalNew()
+		message, err := valid(r.Name, r.Body)
 		if err != nil {
-			return nil, fmt.Errorf("unmarshal %s: %w", r.Name, err)
-		}
-		if v, ok := message.(interface{ ValidateAll() error }); ok {
-			if err := v.ValidateAll(); err != nil {
-				return nil, fmt.Errorf("%s is not valid: %w", r.Name, err)
-			}
+			return nil, err
 		}
 		switch m := message.(type) {
+		case *corev3.TypedExtensionConfig:
+			if _, err := valid(r.Name, m.GetTypedConfig()); err != nil {
+				return nil, err
+			}
+			p.extensions[m.GetName()] = m
 		case *listenerv3.Listener:
 			p.listeners = append(p.listeners, m)
 		case *routev3.RouteConfiguration:
@@ -75,6 +80,20 @@ func New(resources []*resource.Resource) (*Proxy, error) {
 	}
 	slices.SortFunc(p.listeners, func(a, b *listenerv3.Listener) int { return cmp.Compare(a.Name, b.Name) })
 	return p, nil
+}
+
+// valid unmarshals a message, and checks it by the rules of Envoy's API.
+func valid(name string, packed *anypb.Any) (proto.Message, error) {
+	m, err := packed.UnmarshalNew()
+	if err != nil {
+		return nil, fmt.Errorf("unmarshal %s: %w", name, err)
+	}
+	if v, ok := m.(interface{ ValidateAll() error }); ok {
+		if err := v.ValidateAll(); err != nil {
+			return nil, fmt.Errorf("%s is not valid: %w", name, err)
+		}
+	}
+	return m, nil
 }
 
 // Protocol is the protocol of the client.
@@ -112,9 +131,20 @@ type Request struct {
 	Path    string // with the query; default "/"
 	Method  string // default GET
 	Headers map[string]string
+	// Identity is the URI in the certificate of a TLS client, such as
+	// spiffe://cluster.local/ns/shop/sa/web; default none. It counts where the proxy asks for
+	// a certificate.
+	Identity string
+	// Source is the address from which the client connects, default 127.0.0.1. Origin is the
+	// address that x-forwarded-for or the PROXY protocol gives, default Source.
+	Source, Origin string
+	// Metadata is the dynamic metadata of the request: by filter, then by key. Values are
+	// those of JSON.
+	Metadata map[string]map[string]any
 }
 
 func (r Request) withDefaults() Request {
+	r.Source = cmp.Or(r.Source, "127.0.0.1")
 	r.Address = cmp.Or(r.Address, "127.0.0.1")
 	r.Port = cmp.Or(r.Port, 80)
 	r.Protocol = cmp.Or(r.Protocol, HTTP)
@@ -151,6 +181,8 @@ type Result struct {
 	// Action is the chosen route, with the retries of its virtual host if it has none of its
 	// own; nil for TCP and TLS.
 	Action *routev3.Route
+	// Access are the decisions of the RBAC filters that the request came to, in order.
+	Access []Decision
 	// Fault is the injected fault, nil for none. If it aborts every request, nothing else
 	// happens.
 	Fault *Fault
@@ -273,32 +305,38 @@ func (p *Proxy) Run(r Request) Result {
 		result.Err = fmt.Errorf("listener %s: %w", listener.GetName(), ErrPlaintext)
 		return result
 	}
-	resolver, filters := cutResolver(chain.GetFilters())
-	if len(filters) != 1 {
-		result.Err = fmt.Errorf("listener %s: simulation of %d network filters", listener.GetName(), len(filters))
-		return result
-	}
-	filter, err := filters[0].GetTypedConfig().UnmarshalNew()
+	result.Err = p.chain(listener, chain, r, &result)
+	return result
+}
+
+// chain runs a connection through the network filters of a chain.
+func (p *Proxy) chain(l *listenerv3.Listener, chain *listenerv3.FilterChain, r Request, result *Result) error {
+	filters, err := p.networkFilters(chain)
 	if err != nil {
-		result.Err = err
-		return result
+		return fmt.Errorf("listener %s: %w", l.GetName(), err)
 	}
-	switch f := filter.(type) {
+	_, name := handshake(l, r)
+	on := attributes{request: r, connection: true, serverName: name}
+	if on.identity, on.encrypted, err = identityOf(chain, r); err != nil {
+		return err
+	}
+	if !on.pass(filters.guards, result) {
+		return cmp.Or(result.Err, fmt.Errorf("listener %s: %w", l.GetName(), ErrRefused))
+	}
+	switch f := filters.last.(type) {
 	case *hcmv3.HttpConnectionManager:
 		if r.encrypted() && chain.GetTransportSocket() == nil {
-			result.Err = fmt.Errorf("listener %s: %w", listener.GetName(), ErrEncrypted)
-			return result
+			return fmt.Errorf("listener %s: %w", l.GetName(), ErrEncrypted)
 		}
-		p.http(f, r, &result)
+		on.connection = false
+		p.http(f, on, result)
 	case *tcpv3.TcpProxy:
-		p.tcp(f, &result)
-		if _, name := handshake(listener, r); resolver != nil && name != "" {
-			p.resolveTo(net.JoinHostPort(name, fmt.Sprint(resolver.GetPortValue())), result.Destinations)
+		p.tcp(f, result)
+		if filters.resolver != nil && name != "" {
+			p.resolveTo(net.JoinHostPort(name, fmt.Sprint(filters.resolver.GetPortValue())), result.Destinations)
 		}
-	default:
-		result.Err = fmt.Errorf("listener %s: simulation of %s", listener.GetName(), proto.MessageName(filter))
 	}
-	return result
+	return result.Err
 }
 
 // call simulates a gRPC call. The listener of its target has the routes.
@@ -309,7 +347,7 @@ func (p *Proxy) call(r Request) Result {
 	}
 	result, manager := Result{Listener: listener.GetName()}, &hcmv3.HttpConnectionManager{}
 	if result.Err = listener.GetApiListener().GetApiListener().UnmarshalTo(manager); result.Err == nil {
-		p.http(manager, r, &result)
+		p.http(manager, attributes{request: r}, &result)
 	}
 	return result
 }

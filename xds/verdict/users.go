@@ -57,14 +57,14 @@ func BoundBy(object *config.Config) string {
 	return spec.Role
 }
 
-// quietAfter is the age of an object, in minutes, at which somebody must have been seen at the
+// QuietAfter is the age of an object, in minutes, at which somebody must have been seen at the
 // addresses that it names.
-const quietAfter = 60
+const QuietAfter = 60
 
 // QuietAt reports whether an object is that old at a minute since 1970. If the minute is 0, none
 // is.
 func QuietAt(object *config.Config, minute int64) bool {
-	return minute != 0 && minute-object.CreationTimestamp.Unix()/60 >= quietAfter
+	return minute != 0 && minute-object.CreationTimestamp.Unix()/60 >= QuietAfter
 }
 
 // grownQuiet iterates over the rows of the entries that have become so old.

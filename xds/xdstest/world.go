@@ -30,6 +30,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -270,6 +271,8 @@ type Node struct {
 	Locality string
 	// Certified means that it has a certificate of its own, in files.
 	Certified bool
+	// SecretCluster is the cluster of its bootstrap that serves its certificate.
+	SecretCluster string
 	// Listeners are those that a gRPC server has asked for.
 	Listeners []string
 	// SystemRoots is the file of the authorities that its machine trusts; unknown.
@@ -315,6 +318,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"ENABLE_SELF_DISCOVERY": structpb.NewBoolValue(n.SelfDiscovery),
 			"HTTP_PROXY_PORT":       structpb.NewStringValue(n.HTTPProxyPort),
 			"SYSTEM_ROOTS":          structpb.NewStringValue(n.SystemRoots),
+			"SDS_CLUSTER":           structpb.NewStringValue(n.SecretCluster),
 			"TLS_CLIENT_CERT_CHAIN": structpb.NewStringValue(chain),
 			"TLS_CLIENT_KEY":        structpb.NewStringValue(key),
 			"TLS_CLIENT_ROOT_CERT":  structpb.NewStringValue(roots),
@@ -356,6 +360,15 @@ func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Reso
 		for _, built := range all {
 			out = append(out, built.Resource)
 		}
+		if g.TypeURL() == resource.ListenerType {
+			filters, err := builder.Needed(resource.ExtensionType, all)
+			if err != nil {
+				w.tb.Fatal(err)
+			}
+			for _, built := range filters {
+				out = append(out, built.Resource)
+			}
+		}
 	}
 	return out
 }
@@ -368,7 +381,7 @@ func Generators() []generate.Generator {
 
 // Inbound returns the generators of a workload's own resources.
 func Inbound() []generate.Generator {
-	return []generate.Generator{cluster.Inbound{}, endpoint.Local{}, listener.Inbound{}}
+	return []generate.Generator{cluster.Inbound{}, endpoint.Local{}, listener.Inbound{}, policy.Generator{}}
 }
 
 // Simulate simulates the proxy of a node.

@@ -50,7 +50,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
   portolan bootstrap --type grpc --name vm-12 --ip 10.0.0.12 -n shop > grpc.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address", "out", "xds-name")
+			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address", "out", "xds-name", "sds-socket")
 			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
 		},
 	}
@@ -74,6 +74,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.BoolVar(&o.TLS, "tls", false, "connect to the server over TLS (serve --secure-xds-address), with the certificate of --cert; an Envoy needs --out")
 	f.StringVar(&o.ServerRoots, "xds-ca", "", "file of the proxy's machine with the authorities that sign the certificates of servers (default that of --ca)")
 	f.StringVar(&o.ServerName, "xds-name", "", "name, address or URI that a server has in its certificate (default the host of an --xds-address)")
+	f.StringVar(&o.SDSSocket, "sds-socket", "", "Unix socket of the proxy's machine on which an agent serves the proxy's certificate and the roots of the mesh over SDS, in the place of --cert, --key and --ca")
 	f.StringVar(&flags.out, "out", "", "directory of the proxy's machine into which envoy.yaml is written, and beside it the files that make Envoy read certificates again when they are replaced; it stays there")
 	f.StringVar(&o.AdminAddress, "admin-address", bootstrap.DefaultAdminAddress, `host:port of Envoy's own interface, which can stop the proxy; "off" for none`)
 	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
@@ -142,7 +143,7 @@ func writeBootstrap(env *environment, o bootstrap.Options, text []byte) error {
 func byFlag(fault error) error {
 	for option, flag := range map[string]string{
 		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality", "self discovery": "--self-discovery",
-		"out": "--out", "xds ca": "--xds-ca", "tls": "--tls", "xds address": "--xds-address", "admin address": "--admin-address", "cert": "--cert", "key": "--key", "ca": "--ca",
+		"out": "--out", "xds ca": "--xds-ca", "tls": "--tls", "xds address": "--xds-address", "admin address": "--admin-address", "cert": "--cert", "sds socket": "--sds-socket", "key": "--key", "ca": "--ca",
 	} {
 		if rest, ok := strings.CutPrefix(fault.Error(), option); ok && (rest[0] == ':' || rest[0] == ' ') {
 			return errors.New(flag + rest)

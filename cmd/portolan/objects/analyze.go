@@ -36,7 +36,8 @@ func newAnalyzeCommand(env *environment) *cobra.Command {
 VirtualService has already, a destination that is not there, a Gateway that no
 proxy runs. With -f, find what would be odd about the objects of these files if they
 were applied, and what they would make odd about others; nothing is changed. What is
-odd about other objects without them is left out, and counted.
+odd about other objects without them is left out, and counted. Endpoints of Consul and
+of files have no object: what is odd about them is a finding on service/NAMESPACE/HOST.
 
 Each finding has a code that stays the same in all versions. --suppress CODE=OBJECT
 leaves findings out; OBJECT is KIND/NAMESPACE/NAME and may have * in it. Codes of

@@ -39,7 +39,8 @@ object declares.
   LEFT OUT   its health checks did not succeed, so it is no endpoint at all
 
 A subset that selects no endpoint is marked: a route to it fails. Where services come
-from Consul or a file and what is served of it may be old, the reason follows.`,
+from Consul or a file, what is odd about their endpoints follows, and why what is
+served of them may be old.`,
 		Example: `  portolan describe service
   portolan describe service reviews.shop.internal
   portolan describe service reviews.shop.internal -n shop -o json`,
@@ -138,11 +139,16 @@ func (e *environment) printService(s admin.Service) error {
 			return err
 		}
 	}
-	if len(s.Subsets) == 0 {
-		return nil
+	if len(s.Subsets) > 0 {
+		fmt.Fprintln(e.Stdout)
+		if err := cli.WriteTable(e.Stdout, subsetRows(s.Subsets)); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(e.Stdout)
-	return cli.WriteTable(e.Stdout, subsetRows(s.Subsets))
+	for _, f := range s.Findings {
+		fmt.Fprintf(e.Stdout, "\n! %s [%s] %s\n", f.Severity, f.Codes(), cli.Plain(f.Text()))
+	}
+	return nil
 }
 
 // printDegraded prints what may be out of date about services from Consul or from files.

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 func someService() admin.ServiceList {
@@ -57,7 +58,8 @@ func TestDescribeService(t *testing.T) {
 	golden.Assert(t, out.Out, "describe-service.txt")
 }
 
-// TestDescribeServiceOfAFile: the command says why the content of a file may be out of date.
+// TestDescribeServiceOfAFile: the command says what is odd about endpoints of a file, and why its
+// content may be out of date.
 func TestDescribeServiceOfAFile(t *testing.T) {
 	t.Parallel()
 	out, err := serving(t, func(r *http.Request) any {
@@ -66,9 +68,10 @@ func TestDescribeServiceOfAFile(t *testing.T) {
 		}
 		list := someService()
 		list.Items[0].Definitions = []admin.Definition{{Registry: "File", Name: "reviews", Places: []string{"a.json: group 2"}}}
+		list.Items[0].Findings = []finding.Finding{{Code: "PTL0365", Severity: "warning", Message: "2 endpoints are odd", Remedy: "mend them"}}
 		return list
 	}, "describe", "service", "reviews.shop.internal")
-	if err != nil || !strings.HasSuffix(out.Out, "\n! File: b.json cannot be read\n") || strings.Count(out.Out, "! File") != 1 || !clitest.HasLine(out.Out, []string{"File", "reviews", "from a.json: group 2"}) {
+	if err != nil || !strings.HasSuffix(out.Out, "\n! File: b.json cannot be read\n") || strings.Count(out.Out, "! File") != 1 || !strings.Contains(out.Out, "\n! warning [PTL0365] 2 endpoints are odd: mend them\n") || !clitest.HasLine(out.Out, []string{"File", "reviews", "from a.json: group 2"}) {
 		t.Errorf("%v\n%s", err, out.Out)
 	}
 }

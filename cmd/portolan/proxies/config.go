@@ -59,7 +59,11 @@ func newProxyConfigCommand(env *environment) *cobra.Command {
 		}),
 		newProxyConfigTypeCommand(env, proxyView{
 			use: "secret", aliases: []string{"secrets", "s"}, what: "secrets", types: []string{"SDS"},
-			tables: []proxyTable{env.secretTable}, example: "-o json",
+			tables: []proxyTable{env.secretTable}, example: "--dump dump.json", dump: true, more: secretHelp,
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "extension", aliases: []string{"extensions", "ecds"}, what: "filters that come by themselves", types: []string{"ECDS"},
+			tables: []proxyTable{extensionRows}, example: "-o json",
 		}),
 		newProxyConfigTypeCommand(env, proxyView{
 			use: "all", aliases: []string{"a"}, what: "configuration of all types", example: "-o json",
@@ -79,11 +83,13 @@ type proxyView struct {
 	types              []string // the resource types to request; nil means all
 	filter             proxyFilter
 	tables             []proxyTable
+	more               string // ends the help text
+	dump               bool   // whether --dump takes the content from the Envoy's own dump
 }
 
 func newProxyConfigTypeCommand(env *environment, view proxyView) *cobra.Command {
 	outputs := []string{"short", "json", "yaml"}
-	var output string
+	var output, dump string
 	var where proxyScope
 	c := &cobra.Command{
 		Use: view.use + " NODE", Aliases: view.aliases,
@@ -91,7 +97,7 @@ func newProxyConfigTypeCommand(env *environment, view proxyView) *cobra.Command 
 		Long: "Show the " + view.what + ` of a connected proxy, as it acknowledged them, and the
 objects from which they were made. Where it should have something else,
 portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's API,
-but those of secrets: of these there are the certificates, and never a key.` + nodeHelp,
+but those of secrets: of these there are the certificates, and never a key.` + view.more + nodeHelp,
 		Example: "  portolan proxy config " + view.use + " vm-12\n  portolan proxy config " + view.use + " vm-12 " + view.example,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeProxies(env),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -103,9 +109,22 @@ but those of secrets: of these there are the certificates, and never a key.` + n
 			if err := where.check(); err != nil {
 				return err
 			}
+			var found *admin.Dump
+			if c.Flags().Changed("dump") {
+				var err error
+				if found, err = env.readDump(dump); err != nil {
+					return err
+				}
+			}
 			config, err := env.proxyConfig(c.Context(), args[0], where.namespace, url.Values{"type": view.types})
 			if err != nil {
 				return err
+			}
+			if found != nil {
+				if err := checkDump(found, dump, config.Proxy); err != nil {
+					return err
+				}
+				config.TakeSecrets(found)
 			}
 			env.tellNotSynced(config)
 			if view.filter != nil {
@@ -121,6 +140,9 @@ but those of secrets: of these there are the certificates, and never a key.` + n
 	}
 	cli.RegisterOutput(c, &output, outputs...)
 	where.register(c)
+	if view.dump {
+		registerDump(c, &dump)
+	}
 	if view.filter != nil {
 		view.filter.register(c)
 	}

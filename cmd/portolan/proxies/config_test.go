@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -30,6 +31,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/secret"
+	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -272,14 +274,14 @@ func TestProxyConfigRefuses(t *testing.T) {
 func TestProxyConfigSecrets(t *testing.T) {
 	t.Parallel()
 	certificate := func(name, serial string, year int) secret.Certificate {
-		return secret.Certificate{Subject: "CN=" + name, Serial: serial, Names: []string{name}, NotBefore: time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC), NotAfter: time.Date(year, 1, 2, 3, 4, 5, 0, time.UTC)}
+		return secret.Certificate{Subject: "CN=" + name, Issuer: "CN=ca.shop", Serial: serial, Names: []string{name}, NotBefore: time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC), NotAfter: time.Date(year, 1, 2, 3, 4, 5, 0, time.UTC)}
 	}
 	c := admin.ProxyConfig{
 		Proxy: admin.ConnectedProxy{Node: someNode, Type: "router", Name: "edge", Namespace: "shop"},
 		Types: []admin.ProxyType{{Name: "SDS", TypeURL: resource.SecretType, Requested: true, Resources: []admin.ProxyResource{
-			{Name: "file-cert:/a~/b", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindCertificate, File: "/a"}},
+			{Name: "file-cert:/a~/b", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindCertificate, File: "/a", NeededBy: []string{"cluster a", "cluster b", "listener c", "listener d", "listener e"}}},
 			{Name: "kubernetes://late", State: protocol.Rejected},
-			{Name: "kubernetes://www", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindCertificate, Certificates: []secret.Certificate{certificate("www.shop", "a1", 2001), certificate("ca.shop", "b2", 3001)}}},
+			{Name: "kubernetes://www", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindCertificate, NeededBy: []string{"listener 0.0.0.0_443"}, Certificates: []secret.Certificate{certificate("www.shop", "a1", 2001), certificate("ca.shop", "b2", 3001)}}},
 			{Name: "kubernetes://www-cacert", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindAuthorities, Certificates: []secret.Certificate{certificate("new.shop", "c3", 3001)}}},
 		}}},
 	}
@@ -288,6 +290,65 @@ func TestProxyConfigSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Assert(t, o.Out, "proxy-config-secret.txt")
+}
+
+// TestProxyConfigSecretsOfADump: the content is of the dump, and the state of the server. Secrets
+// that the server does not list are shown, too. The dump of another proxy is refused.
+func TestProxyConfigSecretsOfADump(t *testing.T) {
+	t.Parallel()
+	pair := secrettest.New(t, time.Hour, "www.shop")
+	const secrets = `{"configs": [
+  {"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {"node": {"id": "NODE"}}},
+  {"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump"},
+  {"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump", "dynamic_active_secrets": [
+    {"name": "kubernetes://www", "secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "kubernetes://www",
+      "tls_certificate": {"certificate_chain": {"inline_bytes": "CHAIN"}, "private_key": {"inline_bytes": "W3JlZGFjdGVkXQ=="}}}},
+    {"name": "other", "secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "other",
+      "validation_context": {"trusted_ca": {"filename": "/ca"}}}}]}]}`
+	for name, c := range map[string]struct {
+		node string
+		code int
+		want []string
+	}{
+		"of the proxy": {someNode, exit.OK, []string{"kubernetes://gone SYNCED", "kubernetes://www REJECTED certificate CN=www.shop " + pair.Parsed.SerialNumber.Text(16), "other  authorities /ca"}},
+		"of another":   {"router~10.0.0.9~edge.shop~shop", exit.Data, nil},
+	} {
+		dump := strings.NewReplacer("NODE", c.node, "CHAIN", base64.StdEncoding.EncodeToString(pair.Cert)).Replace(secrets)
+		file := filepath.Join(clitest.Write(t, map[string]string{"dump.json": dump}), "dump.json")
+		o, err := serving(t, func(*http.Request) any {
+			old := &admin.ProxySecret{Kind: admin.KindCertificate, Certificates: []secret.Certificate{{Serial: "1"}}}
+			return admin.ProxyConfig{Proxy: admin.ConnectedProxy{Node: someNode}, Types: []admin.ProxyType{{Name: "SDS", TypeURL: resource.SecretType, Resources: []admin.ProxyResource{
+				{Name: "kubernetes://gone", State: protocol.Synced, Secret: old}, {Name: "kubernetes://www", State: protocol.Rejected, Secret: old},
+			}}}}
+		}, "proxy", "config", "secret", "vm-12", "--dump", file, "-o", "json")
+		if (c.code == exit.OK) != (err == nil) || err != nil && !exit.Is(err, c.code) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var shown admin.ProxyConfig
+		var got []string
+		if err == nil {
+			if err := json.Unmarshal([]byte(o.Out), &shown); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range shown.Types[0].Resources {
+				line := r.Name + " " + string(r.State)
+				if r.Secret != nil {
+					line += " " + r.Secret.Kind
+					for _, one := range r.Secret.Certificates {
+						line += " " + one.Issuer + " " + one.Serial
+					}
+					if r.Secret.File != "" {
+						line += " " + r.Secret.File
+					}
+				}
+				got = append(got, line)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
 }
 
 // misdirecting returns a server which answers that another server has the proxy, at this

@@ -51,9 +51,13 @@ after an error.` + nodeHelp,
 		},
 	}
 	where.register(c)
-	c.Flags().StringVar(&dump, "dump", "", "file with the config dump of the Envoy, or - for stdin")
-	_ = c.MarkFlagFilename("dump", "json")
+	registerDump(c, &dump)
 	return c
+}
+
+func registerDump(c *cobra.Command, dump *string) {
+	c.Flags().StringVar(dump, "dump", "", "file with the config dump of the Envoy, or - for stdin")
+	_ = c.MarkFlagFilename("dump", "json")
 }
 
 // diffProxy compares what a proxy should have with what it acknowledged.
@@ -115,14 +119,14 @@ func whyDifferent(r *admin.ProxyResource) string {
 func (e *environment) diffDump(ctx context.Context, node, namespace, file string) error {
 	dump, err := e.readDump(file)
 	if err != nil {
-		return exit.With(exit.Data, fmt.Errorf("--dump %s: %w", file, err))
+		return err
 	}
 	c, err := e.proxyConfig(ctx, node, namespace, url.Values{})
 	if err != nil {
 		return err
 	}
-	if dump.Node != "" && dump.Node != c.Proxy.Node {
-		return exit.With(exit.Data, fmt.Errorf("--dump %s: it is of %s, not of %s", file, dump.Node, c.Proxy.Node))
+	if err := checkDump(dump, file, c.Proxy); err != nil {
+		return err
 	}
 	found, err := dump.Differences(c)
 	if err != nil {
@@ -145,15 +149,28 @@ func (e *environment) diffDump(ctx context.Context, node, namespace, file string
 }
 
 func (e *environment) readDump(file string) (*admin.Dump, error) {
-	if file == "-" {
-		return admin.ReadDump(e.Stdin)
-	}
-	in, err := os.Open(file)
-	if err != nil {
-		return nil, err
+	in := io.NopCloser(e.Stdin)
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, exit.With(exit.Data, fmt.Errorf("--dump %s: %w", file, err))
+		}
+		in = opened
 	}
 	defer func() { _ = in.Close() }()
-	return admin.ReadDump(in)
+	dump, err := admin.ReadDump(in)
+	if err != nil {
+		return nil, exit.With(exit.Data, fmt.Errorf("--dump %s: %w", file, err))
+	}
+	return dump, nil
+}
+
+// checkDump refuses the dump of another proxy.
+func checkDump(dump *admin.Dump, file string, of admin.ConnectedProxy) error {
+	if dump.Node != "" && dump.Node != of.Node {
+		return exit.With(exit.Data, fmt.Errorf("--dump %s: it is of %s, not of %s", file, dump.Node, of.Node))
+	}
+	return nil
 }
 
 // printDifference prints a unified diff, and a line with the reason before it.

@@ -109,6 +109,16 @@ func clusterRows(config *admin.ProxyConfig) ([][]string, error) {
 	return rows, err
 }
 
+// extensionRows has a row for each filter. Its kind is the last part of its type.
+func extensionRows(config *admin.ProxyConfig) ([][]string, error) {
+	rows := [][]string{{"NAME", "FILTER", "OBJECTS"}}
+	err := eachOf(config, "ECDS", func(r *admin.ProxyResource, c *corev3.TypedExtensionConfig) {
+		kind := c.GetTypedConfig().GetTypeUrl()
+		rows = append(rows, []string{c.GetName(), kind[strings.LastIndexByte(kind, '.')+1:], cli.FormatList(r.Objects, false)})
+	})
+	return rows, err
+}
+
 // routeFilter holds the flags of proxy config route.
 type routeFilter struct{ name string }
 

@@ -146,16 +146,32 @@ func (g *digest) addSecrets(used []string) {
 // tlsContext ends the type URL of the transport socket of a cluster that originates TLS.
 var tlsContext = []byte("UpstreamTlsContext")
 
-// secretsOf returns the names of the secrets that the transport socket of a cluster uses. It
+// secretsOf returns the names of the secrets that the transport sockets of a cluster use. It
 // does not decode the cluster: there are many, each proxy has some of its own, and the client
 // would be slower than the server.
 func secretsOf(cluster []byte) []string {
 	if !bytes.Contains(cluster, tlsContext) {
 		return nil
 	}
-	socket := raw.Field(cluster, 24)          // transport_socket
-	context := anyValue(raw.Field(socket, 3)) // typed_config: UpstreamTlsContext
-	common := raw.Field(context, 1)           // common_tls_context
+	var out []string
+	_ = raw.Each(cluster, func(n protowire.Number, content []byte) { // no error: it was parsed before
+		switch n {
+		case 24: // transport_socket
+			out = append(out, secretsOfSocket(content)...)
+		case 43: // transport_socket_matches
+			out = append(out, secretsOfSocket(raw.Field(content, 3))...) // transport_socket
+		}
+	})
+	return out
+}
+
+// secretsOfSocket returns the names of the secrets that a transport socket uses.
+func secretsOfSocket(socket []byte) []string {
+	config := raw.Field(socket, 3) // typed_config
+	if !bytes.HasSuffix(raw.Field(config, 1), tlsContext) {
+		return nil
+	}
+	common := raw.Field(anyValue(config), 1) // common_tls_context
 	var out []string
 	_ = raw.Each(common, func(n protowire.Number, content []byte) { // no error: it was parsed before
 		switch n {

@@ -58,10 +58,10 @@ func both(t *testing.T, f func(*testing.T, protocol.Variant)) {
 
 func newRig(t *testing.T, v protocol.Variant) *rig {
 	t.Helper()
-	return newRigWith(t, fleet.Options{Variant: v})
+	return newRigWith(t, mesh, fleet.Options{Variant: v})
 }
 
-func newRigWith(t *testing.T, o fleet.Options) *rig {
+func newRigWith(t *testing.T, mesh refmesh.Mesh, o fleet.Options) *rig {
 	t.Helper()
 	v := o.Variant
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -169,6 +169,21 @@ func TestEverythingIsReceived(t *testing.T) {
 	})
 }
 
+// TestSecretsOfMutualTLSAreReceived: proxies request the secrets of their own certificate, which
+// clusters use for some endpoints.
+func TestSecretsOfMutualTLSAreReceived(t *testing.T) {
+	both(t, func(t *testing.T, v protocol.Variant) {
+		r := newRigWith(t, refmesh.Mesh{Services: services, Peers: true}, fleet.Options{Variant: v})
+		want := int64(2 * proxies)
+		if v == protocol.StateOfTheWorld {
+			want *= 2 // proxies request them again when their last clusters come
+		}
+		if got := r.sync.Counts[fleet.SecretType]; got.Resources < 2*proxies || got.Resources > want {
+			t.Errorf("%+v for %d proxies, want the certificate and the roots of each", got, proxies)
+		}
+	})
+}
+
 // expectSent fails if the server sent other types, or more than most bytes to a proxy.
 func (r *rig) expectSent(what string, counts fleet.Counts, most int64, types ...string) {
 	r.Helper()
@@ -259,7 +274,7 @@ func TestAFleetComesBack(t *testing.T) {
 // while they were away.
 func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 	both(t, func(t *testing.T, v protocol.Variant) {
-		r := newRigWith(t, fleet.Options{Variant: v, States: true})
+		r := newRigWith(t, mesh, fleet.Options{Variant: v, States: true})
 		moved := mesh.ChangeEndpoint(refmesh.Target, 1)
 		r.change(moved, fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: moved.Mark})
 		before := r.fleet.Counts()

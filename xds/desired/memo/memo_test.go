@@ -2,6 +2,7 @@ package memo_test
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -196,5 +197,39 @@ func TestManyAtOnce(t *testing.T) {
 	running.Wait()
 	if m.Len() != 0 {
 		t.Errorf("%d are held by nobody", m.Len())
+	}
+}
+
+// TestSharingOfWorkloads: workloads share what they would build from the same, and share nothing
+// with groups.
+func TestSharingOfWorkloads(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t,
+		xdstest.Object("AuthorizationPolicy", "shop/all", "{}"),
+		xdstest.Object("AuthorizationPolicy", "shop/web", "{selector: {matchLabels: {app: web}}}"),
+	)
+	g := asking{func(v *mesh.View) string { return fmt.Sprint(len(v.OwnPolicies()), " policies") }, &atomic.Int32{}}
+	m := memo.New()
+	build := func(n xdstest.Node) *memo.Built {
+		n.Namespace = "shop"
+		b, err := m.BuildOwn(w.View(n), g, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	one := build(xdstest.Node{Labels: map[string]string{"app": "db"}})
+	two := build(xdstest.Node{IP: "10.0.0.2", Labels: map[string]string{"app": "cache", "v": "1"}})
+	web := build(xdstest.Node{IP: "10.0.0.3", Labels: map[string]string{"app": "web"}})
+	if one != two || one == web || g.builds.Load() != 2 {
+		t.Errorf("built %d times", g.builds.Load())
+	}
+	group, err := m.Build(w.View(xdstest.Node{Namespace: "shop"}), g, "x")
+	if err != nil || group == one {
+		t.Errorf("a group shares what is of a workload: %v", err)
+	}
+	m.Release(one, two, web, group)
+	if m.Len() != 0 {
+		t.Errorf("%d are left", m.Len())
 	}
 }

@@ -22,8 +22,8 @@ const (
 	rawBufferSocket     = "envoy.transport_sockets.raw_buffer"
 )
 
-// Raw makes the socket for plaintext.
-func Raw() *corev3.TransportSocket {
+// raw makes the socket for plaintext.
+func raw() *corev3.TransportSocket {
 	return socket(rawBufferSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&rawbufferv3.RawBuffer{})})
 }
 
@@ -40,7 +40,7 @@ func (v ProxyProtocolVersion) Wrap(inner *corev3.TransportSocket) *corev3.Transp
 		return inner
 	}
 	if inner == nil {
-		inner = Raw()
+		inner = raw()
 	}
 	return &corev3.TransportSocket{
 		Name: proxyProtocolSocket,

@@ -4,11 +4,13 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
 // Kind is a kind of listener.
@@ -41,6 +43,9 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	if len(o.Identities) > 0 {
 		out = append(out, envoy.IdentityFilter(o.Identities))
 	}
+	if k == GRPCServer {
+		out = append(out, grpcGuards(v)...)
+	}
 	forBrowsers := k == SidecarOutbound || k == Gateway
 	if forBrowsers || o.GRPCWeb {
 		out = append(out, envoy.GRPCWebFilter(o.GRPCWeb))
@@ -55,6 +60,17 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 		out = append(out, envoy.DynamicDNSFilter(DNSFamily(v.Shape())))
 	}
 	return append(out, envoy.RouterFilter())
+}
+
+// grpcGuards returns the filters of the policies of a gRPC server, which takes none by ECDS.
+func grpcGuards(v *mesh.View) []*hcmv3.HttpFilter {
+	var out []*hcmv3.HttpFilter
+	for slot := range policy.HTTPSlots() {
+		if config := slot.GRPC(v); config != nil {
+			out = append(out, envoy.RBACFilter(slot.Name, config))
+		}
+	}
+	return out
 }
 
 // routed says whether VirtualServices make the routes of such a listener.
@@ -95,18 +111,21 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 	switch k {
 	case SidecarInbound:
 		manager.ServerName = envoy.ServerName
-		manager.ClientCert = hcmv3.HttpConnectionManager_APPEND_FORWARD
+		config := v.Mesh(mesh.DefaultProxyConfig)
+		manager.ClientCert = clientCert(config.ForwardClientCert())
+		manager.ClientCertDetails = clientCertDetails(config.ClientCertDetails())
 	case Gateway:
 		manager.ServerName = envoy.ServerName
 		manager.Edge = true
 		config := v.Mesh(mesh.DefaultProxyConfig)
 		manager.TrustedHops = config.TrustedProxies()
-		manager.ClientCert, manager.WholeClientCert = clientCert(config.ForwardClientCert()), true
+		manager.ClientCert = clientCert(config.GatewayForwardClientCert())
+		manager.ClientCertDetails = clientCertDetails(meshconfig.ClientCertDetails{Subject: true, Cert: true, DNS: true, URI: true})
 	}
 	return envoy.HTTPConnectionManager(manager)
 }
 
-// clientCert says how a gateway handles X-Forwarded-Client-Cert.
+// clientCert says how a proxy handles X-Forwarded-Client-Cert.
 func clientCert(d meshv1alpha1.ForwardClientCertDetails) hcmv3.HttpConnectionManager_ForwardClientCertDetails {
 	switch d {
 	case meshv1alpha1.ForwardClientCertDetails_SANITIZE:
@@ -119,6 +138,12 @@ func clientCert(d meshv1alpha1.ForwardClientCertDetails) hcmv3.HttpConnectionMan
 		return hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY
 	}
 	return hcmv3.HttpConnectionManager_SANITIZE_SET
+}
+
+func clientCertDetails(d meshconfig.ClientCertDetails) *hcmv3.HttpConnectionManager_SetCurrentClientCertDetails {
+	return &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+		Subject: wrapperspb.Bool(d.Subject), Cert: d.Cert, Chain: d.Chain, Dns: d.DNS, Uri: d.URI,
+	}
 }
 
 // DNSFamily is the address family that proxies of a shape can reach and therefore

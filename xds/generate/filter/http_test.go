@@ -1,6 +1,7 @@
 package filter_test
 
 import (
+	"strings"
 	"testing"
 
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -15,14 +16,15 @@ import (
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const web, fault, cors, router = "envoy.filters.http.grpc_web", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
+	const audit, deny, allow = "portolan.authorization.http.audit", "portolan.authorization.http.deny", "portolan.authorization.http.allow"
 	view := xdstest.NewWorld(t).View(xdstest.Node{})
 	for name, c := range map[string]struct {
 		kind filter.Kind
 		want []string
 	}{
 		"sidecar, outbound": {filter.SidecarOutbound, []string{web, fault, cors, router}},
-		"sidecar, inbound":  {filter.SidecarInbound, []string{router}},
-		"gateway":           {filter.Gateway, []string{web, fault, cors, router}},
+		"sidecar, inbound":  {filter.SidecarInbound, []string{audit, deny, allow, router}},
+		"gateway":           {filter.Gateway, []string{audit, deny, allow, web, fault, cors, router}},
 		"gRPC client":       {filter.GRPCClient, []string{fault, router}},
 		"gRPC server":       {filter.GRPCServer, []string{router}},
 	} {
@@ -114,6 +116,42 @@ func TestTopology(t *testing.T) {
 		got := told{m.GetForwardClientCertDetails().String(), set.GetSubject().GetValue() && set.GetCert() && set.GetDns() && set.GetUri(), m.GetXffNumTrustedHops()}
 		if diff := cmp.Diff(want, got); diff != "" || !want.Whole && set != nil {
 			t.Errorf("%s: %v (-want +got)\n%s", topology, m, diff)
+		}
+	}
+}
+
+// proxyHeaders decides how a sidecar handles X-Forwarded-Client-Cert of incoming requests, and
+// which parts of the caller's certificate it writes. Gateways follow their topology alone.
+func TestProxyHeaders(t *testing.T) {
+	t.Parallel()
+	for headers, want := range map[string]string{
+		"{}":                                  "APPEND_FORWARD subject dns uri",
+		"{forwardedClientCert: SANITIZE_SET}": "SANITIZE_SET subject dns uri",
+		"{forwardedClientCert: SANITIZE, setCurrentClientCertDetails: {cert: true}}": "SANITIZE",
+		"{forwardedClientCert: FORWARD_ONLY}":                                        "FORWARD_ONLY",
+		"{forwardedClientCert: ALWAYS_FORWARD_ONLY}":                                 "ALWAYS_FORWARD_ONLY",
+		"{setCurrentClientCertDetails: {subject: false, dns: false, cert: true}}":    "APPEND_FORWARD cert uri",
+		"{setCurrentClientCertDetails: {uri: false, chain: true}}":                   "APPEND_FORWARD subject chain dns",
+	} {
+		w := xdstest.NewWorld(t)
+		w.SetMesh("defaultConfig: {proxyHeaders: " + headers + "}")
+		for kind, want := range map[filter.Kind]string{filter.SidecarInbound: want, filter.Gateway: "SANITIZE_SET subject cert dns uri"} {
+			m := &hcmv3.HttpConnectionManager{}
+			if err := filter.Manager(w.View(xdstest.Node{}), kind, filter.Options{StatPrefix: "p", RouteConfigName: "80"}).GetTypedConfig().UnmarshalTo(m); err != nil {
+				t.Fatal(err)
+			}
+			got, set := []string{m.GetForwardClientCertDetails().String()}, m.GetSetCurrentClientCertDetails()
+			for _, part := range []struct {
+				name string
+				set  bool
+			}{{"subject", set.GetSubject().GetValue()}, {"cert", set.GetCert()}, {"chain", set.GetChain()}, {"dns", set.GetDns()}, {"uri", set.GetUri()}} {
+				if part.set {
+					got = append(got, part.name)
+				}
+			}
+			if got := strings.Join(got, " "); got != want {
+				t.Errorf("%s, kind %d: got %q, want %q", headers, kind, got, want)
+			}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -137,7 +138,7 @@ func TestNeeds(t *testing.T) {
 		return []resource.Need{{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm}}
 	}
 	want := map[string][]resource.Need{
-		"127.0.0.1_80": routes("80"), "0.0.0.0_8080": routes("http.8080"),
+		"127.0.0.1_80": routes("80"), "0.0.0.0_8080": append(policy.Needs(true, false), routes("http.8080")...),
 		"127.0.0.1_5432": {{TypeURL: resource.ClusterType, Name: "outbound|5432||z.example.com", Kind: resource.Traffic}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

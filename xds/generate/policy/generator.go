@@ -4,11 +4,10 @@ import (
 	"iter"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	"google.golang.org/protobuf/proto"
-	securityv1beta1 "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -41,23 +40,25 @@ func (s Slot) content(v *mesh.View) proto.Message {
 		// A route of a gateway may match what a token says, so it is chosen again. (Istio: BuildHTTP.)
 		return Tokens(v.OwnTokenRules(), v.Keys, v.Shape().Type == discovery.Router)
 	}
-	var of []*config.Config
-	for _, c := range v.OwnPolicies() {
-		if c.Spec.(*securityv1beta1.AuthorizationPolicy).GetAction() == s.action {
-			of = append(of, c)
-		}
-	}
 	o := OptionsOf(v)
 	if s.tcp {
-		return Network(of, s.action, o)
+		return Network(v.OwnPolicies(), s.action, o)
 	}
-	return HTTP(of, s.action, o)
+	return HTTP(v.OwnPolicies(), s.action, o)
+}
+
+// GRPC makes the filter of a slot for a gRPC server; nil if it has nothing to enforce. Such a
+// server verifies no tokens.
+func (s Slot) GRPC(v *mesh.View) *httprbacv3.RBAC {
+	if s.tokens {
+		return nil
+	}
+	return GRPC(v.OwnPolicies(), s.action, OptionsOf(v))
 }
 
 // OptionsOf returns what translation needs of the mesh.
 func OptionsOf(v *mesh.View) Options {
 	return Options{
-		TrustDomains:  append([]string{v.Mesh(mesh.TrustDomain).GetTrustDomain()}, v.Mesh(mesh.TrustDomainAliases).GetTrustDomainAliases()...),
-		RootNamespace: v.RootNamespace(),
+		TrustDomains: append([]string{v.Mesh(mesh.TrustDomain).GetTrustDomain()}, v.Mesh(mesh.TrustDomainAliases).GetTrustDomainAliases()...),
 	}
 }

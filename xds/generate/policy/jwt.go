@@ -11,7 +11,7 @@ import (
 	securityv1beta1 "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/storage/keyset"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
 )
 
 // nobodysKeys has one key, of which nobody knows the private part: the first point of P-256 whose x
@@ -76,7 +76,7 @@ func provider(rule *securityv1beta1.JWTRule, keys string, reroute bool) *jwtauth
 		FromCookies:          rule.GetFromCookies(),
 		Forward:              rule.GetForwardOriginalToken(),
 		ForwardPayloadHeader: rule.GetOutputPayloadToHeader(),
-		PayloadInMetadata:    envoy.PayloadKey,
+		PayloadInMetadata:    rbac.TokenPayload,
 		ClearRouteCache:      reroute,
 		NormalizePayloadInMetadata: &jwtauthnv3.JwtProvider_NormalizePayload{
 			SpaceDelimitedClaims: spaceDelimited(rule.GetSpaceDelimitedClaims()),

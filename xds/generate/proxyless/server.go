@@ -49,16 +49,13 @@ func (Servers) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 		return nil, nil, nil
 	}
 	options := envoy.GRPCServerOptions{Name: name, Host: host, Port: uint32(address.Port())}
-	switch mode := Mode(v, int(address.Port())); {
-	case mode == peer.Strict && v.HasCertificate():
-		options.Transport = socket.GRPCDownstreamTLS()
-		options.Filters = filter.HTTP(v, filter.GRPCServer, filter.Options{Identities: transport.MeshIdentities(v)})
-	case mode == peer.Strict:
-		options.Refuses = true
-		fallthrough
-	default:
-		options.Filters = filter.HTTP(v, filter.GRPCServer, filter.Options{})
+	filters := filter.Options{}
+	if Mode(v, int(address.Port())) == peer.Strict {
+		if options.Refuses = !v.HasCertificate(); !options.Refuses {
+			options.Transport, filters.Identities = socket.GRPCDownstreamTLS(), transport.MeshIdentities(v)
+		}
 	}
+	options.Filters = filter.HTTP(v, filter.GRPCServer, filters)
 	return envoy.GRPCServerListener(options), nil, nil
 }
 

@@ -59,7 +59,8 @@ func waysTo(t *testing.T, n xdstest.Node, documents ...string) (way string, endp
 	if tls.GetCommonTlsContext().GetTlsCertificateProviderInstance().GetInstanceName() != "default" || validation.GetCaCertificateProviderInstance().GetInstanceName() != "default" {
 		t.Errorf("the certificates come from elsewhere: %v", &tls)
 	}
-	for _, m := range validation.GetMatchSubjectAltNames() { //nolint:staticcheck // gRPC reads this field
+	//lint:ignore SA1019 gRPC reads this field alone.
+	for _, m := range validation.GetMatchSubjectAltNames() {
 		way = strings.TrimSpace(way + " " + m.GetExact() + m.GetPrefix())
 	}
 	return way, endpoints

@@ -112,14 +112,14 @@ func (o ClientOptions) Offers() []string { return o.Speaks.offers() }
 
 // parameters returns the TLS versions of outgoing connections. (Istio:
 // defaultUpstreamCommonTLSContext.)
-func parameters() socket.TLSOptions {
-	return socket.TLSOptions{MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3}
+func (m *maker) parameters() socket.TLSOptions {
+	return socket.TLSOptions{MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, OwnFrom: m.view.SecretCluster()}
 }
 
 // meshClient makes the socket for a server in the mesh.
 func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
 	m.meshHas("mode")
-	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: cmp.Or(tls.GetSni(), o.ServerName)}
+	out := socket.UpstreamTLSOptions{TLSOptions: m.parameters(), SNI: cmp.Or(tls.GetSni(), o.ServerName)}
 	out.Certificates = []string{m.need(names.WorkloadCertificate)}
 	out.Peer = m.meshPeer(tls, o)
 	out.ALPN = o.Speaks.offers()
@@ -165,7 +165,7 @@ func peerNames(tls *networking.ClientTLSSettings, o ClientOptions) []string {
 
 // origination makes the socket for any other server. (Istio: constructUpstreamTLS.)
 func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
-	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
+	out := socket.UpstreamTLSOptions{TLSOptions: m.parameters(), SNI: tls.GetSni()}
 	defaults(m.view, &out.TLSOptions)
 	if o.HTTP2 {
 		out.ALPN = alpnH2

@@ -41,7 +41,7 @@ func ServerLacks(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOption
 func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, []Lack) {
 	m := &maker{view: v}
 	mode := tls.GetMode()
-	out := socket.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: socket.TLSOptions{ALPN: alpnHTTP}}
+	out := socket.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: socket.TLSOptions{ALPN: alpnHTTP, OwnFrom: v.SecretCluster()}}
 	verifies := mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
 	switch mode {
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_ISTIO_MUTUAL:
@@ -63,7 +63,9 @@ func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (S
 	if verifies {
 		out.Peer = m.clientValidation(tls)
 	}
-	if mode != networking.ServerTLSSettings_ISTIO_MUTUAL {
+	if mode == networking.ServerTLSSettings_ISTIO_MUTUAL {
+		meshParameters(v, &out.TLSOptions)
+	} else {
 		serverParameters(v, tls, &out.TLSOptions)
 	}
 	return m.result(func() *corev3.TransportSocket { return socket.DownstreamTLS(out) })
@@ -119,6 +121,26 @@ func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *socket.Peer
 		out.Roots = m.fileRoots(tls.GetCaCertificates(), tls.GetCaCrl())
 	}
 	return out
+}
+
+// meshSuites are the cipher suites of TLS 1.2 between workloads. (Istio: SupportedCiphers of
+// pilot/pkg/security/authn/utils.)
+var meshSuites = []string{
+	"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
+	"AES256-GCM-SHA384", "AES128-GCM-SHA256",
+}
+
+// meshParameters takes the TLS parameters of a server in the mesh from meshMTLS. (Istio:
+// BuildInboundTLS.)
+func meshParameters(v *mesh.View, o *socket.TLSOptions) {
+	d := v.Mesh(mesh.MeshMTLS).GetMeshMTLS()
+	o.MinVersion, o.MaxVersion = socket.TLSv1_2, socket.TLSv1_3
+	if d.GetMinProtocolVersion() == meshv1alpha1.MeshConfig_TLSConfig_TLSV1_3 {
+		o.MinVersion = socket.TLSv1_3
+	}
+	if o.CipherSuites, _ = schema.CipherSuites(d.GetCipherSuites()); len(o.CipherSuites) == 0 {
+		o.CipherSuites = meshSuites
+	}
 }
 
 // serverParameters takes the TLS parameters from the settings, else from the mesh.

@@ -95,8 +95,12 @@ type maker struct {
 	lacks []Lack
 }
 
-// need records that the socket needs a secret, and returns the secret's name.
+// need records that the socket needs a secret, and returns the secret's name. A secret that
+// comes from the proxy's own machine is none that this server sends.
 func (m *maker) need(name string) string {
+	if (name == names.WorkloadCertificate || name == names.WorkloadRoots) && m.view.SecretCluster() != "" {
+		return name
+	}
 	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Once})
 	return name
 }

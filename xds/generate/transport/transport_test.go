@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -233,6 +234,7 @@ func TestServer(t *testing.T) {
 		"ISTIO_MUTUAL": {
 			settings: `{"mode": "ISTIO_MUTUAL", "minProtocolVersion": "TLSV1_3"}`, needs: []string{"default", "ROOTCA"},
 			want: `{"requireClientCertificate": true, "disableStatefulSessionResumption": true, ` + off + `, "commonTlsContext": {` + http + `,
+				"tlsParams": {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3", "cipherSuites": ["` + strings.ReplaceAll(meshSuites, ",", `", "`) + `"]},
 				"tlsCertificateSdsSecretConfigs": [` + secretOf("default") + `], ` + verified("ROOTCA", `"matchTypedSubjectAltNames": [{"sanType": "URI", "matcher": {"prefix": "spiffe://cluster.local/"}}]`) + `}}`,
 		},
 		"HTTP/3": {
@@ -259,6 +261,42 @@ func TestServer(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestCertificateOfTheMachine: a proxy whose machine serves its certificate has that and the roots
+// of the mesh from there, and all other secrets from the server.
+func TestCertificateOfTheMachine(t *testing.T) {
+	t.Parallel()
+	v := xdstest.NewWorld(t).View(xdstest.Node{SecretCluster: "sds-grpc"})
+	sources := func(c *tlsv3.CommonTlsContext) (out []string) {
+		for _, s := range append(c.GetTlsCertificateSdsSecretConfigs(), c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()) {
+			from := "ads"
+			if api := s.GetSdsConfig().GetApiConfigSource(); api != nil {
+				from = api.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName()
+			}
+			out = append(out, s.GetName()+" of "+from)
+		}
+		return out
+	}
+	own := []string{"default of sds-grpc", "ROOTCA of sds-grpc"}
+	var client tlsv3.UpstreamTlsContext
+	s, ok := transport.Client(v, parse(t, `{"mode": "ISTIO_MUTUAL"}`, &networking.ClientTLSSettings{}), transport.ClientOptions{})
+	unpack(t, s.Transport, &client)
+	if got := sources(client.GetCommonTlsContext()); !ok || len(s.Needs) > 0 || !slices.Equal(got, own) {
+		t.Errorf("a client has %v, and needs %v", got, s.Needs)
+	}
+	var server tlsv3.DownstreamTlsContext
+	s, ok = transport.Mesh(v)
+	unpack(t, s.Transport, &server)
+	if got := sources(server.GetCommonTlsContext()); !ok || len(s.Needs) > 0 || !slices.Equal(got, own) {
+		t.Errorf("a server has %v, and needs %v", got, s.Needs)
+	}
+	var other tlsv3.UpstreamTlsContext
+	s, _ = transport.Client(v, parse(t, `{"mode": "SIMPLE"}`, &networking.ClientTLSSettings{}), transport.ClientOptions{})
+	unpack(t, s.Transport, &other)
+	if got := sources(other.GetCommonTlsContext()); len(s.Needs) != 1 || !slices.Equal(got, []string{"file-root:system of ads"}) {
+		t.Errorf("another client has %v, and needs %v", got, s.Needs)
 	}
 }
 
@@ -324,6 +362,52 @@ func lackTexts(lacks []transport.Lack) string {
 	return strings.Join(out, "; ")
 }
 
+// meshSuites are the cipher suites between workloads unless the mesh names others.
+const meshSuites = "ECDHE-ECDSA-AES256-GCM-SHA384,ECDHE-RSA-AES256-GCM-SHA384,ECDHE-ECDSA-AES128-GCM-SHA256,ECDHE-RSA-AES128-GCM-SHA256,AES256-GCM-SHA384,AES128-GCM-SHA256"
+
+// parametersOf returns the TLS versions, cipher suites and curves of a socket.
+func parametersOf(t *testing.T, s transport.Socket, ok bool) string {
+	t.Helper()
+	if !ok {
+		t.Fatal("there is no socket")
+	}
+	var common *tlsv3.CommonTlsContext
+	if up := (&tlsv3.UpstreamTlsContext{}); s.Transport.GetTypedConfig().MessageIs(up) {
+		common = unpack(t, s.Transport, up).GetCommonTlsContext()
+	} else {
+		common = unpack(t, s.Transport, &tlsv3.DownstreamTlsContext{}).GetCommonTlsContext()
+	}
+	p := common.GetTlsParams()
+	return strings.Join([]string{p.GetTlsMinimumProtocolVersion().String(), p.GetTlsMaximumProtocolVersion().String(),
+		strings.Join(p.GetCipherSuites(), ","), strings.Join(p.GetEcdhCurves(), ",")}, " ")
+}
+
+// TestMeshMTLS: meshMTLS sets what servers of the mesh take, and nothing of others or of clients.
+func TestMeshMTLS(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]string{
+		"{}":                            "TLSv1_2 TLSv1_3 " + meshSuites + " ",
+		"{minProtocolVersion: TLSV1_2}": "TLSv1_2 TLSv1_3 " + meshSuites + " ",
+		"{minProtocolVersion: TLSV1_3}": "TLSv1_3 TLSv1_3 " + meshSuites + " ",
+		"{cipherSuites: [NONSENSE, ECDHE-ECDSA-CHACHA20-POLY1305]}": "TLSv1_2 TLSv1_3 ECDHE-ECDSA-CHACHA20-POLY1305 ",
+	} {
+		w := secrets(t)
+		w.SetMesh("meshMTLS: " + settings)
+		s, ok := transport.Mesh(gateway(w))
+		if got := parametersOf(t, s, ok); got != want {
+			t.Errorf("%s: got %s, want %s", settings, got, want)
+		}
+		s, ok = transport.Server(gateway(w), parse(t, `{"mode": "SIMPLE", "credentialName": "pair"}`, &networking.ServerTLSSettings{}), transport.ServerOptions{})
+		if got := parametersOf(t, s, ok); got != "TLS_AUTO TLS_AUTO  " {
+			t.Errorf("%s: a server of others has %s", settings, got)
+		}
+		s, ok = transport.Client(gateway(w), parse(t, `{"mode": "ISTIO_MUTUAL"}`, &networking.ClientTLSSettings{}), transport.ClientOptions{})
+		if got := parametersOf(t, s, ok); got != "TLSv1_2 TLSv1_3  " {
+			t.Errorf("%s: a client has %s", settings, got)
+		}
+	}
+}
+
 // TestMeshDefaults: the mesh's cipher suites and curves apply where settings have none,
 // except within the mesh. Those that no Envoy knows are omitted.
 func TestMeshDefaults(t *testing.T) {
@@ -331,25 +415,15 @@ func TestMeshDefaults(t *testing.T) {
 	w := secrets(t)
 	w.SetMesh(`{tlsDefaults: {minProtocolVersion: TLSV1_3, cipherSuites: [NONSENSE, AES256-SHA], ecdhCurves: [P-384, P-0]}}`)
 	parameters := func(s transport.Socket, ok bool) string {
-		if !ok {
-			t.Fatal("there is no socket")
-		}
-		var common *tlsv3.CommonTlsContext
-		if up := (&tlsv3.UpstreamTlsContext{}); s.Transport.GetTypedConfig().MessageIs(up) {
-			common = unpack(t, s.Transport, up).GetCommonTlsContext()
-		} else {
-			common = unpack(t, s.Transport, &tlsv3.DownstreamTlsContext{}).GetCommonTlsContext()
-		}
-		p := common.GetTlsParams()
-		return strings.Join([]string{p.GetTlsMinimumProtocolVersion().String(), p.GetTlsMaximumProtocolVersion().String(),
-			strings.Join(p.GetCipherSuites(), ","), strings.Join(p.GetEcdhCurves(), ",")}, " ")
+		t.Helper()
+		return parametersOf(t, s, ok)
 	}
 	for settings, want := range map[string]string{
 		`{"mode": "SIMPLE", "credentialName": "pair"}`:                                  "TLSv1_3 TLS_AUTO AES256-SHA P-384",
 		`{"mode": "SIMPLE", "credentialName": "pair", "cipherSuites": ["AES128-SHA"]}`:  "TLSv1_3 TLS_AUTO AES128-SHA P-384",
 		`{"mode": "SIMPLE", "credentialName": "pair", "minProtocolVersion": "TLSV1_0"}`: "TLSv1_0 TLS_AUTO AES256-SHA P-384",
 		`{"mode": "SIMPLE", "credentialName": "pair", "maxProtocolVersion": "TLSV1_2"}`: "TLSv1_2 TLSv1_2 AES256-SHA P-384",
-		`{"mode": "ISTIO_MUTUAL"}`: "TLS_AUTO TLS_AUTO  ",
+		`{"mode": "ISTIO_MUTUAL"}`: "TLSv1_2 TLSv1_3 " + meshSuites + " ",
 	} {
 		if got := parameters(transport.Server(gateway(w), parse(t, settings, &networking.ServerTLSSettings{}), transport.ServerOptions{})); got != want {
 			t.Errorf("server %s: got %s, want %s", settings, got, want)

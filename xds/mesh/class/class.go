@@ -44,6 +44,8 @@ type Class struct {
 	Passed string
 	// Certified: the proxy has its own certificate.
 	Certified bool
+	// SecretCluster is the cluster from which it has that over SDS, empty for none.
+	SecretCluster string
 	// RouteDelta: the proxy takes virtual hosts as separate resources. It is not part of
 	// the Shape, since the virtual hosts are the same for proxies that do not.
 	RouteDelta bool

@@ -6,7 +6,8 @@
 //
 // GET answers with the present findings. The body of POST is a batch (package batch);
 // its answer has the findings after the batch, and nothing is written. Findings are in
-// the order of their objects, the worst of an object first.
+// the order of their objects, the worst of an object first. Those about endpoints that a
+// registry has without objects follow: they are on a Service of portolan.io/v1, by its host.
 package finding
 
 import (

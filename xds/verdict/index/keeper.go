@@ -32,6 +32,8 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	newest *Index // guarded by mu
+
+	mutual mutual
 }
 
 // NewKeeper returns a Keeper that has derived nothing yet.
@@ -157,6 +159,7 @@ func (k *Keeper) Findings(ops []storage.Op) (finding.List, bool) {
 			list.Items = append(list.Items, findingOf(l.Of.Key(), v))
 		}
 	}
+	list.Items = append(list.Items, would.ofServices(k.mutual.at(is.world.Facts))...)
 	return list, true
 }
 

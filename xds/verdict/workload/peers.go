@@ -194,21 +194,7 @@ func counted(n int, thing string) string {
 // sidecarAt compares what an endpoint says of its sidecar with what is known of it.
 func (j *judge) sidecarAt(object *config.Config, field string, address string, own labels.Instance, account string) {
 	takes := own[labels.TLSMode] == labels.TLSModeIstio || own[labels.TLSMode] == "" && account != ""
-	connected, known := "", false
-	for p := range j.Known(verdict.AddressRow, address).Values() {
-		switch discovery.ProxyType(p.Type) {
-		case discovery.Sidecar:
-		case discovery.Proxyless: // it may be a client alone
-			known = known || p.Certified
-			continue
-		default:
-			continue
-		}
-		known = known || p.Certified
-		if p.Certified && p.Replica != "" && (p.Interception != string(discovery.InterceptionNone) || takes) {
-			connected = nameOf(p)
-		}
-	}
+	connected, known := j.sidecarsOf(address, takes)
 	switch {
 	case !takes && own[labels.TLSMode] == "" && connected != "":
 		j.Add(verdict.Verdict{
@@ -226,6 +212,20 @@ func (j *judge) sidecarAt(object *config.Config, field string, address string, o
 			})
 		}
 	}
+}
+
+// sidecarsOf returns the name of a connected sidecar with a certificate of the mesh at an address,
+// and whether any is known there, or a gRPC program with one, which may be a client alone. Where an
+// endpoint does not say that it takes mutual TLS, the sidecar must capture traffic.
+func (j *judge) sidecarsOf(address string, takes bool) (connected string, known bool) {
+	for p := range j.Known(verdict.AddressRow, address).Values() {
+		kind := discovery.ProxyType(p.Type)
+		known = known || p.Certified && (kind == discovery.Sidecar || kind == discovery.Proxyless)
+		if kind == discovery.Sidecar && p.Certified && p.Replica != "" && (p.Interception != string(discovery.InterceptionNone) || takes) {
+			connected = nameOf(p)
+		}
+	}
+	return connected, known
 }
 
 // unpinned says that clients take any identity of the mesh for an endpoint that names none.

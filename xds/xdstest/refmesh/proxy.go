@@ -32,18 +32,24 @@ func (p Proxies) Node(n int) *corev3.Node {
 	for k, v := range p.Mesh.labels(i, e) {
 		fields[k] = structpb.NewStringValue(v)
 	}
+	metadata := map[string]*structpb.Value{
+		"NAMESPACE":         structpb.NewStringValue(namespace),
+		"INSTANCE_IPS":      structpb.NewStringValue(ip),
+		"INTERCEPTION_MODE": structpb.NewStringValue(p.Interception),
+		"LABELS":            structpb.NewStructValue(&structpb.Struct{Fields: fields}),
+	}
+	if p.Mesh.Peers {
+		metadata["TLS_CLIENT_CERT_CHAIN"] = structpb.NewStringValue("/etc/mesh/cert.pem")
+		metadata["TLS_CLIENT_KEY"] = structpb.NewStringValue("/etc/mesh/key.pem")
+		metadata["TLS_CLIENT_ROOT_CERT"] = structpb.NewStringValue("/etc/mesh/root.pem")
+	}
 	kind := "sidecar"
 	if p.Gateways {
 		kind = "router"
 	}
 	return &corev3.Node{
-		Id: kind + "~" + ip + "~" + name + "." + namespace + "~" + namespace + ".svc.cluster.local",
-		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			"NAMESPACE":         structpb.NewStringValue(namespace),
-			"INSTANCE_IPS":      structpb.NewStringValue(ip),
-			"INTERCEPTION_MODE": structpb.NewStringValue(p.Interception),
-			"LABELS":            structpb.NewStructValue(&structpb.Struct{Fields: fields}),
-		}},
+		Id:            kind + "~" + ip + "~" + name + "." + namespace + "~" + namespace + ".svc.cluster.local",
+		Metadata:      &structpb.Struct{Fields: metadata},
 		Locality:      &corev3.Locality{Region: locality[0], Zone: locality[1], SubZone: locality[2]},
 		UserAgentName: "envoy",
 		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{

@@ -10,6 +10,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -54,6 +55,9 @@ type Mesh struct {
 	// Originate makes the same services accept only TLS. Proxies verify them by the authorities
 	// in the file Authorities on their machine.
 	Originate bool
+	// Peers gives proxies a certificate of the mesh, and endpoints the label of mutual TLS and an
+	// account.
+	Peers bool
 	// Gateways is the number of Gateways in the first namespace. Each accepts HTTPS for a host
 	// of its own, with routes to a service. The routers with the label app=edge run all of them
 	// on one port, with the certificate Door.
@@ -136,9 +140,13 @@ func (m Mesh) ServiceEntry(i int) *config.Config {
 			{Name: "tcp", Number: TCPPort, Protocol: "TCP"},
 		},
 	}
+	account := ""
+	if m.Peers {
+		account = Name(i)
+	}
 	for e := range Endpoints {
 		spec.Endpoints = append(spec.Endpoints, &networking.WorkloadEntry{
-			Address: EndpointAddress(i, e), Labels: m.labels(i, e), Locality: m.Locality(i, e), Weight: 1,
+			Address: EndpointAddress(i, e), Labels: m.labels(i, e), Locality: m.Locality(i, e), Weight: 1, ServiceAccount: account,
 		})
 	}
 	return &config.Config{Meta: meta(schema.ServiceEntry, Namespace(i), Name(i)), Spec: spec}
@@ -153,6 +161,9 @@ func (m Mesh) labels(i, e int) map[string]string {
 	out := map[string]string{"app": Name(i), "version": version}
 	if m.LabelSets > 1 {
 		out["set"] = fmt.Sprintf("l%d", (i+e)%m.LabelSets)
+	}
+	if m.Peers {
+		out[labels.TLSMode] = labels.TLSModeIstio
 	}
 	return out
 }

@@ -1,0 +1,321 @@
+package integration
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/xds/bootstrap"
+	messages "github.com/portolan-mesh/portolan/xds/envoy"
+	packing "github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
+	"github.com/portolan-mesh/portolan/xds/generate/policy/policytest"
+)
+
+// TestEnvoyPolicies: an Envoy with the translated policies answers each request of the table
+// as it says.
+func TestEnvoyPolicies(t *testing.T) {
+	t.Parallel()
+	judge(t, policytest.Cases(t))
+}
+
+// TestSoakEnvoyRandomPolicies: an Envoy answers random requests under random policies as the
+// evaluator does.
+func TestSoakEnvoyRandomPolicies(t *testing.T) {
+	const groups, requests = 100, 20
+	long := longtest.Soak(t)
+	if long == 0 {
+		t.Parallel()
+		judge(t, drawn(t, 2, groups, requests))
+		return
+	}
+	for end, stream := time.Now().Add(long), uint64(time.Now().UnixNano()); time.Now().Before(end) && !t.Failed(); stream++ {
+		t.Logf("stream %d", stream)
+		t.Run("", func(t *testing.T) { judge(t, drawn(t, stream, groups, requests)) })
+	}
+}
+
+func drawn(t *testing.T, stream uint64, groups, requests int) []policytest.Group {
+	t.Helper()
+	var out []policytest.Group
+	for seed := range groups {
+		out = append(out, policytest.Draw(t, rand.New(rand.NewPCG(uint64(seed), stream)), requests))
+	}
+	return out
+}
+
+// judge runs one Envoy with a listener for each group, and sends it the requests.
+func judge(t *testing.T, groups []policytest.Group) {
+	t.Helper()
+	g := newGuard(t, groups)
+	var work errgroup.Group
+	work.SetLimit(8)
+	for i, group := range groups {
+		for _, r := range group.Requests {
+			work.Go(func() error {
+				if t.Failed() {
+					return nil
+				}
+				passes, err := g.send(i, group.TCP, r.WithDefaults())
+				if err != nil || passes != r.Want {
+					t.Errorf("%s: %+v: passes is %t, %v\n%s", group.Name, r, passes, err, group)
+				}
+				return nil
+			})
+		}
+	}
+	_ = work.Wait()
+}
+
+// guard is an Envoy to which policies apply.
+type guard struct {
+	authority *securetest.Authority
+	// clients are certificates by identity.
+	clients map[string]*tls.Certificate
+	key     jose.JSONWebKey
+	port    int
+}
+
+// address is that of the listener of a group.
+func (g *guard) address(i int) string { return fmt.Sprintf("127.1.%d.%d", i/250, 1+i%250) }
+
+func newGuard(t *testing.T, groups []policytest.Group) *guard {
+	t.Helper()
+	path := needEnvoy(t)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &guard{
+		authority: securetest.New(t, "mesh"), clients: map[string]*tls.Certificate{}, port: freePort(t),
+		key: jose.JSONWebKey{Key: private, KeyID: "k", Algorithm: string(jose.ES256), Use: "sig"},
+	}
+	for _, group := range groups {
+		for _, r := range group.Requests {
+			if u := r.URI(); u != nil && g.clients[r.Identity] == nil {
+				g.clients[r.Identity] = securetest.TLS(g.authority.Issue(t, securetest.Leaf{Identity: u.String()}))
+			}
+		}
+	}
+	admin := freePort(t)
+	b := &bootstrapv3.Bootstrap{
+		Admin:           &bootstrapv3.Admin{Address: messages.Address("127.0.0.1", uint32(admin))},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{g.echo(t)}},
+	}
+	for i, group := range groups {
+		b.StaticResources.Listeners = append(b.StaticResources.Listeners, group.Listener(policytest.ListenerOptions{
+			Name: fmt.Sprint(i), Host: g.address(i), Port: uint32(g.port), ProxyProtocol: true, TLS: g.socket(t), First: []*hcmv3.HttpFilter{g.tokens(t)},
+		}))
+	}
+	document, err := bootstrap.JSON(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := start(t, "envoy-policies", path, "-c", write(t, "policies.json", string(document)), "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	eventually(t, "the Envoy is ready", func() error {
+		response, err := http.Get("http://" + local(admin) + "/ready")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, envoy.tail())
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(response.Status)
+		}
+		return nil
+	})
+	if strings.Contains(envoy.output(), "eprecated") {
+		t.Errorf("the Envoy warns of deprecated fields: %s", envoy.tail())
+	}
+	return g
+}
+
+// socket asks for a certificate of the mesh and does not insist.
+func (g *guard) socket(t *testing.T) *corev3.TransportSocket {
+	t.Helper()
+	inline := func(data []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: data}}
+	}
+	own := g.authority.Issue(t, securetest.Leaf{Identity: "spiffe://td/ns/ns/sa/me"})
+	return &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packing.Pack(&tlsv3.DownstreamTlsContext{
+		RequireClientCertificate: wrapperspb.Bool(false),
+		CommonTlsContext: &tlsv3.CommonTlsContext{
+			TlsCertificates: []*tlsv3.TlsCertificate{{CertificateChain: inline(own.Cert), PrivateKey: inline(own.Key)}},
+			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+				TrustedCa: inline(g.authority.Cert),
+			}},
+		},
+	})}}
+}
+
+// tokens reads tokens of any issuer, and lets requests without one pass.
+func (g *guard) tokens(t *testing.T) *hcmv3.HttpFilter {
+	t.Helper()
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{g.key.Public()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hcmv3.HttpFilter{Name: "tokens", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packing.Pack(&jwtv3.JwtAuthentication{
+		Providers: map[string]*jwtv3.JwtProvider{"any": {
+			JwksSourceSpecifier: &jwtv3.JwtProvider_LocalJwks{LocalJwks: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: string(keys)}}},
+			PayloadInMetadata:   rbac.TokenPayload,
+		}},
+		Rules: []*jwtv3.RequirementRule{{
+			Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+			RequirementType: &jwtv3.RequirementRule_Requires{Requires: &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{
+				RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: []*jwtv3.JwtRequirement{
+					{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: "any"}},
+					{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}},
+				}},
+			}}},
+		}},
+	})}}
+}
+
+// echo is the cluster of a server that returns what it gets.
+func (g *guard) echo(t *testing.T) *clusterv3.Cluster {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work errgroup.Group
+	work.Go(func() error {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return nil
+			}
+			work.Go(func() error {
+				defer connection.Close()
+				_, _ = io.Copy(connection, connection)
+				return nil
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		_ = work.Wait()
+	})
+	return messages.Cluster(messages.ClusterOptions{Name: policytest.Echo, Type: messages.Static, Endpoints: []messages.Endpoints{
+		{Endpoints: []messages.Endpoint{{Host: "127.0.0.1", Port: uint32(listener.Addr().(*net.TCPAddr).Port)}}},
+	}})
+}
+
+// send says whether a request to a group's listener passes.
+func (g *guard) send(i int, tcp bool, r policytest.Request) (passes bool, err error) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(r.Source)}, Timeout: patience}
+	connection, err := dialer.Dial("tcp", net.JoinHostPort(g.address(i), fmt.Sprint(g.port)))
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = connection.Close() }()
+	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+		return false, err
+	}
+	family := "TCP4"
+	if strings.Contains(r.Origin, ":") {
+		family = "TCP6"
+	}
+	if _, err := fmt.Fprintf(connection, "PROXY %s %s %s 40000 %d\r\n", family, r.Origin, r.Address, r.Port); err != nil {
+		return false, err
+	}
+	if r.TLS {
+		config := &tls.Config{ServerName: r.SNI, InsecureSkipVerify: true}
+		if own := g.clients[r.Identity]; own != nil {
+			config.Certificates = []tls.Certificate{*own}
+		}
+		connection = tls.Client(connection, config)
+	}
+	if tcp {
+		return echoes(connection)
+	}
+	return g.answered(connection, r)
+}
+
+// echoes says whether a connection reaches the server, rather than being closed.
+func echoes(connection net.Conn) (bool, error) {
+	const words = "hello, server" // fewer bytes might begin a TLS handshake
+	if _, err := io.WriteString(connection, words); err != nil {
+		return false, nil
+	}
+	answer := make([]byte, len(words))
+	_, err := io.ReadFull(connection, answer)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+// answered says whether a request is answered with 200 rather than 403.
+func (g *guard) answered(connection net.Conn, r policytest.Request) (bool, error) {
+	var request strings.Builder
+	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n", r.Method, r.Path, r.Host)
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		fmt.Fprintf(&request, "%s: %s\r\n", name, r.Headers[name])
+	}
+	if r.Claims != nil {
+		token, err := g.token(r.Claims)
+		if err != nil {
+			return false, err
+		}
+		fmt.Fprintf(&request, "authorization: Bearer %s\r\n", token)
+	}
+	if _, err := io.WriteString(connection, request.String()+"\r\n"); err != nil {
+		return false, err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: r.Method})
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusForbidden {
+		body, _ := io.ReadAll(response.Body)
+		return false, fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return response.StatusCode == http.StatusOK, nil
+}
+
+func (g *guard) token(claims map[string]any) (string, error) {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: g.key}, nil)
+	if err != nil {
+		return "", err
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}
