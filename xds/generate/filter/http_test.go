@@ -16,15 +16,15 @@ import (
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const web, fault, cors, router = "envoy.filters.http.grpc_web", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
-	const audit, deny, allow = "portolan.authorization.http.audit", "portolan.authorization.http.deny", "portolan.authorization.http.allow"
+	const tokens, audit, deny, allow = "portolan.tokens.http", "portolan.authorization.http.audit", "portolan.authorization.http.deny", "portolan.authorization.http.allow"
 	view := xdstest.NewWorld(t).View(xdstest.Node{})
 	for name, c := range map[string]struct {
 		kind filter.Kind
 		want []string
 	}{
 		"sidecar, outbound": {filter.SidecarOutbound, []string{web, fault, cors, router}},
-		"sidecar, inbound":  {filter.SidecarInbound, []string{audit, deny, allow, router}},
-		"gateway":           {filter.Gateway, []string{audit, deny, allow, web, fault, cors, router}},
+		"sidecar, inbound":  {filter.SidecarInbound, []string{tokens, audit, deny, allow, router}},
+		"gateway":           {filter.Gateway, []string{tokens, audit, deny, allow, web, fault, cors, router}},
 		"gRPC client":       {filter.GRPCClient, []string{fault, router}},
 		"gRPC server":       {filter.GRPCServer, []string{router}},
 	} {
