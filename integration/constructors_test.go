@@ -194,7 +194,7 @@ func everyListener() []*listenerv3.Listener {
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{
 				ServerNames: []string{"web.example.com"},
 				Transport: socket.DownstreamTLS(socket.DownstreamTLSOptions{
-					QUIC: true, TLSOptions: socket.TLSOptions{Certificates: []string{"default"}, ALPN: []string{"h3"}},
+					QUIC: true, TLSOptions: socket.TLSOptions{Certificates: []socket.SecretRef{{Name: "default"}}, ALPN: []string{"h3"}},
 				}),
 			}, messages.HTTPConnectionManager(messages.HTTPOptions{StatPrefix: "q", RouteConfigName: "443", HTTP3: true, Edge: true, Filters: filters}))},
 		}),

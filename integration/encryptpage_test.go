@@ -26,7 +26,7 @@ func TestEncryptBetweenServicesPage(t *testing.T) {
 		"targetPort: 9443", fmt.Sprintf("targetPort: %d", inbound), "- port: {number: 9443,", fmt.Sprintf("- bind: 127.0.0.1\n    port: {number: %d,", inbound),
 	)
 	var objects []string
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(apiVersion.*?)```").FindAllStringSubmatch(string(page), -1) {
 		objects = append(objects, here.Replace(block[1]))
 	}
 	if len(objects) != 3 {

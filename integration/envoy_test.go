@@ -81,6 +81,8 @@ type envoyOptions struct {
 	sdsSocket string
 	// tls are the files for TLS to the server; nil for plaintext.
 	tls *securetest.Files
+	// secure is for TLS to the server with the certificate of sdsSocket.
+	secure bool
 	// in is the network that it runs in, nil for that of the machine.
 	in network
 }
@@ -150,6 +152,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.variant == protocol.StateOfTheWorld {
 		args = append(args, "--state-of-the-world")
+	}
+	if o.secure {
+		args = append(args, "--tls")
 	}
 	var config string
 	if o.tls == nil {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,10 +17,32 @@ const (
 	grpcPython = "../.tools/grpc-python/bin/python"
 	grpcNode   = "../.tools/grpc-js/node"
 	grpcJS     = "../.tools/grpc-js/node_modules"
+	grpcJava   = "../.tools/grpc-java"
 )
 
-// grpcLanguages are the languages of the gRPC clients.
+// grpcLanguages are the languages of the gRPC clients of every test.
 var grpcLanguages = []string{"go", "python", "js"}
+
+// guestLanguages returns Java, for the few tests that run it: each of its programs costs over a
+// second of processor time. Where it is not installed, in CI too, a subtest says that it is
+// skipped.
+func guestLanguages(t *testing.T) []string {
+	t.Helper()
+	if _, err := os.Stat(grpcJava); err != nil {
+		t.Run("java", func(t *testing.T) {
+			t.Skipf("SKIPPED, AND NOTHING WAS TESTED: no gRPC in Java (%v): install a JDK, 11 or later, and Maven, and run make grpc-clients", err)
+		})
+		return nil
+	}
+	return []string{"java"}
+}
+
+// javaProgram makes o run a program in Java, with a small heap.
+func javaProgram(o *processtest.Options, args ...string) {
+	o.Path = filepath.Join(grpcJava, "java")
+	classes := filepath.Join(grpcJava, "classes") + ":" + filepath.Join(grpcJava, "lib", "*")
+	o.Args = append([]string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", classes}, args...)
+}
 
 // grpcPeer builds the Go server and client once, beside the binary.
 var grpcPeer = sync.OnceValues(func() (string, error) {
@@ -59,6 +82,8 @@ func (s *server) startGRPCClient(language, ip, xds string, flags ...string) *grp
 	case "js":
 		o.Path, o.Args = needTool(s.t, grpcNode, "grpc-clients"), []string{"testdata/grpc/front.js", local(c.port)}
 		o.Env = append(o.Env, "NODE_PATH="+needTool(s.t, grpcJS, "grpc-clients"))
+	case "java":
+		javaProgram(&o, "Front", local(c.port))
 	default:
 		o.Path, o.Args = needGRPCPeer(s.t), []string{"front", "--listen", local(c.port)}
 	}
@@ -157,10 +182,16 @@ func (s *server) startGRPCSceneAt(xds string, documents ...string) *grpcScene {
 	s.t.Helper()
 	g := &grpcScene{server: s, shop: &shop{}, v1: startGRPCBackend(s.t, "v1"), v2: startGRPCBackend(s.t, "v2")}
 	g.apply(append([]string{grpcEntry(g.v1, g.v2), g.shop.rule()}, documents...)...)
-	for i, language := range grpcLanguages {
-		g.clients = append(g.clients, g.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1), xds))
-	}
+	g.addClients(xds, grpcLanguages...)
 	return g
+}
+
+// addClients starts a client of each language.
+func (g *grpcScene) addClients(xds string, languages ...string) {
+	g.t.Helper()
+	for _, language := range languages {
+		g.clients = append(g.clients, g.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", len(g.clients)+1), xds))
+	}
 }
 
 // startLoads makes each client call the service continuously.
@@ -177,7 +208,11 @@ func (g *grpcScene) startLoads() []*load {
 // awaitClients waits until all clients have acknowledged a revision.
 func (g *grpcScene) awaitClients(revision int64) {
 	g.t.Helper()
-	g.awaitSynced(revision, grpcLanguages...)
+	var names []string
+	for _, c := range g.clients {
+		names = append(names, c.name)
+	}
+	g.awaitSynced(revision, names...)
 }
 
 // moveTo changes the routes of the service, and waits until each client has them and the

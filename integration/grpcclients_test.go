@@ -53,6 +53,7 @@ spec:
 // TestGRPCRouting makes a call through every kind of route, in each language.
 func TestGRPCRouting(t *testing.T) {
 	g := startGRPCScene(t, serverOptions{}, fill(grpcRoutes, "$host", shopHost))
+	g.addClients(g.xds, guestLanguages(t)...)
 	for _, c := range g.clients {
 		t.Run(c.name, func(t *testing.T) {
 			awaitReply(t, c.call(anyMethod), "v1")

@@ -67,14 +67,15 @@ func (c *grpcClient) other() request {
 }
 
 // TestGRPCServerList gives the clients two addresses and kills the first server. No call fails.
-// The Go and Python libraries connect to the second when they lack something; the JavaScript
-// one does not. Once the first is back, it has all clients, with the changes made meanwhile,
-// and its changes reach them. Exception: if the Go library has meanwhile used a new target, it
-// keeps what the second server sent.
+// The Go, Python and Java libraries connect to the second when they lack something; the
+// JavaScript one does not. Once the first is back, it has all clients, with the changes made
+// meanwhile, and its changes reach them. Exception: if the Go library has meanwhile used a new
+// target, it keeps what the second server sent.
 func TestGRPCServerList(t *testing.T) {
 	etcd, x := startEtcd(t), &shop{}
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 	g := one.startGRPCSceneAt(one.xds+","+two.xds, x.routes(100, 0), grpcEntryOf("other", startGRPCBackend(t, "other")))
+	g.addClients(one.xds+","+two.xds, guestLanguages(t)...)
 	loads := g.startLoads()
 	g.awaitClients(g.revision())
 	one.kill()

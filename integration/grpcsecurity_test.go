@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,8 @@ func (g *grpcPeers) startServer(language, name string, flags ...string) *grpcBac
 	case "js":
 		o.Path, o.Args = needTool(g.t, grpcNode, "grpc-clients"), []string{"testdata/grpc/back.js", name, local(b.port)}
 		o.Env = append(o.Env, "GRPC_XDS_EXPERIMENTAL_RBAC=true", "NODE_PATH="+needTool(g.t, grpcJS, "grpc-clients"))
+	case "java":
+		javaProgram(&o, "Back", name, local(b.port))
 	}
 	b.process = processtest.Start(g.t, o)
 	return b
@@ -108,8 +111,9 @@ func TestGRPCSecurity(t *testing.T) {
 	t.Parallel()
 	g := &grpcPeers{startServer(t, serverOptions{}), securetest.New(t, "authority")}
 	const takesTLS = "security.istio.io/tlsMode=istio"
+	languages := slices.Concat(grpcLanguages, guestLanguages(t))
 	var clients []*grpcClient
-	for i, language := range grpcLanguages {
+	for i, language := range languages {
 		clients = append(clients, g.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1), g.xds, g.with(shopAccounts+language)...))
 	}
 	bare := g.startGRPCClient("bare", "10.0.1.8", g.xds)
@@ -118,7 +122,7 @@ func TestGRPCSecurity(t *testing.T) {
 	g.of = securetest.New(t, "other authority")
 	rootless := g.startGRPCClient("rootless", "10.0.1.10", g.xds, g.with(shopAccounts+"go")...)
 	g.of = of
-	for _, language := range grpcLanguages {
+	for _, language := range languages {
 		t.Run("a server in "+language, func(t *testing.T) {
 			b := g.startServer(language, "reviews", g.with(shopAccounts+"reviews", "--labels", takesTLS)...)
 			others := g.startServer(language, "others", g.with(shopAccounts+"others")...)
@@ -136,7 +140,7 @@ func TestGRPCSecurity(t *testing.T) {
 			g.apply(grpcPeerEntry(b.port, grpcTakesTLS))
 			each("a labelled endpoint", true)
 			awaitRefused(t, "plaintext to a server that takes mutual TLS", bare.call(anyMethod), refused...)
-			awaitRefused(t, "another trust domain", foreign.call(anyMethod), "did not match an allow policy", "Unauthorized RPC rejected", "Unauthorized by RBAC")
+			awaitRefused(t, "another trust domain", foreign.call(anyMethod), "did not match an allow policy", "Unauthorized RPC rejected", "Unauthorized by RBAC", "Access Denied")
 			awaitRefused(t, "another root", rootless.call(anyMethod), "certificate signed by unknown authority")
 
 			g.apply(peerMode("DISABLE"))
@@ -148,7 +152,7 @@ func TestGRPCSecurity(t *testing.T) {
 
 			g.apply(grpcPeerEntry(others.port, grpcTakesTLS)) // whose certificate is of another account
 			for _, c := range clients {
-				awaitRefused(t, "another account", c.call(anyMethod), "do not match any of the accepted SANs", "did not match SANs", "No matching subject alternative name")
+				awaitRefused(t, "another account", c.call(anyMethod), "do not match any of the accepted SANs", "did not match SANs", "No matching subject alternative name", "Peer certificate SAN check failed")
 			}
 			g.apply(grpcPeerEntry(others.port, ", labels: {security.istio.io/tlsMode: istio}"))
 			each("any account of the mesh", true)
@@ -179,7 +183,7 @@ func TestGRPCSecurityWithSidecars(t *testing.T) {
 		through := &grpcClient{"through", freePort(t)}
 		processtest.Start(t, processtest.Options{Name: "through", Path: needGRPCPeer(t), Args: []string{"front", "--listen", local(through.port), "--through", outbound}})
 		var clients []*grpcClient
-		for i, language := range grpcLanguages {
+		for i, language := range slices.Concat(grpcLanguages, guestLanguages(t)) {
 			clients = append(clients, g.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1), g.xds, g.with(shopAccounts+language)...))
 		}
 		forwarded := func(c *grpcClient, want string) {

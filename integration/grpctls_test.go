@@ -26,7 +26,7 @@ func TestGRPCOverMutualTLS(t *testing.T) {
 	x := &shop{}
 	s.apply(grpcEntry(v1, v2), x.rule(), x.routes(100, 0))
 	var clients []*grpcClient
-	for i, language := range []string{"go", "python"} { // the Node.js library does not support TLS to a control plane
+	for i, language := range []string{"go", "python"} { // the library of Node.js has no TLS to a control plane, that of Java takes no files for it
 		clients = append(clients, s.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1), s.secureXDS, bootstrap(files)...))
 	}
 	for _, c := range clients {

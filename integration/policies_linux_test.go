@@ -83,7 +83,7 @@ func TestEnvoyPolicyChanges(t *testing.T) {
 			if got, err := kept.status(8080); err != nil || got != step.want {
 				t.Errorf("%s: %s, %v, want %s", step.name, got, err, step.want)
 			}
-			want := "tcp"
+			want := "tcp " + secretWord
 			if step.want == "403" {
 				want = "" // closed
 			}

@@ -3,6 +3,7 @@ package integration
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
@@ -39,21 +41,23 @@ type sdsAgent struct {
 func startSDSAgent(t testing.TB, of *securetest.Authority, identity string) *sdsAgent {
 	t.Helper()
 	a := &sdsAgent{t: t, socket: filepath.Join(t.TempDir(), "sds"), changed: make(chan struct{})}
-	a.issue(of, identity)
+	a.issue(of, securetest.Leaf{Identity: identity})
 	a.start()
 	t.Cleanup(a.stop)
 	return a
 }
 
-// issue serves a new certificate from now on.
-func (a *sdsAgent) issue(of *securetest.Authority, identity string) {
-	pair := of.Issue(a.t, securetest.Leaf{Identity: identity})
+// issue serves a new certificate from now on, and returns its serial number as Envoy writes it.
+func (a *sdsAgent) issue(of *securetest.Authority, leaf securetest.Leaf) string {
+	a.t.Helper()
+	pair := of.Issue(a.t, leaf)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.content = [3][]byte{pair.Cert, pair.Key, of.Cert}
 	a.version++
 	close(a.changed)
 	a.changed = make(chan struct{})
+	return pair.Parsed.SerialNumber.Text(16)
 }
 
 func (a *sdsAgent) start() {
@@ -178,22 +182,13 @@ func TestEnvoySDSSocket(t *testing.T) {
 				t.Errorf("while certificates change: %s, %v", got, err)
 			}
 		})
-		const updates = "ssl_context_update_by_sds"
-		for n := range 3 {
-			app.issue(m.of, shopAccounts+"app")
-			client.issue(m.of, shopAccounts+"client")
-			for _, e := range []*envoy{in, out} {
-				eventually(t, e.name+" takes a new certificate", func() error {
-					all, err := e.stats(updates)
-					most := 0
-					for _, count := range all {
-						most = max(most, count)
-					}
-					if err == nil && most < n+2 { // the first one, and each since
-						err = fmt.Errorf("it took %d", most)
-					}
-					return err
-				})
+		for range 3 {
+			of := map[*envoy]string{
+				in:  app.issue(m.of, securetest.Leaf{Identity: shopAccounts + "app"}),
+				out: client.issue(m.of, securetest.Leaf{Identity: shopAccounts + "client"}),
+			}
+			for e, serial := range of {
+				eventually(t, e.name+" takes a new certificate", func() error { return e.presents(serial) })
 			}
 			call("new certificates", true, "client")
 		}
@@ -216,4 +211,131 @@ func TestEnvoySDSSocket(t *testing.T) {
 		app.start()
 		call("the sockets are back", true, "client")
 	})
+}
+
+// TestEnvoyEndsPlaintextWithoutSDSSocket: a sidecar without its socket speaks plaintext where the
+// mesh says so. When that ends its calls fail, or it refuses those of others, until the socket is
+// there.
+func TestEnvoyEndsPlaintextWithoutSDSSocket(t *testing.T) {
+	const marker = "a-word-that-nobody-may-read"
+	for name, c := range map[string]struct {
+		mode string
+		in   bool // whether the workload lacks the socket, else the client does
+		call func(m *peerMesh) error
+	}{
+		"a client": {"PERMISSIVE", false, func(m *peerMesh) error {
+			got, err := m.through(80, "/"+marker)
+			if err == nil && got.status != http.StatusOK {
+				err = errors.New("it gets " + got.String())
+			}
+			return err
+		}},
+		"a workload": {"STRICT", true, func(m *peerMesh) error { return m.bare(8080) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newPeerMesh(t, serverOptions{})
+			const rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: app, namespace: shop}\nspec: {host: app.shop.test, trafficPolicy: {tls: {mode: DISABLE}}}\n"
+			m.apply(rule, strings.Replace(peerMode("DISABLE"), "name: default,", "name: default, annotations: {portolan.io/phase: none},", 1))
+			agent := startSDSAgent(t, m.of, shopAccounts+"app")
+			agent.stop()
+			app := envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: protocol.Delta, in: m.workload, xds: m.xds}
+			client := m.clientOptions(protocol.Delta, nil)
+			if c.in {
+				app.sdsSocket, client.certificate = agent.socket, identified(t, m.of, shopAccounts+"client")
+			} else {
+				app.certificate, client.sdsSocket = identified(t, m.of, shopAccounts+"app"), agent.socket
+			}
+			m.startEnvoy(app)
+			m.startEnvoy(client)
+			eventually(t, "plaintext goes through", func() error { return c.call(m) })
+
+			m.remove(rule)
+			m.must(peerMode(c.mode), "apply", "-f", "-", "--wait")
+			eventually(t, "plaintext ends", func() error {
+				if c.call(m) == nil {
+					return errors.New("it goes through")
+				}
+				return nil
+			})
+			wire := m.client.sniff("p", marker)
+			for range 20 {
+				if c.call(m) == nil {
+					t.Error("plaintext goes through again")
+				}
+			}
+			if seen := wire.Load(); seen > 0 {
+				t.Errorf("%d packets have what was sent", seen)
+			}
+			agent.start()
+			eventually(t, "the socket is there", func() error {
+				got, err := m.through(80, "/"+marker)
+				if shown := got.echo.Header.Get("X-Forwarded-Client-Cert"); err == nil && !strings.Contains(shown, "URI="+shopAccounts) {
+					err = fmt.Errorf("it gets %s, and the server saw %q", got, shown)
+				}
+				return err
+			})
+			if seen := wire.Load(); seen > 0 {
+				t.Errorf("the socket is there: %d packets have what was sent", seen)
+			}
+		})
+	}
+}
+
+// TestEnvoySecureXDSBySocket: an Envoy connects to its server with the certificate of its socket,
+// and with the next one when that expires. One that starts without the socket connects once it is
+// there.
+func TestEnvoySecureXDSBySocket(t *testing.T) {
+	needEnvoy(t)
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s := startSecureServer(t, serverOptions{})
+		s.apply(plainEntry("first"))
+		agent := startSDSAgent(t, s.authority, webIdentity)
+		agent.stop()
+		agent.issue(s.authority, securetest.Leaf{Identity: webIdentity, Until: time.Now().Add(10 * time.Second)})
+		web := s.launchEnvoy(envoyOptions{kind: "sidecar", name: "web", xds: s.secureXDS, variant: v, sdsSocket: agent.socket, secure: true})
+		agent.start()
+		web.awaitCluster("outbound|80||first.shop.example", true)
+		serial := agent.issue(s.authority, securetest.Leaf{Identity: webIdentity})
+		eventually(t, "it has the new certificate alone", func() error { return web.presents(serial) })
+		eventually(t, "the server ends the stream of the first certificate", func() error {
+			if !strings.Contains(s.process.output(), "closing a connection whose certificate or token has expired") {
+				return errors.New("it has not")
+			}
+			return nil
+		})
+		s.apply(plainEntry("second"))
+		web.awaitCluster("outbound|80||second.shop.example", true)
+		web.expectNothingRejected()
+	})
+}
+
+// presents returns an error unless all certificates of an Envoy have this serial number.
+func (e *envoy) presents(serial string) error {
+	raw, err := e.get("/certs")
+	if err != nil {
+		return err
+	}
+	var dump struct {
+		Certificates []struct {
+			Chain []struct {
+				Serial string `json:"serial_number"`
+			} `json:"cert_chain"`
+		}
+	}
+	if err := json.Unmarshal(raw, &dump); err != nil {
+		return err
+	}
+	found := false
+	for _, c := range dump.Certificates {
+		for _, one := range c.Chain {
+			if found = true; strings.TrimLeft(one.Serial, "0") != serial {
+				return fmt.Errorf("it has %s, not %s", one.Serial, serial)
+			}
+		}
+	}
+	if !found {
+		return errors.New("it has none")
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ func authorizationPolicy() *Schema {
 	return definition[*security.AuthorizationPolicy]{
 		kind: AuthorizationPolicy, plural: "authorizationpolicies", shortName: "ap",
 		codec:  config.Protobuf[security.AuthorizationPolicy](),
-		served: serve("selector", "targetRef", "targetRefs", "rules", "action").refuse("provider", "action CUSTOM is not served yet, and requests would go without the answer of the provider: use ALLOW or DENY"),
+		served: serve("selector", "targetRef", "targetRefs", "rules", "action", "provider"),
 		check:  checkAuthorizationPolicy,
 	}.schema()
 }
@@ -34,7 +34,7 @@ func checkAuthorizationPolicy(c checker, p *security.AuthorizationPolicy) {
 	case security.AuthorizationPolicy_Action_name[int32(p.Action)] == "":
 		c.at("action").fail("must be one of ALLOW, DENY, AUDIT, CUSTOM, is %d", p.Action)
 	case custom && p.GetProvider().GetName() == "":
-		c.at("provider", "name").fail("is missing: action CUSTOM asks a provider")
+		c.at("provider", "name").fail("is missing: action CUSTOM asks a provider, one of extensionProviders of the mesh configuration")
 	case !custom && p.GetProvider() != nil:
 		c.at("provider").fail("goes with action CUSTOM only, the action is %s", p.Action)
 	}

@@ -35,7 +35,6 @@ func TestAuthorizationPolicyRules(t *testing.T) {
 		empty     = `is empty: write "*" for any value`
 		asText    = ` has a wildcard that is compared as text: "*" alone, at the beginning or at the end stands for any text`
 		alone     = "excludes principals and namespaces: name service accounts alone, as namespace/account"
-		notAsked  = "spec.provider: action CUSTOM is not served yet, and requests would go without the answer of the provider: use ALLOW or DENY"
 		tcp       = "spec.rules[0] denies all connections to TCP ports, which have no HTTP attributes: name the ports in to"
 	)
 	custom := func(rules string) string { return "{action: CUSTOM, provider: {name: opa}, rules: " + rules + "}" }
@@ -44,7 +43,7 @@ func TestAuthorizationPolicyRules(t *testing.T) {
 		{name: "everything is allowed", spec: "{rules: [{}]}"},
 		{name: "everything is denied", spec: "{action: DENY, rules: [{}]}"},
 		{name: "everything is logged", spec: "{action: AUDIT, rules: [{}]}"},
-		{name: "everything is asked", spec: custom("[{}]"), refused: []string{notAsked}},
+		{name: "everything is asked", spec: custom("[{}]")},
 		{name: "a workload", spec: "{selector: {matchLabels: {app: web}}}"},
 		{name: "gateways", spec: "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}, {group: gateway.networking.k8s.io, kind: Gateway, name: door, namespace: shop}]}"},
 		{name: "a service", spec: "{targetRef: {kind: Service, name: web}}"},
@@ -64,10 +63,10 @@ func TestAuthorizationPolicyRules(t *testing.T) {
 		{name: "an empty list of rules", spec: "{action: DENY, rules: []}", refused: []string{"spec.rules: is missing, so that DENY never happens: write rules: [{}] for every request"}},
 		{name: "an unknown action", spec: "{action: 9}", refused: []string{"spec.action: must be one of ALLOW, DENY, AUDIT, CUSTOM, is 9"}},
 		{name: "CUSTOM without anything", spec: "{action: CUSTOM}", refused: []string{
-			"spec.provider.name: is missing: action CUSTOM asks a provider",
+			"spec.provider.name: is missing: action CUSTOM asks a provider, one of extensionProviders of the mesh configuration",
 			"spec.rules: is missing, so that CUSTOM never happens: write rules: [{}] for every request",
 		}},
-		{name: "a provider with another action", spec: "{action: AUDIT, provider: {name: a}, rules: [{}]}", refused: []string{"spec.provider: goes with action CUSTOM only, the action is AUDIT", notAsked}},
+		{name: "a provider with another action", spec: "{action: AUDIT, provider: {name: a}, rules: [{}]}", refused: []string{"spec.provider: goes with action CUSTOM only, the action is AUDIT"}},
 		{name: "several ways to select", spec: "{selector: {matchLabels: {'a b': c}}, targetRef: {kind: Service, name: a}, targetRefs: [{kind: Service, name: a}]}", refused: []string{
 			`spec.selector.matchLabels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
 			"spec.selector: excludes targetRefs: set one of the two", "spec.targetRef: excludes targetRefs: set one of the two",
@@ -133,10 +132,10 @@ func TestAuthorizationPolicyRules(t *testing.T) {
 		}},
 		{name: "sources of CUSTOM", spec: custom("[{from: [{source: {principals: [a], requestPrincipals: [a], namespaces: [a], trustDomains: [a], ipBlocks: [10.0.0.1]}}, {source: {serviceAccounts: [a]}}]}]"), refused: []string{
 			source + "namespaces: " + inCustom, source + "principals: " + inCustom, source + "requestPrincipals: " + inCustom, source + "trustDomains: " + inCustom,
-			"spec.rules[0].from[1].source.serviceAccounts: " + inCustom, notAsked,
+			"spec.rules[0].from[1].source.serviceAccounts: " + inCustom,
 		}},
 		{name: "conditions of CUSTOM", spec: custom("[{when: [{key: source.namespace, values: [a]}, {key: 'request.auth.claims[a]', values: [a]}, {key: source.ip, values: [10.0.0.1]}]}]"), refused: []string{
-			condition + `key: "source.namespace" ` + inCustom, `spec.rules[0].when[1].key: "request.auth.claims[a]" ` + inCustom, notAsked,
+			condition + `key: "source.namespace" ` + inCustom, `spec.rules[0].when[1].key: "request.auth.claims[a]" ` + inCustom,
 		}},
 		{name: "conditions without key or values", spec: "{rules: [{when: [{}, {key: source.ip}]}]}", refused: []string{
 			condition + "key: is missing", "spec.rules[0].when[1].values: is missing: set values, notValues or both",

@@ -229,7 +229,7 @@ func TestReadDumpOfSecrets(t *testing.T) {
 		return string(out)
 	}
 	socketOf := func(certificate, roots string) *corev3.TransportSocket {
-		return socket.UpstreamTLS(socket.UpstreamTLSOptions{TLSOptions: socket.TLSOptions{Certificates: []string{certificate}, Peer: &socket.PeerValidation{Roots: roots}}})
+		return socket.UpstreamTLS(socket.UpstreamTLSOptions{TLSOptions: socket.TLSOptions{Certificates: []socket.SecretRef{{Name: certificate}}, Peer: &socket.PeerValidation{Roots: socket.SecretRef{Name: roots}}}})
 	}
 	dump := fmt.Sprintf(`{"configs": [
 		{"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump", "dynamic_active_clusters": [{"cluster": %s}, {"cluster": %s}]},

@@ -40,13 +40,9 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	if err := o.validate(discovery.Sidecar, discovery.Router); err != nil {
 		return nil, err
 	}
-	transport, err := o.serverTLS()
-	if err != nil {
-		return nil, err
-	}
 	out := &bootstrapv3.Bootstrap{
 		Node:            o.node(),
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{o.xdsCluster(transport)}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{o.xdsCluster()}},
 		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
 			AdsConfig: o.adsConfig(),
 			CdsConfig: message.ADS(),
@@ -155,18 +151,13 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 		ApiType:                   kind,
 		TransportApiVersion:       corev3.ApiVersion_V3,
 		SetNodeOnFirstMessageOnly: true,
-		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
-			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
-				ClusterName: XDSClusterName,
-				RetryPolicy: message.Reconnect(),
-			},
-		}}},
+		GrpcServices:              []*corev3.GrpcService{message.GRPCService(XDSClusterName)},
 	}
 }
 
 // xdsCluster makes the cluster for the control plane. Its endpoints are the servers'
 // addresses, or all addresses of their host names.
-func (o Options) xdsCluster(transport *corev3.TransportSocket) *clusterv3.Cluster {
+func (o Options) xdsCluster() *clusterv3.Cluster {
 	var endpoints []envoy.Endpoint
 	kind := envoy.Static
 	for _, address := range o.XDSAddresses {
@@ -183,7 +174,7 @@ func (o Options) xdsCluster(transport *corev3.TransportSocket) *clusterv3.Cluste
 		Name:           XDSClusterName,
 		Type:           kind,
 		ConnectTimeout: o.ConnectTimeout,
-		Transport:      transport,
+		Transport:      o.serverTLS(),
 		DNS:            envoy.DNSOptions{Family: envoy.DNSAll},
 		Endpoints:      []envoy.Endpoints{{Endpoints: endpoints}},
 		LoadBalancer:   envoy.LoadBalancer{Policy: envoy.RoundRobin},

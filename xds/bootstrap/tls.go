@@ -9,12 +9,12 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
-	envoysocket "github.com/portolan-mesh/portolan/xds/envoy/socket"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -32,18 +32,10 @@ func TLSFiles(o Options) (map[string][]byte, error) {
 	if !o.TLS || o.SDSSocket != "" {
 		return nil, nil
 	}
-	file := func(path string) *corev3.DataSource {
-		return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
-	}
-	watched := func(file string) *corev3.WatchedDirectory { return &corev3.WatchedDirectory{Path: path.Dir(file)} }
 	out := map[string][]byte{}
 	for name, secret := range map[string]*tlsv3.Secret{
-		CertificateFile: {Name: certificateName, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
-			CertificateChain: file(o.Certificate.Chain), PrivateKey: file(o.Certificate.Key), WatchedDirectory: watched(o.Certificate.Chain),
-		}}},
-		RootsFile: {Name: rootsSecret, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
-			TrustedCa: file(o.serverRoots()), WatchedDirectory: watched(o.serverRoots()),
-		}}},
+		CertificateFile: socket.CertificateFileSecret(certificateName, o.Certificate.Chain, o.Certificate.Key),
+		RootsFile:       socket.RootsFileSecret(rootsSecret, o.serverRoots(), ""),
 	} {
 		text, err := secretsFile(secret)
 		if err != nil {
@@ -101,38 +93,31 @@ func (o Options) sni() string {
 }
 
 // serverTLS makes the transport socket for the control plane, nil without TLS.
-func (o Options) serverTLS() (*corev3.TransportSocket, error) {
+func (o Options) serverTLS() *corev3.TransportSocket {
 	if !o.TLS {
-		return nil, nil
+		return nil
 	}
-	from := func(name, file string) *tlsv3.SdsSecretConfig {
-		return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
-			ResourceApiVersion:    corev3.ApiVersion_V3,
-			ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: path.Join(o.TLSDir, file)}},
-		}}
-	}
-	// UpstreamTLS makes Envoy verify the names, as with every socket.
-	socket := envoysocket.UpstreamTLS(envoysocket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: envoysocket.TLSOptions{
-		ALPN: []string{"h2"}, MinVersion: envoysocket.TLSv1_2, MaxVersion: envoysocket.TLSv1_3, Certificates: []string{certificateName},
-		Peer: &envoysocket.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},
-	}})
-	var context tlsv3.UpstreamTlsContext
-	if err := socket.GetTypedConfig().UnmarshalTo(&context); err != nil {
-		return nil, fmt.Errorf("the transport to the control plane: %w", err)
-	}
-	common := context.GetCommonTlsContext()
-	certificate, roots := from(certificateName, CertificateFile), from(rootsSecret, RootsFile)
+	certificate, roots := o.inFile(certificateName, CertificateFile), o.inFile(rootsSecret, RootsFile)
 	if o.SDSSocket != "" {
-		certificate, roots = envoysocket.ClusterSecret(SDSClusterName, names.WorkloadCertificate), envoysocket.ClusterSecret(SDSClusterName, names.WorkloadRoots)
+		certificate, roots = onSocket(names.WorkloadCertificate), onSocket(names.WorkloadRoots)
 	}
-	common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{certificate}
-	common.GetCombinedValidationContext().ValidationContextSdsSecretConfig = roots
-	packed := &anypb.Any{}
-	if err := anypb.MarshalFrom(packed, &context, proto.MarshalOptions{Deterministic: true}); err != nil {
-		return nil, fmt.Errorf("the transport to the control plane: %w", err)
-	}
-	socket.ConfigType = &corev3.TransportSocket_TypedConfig{TypedConfig: packed}
-	return socket, nil
+	return socket.UpstreamTLS(socket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: socket.TLSOptions{
+		ALPN: []string{"h2"}, MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, Certificates: []socket.SecretRef{certificate},
+		Peer: &socket.PeerValidation{Roots: roots, SubjectAltNames: o.serverNames()},
+	}})
+}
+
+// inFile refers to a secret in one of TLSFiles.
+func (o Options) inFile(name, file string) socket.SecretRef {
+	return socket.SecretRef{Name: name, Source: &corev3.ConfigSource{
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: path.Join(o.TLSDir, file)}},
+	}}
+}
+
+// onSocket refers to a secret on SDSSocket as the server's resources do, so that Envoy has it once.
+func onSocket(name string) socket.SecretRef {
+	return socket.SecretRef{Name: name, Source: message.SDS(SDSClusterName)}
 }
 
 func (o Options) validateTLS(proxyless bool, fault func(format string, args ...any)) {

@@ -38,7 +38,7 @@ const TCPRBACStatPrefix = "tcp."
 func discovered(content, otherwise proto.Message) *corev3.ExtensionConfigSource {
 	out := &corev3.ExtensionConfigSource{ConfigSource: message.ADS(), DefaultConfig: message.Pack(otherwise)}
 	for _, m := range []proto.Message{content, otherwise} {
-		if url := "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()); !slices.Contains(out.TypeUrls, url) {
+		if url := message.Pack(m).GetTypeUrl(); !slices.Contains(out.TypeUrls, url) {
 			out.TypeUrls = append(out.TypeUrls, url)
 		}
 	}

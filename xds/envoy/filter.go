@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -31,6 +32,8 @@ type HTTPOptions struct {
 	// TrustedHops is the number of addresses at the end of X-Forwarded-For that belong to
 	// trusted proxies in front of an Edge.
 	TrustedHops uint32
+	// Normalization says how the path of a request is written before anything looks at it.
+	Normalization meshv1alpha1.MeshConfig_ProxyPathNormalization_NormalizationType
 	// HTTP3 is for a QUIC listener, which speaks only HTTP/3.
 	HTTP3 bool
 	// ServerName is the value of the header "server", Envoy's own if empty.
@@ -45,7 +48,7 @@ type HTTPOptions struct {
 }
 
 // HTTPConnectionManager makes the filter that speaks HTTP. It accepts HTTP/1.1 and
-// HTTP/2, upgrades to WebSocket, normalizes paths and has no idle timeout for streams.
+// HTTP/2, upgrades to WebSocket and has no idle timeout for streams.
 func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 	manager := &hcmv3.HttpConnectionManager{
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
@@ -54,13 +57,13 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		ServerName:        o.ServerName,
 		UseRemoteAddress:  wrapperspb.Bool(o.Edge),
 		XffNumTrustedHops: o.TrustedHops,
-		NormalizePath:     wrapperspb.Bool(true),
 		// A name with the dot of the root is the same name (RFC 1034, section 3.1).
 		StripTrailingHostDot: true,
 		StreamIdleTimeout:    durationpb.New(0),
 		UpgradeConfigs:       []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		AccessLog:            o.AccessLogs,
 	}
+	normalize(manager, o.Normalization)
 	manager.ForwardClientCertDetails = o.ClientCert
 	if o.ClientCert == hcmv3.HttpConnectionManager_APPEND_FORWARD || o.ClientCert == hcmv3.HttpConnectionManager_SANITIZE_SET {
 		manager.SetCurrentClientCertDetails = o.ClientCertDetails
@@ -76,6 +79,20 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		}
 	}
 	return networkFilter(HTTPConnectionManagerName, manager)
+}
+
+// normalize sets how paths are written: as they came, by RFC 3986, with one slash in the place of
+// several, and also with slashes and backslashes decoded. (Istio: buildHTTPConnectionManager.)
+func normalize(m *hcmv3.HttpConnectionManager, n meshv1alpha1.MeshConfig_ProxyPathNormalization_NormalizationType) {
+	m.NormalizePath = wrapperspb.Bool(n != meshv1alpha1.MeshConfig_ProxyPathNormalization_NONE)
+	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED
+	switch n {
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES:
+		m.MergeSlashes = true
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES:
+		m.MergeSlashes = true
+		m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
 }
 
 // RouterFilter makes the last HTTP filter, which executes the action of a route.

@@ -40,7 +40,7 @@ func (e *explainer) encryption(name string) (how, missing string) {
 func (e *explainer) automatic(o cluster.Outbound) string {
 	v := e.view()
 	mutual, all := len(o.MutualEndpoints(v)), 0
-	for _, l := range o.Selection(v).Localities(v.Endpoints(o.Service).All()) {
+	for _, l := range o.Selection(v).Localities(v.EndpointsOf(o.Service)) {
 		all += len(l.Endpoints)
 	}
 	if mutual == 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
 // leftOut lists the workloads that a destination selects, but that are no endpoint of it
@@ -28,7 +27,7 @@ func (e *explainer) leftOut(d Destination) []string {
 		subset = e.view().Rule(service).Subset(d.Subset).GetLabels()
 	}
 	has := map[string]bool{}
-	for _, endpoint := range endpointsOf(e.view(), service) {
+	for _, endpoint := range e.view().EndpointsOf(service) {
 		has[endpoint.Address] = true
 	}
 	configs := e.push.Inputs().Configs
@@ -55,13 +54,6 @@ func (e *explainer) leftOut(d Destination) []string {
 		}
 	}
 	return out
-}
-
-func endpointsOf(v *mesh.View, s *mesh.ServiceRow) []*discovery.Endpoint {
-	if s.Service().Resolution.IsDNS() {
-		return s.DNSEndpoints
-	}
-	return v.Endpoints(s).All()
 }
 
 // healthOf says what is known of the health of a workload with health checks.

@@ -371,6 +371,15 @@ func (v *View) Endpoints(s *ServiceRow) *EndpointRow {
 	return v.ask(Endpoints, rows.Key(s.Hostname, s.Namespace), "").(*EndpointRow)
 }
 
+// EndpointsOf returns the endpoints of a service, whether the proxy resolves them or not. The
+// caller must not modify the result.
+func (v *View) EndpointsOf(s *ServiceRow) []*discovery.Endpoint {
+	if s.Service().Resolution.IsDNS() {
+		return s.DNSEndpoints
+	}
+	return v.Endpoints(s).All()
+}
+
 // VirtualServices returns the visible VirtualServices that name exactly this host on a
 // gateway, in precedence.
 func (v *View) VirtualServices(gateway string, h host.Name) []*routing.VirtualService {

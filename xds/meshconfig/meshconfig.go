@@ -66,7 +66,7 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "trust_domain_aliases": true,
+		"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "extension_providers": true, "path_normalization": true, "trust_domain_aliases": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true, "proxy_headers": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
@@ -111,6 +111,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		schema.CheckExportTo("meshConfig.defaultVirtualServiceExportTo", over.GetDefaultVirtualServiceExportTo()),
 		schema.CheckExportTo("meshConfig.defaultDestinationRuleExportTo", over.GetDefaultDestinationRuleExportTo()))
 	faults = multierror.Append(faults, schema.CheckRetries("meshConfig.defaultHttpRetryPolicy", over.GetDefaultHttpRetryPolicy()))
+	faults = multierror.Append(faults, checkProviders(over.GetExtensionProviders()), checkPathNormalization(over.GetPathNormalization()))
 	if err := faults.ErrorOrNil(); err != nil {
 		return nil, nil, err
 	}
@@ -125,6 +126,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		unknownParameters("meshConfig.tlsDefaults", over.GetTlsDefaults()),
 		unknownParameters("meshConfig.meshMTLS", over.GetMeshMTLS()),
 		idleSuites(over.GetMeshMTLS()),
+		idleProviders(over.GetExtensionProviders()),
 	)
 	c = Default()
 	into := c.MeshConfig.ProtoReflect()
@@ -162,6 +164,14 @@ func idleTLS(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("meshConfig.outboundTrafficPolicy.tls has no effect with the mode %s: it is for ALLOW_ANY_DYNAMIC_DNS", p.GetMode())}
+}
+
+// checkPathNormalization refuses unknown values.
+func checkPathNormalization(n *meshv1alpha1.MeshConfig_ProxyPathNormalization) error {
+	if _, known := meshv1alpha1.MeshConfig_ProxyPathNormalization_NormalizationType_name[int32(n.GetNormalization())]; !known {
+		return fmt.Errorf("meshConfig.pathNormalization.normalization: %s is unknown: use NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES", n.GetNormalization())
+	}
+	return nil
 }
 
 // ruleExport warns if the default exportTo of DestinationRules is treated as "*".

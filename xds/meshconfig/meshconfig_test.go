@@ -67,8 +67,17 @@ func TestParseNamesAllFaults(t *testing.T) {
 		"meshMTLS: {cipherSuites: [RC4]}\ntlsDefaults: {minProtocolVersion: 9, cipherSuites: [RC4]}": {
 			"meshConfig.meshMTLS.cipherSuites: Envoy knows none of them: name one such as", "meshConfig.tlsDefaults.cipherSuites: Envoy knows none of them",
 			"meshConfig.tlsDefaults.minProtocolVersion: 9 is unknown"},
-		"proxyHttpPort: 65536": {"meshConfig.proxyHttpPort: must be a port"},
-		"a: b: c":              {"not valid YAML"},
+		"proxyHttpPort: 65536":                  {"meshConfig.proxyHttpPort: must be a port"},
+		"pathNormalization: {normalization: 9}": {"meshConfig.pathNormalization.normalization: 9 is unknown: use NONE"},
+		"extensionProviders: [{}, {name: a, envoyExtAuthzGrpc: {}}, {name: a, envoyExtAuthzHttp: {service: '*.test', port: 70000, timeout: 0s, pathPrefix: check, statusOnError: '7', includeRequestBodyInCheck: {}}}]": {
+			"meshConfig.extensionProviders[0].name: is missing", "meshConfig.extensionProviders[0]: has no kind",
+			"meshConfig.extensionProviders[1].envoyExtAuthzGrpc.service: is missing", "meshConfig.extensionProviders[1].envoyExtAuthzGrpc.port: must be a port",
+			`meshConfig.extensionProviders[2].name: "a" is the name of another provider`, `meshConfig.extensionProviders[2].envoyExtAuthzHttp.service: "*.test" stands for many hosts`,
+			"envoyExtAuthzHttp.port: must be a port from 1 to 65535, is 70000", "envoyExtAuthzHttp.timeout: must be at least 1ms", "envoyExtAuthzHttp.pathPrefix: must be a path",
+			"envoyExtAuthzHttp.statusOnError: \"7\" is no status", "includeRequestBodyInCheck.maxRequestBytes: must be at least 1"},
+		"extensionProviders: [{name: a, envoyExtAuthzHttp: {service: a.test, port: 80, headersToUpstreamOnAllow: ['*'], includeAdditionalHeadersInCheck: {'a b': c}}}]": {
+			`headersToUpstreamOnAllow[0]: "*" names no header`, `includeAdditionalHeadersInCheck: "a b" is not the name`},
+		"a: b: c": {"not valid YAML"},
 	} {
 		_, _, err := meshconfig.Parse([]byte(document))
 		for _, part := range want {
@@ -158,5 +167,21 @@ func TestMeshMTLS(t *testing.T) {
 		if _, warnings, err := meshconfig.Parse([]byte("meshMTLS: " + settings)); err != nil || !slices.Equal(warnings, want) {
 			t.Errorf("%s: %q, %v", settings, warnings, err)
 		}
+	}
+}
+
+func TestProvidersWithoutEffect(t *testing.T) {
+	t.Parallel()
+	c, warnings, err := meshconfig.Parse([]byte("extensionProviders: [{name: a, zipkin: {service: a.test, port: 80}}, " +
+		"{name: b, envoyExtAuthzHttp: {service: b.test, port: 80, includeHeadersInCheck: [x], includeRequestBodyInCheck: {maxRequestBytes: 1, packAsBytes: true}}}]"))
+	if err != nil || c.Authorizer("a") != nil || c.Authorizer("b") == nil || c.Authorizer("c") != nil {
+		t.Fatal(c, err)
+	}
+	if d := cmp.Diff([]string{
+		"meshConfig.extensionProviders[0].zipkin is not served yet and has no effect",
+		"meshConfig.extensionProviders[1].envoyExtAuthzHttp.includeRequestBodyInCheck.packAsBytes has no effect: it is for envoyExtAuthzGrpc",
+		"meshConfig.extensionProviders[1].envoyExtAuthzHttp.includeHeadersInCheck is deprecated: use includeRequestHeadersInCheck",
+	}, warnings); d != "" {
+		t.Errorf("warnings (-want +got):\n%s", d)
 	}
 }

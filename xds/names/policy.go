@@ -20,12 +20,10 @@ func (r PolicyRule) Key() string {
 
 // CustomKey names the rule in the filter that selects what a provider of external
 // authorization is asked.
-func (r PolicyRule) CustomKey(provider string) string { return customPrefix + provider + "-" + r.Key() }
+func (r PolicyRule) CustomKey(provider string) string { return CustomPrefix + provider + "-" + r.Key() }
 
-// CustomKeyPrefix begins the CustomKeys of a provider, and of no other.
-func CustomKeyPrefix(provider string) string { return customPrefix + provider + "-ns[" }
-
-const customPrefix = "istio-ext-authz-"
+// CustomPrefix begins each CustomKey. (Istio: extauthz.go.)
+const CustomPrefix = "istio-ext-authz-"
 
 // ruleKey finds the rule in a key. The names of namespaces and objects have no brackets.
 var ruleKey = regexp.MustCompile(`^(?:istio-ext-authz-.+-)?ns\[([^\[\]]*)\]-policy\[([^\[\]]*)\]-rule\[([0-9]+)\]$`)

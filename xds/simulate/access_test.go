@@ -161,9 +161,9 @@ func TestIdentityIsProved(t *testing.T) {
 	config := &httprbacv3.RBAC{Rules: &rbacv3.RBAC{Policies: map[string]*rbacv3.Policy{
 		"mesh": rbac.Policy([]*rbac.Permission{rbac.PermissionAny()}, []*rbac.Principal{rbac.PrincipalName(rbac.Prefix("spiffe://"))}),
 	}}}
-	options := socket.DownstreamTLSOptions{TLSOptions: socket.TLSOptions{Certificates: []string{"default"}}}
+	options := socket.DownstreamTLSOptions{TLSOptions: socket.TLSOptions{Certificates: []socket.SecretRef{{Name: "default"}}}}
 	asks := options
-	asks.Peer = &socket.PeerValidation{Roots: "ROOTCA"}
+	asks.Peer = &socket.PeerValidation{Roots: socket.SecretRef{Name: "ROOTCA"}}
 	for name, test := range map[string]struct {
 		transport *corev3.TransportSocket
 		protocol  simulate.Protocol

@@ -20,7 +20,7 @@ import (
 func guarded(t *testing.T, g policytest.Group) *simulate.Proxy {
 	t.Helper()
 	return simulated(t, g.Listener(policytest.ListenerOptions{Name: "virtualInbound", Host: "0.0.0.0", Port: 15006, TLS: socket.DownstreamTLS(socket.DownstreamTLSOptions{
-		TLSOptions: socket.TLSOptions{Certificates: []string{"default"}, Peer: &socket.PeerValidation{Roots: "ROOTCA"}},
+		TLSOptions: socket.TLSOptions{Certificates: []socket.SecretRef{{Name: "default"}}, Peer: &socket.PeerValidation{Roots: socket.SecretRef{Name: "ROOTCA"}}},
 	})}))
 }
 

@@ -101,10 +101,7 @@ func (j *Judge) ServiceOf(h host.Name, namespace string) *mesh.ServiceRow {
 
 // Endpoints returns the endpoints of a service.
 func (j *Judge) Endpoints(s *mesh.ServiceRow) []*discovery.Endpoint {
-	if s.Service().Resolution.IsDNS() {
-		return s.DNSEndpoints
-	}
-	return j.View(s.Namespace).Endpoints(s).All()
+	return j.View(s.Namespace).EndpointsOf(s)
 }
 
 // Known returns the proxies of a row, by node.

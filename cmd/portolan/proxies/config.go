@@ -87,10 +87,15 @@ type proxyView struct {
 	dump               bool   // whether --dump takes the content from the Envoy's own dump
 }
 
+// proxyViewFlags are the flags of all such commands.
+type proxyViewFlags struct {
+	output, dump string
+	dumped       bool // whether dump is given
+	where        proxyScope
+}
+
 func newProxyConfigTypeCommand(env *environment, view proxyView) *cobra.Command {
-	outputs := []string{"short", "json", "yaml"}
-	var output, dump string
-	var where proxyScope
+	var flags proxyViewFlags
 	c := &cobra.Command{
 		Use: view.use + " NODE", Aliases: view.aliases,
 		Short: "Show the " + view.what + " of a proxy, and the objects behind them",
@@ -101,52 +106,69 @@ but those of secrets: of these there are the certificates, and never a key.` + v
 		Example: "  portolan proxy config " + view.use + " vm-12\n  portolan proxy config " + view.use + " vm-12 " + view.example,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeProxies(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if view.filter != nil {
-				if err := view.filter.check(); err != nil {
-					return err
-				}
-			}
-			if err := where.check(); err != nil {
-				return err
-			}
-			var found *admin.Dump
-			if c.Flags().Changed("dump") {
-				var err error
-				if found, err = env.readDump(dump); err != nil {
-					return err
-				}
-			}
-			config, err := env.proxyConfig(c.Context(), args[0], where.namespace, url.Values{"type": view.types})
+			flags.dumped = c.Flags().Changed("dump")
+			config, err := env.viewedConfig(c.Context(), args[0], view, flags)
 			if err != nil {
 				return err
 			}
-			if found != nil {
-				if err := checkDump(found, dump, config.Proxy); err != nil {
-					return err
-				}
-				config.TakeSecrets(found)
-			}
-			env.tellNotSynced(config)
-			if view.filter != nil {
-				if err := view.filter.apply(config); err != nil {
-					return err
-				}
-			}
-			if output != "short" {
-				return cli.WriteDocument(env.Stdout, output, config)
+			if flags.output != "short" {
+				return cli.WriteDocument(env.Stdout, flags.output, config)
 			}
 			return env.printProxyConfig(config, view.tables)
 		},
 	}
-	cli.RegisterOutput(c, &output, outputs...)
-	where.register(c)
+	cli.RegisterOutput(c, &flags.output, "short", "json", "yaml")
+	flags.where.register(c)
 	if view.dump {
-		registerDump(c, &dump)
+		registerDump(c, &flags.dump)
 	}
 	if view.filter != nil {
 		view.filter.register(c)
 	}
 	return c
+}
+
+// viewedConfig returns what a view shows of a proxy's configuration.
+func (e *environment) viewedConfig(ctx context.Context, node string, view proxyView, flags proxyViewFlags) (*admin.ProxyConfig, error) {
+	if view.filter != nil {
+		if err := view.filter.check(); err != nil {
+			return nil, err
+		}
+	}
+	if err := flags.where.check(); err != nil {
+		return nil, err
+	}
+	config, err := e.dumpedConfig(ctx, node, view.types, flags)
+	if err != nil {
+		return nil, err
+	}
+	e.tellNotSynced(config)
+	if view.filter != nil {
+		err = view.filter.apply(config)
+	}
+	return config, err
+}
+
+// dumpedConfig reads the configuration of a proxy. If there is a dump of the Envoy, the secrets are
+// as that has them.
+func (e *environment) dumpedConfig(ctx context.Context, node string, types []string, flags proxyViewFlags) (*admin.ProxyConfig, error) {
+	query := url.Values{"type": types}
+	if !flags.dumped {
+		return e.proxyConfig(ctx, node, flags.where.namespace, query)
+	}
+	dump, err := e.readDump(flags.dump)
+	if err != nil {
+		return nil, err
+	}
+	config, err := e.proxyConfig(ctx, node, flags.where.namespace, query)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDump(dump, flags.dump, config.Proxy); err != nil {
+		return nil, err
+	}
+	config.TakeSecrets(dump)
+	return config, nil
 }
 
 // proxyConfig reads the configuration of a proxy, from the server that has it. A namespace that

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -54,14 +52,4 @@ func Count(n uint32) *wrapperspb.UInt32Value {
 		return nil
 	}
 	return wrapperspb.UInt32(n)
-}
-
-// ADS is the source of resources that come over the bootstrap's ADS stream. Envoy waits
-// for them without timeout, since the server answers every name.
-func ADS() *corev3.ConfigSource {
-	return &corev3.ConfigSource{
-		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
-		InitialFetchTimeout:   durationpb.New(0),
-		ResourceApiVersion:    corev3.ApiVersion_V3,
-	}
 }

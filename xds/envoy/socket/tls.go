@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 
@@ -11,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
-	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 const (
@@ -31,15 +31,21 @@ const (
 	TLSv1_3 = tlsv3.TlsParameters_TLSv1_3
 )
 
-// TLSOptions are common to both ends of a TLS connection. Certificates come as secrets,
-// by name.
+// SecretRef refers to a secret by its name and its source.
+type SecretRef struct {
+	Name string
+	// Source is where the proxy has it from; nil for its ADS stream. Envoy identifies a secret
+	// by its name and the bytes of its source: if the source changes, the secret never arrives.
+	// So every secret has one source while a proxy runs.
+	// https://github.com/envoyproxy/envoy/issues/47309
+	Source *corev3.ConfigSource
+}
+
+// TLSOptions are common to both ends of a TLS connection. Certificates come as secrets.
 type TLSOptions struct {
-	// Certificates are the names of the secrets with the certificates and keys to
-	// present. Envoy chooses one whose key type the peer accepts.
-	Certificates []string
-	// OwnFrom is the cluster that serves the proxy's own certificate and the roots of the mesh
-	// over SDS. If it is empty, they come over ADS, as all other secrets do.
-	OwnFrom string
+	// Certificates refer to the secrets with the certificates and keys to present. Envoy
+	// chooses one whose key type the peer accepts.
+	Certificates []SecretRef
 	// Peer verifies the other end's certificate; nil accepts any.
 	Peer *PeerValidation
 	// ALPN are the application protocols to offer, in order of preference.
@@ -53,8 +59,8 @@ type TLSOptions struct {
 // PeerValidation verifies that a certificate chains to one of the Roots, and the other
 // conditions that are set.
 type PeerValidation struct {
-	// Roots is the name of the secret with the CA certificates.
-	Roots string
+	// Roots refers to the secret with the CA certificates.
+	Roots SecretRef
 	// SubjectAltNames are the accepted names, and SubjectAltPrefixes the beginnings of
 	// accepted URIs; the certificate must have one of either. Without both, any name is
 	// accepted.
@@ -111,8 +117,8 @@ func socket(name string, config *corev3.TransportSocket_TypedConfig) *corev3.Tra
 
 func (o TLSOptions) message() *tlsv3.CommonTlsContext {
 	out := &tlsv3.CommonTlsContext{AlpnProtocols: o.ALPN}
-	for _, name := range o.Certificates {
-		out.TlsCertificateSdsSecretConfigs = append(out.TlsCertificateSdsSecretConfigs, o.secret(name))
+	for _, ref := range o.Certificates {
+		out.TlsCertificateSdsSecretConfigs = append(out.TlsCertificateSdsSecretConfigs, ref.message())
 	}
 	if o.MinVersion != TLSAuto || o.MaxVersion != TLSAuto || len(o.CipherSuites)+len(o.Curves) > 0 {
 		out.TlsParams = &tlsv3.TlsParameters{
@@ -124,7 +130,7 @@ func (o TLSOptions) message() *tlsv3.CommonTlsContext {
 		out.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext:         o.Peer.message(),
-				ValidationContextSdsSecretConfig: o.secret(o.Peer.Roots),
+				ValidationContextSdsSecretConfig: o.Peer.Roots.message(),
 			},
 		}
 	}
@@ -163,29 +169,6 @@ func kindOfName(name string) tlsv3.SubjectAltNameMatcher_SanType {
 	return tlsv3.SubjectAltNameMatcher_DNS
 }
 
-// secret refers to a secret. Envoy identifies a secret by its name and the bytes of its source:
-// if the source changes, the secret never arrives. So every secret has one source while a proxy
-// runs.
-// https://github.com/envoyproxy/envoy/issues/47309
-func (o TLSOptions) secret(name string) *tlsv3.SdsSecretConfig {
-	if o.OwnFrom == "" || name != names.WorkloadCertificate && name != names.WorkloadRoots {
-		return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: message.ADS()}
-	}
-	return ClusterSecret(o.OwnFrom, name)
-}
-
-// ClusterSecret refers to a secret that a cluster of the bootstrap serves over SDS. While the
-// cluster is away, Envoy tries again after 5 s at most, and not after 30 s. (Istio:
-// ConstructSdsSecretConfig.)
-func ClusterSecret(cluster, name string) *tlsv3.SdsSecretConfig {
-	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
-		ResourceApiVersion: corev3.ApiVersion_V3,
-		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
-			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
-			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
-				ClusterName: cluster,
-				RetryPolicy: message.Reconnect(),
-			}}}},
-		}},
-	}}
+func (r SecretRef) message() *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: r.Name, SdsConfig: cmp.Or(r.Source, message.ADS())}
 }

@@ -47,8 +47,8 @@ func (o Outbound) AutoTLS(v *mesh.View) bool {
 // the proxy connects to the original destination, nothing else tells which do. (Istio:
 // BestEffortInferServiceMTLSMode.)
 func (o Outbound) allTakeTLS(v *mesh.View) bool {
-	row, scope, some := v.Endpoints(o.Service), v.Peers(o.Service.Namespace), false
-	for _, e := range row.All() {
+	scope, some := v.Peers(o.Service.Namespace), false
+	for _, e := range v.EndpointsOf(o.Service) {
 		if e.IsFor(o.Port) {
 			if some = true; !takesTLS(scope, e) {
 				return false
@@ -60,17 +60,20 @@ func (o Outbound) allTakeTLS(v *mesh.View) bool {
 
 // grpcTLS says whether a gRPC client encrypts, which has one socket for all endpoints of a
 // cluster: if all take mutual TLS of the mesh, or one takes nothing else. Then it does not call
-// those that take none.
+// those that take none. Of endpoints that the client resolves it has the first healthy one alone.
 func (o Outbound) grpcTLS(v *mesh.View) bool {
-	row, scope, subset := v.Endpoints(o.Service), v.Peers(o.Service.Namespace), labels.Instance(o.Subset.GetLabels())
+	scope, subset, one := v.Peers(o.Service.Namespace), labels.Instance(o.Subset.GetLabels()), o.Type(v.Shape()) == envoy.LogicalDNS
 	some, all := false, true
-	for _, e := range row.All() {
+	for _, e := range v.EndpointsOf(o.Service) {
 		if !e.IsFor(o.Port) || !subset.SubsetOf(e.Labels) {
 			continue
 		}
 		takes := takesGRPC(scope, o.Port, e)
 		if takes && scope.Call(e.Labels, e.Port) == peer.Strict {
 			return true
+		}
+		if one && (some || e.Health != discovery.Healthy) {
+			continue
 		}
 		some, all = true, all && takes
 	}
@@ -150,7 +153,7 @@ func (o Outbound) MutualEndpoints(v *mesh.View) map[string]bool {
 	if !o.AutoTLS(v) || o.Type(v.Shape()) == envoy.OriginalDst {
 		return out
 	}
-	for _, l := range o.Selection(v).Localities(v.Endpoints(o.Service).All()) {
+	for _, l := range o.Selection(v).Localities(v.EndpointsOf(o.Service)) {
 		for _, e := range l.Endpoints {
 			if e.Metadata.TLSMode != "" {
 				out[net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))] = true

@@ -1,6 +1,8 @@
 package cluster_test
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -97,6 +99,63 @@ func TestNothingIsSentWithoutItsSecret(t *testing.T) {
 			if !test.node.Certified {
 				w.PutSecret("shop/key")
 				closed()
+			}
+		})
+	}
+}
+
+// TestHostsThatTakeMutualTLS: connections to endpoints that the proxy resolves are encrypted without
+// a rule if the endpoint takes that, by its label or account.
+func TestHostsThatTakeMutualTLS(t *testing.T) {
+	t.Parallel()
+	const (
+		takes    = "{address: one.example, serviceAccount: a}"
+		labelled = "{address: two.example, labels: {security.istio.io/tlsMode: istio}}"
+		plain    = "{address: three.example, labels: {security.istio.io/tlsMode: disabled}}"
+	)
+	disable := xdstest.Object("PeerAuthentication", "shop/default", "{mtls: {mode: DISABLE}}")
+	hosts := "resolution: DNS, endpoints: [" + takes + ", " + labelled + ", " + plain + "]"
+	passthrough := xdstest.Object("DestinationRule", "shop/a", "{host: a.example, trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}}}")
+	for name, test := range map[string]struct {
+		entry string
+		more  []string
+		match []string // the endpoints that are encrypted
+		all   bool     // one socket for all
+	}{
+		"DNS":                        {entry: hosts, match: []string{"one.example:80", "two.example:80"}},
+		"DNS, one of them":           {entry: "resolution: DNS_ROUND_ROBIN, endpoints: [" + takes + "]", match: []string{"one.example:80"}},
+		"turned off":                 {entry: hosts, more: []string{disable}},
+		"the host itself":            {entry: "resolution: DNS"},
+		"to where the client aims":   {entry: "resolution: DNS, endpoints: [" + takes + ", " + labelled + "]", more: []string{passthrough}, all: true},
+		"the same, and one does not": {entry: hosts, more: []string{passthrough}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, append(test.more, xdstest.Object("ServiceEntry", "shop/a", "{hosts: [a.example], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], "+test.entry+"}"))...)
+			v := w.View(xdstest.Node{Namespace: "shop", Certified: true, Interception: discovery.InterceptionRedirect})
+			m, _, err := cluster.Generator{}.Build(v, names.Cluster(names.Outbound, 80, "", "a.example"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := m.(*clusterv3.Cluster)
+			if got := c.GetTransportSocket() != nil; got != test.all {
+				t.Errorf("one socket for all: %t, want %t", got, test.all)
+			}
+			var got []string
+			for _, l := range c.GetLoadAssignment().GetEndpoints() {
+				for _, e := range l.GetLbEndpoints() {
+					if e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()["tlsMode"].GetStringValue() == "istio" {
+						a := e.GetEndpoint().GetAddress().GetSocketAddress()
+						got = append(got, fmt.Sprintf("%s:%d", a.GetAddress(), a.GetPortValue()))
+					}
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(test.match))) || !test.all && len(test.match) > 0 && len(c.GetTransportSocketMatches()) != 1 {
+				t.Errorf("encrypted: %v by %d sockets, want %v", got, len(c.GetTransportSocketMatches()), test.match)
+			}
+			o, ok := cluster.Find(v, c.GetName())
+			if told := slices.Sorted(maps.Keys(o.MutualEndpoints(v))); !ok || !slices.Equal(told, got) {
+				t.Errorf("MutualEndpoints: %v, want %v", told, got)
 			}
 		})
 	}

@@ -104,6 +104,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		StatPrefix:      o.StatPrefix,
 		RouteConfigName: o.RouteConfigName,
 		RouteConfig:     o.RouteConfig,
+		Normalization:   v.Mesh(mesh.PathNormalization).GetPathNormalization().GetNormalization(),
 		HTTP3:           o.HTTP3,
 		Filters:         HTTP(v, k, o),
 		AccessLogs:      AccessLogs(v),

@@ -1,6 +1,7 @@
 package filter_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,15 +17,18 @@ import (
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const web, fault, cors, router = "envoy.filters.http.grpc_web", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
-	const tokens, audit, deny, allow = "portolan.tokens.http", "portolan.authorization.http.audit", "portolan.authorization.http.deny", "portolan.authorization.http.allow"
+	guards := []string{
+		"portolan.authorization.http.custom.rules", "portolan.authorization.http.custom.check", "portolan.tokens.http",
+		"portolan.authorization.http.audit", "portolan.authorization.http.deny", "portolan.authorization.http.allow",
+	}
 	view := xdstest.NewWorld(t).View(xdstest.Node{})
 	for name, c := range map[string]struct {
 		kind filter.Kind
 		want []string
 	}{
 		"sidecar, outbound": {filter.SidecarOutbound, []string{web, fault, cors, router}},
-		"sidecar, inbound":  {filter.SidecarInbound, []string{tokens, audit, deny, allow, router}},
-		"gateway":           {filter.Gateway, []string{tokens, audit, deny, allow, web, fault, cors, router}},
+		"sidecar, inbound":  {filter.SidecarInbound, append(slices.Clone(guards), router)},
+		"gateway":           {filter.Gateway, append(slices.Clone(guards), web, fault, cors, router)},
 		"gRPC client":       {filter.GRPCClient, []string{fault, router}},
 		"gRPC server":       {filter.GRPCServer, []string{router}},
 	} {
@@ -151,6 +155,35 @@ func TestProxyHeaders(t *testing.T) {
 			}
 			if got := strings.Join(got, " "); got != want {
 				t.Errorf("%s, kind %d: got %q, want %q", headers, kind, got, want)
+			}
+		}
+	}
+}
+
+// The mesh decides how all listeners write the paths of requests.
+func TestPathNormalization(t *testing.T) {
+	t.Parallel()
+	type told struct {
+		Normalize, Merge bool
+		Escaped          string
+	}
+	for level, want := range map[string]told{
+		"DEFAULT":                  {true, false, "KEEP_UNCHANGED"},
+		"NONE":                     {false, false, "KEEP_UNCHANGED"},
+		"BASE":                     {true, false, "KEEP_UNCHANGED"},
+		"MERGE_SLASHES":            {true, true, "KEEP_UNCHANGED"},
+		"DECODE_AND_MERGE_SLASHES": {true, true, "UNESCAPE_AND_FORWARD"},
+	} {
+		w := xdstest.NewWorld(t)
+		w.SetMesh("pathNormalization: {normalization: " + level + "}")
+		for _, kind := range []filter.Kind{filter.SidecarOutbound, filter.SidecarInbound, filter.Gateway} {
+			m := &hcmv3.HttpConnectionManager{}
+			if err := filter.Manager(w.View(xdstest.Node{}), kind, filter.Options{StatPrefix: "p", RouteConfigName: "80"}).GetTypedConfig().UnmarshalTo(m); err != nil {
+				t.Fatal(err)
+			}
+			got := told{m.GetNormalizePath().GetValue(), m.GetMergeSlashes(), m.GetPathWithEscapedSlashesAction().String()}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, kind %d: (-want +got)\n%s", level, kind, diff)
 			}
 		}
 	}

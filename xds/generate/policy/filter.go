@@ -6,12 +6,11 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"istio.io/api/annotation"
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -26,13 +25,6 @@ const (
 	dryRunAllowPrefix = "istio_dry_run_allow_"
 	dryRunDenyPrefix  = "istio_dry_run_deny_"
 	customPrefix      = "istio_ext_authz_"
-	networkStatPrefix = "tcp."
-)
-
-// The namespaces of the dynamic metadata that RBAC filters set.
-const (
-	HTTPMetadata    = "envoy.filters.http.rbac"
-	NetworkMetadata = "envoy.filters.network.rbac"
 )
 
 // HTTP returns the filter of requests for the policies of one action. Policies of other
@@ -54,7 +46,7 @@ func Network(policies []*config.Config, action security.AuthorizationPolicy_Acti
 	enforced, watched := split(policies, action)
 	t := translation{connections, actionOf(action), o.TrustDomains}
 	return &networkrbacv3.RBAC{
-		StatPrefix: networkStatPrefix,
+		StatPrefix: envoy.TCPRBACStatPrefix,
 		Rules:      t.rules(enforced), ShadowRules: t.rules(watched), ShadowRulesStatPrefix: shadowPrefix(watched, action),
 	}
 }
@@ -72,47 +64,37 @@ func GRPC(policies []*config.Config, action security.AuthorizationPolicy_Action,
 	return &httprbacv3.RBAC{Rules: translation{calls, actionOf(action), o.TrustDomains}.rules(enforced)}
 }
 
-// Custom returns the filter of requests that selects what the CUSTOM policies of a provider
-// ask it. It refuses nothing; the filter that asks follows, enabled by Asked. An attribute
-// that cannot be judged is ignored, so that more is asked.
-func Custom(policies []*config.Config, provider string, o Options) *httprbacv3.RBAC {
-	return &httprbacv3.RBAC{ShadowRules: customRules(policies, provider, requests, o), ShadowRulesStatPrefix: customPrefix}
+// Custom returns the filter of requests that selects what CUSTOM policies ask their providers about.
+// It refuses nothing: the filter that asks follows. An attribute that cannot be judged is ignored,
+// so that more is asked about.
+func Custom(policies []*config.Config, o Options) *httprbacv3.RBAC {
+	rules := customRules(policies, requests, o)
+	return &httprbacv3.RBAC{ShadowRules: rules, ShadowRulesStatPrefix: selectedPrefix(rules)}
 }
 
 // CustomNetwork is Custom for TCP connections.
-func CustomNetwork(policies []*config.Config, provider string, o Options) *networkrbacv3.RBAC {
-	return &networkrbacv3.RBAC{
-		StatPrefix: networkStatPrefix, ShadowRules: customRules(policies, provider, connections, o), ShadowRulesStatPrefix: customPrefix,
-	}
+func CustomNetwork(policies []*config.Config, o Options) *networkrbacv3.RBAC {
+	rules := customRules(policies, connections, o)
+	return &networkrbacv3.RBAC{StatPrefix: envoy.TCPRBACStatPrefix, ShadowRules: rules, ShadowRulesStatPrefix: selectedPrefix(rules)}
 }
 
-// Refused returns the filter of requests that refuses what the CUSTOM policies of a provider
-// would ask, for a provider that does not exist.
-func Refused(policies []*config.Config, provider string, o Options) *httprbacv3.RBAC {
-	return &httprbacv3.RBAC{Rules: customRules(policies, provider, requests, o)}
-}
-
-// RefusedNetwork is Refused for TCP connections.
-func RefusedNetwork(policies []*config.Config, provider string, o Options) *networkrbacv3.RBAC {
-	return &networkrbacv3.RBAC{StatPrefix: networkStatPrefix, Rules: customRules(policies, provider, connections, o)}
-}
-
-// Asked matches the metadata that Custom sets where a provider is to be asked. filter is
-// HTTPMetadata or NetworkMetadata.
-func Asked(filter, provider string) *matcherv3.MetadataMatcher {
-	path := []string{customPrefix + "shadow_effective_policy_id"}
-	return rbac.Metadata(filter, path, rbac.Text(rbac.Prefix(names.CustomKeyPrefix(provider))))
-}
-
-func customRules(policies []*config.Config, provider string, p platform, o Options) *rbacv3.RBAC {
-	t := translation{p, rbacv3.RBAC_DENY, o.TrustDomains}
+func customRules(policies []*config.Config, p platform, o Options) *rbacv3.RBAC {
 	var asking []*config.Config
 	for _, c := range policies {
-		if s := specOf(c); s.GetAction() == security.AuthorizationPolicy_CUSTOM && s.GetProvider().GetName() == provider {
+		if specOf(c).GetAction() == security.AuthorizationPolicy_CUSTOM {
 			asking = append(asking, c)
 		}
 	}
-	return t.named(asking, func(r names.PolicyRule) string { return r.CustomKey(provider) })
+	return translation{p, rbacv3.RBAC_DENY, o.TrustDomains}.named(asking, func(c *config.Config, r names.PolicyRule) string {
+		return r.CustomKey(specOf(c).GetProvider().GetName())
+	})
+}
+
+func selectedPrefix(rules *rbacv3.RBAC) string {
+	if rules == nil {
+		return ""
+	}
+	return customPrefix
 }
 
 // DryRun says whether a policy is watched and not enforced.

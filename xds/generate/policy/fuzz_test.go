@@ -40,7 +40,7 @@ func FuzzTranslate(f *testing.F) {
 			http, network := policy.HTTP(all, action, options()), policy.Network(all, action, options())
 			message.Pack(http)
 			message.Pack(network)
-			message.Pack(policy.Custom(all, "", options()))
+			message.Pack(policy.Custom(all, options()))
 			if grpc := policy.GRPC(all, action, options()); grpc != nil {
 				message.Pack(grpc)
 			}

@@ -6,6 +6,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	"google.golang.org/protobuf/proto"
+	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
@@ -31,26 +32,30 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if !ok {
 		return nil, nil, nil
 	}
-	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(slot.content(v))}, nil, nil
+	content, needs := slot.content(v)
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(content)}, needs, nil
 }
 
-// content makes the filter of a slot.
-func (s Slot) content(v *mesh.View) proto.Message {
-	if s.tokens {
+// content makes the filter of a slot, and its needs.
+func (s Slot) content(v *mesh.View) (proto.Message, []resource.Need) {
+	if s.does == verifies {
 		// A route of a gateway may match what a token says, so it is chosen again. (Istio: BuildHTTP.)
-		return Tokens(v.OwnTokenRules(), v.Keys, v.Shape().Type == discovery.Router)
+		return Tokens(v.OwnTokenRules(), v.Keys, v.Shape().Type == discovery.Router), nil
 	}
-	o := OptionsOf(v)
-	if s.tcp {
-		return Network(v.OwnPolicies(), s.action, o)
+	policies, o := v.OwnPolicies(), OptionsOf(v)
+	switch {
+	case s.action == security.AuthorizationPolicy_CUSTOM:
+		return s.custom(v, policies, o)
+	case s.tcp:
+		return Network(policies, s.action, o), nil
 	}
-	return HTTP(v.OwnPolicies(), s.action, o)
+	return HTTP(policies, s.action, o), nil
 }
 
 // GRPC makes the filter of a slot for a gRPC server; nil if it has nothing to enforce. Such a
 // server verifies no tokens.
 func (s Slot) GRPC(v *mesh.View) *httprbacv3.RBAC {
-	if s.tokens {
+	if s.does == verifies {
 		return nil
 	}
 	return GRPC(v.OwnPolicies(), s.action, OptionsOf(v))

@@ -17,7 +17,7 @@ type permissionClause = clause[*rbac.Permission]
 // operation returns the clauses of an operation, nil is any operation.
 func operation(o *security.Operation) []permissionClause {
 	return []permissionClause{
-		{"hosts", o.GetHosts(), o.GetNotHosts(), ofMessages, host},
+		{"hosts", o.GetHosts(), o.GetNotHosts(), ofMessages, hostOf},
 		{"methods", o.GetMethods(), o.GetNotMethods(), ofMessages, method},
 		{"paths", o.GetPaths(), o.GetNotPaths(), knowsPath, path},
 		{"ports", o.GetPorts(), o.GetNotPorts(), everywhere, port},
@@ -47,7 +47,7 @@ func header(name, value string) *routev3.HeaderMatcher {
 	return rbac.Header(name, text(value))
 }
 
-func host(value string) (*rbac.Permission, bool) {
+func hostOf(value string) (*rbac.Permission, bool) {
 	const authority = ":authority"
 	if value == "*" {
 		return rbac.PermissionHeader(rbac.HeaderPresent(authority)), true

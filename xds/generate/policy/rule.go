@@ -27,11 +27,11 @@ type translation struct {
 
 // rules translates policies, nil for none.
 func (t translation) rules(policies []*config.Config) *rbacv3.RBAC {
-	return t.named(policies, names.PolicyRule.Key)
+	return t.named(policies, func(_ *config.Config, r names.PolicyRule) string { return r.Key() })
 }
 
 // named translates policies, nil for none, and names their rules.
-func (t translation) named(policies []*config.Config, key func(names.PolicyRule) string) *rbacv3.RBAC {
+func (t translation) named(policies []*config.Config, key func(*config.Config, names.PolicyRule) string) *rbacv3.RBAC {
 	if len(policies) == 0 {
 		return nil
 	}
@@ -40,14 +40,14 @@ func (t translation) named(policies []*config.Config, key func(names.PolicyRule)
 		at := names.PolicyRule{Namespace: c.Namespace, Name: c.Name}
 		rules := specOf(c).GetRules()
 		if len(rules) == 0 {
-			out.Policies[key(at)] = rbac.Never()
+			out.Policies[key(c, at)] = rbac.Never()
 		}
 		for i, rule := range rules {
 			if at.Rule = i; rule == nil {
 				continue
 			}
 			if p := t.rule(rule, c.Namespace); p != nil {
-				out.Policies[key(at)] = p
+				out.Policies[key(c, at)] = p
 			}
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"iter"
 	"slices"
 
+	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	jwtauthnv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	networkauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
 	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	"google.golang.org/protobuf/proto"
-	securityv1beta1 "istio.io/api/security/v1beta1"
+	security "istio.io/api/security/v1beta1"
 
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -17,33 +20,54 @@ import (
 // own (ECDS), whose name is that of the filter. So a changed policy changes no listener, and ends
 // no connection.
 type Slot struct {
-	Name string
-	// action is that of the policies in the slot. A slot for tokens has RequestAuthentications.
-	action      securityv1beta1.AuthorizationPolicy_Action
-	tcp, tokens bool
+	Name   string
+	does   task
+	action security.AuthorizationPolicy_Action // of the policies, none for tokens
+	tcp    bool
 }
 
-// Accepts returns the type of filter that may be in the slot.
+// task is what the filter of a slot does.
+type task int
+
+const (
+	// judges: an RBAC filter has the rules of policies.
+	judges task = iota
+	// asks: the filter asks the provider of CUSTOM policies, about what the slot before it selects.
+	asks
+	// verifies: the filter verifies tokens, as RequestAuthentications say.
+	verifies
+)
+
+// Accepts returns the type of filter that may be in the slot. An RBAC may be in each.
 func (s Slot) Accepts() proto.Message {
 	switch {
-	case s.tokens:
+	case s.does == verifies:
 		return &jwtauthnv3.JwtAuthentication{}
+	case s.does == asks && s.tcp:
+		return &networkauthzv3.ExtAuthz{StatPrefix: envoy.TCPRBACStatPrefix}
+	case s.does == asks:
+		return &httpauthzv3.ExtAuthz{}
 	case s.tcp:
-		return &networkrbacv3.RBAC{}
+		return &networkrbacv3.RBAC{StatPrefix: envoy.TCPRBACStatPrefix}
 	}
 	return &httprbacv3.RBAC{}
 }
 
 // The slots, in the order in which requests and connections pass them: what is refused by DENY is
-// refused whatever ALLOW says. What a token says is known before policies look at it. (Istio: buildHTTPConnectionManager, BuildTCP.)
+// refused whatever ALLOW says, and what a provider refuses whatever both say. What a token says is
+// known to AUDIT, DENY and ALLOW. (Istio: buildHTTPConnectionManager, BuildTCP.)
 var slots = []Slot{
-	{Name: "portolan.tokens.http", tokens: true},
-	{Name: "portolan.authorization.http.audit", action: securityv1beta1.AuthorizationPolicy_AUDIT},
-	{Name: "portolan.authorization.http.deny", action: securityv1beta1.AuthorizationPolicy_DENY},
-	{Name: "portolan.authorization.http.allow", action: securityv1beta1.AuthorizationPolicy_ALLOW},
-	{Name: "portolan.authorization.tcp.audit", action: securityv1beta1.AuthorizationPolicy_AUDIT, tcp: true},
-	{Name: "portolan.authorization.tcp.deny", action: securityv1beta1.AuthorizationPolicy_DENY, tcp: true},
-	{Name: "portolan.authorization.tcp.allow", action: securityv1beta1.AuthorizationPolicy_ALLOW, tcp: true},
+	{Name: "portolan.authorization.http.custom.rules", action: security.AuthorizationPolicy_CUSTOM},
+	{Name: "portolan.authorization.http.custom.check", action: security.AuthorizationPolicy_CUSTOM, does: asks},
+	{Name: "portolan.tokens.http", does: verifies},
+	{Name: "portolan.authorization.http.audit", action: security.AuthorizationPolicy_AUDIT},
+	{Name: "portolan.authorization.http.deny", action: security.AuthorizationPolicy_DENY},
+	{Name: "portolan.authorization.http.allow", action: security.AuthorizationPolicy_ALLOW},
+	{Name: "portolan.authorization.tcp.custom.rules", action: security.AuthorizationPolicy_CUSTOM, tcp: true},
+	{Name: "portolan.authorization.tcp.custom.check", action: security.AuthorizationPolicy_CUSTOM, tcp: true, does: asks},
+	{Name: "portolan.authorization.tcp.audit", action: security.AuthorizationPolicy_AUDIT, tcp: true},
+	{Name: "portolan.authorization.tcp.deny", action: security.AuthorizationPolicy_DENY, tcp: true},
+	{Name: "portolan.authorization.tcp.allow", action: security.AuthorizationPolicy_ALLOW, tcp: true},
 }
 
 // HTTPSlots iterates over the slots that requests pass, in order.

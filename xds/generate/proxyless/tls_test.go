@@ -72,14 +72,20 @@ func TestAutomaticTLS(t *testing.T) {
 	t.Parallel()
 	certified := client
 	certified.Certified = true
-	service := func(protocol string, endpoints ...string) string {
-		return object("ServiceEntry", "web", "{hosts: [web.example.com], resolution: STATIC, location: MESH_INTERNAL, ports: [{number: 80, name: grpc, protocol: "+protocol+"}], endpoints: ["+strings.Join(endpoints, ", ")+"]}")
+	entry := func(resolution, protocol string, endpoints ...string) string {
+		return object("ServiceEntry", "web", "{hosts: [web.example.com], resolution: "+resolution+", location: MESH_INTERNAL, ports: [{number: 80, name: grpc, protocol: "+protocol+"}], endpoints: ["+strings.Join(endpoints, ", ")+"]}")
 	}
+	service := func(protocol string, endpoints ...string) string { return entry("STATIC", protocol, endpoints...) }
+	hosts := func(endpoints ...string) string { return entry("DNS", "GRPC", endpoints...) }
 	const (
 		takes    = "{address: 10.1.0.1, serviceAccount: web}"
 		labelled = "{address: 10.1.0.2, labels: {app: strict, security.istio.io/tlsMode: istio}}"
 		plain    = "{address: 10.1.0.3, labels: {security.istio.io/tlsMode: disabled}}"
-		account  = "spiffe://cluster.local/ns/default/sa/web"
+		// Endpoints that the client resolves: of these it has the first alone.
+		takesHost    = "{address: a.example.com, serviceAccount: web}"
+		labelledHost = "{address: b.example.com, labels: {app: strict, security.istio.io/tlsMode: istio}}"
+		plainHost    = "{address: c.example.com, labels: {security.istio.io/tlsMode: disabled}}"
+		account      = "spiffe://cluster.local/ns/default/sa/web"
 	)
 	strict := "{selector: {matchLabels: {app: strict}}, mtls: {mode: STRICT}}"
 	for name, c := range map[string]struct {
@@ -97,6 +103,14 @@ func TestAutomaticTLS(t *testing.T) {
 		"bytes that may be either":           {certified, []string{service("TCP", takes)}, "plaintext", 1},
 		"bytes over TLS alone":               {certified, []string{service("TCP", takes), mode("{mtls: {mode: STRICT}}")}, account, 1},
 		"a rule says no":                     {certified, []string{service("GRPC", takes), object("DestinationRule", "web", "{host: web.example.com, trafficPolicy: {tls: {mode: DISABLE}}}")}, "plaintext", 1},
+		"a host takes it":                    {certified, []string{hosts(takesHost)}, account, 1},
+		"a host with the label":              {certified, []string{hosts(labelledHost)}, "spiffe://cluster.local/", 1},
+		"a host takes none":                  {certified, []string{hosts(plainHost)}, "plaintext", 1},
+		"a host, turned off":                 {certified, []string{hosts(takesHost), mode("{mtls: {mode: DISABLE}}")}, "plaintext", 1},
+		"the first host takes it":            {certified, []string{hosts(takesHost, plainHost)}, account, 1},
+		"the first host takes plaintext":     {certified, []string{hosts(plainHost, takesHost)}, "plaintext", 1},
+		"a later host takes TLS alone":       {certified, []string{hosts(plainHost, labelledHost), mode(strict)}, "spiffe://cluster.local/", 1},
+		"the service itself is the host":     {certified, []string{hosts()}, "plaintext", 1},
 	} {
 		if way, endpoints := waysTo(t, c.client, c.documents...); way != c.way || endpoints != c.endpoints {
 			t.Errorf("%s: %q to %d endpoints, want %q to %d", name, way, endpoints, c.way, c.endpoints)

@@ -113,14 +113,14 @@ func (o ClientOptions) Offers() []string { return o.Speaks.offers() }
 // parameters returns the TLS versions of outgoing connections. (Istio:
 // defaultUpstreamCommonTLSContext.)
 func (m *maker) parameters() socket.TLSOptions {
-	return socket.TLSOptions{MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, OwnFrom: m.view.SecretCluster()}
+	return socket.TLSOptions{MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3}
 }
 
 // meshClient makes the socket for a server in the mesh.
 func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
 	m.meshHas("mode")
 	out := socket.UpstreamTLSOptions{TLSOptions: m.parameters(), SNI: cmp.Or(tls.GetSni(), o.ServerName)}
-	out.Certificates = []string{m.need(names.WorkloadCertificate)}
+	out.Certificates = []socket.SecretRef{m.own(names.WorkloadCertificate)}
 	out.Peer = m.meshPeer(tls, o)
 	out.ALPN = o.Speaks.offers()
 	return m.result(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
@@ -148,7 +148,7 @@ func (m *maker) meshPeer(tls *networking.ClientTLSSettings, o ClientOptions) *so
 // meshValidation accepts the certificates of the mesh with one of the given names; without
 // names those of any identity of its trust domain.
 func (m *maker) meshValidation(subjects []string) *socket.PeerValidation {
-	out := &socket.PeerValidation{Roots: m.need(names.WorkloadRoots), SubjectAltNames: subjects}
+	out := &socket.PeerValidation{Roots: m.own(names.WorkloadRoots), SubjectAltNames: subjects}
 	if len(subjects) == 0 {
 		out.SubjectAltPrefixes = MeshIdentities(m.view)
 	}
@@ -179,11 +179,11 @@ func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) 
 	switch {
 	case !mutual:
 	case credential != "":
-		out.Certificates = []string{m.pair("credentialName", credential)}
+		out.Certificates = []socket.SecretRef{m.pair("credentialName", credential)}
 	case tls.GetClientCertificate() == "" || tls.GetPrivateKey() == "":
 		m.lack("clientCertificate", "", "no certificate is named: set credentialName, or clientCertificate and privateKey")
 	default:
-		out.Certificates = []string{m.filePair(tls.GetClientCertificate(), tls.GetPrivateKey())}
+		out.Certificates = []socket.SecretRef{m.filePair(tls.GetClientCertificate(), tls.GetPrivateKey())}
 	}
 	if !skips {
 		out.Peer = m.serverValidation(tls, o)

@@ -41,7 +41,7 @@ func ServerLacks(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOption
 func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, []Lack) {
 	m := &maker{view: v}
 	mode := tls.GetMode()
-	out := socket.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: socket.TLSOptions{ALPN: alpnHTTP, OwnFrom: v.SecretCluster()}}
+	out := socket.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: socket.TLSOptions{ALPN: alpnHTTP}}
 	verifies := mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
 	switch mode {
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_ISTIO_MUTUAL:
@@ -73,11 +73,11 @@ func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (S
 
 // serverCertificates adds the server's certificates: the mesh's, stored ones, or files.
 func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *socket.DownstreamTLSOptions) {
-	add := func(name string) { out.Certificates = append(out.Certificates, name) }
+	add := func(ref socket.SecretRef) { out.Certificates = append(out.Certificates, ref) }
 	switch {
 	case tls.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL:
 		m.meshHas("mode")
-		add(m.need(names.WorkloadCertificate))
+		add(m.own(names.WorkloadCertificate))
 	case len(tls.GetCredentialNames()) > 0:
 		for _, name := range tls.GetCredentialNames() {
 			add(m.pair("credentialNames", name))

@@ -8,6 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -95,14 +96,19 @@ type maker struct {
 	lacks []Lack
 }
 
-// need records that the socket needs a secret, and returns the secret's name. A secret that
-// comes from the proxy's own machine is none that this server sends.
-func (m *maker) need(name string) string {
-	if (name == names.WorkloadCertificate || name == names.WorkloadRoots) && m.view.SecretCluster() != "" {
-		return name
-	}
+// need records that the socket needs a secret of this server, and refers to it.
+func (m *maker) need(name string) socket.SecretRef {
 	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Once})
-	return name
+	return socket.SecretRef{Name: name}
+}
+
+// own refers to a secret with the proxy's own certificate or the roots of the mesh. If the
+// proxy's machine serves it, this server does not send it, and nothing waits for it.
+func (m *maker) own(name string) socket.SecretRef {
+	if cluster := m.view.SecretCluster(); cluster != "" {
+		return socket.SecretRef{Name: name, Source: message.SDS(cluster)}
+	}
+	return m.need(name)
 }
 
 func (m *maker) lack(field, of, format string, args ...any) {
@@ -114,10 +120,10 @@ func (m *maker) lack(field, of, format string, args ...any) {
 // builtinCredential is the credential that stands for the proxy's own certificate.
 const builtinCredential = "builtin://"
 
-// own returns the name of the stored secret of a credential. It must be in the proxy's
+// stored returns the name of the stored secret of a credential. It must be in the proxy's
 // own namespace: NAME, kubernetes://NAME or, with that namespace,
 // kubernetes://NAMESPACE/NAME.
-func (m *maker) own(field, credential string) (string, bool) {
+func (m *maker) stored(field, credential string) (string, bool) {
 	name := strings.TrimPrefix(credential, names.CredentialPrefix)
 	if strings.Contains(name, "://") {
 		m.lack(field, "", "%q is of no kind of secret that is stored here: name a Secret", credential)
@@ -134,12 +140,12 @@ func (m *maker) own(field, credential string) (string, bool) {
 }
 
 // pair returns the secret with the certificate and key of a credential.
-func (m *maker) pair(field, credential string) string {
+func (m *maker) pair(field, credential string) socket.SecretRef {
 	if credential == builtinCredential {
 		m.meshHas(field)
-		return m.need(names.WorkloadCertificate)
+		return m.own(names.WorkloadCertificate)
 	}
-	name, ok := m.own(field, credential)
+	name, ok := m.stored(field, credential)
 	if ok && !m.view.Secret(name).Pair {
 		m.lack(field, name, "no certificate with its key is stored as secret %s in the namespace of the proxy", name)
 	}
@@ -148,12 +154,12 @@ func (m *maker) pair(field, credential string) string {
 
 // roots returns the secret with the CA certificates of a credential. A secret with the
 // suffix RootsSuffix comes first.
-func (m *maker) roots(field, credential string) string {
+func (m *maker) roots(field, credential string) socket.SecretRef {
 	if credential == builtinCredential {
 		m.meshHas(field)
-		return m.need(names.WorkloadRoots)
+		return m.own(names.WorkloadRoots)
 	}
-	name, ok := m.own(field, credential)
+	name, ok := m.stored(field, credential)
 	name = strings.TrimSuffix(name, names.RootsSuffix)
 	if ok && secret.RootsOf(m.view, name) == "" {
 		m.lack(field, name, "no certificate of an authority is stored as secret %s or %s in the namespace of the proxy", name, name+names.RootsSuffix)
@@ -169,13 +175,15 @@ func (m *maker) meshHas(field string) {
 }
 
 // filePair returns the secret for certificate files on the proxy's machine.
-func (m *maker) filePair(certificate, key string) string {
+func (m *maker) filePair(certificate, key string) socket.SecretRef {
 	return m.need(names.FileCert(certificate, key))
 }
 
 // fileRoots returns the secret for a CA file. It contains the revocation list, too: if a
 // list is invalid, Envoy must refuse only this secret, not one that others use.
-func (m *maker) fileRoots(file, revoked string) string { return m.need(names.FileRoots(file, revoked)) }
+func (m *maker) fileRoots(file, revoked string) socket.SecretRef {
+	return m.need(names.FileRoots(file, revoked))
+}
 
 // result returns the socket, unless it lacks something.
 func (m *maker) result(transport func() *corev3.TransportSocket) (Socket, []Lack) {

@@ -275,6 +275,9 @@ func TestCertificateOfTheMachine(t *testing.T) {
 			if api := s.GetSdsConfig().GetApiConfigSource(); api != nil {
 				from = api.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName()
 			}
+			if patience := s.GetSdsConfig().GetInitialFetchTimeout().AsDuration(); patience > 0 != (from != "ads") {
+				t.Errorf("%s of %s: Envoy waits for %s, where 0 is without end", s.GetName(), from, patience)
+			}
 			out = append(out, s.GetName()+" of "+from)
 		}
 		return out
