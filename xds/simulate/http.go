@@ -261,7 +261,7 @@ func requestHeader(r Request, name string) (string, bool) {
 	}
 	for k, v := range r.Headers {
 		if strings.EqualFold(k, name) {
-			return v, true
+			return strings.TrimSpace(v), true
 		}
 	}
 	return "", false

@@ -13,6 +13,8 @@ import (
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
 )
 
 // TokenRefusal is why a filter for tokens refused a request.
@@ -109,6 +111,11 @@ func (g tokenGuard) pass(a *attributes, result *Result) bool {
 
 // require verifies the tokens of a request. What is verified changes the request.
 func (g tokenGuard) require(r *jwtv3.JwtRequirement, a *attributes, result *Result) error {
+	for _, p := range g.config.GetProviders() {
+		for _, header := range outputs(p) { // nobody but a token sets it
+			a.request = a.request.withHeader(header, "")
+		}
+	}
 	v := verification{tokenGuard: g, a: a}
 	fault, err := v.require(r, nil)
 	if err == nil && fault != (tokenFault{}) {
@@ -151,8 +158,21 @@ func (v verification) require(r *jwtv3.JwtRequirement, siblings []string) (token
 	return tokenFault{}, fmt.Errorf("simulation of the requirement %v", r)
 }
 
-// any checks alternatives. A token that is bad says more than one that is missing, or that
-// another provider may know.
+// weight says how much a fault says: a token may be missing because it is elsewhere, and unknown
+// because it is for another provider.
+func (f tokenFault) weight() int {
+	switch f.reason {
+	case "":
+		return 0
+	case tokenMissing:
+		return 1
+	case tokenIssuer:
+		return 2
+	}
+	return 3
+}
+
+// any checks alternatives. The fault that says most counts, of equal ones the last.
 func (v verification) any(alternatives []*jwtv3.JwtRequirement) (tokenFault, error) {
 	var siblings []string
 	for _, one := range alternatives {
@@ -166,7 +186,7 @@ func (v verification) any(alternatives []*jwtv3.JwtRequirement) (tokenFault, err
 		if err != nil || fault == (tokenFault{}) {
 			return fault, err
 		}
-		if weak := fault.reason == tokenMissing || fault.reason == tokenIssuer; !weak || worst == (tokenFault{}) {
+		if fault.weight() >= worst.weight() {
 			worst = fault
 		}
 	}
@@ -178,11 +198,7 @@ func (v verification) any(alternatives []*jwtv3.JwtRequirement) (tokenFault, err
 func (v verification) tokens(names []string, missing tokenFault) tokenFault {
 	var providers []*jwtv3.JwtProvider
 	for _, name := range names {
-		p := v.config.GetProviders()[name]
-		providers = append(providers, p)
-		for _, header := range outputs(p) {
-			v.a.request = v.a.request.withHeader(header, "")
-		}
+		providers = append(providers, v.config.GetProviders()[name])
 	}
 	tokens := tokensIn(v.a.request, providers)
 	if len(tokens) == 0 {
@@ -252,7 +268,7 @@ func (v verification) accept(at place, t token, p *jwtv3.JwtProvider) {
 		r = r.without(at)
 	}
 	if key := p.GetPayloadInMetadata(); key != "" {
-		r = r.withMetadata("envoy.filters.http.jwt_authn", key, normalized(t.claims, p.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims()))
+		r = r.withMetadata(rbac.TokenMetadata, key, normalized(t.claims, p.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims()))
 	}
 	if v.a.request = r; p.GetClearRouteCache() {
 		v.a.routed = r
