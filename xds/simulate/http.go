@@ -316,7 +316,7 @@ func (p *Proxy) act(route *routev3.Route, r Request, result *Result) {
 }
 
 func (p *Proxy) forward(a *routev3.RouteAction, m *routev3.RouteMatch, r Request, result *Result) {
-	result.Host, result.Path = r.Host, r.Path
+	result.Host, result.Path, result.Headers = r.Host, r.Path, r.Headers
 	if host := a.GetHostRewriteLiteral(); host != "" {
 		result.Host = host
 	}

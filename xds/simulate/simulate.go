@@ -198,8 +198,10 @@ type Result struct {
 	// a Location, a direct response a Body.
 	Status         int
 	Location, Body string
-	// Host and Path are those that the destination gets.
+	// Host and Path are those that the destination gets. Headers are those of the request as the
+	// filters leave them: what routes add or remove is not in them.
 	Host, Path string
+	Headers    map[string]string
 }
 
 // Fault is a fault that the fault filter injects. The percentages are shares of the
