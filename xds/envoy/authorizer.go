@@ -57,7 +57,8 @@ func (a Authorizer) HTTPFilter() *httpauthzv3.ExtAuthz {
 	out.StatusOnError, out.WithRequestBody = statusOnError(p.GetStatusOnError()), body(p.GetIncludeRequestBodyInCheck())
 	asked := p.GetIncludeRequestHeadersInCheck()
 	if len(asked) == 0 {
-		asked = p.GetIncludeHeadersInCheck() //nolint:staticcheck // deprecated, and served
+		//lint:ignore SA1019 Istio takes the deprecated field still.
+		asked = p.GetIncludeHeadersInCheck()
 	}
 	out.AllowedHeaders = headersLike(asked)
 	return out

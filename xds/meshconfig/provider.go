@@ -93,7 +93,8 @@ func checkHTTPProvider(at string, p *meshv1alpha1.MeshConfig_ExtensionProvider_E
 		names []string
 	}{
 		{"includeRequestHeadersInCheck", p.GetIncludeRequestHeadersInCheck()},
-		{"includeHeadersInCheck", p.GetIncludeHeadersInCheck()}, //nolint:staticcheck // deprecated, and served
+		//lint:ignore SA1019 Istio takes the deprecated field still.
+		{"includeHeadersInCheck", p.GetIncludeHeadersInCheck()},
 		{"headersToUpstreamOnAllow", p.GetHeadersToUpstreamOnAllow()},
 		{"headersToDownstreamOnDeny", p.GetHeadersToDownstreamOnDeny()},
 		{"headersToDownstreamOnAllow", p.GetHeadersToDownstreamOnAllow()},
@@ -121,7 +122,8 @@ func idleProviders(all []*meshv1alpha1.MeshConfig_ExtensionProvider) (out []stri
 		if h.GetIncludeRequestBodyInCheck().GetPackAsBytes() {
 			out = append(out, at+".envoyExtAuthzHttp.includeRequestBodyInCheck.packAsBytes has no effect: it is for envoyExtAuthzGrpc")
 		}
-		if old := h.GetIncludeHeadersInCheck(); len(old) > 0 { //nolint:staticcheck // deprecated, and served
+		//lint:ignore SA1019 Istio takes the deprecated field still.
+		if old := h.GetIncludeHeadersInCheck(); len(old) > 0 {
 			effect := "is deprecated: use includeRequestHeadersInCheck"
 			if len(h.GetIncludeRequestHeadersInCheck()) > 0 {
 				effect = "has no effect beside includeRequestHeadersInCheck"

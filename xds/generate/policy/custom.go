@@ -64,7 +64,7 @@ func (s Slot) check(v *mesh.View, policies []*config.Config, selected *rbacv3.RB
 		metadata = "envoy.filters.network.rbac"
 	}
 	if providers := providersOf(policies); len(providers) == 1 {
-		if asked, ok := findProvider(v, providers[0]); ok {
+		if asked, ok := FindProvider(v, providers[0]); ok {
 			asked.Selected = selectedBy(metadata, rbac.Prefix(names.CustomPrefix))
 			return &asked, nil
 		}
@@ -94,9 +94,9 @@ func providersOf(policies []*config.Config) []string {
 	return slices.Compact(out)
 }
 
-// findProvider returns how to ask the provider with a name; false if the mesh configuration has
+// FindProvider returns how to ask the provider with a name; false if the mesh configuration has
 // none, or the proxy does not see its service and port.
-func findProvider(v *mesh.View, name string) (envoy.Authorizer, bool) {
+func FindProvider(v *mesh.View, name string) (envoy.Authorizer, bool) {
 	p := v.Mesh(mesh.ExtensionProviders).Authorizer(name)
 	if p == nil {
 		return envoy.Authorizer{}, false

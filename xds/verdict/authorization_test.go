@@ -1,0 +1,78 @@
+package verdict_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh/policy"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// TestVerdictsOfAuthorization: what is odd about AuthorizationPolicies.
+func TestVerdictsOfAuthorization(t *testing.T) {
+	t.Parallel()
+	web := func(protocol string) string {
+		return xdstest.Object("ServiceEntry", "web", "{hosts: [web.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: p, protocol: "+protocol+"}], endpoints: [{address: 10.0.0.1, serviceAccount: web, labels: {app: web}}]}")
+	}
+	named := func(name, spec string) string { return xdstest.Object("AuthorizationPolicy", name, spec) }
+	of := func(spec string) string { return named("p", spec) }
+	sidecar := certified("sidecar~10.0.0.1~web.default~default.svc.cluster.local", "10.0.0.1")
+	gateway := &status.Proxy{Node: "router~10.0.0.9~edge.default~d", Type: "router", Namespace: "default", Addresses: []string{"10.0.0.9"}, Labels: map[string]string{policy.GatewayLabel: "edge"}, Replica: "r"}
+	server := &status.Proxy{Node: "proxyless~10.0.0.1~web.default~d", Type: "grpc", Namespace: "default", Addresses: []string{"10.0.0.1"}, Replica: "r", Certified: true}
+	strict := xdstest.Object("PeerAuthentication", "strict", "{mtls: {mode: STRICT}}")
+	const principals = "{rules: [{from: [{source: {principals: [cluster.local/ns/default/sa/a]}}]}]}"
+	for name, c := range map[string]struct {
+		mesh    string
+		objects []string
+		proxies []*status.Proxy
+		want    []string
+	}{
+		"nothing odd":                   {objects: []string{web("HTTP"), strict, of(principals)}},
+		"a selector that has somebody":  {objects: []string{web("HTTP"), of("{selector: {matchLabels: {app: web}}, rules: [{}]}")}},
+		"a selector that has nobody":    {objects: []string{web("HTTP"), of("{selector: {matchLabels: {app: db}}, rules: [{}]}")}, want: []string{"p PTL0371 spec.selector"}},
+		"nobody is there yet":           {objects: []string{of("{rules: [{}]}")}, proxies: []*status.Proxy{}},
+		"a gateway":                     {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}},
+		"a gateway that nobody is":      {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0371 spec.targetRefs"}},
+		"ALLOW of nothing":              {objects: []string{web("HTTP"), of("{}")}, want: []string{"p PTL0372 spec.rules"}},
+		"ALLOW of nothing beside more":  {objects: []string{web("HTTP"), of("{}"), named("q", "{rules: [{}]}")}},
+		"ALLOW of nothing, of the mesh": {objects: []string{web("HTTP"), named("istio-system/p", "{}")}, want: []string{"p PTL0372 spec.rules"}},
+		"DENY of all that is allowed":   {objects: []string{web("HTTP"), of("{rules: [{}]}"), named("deny", "{action: DENY, rules: [{}]}")}, want: []string{"p PTL0373 spec.rules beside deny"}},
+		"DENY for others":               {objects: []string{web("HTTP"), of("{rules: [{}]}"), named("deny", "{selector: {matchLabels: {app: db}}, action: DENY, rules: [{}]}")}, want: []string{"deny PTL0371 spec.selector"}},
+		"a path without a slash":        {objects: []string{web("HTTP"), of("{rules: [{to: [{operation: {paths: [admin, /a, '*a']}}]}]}")}, want: []string{"p PTL0374 spec.rules[0].to[0].operation.paths[0]"}},
+		"a host with the usual port":    {objects: []string{web("HTTP"), of("{rules: [{to: [{operation: {hosts: ['web.test:80', 'web.test:8080']}}]}]}")}, want: []string{"p PTL0374 spec.rules[0].to[0].operation.hosts[0]"}},
+		"principals and plaintext":      {objects: []string{web("HTTP"), of(principals)}, want: []string{"p PTL0375 spec.rules[0].from[0].source.principals"}},
+		"a condition and plaintext":     {objects: []string{web("HTTP"), of("{rules: [{when: [{key: source.namespace, notValues: [a]}]}]}")}, want: []string{"p PTL0375 spec.rules[0].when[0].key"}},
+		"HTTP on TCP":                   {objects: []string{web("TCP"), of("{rules: [{to: [{operation: {methods: [GET]}}]}]}")}, want: []string{"p PTL0376 spec.rules[0].to[0].operation.methods"}},
+		"a token at a gRPC server":      {objects: []string{web("GRPC"), of("{rules: [{from: [{source: {remoteIpBlocks: [10.0.0.0/8]}}]}]}")}, proxies: []*status.Proxy{server}, want: []string{"p PTL0377 spec.rules[0].from[0].source.remoteIpBlocks"}},
+		"slashes are not merged":        {objects: []string{web("HTTP"), of("{action: DENY, rules: [{to: [{operation: {paths: [/admin], ports: ['80']}}]}]}")}, want: []string{"p PTL0378 spec.rules[0].to[0].operation.paths"}},
+		"slashes are merged":            {mesh: "pathNormalization: {normalization: MERGE_SLASHES}", objects: []string{web("HTTP"), of("{action: DENY, rules: [{to: [{operation: {paths: [/admin], ports: ['80']}}]}]}")}},
+		"an unknown provider":           {objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider without a service": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: a.test, port: 80}}]",
+			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
+			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}},
+		"two providers": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}, {name: b, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
+			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}"), named("q", "{action: CUSTOM, provider: {name: b}, rules: [{}]}")},
+			want:    []string{"p PTL0382 spec.provider.name beside q", "q PTL0382 spec.provider.name beside p"}},
+		"a provider over HTTP for TCP": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
+			objects: []string{web("TCP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0383 spec.provider.name"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, c.objects...)
+			if c.mesh != "" {
+				w.SetMesh(c.mesh)
+			}
+			known := c.proxies
+			if known == nil {
+				known = []*status.Proxy{sidecar}
+			}
+			if got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(known...)})); !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,337 @@
+package security
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
+	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// AuthorizationPolicy judges an AuthorizationPolicy.
+func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
+	p := &policyJudge{
+		judge: judge{j}, object: object, spec: object.Spec.(*security.AuthorizationPolicy), policy: selecting.NewPolicy(object),
+		root: j.Mesh().Inputs().Mesh.GetRootNamespace(),
+	}
+	p.findSelected()
+	p.unused()
+	p.shut()
+	p.shadowed()
+	p.ports()
+	p.paths()
+	p.provider()
+}
+
+// policyJudge judges one policy.
+type policyJudge struct {
+	judge
+	object *config.Config
+	spec   *security.AuthorizationPolicy
+	policy *selecting.Policy
+	root   string
+	// selected are known proxies that the policy is for, some of many.
+	selected []*discovery.Proxy
+}
+
+func (j *policyJudge) add(code verdict.Code, field, remedy, format string, args ...any) {
+	j.Add(verdict.Verdict{Code: code, Field: field, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+func (j *policyJudge) workload(p *discovery.Proxy) selecting.Workload {
+	for _, address := range p.IPAddresses {
+		j.ReadMesh(mesh.InstancesKey(address))
+	}
+	return selecting.Workload{Namespace: p.Namespace, Labels: j.Mesh().PlaceOf(p).Labels, Gateway: p.Type == discovery.Router}
+}
+
+func (j *policyJudge) findSelected() {
+	of := j.object.Namespace
+	if of == j.root {
+		of = ""
+	}
+	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
+		for known := range j.Known(table, of).Values() {
+			if p := verdict.ProxyOf(known); p != nil && len(j.selected) < verdict.MaxLooked && j.policy.Selects(j.workload(p), j.root) {
+				j.selected = append(j.selected, p)
+			}
+		}
+	}
+}
+
+// unused tells that the policy selects nobody. A policy without a selector waits for workloads.
+func (j *policyJudge) unused() {
+	selector, targets := j.spec.GetSelector().GetMatchLabels(), len(j.spec.GetTargetRefs()) > 0 || j.spec.GetTargetRef() != nil
+	switch {
+	case len(j.selected) > 0:
+	case targets:
+		j.add(verdict.PolicyUnused, "spec.targetRefs", "give the gateway's proxies this label, or select them by selector",
+			"target no known gateway: the policy has no effect until one has the label %s with the name of its target", selecting.GatewayLabel)
+	case len(selector) > 0:
+		j.add(verdict.PolicyUnused, "spec.selector", "mend the labels, or start the proxy of the workload",
+			"selects no known proxy: the policy has no effect until one has the labels")
+	}
+}
+
+// beside iterates over the other policies that are for a workload that this one is for.
+func (j *policyJudge) beside(yield func(*config.Config) bool) {
+	namespaces := []string{j.root}
+	for _, p := range j.selected {
+		namespaces = append(namespaces, p.Namespace)
+	}
+	slices.Sort(namespaces)
+	for _, namespace := range slices.Compact(namespaces) {
+		for o := range j.Objects(schema.AuthorizationPolicy, namespace) {
+			other := selecting.NewPolicy(o)
+			shares := func(p *discovery.Proxy) bool { return other.Selects(j.workload(p), j.root) }
+			if o != j.object && slices.ContainsFunc(j.selected, shares) && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// shut tells of an ALLOW policy that no request can match, where no other allows any.
+func (j *policyJudge) shut() {
+	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW || len(j.spec.GetRules()) > 0 || len(j.selected) == 0 || policy.DryRun(j.object) {
+		return
+	}
+	for o := range j.beside {
+		if spec := o.Spec.(*security.AuthorizationPolicy); spec.GetAction() == security.AuthorizationPolicy_ALLOW && len(spec.GetRules()) > 0 {
+			return
+		}
+	}
+	j.add(verdict.PolicyShutsOut, "spec.rules", "allow what may be called by further policies, or say rules: [{}] for everything",
+		"is empty, and no other ALLOW policy is for these workloads: they refuse every request")
+}
+
+// shadowed tells of a policy of ALLOW all of whose requests a DENY policy refuses.
+func (j *policyJudge) shadowed() {
+	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW {
+		return
+	}
+	for o := range j.beside {
+		spec := o.Spec.(*security.AuthorizationPolicy)
+		if spec.GetAction() != security.AuthorizationPolicy_DENY || policy.DryRun(o) || !slices.ContainsFunc(spec.GetRules(), matchesAll) || !j.coversAll(o) {
+			continue
+		}
+		j.Add(verdict.Verdict{
+			Code: verdict.PolicyShadowed, Field: "spec.rules", Other: o.Key(),
+			Message: fmt.Sprintf("allow nothing: %s refuses every request before", o.Key()), Remedy: "narrow the policy of DENY, or delete it",
+		})
+		return
+	}
+}
+
+// coversAll says whether another policy is for all selected workloads.
+func (j *policyJudge) coversAll(o *config.Config) bool {
+	other := selecting.NewPolicy(o)
+	return !slices.ContainsFunc(j.selected, func(p *discovery.Proxy) bool { return !other.Selects(j.workload(p), j.root) })
+}
+
+func matchesAll(r *security.Rule) bool {
+	return len(r.GetFrom()) == 0 && len(r.GetTo()) == 0 && len(r.GetWhen()) == 0
+}
+
+// ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
+// that proves nothing, a connection without requests, a gRPC server.
+func (j *policyJudge) ports() {
+	var plaintext, connections, servers finding
+	for _, p := range j.selected {
+		if p.Type == discovery.Proxyless {
+			servers.add(p.ID)
+		}
+		if p.Type == discovery.Router {
+			continue
+		}
+		scope := j.View(p.Namespace).Peers(p.Namespace)
+		for port, protocol := range j.portsOf(p) {
+			at := fmt.Sprintf("%d of %s", port, p.ID)
+			if p.Type == discovery.Sidecar && scope.Decide(j.workload(p).Labels, port).Mode != peer.Strict {
+				plaintext.add(at)
+			}
+			if protocol.IsServed() && !protocol.IsHTTP() {
+				connections.add(at)
+			}
+		}
+	}
+	if field := identityField(j.spec); field != "" && plaintext.count > 0 {
+		j.add(verdict.PolicyPlaintext, field, "demand mutual TLS by a PeerAuthentication of mode STRICT",
+			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", plaintext)
+	}
+	effect := "rules that name them are left out, since an ALLOW must not allow more"
+	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW {
+		effect = "rules match without regard to them, since a " + j.spec.GetAction().String() + " must not match less"
+	}
+	if fields := policy.NotForTCP(j.spec); len(fields) > 0 && connections.count > 0 {
+		j.add(verdict.PolicyNoRequests, fields[0], "name the HTTP ports in to, or write another policy for these ports",
+			"is of HTTP, and connections of TCP have no such thing: %s. There %s", connections, effect)
+	}
+	if fields := policy.NotForGRPC(j.spec); len(fields) > 0 && servers.count > 0 {
+		j.add(verdict.PolicyNotForGRPC, fields[0], "leave it out for gRPC servers, or give them sidecars",
+			"is nothing that a gRPC server can judge: %s. There %s", servers, effect)
+	}
+}
+
+// finding is a number of things, and the first by name.
+type finding struct {
+	count int
+	first []string
+}
+
+func (f *finding) add(name string) {
+	const named = 3
+	if f.count++; len(f.first) < named {
+		f.first = append(f.first, name)
+	}
+}
+
+// String names the first, and says how many more there are.
+func (f finding) String() string {
+	out := strings.Join(f.first, ", ")
+	if more := f.count - len(f.first); more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
+}
+
+// portsOf yields the ports of a workload, and the protocols that services give them.
+func (j *policyJudge) portsOf(p *discovery.Proxy) func(yield func(int, discovery.Protocol) bool) {
+	return func(yield func(int, discovery.Protocol) bool) {
+		for _, address := range p.IPAddresses {
+			for key, row := range j.Mesh().Instances(address).All() {
+				name, _ := rows.SplitKey(key)
+				service := j.ServiceOf(name, p.Namespace)
+				if service == nil {
+					continue
+				}
+				for _, e := range row.Endpoints {
+					for _, port := range service.Ports() {
+						if port.Name == e.ServicePortName && !yield(e.Port, port.Protocol) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// identityField returns the first field that names an identity of mutual TLS, empty for none.
+func identityField(spec *security.AuthorizationPolicy) string {
+	for i, rule := range spec.GetRules() {
+		for k, from := range rule.GetFrom() {
+			s, at := from.GetSource(), fmt.Sprintf("spec.rules[%d].from[%d].source.", i, k)
+			for _, f := range []struct {
+				name   string
+				values []string
+			}{
+				{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
+				{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}, {"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()},
+			} {
+				if len(f.values) > 0 {
+					return at + f.name
+				}
+			}
+		}
+		for k, when := range rule.GetWhen() {
+			switch attribute, _, _ := schema.ParseCondition(when.GetKey()); attribute {
+			case schema.SourcePrincipal, schema.SourceNamespace, schema.SourceServiceAccount, schema.SourceTrustDomain:
+				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, k)
+			}
+		}
+	}
+	return ""
+}
+
+// paths tells of paths and hosts that no request has, and of paths that a request can write in
+// another way.
+func (j *policyJudge) paths() {
+	normalization := j.Mesh().Inputs().Mesh.GetPathNormalization().GetNormalization()
+	merges := normalization == meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES || normalization == meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES
+	avoided := ""
+	for i, rule := range j.spec.GetRules() {
+		for k, to := range rule.GetTo() {
+			at, o := fmt.Sprintf("spec.rules[%d].to[%d].operation.", i, k), to.GetOperation()
+			j.neverMatch(at+"paths", o.GetPaths(), func(v string) bool { return !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") }, "begins with no slash, and the path of every request does")
+			j.neverMatch(at+"notPaths", o.GetNotPaths(), func(v string) bool { return !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") }, "begins with no slash, and the path of every request does")
+			j.neverMatch(at+"hosts", o.GetHosts(), usualPort, "has the usual port, which clients leave out")
+			j.neverMatch(at+"notHosts", o.GetNotHosts(), usualPort, "has the usual port, which clients leave out")
+			allows := j.spec.GetAction() == security.AuthorizationPolicy_ALLOW
+			switch {
+			case avoided != "" || merges:
+			case !allows && slices.ContainsFunc(o.GetPaths(), func(v string) bool { return v != "*" && v != "/*" }):
+				avoided = at + "paths"
+			case allows && len(o.GetNotPaths()) > 0:
+				avoided = at + "notPaths"
+			}
+		}
+	}
+	if avoided != "" {
+		j.add(verdict.PathsUnmerged, avoided, "set pathNormalization of the mesh to MERGE_SLASHES, if the application takes both for one path",
+			"does not match a path with a slash twice, such as //admin for /admin: the mesh does not merge slashes")
+	}
+}
+
+func usualPort(v string) bool { return strings.HasSuffix(v, ":80") || strings.HasSuffix(v, ":443") }
+
+// neverMatch tells of values that no request has.
+func (j *policyJudge) neverMatch(field string, values []string, never func(string) bool, why string) {
+	for i, v := range values {
+		if never(v) {
+			j.add(verdict.RuleNeverMatches, verdict.At(field, i), "mend the value, or leave it out", "%q %s", v, why)
+		}
+	}
+}
+
+// provider tells of a provider that cannot be asked, so that all is refused, or is not asked.
+func (j *policyJudge) provider() {
+	if j.spec.GetAction() != security.AuthorizationPolicy_CUSTOM {
+		return
+	}
+	const field = "spec.provider.name"
+	name := j.spec.GetProvider().GetName()
+	asked, ok := policy.FindProvider(j.View(j.object.Namespace), name)
+	switch {
+	case ok:
+	case j.Mesh().Inputs().Mesh.Authorizer(name) == nil:
+		j.add(verdict.ProviderMissing, field, "add it to extensionProviders of the mesh configuration, as envoyExtAuthzGrpc or envoyExtAuthzHttp",
+			"%q is no external authorizer of the mesh: what the rules match is refused", name)
+	default:
+		j.add(verdict.ProviderMissing, field, "add a ServiceEntry with that host and port, which these proxies see",
+			"%q has the service %s and port %d, which is not there: what the rules match is refused", name, asked.Service(), asked.Port())
+	}
+	for o := range j.beside {
+		if other := o.Spec.(*security.AuthorizationPolicy); other.GetAction() == security.AuthorizationPolicy_CUSTOM && other.GetProvider().GetName() != name {
+			j.Add(verdict.Verdict{
+				Code: verdict.ProvidersDiffer, Field: field, Other: o.Key(),
+				Message: fmt.Sprintf("%s asks another provider, %s, for the same workload, which can ask one: what either matches is refused", o.Key(), other.GetProvider().GetName()),
+				Remedy:  "ask one provider for a workload",
+			})
+			break
+		}
+	}
+	if !ok || asked.GRPC != nil {
+		return
+	}
+	for _, p := range j.selected {
+		for port, protocol := range j.portsOf(p) {
+			if p.Type != discovery.Router && protocol.IsServed() && !protocol.IsHTTP() {
+				j.add(verdict.ProviderUnasked, field, "use a provider with envoyExtAuthzGrpc for such ports, or a policy of ALLOW",
+					"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %d of %s", name, port, p.ID)
+				return
+			}
+		}
+	}
+}
