@@ -115,6 +115,7 @@ const (
 	ProviderUnasked    Code = "PTL0383"
 	KeysMissing        Code = "PTL0391"
 	KeysAwaited        Code = "PTL0392"
+	TokensUnverified   Code = "PTL0393"
 	IssuerElsewhere    Code = "PTL0411"
 	RoleMissing        Code = "PTL0421"
 	UserUnproved       Code = "PTL0422"
@@ -209,7 +210,7 @@ var kinds = []Kind{
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
-	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy selects no known proxy, or targets no gateway", "the policy has no effect"},
+	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path or a host that no request has", "the value matches nothing"},
@@ -222,6 +223,7 @@ var kinds = []Kind{
 	{ProviderUnasked, "", Warning, status.PartlyServed, "a CUSTOM policy of a provider that answers over HTTP is for a port of TCP", "connections to that port pass without being asked about"},
 	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},
 	{KeysAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the keys for a rule of a RequestAuthentication yet", "proxies refuse the tokens of the rule with 401 until it has"},
+	{TokensUnverified, "", Warning, status.PartlyServed, "a RequestAuthentication is for a gRPC server", "the server verifies no tokens: it takes requests with any, and rules of AuthorizationPolicies about tokens match nothing"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},

@@ -1,10 +1,12 @@
 package verdict_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/storage/keyset"
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -45,6 +47,32 @@ func TestKeysOfRules(t *testing.T) {
 		}
 		if got := strings.Join(told, "|"); got != step.want {
 			t.Errorf("told: %s\nwant: %s", got, step.want)
+		}
+	}
+}
+
+// TestWhomTokenRulesAreFor: a RequestAuthentication that is for nobody has a verdict, and one that
+// is for a gRPC server.
+func TestWhomTokenRulesAreFor(t *testing.T) {
+	t.Parallel()
+	const rules = `jwtRules: [{issuer: a, jwks: '{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'}]`
+	sidecar := certified("sidecar~10.0.0.1~web.default~default.svc.cluster.local", "10.0.0.1")
+	server := &status.Proxy{Node: "proxyless~10.0.0.1~web.default~d", Type: "grpc", Namespace: "default", Addresses: []string{"10.0.0.1"}, Replica: "r"}
+	for _, c := range []struct {
+		spec  string
+		proxy *status.Proxy
+		want  []string
+	}{
+		{"{" + rules + "}", sidecar, nil},
+		{"{selector: {matchLabels: {app: web}}, " + rules + "}", sidecar, nil},
+		{"{selector: {matchLabels: {app: db}}, " + rules + "}", sidecar, []string{"p PTL0371 spec.selector"}},
+		{"{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}], " + rules + "}", sidecar, []string{"p PTL0371 spec.targetRefs"}},
+		{"{" + rules + "}", server, []string{"p PTL0393 spec.jwtRules"}},
+	} {
+		w := xdstest.NewWorld(t, xdstest.Object("RequestAuthentication", "p", c.spec),
+			xdstest.Object("ServiceEntry", "web", "{hosts: [web.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: p, protocol: GRPC}], endpoints: [{address: 10.0.0.1, serviceAccount: web, labels: {app: web}}]}"))
+		if got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(c.proxy)})); !slices.Equal(got, c.want) {
+			t.Errorf("%s, %s: %q, want %q", c.spec, c.proxy.Type, got, c.want)
 		}
 	}
 }

@@ -14,7 +14,13 @@ import (
 
 // RequestAuthentication judges a RequestAuthentication.
 func RequestAuthentication(j *verdict.Judge, object *config.Config) {
-	(&judge{j}).requestAuthentication(object)
+	s := selectionOf(j, object)
+	s.unused()
+	if servers := s.servers(); servers.count > 0 {
+		s.add(verdict.TokensUnverified, "spec.jwtRules", "give them sidecars, or have the programs verify tokens themselves",
+			"is nothing that a gRPC server does: %s. There every token passes, and rules of AuthorizationPolicies about tokens match nothing", servers)
+	}
+	s.requestAuthentication(object)
 }
 
 // requestAuthentication warns of rules whose keys are not fetched, or cannot be fetched again.
