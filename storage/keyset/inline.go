@@ -1,6 +1,8 @@
 package keyset
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
@@ -72,14 +74,11 @@ func ReadInline(text string) (*Inline, error) {
 func (i *Inline) Public() string { return Format(i.keys) }
 
 func traitOf(key jose.JSONWebKey) Trait {
-	if key.Use == "enc" {
+	if !Verifies(key) {
 		return Unusable
 	}
-	if secret, ok := key.Key.([]byte); ok && len(secret) > 0 {
+	if _, shared := key.Key.([]byte); shared {
 		return Shared
-	}
-	if !key.Valid() {
-		return Unusable
 	}
 	if !key.IsPublic() {
 		return Private
@@ -88,6 +87,38 @@ func traitOf(key jose.JSONWebKey) Trait {
 		return Weak
 	}
 	return Fine
+}
+
+// Verifies says whether a key verifies signatures at proxies. A private key does by its public
+// part. BoringSSL bounds RSA, and an algorithm must be for such a key.
+// https://github.com/envoyproxy/envoy/blob/main/source/common/jwt/jwks.cc
+func Verifies(key jose.JSONWebKey) bool {
+	if key.Use == "enc" {
+		return false
+	}
+	if secret, shared := key.Key.([]byte); shared {
+		return len(secret) > 0 && signsBy(key, "HS")
+	}
+	if !key.Valid() {
+		return false
+	}
+	switch public := key.Public().Key.(type) {
+	case *rsa.PublicKey:
+		return signsBy(key, "RS", "PS") && public.N.BitLen() <= 16384 && public.E > 2 && public.E%2 == 1 && public.N.Bit(0) == 1
+	case *ecdsa.PublicKey:
+		return signsBy(key, "ES")
+	case ed25519.PublicKey:
+		return signsBy(key, "EdDSA")
+	}
+	return false
+}
+
+// signsBy says whether the algorithm of a key, if it has one, is of one of some families.
+func signsBy(key jose.JSONWebKey, families ...string) bool {
+	return key.Algorithm == "" || slices.ContainsFunc(families, func(family string) bool {
+		size, ok := strings.CutPrefix(key.Algorithm, family)
+		return ok && slices.Contains([]string{"", "256", "384", "512"}, size)
+	})
 }
 
 // Format writes keys as a JSON Web Key Set of what verification needs: public parts, ids and

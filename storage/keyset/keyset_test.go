@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -94,4 +95,42 @@ func FuzzReadInline(f *testing.F) {
 			t.Errorf("%s: %v", keys.Public(), err)
 		}
 	})
+}
+
+// TestKeysThatProxiesTake: a key that Envoy would leave out verifies nothing.
+func TestKeysThatProxiesTake(t *testing.T) {
+	t.Parallel()
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(modulus int, exponent int) *rsa.PublicKey {
+		n := new(big.Int).Lsh(big.NewInt(1), uint(modulus-1))
+		return &rsa.PublicKey{N: n.Add(n, big.NewInt(1)), E: exponent}
+	}
+	for name, c := range map[string]struct {
+		key  jose.JSONWebKey
+		want bool
+	}{
+		"curve":                        {jose.JSONWebKey{Key: curve.Public()}, true},
+		"curve, private":               {jose.JSONWebKey{Key: curve, Algorithm: "ES256"}, true},
+		"curve for RSA":                {jose.JSONWebKey{Key: curve.Public(), Algorithm: "RS256"}, false},
+		"curve for encryption":         {jose.JSONWebKey{Key: curve.Public(), Use: "enc"}, false},
+		"RSA":                          {jose.JSONWebKey{Key: of(2048, 65537), Algorithm: "PS256"}, true},
+		"RSA with 3":                   {jose.JSONWebKey{Key: of(2048, 3)}, true},
+		"RSA with 1":                   {jose.JSONWebKey{Key: of(2048, 1)}, false},
+		"RSA with 4":                   {jose.JSONWebKey{Key: of(2048, 4)}, false},
+		"RSA that is even":             {jose.JSONWebKey{Key: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2047), E: 3}}, false},
+		"RSA of 16384":                 {jose.JSONWebKey{Key: of(16384, 3)}, true},
+		"RSA of 16385":                 {jose.JSONWebKey{Key: of(16385, 3)}, false},
+		"RSA for another algorithm":    {jose.JSONWebKey{Key: of(2048, 3), Algorithm: "RSA-OAEP"}, false},
+		"secret":                       {jose.JSONWebKey{Key: []byte("s"), Algorithm: "HS256"}, true},
+		"secret that is empty":         {jose.JSONWebKey{Key: []byte{}}, false},
+		"secret for another algorithm": {jose.JSONWebKey{Key: []byte("s"), Algorithm: "A128KW"}, false},
+		"nothing":                      {jose.JSONWebKey{}, false},
+	} {
+		if got := keyset.Verifies(c.key); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

@@ -80,7 +80,7 @@ func Parse(text []byte) (*Keys, error) {
 	out := &Keys{}
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
-		if json.Unmarshal(raw, &key) != nil || !key.Valid() || !key.IsPublic() || key.Use == "enc" {
+		if json.Unmarshal(raw, &key) != nil || !keyset.Verifies(key) || !key.IsPublic() {
 			continue
 		}
 		if weak, ok := key.Key.(*rsa.PublicKey); ok && weak.N.BitLen() < keyset.MinRSA {

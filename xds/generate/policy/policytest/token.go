@@ -74,10 +74,10 @@ func curveKey(c elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// sets are the key sets that rules of the table name, by what keys they have. The keys of bare
-// have no ids and no algorithms.
+// sets are the key sets that rules of the table name, by what keys they have. The keys of SET-BARE
+// have no ids and no algorithms, and those of SET-PRIVATE their private parts.
 func sets() map[string][]string {
-	return map[string][]string{"SET-A": {"ec", "p384", "p521", "rsa", "pss", "ed"}, "SET-B": {"b"}, "SET-BARE": {"rsa", "ec"}, "SET-SHARED": {"shared"}}
+	return map[string][]string{"SET-A": {"ec", "p384", "p521", "rsa", "pss", "ed"}, "SET-B": {"b"}, "SET-BARE": {"rsa", "ec"}, "SET-SHARED": {"shared"}, "SET-PRIVATE": {"ec", "rsa"}}
 }
 
 // keySet returns a key set of the table as text.
@@ -88,6 +88,9 @@ func keySet(name string) string {
 		key := jose.JSONWebKey{Key: s.secret, KeyID: id, Algorithm: s.algorithm}
 		if s.key != nil {
 			key.Key = s.key.Public()
+		}
+		if name == "SET-PRIVATE" {
+			key.Key = s.key
 		}
 		if name == "SET-BARE" {
 			key.KeyID, key.Algorithm = "", ""
