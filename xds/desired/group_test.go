@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
@@ -46,16 +47,20 @@ func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 
 // object draws an object, and its name as World.Delete expects it.
 func (h *history) object() (name, document string) {
-	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy", "HostGrant")
+	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy", "RequestAuthentication", "KeySet", "HostGrant")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
 	if kind == "Gateway" && h.pair.Cert != nil && h.one("with", "servers", "secrets") == "secrets" {
 		return fmt.Sprintf("secret/%s/%s", namespace, short), h.secret(namespace + "/" + short)
 	}
+	if kind == "KeySet" {
+		url := h.one("source", "https://a.example", "https://b.example")
+		return "keyset/istio-system/" + keyset.Source{URL: url}.Name(), keySet(url, h.one("key", "1", "2"))
+	}
 	spec := map[string]func() string{
 		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
 		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar, "PeerAuthentication": h.peerAuthentication,
-		"AuthorizationPolicy": h.authorizationPolicy,
-		"HostGrant":           h.hostGrant,
+		"AuthorizationPolicy": h.authorizationPolicy, "RequestAuthentication": h.requestAuthentication,
+		"HostGrant": h.hostGrant,
 	}[kind]()
 	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), xdstest.Object(kind, namespace+"/"+short, spec)
 }
@@ -93,6 +98,10 @@ func (h *history) peerAuthentication() string {
 
 func (h *history) authorizationPolicy() string {
 	return fmt.Sprintf("{%saction: %s, rules: [{to: [{operation: {ports: ['%s']}}]}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("action", "ALLOW", "DENY", "AUDIT"), h.one("toPort", "80", "81"))
+}
+
+func (h *history) requestAuthentication() string {
+	return fmt.Sprintf("{%sjwtRules: [{issuer: a, jwksUri: '%s'}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("source", "https://a.example", "https://b.example"))
 }
 
 func (h *history) hostGrant() string {

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -72,7 +73,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -154,6 +155,17 @@ func (d *draw) config() {
 			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
 		}
 		c.Spec = p
+	case "RequestAuthentication":
+		p := &security.RequestAuthentication{JwtRules: []*security.JWTRule{{Issuer: d.one(testHosts, "issuer")}}}
+		if rapid.Bool().Draw(d.t, "selects") {
+			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
+		}
+		c.Spec = p
+	case "Keys":
+		c.GroupVersionKind = schema.KeySet
+		c.Spec = &keyset.Fetched{Keys: d.one([]string{"", "a", "b"}, "keys"), Error: d.one([]string{"", "away"}, "error")}
+		d.put(c)
+		return
 	case "Peers":
 		c.GroupVersionKind, c.Name = schema.PeerPhase, schema.PeerPhaseName
 		stored := &phase.Peers{}
@@ -163,11 +175,7 @@ func (d *draw) config() {
 			stored.Settled = row.Write()
 		}
 		c.Spec = stored
-		if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
-			d.configs = d.configs.Delete(c.Key().Path())
-		} else {
-			d.configs = d.configs.Set(c.Key().Path(), c)
-		}
+		d.put(c)
 		return
 	default:
 		panic(kind)
@@ -179,7 +187,14 @@ func (d *draw) config() {
 		c.GroupVersionKind = schema.PeerAuthentication
 	case "AuthorizationPolicy":
 		c.GroupVersionKind = schema.AuthorizationPolicy
+	case "RequestAuthentication":
+		c.GroupVersionKind = schema.RequestAuthentication
 	}
+	d.put(c)
+}
+
+// put stores an object, or removes it.
+func (d *draw) put(c *config.Config) {
 	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
 		d.configs = d.configs.Delete(c.Key().Path())
 	} else {
@@ -356,6 +371,18 @@ func dump(p *PushContext) map[string]string {
 			list = append(list, fmt.Sprintf("%p", vs.Config))
 		}
 		put("gateway streams", k, fmt.Sprint(list))
+	}
+	for table, rows := range map[string]policies{"policies": policyRows, "token rules": tokenRuleRows} {
+		for k, r := range rows.rowsOf(p).All() {
+			var list []string
+			for one := range r.All() {
+				list = append(list, fmt.Sprintf("%p", one.Config))
+			}
+			put(table, k, fmt.Sprint(list))
+		}
+	}
+	for k, text := range keyRows.rowsOf(p).All() {
+		put("keys", k, text)
 	}
 	for k, r := range secretRows.rowsOf(p).All() {
 		put("secrets", k, fmt.Sprintf("%p %v", r.object, r.SecretParts))

@@ -47,7 +47,9 @@ const (
 	Destinations   // ImportRow by host
 	Rules          // RuleRow by host or pattern
 	Peers          // peer.Policies by namespace
-	Policies       // policy.Policies by namespace
+	Policies       // policy.Policies of AuthorizationPolicies by namespace
+	TokenRules     // policy.Policies of RequestAuthentications by namespace
+	Keys           // fetched keys of issuers by namespace and name of the KeySet
 
 	tableCount
 )
@@ -92,6 +94,8 @@ var tables = [tableCount]table{
 	Rules:          ruleRows,
 	Peers:          peerRows,
 	Policies:       policyRows,
+	TokenRules:     tokenRuleRows,
+	Keys:           keyRows,
 }
 
 // table derives, compares and queries the rows of one Table.
@@ -187,6 +191,7 @@ const (
 	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"
 	peerPhasePath           = "portolan.io/PeerPhase/"
 	hostGrantPath           = "portolan.io/HostGrant/"
+	keySetPath              = "portolan.io/KeySet/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

@@ -905,7 +905,7 @@ func TestWhatServersCannotBuild(t *testing.T) {
 func TestAnObjectIsValidatedOnce(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.Object("Gateway", "edge", "{servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"),
-		routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: web.example.com}}]}]}`))
+		xdstest.Object("DestinationRule", "r", "{host: web.example.com, trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"))
 	first := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()})
 	w.Apply(entry)
 	then := first.Next(verdict.Facts{Mesh: w.Context()})
@@ -931,7 +931,10 @@ func TestAnObjectIsValidatedOnce(t *testing.T) {
 func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}
-	for _, object := range []string{stored, routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /}}, {headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`)} {
+	for _, object := range []string{
+		stored, xdstest.Object("DestinationRule", "r", "{host: web.example.com, trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"),
+		routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /}}, {headers: {a: {exact: a}}}], route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`),
+	} {
 		documents, err := config.Decode("test", []byte(object), schema.Pilot().Type)
 		if err != nil {
 			t.Fatal(err)

@@ -159,6 +159,7 @@ func (s *server) addJobs() error {
 		settles,
 		s.remember,
 		&phaseMover{store: s.configs, push: s.xds.Context, progress: s.view, logger: s.logger},
+		&keySetWriter{store: s.configs, root: s.o.Mesh.GetRootNamespace(), push: s.xds.Context, logger: s.logger},
 		&tokenCleaner{store: s.configs, snapshot: s.mirror.Snapshot, logger: s.logger},
 	}
 	if s.o.ObjectStatus {
