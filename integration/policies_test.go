@@ -2,11 +2,7 @@ package integration
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,13 +18,8 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
@@ -36,7 +27,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 	messages "github.com/portolan-mesh/portolan/xds/envoy"
 	packing "github.com/portolan-mesh/portolan/xds/envoy/message"
-	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/policy/policytest"
 )
 
@@ -84,9 +74,9 @@ func judge(t *testing.T, groups []policytest.Group) {
 				if t.Failed() {
 					return nil
 				}
-				passes, err := g.send(i, group.TCP, r.WithDefaults())
-				if err != nil || passes != r.Want {
-					t.Errorf("%s: %+v: passes is %t, %v\n%s", group.Name, r, passes, err, group)
+				got, err := g.send(i, group.TCP, r.WithDefaults())
+				if err != nil || got.passes != r.Want || got.fault != "" && r.By != got.fault {
+					t.Errorf("%s: %+v: %+v, %v\n%s", group.Name, r, got, err, group)
 				}
 				return nil
 			})
@@ -100,7 +90,6 @@ type guard struct {
 	authority *securetest.Authority
 	// clients are certificates by identity.
 	clients map[string]*tls.Certificate
-	key     jose.JSONWebKey
 	port    int
 }
 
@@ -110,13 +99,8 @@ func (g *guard) address(i int) string { return fmt.Sprintf("127.1.%d.%d", i/250,
 func newGuard(t *testing.T, groups []policytest.Group) *guard {
 	t.Helper()
 	path := needEnvoy(t)
-	private, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := &guard{
 		authority: securetest.New(t, "mesh"), clients: map[string]*tls.Certificate{}, port: freePort(t),
-		key: jose.JSONWebKey{Key: private, KeyID: "k", Algorithm: string(jose.ES256), Use: "sig"},
 	}
 	for _, group := range groups {
 		for _, r := range group.Requests {
@@ -132,7 +116,7 @@ func newGuard(t *testing.T, groups []policytest.Group) *guard {
 	}
 	for i, group := range groups {
 		b.StaticResources.Listeners = append(b.StaticResources.Listeners, group.Listener(policytest.ListenerOptions{
-			Name: fmt.Sprint(i), Host: g.address(i), Port: uint32(g.port), ProxyProtocol: true, TLS: g.socket(t), First: []*hcmv3.HttpFilter{g.tokens(t)},
+			Name: fmt.Sprint(i), Host: g.address(i), Port: uint32(g.port), ProxyProtocol: true, TLS: g.socket(t),
 		}))
 	}
 	document, err := bootstrap.JSON(b)
@@ -175,30 +159,6 @@ func (g *guard) socket(t *testing.T) *corev3.TransportSocket {
 	})}}
 }
 
-// tokens reads tokens of any issuer, and lets requests without one pass.
-func (g *guard) tokens(t *testing.T) *hcmv3.HttpFilter {
-	t.Helper()
-	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{g.key.Public()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &hcmv3.HttpFilter{Name: "tokens", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packing.Pack(&jwtv3.JwtAuthentication{
-		Providers: map[string]*jwtv3.JwtProvider{"any": {
-			JwksSourceSpecifier: &jwtv3.JwtProvider_LocalJwks{LocalJwks: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: string(keys)}}},
-			PayloadInMetadata:   policy.JWTPayload,
-		}},
-		Rules: []*jwtv3.RequirementRule{{
-			Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-			RequirementType: &jwtv3.RequirementRule_Requires{Requires: &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{
-				RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: []*jwtv3.JwtRequirement{
-					{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: "any"}},
-					{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}},
-				}},
-			}}},
-		}},
-	})}}
-}
-
 // echo is the cluster of a server that returns what it gets.
 func (g *guard) echo(t *testing.T) *clusterv3.Cluster {
 	t.Helper()
@@ -229,23 +189,29 @@ func (g *guard) echo(t *testing.T) *clusterv3.Cluster {
 	}})
 }
 
-// send says whether a request to a group's listener passes.
-func (g *guard) send(i int, tcp bool, r policytest.Request) (passes bool, err error) {
+// judged is what becomes of a request. fault is what is wrong with its token.
+type judged struct {
+	passes bool
+	fault  string
+}
+
+// send sends a request to a group's listener.
+func (g *guard) send(i int, tcp bool, r policytest.Request) (judged, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(r.Source)}, Timeout: patience}
 	connection, err := dialer.Dial("tcp", net.JoinHostPort(g.address(i), fmt.Sprint(g.port)))
 	if err != nil {
-		return false, err
+		return judged{}, err
 	}
 	defer func() { _ = connection.Close() }()
 	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
-		return false, err
+		return judged{}, err
 	}
 	family := "TCP4"
 	if strings.Contains(r.Origin, ":") {
 		family = "TCP6"
 	}
 	if _, err := fmt.Fprintf(connection, "PROXY %s %s %s 40000 %d\r\n", family, r.Origin, r.Address, r.Port); err != nil {
-		return false, err
+		return judged{}, err
 	}
 	if r.TLS {
 		config := &tls.Config{ServerName: r.SNI, InsecureSkipVerify: true}
@@ -255,7 +221,8 @@ func (g *guard) send(i int, tcp bool, r policytest.Request) (passes bool, err er
 		connection = tls.Client(connection, config)
 	}
 	if tcp {
-		return echoes(connection)
+		passes, err := echoes(connection)
+		return judged{passes: passes}, err
 	}
 	return g.answered(connection, r)
 }
@@ -275,47 +242,28 @@ func echoes(connection net.Conn) (bool, error) {
 	return err == nil, nil
 }
 
-// answered says whether a request is answered with 200 rather than 403.
-func (g *guard) answered(connection net.Conn, r policytest.Request) (bool, error) {
+// answered sends a request, which must be answered as the table says.
+func (g *guard) answered(connection net.Conn, r policytest.Request) (judged, error) {
 	var request strings.Builder
 	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n", r.Method, r.Path, r.Host)
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		fmt.Fprintf(&request, "%s: %s\r\n", name, r.Headers[name])
 	}
-	if r.Claims != nil {
-		token, err := g.token(r.Claims)
-		if err != nil {
-			return false, err
-		}
-		fmt.Fprintf(&request, "authorization: Bearer %s\r\n", token)
-	}
 	if _, err := io.WriteString(connection, request.String()+"\r\n"); err != nil {
-		return false, err
+		return judged{}, err
 	}
 	response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: r.Method})
 	if err != nil {
-		return false, err
+		return judged{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusForbidden {
-		body, _ := io.ReadAll(response.Body)
-		return false, fmt.Errorf("%s: %s", response.Status, body)
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != r.Status {
+		return judged{}, fmt.Errorf("%s: %s, %w", response.Status, body, err)
 	}
-	return response.StatusCode == http.StatusOK, nil
-}
-
-func (g *guard) token(claims map[string]any) (string, error) {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: g.key}, nil)
-	if err != nil {
-		return "", err
+	out := judged{passes: response.StatusCode == http.StatusOK}
+	if text := string(body); strings.Contains(text, "Jw") {
+		out.fault = text
 	}
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		return "", err
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		return "", err
-	}
-	return signed.CompactSerialize()
+	return out, nil
 }

@@ -30,8 +30,11 @@ func (c checker) headerName(name string) {
 // matchedHeader checks the name of a header in a match, which may be a pseudo header.
 func (c checker) matchedHeader(name string) {
 	switch {
-	case strings.HasPrefix(name, claims):
-		c.insecure("routing by the claims of a token is not served yet: the header is matched as any other")
+	case strings.HasPrefix(lower(name), claims):
+		if _, ok := ClaimOf(name); !ok {
+			c.fail("%q names no claim: write %s.NAME, or %s[NAME][NAME]", name, claims, claims)
+		}
+		c.nameLength(name)
 	case slices.Contains([]string{":authority", ":method", ":path", ":scheme"}, name):
 	default:
 		c.headerName(name)
@@ -41,9 +44,26 @@ func (c checker) matchedHeader(name string) {
 // claims begins the name of a header that stands for a claim of a token.
 const claims = "@request.auth.claims"
 
+// ClaimOf returns the path of the claim that a header in a match of a VirtualService stands for.
+// It is false for other headers. (Istio: jwt.ToRoutingClaim.)
+func ClaimOf(header string) (path []string, ok bool) {
+	if !strings.HasPrefix(lower(header), claims) {
+		return nil, false
+	}
+	name := header[len(claims):]
+	if rest, dots := strings.CutPrefix(name, "."); dots {
+		path = strings.Split(rest, ".")
+	} else if rest, brackets := strings.CutPrefix(name, "["); brackets {
+		if rest, brackets = strings.CutSuffix(rest, "]"); brackets {
+			path = strings.Split(rest, "][")
+		}
+	}
+	return path, len(path) > 0 && !slices.Contains(path, "")
+}
+
 func (c checker) refuseClaims(matches map[string]*networking.StringMatch) {
 	for _, name := range sortedKeys(matches) {
-		if strings.HasPrefix(name, claims) {
+		if _, ok := ClaimOf(name); ok {
 			c.key(name).fail(`is a claim of a token, which gateways alone route by: name gateways without "mesh"`)
 		}
 	}

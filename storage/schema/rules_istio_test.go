@@ -246,7 +246,7 @@ func virtualServiceRulings() []ruling {
 		refuses(14, vs, `{hosts: [a.example], tcp: [{match: [{destinationSubnets: [10.0.0.0/33]}], `+anyRoute+`}]}`, "spec.tcp[0].match[0].destinationSubnets[0]"),
 		accepts(15, vs, `{hosts: [a.example], gateways: [gw, edge/gw, gw.edge.svc.cluster.local, mesh], http: [{`+anyRoute+`}]}`),
 		warns(15, vs, `{hosts: [a.example], gateways: [Edge/gw], http: [{`+anyRoute+`}]}`, "spec.gateways[0]"),
-		warns(15, vs, `{hosts: [a.example], gateways: [gw], http: [{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], `+anyRoute+`}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"),
+		refuses(15, vs, `{hosts: [a.example], gateways: [gw], http: [{match: [{headers: {"@request.auth.claims-sub": {exact: a}}}], `+anyRoute+`}]}`, "spec.http[0].match[0].headers[@request.auth.claims-sub]"),
 		refuses(15, vs, httpRoute(`match: [{headers: {"@request.auth.claims.sub": {exact: a}}}]`), "spec.http[0].match[0].headers[@request.auth.claims.sub]"),
 		refuses(15, vs, `{hosts: [a.example], gateways: [a/b/c, /gw, a/, ""], http: [{`+anyRoute+`}]}`, "spec.gateways[0]", "spec.gateways[1]", "spec.gateways[2]", "spec.gateways[3]"),
 		warns(16, vs, `{hosts: [a.example], http: [{`+anyRoute+`}, {`+anyRoute+`}]}`, "spec.http[1]"),

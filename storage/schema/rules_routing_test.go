@@ -162,7 +162,6 @@ func TestVirtualServiceRules(t *testing.T) {
 			},
 			warned: []string{
 				"spec.http[0].match[0].uri is empty and matches every request: set one of exact, prefix, regex",
-				"spec.http[0].match[0].headers[@request.auth.claims.sub] routing by the claims of a token is not served yet: the header is matched as any other",
 			}},
 		{name: "mirrors", kind: schema.VirtualService, spec: `
 			hosts: [a.b]

@@ -289,19 +289,6 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.portLevelMtls: needs a selector: ports are those of workloads",
 				"spec.portLevelMtls[0]: must be a port from 1 to 65535, is 0",
 			}},
-		{name: "sound", kind: schema.RequestAuthentication, spec: `jwtRules: [{issuer: a, jwksUri: "https://a"}]`,
-			warned: []string{
-				"RequestAuthentication is stored but not enforced yet",
-			}},
-		{name: "faulty", kind: schema.RequestAuthentication, spec: `jwtRules: [{}, {jwksUri: a, jwks: b, timeout: 0s}]`,
-			refused: []string{
-				"spec.jwtRules[0].issuer: is missing: set issuer or jwksUri",
-				"spec.jwtRules[1].jwks: excludes jwksUri: set one of the two",
-				"spec.jwtRules[1].timeout: must be at least 1ms, is 0s",
-			},
-			warned: []string{
-				"RequestAuthentication is stored but not enforced yet",
-			}},
 		{name: "sound", kind: schema.Telemetry, spec: `
 			selector: {matchLabels: {app: a}}
 			tracing: [{providers: [{name: otel}], randomSamplingPercentage: 1.5, customTags: {a: {literal: {value: b}}}}]

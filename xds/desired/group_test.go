@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
@@ -46,15 +47,20 @@ func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 
 // object draws an object, and its name as World.Delete expects it.
 func (h *history) object() (name, document string) {
-	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy")
+	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy", "RequestAuthentication", "KeySet", "HostGrant")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
 	if kind == "Gateway" && h.pair.Cert != nil && h.one("with", "servers", "secrets") == "secrets" {
 		return fmt.Sprintf("secret/%s/%s", namespace, short), h.secret(namespace + "/" + short)
 	}
+	if kind == "KeySet" {
+		url := h.one("source", "https://a.example", "https://b.example")
+		return "keyset/istio-system/" + keyset.Source{URL: url}.Name(), keySet(url, h.one("key", "1", "2"))
+	}
 	spec := map[string]func() string{
 		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
 		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar, "PeerAuthentication": h.peerAuthentication,
-		"AuthorizationPolicy": h.authorizationPolicy,
+		"AuthorizationPolicy": h.authorizationPolicy, "RequestAuthentication": h.requestAuthentication,
+		"HostGrant": h.hostGrant,
 	}[kind]()
 	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), xdstest.Object(kind, namespace+"/"+short, spec)
 }
@@ -92,6 +98,15 @@ func (h *history) peerAuthentication() string {
 
 func (h *history) authorizationPolicy() string {
 	return fmt.Sprintf("{%saction: %s, rules: [{to: [{operation: {ports: ['%s']}}]}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("action", "ALLOW", "DENY", "AUDIT"), h.one("toPort", "80", "81"))
+}
+
+func (h *history) requestAuthentication() string {
+	return fmt.Sprintf("{%sjwtRules: [{issuer: a, jwksUri: '%s'}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("source", "https://a.example", "https://b.example"))
+}
+
+func (h *history) hostGrant() string {
+	return fmt.Sprintf("{from: [{kind: %s, namespace: %s}], to: [{hosts: ['%s']}]}",
+		h.one("from", "VirtualService", "DestinationRule", "ServiceEntry", "Gateway"), h.one("granted", "shop", "edge"), h.one("hosts", "*", "*.shop.example", "a.shop.example"))
 }
 
 func (h *history) policy(label string) string {
@@ -141,7 +156,7 @@ func (h *history) virtualService() string {
 
 func (h *history) gateway() string {
 	return fmt.Sprintf("{selector: {app: %s}, servers: [{port: {number: %s, name: p, protocol: %s}, hosts: ['%s']}, {port: {number: 81, name: more, protocol: %s}, hosts: ['*']}]}",
-		h.one("app", "gw", "w"), h.port(), h.one("serves", "HTTP", "HTTPS}, tls: {mode: SIMPLE, credentialName: x", "TCP", "HTTPS}, tls: {mode: ISTIO_MUTUAL"), h.one("serverHost", "*", "*.shop.example", "shop/*"),
+		h.one("app", "gw", "w"), h.port(), h.one("serves", "HTTP", "HTTPS}, tls: {mode: SIMPLE, credentialName: x", "TCP", "HTTPS}, tls: {mode: ISTIO_MUTUAL"), h.one("serverHost", "*", "*.shop.example", "shop/*", "a.shop.example"),
 		h.one("serves more", "HTTP", "MYSQL", "HTTPS}, tls: {mode: MUTUAL, credentialName: z", "HTTPS}, tls: {mode: OPTIONAL_MUTUAL, credentialNames: [x, z], caCertCredentialName: x"))
 }
 
@@ -208,6 +223,7 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{t: rt, pair: pair}
 		mesh := xdstest.NewWorld(t)
+		mesh.SetHostConsent(rapid.Bool().Draw(rt, "asks who speaks for a host"))
 		all := xdstest.NewGroups(catalogue.Types(), mesh.Context)
 		var members []xdstest.Member
 		for _, n := range nodes {

@@ -156,9 +156,9 @@ func (o *RetryOptions) grpcPolicy() *routev3.RetryPolicy {
 }
 
 // grpcMatches returns matches that together match the same calls as o, none if o matches
-// no call. A call has no query parameters.
+// no call. A call has no query parameters, and a client verifies no token.
 func (o MatchOptions) grpcMatches(authorities []string) []*routev3.RouteMatch {
-	if len(o.QueryParameters) > 0 {
+	if len(o.QueryParameters)+len(o.Claims) > 0 {
 		return nil
 	}
 	alternatives := [][]*routev3.HeaderMatcher{nil}

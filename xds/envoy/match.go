@@ -7,6 +7,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
 )
 
 // MatchKind says how a string is compared.
@@ -55,6 +57,27 @@ type NamedMatch struct {
 	Invert bool
 }
 
+// ClaimMatch compares a claim of the token of a request, which a filter has verified before. The
+// claim is a string, or a list that has a matching string. A missing one does not match.
+type ClaimMatch struct {
+	Path []string // the names of the claim and of those in it
+	StringMatch
+	// Invert inverts the comparison, and also matches a missing claim.
+	Invert bool
+}
+
+// matcher is as Istio's MetadataMatcherForJWTClaims.
+func (m ClaimMatch) matcher() *matcherv3.MetadataMatcher {
+	value := rbac.PresentValue()
+	if !m.any() {
+		one := rbac.Text(m.StringMatch.matcher())
+		value = rbac.EitherValue(one, rbac.ListWith(one))
+	}
+	out := rbac.Claim(m.Path, value)
+	out.Invert = m.Invert
+	return out
+}
+
 // MatchOptions describe the requests that a route matches: all conditions must hold. The
 // zero value matches every request.
 //
@@ -64,6 +87,7 @@ type MatchOptions struct {
 	// IgnorePathCase applies to an exact path and to a prefix, not to a regex.
 	IgnorePathCase                bool
 	Headers, QueryParameters      []NamedMatch
+	Claims                        []ClaimMatch
 	Method, Authority, HTTPScheme *StringMatch
 }
 
@@ -74,6 +98,9 @@ func (o MatchOptions) routeMatch() *routev3.RouteMatch {
 	}
 	for _, q := range byName(o.QueryParameters) {
 		out.QueryParameters = append(out.QueryParameters, queryParameter(q))
+	}
+	for _, c := range o.Claims {
+		out.DynamicMetadata = append(out.DynamicMetadata, c.matcher())
 	}
 	return out
 }
@@ -113,7 +140,7 @@ func (o MatchOptions) headers() []NamedMatch {
 // CatchAll says whether the only condition is a path that matches every request: prefix
 // "/" or regex ".*".
 func (o MatchOptions) CatchAll() bool {
-	if len(o.Headers)+len(o.QueryParameters) > 0 || o.Method != nil || o.Authority != nil || o.HTTPScheme != nil {
+	if len(o.Headers)+len(o.QueryParameters)+len(o.Claims) > 0 || o.Method != nil || o.Authority != nil || o.HTTPScheme != nil {
 		return false
 	}
 	return o.Path.any() || o.Path == StringMatch{Prefix, "/"} || o.Path == StringMatch{Regex, ".*"}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,12 +80,18 @@ func (e *explainer) asSent(name, endpoint string, r simulate.Request) simulate.R
 		r.Protocol = simulate.HTTPS
 	}
 	if o.TLS(v).GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
-		r.ALPN, r.SNI = o.Offers(v), o.ServerName()
+		r.ALPN, r.SNI, r.Identity = o.Offers(v), o.ServerName(), e.identity()
 	}
 	if v.Shape().Type == discovery.Proxyless {
 		r.SNI = "" // which the libraries do not send
 	}
 	return r
+}
+
+// identity is the name in the certificate of the proxy: what it proved, or what it says of itself.
+func (e *explainer) identity() string {
+	domain := e.push.Inputs().Mesh.GetTrustDomain()
+	return cmp.Or(e.proxy.Identity, discovery.SPIFFE(domain, e.proxy.Namespace, e.proxy.ServiceAccount))
 }
 
 // serverNameOf returns the server name (SNI) that connections of a cluster send.

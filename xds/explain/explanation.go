@@ -144,8 +144,10 @@ type Inbound struct {
 	// says so; both are empty if none does, which is PERMISSIVE.
 	Mode   string `json:"mode,omitempty"`
 	ModeBy string `json:"modeBy,omitempty"`
-	// Outcome is Forwarded, Passed (no object defines the port), Fails or Unknown.
+	// Outcome is Forwarded, Passed (no object defines the port), Fails or Unknown. Status is that
+	// with which a policy refuses the request, 0 for none.
 	Outcome string `json:"outcome"`
+	Status  int    `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
 

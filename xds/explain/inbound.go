@@ -24,7 +24,10 @@ import (
 // Sidecars that do the same share an entry. The request came by a cluster, which may encrypt it.
 func (e *explainer) inbound(endpoints []string, cluster string, r simulate.Request, sent simulate.Result) []Inbound {
 	if sent.Action != nil {
-		r.Host, r.Path = sent.Host, sent.Path
+		r.Host, r.Path, r.Headers = sent.Host, sent.Path, sent.Headers
+	}
+	if len(e.proxy.IPAddresses) > 0 {
+		r.Source = e.proxy.IPAddresses[0]
 	}
 	asked := r
 	var out []Inbound
@@ -112,6 +115,10 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 	if p := decided.By; p != nil {
 		out.Mode, out.ModeBy = decided.Mode.String(), p.Config.Key().String()
 	}
+	if out.Reason = e.refusal(result, filters); out.Reason != "" {
+		out.Outcome, out.Status = Fails, result.Status
+		return out
+	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)
 	if decided.Mode == peer.Strict && out.Outcome == Fails {
 		out.Reason = strictReason(out.ModeBy, encrypted, proxy.HasCertificate())
@@ -133,7 +140,7 @@ func strictReason(by string, encrypted, certified bool) string {
 // takenBy returns the port of the workload that a request to a port number comes to, false if
 // none is for it.
 func takenBy(v *mesh.View, number int, result simulate.Result) (workload.Port, bool) {
-	if result.Err != nil || passesInbound(result) {
+	if result.Err != nil || len(result.Destinations) == 0 || passesInbound(result) {
 		return workload.Port{}, false
 	}
 	if p, ok := workload.Find(v, result.Destinations[0].Cluster); ok {

@@ -24,7 +24,10 @@ import (
 func (e *explainer) conclude(out *Explanation, request simulate.Request, result simulate.Result) {
 	noHost := errors.Is(result.Err, simulate.ErrNoVirtualHost) || errors.Is(result.Err, simulate.ErrNoRouteConfig)
 	noRoute := errors.Is(result.Err, simulate.ErrNoRoute)
+	refusal := e.refusal(result, e.built)
 	switch {
+	case refusal != "":
+		out.Outcome, out.Status, out.Reason = Fails, result.Status, refusal
 	case errors.Is(result.Err, simulate.ErrNoListener):
 		out.Outcome, out.Reason = e.noListener()
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):
@@ -77,6 +80,11 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 	}
 	if failing > 0 && request.Protocol == simulate.HTTP && out.Route != nil {
 		out.Status = http.StatusServiceUnavailable
+		for _, d := range out.Destinations {
+			for _, in := range d.Inbound {
+				out.Status = cmp.Or(in.Status, out.Status)
+			}
+		}
 	}
 	switch {
 	case all:

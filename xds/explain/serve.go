@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -89,6 +90,7 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) func(*htt
 // question has the parameters of a request to the API.
 type question struct {
 	from, host, path, method, sni string
+	at                            time.Time
 	via                           string // the port of an HTTP proxy, or a socket; empty for neither
 	port                          int
 	headers                       map[string]string // without the host
@@ -101,7 +103,7 @@ func readQuestion(r *http.Request) (question, error) {
 	query := r.URL.Query()
 	q := question{
 		from: query.Get("from"), path: query.Get("path"), method: query.Get("method"), sni: query.Get("sni"), via: query.Get("via"),
-		headers: map[string]string{},
+		headers: map[string]string{}, at: time.Now(),
 	}
 	to, path, tls := splitURL(query.Get("to"))
 	q.tls, q.path = tls, cmp.Or(q.path, path)

@@ -25,13 +25,13 @@ func (e *explainer) target() string { return names.HostPort(e.host, uint32(e.por
 func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) {
 	if e.proxy.Type == discovery.Proxyless {
 		return simulate.Request{
-			Protocol: simulate.GRPC, Host: e.target(), Port: e.port, Path: e.path, Method: http.MethodPost, Headers: e.headers,
+			Protocol: simulate.GRPC, Host: e.target(), Port: e.port, Path: e.path, Method: http.MethodPost, Headers: e.headers, Time: e.at,
 		}, false
 	}
 	ip, _ := netip.ParseAddr(e.host)
 	shape, service := e.view().Shape(), e.service(ip)
 	r = simulate.Request{
-		Port: e.port, Protocol: simulate.HTTP, Path: e.path, Method: e.method, Headers: e.headers,
+		Port: e.port, Protocol: simulate.HTTP, Path: e.path, Method: e.method, Headers: e.headers, Time: e.at,
 		Host: cmp.Or(e.authority, e.host),
 	}
 	if e.proxy.Type == discovery.Router {

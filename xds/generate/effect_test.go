@@ -24,9 +24,10 @@ import (
 // noEffect lists the fields that no resource shows, and why.
 func noEffect() map[string]string {
 	return map[string]string{
-		"Gateway.servers[].name":      "a name for people",
-		"Sidecar.egress[].port.name":  "a name for people",
-		"Sidecar.ingress[].port.name": "a name for people",
+		"Gateway.servers[].name":                   "a name for people",
+		"RequestAuthentication.jwtRules[].timeout": "the leading server fetches keys by it",
+		"Sidecar.egress[].port.name":               "a name for people",
+		"Sidecar.ingress[].port.name":              "a name for people",
 	}
 }
 
@@ -49,6 +50,7 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 		w.PutSecret("edge/"+name, secret.TLSCert, secret.TLSKey)
 	}
 	w.PutSecret("edge/clients", secret.Authority)
+	w.Apply(fetchedKeys)
 	before := slices.Collect(fingerprints(t, w))
 	changed := func() bool {
 		i := 0
@@ -88,6 +90,14 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 	}
 }
 
+// fetchedKeys are those of https://accounts.example/keys.
+const fetchedKeys = `
+apiVersion: portolan.io/v1
+kind: KeySet
+metadata: {name: keys-49c972c69d871acbf2d07e9cac84eb9f, namespace: istio-system}
+spec: {url: "https://accounts.example/keys", keys: '{"keys":[{"kty":"OKP","crv":"Ed25519","x":"VEMiHmn1M-oPSLpx9Z8tTbBDypx9uwH5BrfpyHJ0siI"}]}'}
+`
+
 // exampleObjects returns the objects in the examples of served fields, and further objects
 // without which some fields have no effect.
 func exampleObjects(t *testing.T) []*config.Config {
@@ -121,8 +131,9 @@ func fingerprints(t *testing.T, w *xdstest.World) iter.Seq[string] {
 		{Namespace: "shop", IP: "192.0.2.7", Labels: map[string]string{"app": "ratings"}, Interception: discovery.InterceptionRedirect},
 		{Namespace: "shop", IP: "192.0.2.9", Labels: map[string]string{"app": "productpage"}, Interception: discovery.InterceptionRedirect, DNSCapture: true},
 		{Namespace: "other", IP: "192.0.2.8"},
+		{Namespace: "edge", IP: "192.0.2.12", Interception: discovery.InterceptionRedirect},
 		{Namespace: "edge", IP: "192.0.2.11", Type: discovery.Router, Labels: map[string]string{"istio": "other"}},
-		{Namespace: "edge", IP: "192.0.2.10", Type: discovery.Router, Labels: map[string]string{"istio": "ingressgateway"}, Locality: "us/b"},
+		{Namespace: "edge", IP: "192.0.2.10", Type: discovery.Router, Labels: map[string]string{"istio": "ingressgateway", "gateway.networking.k8s.io/gateway-name": "edge"}, Locality: "us/b"},
 	}
 	return func(yield func(string) bool) {
 		for _, n := range nodes {

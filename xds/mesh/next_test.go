@@ -16,8 +16,10 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -48,7 +50,9 @@ func (d *draw) some(of []string, label string) []string {
 }
 
 func (d *draw) step() Inputs {
-	switch d.one([]string{"config", "config", "service", "endpoints", "secret"}, "what") {
+	switch d.one([]string{"config", "config", "service", "endpoints", "secret", "grant"}, "what") {
+	case "grant":
+		d.grant()
 	case "secret":
 		d.secret()
 	case "config":
@@ -69,7 +73,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -126,7 +130,7 @@ func (d *draw) config() {
 		}
 	case "Gateway":
 		c.Spec = &networking.Gateway{Selector: map[string]string{"app": c.Name}, Servers: []*networking.Server{
-			{Hosts: []string{"*"}, Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}},
+			{Hosts: []string{d.one([]string{"*", "a.shop.example", "shop/b.shop.example"}, "served")}, Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}},
 		}}
 	case "Sidecar":
 		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{"./" + d.one(testHosts, "import")}}}}
@@ -151,6 +155,17 @@ func (d *draw) config() {
 			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
 		}
 		c.Spec = p
+	case "RequestAuthentication":
+		p := &security.RequestAuthentication{JwtRules: []*security.JWTRule{{Issuer: d.one(testHosts, "issuer")}}}
+		if rapid.Bool().Draw(d.t, "selects") {
+			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
+		}
+		c.Spec = p
+	case "Keys":
+		c.GroupVersionKind = schema.KeySet
+		c.Spec = &keyset.Fetched{Keys: d.one([]string{"", "a", "b"}, "keys"), Error: d.one([]string{"", "away"}, "error")}
+		d.put(c)
+		return
 	case "Peers":
 		c.GroupVersionKind, c.Name = schema.PeerPhase, schema.PeerPhaseName
 		stored := &phase.Peers{}
@@ -160,11 +175,7 @@ func (d *draw) config() {
 			stored.Settled = row.Write()
 		}
 		c.Spec = stored
-		if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
-			d.configs = d.configs.Delete(c.Key().Path())
-		} else {
-			d.configs = d.configs.Set(c.Key().Path(), c)
-		}
+		d.put(c)
 		return
 	default:
 		panic(kind)
@@ -176,12 +187,46 @@ func (d *draw) config() {
 		c.GroupVersionKind = schema.PeerAuthentication
 	case "AuthorizationPolicy":
 		c.GroupVersionKind = schema.AuthorizationPolicy
+	case "RequestAuthentication":
+		c.GroupVersionKind = schema.RequestAuthentication
+	}
+	d.put(c)
+}
+
+// put stores an object, or removes it.
+func (d *draw) put(c *config.Config) {
+	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
+		d.configs = d.configs.Delete(c.Key().Path())
+	} else {
+		d.configs = d.configs.Set(c.Key().Path(), c)
+	}
+}
+
+// grant changes the HostGrant of a namespace, or what the ServiceEntry of a service says of its
+// writer's rights.
+func (d *draw) grant() {
+	c := &config.Config{Meta: config.Meta{GroupVersionKind: schema.HostGrant, Name: "x", Namespace: d.one(testNamespaces, "namespace")}}
+	c.Spec = &claim.HostGrant{
+		From: []claim.From{{Kind: d.one([]string{"VirtualService", "DestinationRule", "ServiceEntry", "Gateway"}, "from"), Namespace: d.one(testNamespaces, "of")}},
+		To:   []claim.To{{Hosts: d.some(append([]string{"*"}, testHosts[:3]...), "to")}},
+	}
+	if rapid.Bool().Draw(d.t, "entry") {
+		h := d.one(testHosts[:2], "service")
+		c.GroupVersionKind, c.Name, c.Spec = schema.ServiceEntry, h, &networking.ServiceEntry{Hosts: []string{h}}
+		c.Annotations = map[string]string{claim.RightsAnnotation: d.one(testNamespaces, "right") + "/" + h}
 	}
 	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
 		d.configs = d.configs.Delete(c.Key().Path())
 	} else {
 		d.configs = d.configs.Set(c.Key().Path(), c)
 	}
+}
+
+// mesh draws whether the mesh asks who speaks for hosts.
+func (d *draw) mesh() *draw {
+	d.in.Mesh = meshconfig.Default()
+	d.in.Mesh.HostConsent = rapid.Bool().Draw(d.t, "consent")
+	return d
 }
 
 // protocol draws the settings that decide which HTTP version proxies speak.
@@ -244,7 +289,7 @@ func (d *draw) service() {
 			Name: "p", Number: rapid.IntRange(80, 81).Draw(d.t, "port"),
 			Protocol: discovery.Protocol(d.one([]string{"HTTP", "TCP", ""}, "protocol")),
 		}},
-		Attributes: discovery.Attributes{Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
+		Attributes: discovery.Attributes{Provider: discovery.External, Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
 	}}, nil))
 }
 
@@ -268,6 +313,12 @@ func (d *draw) endpoints() {
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
 	put := func(table, key, value string) { out[table+" "+key] = value }
+	for k, r := range ownerRows.rowsOf(p).All() {
+		put("owners", k, fmt.Sprint(r.Owner, len(r.services), len(r.grants)))
+	}
+	for k, g := range claimantRows.rowsOf(p).All() {
+		put("claimants", k, fmt.Sprint(slices.Collect(g.Keys())))
+	}
 	for k, r := range hostRows.rowsOf(p).All() {
 		var names []string
 		for _, s := range r.Services {
@@ -286,7 +337,7 @@ func dump(p *PushContext) map[string]string {
 	for k, r := range routeRows.rowsOf(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
-			list = append(list, fmt.Sprintf("%p %v %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo, vs.Spec.GetHttp()))
+			list = append(list, fmt.Sprintf("%p %v %v %v %v %v", vs.Config, vs.Hosts, vs.Refused, vs.Gateways, vs.ExportTo, vs.Spec.GetHttp()))
 		}
 		put("routes", k, fmt.Sprint(list))
 	}
@@ -321,6 +372,18 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("gateway streams", k, fmt.Sprint(list))
 	}
+	for table, rows := range map[string]policies{"policies": policyRows, "token rules": tokenRuleRows} {
+		for k, r := range rows.rowsOf(p).All() {
+			var list []string
+			for one := range r.All() {
+				list = append(list, fmt.Sprintf("%p", one.Config))
+			}
+			put(table, k, fmt.Sprint(list))
+		}
+	}
+	for k, text := range keyRows.rowsOf(p).All() {
+		put("keys", k, text)
+	}
 	for k, r := range secretRows.rowsOf(p).All() {
 		put("secrets", k, fmt.Sprintf("%p %v", r.object, r.SecretParts))
 	}
@@ -354,7 +417,7 @@ func dump(p *PushContext) map[string]string {
 	}
 	put("patterns", "", fmt.Sprint(slices.Collect(rulePatternRows.rowsOf(p).Keys()), slices.Collect(routePatternRows.rowsOf(p).Keys())))
 	for k, g := range gatewayRows.rowsOf(p).All() {
-		put("gateways", k, fmt.Sprintf("%p", g.Config))
+		put("gateways", k, fmt.Sprintf("%p %v", g.Config, g.Servers[0].Hosts))
 	}
 	for k, r := range peerRows.rowsOf(p).All() {
 		var list []string
@@ -383,7 +446,7 @@ func dump(p *PushContext) map[string]string {
 func TestNextEqualsNew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := &draw{t: t, in: Inputs{Mesh: meshconfig.Default()}}
+		d := (&draw{t: t}).mesh()
 		var p *PushContext
 		for range rapid.IntRange(1, 25).Draw(t, "pushes") {
 			for range rapid.IntRange(1, 3).Draw(t, "changes") {
@@ -401,7 +464,7 @@ func TestNextEqualsNew(t *testing.T) {
 func TestDiffOfEqualContextsIsEmpty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := &draw{t: t, in: Inputs{Mesh: meshconfig.Default()}}
+		d := (&draw{t: t}).mesh()
 		for range rapid.IntRange(1, 20).Draw(t, "changes") {
 			d.step()
 		}

@@ -1,8 +1,11 @@
 package mesh
 
 import (
+	"cmp"
 	"iter"
 	"strings"
+
+	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -11,33 +14,45 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/policy"
 )
 
-// policies holds the policies about requests by namespace.
-type policies struct{ tableOf[*policy.Policies] }
+// policies holds the policies of a kind by namespace.
+type policies struct {
+	tableOf[*policy.Policies]
+	kind config.GroupVersionKind
+}
 
-var policyRows = policies{tableOf[*policy.Policies]{Policies}}
+var (
+	policyRows    = policies{tableOf[*policy.Policies]{Policies}, schema.AuthorizationPolicy}
+	tokenRuleRows = policies{tableOf[*policy.Policies]{TokenRules}, schema.RequestAuthentication}
+)
 
 func (t policies) follow(from, to *PushContext) {
-	eachObject(from, to, authorizationPolicyPath, func(c pmap.Change[*config.Config]) {
-		object := c.New
-		if object == nil {
-			object = c.Old
-		}
+	eachObject(from, to, t.kind.Group+"/"+t.kind.Kind+"/", func(c pmap.Change[*config.Config]) {
+		object := cmp.Or(c.New, c.Old)
 		row := t.rowsOf(to).Value(object.Namespace).Replace(c.Old, c.New)
 		t.put(to, object.Namespace, row, row != nil)
 	})
 }
 
-// OwnPolicies returns the policies that are for the workload: those of the root namespace, then
-// those of its own, each from the oldest. Only a workload's own resources may ask.
+// OwnPolicies returns the AuthorizationPolicies that are for the workload: those of the root
+// namespace, then those of its own, each from the oldest. Only a workload's own resources may ask.
 //
 // Two workloads of a namespace that the same policies select answer alike, so they share what is
 // built from these.
-func (v *View) OwnPolicies() []*config.Config {
+func (v *View) OwnPolicies() []*config.Config { return v.selecting(policyRows) }
+
+// OwnTokenRules returns the rules of the RequestAuthentications that are for the workload, in the
+// order of their issuers. None overrides another. Only a workload's own resources may ask.
+func (v *View) OwnTokenRules() []*security.JWTRule {
+	return policy.TokenRules(v.selecting(tokenRuleRows))
+}
+
+// selecting returns the policies of a table that are for the workload, and records them.
+func (v *View) selecting(t policies) []*config.Config {
 	for _, namespace := range v.policyNamespaces() {
-		v.ask(Policies, namespace, "")
+		v.ask(t.table, namespace, "")
 	}
-	v.ask(Self, selfPolicies, "")
-	return v.ownPolicies()
+	v.ask(Self, selfPolicies, t.kind.Kind)
+	return v.ownPolicies(t)
 }
 
 // policyNamespaces returns the namespaces whose policies may be for the workload.
@@ -53,14 +68,14 @@ func (v *View) policyNamespaces() []string {
 // another becomes it.
 func (v *View) RootNamespace() string { return v.push.mesh.GetRootNamespace() }
 
-func (v *View) ownPolicies() []*config.Config {
+func (v *View) ownPolicies(t policies) []*config.Config {
 	if v.workload == nil {
 		return nil
 	}
 	w := v.push.policyWorkload(v.workload)
 	var out []*config.Config
 	for _, namespace := range v.policyNamespaces() {
-		for p := range v.push.policiesIn(namespace) {
+		for p := range t.rowsOf(v.push).Value(namespace).All() {
 			if p.Selects(w, v.RootNamespace()) {
 				out = append(out, p.Config)
 			}
@@ -69,31 +84,48 @@ func (v *View) ownPolicies() []*config.Config {
 	return out
 }
 
-// SelectedPolicies names the AuthorizationPolicies that are for a workload, as NAMESPACE/NAME, a
-// line each.
-type SelectedPolicies string
+// SelectedPolicies are the policies of a kind that are for a workload.
+type SelectedPolicies struct {
+	kind  config.GroupVersionKind
+	names string // NAMESPACE/NAME, a line each
+}
 
 // Each calls do with the keys of the policies.
 func (s SelectedPolicies) Each(do func(config.Key)) {
-	for line := range strings.Lines(string(s)) {
+	for line := range strings.Lines(s.names) {
 		namespace, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "/")
-		do(config.Key{Kind: schema.AuthorizationPolicy, Namespace: namespace, Name: name})
+		do(config.Key{Kind: s.kind, Namespace: namespace, Name: name})
 	}
 }
 
-func (v *View) selectedPolicies() SelectedPolicies {
+// selectedPolicies returns the policies of a kind that are for the workload.
+func (v *View) selectedPolicies(kind string) SelectedPolicies {
+	t := policyRows
+	if kind == tokenRuleRows.kind.Kind {
+		t = tokenRuleRows
+	}
 	var out strings.Builder
-	for _, c := range v.ownPolicies() {
+	for _, c := range v.ownPolicies(t) {
 		out.WriteString(c.Namespace + "/" + c.Name + "\n")
 	}
-	return SelectedPolicies(out.String())
+	return SelectedPolicies{t.kind, out.String()}
 }
 
 func (p *PushContext) policyWorkload(proxy *discovery.Proxy) policy.Workload {
 	return policy.Workload{Namespace: proxy.Namespace, Labels: p.placeOf(proxy).Labels, Gateway: proxy.Type == discovery.Router}
 }
 
-// policiesIn iterates over the policies of a namespace, the oldest first.
-func (p *PushContext) policiesIn(namespace string) iter.Seq[*policy.Policy] {
-	return policyRows.rowsOf(p).Value(namespace).All()
+// TokenRules iterates over the rules of all RequestAuthentications, by namespace, the oldest first.
+func (p *PushContext) TokenRules() iter.Seq[*security.JWTRule] {
+	return func(yield func(*security.JWTRule) bool) {
+		for _, row := range tokenRuleRows.rowsOf(p).All() {
+			for one := range row.All() {
+				for _, rule := range one.Config.Spec.(*security.RequestAuthentication).GetJwtRules() {
+					if !yield(rule) {
+						return
+					}
+				}
+			}
+		}
+	}
 }

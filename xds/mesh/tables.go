@@ -13,7 +13,9 @@ type Table uint8
 // The tables. Each comes after those from which it is derived.
 const (
 	// No View answers from these.
-	roots           Table = iota // VirtualService that delegates to others, as it was written, by path
+	hostOwners      Table = iota // who may speak for a host, if the mesh asks for consent
+	hostClaimants                // the paths of the objects that name a host, by host
+	roots                        // VirtualService that delegates to others, as it was written, by path
 	delegators                   // the paths of the roots, by the path that they delegate to
 	virtualServices              // VirtualService by path, with the routes of its delegates
 	sidecars                     // Sidecar by path
@@ -45,7 +47,9 @@ const (
 	Destinations   // ImportRow by host
 	Rules          // RuleRow by host or pattern
 	Peers          // peer.Policies by namespace
-	Policies       // policy.Policies by namespace
+	Policies       // policy.Policies of AuthorizationPolicies by namespace
+	TokenRules     // policy.Policies of RequestAuthentications by namespace
+	Keys           // fetched keys of issuers by namespace and name of the KeySet
 
 	tableCount
 )
@@ -57,6 +61,8 @@ const firstAsked, firstTracked = Self, Endpoints
 // tables has the implementation of each Table. To add a table, write one file that
 // implements table, and add its name above and its entry here.
 var tables = [tableCount]table{
+	hostOwners:      ownerRows,
+	hostClaimants:   claimantRows,
 	roots:           rootRows,
 	delegators:      delegatorRows,
 	virtualServices: virtualServiceRows,
@@ -88,6 +94,8 @@ var tables = [tableCount]table{
 	Rules:          ruleRows,
 	Peers:          peerRows,
 	Policies:       policyRows,
+	TokenRules:     tokenRuleRows,
+	Keys:           keyRows,
 }
 
 // table derives, compares and queries the rows of one Table.
@@ -177,10 +185,13 @@ const (
 	destinationRulePath = networkingGroup + "/DestinationRule/"
 	gatewayPath         = networkingGroup + "/Gateway/"
 	sidecarPath         = networkingGroup + "/Sidecar/"
+	serviceEntryPath    = networkingGroup + "/ServiceEntry/"
 
 	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
 	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"
 	peerPhasePath           = "portolan.io/PeerPhase/"
+	hostGrantPath           = "portolan.io/HostGrant/"
+	keySetPath              = "portolan.io/KeySet/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

@@ -225,7 +225,7 @@ func (selfTable) answer(v *View, key, args string) any {
 		}
 		return strings.Join(v.workload.Listeners, class.Separator)
 	case selfPolicies:
-		return v.selectedPolicies()
+		return v.selectedPolicies(args)
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

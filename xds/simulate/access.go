@@ -56,14 +56,20 @@ type ruled interface {
 	GetShadowRules() *rbacv3.RBAC
 }
 
-// guard is an RBAC filter in a chain.
-type guard struct {
+// guard is a filter that may refuse what it judges.
+type guard interface {
+	// pass says whether a request or a connection passes. Else the result says why.
+	pass(a *attributes, result *Result) bool
+}
+
+// accessGuard is an RBAC filter.
+type accessGuard struct {
 	name   string
 	config ruled
 }
 
-// newGuard fails on what the simulation does not know.
-func newGuard(name string, config ruled) (guard, error) {
+// newAccessGuard fails on what the simulation does not know.
+func newAccessGuard(name string, config ruled) (accessGuard, error) {
 	known := proto.Clone(config).ProtoReflect()
 	for _, field := range []string{"rules", "shadow_rules", "shadow_rules_stat_prefix", "stat_prefix", "enforcement_type", "delay_deny"} {
 		if fd := known.Descriptor().Fields().ByTextName(field); fd != nil {
@@ -71,37 +77,44 @@ func newGuard(name string, config ruled) (guard, error) {
 		}
 	}
 	if proto.Size(known.Interface()) > 0 {
-		return guard{}, fmt.Errorf("simulation of the RBAC filter %s with %v", name, known.Interface())
+		return accessGuard{}, fmt.Errorf("simulation of the RBAC filter %s with %v", name, known.Interface())
 	}
-	return guard{name, config}, nil
+	return accessGuard{name, config}, nil
 }
 
-// pass runs a request through RBAC filters until one refuses it. It says whether all let it
-// pass.
-func (a attributes) pass(guards []guard, result *Result) bool {
+// pass runs a request through filters until one refuses it. It says whether all let it pass.
+func (a *attributes) pass(guards []guard, result *Result) bool {
 	for _, g := range guards {
-		shadow, err := a.decide(g.name, g.config.GetShadowRules())
-		if err == nil && shadow != nil {
-			shadow.Shadow = true
-			result.Access = append(result.Access, *shadow)
-		}
-		enforced, enforcedErr := a.decide(g.name, g.config.GetRules())
-		if err == nil {
-			err = enforcedErr
-		}
-		if err != nil {
-			result.Err = fmt.Errorf("filter %s: %w", g.name, err)
-			return false
-		}
-		if enforced == nil {
-			continue
-		}
-		result.Access = append(result.Access, *enforced)
-		if enforced.Refuses {
+		if !g.pass(a, result) {
 			return false
 		}
 	}
 	return true
+}
+
+// pass implements guard.
+func (g accessGuard) pass(a *attributes, result *Result) bool {
+	shadow, err := a.decide(g.name, g.config.GetShadowRules())
+	if err == nil && shadow != nil {
+		shadow.Shadow = true
+		result.Access = append(result.Access, *shadow)
+	}
+	enforced, enforcedErr := a.decide(g.name, g.config.GetRules())
+	if err == nil {
+		err = enforcedErr
+	}
+	if err != nil {
+		result.Err = fmt.Errorf("filter %s: %w", g.name, err)
+		return false
+	}
+	if enforced == nil {
+		return true
+	}
+	result.Access = append(result.Access, *enforced)
+	if enforced.Refuses && !a.connection {
+		result.Status, result.Body = http.StatusForbidden, "RBAC: access denied"
+	}
+	return !enforced.Refuses
 }
 
 // decide evaluates rules; nil if there are none.
@@ -127,13 +140,6 @@ func (a attributes) decide(filter string, rules *rbacv3.RBAC) (*Decision, error)
 		out.Refuses = out.Policy != ""
 	}
 	return out, nil
-}
-
-// refuse is Envoy's answer to a refused request.
-func refuse(result *Result) {
-	if result.Err == nil {
-		result.Status, result.Body = http.StatusForbidden, "RBAC: access denied"
-	}
 }
 
 // identityOf returns the name that the client proves to a chain: nothing in plaintext, and

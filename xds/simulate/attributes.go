@@ -16,6 +16,9 @@ import (
 // attributes are what RBAC filters know of a request or a connection.
 type attributes struct {
 	request Request
+	// routed is the request by which the route is chosen. Filters may change the request and let
+	// the route be.
+	routed Request
 	// connection: there is no request, only a connection.
 	connection bool
 	// identity is what the client's certificate proves, empty for none. encrypted says that
@@ -162,11 +165,14 @@ func templateMatches(extension *corev3.TypedExtensionConfig, path string) (bool,
 
 // metadata matches the dynamic metadata of a filter.
 func (a attributes) metadata(from *rbacv3.SourcedMetadata) (bool, error) {
-	m := from.GetMetadataMatcher()
 	if from.GetMetadataSource() != rbacv3.MetadataSource_DYNAMIC {
 		return false, fmt.Errorf("simulation of metadata that is %s", from.GetMetadataSource())
 	}
-	var value any = a.request.Metadata[m.GetFilter()]
+	return a.request.metadataMatches(from.GetMetadataMatcher())
+}
+
+func (r Request) metadataMatches(m *matcherv3.MetadataMatcher) (bool, error) {
+	var value any = r.Metadata[m.GetFilter()]
 	for _, segment := range m.GetPath() {
 		fields, _ := value.(map[string]any)
 		value = fields[segment.GetKey()]
@@ -187,6 +193,8 @@ func valueMatches(m *matcherv3.ValueMatcher, value any) (bool, error) {
 	case *matcherv3.ValueMatcher_ListMatch:
 		list, _ := value.([]any)
 		return anyOf(list, func(v any) (bool, error) { return valueMatches(p.ListMatch.GetOneOf(), v) })
+	case *matcherv3.ValueMatcher_PresentMatch:
+		return (value != nil) == p.PresentMatch, nil
 	case *matcherv3.ValueMatcher_OrMatch:
 		return anyOf(p.OrMatch.GetValueMatchers(), func(m *matcherv3.ValueMatcher) (bool, error) { return valueMatches(m, value) })
 	}

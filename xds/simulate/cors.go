@@ -20,11 +20,10 @@ func answersPreflight(route *routev3.Route, r Request) (bool, error) {
 	if err := config.UnmarshalTo(policy); err != nil {
 		return false, err
 	}
-	origin, _ := requestHeader(r, "origin")
-	method, _ := requestHeader(r, "access-control-request-method")
-	if r.Method != http.MethodOptions || origin == "" || method == "" {
+	if !isPreflight(r) {
 		return false, nil
 	}
+	origin, _ := requestHeader(r, "origin")
 	for _, m := range policy.GetAllowOriginStringMatch() {
 		for _, value := range []string{"*", origin} {
 			if ok, err := stringMatches(m, value); ok || err != nil {
@@ -34,4 +33,11 @@ func answersPreflight(route *routev3.Route, r Request) (bool, error) {
 	}
 	forwards := policy.GetForwardNotMatchingPreflights()
 	return forwards != nil && !forwards.GetValue(), nil
+}
+
+// isPreflight says whether a browser asks whether it may send another request.
+func isPreflight(r Request) bool {
+	origin, _ := requestHeader(r, "origin")
+	method, _ := requestHeader(r, "access-control-request-method")
+	return r.Method == http.MethodOptions && origin != "" && method != ""
 }

@@ -8,11 +8,13 @@ import (
 	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 const (
@@ -36,15 +38,12 @@ func (p *Proxy) filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error)
 		if err != nil {
 			return filters{}, err
 		}
-		fault, rules := &faultv3.HTTPFault{}, &rbacv3.RBAC{}
+		fault := &faultv3.HTTPFault{}
 		switch {
-		case config.MessageIs(rules):
-			if err := config.UnmarshalTo(rules); err != nil {
-				return filters{}, err
-			}
-			g, err := newGuard(f.GetName(), rules)
+		case config.MessageIs(&rbacv3.RBAC{}), config.MessageIs(&jwtv3.JwtAuthentication{}):
+			g, err := guardOf(f.GetName(), config)
 			if err == nil && (out.faults || out.cors) {
-				err = fmt.Errorf("simulation of the RBAC filter %s behind those of faults and CORS", f.GetName())
+				err = fmt.Errorf("simulation of the filter %s behind those of faults and CORS", f.GetName())
 			}
 			if err != nil {
 				return filters{}, err
@@ -69,6 +68,18 @@ func (p *Proxy) filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error)
 		}
 	}
 	return out, nil
+}
+
+// guardOf makes the guard of a filter that judges requests.
+func guardOf(name string, packed *anypb.Any) (guard, error) {
+	config, err := packed.UnmarshalNew()
+	if err != nil {
+		return nil, err
+	}
+	if tokens, ok := config.(*jwtv3.JwtAuthentication); ok {
+		return newTokenGuard(name, tokens)
+	}
+	return newAccessGuard(name, config.(*rbacv3.RBAC))
 }
 
 // faultOf parses the fault of a route, nil for none.

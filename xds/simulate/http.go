@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// http runs a request through RBAC filters, and routes it: virtual host, route, action.
+// http runs a request through the filters that judge it, and routes it: virtual host, route, action.
 func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result *Result) {
 	r := a.request
 	config := manager.GetRouteConfig()
@@ -32,10 +32,14 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 	if manager.GetStripTrailingHostDot() {
 		r.Host = withoutDot(r.Host)
 	}
-	if a.request = r; !a.pass(with.guards, result) {
-		refuse(result)
+	if headerSize(r) > maxHeaders(manager) {
+		result.Status = http.StatusRequestHeaderFieldsTooLarge
 		return
 	}
+	if a.request, a.routed = r, r; !a.pass(with.guards, result) {
+		return
+	}
+	r = a.routed
 	vhost := virtualHost(config, r.Host)
 	if vhost == nil {
 		result.Err = ErrNoVirtualHost
@@ -56,11 +60,26 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 		if matched {
 			route = withRetries(route, vhost)
 			result.Route, result.Action = route.GetName(), route
-			p.filter(with, route, r, result)
+			p.filter(with, route, a.request, result)
 			return
 		}
 	}
 	result.Err = ErrNoRoute
+}
+
+// headerSize is the size in bytes of the headers of a request.
+func headerSize(r Request) int {
+	size := len(r.Method) + len(r.Path) + len(r.Host)
+	for name, value := range r.Headers {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+// maxHeaders is the size in bytes of the headers that a proxy takes.
+func maxHeaders(manager *hcmv3.HttpConnectionManager) int {
+	const usual = 60 // of Envoy, in KiB
+	return int(cmp.Or(manager.GetMaxRequestHeadersKb().GetValue(), usual)) << 10
 }
 
 // withRetries returns a route with the retry policy of its virtual host, if the route forwards
@@ -144,7 +163,7 @@ func withoutDot(host string) string {
 // matches fails on unknown matchers.
 func matches(m *routev3.RouteMatch, path string, r Request) (bool, error) {
 	known := proto.CloneOf(m)
-	known.PathSpecifier, known.CaseSensitive, known.Headers, known.QueryParameters = nil, nil, nil, nil
+	known.PathSpecifier, known.CaseSensitive, known.Headers, known.QueryParameters, known.DynamicMetadata = nil, nil, nil, nil, nil
 	if proto.Size(known) > 0 {
 		return false, fmt.Errorf("simulation of the route match %v", m)
 	}
@@ -154,6 +173,11 @@ func matches(m *routev3.RouteMatch, path string, r Request) (bool, error) {
 	}
 	for _, h := range m.GetHeaders() {
 		if ok, err := headerMatches(h, r); err != nil || !ok {
+			return false, err
+		}
+	}
+	for _, d := range m.GetDynamicMetadata() {
+		if ok, err := r.metadataMatches(d); err != nil || !ok {
 			return false, err
 		}
 	}
@@ -237,7 +261,7 @@ func requestHeader(r Request, name string) (string, bool) {
 	}
 	for k, v := range r.Headers {
 		if strings.EqualFold(k, name) {
-			return v, true
+			return strings.TrimSpace(v), true
 		}
 	}
 	return "", false
@@ -292,7 +316,7 @@ func (p *Proxy) act(route *routev3.Route, r Request, result *Result) {
 }
 
 func (p *Proxy) forward(a *routev3.RouteAction, m *routev3.RouteMatch, r Request, result *Result) {
-	result.Host, result.Path = r.Host, r.Path
+	result.Host, result.Path, result.Headers = r.Host, r.Path, r.Headers
 	if host := a.GetHostRewriteLiteral(); host != "" {
 		result.Host = host
 	}

@@ -35,7 +35,7 @@ func (p *Proxy) networkFilters(chain *listenerv3.FilterChain) (networkFilters, e
 		}
 		switch config := config.(type) {
 		case *networkrbacv3.RBAC:
-			g, err := newGuard(f.GetName(), config)
+			g, err := newAccessGuard(f.GetName(), config)
 			if err != nil {
 				return networkFilters{}, err
 			}

@@ -138,6 +138,8 @@ type Request struct {
 	// Source is the address from which the client connects, default 127.0.0.1. Origin is the
 	// address that x-forwarded-for or the PROXY protocol gives, default Source.
 	Source, Origin string
+	// Time is when the request comes, by which tokens expire; default year 1.
+	Time time.Time
 	// Metadata is the dynamic metadata of the request: by filter, then by key. Values are
 	// those of JSON.
 	Metadata map[string]map[string]any
@@ -183,6 +185,8 @@ type Result struct {
 	Action *routev3.Route
 	// Access are the decisions of the RBAC filters that the request came to, in order.
 	Access []Decision
+	// Token says why the tokens of the request were refused, nil if they were not.
+	Token *TokenRefusal
 	// Fault is the injected fault, nil for none. If it aborts every request, nothing else
 	// happens.
 	Fault *Fault
@@ -194,8 +198,10 @@ type Result struct {
 	// a Location, a direct response a Body.
 	Status         int
 	Location, Body string
-	// Host and Path are those that the destination gets.
+	// Host and Path are those that the destination gets. Headers are those of the request as the
+	// filters leave them: what routes add or remove is not in them.
 	Host, Path string
+	Headers    map[string]string
 }
 
 // Fault is a fault that the fault filter injects. The percentages are shares of the

@@ -66,6 +66,8 @@ const (
 	StreamShadowed     Code = "PTL0135"
 	SNITaken           Code = "PTL0136"
 	StreamUnused       Code = "PTL0137"
+	HostOfOthers       Code = "PTL0138"
+	HostRefused        Code = "PTL0139"
 	DelegateUnknown    Code = "PTL0141"
 	DelegateNotVisible Code = "PTL0142"
 	NoDelegate         Code = "PTL0143"
@@ -113,6 +115,9 @@ const (
 	ProviderMissing    Code = "PTL0381"
 	ProvidersDiffer    Code = "PTL0382"
 	ProviderUnasked    Code = "PTL0383"
+	KeysMissing        Code = "PTL0391"
+	KeysAwaited        Code = "PTL0392"
+	TokensUnverified   Code = "PTL0393"
 	IssuerElsewhere    Code = "PTL0411"
 	RoleMissing        Code = "PTL0421"
 	UserUnproved       Code = "PTL0422"
@@ -171,6 +176,8 @@ var kinds = []Kind{
 	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host, or a server of a Gateway, whose connections a route takes that comes first", "proxies use the other route alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
 	{StreamUnused, "", Warning, status.ResolvedRefs, "http, tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
+	{HostOfOthers, "", Info, status.ResolvedRefs, "an object speaks for a host of which another namespace has the oldest service, and no HostGrant of that namespace consents", "it counts as if the host were its own, also for proxies of the other namespace; `--require-host-consent` would take its effect for the host away"},
+	{HostRefused, "", Error, status.ResolvedRefs, "with `--require-host-consent`, an object speaks for a host of which another namespace has the oldest service, no HostGrant of that namespace consents, and the writer of the object had no right to the host", "the object has no effect for the host"},
 	{DelegateUnknown, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not there", "the route is left out"},
 	{DelegateNotVisible, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not exported to its namespace", "the route is left out"},
 	{NoDelegate, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that has hosts of its own", "the route is left out"},
@@ -207,7 +214,7 @@ var kinds = []Kind{
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
-	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy selects no known proxy, or targets no gateway", "the policy has no effect"},
+	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path or a host that no request has", "the value matches nothing"},
@@ -218,6 +225,9 @@ var kinds = []Kind{
 	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service is not there", "what the policy matches is refused"},
 	{ProvidersDiffer, "", Error, status.Conflicted, "CUSTOM policies of two providers are for one workload", "what either matches is refused"},
 	{ProviderUnasked, "", Warning, status.PartlyServed, "a CUSTOM policy of a provider that answers over HTTP is for a port of TCP", "connections to that port pass without being asked about"},
+	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},
+	{KeysAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the keys for a rule of a RequestAuthentication yet", "proxies refuse the tokens of the rule with 401 until it has"},
+	{TokensUnverified, "", Warning, status.PartlyServed, "a RequestAuthentication is for a gRPC server", "the server verifies no tokens: it takes requests with any, and rules of AuthorizationPolicies about tokens match nothing"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},
@@ -226,8 +236,8 @@ var kinds = []Kind{
 }
 
 // Follows reports whether users normally write the missing object after this one, as the
-// binding after its Role. Then a write is not warned about it.
-func (c Code) Follows() bool { return c == UserUnproved || c == RoleUnbound }
+// binding after its Role, or servers do. Then a write is not warned about it.
+func (c Code) Follows() bool { return c == UserUnproved || c == RoleUnbound || c == KeysAwaited }
 
 // Kinds iterates over the table of all codes, in order.
 func Kinds() iter.Seq[Kind] { return slices.Values(kinds) }

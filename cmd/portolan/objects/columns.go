@@ -17,8 +17,10 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/secret"
@@ -120,6 +122,18 @@ func columnsOf(kind config.GroupVersionKind) []column {
 			}),
 			show("CLIENTS-CHANGE", func(s spec, _ bool) string { return strconv.FormatBool(s.Toward != "") }),
 		}
+	case schema.HostGrant:
+		type spec = *claim.HostGrant
+		return []column{
+			show("FROM", func(s spec, wide bool) string {
+				return cli.FormatList(cli.MapSlice(s.From, func(f claim.From) string { return strings.ToLower(f.Kind) + "/" + f.Namespace }), wide)
+			}),
+			show("HOSTS", func(s spec, wide bool) string {
+				return cli.FormatList(slices.Concat(cli.MapSlice(s.To, func(to claim.To) []string { return to.Hosts })...), wide)
+			}),
+		}
+	case schema.KeySet:
+		return keySetColumns()
 	case schema.User, schema.Role, schema.RoleBinding:
 		return accessColumns(kind)
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
@@ -340,6 +354,20 @@ func policyColumns(kind config.GroupVersionKind) []column {
 			return cli.FormatList(cli.MapSlice(s.GetJwtRules(), (*security.JWTRule).GetIssuer), wide)
 		}),
 		show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+	}
+}
+
+func keySetColumns() []column {
+	type spec = *keyset.Fetched
+	return []column{
+		show("SOURCE", func(s spec, _ bool) string { return s.String() }),
+		show("SINCE", func(s spec, _ bool) string {
+			if s.Since == nil {
+				return "none"
+			}
+			return s.Since.UTC().Format(time.RFC3339)
+		}),
+		show("FAILS", func(s spec, _ bool) string { return strconv.FormatBool(s.Error != "") }),
 	}
 }
 

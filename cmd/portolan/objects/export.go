@@ -37,8 +37,8 @@ server sets, save for creation times, which decide between objects that contend.
 The same configuration is the same text, so it can be kept in git, and read by
 any version, whatever becomes of etcd; portolan import puts it back.
 
-Secrets are left out: no document has their data. So are PeerPhases, which servers
-write themselves.
+Secrets are left out: no document has their data. So are PeerPhases and KeySets,
+which servers write themselves.
 
 It is not all of the store: history and what belongs to etcd are in a snapshot
 (portolan store backup).`,
@@ -88,7 +88,7 @@ func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
 func exported(then state) []*unstructured.Unstructured {
 	var keys []config.Key
 	for key := range then.objects {
-		if key.Kind != schema.PeerPhase {
+		if !schema.WrittenByServers(key.Kind) {
 			keys = append(keys, key)
 		}
 	}

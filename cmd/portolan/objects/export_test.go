@@ -10,6 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/storage/keyset"
 )
 
 // past is configuration created at different times. Its texts need quoting in YAML.
@@ -47,10 +48,12 @@ func TestExportImportExport(t *testing.T) {
 		first.Must(t, clitest.Entry(fmt.Sprintf("e%d", i), ", namespace: shop"), "apply", "-f", "-")
 	}
 	first.Must(t, `{apiVersion: portolan.io/v1, kind: PeerPhase, metadata: {name: default, namespace: edge}, spec: {}}`, "apply", "-f", "-") // servers write it
+	source := keyset.Source{URL: "https://a.example/keys"}
+	first.Must(t, `{apiVersion: portolan.io/v1, kind: KeySet, metadata: {name: `+source.Name()+`, namespace: istio-system}, spec: {url: "https://a.example/keys", error: away}}`, "apply", "-f", "-")
 	for _, output := range []string{"yaml", "json"} {
 		text := first.Must(t, "", "export", "-o", output)
-		if strings.Contains(text, "PeerPhase") {
-			t.Errorf("a PeerPhase is exported:\n%s", text)
+		if strings.Contains(text, "PeerPhase") || strings.Contains(text, "KeySet") {
+			t.Errorf("what servers write is exported:\n%s", text)
 		}
 		if again := first.Must(t, "", "export", "-o", output); again != text {
 			t.Errorf("two exports differ:\n%s\n%s", text, again)

@@ -49,10 +49,14 @@ func (s *server) addAuthority() (err error) {
 	return nil
 }
 
-// reserved refuses writes of what only servers may write: the authority's keys, and PeerPhases.
+// reserved refuses writes of what only servers may write: the authority's keys, PeerPhases and
+// KeySets.
 func (s *server) reserved(op storage.Op, stored *config.Config) error {
 	if op.Target().Kind == schema.PeerPhase {
 		return fmt.Errorf("%w: %s says how far proxies follow the PeerAuthentications of its namespace, and the leading server alone writes it: change these", storage.ErrReadOnly, op.Target())
+	}
+	if op.Target().Kind == schema.KeySet {
+		return fmt.Errorf("%w: %s has the keys that the leading server fetched for RequestAuthentications, and that server alone writes it: change these", storage.ErrReadOnly, op.Target())
 	}
 	if op.Target().Kind.Kind != schema.Secret.Kind || !isAuthority(op.Config) && !isAuthority(stored) &&
 		op.Target() != (config.Key{Kind: schema.Secret, Namespace: s.o.Mesh.GetRootNamespace(), Name: authority.SecretName}) {

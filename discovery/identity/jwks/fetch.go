@@ -10,8 +10,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/portolan-mesh/portolan/storage/keyset"
 )
 
 const (
@@ -31,41 +34,81 @@ type Source struct {
 	// names the address of the keys.
 	URL      string
 	Discover bool
+	// Plaintext: http is taken from other machines, too, where URL has it.
+	Plaintext bool
+	// Timeout bounds a fetch further; 0 means only the limit of all fetches.
+	Timeout time.Duration
 	// CA holds the PEM certificates of the authorities that may sign the source's
 	// certificate; empty means the system's.
 	CA string
 }
 
-// fetch fetches the keys of a source once.
-func fetch(ctx context.Context, source Source) (*Keys, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+// limit is how long a fetch may take.
+func (s Source) limit() time.Duration {
+	if s.Timeout > 0 {
+		return min(s.Timeout, fetchTime)
+	}
+	return fetchTime
+}
+
+// check returns why the source may not lead to a URL.
+func (s Source) check(text string) error {
+	if s.Plaintext && strings.HasPrefix(s.URL, "http://") && checkForm(text) == nil && strings.HasPrefix(text, "http://") {
+		return nil
+	}
+	return CheckURL(text)
+}
+
+// fetch fetches the keys of a source once. It also returns how long the source says that they
+// stay fresh, negative if it says nothing.
+func fetch(ctx context.Context, source Source) (*Keys, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, source.limit())
 	defer cancel()
-	client, err := newClient(source.CA)
+	client, err := newClient(source)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer client.CloseIdleConnections()
 	from := source.URL
 	if source.Discover {
-		if from, err = discover(ctx, client, source.URL); err != nil {
-			return nil, err
+		if from, err = discover(ctx, client, source); err != nil {
+			return nil, 0, err
 		}
 	}
-	text, err := get(ctx, client, from)
+	text, header, err := get(ctx, client, source, from)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	keys, err := Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, 0, fmt.Errorf("%s: %w", from, err)
 	}
-	return keys, nil
+	return keys, maxAge(header), nil
+}
+
+// maxAge returns how long a response stays fresh (RFC 9111, section 5.2.2), negative if it does
+// not say so.
+func maxAge(header http.Header) time.Duration {
+	age := time.Duration(-1)
+	for directive := range strings.SplitSeq(strings.Join(header.Values("Cache-Control"), ","), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return 0
+		case "max-age":
+			if seconds, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31); err == nil {
+				age = time.Duration(seconds) * time.Second
+			}
+		}
+	}
+	return age
 }
 
 // discover asks an issuer where its keys are.
-func discover(ctx context.Context, client *http.Client, issuer string) (string, error) {
+func discover(ctx context.Context, client *http.Client, source Source) (string, error) {
+	issuer := source.URL
 	at := strings.TrimSuffix(issuer, "/") + discoveryPath
-	text, err := get(ctx, client, at)
+	text, _, err := get(ctx, client, source, at)
 	if err != nil {
 		return "", err
 	}
@@ -89,43 +132,43 @@ func discover(ctx context.Context, client *http.Client, issuer string) (string, 
 func pointsToThisMachine(from, to string) bool {
 	a, errA := url.Parse(from)
 	b, errB := url.Parse(to)
-	return errA != nil || errB != nil || isLoopback(b.Hostname()) && !isLoopback(a.Hostname())
+	return errA != nil || errB != nil || keyset.OnThisMachine(b.Hostname()) && !keyset.OnThisMachine(a.Hostname())
 }
 
 // get fetches a document of at most maxBytes.
-func get(ctx context.Context, client *http.Client, from string) ([]byte, error) {
-	if err := CheckURL(from); err != nil {
-		return nil, err
+func get(ctx context.Context, client *http.Client, source Source, from string) ([]byte, http.Header, error) {
+	if err := source.check(from); err != nil {
+		return nil, nil, err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.Header.Set("Accept", "application/json")
 	response, err := client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: it answers %s", from, response.Status)
+		return nil, nil, fmt.Errorf("%s: it answers %s", from, response.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, nil, fmt.Errorf("%s: %w", from, err)
 	case len(text) > maxBytes:
-		return nil, fmt.Errorf("%s: it has more than %d bytes", from, maxBytes)
+		return nil, nil, fmt.Errorf("%s: it has more than %d bytes", from, maxBytes)
 	}
-	return text, nil
+	return text, response.Header, nil
 }
 
-// newClient returns a client that only follows URLs that pass CheckURL.
-func newClient(authorities string) (*http.Client, error) {
+// newClient returns a client that only follows URLs that the source may lead to.
+func newClient(source Source) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if authorities != "" {
+	if source.CA != "" {
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM([]byte(authorities)) {
+		if !config.RootCAs.AppendCertsFromPEM([]byte(source.CA)) {
 			return nil, errors.New("its authorities are no certificates in PEM")
 		}
 	}
@@ -138,7 +181,7 @@ func newClient(authorities string) (*http.Client, error) {
 			if len(via) > maxRedirects {
 				return fmt.Errorf("it redirects more than %d times", maxRedirects)
 			}
-			if err := CheckURL(r.URL.String()); err != nil {
+			if err := source.check(r.URL.String()); err != nil {
 				return err
 			}
 			if pointsToThisMachine(via[0].URL.String(), r.URL.String()) {

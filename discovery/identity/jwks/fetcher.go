@@ -12,10 +12,14 @@ import (
 )
 
 const (
-	// DefaultRefresh is the age at which keys are fetched again.
+	// DefaultRefresh is the age at which keys are fetched again if their source does not say how
+	// long they stay fresh.
 	DefaultRefresh = 20 * time.Minute
 	// DefaultPause is the least time between two fetches of a source.
 	DefaultPause = time.Minute
+	// MaxRefresh bounds what a source says of how long its keys stay fresh. Options.Pause does so
+	// below.
+	MaxRefresh = 24 * time.Hour
 	// emptyPause is the time between fetches of a source that has never given keys.
 	emptyPause = 5 * time.Second
 	// maxSources bounds the remembered sources, maxFetches the concurrent fetches.
@@ -28,7 +32,8 @@ var ErrNoKeys = errors.New("its keys cannot be fetched")
 
 // Options configure a Fetcher. The zero value is valid.
 type Options struct {
-	// Refresh is the age at which keys are fetched again. Pause is the least time between two
+	// Refresh is the age at which keys are fetched again if their source does not say how long they
+	// stay fresh (the max-age of Cache-Control). Pause is the least time between two
 	// fetches of a source. 0 means the defaults.
 	Refresh, Pause time.Duration
 	// Now is the clock; nil stands for time.Now.
@@ -50,11 +55,13 @@ type Fetcher struct {
 // mutex.
 type entry struct {
 	source Source
-	keys   *Keys     // the last good ones, nil for none
-	err    error     // error of the last fetch
-	begun  time.Time // when the last fetch began
-	good   time.Time // when keys were last fetched
-	asked  time.Time // when somebody last asked for it
+	keys   *Keys         // the last good ones, nil for none
+	err    error         // error of the last fetch
+	begun  time.Time     // when the last fetch began
+	good   time.Time     // when keys were last fetched
+	fresh  time.Duration // how long they stay fresh
+	ended  bool          // a fetch has ended
+	asked  time.Time     // when somebody last asked for it
 	under  chan struct{}
 }
 
@@ -80,8 +87,8 @@ func (f *Fetcher) Run(ctx context.Context) error {
 			return group.Wait()
 		case e := <-f.asks:
 			group.Go(func() error {
-				keys, err := fetch(ctx, e.source)
-				f.fetched(e, keys, err)
+				keys, fresh, err := fetch(ctx, e.source)
+				f.fetched(e, keys, fresh, err)
 				return nil
 			})
 		}
@@ -130,7 +137,7 @@ func (f *Fetcher) requestFetch(source Source, id string) (*entry, <-chan struct{
 	}
 	e.asked = now
 	lacks := e.keys == nil || id != "" && !e.keys.has(id)
-	due, pause := lacks || now.Sub(e.good) >= f.o.Refresh, f.o.Pause
+	due, pause := lacks || now.Sub(e.good) >= e.fresh, f.o.Pause
 	if e.keys == nil {
 		pause = min(pause, emptyPause)
 	}
@@ -165,11 +172,17 @@ func (f *Fetcher) evictOldest() {
 }
 
 // If the fetch failed, the last good keys stay.
-func (f *Fetcher) fetched(e *entry, keys *Keys, err error) {
+func (f *Fetcher) fetched(e *entry, keys *Keys, fresh time.Duration, err error) {
+	if fresh < 0 {
+		fresh = f.o.Refresh
+	} else {
+		fresh = min(max(fresh, f.o.Pause), MaxRefresh)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	e.ended = true
 	if e.err = err; err == nil {
-		e.keys, e.good = keys, f.o.Now()
+		e.keys, e.good, e.fresh = keys, f.o.Now(), fresh
 	} else {
 		f.o.Logger.Warn("keys of an issuer were not fetched: see that its URL answers", "url", e.source.URL, "err", err, "kept", e.keys != nil)
 	}
@@ -198,4 +211,15 @@ func (f *Fetcher) Problem(source Source) error {
 		return e.err
 	}
 	return nil
+}
+
+// Fetched returns the last good keys of a source, nil for none, and why its last fetch failed. It
+// is false before the first fetch has ended. It causes no fetch.
+func (f *Fetcher) Fetched(source Source) (keys *Keys, ended bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.sources[source]; e != nil {
+		return e.keys, e.ended, e.err
+	}
+	return nil, false, nil
 }

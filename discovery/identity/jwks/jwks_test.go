@@ -305,3 +305,96 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestASourceSaysHowLongItsKeysAreFresh: within bounds, keys are fetched again when they are stale.
+func TestASourceSaysHowLongItsKeysAreFresh(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]time.Duration{
+		"":                               jwks.DefaultRefresh,
+		"public":                         jwks.DefaultRefresh,
+		"max-age=none":                   jwks.DefaultRefresh,
+		"max-age=300":                    5 * time.Minute,
+		`Public, Max-Age="7200"`:         2 * time.Hour,
+		"max-age=1":                      jwks.DefaultPause,
+		"no-cache":                       jwks.DefaultPause,
+		"no-store, max-age=300":          jwks.DefaultPause,
+		"max-age=2000000000":             jwks.MaxRefresh,
+		"max-age=99999999999999999999":   jwks.DefaultRefresh,
+		"s-maxage=60, max-age=600,other": 10 * time.Minute,
+	} {
+		t.Run(header, func(t *testing.T) {
+			t.Parallel()
+			issuer := jwkstest.New(t)
+			issuer.Answer(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Cache-Control", header)
+				_, _ = w.Write(issuer.Set())
+			})
+			f, c := start(t)
+			source := jwks.Source{URL: issuer.URL + "/keys", CA: issuer.CA}
+			if _, ended, err := f.Fetched(source); ended || err != nil {
+				t.Errorf("before: %v, %v", ended, err)
+			}
+			if _, err := f.Keys(within(t), source, ""); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(want - time.Second)
+			f.Follow(source)
+			if n := issuer.Fetches.Load(); n != 1 {
+				t.Errorf("%d fetches before they are stale", n)
+			}
+			c.pass(time.Second)
+			for ctx := within(t); issuer.Fetches.Load() < 2; {
+				f.Follow(source)
+				if ctx.Err() != nil {
+					t.Fatal("they are not fetched again when they are stale")
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if keys, ended, err := f.Fetched(source); keys == nil || !ended || err != nil {
+				t.Errorf("after: %v, %v", ended, err)
+			}
+		})
+	}
+}
+
+// TestEqualKeysAreEqualText: whatever the order in which a source lists its keys.
+func TestEqualKeysAreEqualText(t *testing.T) {
+	t.Parallel()
+	one, two := jwkstest.New(t), jwkstest.New(t)
+	join := func(a, b []byte) string {
+		text := strings.TrimSuffix(string(a), "]}") + "," + strings.TrimPrefix(string(b), `{"keys":[`)
+		keys, err := jwks.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys.Public()
+	}
+	if a, b := join(one.Set(), two.Set()), join(two.Set(), one.Set()); a != b || strings.Count(a, "kty") != 2 {
+		t.Errorf("%s\n%s", a, b)
+	}
+}
+
+// TestPlaintextIsTakenWhereItIsAskedFor: from the URL that says http, and never where one says https.
+func TestPlaintextIsTakenWhereItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	for _, c := range []struct {
+		source jwks.Source
+		plain  bool // it is refused for being plaintext
+	}{
+		{jwks.Source{URL: "http://192.0.2.1/keys"}, true},
+		{jwks.Source{URL: "http://192.0.2.1/keys", Plaintext: true, Timeout: time.Millisecond}, false},
+	} {
+		_, err := f.Keys(within(t), c.source, "")
+		if err == nil || strings.Contains(err.Error(), "plaintext") != c.plain {
+			t.Errorf("%+v: %v", c.source, err)
+		}
+	}
+	issuer := jwkstest.New(t)
+	issuer.Answer(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://192.0.2.1/keys", http.StatusFound)
+	})
+	if _, err := f.Keys(within(t), jwks.Source{URL: issuer.URL + "/keys", CA: issuer.CA, Plaintext: true}, ""); err == nil || !strings.Contains(err.Error(), "plaintext") {
+		t.Errorf("a redirect from https: %v", err)
+	}
+}

@@ -7,18 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/portolan-mesh/portolan/storage/keyset"
 )
 
-const (
-	maxKeys = 100
-	// minRSA is the least size of an RSA key.
-	minRSA = 2048
-)
+const maxKeys = 100
 
 // Keys holds the public keys of a source, which verify signatures. It is never modified.
 type Keys struct{ keys []jose.JSONWebKey }
@@ -34,6 +31,9 @@ func (k *Keys) Find(id, algorithm string) []jose.JSONWebKey {
 	}
 	return out
 }
+
+// Public returns the keys as a JSON Web Key Set, which is equal for equal keys.
+func (k *Keys) Public() string { return keyset.Format(k.keys) }
 
 func (k *Keys) has(id string) bool {
 	for _, key := range k.keys {
@@ -80,10 +80,10 @@ func Parse(text []byte) (*Keys, error) {
 	out := &Keys{}
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
-		if json.Unmarshal(raw, &key) != nil || !key.Valid() || !key.IsPublic() || key.Use == "enc" {
+		if json.Unmarshal(raw, &key) != nil || !keyset.Verifies(key) || !key.IsPublic() {
 			continue
 		}
-		if weak, ok := key.Key.(*rsa.PublicKey); ok && weak.N.BitLen() < minRSA {
+		if weak, ok := key.Key.(*rsa.PublicKey); ok && weak.N.BitLen() < keyset.MinRSA {
 			continue
 		}
 		out.keys = append(out.keys, key)
@@ -97,17 +97,19 @@ func Parse(text []byte) (*Keys, error) {
 // CheckURL returns why keys may not be fetched from a URL, nil if they may: it must be https,
 // or http on this machine.
 func CheckURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
-		return fmt.Errorf("%q is no URL such as https://accounts.example/keys", text)
-	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+	if err := checkForm(text); err != nil {
+		return err
+	}
+	u, _ := url.Parse(text)
+	if u.Scheme == "https" || u.Scheme == "http" && keyset.OnThisMachine(u.Hostname()) {
 		return nil
 	}
 	return fmt.Errorf("%q is not https: keys that come in plaintext prove nothing", text)
 }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+func checkForm(text string) error {
+	if u, err := url.Parse(text); err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
+		return fmt.Errorf("%q is no URL such as https://accounts.example/keys", text)
+	}
+	return nil
 }

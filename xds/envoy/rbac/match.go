@@ -56,6 +56,20 @@ func CIDR(block netip.Prefix) *corev3.CidrRange {
 	return &corev3.CidrRange{AddressPrefix: block.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(block.Bits()))}
 }
 
+// TokenMetadata is the namespace of the dynamic metadata in which the filter for tokens leaves
+// the claims of a verified token, and TokenPayload is the key there: payload_in_metadata of its
+// providers. Policies and routes read claims from nowhere else. (Istio: EnvoyJwtFilterName,
+// EnvoyJwtFilterPayload.)
+const (
+	TokenMetadata = "envoy.filters.http.jwt_authn"
+	TokenPayload  = "payload"
+)
+
+// Claim matches the value at a path in the claims of a verified token, as Metadata does.
+func Claim(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
+	return Metadata(TokenMetadata, append([]string{TokenPayload}, path...), value)
+}
+
 // Metadata matches the value at a path in the dynamic metadata of a filter. It matches
 // nothing if the path leads nowhere.
 func Metadata(filter string, path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
@@ -76,6 +90,11 @@ func ListWith(element *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: &matcherv3.ListMatcher{
 		MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: element},
 	}}}
+}
+
+// PresentValue matches every value.
+func PresentValue() *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
 }
 
 // EitherValue matches what one of two matchers or more matches.

@@ -18,7 +18,7 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	const web, fault, cors, router = "envoy.filters.http.grpc_web", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
 	guards := []string{
-		"portolan.authorization.http.custom.rules", "portolan.authorization.http.custom.check",
+		"portolan.authorization.http.custom.rules", "portolan.authorization.http.custom.check", "portolan.tokens.http",
 		"portolan.authorization.http.audit", "portolan.authorization.http.deny", "portolan.authorization.http.allow",
 	}
 	view := xdstest.NewWorld(t).View(xdstest.Node{})

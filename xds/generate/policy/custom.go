@@ -33,7 +33,7 @@ const refusedSuffix = "-deny-due-to-bad-CUSTOM-action"
 func (s Slot) custom(v *mesh.View, policies []*config.Config, o Options) (proto.Message, []resource.Need) {
 	if s.tcp {
 		selects := CustomNetwork(policies, o)
-		if !s.asks {
+		if s.does != asks {
 			return selects, nil
 		}
 		asked, refused := s.check(v, policies, selects.GetShadowRules())
@@ -43,7 +43,7 @@ func (s Slot) custom(v *mesh.View, policies []*config.Config, o Options) (proto.
 		return asked.NetworkFilter(), resource.TrafficTo([]string{asked.Cluster})
 	}
 	selects := Custom(policies, o)
-	if !s.asks {
+	if s.does != asks {
 		return selects, nil
 	}
 	asked, refused := s.check(v, policies, selects.GetShadowRules())

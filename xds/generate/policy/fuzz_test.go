@@ -53,3 +53,34 @@ func FuzzTranslate(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTokens: whatever a RequestAuthentication says, the filter for tokens is one that Envoy takes
+// if validation takes the object, and its keys are public.
+func FuzzTokens(f *testing.F) {
+	for _, keys := range []string{edwards, private, "", "{}", `{"keys":[{"kty":"oct","k":"AQ"}]}`, `{"keys":[{"kty":"RSA","n":"AQ","e":"AQ"}]}`, `{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ"}]}`} {
+		f.Add("https://a.example", keys, "x-token", "Bearer ", "groups")
+		f.Add("", keys, ":path", "", "a.b")
+		f.Add("a", keys, "x\n", "\x00", "")
+	}
+	f.Fuzz(func(t *testing.T, issuer, keys, name, prefix, claim string) {
+		if !utf8.ValidString(issuer + keys + name + prefix + claim) {
+			t.Skip() // no document of an API has it
+		}
+		spec := &security.RequestAuthentication{JwtRules: []*security.JWTRule{
+			{Issuer: issuer, Jwks: keys, FromHeaders: []*security.JWTHeader{{Name: name, Prefix: prefix}}, FromParams: []string{name}, FromCookies: []string{name}, Audiences: []string{claim}},
+			{Issuer: issuer, Jwks: keys, OutputPayloadToHeader: name, OutputClaimToHeaders: []*security.ClaimToHeader{{Header: name, Claim: claim}}, SpaceDelimitedClaims: []string{claim}},
+		}}
+		filter := policy.Tokens(spec.GetJwtRules(), fetched, true)
+		object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.RequestAuthentication, Namespace: "ns", Name: "a"}, Spec: spec}
+		if _, err := schema.Pilot().Kind(schema.RequestAuthentication).Validate(object); err == nil {
+			if err := filter.ValidateAll(); err != nil {
+				t.Errorf("%v: %v", spec, err)
+			}
+		}
+		for _, p := range filter.GetProviders() {
+			if text := p.GetLocalJwks().GetInlineString(); strings.Contains(text, `"d":`) && !strings.Contains(text, `"kid":`) {
+				t.Errorf("private keys: %s", text)
+			}
+		}
+	})
+}

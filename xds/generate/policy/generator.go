@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	security "istio.io/api/security/v1beta1"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -37,6 +38,10 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 
 // content makes the filter of a slot, and its needs.
 func (s Slot) content(v *mesh.View) (proto.Message, []resource.Need) {
+	if s.does == verifies {
+		// A route of a gateway may match what a token says, so it is chosen again. (Istio: BuildHTTP.)
+		return Tokens(v.OwnTokenRules(), v.Keys, v.Shape().Type == discovery.Router), nil
+	}
 	policies, o := v.OwnPolicies(), OptionsOf(v)
 	switch {
 	case s.action == security.AuthorizationPolicy_CUSTOM:
@@ -47,8 +52,12 @@ func (s Slot) content(v *mesh.View) (proto.Message, []resource.Need) {
 	return HTTP(policies, s.action, o), nil
 }
 
-// GRPC makes the filter of a slot for a gRPC server; nil if it has nothing to enforce.
+// GRPC makes the filter of a slot for a gRPC server; nil if it has nothing to enforce. Such a
+// server verifies no tokens.
 func (s Slot) GRPC(v *mesh.View) *httprbacv3.RBAC {
+	if s.does == verifies {
+		return nil
+	}
 	return GRPC(v.OwnPolicies(), s.action, OptionsOf(v))
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	jwtauthnv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	networkauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
 	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
@@ -20,18 +21,31 @@ import (
 // no connection.
 type Slot struct {
 	Name   string
-	action security.AuthorizationPolicy_Action
+	does   task
+	action security.AuthorizationPolicy_Action // of the policies, none for tokens
 	tcp    bool
-	// asks: the filter asks the provider of CUSTOM policies, about what the slot before it selects.
-	asks bool
 }
+
+// task is what the filter of a slot does.
+type task int
+
+const (
+	// judges: an RBAC filter has the rules of policies.
+	judges task = iota
+	// asks: the filter asks the provider of CUSTOM policies, about what the slot before it selects.
+	asks
+	// verifies: the filter verifies tokens, as RequestAuthentications say.
+	verifies
+)
 
 // Accepts returns the type of filter that may be in the slot. An RBAC may be in each.
 func (s Slot) Accepts() proto.Message {
 	switch {
-	case s.asks && s.tcp:
+	case s.does == verifies:
+		return &jwtauthnv3.JwtAuthentication{}
+	case s.does == asks && s.tcp:
 		return &networkauthzv3.ExtAuthz{StatPrefix: envoy.TCPRBACStatPrefix}
-	case s.asks:
+	case s.does == asks:
 		return &httpauthzv3.ExtAuthz{}
 	case s.tcp:
 		return &networkrbacv3.RBAC{StatPrefix: envoy.TCPRBACStatPrefix}
@@ -40,15 +54,17 @@ func (s Slot) Accepts() proto.Message {
 }
 
 // The slots, in the order in which requests and connections pass them: what is refused by DENY is
-// refused whatever ALLOW says, and what a provider refuses whatever both say. (Istio: buildHTTPConnectionManager, BuildTCP.)
+// refused whatever ALLOW says, and what a provider refuses whatever both say. What a token says is
+// known to AUDIT, DENY and ALLOW. (Istio: buildHTTPConnectionManager, BuildTCP.)
 var slots = []Slot{
 	{Name: "portolan.authorization.http.custom.rules", action: security.AuthorizationPolicy_CUSTOM},
-	{Name: "portolan.authorization.http.custom.check", action: security.AuthorizationPolicy_CUSTOM, asks: true},
+	{Name: "portolan.authorization.http.custom.check", action: security.AuthorizationPolicy_CUSTOM, does: asks},
+	{Name: "portolan.tokens.http", does: verifies},
 	{Name: "portolan.authorization.http.audit", action: security.AuthorizationPolicy_AUDIT},
 	{Name: "portolan.authorization.http.deny", action: security.AuthorizationPolicy_DENY},
 	{Name: "portolan.authorization.http.allow", action: security.AuthorizationPolicy_ALLOW},
 	{Name: "portolan.authorization.tcp.custom.rules", action: security.AuthorizationPolicy_CUSTOM, tcp: true},
-	{Name: "portolan.authorization.tcp.custom.check", action: security.AuthorizationPolicy_CUSTOM, tcp: true, asks: true},
+	{Name: "portolan.authorization.tcp.custom.check", action: security.AuthorizationPolicy_CUSTOM, tcp: true, does: asks},
 	{Name: "portolan.authorization.tcp.audit", action: security.AuthorizationPolicy_AUDIT, tcp: true},
 	{Name: "portolan.authorization.tcp.deny", action: security.AuthorizationPolicy_DENY, tcp: true},
 	{Name: "portolan.authorization.tcp.allow", action: security.AuthorizationPolicy_ALLOW, tcp: true},

@@ -11,14 +11,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
 )
 
-// JWTMetadata is the namespace of the dynamic metadata in which the JWT filter leaves the
-// claims of a verified token, and JWTPayload is the key there: payload_in_metadata of the
-// filter's providers. Policies read claims from nowhere else.
-const (
-	JWTMetadata = "envoy.filters.http.jwt_authn"
-	JWTPayload  = "payload"
-)
-
 type principalClause = clause[*rbac.Principal]
 
 // source returns the clauses of a source in a policy of a namespace; nil is any source.
@@ -130,17 +122,16 @@ func splitLast(s string) (before, after string) {
 // tokenOf matches a verified token by its issuer and its subject.
 func tokenOf(issuer, subject *matcherv3.StringMatcher) *rbac.Principal {
 	return rbac.PrincipalAnd([]*rbac.Principal{
-		rbac.PrincipalMetadata(rbac.Metadata(JWTMetadata, []string{JWTPayload, "iss"}, rbac.Text(issuer))),
-		rbac.PrincipalMetadata(rbac.Metadata(JWTMetadata, []string{JWTPayload, "sub"}, rbac.Text(subject))),
+		rbac.PrincipalMetadata(rbac.Claim([]string{"iss"}, rbac.Text(issuer))),
+		rbac.PrincipalMetadata(rbac.Claim([]string{"sub"}, rbac.Text(subject))),
 	})
 }
 
 // claim matches a claim of a verified token: a text, or a list with that text.
 func claim(names ...string) func(string) (*rbac.Principal, bool) {
-	path := append([]string{JWTPayload}, names...)
 	return func(value string) (*rbac.Principal, bool) {
 		is := rbac.Text(text(value))
-		return rbac.PrincipalMetadata(rbac.Metadata(JWTMetadata, path, rbac.EitherValue(rbac.ListWith(is), is))), true
+		return rbac.PrincipalMetadata(rbac.Claim(names, rbac.EitherValue(rbac.ListWith(is), is))), true
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
@@ -119,7 +120,13 @@ func matchOptions(m *networking.HTTPMatchRequest) envoy.MatchOptions {
 		HTTPScheme:      optionalMatch(m.GetScheme()),
 		QueryParameters: namedMatches(m.GetQueryParams(), false),
 	}
-	o.Headers = append(namedMatches(m.GetHeaders(), false), namedMatches(m.GetWithoutHeaders(), true)...)
+	for _, h := range append(namedMatches(m.GetHeaders(), false), namedMatches(m.GetWithoutHeaders(), true)...) {
+		if path, ok := schema.ClaimOf(h.Name); ok {
+			o.Claims = append(o.Claims, envoy.ClaimMatch{Path: path, StringMatch: h.StringMatch, Invert: h.Invert})
+		} else {
+			o.Headers = append(o.Headers, h)
+		}
+	}
 	return o
 }
 

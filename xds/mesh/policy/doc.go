@@ -1,3 +1,3 @@
 // Package policy decides which policies about requests are for a workload. It knows
-// AuthorizationPolicies, and neither the mesh nor Envoy.
+// AuthorizationPolicies and RequestAuthentications, and neither the mesh nor Envoy.
 package policy

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -23,9 +24,16 @@ type Policy struct {
 	targets []*typev1beta1.PolicyTargetReference
 }
 
-// NewPolicy reads an AuthorizationPolicy.
+// targeted is the spec of a policy.
+type targeted interface {
+	GetSelector() *typev1beta1.WorkloadSelector
+	GetTargetRef() *typev1beta1.PolicyTargetReference
+	GetTargetRefs() []*typev1beta1.PolicyTargetReference
+}
+
+// NewPolicy reads an AuthorizationPolicy or a RequestAuthentication.
 func NewPolicy(c *config.Config) *Policy {
-	spec := c.Spec.(*securityv1beta1.AuthorizationPolicy)
+	spec := c.Spec.(targeted)
 	p := &Policy{Config: c, selector: spec.GetSelector().GetMatchLabels(), targets: spec.GetTargetRefs()}
 	if one := spec.GetTargetRef(); one != nil {
 		p.targets = append(slices.Clip(p.targets), one)
@@ -85,4 +93,15 @@ func (p *Policies) All() iter.Seq[*Policy] {
 		return func(func(*Policy) bool) {}
 	}
 	return slices.Values(p.all)
+}
+
+// TokenRules returns the rules of RequestAuthentications, in the order of their issuers, and those
+// of one issuer in the order of the policies. (Istio: newPolicyApplier.)
+func TokenRules(policies []*config.Config) []*securityv1beta1.JWTRule {
+	var out []*securityv1beta1.JWTRule
+	for _, c := range policies {
+		out = append(out, c.Spec.(*securityv1beta1.RequestAuthentication).GetJwtRules()...)
+	}
+	slices.SortStableFunc(out, func(a, b *securityv1beta1.JWTRule) int { return cmp.Compare(a.GetIssuer(), b.GetIssuer()) })
+	return out
 }

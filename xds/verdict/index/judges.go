@@ -12,19 +12,20 @@ import (
 
 // judges are the functions that judge an object, by its kind.
 var judges = map[string]func(*verdict.Judge, *config.Config){
-	schema.VirtualService.Kind:      routing.VirtualService,
-	schema.DestinationRule.Kind:     destination.DestinationRule,
-	schema.Gateway.Kind:             routing.Gateway,
-	schema.Sidecar.Kind:             workload.Sidecar,
-	schema.ServiceEntry.Kind:        workload.ServiceEntry,
-	schema.WorkloadEntry.Kind:       workload.WorkloadEntry,
-	schema.PeerAuthentication.Kind:  workload.PeerAuthentication,
-	schema.AuthorizationPolicy.Kind: security.AuthorizationPolicy,
-	schema.Secret.Kind:              security.Secret,
-	schema.TokenIssuer.Kind:         security.TokenIssuer,
-	schema.RoleBinding.Kind:         security.RoleBinding,
-	schema.Role.Kind:                security.Role,
-	schema.User.Kind:                security.User,
+	schema.VirtualService.Kind:        routing.VirtualService,
+	schema.DestinationRule.Kind:       destination.DestinationRule,
+	schema.Gateway.Kind:               routing.Gateway,
+	schema.Sidecar.Kind:               workload.Sidecar,
+	schema.ServiceEntry.Kind:          workload.ServiceEntry,
+	schema.WorkloadEntry.Kind:         workload.WorkloadEntry,
+	schema.PeerAuthentication.Kind:    workload.PeerAuthentication,
+	schema.AuthorizationPolicy.Kind:   security.AuthorizationPolicy,
+	schema.RequestAuthentication.Kind: security.RequestAuthentication,
+	schema.Secret.Kind:                security.Secret,
+	schema.TokenIssuer.Kind:           security.TokenIssuer,
+	schema.RoleBinding.Kind:           security.RoleBinding,
+	schema.Role.Kind:                  security.Role,
+	schema.User.Kind:                  security.User,
 }
 
 // judgeObject returns the verdicts of an object, and in order the rows that they depend on. It
@@ -39,6 +40,7 @@ func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]v
 	}
 	addShadowing(j, object)
 	addAdvice(j, object)
+	addCrossings(j, object)
 	x.unbuilt.addVerdicts(j, object)
 	return j.Outcome()
 }

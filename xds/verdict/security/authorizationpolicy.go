@@ -13,7 +13,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
-	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -21,11 +20,7 @@ import (
 
 // AuthorizationPolicy judges an AuthorizationPolicy.
 func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
-	p := &policyJudge{
-		judge: judge{j}, object: object, spec: object.Spec.(*security.AuthorizationPolicy), policy: selecting.NewPolicy(object),
-		root: j.Mesh().Inputs().Mesh.GetRootNamespace(),
-	}
-	p.findSelected()
+	p := &policyJudge{selectionOf(j, object), object.Spec.(*security.AuthorizationPolicy)}
 	p.unused()
 	p.shut()
 	p.shadowed()
@@ -36,52 +31,8 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 
 // policyJudge judges one policy.
 type policyJudge struct {
-	judge
-	object *config.Config
-	spec   *security.AuthorizationPolicy
-	policy *selecting.Policy
-	root   string
-	// selected are known proxies that the policy is for, some of many.
-	selected []*discovery.Proxy
-}
-
-func (j *policyJudge) add(code verdict.Code, field, remedy, format string, args ...any) {
-	j.Add(verdict.Verdict{Code: code, Field: field, Message: fmt.Sprintf(format, args...), Remedy: remedy})
-}
-
-func (j *policyJudge) workload(p *discovery.Proxy) selecting.Workload {
-	for _, address := range p.IPAddresses {
-		j.ReadMesh(mesh.InstancesKey(address))
-	}
-	return selecting.Workload{Namespace: p.Namespace, Labels: j.Mesh().PlaceOf(p).Labels, Gateway: p.Type == discovery.Router}
-}
-
-func (j *policyJudge) findSelected() {
-	of := j.object.Namespace
-	if of == j.root {
-		of = ""
-	}
-	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
-		for known := range j.Known(table, of).Values() {
-			if p := verdict.ProxyOf(known); p != nil && len(j.selected) < verdict.MaxLooked && j.policy.Selects(j.workload(p), j.root) {
-				j.selected = append(j.selected, p)
-			}
-		}
-	}
-}
-
-// unused tells that the policy selects nobody. A policy without a selector waits for workloads.
-func (j *policyJudge) unused() {
-	selector, targets := j.spec.GetSelector().GetMatchLabels(), len(j.spec.GetTargetRefs()) > 0 || j.spec.GetTargetRef() != nil
-	switch {
-	case len(j.selected) > 0:
-	case targets:
-		j.add(verdict.PolicyUnused, "spec.targetRefs", "give the gateway's proxies this label, or select them by selector",
-			"target no known gateway: the policy has no effect until one has the label %s with the name of its target", selecting.GatewayLabel)
-	case len(selector) > 0:
-		j.add(verdict.PolicyUnused, "spec.selector", "mend the labels, or start the proxy of the workload",
-			"selects no known proxy: the policy has no effect until one has the labels")
-	}
+	selection
+	spec *security.AuthorizationPolicy
 }
 
 // beside iterates over the other policies that are for a workload that this one is for.
@@ -147,11 +98,8 @@ func matchesAll(r *security.Rule) bool {
 // ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
 // that proves nothing, a connection without requests, a gRPC server.
 func (j *policyJudge) ports() {
-	var plaintext, connections, servers finding
+	var plaintext, connections finding
 	for _, p := range j.selected {
-		if p.Type == discovery.Proxyless {
-			servers.add(p.ID)
-		}
 		if p.Type == discovery.Router {
 			continue
 		}
@@ -178,7 +126,7 @@ func (j *policyJudge) ports() {
 		j.add(verdict.PolicyNoRequests, fields[0], "name the HTTP ports in to, or write another policy for these ports",
 			"is of HTTP, and connections of TCP have no such thing: %s. There %s", connections, effect)
 	}
-	if fields := policy.NotForGRPC(j.spec); len(fields) > 0 && servers.count > 0 {
+	if fields, servers := policy.NotForGRPC(j.spec), j.servers(); len(fields) > 0 && servers.count > 0 {
 		j.add(verdict.PolicyNotForGRPC, fields[0], "leave it out for gRPC servers, or give them sidecars",
 			"is nothing that a gRPC server can judge: %s. There %s", servers, effect)
 	}

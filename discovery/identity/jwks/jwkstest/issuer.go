@@ -36,6 +36,28 @@ type Issuer struct {
 func New(t testing.TB) *Issuer {
 	t.Helper()
 	i := &Issuer{}
+	server := httptest.NewUnstartedServer(i.handler(t))
+	server.Config.ErrorLog = nil
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	i.URL = server.URL
+	i.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return i
+}
+
+// Plain starts an issuer on this machine that serves its keys without TLS.
+func Plain(t testing.TB) *Issuer {
+	t.Helper()
+	i := &Issuer{}
+	server := httptest.NewServer(i.handler(t))
+	t.Cleanup(server.Close)
+	i.URL = server.URL
+	return i
+}
+
+// handler gives the issuer its first key, and serves it.
+func (i *Issuer) handler(t testing.TB) http.Handler {
+	t.Helper()
 	i.Rotate(t, "first")
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -63,12 +85,7 @@ func New(t testing.TB) *Issuer {
 		}
 		http.NotFound(w, r)
 	})
-	server := httptest.NewTLSServer(mux)
-	server.Config.ErrorLog = nil
-	t.Cleanup(server.Close)
-	i.URL = server.URL
-	i.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	return i
+	return mux
 }
 
 func (i *Issuer) flow() *Device {

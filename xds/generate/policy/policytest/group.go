@@ -5,7 +5,9 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -26,7 +28,9 @@ type Group struct {
 	// TCP: the requests are connections.
 	TCP      bool
 	Policies []*config.Config
-	Requests []Request
+	// Authentications are RequestAuthentications, none for tokens of all issuers by SET-A.
+	Authentications []*config.Config
+	Requests        []Request
 }
 
 // Request is a request, or a connection. Empty fields have the defaults that their comments
@@ -44,15 +48,19 @@ type Request struct {
 	// 10.0.0.1 and 80.
 	Source, Origin, Address string
 	Port                    int
-	// Claims are those of a verified token, nil for none.
+	// Claims are those of a token by the key ec, nil for none. Tokens are in its place.
 	Claims map[string]any
-	// Want says whether the request passes: true or false.
-	Want bool
-	// By is the policy and the rule that decides, such as p0[1]; empty for none.
+	Tokens []Token
+	// Want says whether the request passes: true or false. Status is that of the answer, 200 or
+	// 403.
+	Want   bool
+	Status int
+	// By is the policy and the rule that decides, such as p0[1], or what is wrong with a token;
+	// empty for none.
 	By string
 }
 
-// WithDefaults sets the fields that are empty.
+// WithDefaults sets the fields that are empty, and puts the tokens into headers and the path.
 func (r Request) WithDefaults() Request {
 	r.Method, r.Host, r.Path = cmp.Or(r.Method, "GET"), cmp.Or(r.Host, "web.example"), cmp.Or(r.Path, "/")
 	r.Source = cmp.Or(r.Source, "127.0.0.1")
@@ -61,7 +69,8 @@ func (r Request) WithDefaults() Request {
 	if r.TLS = r.TLS || r.Identity != "" || r.SNI != ""; r.TLS {
 		r.SNI = cmp.Or(r.SNI, "none.example")
 	}
-	return r
+	r.Status = cmp.Or(r.Status, map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[r.Want])
+	return r.place()
 }
 
 // URI is the identity as a certificate has it, nil for none.
@@ -83,10 +92,10 @@ var cases []byte
 func Cases(tb testing.TB) []Group {
 	tb.Helper()
 	var table []struct {
-		Name             string
-		TCP              bool
-		Policies, DryRun []json.RawMessage
-		Requests         []Request
+		Name                              string
+		TCP                               bool
+		Policies, DryRun, Authentications []json.RawMessage
+		Requests                          []Request
 	}
 	if err := yaml.UnmarshalStrict(cases, &table); err != nil {
 		tb.Fatal(err)
@@ -96,6 +105,9 @@ func Cases(tb testing.TB) []Group {
 		group := Group{Name: row.Name, TCP: row.TCP, Requests: row.Requests}
 		for i, spec := range row.Policies {
 			group.Policies = append(group.Policies, read(tb, fmt.Sprintf("p%d", i), spec, false))
+		}
+		for i, spec := range row.Authentications {
+			group.Authentications = append(group.Authentications, readAuthentication(tb, fmt.Sprintf("a%d", i), spec))
 		}
 		for i, spec := range row.DryRun {
 			group.Policies = append(group.Policies, read(tb, fmt.Sprintf("dry%d", i), spec, true))
@@ -107,13 +119,28 @@ func Cases(tb testing.TB) []Group {
 
 func read(tb testing.TB, name string, spec []byte, dry bool) *config.Config {
 	tb.Helper()
-	document := fmt.Sprintf(`{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: %s, namespace: %s, annotations: {istio.io/dry-run: "%t"}}, spec: %s}`, name, Namespace, dry, spec)
-	decoded, err := config.Decode(name, []byte(document), schema.Pilot().Type)
+	return decode(tb, fmt.Sprintf(`{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: %s, namespace: %s, annotations: {istio.io/dry-run: "%t"}}, spec: %s}`, name, Namespace, dry, spec))
+}
+
+// readAuthentication reads a RequestAuthentication. Its jwks are names of sets.
+func readAuthentication(tb testing.TB, name string, spec []byte) *config.Config {
+	tb.Helper()
+	text := string(spec)
+	for set := range sets() {
+		text = strings.ReplaceAll(text, `"`+set+`"`, string(encode(keySet(set))))
+	}
+	return decode(tb, fmt.Sprintf(`{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: %s, namespace: %s}, spec: %s}`, name, Namespace, text))
+}
+
+// decode reads a valid object.
+func decode(tb testing.TB, document string) *config.Config {
+	tb.Helper()
+	decoded, err := config.Decode("test", []byte(document), schema.Pilot().Type)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := schema.Pilot().Kind(schema.AuthorizationPolicy).Validate(decoded[0].Config); err != nil {
-		tb.Fatalf("%s: %v", spec, err)
+	if _, err := schema.Pilot().Kind(decoded[0].Config.GroupVersionKind).Validate(decoded[0].Config); err != nil {
+		tb.Fatalf("%s: %v", document, err)
 	}
 	return decoded[0].Config
 }

@@ -4,12 +4,15 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	security "istio.io/api/security/v1beta1"
 
+	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	meshpolicy "github.com/portolan-mesh/portolan/xds/mesh/policy"
 )
 
 // Echo is the cluster to which connections that pass go.
@@ -23,14 +26,12 @@ type ListenerOptions struct {
 	ProxyProtocol bool
 	// TLS ends the TLS of clients.
 	TLS *corev3.TransportSocket
-	// First are HTTP filters before those of the policies, such as one that reads tokens.
-	First []*hcmv3.HttpFilter
 }
 
 // Listener makes a listener that takes TLS and plaintext, with the filters of the group's
 // policies. Requests that pass are answered with 200; connections go to Echo.
 func (g Group) Listener(o ListenerOptions) *listenerv3.Listener {
-	filters := g.http(o.First)
+	filters := g.http()
 	if g.TCP {
 		filters = g.tcp()
 	}
@@ -49,7 +50,20 @@ func actions() []security.AuthorizationPolicy_Action {
 	return []security.AuthorizationPolicy_Action{security.AuthorizationPolicy_AUDIT, security.AuthorizationPolicy_DENY, security.AuthorizationPolicy_ALLOW}
 }
 
-func (g Group) http(filters []*hcmv3.HttpFilter) []*listenerv3.Filter {
+// tokens makes the filter that verifies tokens.
+func (g Group) tokens() *jwtv3.JwtAuthentication {
+	if len(g.Authentications) > 0 {
+		return policy.Tokens(meshpolicy.TokenRules(g.Authentications), func(keyset.Source) string { return "" }, false)
+	}
+	out := policy.Tokens([]*security.JWTRule{{Issuer: "any", Jwks: keySet("SET-A")}}, nil, false)
+	for _, p := range out.GetProviders() {
+		p.Issuer = ""
+	}
+	return out
+}
+
+func (g Group) http() []*listenerv3.Filter {
+	filters := []*hcmv3.HttpFilter{{Name: "tokens", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(g.tokens())}}}
 	for _, action := range actions() {
 		rules := policy.HTTP(g.Policies, action, policy.Options{TrustDomains: TrustDomains()})
 		filters = append(filters, &hcmv3.HttpFilter{Name: action.String(), ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(rules)}})

@@ -1,0 +1,78 @@
+package security
+
+import (
+	"fmt"
+
+	typev1beta1 "istio.io/api/type/v1beta1"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// selection judges whom a policy about requests is for.
+type selection struct {
+	judge
+	object *config.Config
+	policy *selecting.Policy
+	root   string
+	// selected are known proxies that the policy is for, some of many.
+	selected []*discovery.Proxy
+}
+
+func selectionOf(j *verdict.Judge, object *config.Config) selection {
+	s := selection{judge: judge{j}, object: object, policy: selecting.NewPolicy(object), root: j.Mesh().Inputs().Mesh.GetRootNamespace()}
+	of := object.Namespace
+	if of == s.root {
+		of = ""
+	}
+	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
+		for known := range j.Known(table, of).Values() {
+			if p := verdict.ProxyOf(known); p != nil && len(s.selected) < verdict.MaxLooked && s.policy.Selects(s.workload(p), s.root) {
+				s.selected = append(s.selected, p)
+			}
+		}
+	}
+	return s
+}
+
+func (s *selection) add(code verdict.Code, field, remedy, format string, args ...any) {
+	s.Add(verdict.Verdict{Code: code, Field: field, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+func (s *selection) workload(p *discovery.Proxy) selecting.Workload {
+	for _, address := range p.IPAddresses {
+		s.ReadMesh(mesh.InstancesKey(address))
+	}
+	return selecting.Workload{Namespace: p.Namespace, Labels: s.Mesh().PlaceOf(p).Labels, Gateway: p.Type == discovery.Router}
+}
+
+// unused tells that the policy selects nobody. A policy without a selector waits for workloads.
+func (s *selection) unused() {
+	spec := s.object.Spec.(interface {
+		GetSelector() *typev1beta1.WorkloadSelector
+		GetTargetRef() *typev1beta1.PolicyTargetReference
+		GetTargetRefs() []*typev1beta1.PolicyTargetReference
+	})
+	switch {
+	case len(s.selected) > 0:
+	case len(spec.GetTargetRefs()) > 0 || spec.GetTargetRef() != nil:
+		s.add(verdict.PolicyUnused, "spec.targetRefs", "give the gateway's proxies this label, or select them by selector",
+			"target no known gateway: the policy has no effect until one has the label %s with the name of its target", selecting.GatewayLabel)
+	case len(spec.GetSelector().GetMatchLabels()) > 0:
+		s.add(verdict.PolicyUnused, "spec.selector", "mend the labels, or start the proxy of the workload",
+			"selects no known proxy: the policy has no effect until one has the labels")
+	}
+}
+
+// servers are the gRPC programs among those whom the policy is for.
+func (s *selection) servers() (out finding) {
+	for _, p := range s.selected {
+		if p.Type == discovery.Proxyless {
+			out.add(p.ID)
+		}
+	}
+	return out
+}
