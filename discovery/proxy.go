@@ -57,8 +57,11 @@ type Proxy struct {
 	// "spiffe://cluster.local/ns/shop/sa/web"; empty if it proved none. It takes precedence
 	// over the address: see Serves and WorkloadLabels.
 	Identity string
-	// Local is true if the client connects from the server's own machine.
+	// Local is true if the client connects from the server's own machine, and the server
+	// trusts what it says.
 	Local bool
+	// Doubted is true after Doubt.
+	Doubted bool
 	// Certificate names the files of the proxy's own certificate on its machine:
 	// TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT, or the same of
 	// TLS_SERVER. It is zero if it has none.
@@ -237,6 +240,15 @@ func (p *Proxy) MayHaveSecrets() bool {
 	return ok && p.Namespace != "" && (p.ServiceAccount == "" || p.ServiceAccount == account)
 }
 
+// Doubt has the server believe nothing that the proxy says of itself without proof: it is not
+// Local, and a gateway has no labels, neither its own nor those of the addresses that it states.
+func (p *Proxy) Doubt() {
+	p.Local, p.Doubted = false, true
+	if p.Type == Router {
+		p.MetadataLabels, p.StaticLabels = nil, nil
+	}
+}
+
 // Serves says whether an endpoint at an address of the proxy can belong to its workload. It
 // cannot if its account differs from the identity that the proxy proved.
 func (p *Proxy) Serves(e *Endpoint) bool {
@@ -248,7 +260,7 @@ func (p *Proxy) Serves(e *Endpoint) bool {
 // shares its address with an application, so an endpoint describes it only if it has all
 // labels that the gateway states: it may add some, and takes none away.
 func (p *Proxy) describes(e *Endpoint) bool {
-	return len(e.Labels) > 0 && (p.Identity == "" || e.ServiceAccount == p.Identity) &&
+	return len(e.Labels) > 0 && (!p.Doubted || p.Type != Router) && (p.Identity == "" || e.ServiceAccount == p.Identity) &&
 		(p.Type != Router || p.MetadataLabels.SubsetOf(e.Labels))
 }
 

@@ -2,6 +2,7 @@ package discovery_test
 
 import (
 	"cmp"
+	"iter"
 	"strings"
 	"testing"
 
@@ -233,6 +234,30 @@ func TestServesAsksForTheIdentityThatWasProved(t *testing.T) {
 		p := &discovery.Proxy{Identity: tc.proxy}
 		if got := p.Serves(&discovery.Endpoint{ServiceAccount: tc.endpoint}); got != tc.want {
 			t.Errorf("proxy of %q, endpoint of %q: %t", tc.proxy, tc.endpoint, got)
+		}
+	}
+}
+
+// TestDoubt: a doubted gateway has no labels, whatever address it states, and no doubted proxy
+// gets secrets.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	at := func(string) iter.Seq2[string, []*discovery.Endpoint] {
+		return func(yield func(string, []*discovery.Endpoint) bool) {
+			yield("shop", []*discovery.Endpoint{{Address: "10.0.0.1", Labels: labels.Instance{"app": "edge"}}})
+		}
+	}
+	for kind, want := range map[discovery.ProxyType]int{discovery.Router: 0, discovery.Sidecar: 2} {
+		p := &discovery.Proxy{
+			Type: kind, Namespace: "shop", Local: true, IPAddresses: []string{"10.0.0.1"},
+			MetadataLabels: labels.Instance{"app": "edge"}, StaticLabels: labels.Instance{"rack": "a"},
+		}
+		if got := p.Labels(p.WorkloadLabels(at)); len(got) != 2 || !p.MayHaveSecrets() {
+			t.Errorf("%s: before: %v", kind, got)
+		}
+		p.Doubt()
+		if got := p.Labels(p.WorkloadLabels(at)); len(got) != want || p.MayHaveSecrets() {
+			t.Errorf("%s: doubted: %v", kind, got)
 		}
 	}
 }

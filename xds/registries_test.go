@@ -30,6 +30,7 @@ import (
 // replica is a server with several registries, from their sources to the inputs
 // of a push.
 type replica struct {
+	mesh    *meshconfig.Config // nil for the default
 	t       tb
 	worker  *cache.Worker
 	feed    *cache.Feed
@@ -86,7 +87,12 @@ func (u updater) ProxyUpdate(cluster, ip string) {
 // newReplica runs a replica until the test ends.
 func newReplica(t tb, off serviceentry.Switches) *replica {
 	t.Helper()
-	r := &replica{t: t, worker: cache.NewWorker()}
+	return newReplicaOf(t, meshconfig.Default(), off)
+}
+
+func newReplicaOf(t tb, mesh *meshconfig.Config, off serviceentry.Switches) *replica {
+	t.Helper()
+	r := &replica{t: t, mesh: mesh, worker: cache.NewWorker()}
 	r.feed = cache.NewFeed(cache.FeedOptions{Worker: r.worker, Schemas: schema.Pilot()})
 	r.start(still{r.feed}, off)
 	r.commit()
@@ -100,7 +106,7 @@ func (r *replica) start(configs cache.ConfigStoreCache, off serviceentry.Switche
 	to := updater{r}
 	all := aggregate.New(aggregate.Options{XDS: to, Worker: r.worker})
 	r.server = xds.New(xds.Options{
-		Configs: configs, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler), Registries: all.Fork, SealingKeys: r.keys,
+		Configs: configs, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler), Registries: all.Fork, SealingKeys: r.keys, Mesh: r.mesh,
 	})
 	r.entries = serviceentry.New(serviceentry.Options{Cluster: "c1", XDS: to, Worker: r.worker, Configs: configs, Off: off})
 	r.pods = memory.New(memory.Options{Cluster: "k1", XDS: to, Worker: r.worker})

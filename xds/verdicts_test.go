@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
@@ -82,9 +83,16 @@ func (s sources) routing() event {
 	}}
 }
 
+// mesh draws whether the mesh asks who speaks for a host.
+func (s sources) mesh() *meshconfig.Config {
+	out := meshconfig.Default()
+	out.HostConsent = rapid.Bool().Draw(s.t, "asks who speaks for a host")
+	return out
+}
+
 // access changes who may come in, and who may do what.
 func (s sources) access() event {
-	kind, namespace := s.one("kind", "Role", "RoleBinding", "User", "TokenIssuer"), s.one("namespace", "shop", "istio-system")
+	kind, namespace := s.one("kind", "Role", "RoleBinding", "User", "TokenIssuer", "HostGrant"), s.one("namespace", "shop", "istio-system")
 	spec := ""
 	switch kind {
 	case "Role":
@@ -93,6 +101,8 @@ func (s sources) access() event {
 		spec = fmt.Sprintf("{role: %s, subjects: [{kind: User, name: a}]}", s.one("role", "a", "b", "viewer"))
 	case "User":
 		spec = fmt.Sprintf("{disabled: %s, tokens: [%s]}", s.one("disabled", "true", "false"), s.one("tokens", "", "{id: x}", "{id: x, expires: '1970-01-01T00:01:00Z'}"))
+	case "HostGrant":
+		spec = fmt.Sprintf("{from: [{kind: %s, namespace: %s}], to: [{hosts: ['*']}]}", s.one("from", "VirtualService", "DestinationRule"), s.one("granted", "edge", "shop"))
 	case "TokenIssuer":
 		spec = fmt.Sprintf("{issuer: 'https://%s.example', audiences: [a], users: {}}", s.one("issuer", "a", "b"))
 	}
@@ -195,7 +205,7 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
-		r := newReplica(t, serviceentry.Switches{})
+		r := newReplicaOf(t, s.mesh(), serviceentry.Switches{})
 		var x *index.Index
 		var events []event
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
@@ -220,7 +230,8 @@ func TestReplicasDeriveTheSameVerdicts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
-		one, two := newReplica(t, serviceentry.Switches{}), newReplica(t, serviceentry.Switches{})
+		mesh := s.mesh()
+		one, two := newReplicaOf(t, mesh, serviceentry.Switches{}), newReplicaOf(t, mesh, serviceentry.Switches{})
 		var first, second *index.Index
 		var events []event
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
@@ -249,7 +260,7 @@ func TestVerdictsOfWhatWouldBe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
-		r := newReplica(t, serviceentry.Switches{})
+		r := newReplicaOf(t, s.mesh(), serviceentry.Switches{})
 		events := s.verdictEvents(1, 15)
 		r.run(t, events)
 		r.settle()

@@ -18,7 +18,7 @@ func TestWhatWouldBeIsWhatComes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
-		r := newReplica(t, serviceentry.Switches{})
+		r := newReplicaOf(t, s.mesh(), serviceentry.Switches{})
 		var events []event
 		for range rapid.IntRange(1, 15).Draw(t, "events") {
 			draw := map[string]func() event{"config": s.configs, "health": s.health, "pods": s.pods, "memory": s.memory}

@@ -14,7 +14,7 @@ func BuiltIn(name string, schemas schema.Set) ([]access.Rule, bool) {
 	case access.Editor:
 		var kinds []string
 		for _, kind := range schemas.All() {
-			if kind.Group != access.Group {
+			if kind.Group != access.Group || kind.GroupVersionKind == schema.HostGrant {
 				kinds = append(kinds, kind.Plural)
 			}
 		}

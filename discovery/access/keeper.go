@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/refusal"
@@ -28,8 +29,8 @@ type Options struct {
 	// Snapshot returns the newest state of the store, nil before it is read.
 	Snapshot func() *cache.Snapshot
 	Schemas  schema.Set
-	// Root is the root namespace of the mesh.
-	Root string
+	// Root is the root namespace of the mesh, and Domain the DNS suffix of its short names.
+	Root, Domain string
 	// AnonymousLoopback treats callers from this machine as administrators, even when there
 	// are users.
 	AnonymousLoopback bool
@@ -39,6 +40,10 @@ type Options struct {
 	// Revoked returns why the certificate of a workload is revoked, nil if it is not. A nil
 	// Revoked accepts every certificate that TLS has verified.
 	Revoked func(identity.Identity, *x509.Certificate) error
+	// Crossings returns, for each operation of a batch, the hosts of other namespaces for
+	// which its object speaks without their consent. A nil Crossings lets everybody speak for
+	// every host.
+	Crossings func([]storage.Op) ([][]claim.Crossing, error)
 	// StoreFault returns why the store cannot be read, nil if it can. StoreFault may be nil.
 	StoreFault func() error
 	// Now is the clock; nil means the system's clock.
@@ -148,6 +153,12 @@ func administers(before *policy, ops []storage.Op) bool {
 	user := ops[0].Config
 	who := Identity{User: user.Name, Groups: append(slices.Clone(user.Spec.(*access.User).Groups), access.Authenticated)}
 	return after.firstMissing(who, []Grant{everything}) == ""
+}
+
+// HasUsers says whether the store has users, or may have some that the server has not read.
+func (k *Keeper) HasUsers() bool {
+	p := k.current()
+	return p == nil || len(p.users) > 0
 }
 
 // Rights returns a value that differs, by ==, from an earlier one if an answer may have changed.
@@ -320,20 +331,37 @@ func (k *Keeper) May(who Identity, verb, kind, namespace, name string) bool {
 	return p != nil && p.permits(who, action{verb: verb, kind: plural(kind, k.o.Schemas), namespace: namespace, name: name})
 }
 
-// Grants returns, for each operation, why it gives somebody rights that the identity does not
-// have; nil if no operation concerns rights. It judges the operations together, as one change.
+// Grants returns, for each operation, why the identity may not do it because of its content: it
+// gives somebody rights that the identity does not have, or speaks for hosts that are not for
+// the identity. It returns nil if no operation concerns rights or hosts. It judges the
+// operations together, as one change. It replaces each object that speaks for hosts by one
+// whose claim.RightsAnnotation says what it has found.
 func (k *Keeper) Grants(_ context.Context, who Identity, ops []storage.Op) []error {
-	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return givesRights(op.Target().Kind) }) {
+	rights := slices.ContainsFunc(ops, func(op storage.Op) bool { return givesRights(op.Target().Kind) })
+	hosts := slices.ContainsFunc(ops, func(op storage.Op) bool { return k.speaks(op.Target().Kind) })
+	if !rights && !hosts {
 		return nil
 	}
 	out := make([]error, len(ops))
 	before := k.current()
-	if before == nil {
+	if before == nil && (rights || who.User != access.LocalUser) {
 		for i := range out {
 			out[i] = k.notRead()
 		}
 		return out
 	}
+	if rights {
+		k.checkRights(who, ops, before, out)
+	}
+	if hosts {
+		k.checkHosts(who, ops, before, out)
+	}
+	return out
+}
+
+// checkRights sets, for each operation, why the caller may not do it because of the rights that
+// it gives.
+func (k *Keeper) checkRights(who Identity, ops []storage.Op, before *policy, out []error) {
 	next := objects{}
 	for key, object := range before.objects {
 		next[key] = object
@@ -353,7 +381,6 @@ func (k *Keeper) Grants(_ context.Context, who Identity, ops []storage.Op) []err
 			out[i] = k.checkEscalation(who, op, before, after)
 		}
 	}
-	return out
 }
 
 // givesRights says whether an object of this kind can give somebody rights.

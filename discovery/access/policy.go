@@ -10,7 +10,9 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -241,8 +243,10 @@ func (p *policy) firstMissing(who Identity, grants []Grant) string {
 				for _, namespace := range orAll(g.namespaces()) {
 					for _, name := range orAll(g.Names) {
 						want := action{verb: verb, kind: kind, namespace: namespace, name: name}
-						if !slices.ContainsFunc(mine, func(g Grant) bool { return g.permits(want) }) {
-							return want.String()
+						for _, h := range orAll(g.Hosts) {
+							if !slices.ContainsFunc(mine, func(g Grant) bool { return g.gives(want, h) }) {
+								return want.String() + forHost(h)
+							}
 						}
 					}
 				}
@@ -250,6 +254,27 @@ func (p *policy) firstMissing(who Identity, grants []Grant) string {
 		}
 	}
 	return ""
+}
+
+// gives says whether somebody with the grant may give away a right, for a host or, if that is
+// empty, without hosts. A rule that names hosts is a right to hosts of other namespaces, too:
+// only who has such a rule, or the right in all namespaces, may give it.
+func (g Grant) gives(want action, h string) bool {
+	switch {
+	case len(g.Hosts) > 0:
+		return h != "" && g.permits(want) && claim.Covers(g.Hosts, host.Name(h))
+	case h != "":
+		want.namespace = ""
+	}
+	return g.permits(want)
+}
+
+// forHost says for which host a right is, if it is for one.
+func forHost(h string) string {
+	if h == "" {
+		return ""
+	}
+	return " for the host " + h
 }
 
 // HoldsIn says whether the grant is for objects of a namespace.

@@ -17,6 +17,9 @@ type Rule struct {
 	// of some names; empty is all.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Names      []string `json:"names,omitempty"`
+	// Hosts narrows the rule to the objects all of whose hosts are among these names and
+	// patterns, such as *.shop.example; empty is all. Such a rule is for writing alone.
+	Hosts []string `json:"hosts,omitempty"`
 }
 
 // All stands for each verb, or each kind.
@@ -39,6 +42,9 @@ const (
 func Verbs() []string {
 	return []string{Get, List, Watch, Create, Update, Delete, Reveal, Administer}
 }
+
+// WritingVerbs returns the verbs that change objects.
+func WritingVerbs() []string { return []string{Create, Update, Delete} }
 
 // RoleBinding gives the rights of a role to users and groups. In the root namespace it gives
 // them for the whole mesh, elsewhere within its namespace.

@@ -35,6 +35,7 @@ var (
 	TokenIssuer           = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "TokenIssuer"}
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
 	PeerPhase             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "PeerPhase"}
+	HostGrant             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "HostGrant"}
 	KeySet                = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "KeySet"}
 	RevokedIdentity       = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RevokedIdentity"}
 
@@ -53,7 +54,7 @@ func Pilot() Set {
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
-		joinToken(), tokenIssuer(), revokedIdentity(), peerPhase(), keySet(),
+		joinToken(), tokenIssuer(), revokedIdentity(), peerPhase(), keySet(), hostGrant(),
 		roleKind(), roleBinding(), userKind(),
 	)
 }

@@ -2,10 +2,12 @@ package schema
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -43,6 +45,25 @@ func checkRole(c checker, s *access.Role) {
 			c.syntax(namespace, validation.IsDNS1123Label)
 		})
 		each(c.at("names"), r.Names, func(c checker, name string) { c.syntax(name, validation.IsDNS1123Subdomain) })
+		checkRuleHosts(c, r)
+	})
+}
+
+// checkRuleHosts refuses hosts on a rule that permits something which has none.
+func checkRuleHosts(c checker, r access.Rule) {
+	if len(r.Hosts) == 0 {
+		return
+	}
+	each(c.at("hosts"), r.Hosts, checker.wholeHost)
+	each(c.at("verbs"), r.Verbs, func(c checker, verb string) {
+		if !slices.Contains(access.WritingVerbs(), verb) {
+			c.fail("is %q, and a rule with hosts is for %s: put other verbs into another rule", verb, strings.Join(access.WritingVerbs(), ", "))
+		}
+	})
+	each(c.at("kinds"), r.Kinds, func(c checker, kind string) {
+		if k := Pilot().Named(kind); k == nil || !claim.Speaks(k.Plural) {
+			c.fail("is %q, and a rule with hosts is for the kinds that speak for hosts: %s", kind, strings.Join(claim.Kinds(), ", "))
+		}
 	})
 }
 

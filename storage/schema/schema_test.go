@@ -43,6 +43,7 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{"portolan.io", "TokenIssuer", "tokenissuers", "tokenissuer", "", "v1"},
 		{"portolan.io", "RevokedIdentity", "revokedidentities", "revokedidentity", "ri", "v1"},
 		{"portolan.io", "PeerPhase", "peerphases", "peerphase", "", "v1"},
+		{"portolan.io", "HostGrant", "hostgrants", "hostgrant", "", "v1"},
 		{"portolan.io", "KeySet", "keysets", "keyset", "", "v1"},
 		{"portolan.io", "Role", "roles", "role", "", "v1"},
 		{"portolan.io", "RoleBinding", "rolebindings", "rolebinding", "", "v1"},

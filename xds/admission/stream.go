@@ -26,6 +26,9 @@ type Peer struct {
 	// not. The status is Unavailable if that is not known. Without Still the proof holds
 	// until Until.
 	Still func(context.Context) error
+	// Doubted means that nothing which the client says of itself without proof is believed: it
+	// gets no secrets, and no labels select a Gateway for it.
+	Doubted bool
 }
 
 func (p Peer) proved() bool { return p.Identity != identity.Identity{} }
@@ -138,6 +141,9 @@ func (s *Stream) Admit(ctx context.Context, proxy *discovery.Proxy) error {
 func (s *Stream) takeIdentity(ctx context.Context, proxy *discovery.Proxy) error {
 	who := s.peer.Identity
 	if !s.peer.proved() {
+		if s.peer.Doubted {
+			s.gate.doubt(proxy)
+		}
 		return nil
 	}
 	if proxy.Type == discovery.ConfigClient {
@@ -154,6 +160,14 @@ func (s *Stream) takeIdentity(ctx context.Context, proxy *discovery.Proxy) error
 	}
 	proxy.Identity, proxy.ServiceAccount = who.String(), who.ServiceAccount
 	return nil
+}
+
+// doubt has the server believe nothing that a proxy says without proof.
+func (g *Gate) doubt(proxy *discovery.Proxy) {
+	if proxy.Type == discovery.Router {
+		g.logger.Warn("believing no labels of a gateway that has proved nothing, as there are users: no Gateway with a selector is for it; have it connect with a certificate of the mesh, or over --xds-socket", "proxy", proxy.ID)
+	}
+	proxy.Doubt()
 }
 
 // MayExport returns why the client may not take the objects of the mesh, nil if it may. A

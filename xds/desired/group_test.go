@@ -47,7 +47,7 @@ func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 
 // object draws an object, and its name as World.Delete expects it.
 func (h *history) object() (name, document string) {
-	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy", "RequestAuthentication", "KeySet")
+	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy", "RequestAuthentication", "KeySet", "HostGrant")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
 	if kind == "Gateway" && h.pair.Cert != nil && h.one("with", "servers", "secrets") == "secrets" {
 		return fmt.Sprintf("secret/%s/%s", namespace, short), h.secret(namespace + "/" + short)
@@ -60,6 +60,7 @@ func (h *history) object() (name, document string) {
 		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
 		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar, "PeerAuthentication": h.peerAuthentication,
 		"AuthorizationPolicy": h.authorizationPolicy, "RequestAuthentication": h.requestAuthentication,
+		"HostGrant": h.hostGrant,
 	}[kind]()
 	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), xdstest.Object(kind, namespace+"/"+short, spec)
 }
@@ -101,6 +102,11 @@ func (h *history) authorizationPolicy() string {
 
 func (h *history) requestAuthentication() string {
 	return fmt.Sprintf("{%sjwtRules: [{issuer: a, jwksUri: '%s'}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("source", "https://a.example", "https://b.example"))
+}
+
+func (h *history) hostGrant() string {
+	return fmt.Sprintf("{from: [{kind: %s, namespace: %s}], to: [{hosts: ['%s']}]}",
+		h.one("from", "VirtualService", "DestinationRule", "ServiceEntry", "Gateway"), h.one("granted", "shop", "edge"), h.one("hosts", "*", "*.shop.example", "a.shop.example"))
 }
 
 func (h *history) policy(label string) string {
@@ -150,7 +156,7 @@ func (h *history) virtualService() string {
 
 func (h *history) gateway() string {
 	return fmt.Sprintf("{selector: {app: %s}, servers: [{port: {number: %s, name: p, protocol: %s}, hosts: ['%s']}, {port: {number: 81, name: more, protocol: %s}, hosts: ['*']}]}",
-		h.one("app", "gw", "w"), h.port(), h.one("serves", "HTTP", "HTTPS}, tls: {mode: SIMPLE, credentialName: x", "TCP", "HTTPS}, tls: {mode: ISTIO_MUTUAL"), h.one("serverHost", "*", "*.shop.example", "shop/*"),
+		h.one("app", "gw", "w"), h.port(), h.one("serves", "HTTP", "HTTPS}, tls: {mode: SIMPLE, credentialName: x", "TCP", "HTTPS}, tls: {mode: ISTIO_MUTUAL"), h.one("serverHost", "*", "*.shop.example", "shop/*", "a.shop.example"),
 		h.one("serves more", "HTTP", "MYSQL", "HTTPS}, tls: {mode: MUTUAL, credentialName: z", "HTTPS}, tls: {mode: OPTIONAL_MUTUAL, credentialNames: [x, z], caCertCredentialName: x"))
 }
 
@@ -217,6 +223,7 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{t: rt, pair: pair}
 		mesh := xdstest.NewWorld(t)
+		mesh.SetHostConsent(rapid.Bool().Draw(rt, "asks who speaks for a host"))
 		all := xdstest.NewGroups(catalogue.Types(), mesh.Context)
 		var members []xdstest.Member
 		for _, n := range nodes {

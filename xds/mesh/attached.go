@@ -61,7 +61,7 @@ func (t attachmentTable) follow(from, to *PushContext) {
 
 // followObjects follows objects that have a selector themselves.
 func (t attachmentTable) followObjects(from, to *PushContext, kind class.Kind, path string, selector func(*config.Config) labels.Instance) {
-	eachObject(from, to, path, func(c pmap.Change[*config.Config]) {
+	eachClaimant(from, to, path, func(c pmap.Change[*config.Config]) {
 		if c.HasNew {
 			t.add(to, attachmentKey(kind, c.New.Namespace), c.Key, &attachment{selector(c.New), c.New})
 		} else {

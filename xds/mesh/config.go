@@ -92,7 +92,7 @@ func (v *View) Mesh(field Field) *meshconfig.Config {
 // sameTables says whether two configurations lead to the same rows in all tables except
 // MeshConfig.
 func sameTables(c, o *meshconfig.Config) bool {
-	return c.Domain == o.Domain && c.GetRootNamespace() == o.GetRootNamespace() &&
+	return c.Domain == o.Domain && c.HostConsent == o.HostConsent && c.GetRootNamespace() == o.GetRootNamespace() &&
 		slices.Equal(c.GetDefaultVirtualServiceExportTo(), o.GetDefaultVirtualServiceExportTo()) &&
 		slices.Equal(c.GetDefaultDestinationRuleExportTo(), o.GetDefaultDestinationRuleExportTo())
 }

@@ -28,10 +28,10 @@ var (
 func (t virtualServiceTable) follow(from, to *PushContext) {
 	var due []string // roots, some maybe twice
 	var changed []string
-	eachObject(from, to, virtualServicePath, func(c pmap.Change[*config.Config]) {
+	eachClaimant(from, to, virtualServicePath, func(c pmap.Change[*config.Config]) {
 		var vs *routing.VirtualService
 		if c.HasNew {
-			vs = routing.New(c.New, to.mesh.GetDefaultVirtualServiceExportTo())
+			vs = routing.New(c.New, to.mesh.GetDefaultVirtualServiceExportTo()).Without(to.refused(c.New))
 		}
 		for _, delegate := range rootRows.rowsOf(from).Value(c.Key).DelegatePaths() {
 			delegatorRows.remove(to, delegate, c.Key)

@@ -16,10 +16,10 @@ type gateways struct{ tableOf[*routing.Gateway] }
 var gatewayRows = gateways{tableOf[*routing.Gateway]{gatewayObjects}}
 
 func (t gateways) follow(from, to *PushContext) {
-	eachObject(from, to, gatewayPath, func(c pmap.Change[*config.Config]) {
+	eachClaimant(from, to, gatewayPath, func(c pmap.Change[*config.Config]) {
 		var g *routing.Gateway
 		if c.HasNew {
-			g = routing.NewGateway(c.New)
+			g = routing.NewGateway(c.New, to.refused(c.New))
 		}
 		t.put(to, c.Key, g, c.HasNew)
 	})

@@ -26,6 +26,10 @@ var (
 
 // follow groups the changed services by host. The keys of one host are adjacent.
 func (t hosts) follow(from, to *PushContext) {
+	if to.mesh.HostConsent {
+		t.followOwners(from, to)
+		return
+	}
 	var h host.Name
 	var changes []pmap.Change[*ServiceRow]
 	for c := range pmap.Diff(from.inputs.Services, to.inputs.Services) {
@@ -42,7 +46,10 @@ func (t hosts) change(p *PushContext, h host.Name, changes []pmap.Change[*Servic
 	if len(changes) == 0 {
 		return
 	}
-	row := t.rowsOf(p).Value(string(h)).With(h, changes)
+	t.set(p, h, t.rowsOf(p).Value(string(h)).With(h, changes))
+}
+
+func (t hosts) set(p *PushContext, h host.Name, row *HostRow) {
 	t.put(p, string(h), row, row != nil)
 	reversedRows.put(p, reverse(string(h)), row, row != nil)
 }

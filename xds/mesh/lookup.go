@@ -38,11 +38,7 @@ func (p *PushContext) RulesOf(h host.Name) []*destination.Rule {
 	var out []*destination.Rule
 	found := map[string]host.Name{} // by namespace
 	for name := range h.Covers() {
-		row := ruleRows.rowsOf(p).Value(string(name))
-		if row == nil {
-			continue
-		}
-		for _, r := range row.Rules {
+		for _, r := range p.permittedRules(h, name) {
 			if most, ok := found[r.Namespace]; ok && most != name {
 				continue
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/keyset"
@@ -49,7 +50,9 @@ func (d *draw) some(of []string, label string) []string {
 }
 
 func (d *draw) step() Inputs {
-	switch d.one([]string{"config", "config", "service", "endpoints", "secret"}, "what") {
+	switch d.one([]string{"config", "config", "service", "endpoints", "secret", "grant"}, "what") {
+	case "grant":
+		d.grant()
 	case "secret":
 		d.secret()
 	case "config":
@@ -127,7 +130,7 @@ func (d *draw) config() {
 		}
 	case "Gateway":
 		c.Spec = &networking.Gateway{Selector: map[string]string{"app": c.Name}, Servers: []*networking.Server{
-			{Hosts: []string{"*"}, Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}},
+			{Hosts: []string{d.one([]string{"*", "a.shop.example", "shop/b.shop.example"}, "served")}, Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}},
 		}}
 	case "Sidecar":
 		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{"./" + d.one(testHosts, "import")}}}}
@@ -199,6 +202,33 @@ func (d *draw) put(c *config.Config) {
 	}
 }
 
+// grant changes the HostGrant of a namespace, or what the ServiceEntry of a service says of its
+// writer's rights.
+func (d *draw) grant() {
+	c := &config.Config{Meta: config.Meta{GroupVersionKind: schema.HostGrant, Name: "x", Namespace: d.one(testNamespaces, "namespace")}}
+	c.Spec = &claim.HostGrant{
+		From: []claim.From{{Kind: d.one([]string{"VirtualService", "DestinationRule", "ServiceEntry", "Gateway"}, "from"), Namespace: d.one(testNamespaces, "of")}},
+		To:   []claim.To{{Hosts: d.some(append([]string{"*"}, testHosts[:3]...), "to")}},
+	}
+	if rapid.Bool().Draw(d.t, "entry") {
+		h := d.one(testHosts[:2], "service")
+		c.GroupVersionKind, c.Name, c.Spec = schema.ServiceEntry, h, &networking.ServiceEntry{Hosts: []string{h}}
+		c.Annotations = map[string]string{claim.RightsAnnotation: d.one(testNamespaces, "right") + "/" + h}
+	}
+	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
+		d.configs = d.configs.Delete(c.Key().Path())
+	} else {
+		d.configs = d.configs.Set(c.Key().Path(), c)
+	}
+}
+
+// mesh draws whether the mesh asks who speaks for hosts.
+func (d *draw) mesh() *draw {
+	d.in.Mesh = meshconfig.Default()
+	d.in.Mesh.HostConsent = rapid.Bool().Draw(d.t, "consent")
+	return d
+}
+
 // protocol draws the settings that decide which HTTP version proxies speak.
 func (d *draw) protocol() *networking.ConnectionPoolSettings_HTTPSettings {
 	return &networking.ConnectionPoolSettings_HTTPSettings{
@@ -259,7 +289,7 @@ func (d *draw) service() {
 			Name: "p", Number: rapid.IntRange(80, 81).Draw(d.t, "port"),
 			Protocol: discovery.Protocol(d.one([]string{"HTTP", "TCP", ""}, "protocol")),
 		}},
-		Attributes: discovery.Attributes{Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
+		Attributes: discovery.Attributes{Provider: discovery.External, Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
 	}}, nil))
 }
 
@@ -283,6 +313,12 @@ func (d *draw) endpoints() {
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
 	put := func(table, key, value string) { out[table+" "+key] = value }
+	for k, r := range ownerRows.rowsOf(p).All() {
+		put("owners", k, fmt.Sprint(r.Owner, len(r.services), len(r.grants)))
+	}
+	for k, g := range claimantRows.rowsOf(p).All() {
+		put("claimants", k, fmt.Sprint(slices.Collect(g.Keys())))
+	}
 	for k, r := range hostRows.rowsOf(p).All() {
 		var names []string
 		for _, s := range r.Services {
@@ -301,7 +337,7 @@ func dump(p *PushContext) map[string]string {
 	for k, r := range routeRows.rowsOf(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
-			list = append(list, fmt.Sprintf("%p %v %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo, vs.Spec.GetHttp()))
+			list = append(list, fmt.Sprintf("%p %v %v %v %v %v", vs.Config, vs.Hosts, vs.Refused, vs.Gateways, vs.ExportTo, vs.Spec.GetHttp()))
 		}
 		put("routes", k, fmt.Sprint(list))
 	}
@@ -381,7 +417,7 @@ func dump(p *PushContext) map[string]string {
 	}
 	put("patterns", "", fmt.Sprint(slices.Collect(rulePatternRows.rowsOf(p).Keys()), slices.Collect(routePatternRows.rowsOf(p).Keys())))
 	for k, g := range gatewayRows.rowsOf(p).All() {
-		put("gateways", k, fmt.Sprintf("%p", g.Config))
+		put("gateways", k, fmt.Sprintf("%p %v", g.Config, g.Servers[0].Hosts))
 	}
 	for k, r := range peerRows.rowsOf(p).All() {
 		var list []string
@@ -410,7 +446,7 @@ func dump(p *PushContext) map[string]string {
 func TestNextEqualsNew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := &draw{t: t, in: Inputs{Mesh: meshconfig.Default()}}
+		d := (&draw{t: t}).mesh()
 		var p *PushContext
 		for range rapid.IntRange(1, 25).Draw(t, "pushes") {
 			for range rapid.IntRange(1, 3).Draw(t, "changes") {
@@ -428,7 +464,7 @@ func TestNextEqualsNew(t *testing.T) {
 func TestDiffOfEqualContextsIsEmpty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := &draw{t: t, in: Inputs{Mesh: meshconfig.Default()}}
+		d := (&draw{t: t}).mesh()
 		for range rapid.IntRange(1, 20).Draw(t, "changes") {
 			d.step()
 		}

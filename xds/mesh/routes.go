@@ -3,6 +3,7 @@ package mesh
 import (
 	"slices"
 
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
@@ -35,7 +36,8 @@ func (t routes) follow(from, to *PushContext) {
 	}
 }
 
-// changed also adds the hosts that a changed pattern of the mesh gateway covers.
+// changed also adds the hosts that a changed pattern of the mesh gateway covers, and those for
+// which patterns may have begun or ceased to count.
 func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		keys = append(keys, RowKey{Routes, c.Key})
@@ -44,6 +46,9 @@ func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
 				keys = append(keys, RowKey{Routes, routing.RouteKey(MeshGateway, row.Hostname)})
 			}
 		}
+	}
+	for c := range ownerRows.diff(from, to) {
+		keys = append(keys, RowKey{Routes, routing.RouteKey(MeshGateway, host.Name(c.Key))})
 	}
 	return keys
 }

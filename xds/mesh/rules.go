@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,22 +25,26 @@ var (
 )
 
 func (t rules) follow(from, to *PushContext) {
-	eachObject(from, to, destinationRulePath, func(c pmap.Change[*config.Config]) {
+	eachClaimant(from, to, destinationRulePath, func(c pmap.Change[*config.Config]) {
 		if c.HasOld {
 			t.change(to, string(destination.HostOf(c.Old)), c.Old, nil)
 		}
-		if c.HasNew {
+		if c.HasNew && len(to.refused(c.New)) == 0 {
 			t.change(to, string(destination.HostOf(c.New)), nil, c.New)
 		}
 	})
 }
 
-// changed adds the hosts that each changed rule covers.
+// changed adds the hosts that each changed rule covers, and the hosts for which patterns may have
+// begun or ceased to count.
 func (t rules) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		for row := range to.hostsMatching(host.Name(c.Key)) {
 			keys = append(keys, RowKey{Rules, string(row.Hostname)})
 		}
+	}
+	for c := range ownerRows.diff(from, to) {
+		keys = append(keys, RowKey{Rules, c.Key})
 	}
 	return keys
 }
@@ -95,9 +100,20 @@ func (v *View) rule(h host.Name, serviceNamespace string, selects func(labels.In
 	}
 	var best destination.Choice
 	for name := range h.Covers() {
-		if best = best.Or(client.Choose(all.Value(string(name)).All())); best.Own != nil {
+		if best = best.Or(client.Choose(v.push.permittedRules(h, name))); best.Own != nil {
 			break
 		}
 	}
 	return best.Best()
+}
+
+// permittedRules returns the rules of a name or pattern that have effect for a host that it covers.
+func (p *PushContext) permittedRules(h, name host.Name) []*destination.Rule {
+	rules := ruleRows.rowsOf(p).Value(string(name)).All()
+	if !name.IsWildcard() || ownerRows.rowsOf(p).Len() == 0 {
+		return rules
+	}
+	return slices.DeleteFunc(slices.Clone(rules), func(r *destination.Rule) bool {
+		return slices.ContainsFunc(r.Configs, func(c *config.Config) bool { return !p.permitsPattern(h, c, name) })
+	})
 }

@@ -31,7 +31,8 @@ func (t streams) follow(from, to *PushContext) {
 }
 
 // changed also adds the hosts that overlap with a changed one: services under a pattern,
-// and the patterns that cover a name, since a service may have a pattern as its host.
+// and the patterns that cover a name, since a service may have a pattern as its host. It adds
+// the hosts for which patterns may have begun or ceased to count.
 func (t streams) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		h := host.Name(c.Key)
@@ -46,6 +47,9 @@ func (t streams) changed(from, to *PushContext, keys []RowKey) []RowKey {
 				keys = append(keys, RowKey{Streams, string(row.Hostname)})
 			}
 		}
+	}
+	for c := range ownerRows.diff(from, to) {
+		keys = append(keys, RowKey{Streams, c.Key})
 	}
 	return keys
 }
@@ -63,9 +67,9 @@ func (v *View) Streams(listener EgressListener, h host.Name) []*routing.VirtualS
 
 func (v *View) streams(h host.Name, listener string) routing.List {
 	var found []*routing.VirtualService
-	add := func(row *RouteRow) {
+	add := func(row *RouteRow, name host.Name) {
 		for _, vs := range row.All() {
-			if vs.ExportTo.VisibleTo(v.scope.Namespace) && !slices.Contains(found, vs) && v.importsVirtualService(listener, vs) {
+			if v.push.permitsPattern(h, vs.Config, name) && vs.ExportTo.VisibleTo(v.scope.Namespace) && !slices.Contains(found, vs) && v.importsVirtualService(listener, vs) {
 				found = append(found, vs)
 			}
 		}
@@ -75,11 +79,11 @@ func (v *View) streams(h host.Name, listener string) routing.List {
 		return routing.List{}
 	}
 	for name := range h.Covers() {
-		add(all.Value(string(name)))
+		add(all.Value(string(name)), name)
 	}
 	if suffix, wild := strings.CutPrefix(string(h), "*"); wild {
 		for _, row := range reversedStreamRows.rowsOf(v.push).Prefix(reverse(suffix)) {
-			add(row)
+			add(row, h)
 		}
 	}
 	slices.SortFunc(found, v.CompareVirtualServices)

@@ -13,7 +13,9 @@ type Table uint8
 // The tables. Each comes after those from which it is derived.
 const (
 	// No View answers from these.
-	roots           Table = iota // VirtualService that delegates to others, as it was written, by path
+	hostOwners      Table = iota // who may speak for a host, if the mesh asks for consent
+	hostClaimants                // the paths of the objects that name a host, by host
+	roots                        // VirtualService that delegates to others, as it was written, by path
 	delegators                   // the paths of the roots, by the path that they delegate to
 	virtualServices              // VirtualService by path, with the routes of its delegates
 	sidecars                     // Sidecar by path
@@ -59,6 +61,8 @@ const firstAsked, firstTracked = Self, Endpoints
 // tables has the implementation of each Table. To add a table, write one file that
 // implements table, and add its name above and its entry here.
 var tables = [tableCount]table{
+	hostOwners:      ownerRows,
+	hostClaimants:   claimantRows,
 	roots:           rootRows,
 	delegators:      delegatorRows,
 	virtualServices: virtualServiceRows,
@@ -181,10 +185,13 @@ const (
 	destinationRulePath = networkingGroup + "/DestinationRule/"
 	gatewayPath         = networkingGroup + "/Gateway/"
 	sidecarPath         = networkingGroup + "/Sidecar/"
+	serviceEntryPath    = networkingGroup + "/ServiceEntry/"
 
-	peerAuthenticationPath = "security.istio.io/PeerAuthentication/"
-	peerPhasePath          = "portolan.io/PeerPhase/"
-	keySetPath             = "portolan.io/KeySet/"
+	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
+	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"
+	peerPhasePath           = "portolan.io/PeerPhase/"
+	hostGrantPath           = "portolan.io/HostGrant/"
+	keySetPath              = "portolan.io/KeySet/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

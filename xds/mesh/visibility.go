@@ -107,7 +107,11 @@ func (v *View) route(key, args string) any {
 	}
 	gateway, h := routing.SplitRouteKey(key)
 	for name := range h.Covers() {
-		if vs := v.firstRoute(all.Value(routing.RouteKey(gateway, name)), listener); vs != nil {
+		row := all.Value(routing.RouteKey(gateway, name))
+		vs := row.First(v.scope.Namespace, func(vs *routing.VirtualService) bool {
+			return v.push.permitsPattern(h, vs.Config, name) && v.importsVirtualService(listener, vs)
+		})
+		if vs != nil {
 			return vs
 		}
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	// HTTP3 makes gateways serve HTTP/3, too. In Istio this is no mesh setting but the
 	// server's, PILOT_ENABLE_QUIC_LISTENERS.
 	HTTP3 bool
+	// HostConsent demands that objects speak for hosts of other namespaces only with the right
+	// to them, or with the consent of the namespace. Istio has no such setting.
+	HostConsent bool
 }
 
 // DefaultDomain is the default DNS suffix of short host names.

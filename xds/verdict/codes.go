@@ -66,6 +66,8 @@ const (
 	StreamShadowed     Code = "PTL0135"
 	SNITaken           Code = "PTL0136"
 	StreamUnused       Code = "PTL0137"
+	HostOfOthers       Code = "PTL0138"
+	HostRefused        Code = "PTL0139"
 	DelegateUnknown    Code = "PTL0141"
 	DelegateNotVisible Code = "PTL0142"
 	NoDelegate         Code = "PTL0143"
@@ -174,6 +176,8 @@ var kinds = []Kind{
 	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host, or a server of a Gateway, whose connections a route takes that comes first", "proxies use the other route alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
 	{StreamUnused, "", Warning, status.ResolvedRefs, "http, tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
+	{HostOfOthers, "", Info, status.ResolvedRefs, "an object speaks for a host of which another namespace has the oldest service, and no HostGrant of that namespace consents", "it counts as if the host were its own, also for proxies of the other namespace; `--require-host-consent` would take its effect for the host away"},
+	{HostRefused, "", Error, status.ResolvedRefs, "with `--require-host-consent`, an object speaks for a host of which another namespace has the oldest service, no HostGrant of that namespace consents, and the writer of the object had no right to the host", "the object has no effect for the host"},
 	{DelegateUnknown, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not there", "the route is left out"},
 	{DelegateNotVisible, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not exported to its namespace", "the route is left out"},
 	{NoDelegate, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that has hosts of its own", "the route is left out"},

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -67,6 +68,8 @@ func routes(name, spec string) string { return xdstest.Object("VirtualService", 
 func rule(name, spec string) string { return xdstest.Object("DestinationRule", name, spec) }
 
 func gateway(name, spec string) string { return xdstest.Object("Gateway", name, spec) }
+
+func hostGrant(name, spec string) string { return xdstest.Object("HostGrant", name, spec) }
 
 func sidecar(name, spec string) string { return xdstest.Object("Sidecar", name, spec) }
 
@@ -453,7 +456,7 @@ func TestVerdicts(t *testing.T) {
 			proxies: proxies(&status.Proxy{Node: "n", Type: "sidecar", Namespace: "default", Labels: map[string]string{"app": "web"}, Addresses: []string{"10.0.0.8"}, Replica: "r", SelfDiscovery: true}),
 			want: []string{
 				"some PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting", "some PTL0132 spec.workloadSelector",
-				"mine PTL0211 metadata.namespace", "mine PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
+				"mine PTL0211 metadata.namespace", "mine PTL0138 spec.host beside web", "mine PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
 			},
 		},
 		{
@@ -471,7 +474,7 @@ func TestVerdicts(t *testing.T) {
 				"r PTL0128 spec.trafficPolicy.tunnel", "r PTL0133 spec.trafficPolicy.connectionPool.http.maxRetries",
 				"r PTL0133 spec.trafficPolicy.loadBalancer.consistentHash.maglev", "r PTL0133 spec.trafficPolicy.outlierDetection",
 				"r PTL0133 spec.trafficPolicy.portLevelSettings[0].loadBalancer.simple", "r PTL0133 spec.trafficPolicy.tunnel",
-				"some PTL0132 spec.workloadSelector", "mine PTL0211 metadata.namespace",
+				"some PTL0132 spec.workloadSelector", "mine PTL0211 metadata.namespace", "mine PTL0138 spec.host beside calls",
 			},
 		},
 		{
@@ -611,12 +614,12 @@ func TestVerdicts(t *testing.T) {
 			objects: []string{entry, rule("other/a", `{host: web.example.com}`), rule("other/b", `{host: web.example.com, exportTo: [elsewhere]}`),
 				rule("elsewhere/c", `{host: web.example.com}`), rule("d", `{host: web.example.com, exportTo: [other]}`), rule("istio-system/root", `{host: web.example.com}`)},
 			proxies: proxies(router(map[string]string{"app": "edge"}), client("elsewhere")),
-			want:    []string{"d PTL0211 spec.exportTo", "a PTL0211 metadata.namespace", "b PTL0211 spec.exportTo"},
+			want:    []string{"d PTL0211 spec.exportTo", "c PTL0138 spec.host beside web", "a PTL0211 metadata.namespace", "a PTL0138 spec.host beside web", "b PTL0211 spec.exportTo", "b PTL0138 spec.host beside web"},
 		},
 		{
 			name:    "localities that no endpoint and no proxy has",
 			objects: []string{entry, rule("a", near("failover: [{from: eu, to: us}]")), rule("other/b", near("failoverPriority: [rack]"))},
-			want:    []string{"a PTL0212 " + nearField, "a PTL0212 " + nearField, "b PTL0211 metadata.namespace"},
+			want:    []string{"a PTL0212 " + nearField, "a PTL0212 " + nearField, "b PTL0211 metadata.namespace", "b PTL0138 spec.host beside web"},
 			proxies: proxies(placed("w", "10.0.0.1", "")),
 		},
 		{
@@ -655,6 +658,29 @@ func TestVerdicts(t *testing.T) {
 			proxies: proxies(placed("w", "10.0.0.9", "eu"), func() *status.Proxy { p := bystander("default"); p.DNSCapture = true; return p }()),
 		},
 		{
+			name: "hosts of another namespace",
+			objects: []string{
+				entry, rule("other/r", "{host: web.example.com}"), routes("other/v", "{hosts: [own.example.org, '*.example.com'], http: ["+toIt+"]}"),
+				gateway("other/g", "{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example.com, 'other/web.example.com', 'default/web.example.com', '*.example.com']}]}"),
+				rule("istio-system/root", "{host: web.example.com}"), routes("v", "{hosts: [web.example.com], http: ["+toIt+"]}"),
+			},
+			proxies: proxies(router(map[string]string{"app": "edge"}), client("other")),
+			want: []string{
+				"r PTL0138 spec.host beside web", "g PTL0138 spec.servers[0].hosts[0] beside web", "g PTL0138 spec.servers[0].hosts[1] beside web",
+				"v PTL0123 spec.hosts[0]", "v PTL0138 spec.hosts[1] beside web",
+			},
+		},
+		{
+			name: "hosts of another namespace that consents, in part",
+			objects: []string{
+				entry, rule("other/r", "{host: web.example.com}"), rule("other/s", "{host: '*.example.com'}"), routes("other/v", "{hosts: [web.example.com], http: ["+toIt+"]}"),
+				hostGrant("g", "{from: [{kind: DestinationRule, namespace: other}], to: [{hosts: ['*.example.com']}]}"),
+				hostGrant("other/h", "{from: [{kind: VirtualService, namespace: default}], to: [{hosts: ['*']}]}"),
+			},
+			proxies: proxies(client("other")),
+			want:    []string{"v PTL0138 spec.hosts[0] beside web"},
+		},
+		{
 			name:    "a kind and a field that are not served",
 			objects: []string{entry, stored, gateway("edge", `{selector: {app: edge}, servers: [{defaultEndpoint: "127.0.0.1:80", port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`)},
 			want:    []string{"edge PTL0121 spec.servers[0].defaultEndpoint", "stored PTL0122 "},
@@ -673,6 +699,53 @@ func TestVerdicts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestObjectsWithoutConsent: if the mesh asks who speaks for a host, an object without consent
+// says that it has no effect, until there is consent or its writer had the right.
+func TestObjectsWithoutConsent(t *testing.T) {
+	t.Parallel()
+	to := "http: [" + toIt + "], tcp: [{route: [{destination: {host: web.example.com}}]}]"
+	w := xdstest.NewWorld(t,
+		entry, strings.Replace(entry, "{name: web}", "{name: web, namespace: other}", 1),
+		rule("other/r", "{host: web.example.com, subsets: [{name: v1, labels: {v: x}}]}"), rule("other/rr", "{host: '*.example.com'}"),
+		routes("other/v", "{hosts: [web.example.com], "+to+"}"), routes("other/vv", "{hosts: ['*.example.com'], "+to+"}"),
+		gateway("other/g", "{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example.com, '*.example.com']}]}"),
+		routes("other/w", "{hosts: [web.example.com], gateways: [g], http: ["+toIt+"]}"),
+		gateway("other/h", "{selector: {app: edge}, servers: [{port: {number: 81, name: http, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: x}, hosts: [web.example.com]}]}"),
+	)
+	var x *index.Index
+	expect := func(want ...string) {
+		t.Helper()
+		facts := verdict.Facts{Mesh: w.Context(), Proxies: proxies(router(map[string]string{"app": "edge"}), client("other"))}
+		x = x.Next(facts)
+		var fresh *index.Index
+		if diff := cmp.Diff(append([]string{}, want...), said(x)); diff != "" {
+			t.Errorf("verdicts (-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff(said(fresh.Next(facts)), said(x)); diff != "" {
+			t.Errorf("judged anew (-want +got)\n%s", diff)
+		}
+	}
+	expect("r PTL0104 spec.subsets[0]", "r PTL0138 spec.host beside web", "rr PTL0138 spec.host beside web",
+		"g PTL0138 spec.servers[0].hosts[0] beside web", "h PTL0311 spec.servers[0].tls.credentialName", "h PTL0138 spec.servers[0].hosts[0] beside web",
+		"web PTL0138 spec.hosts[0] beside web", "v PTL0137 spec.tcp", "v PTL0138 spec.hosts[0] beside web",
+		"vv PTL0135 spec.hosts[0] beside v", "vv PTL0137 spec.tcp", "vv PTL0138 spec.hosts[0] beside web", "w PTL0138 spec.hosts[0] beside web")
+	w.SetHostConsent(true)
+	expect("r PTL0139 spec.host beside web", "r PTL0104 spec.subsets[0]", "rr PTL0139 spec.host beside web",
+		"g PTL0139 spec.servers[0].hosts[0] beside web", "h PTL0139 spec.servers[0].hosts[0] beside web",
+		"web PTL0139 spec.hosts[0] beside web", "v PTL0139 spec.hosts[0] beside web", "v PTL0137 spec.tcp",
+		"vv PTL0139 spec.hosts[0] beside web", "vv PTL0137 spec.tcp", "w PTL0139 spec.hosts[0] beside web")
+	for _, kind := range []string{"DestinationRule", "VirtualService", "Gateway", "ServiceEntry"} {
+		w.Apply(hostGrant(strings.ToLower(kind), "{from: [{kind: "+kind+", namespace: other}], to: [{hosts: ['*']}]}"))
+	}
+	consented := []string{"r PTL0104 spec.subsets[0]", "h PTL0311 spec.servers[0].tls.credentialName", "v PTL0137 spec.tcp", "vv PTL0135 spec.hosts[0] beside v", "vv PTL0137 spec.tcp"}
+	expect(consented...)
+	w.Delete("hostgrant/default/destinationrule")
+	expect(append([]string{"r PTL0139 spec.host beside web", "r PTL0104 spec.subsets[0]", "rr PTL0139 spec.host beside web"}, consented[1:]...)...)
+	right := "metadata: {annotations: {" + claim.RightsAnnotation + ": 'default/web.example.com'}, "
+	w.Apply(strings.Replace(rule("other/r", "{host: web.example.com, subsets: [{name: v1, labels: {v: x}}]}"), "metadata: {", right, 1))
+	expect(append([]string{"r PTL0104 spec.subsets[0]", "rr PTL0139 spec.host beside web"}, consented[1:]...)...)
 }
 
 // TestACauseThatGoesTakesItsVerdictsAlong adds and removes causes one after another.

@@ -198,12 +198,19 @@ func (w *World) SetMesh(document string) {
 }
 
 // SetHTTP3 sets whether gateways accept HTTP/3.
-func (w *World) SetHTTP3(on bool) {
+func (w *World) SetHTTP3(on bool) { w.changeMesh(func(c *meshconfig.Config) { c.HTTP3 = on }) }
+
+// SetHostConsent sets whether the mesh asks who speaks for a host.
+func (w *World) SetHostConsent(on bool) {
+	w.changeMesh(func(c *meshconfig.Config) { c.HostConsent = on })
+}
+
+func (w *World) changeMesh(change func(*meshconfig.Config)) {
 	to := meshconfig.Default()
 	if w.inputs.Mesh != nil {
-		to.MeshConfig, to.Domain = w.inputs.Mesh.MeshConfig, w.inputs.Mesh.Domain
+		*to = *w.inputs.Mesh
 	}
-	to.HTTP3 = on
+	change(to)
 	w.inputs.Mesh = to
 	w.commit()
 }
@@ -401,11 +408,14 @@ func Object(kind, name, spec string) string {
 	if !ok {
 		namespace, short = "default", name
 	}
-	group := "networking"
-	if strings.HasSuffix(kind, "Authentication") || kind == "AuthorizationPolicy" {
-		group = "security"
+	group := "networking.istio.io"
+	switch {
+	case strings.HasSuffix(kind, "Authentication") || kind == "AuthorizationPolicy":
+		group = "security.istio.io"
+	case kind == "HostGrant":
+		group = schema.HostGrant.Group
 	}
-	return fmt.Sprintf("apiVersion: %s.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
+	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
 		group, kind, short, namespace, spec)
 }
 

@@ -103,5 +103,8 @@ func RuleText(r access.Rule) string {
 	if len(r.Namespaces) > 0 {
 		text += " in " + strings.Join(r.Namespaces, ",")
 	}
+	if len(r.Hosts) > 0 {
+		text += " for " + strings.Join(r.Hosts, ",")
+	}
 	return text
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/keyset"
@@ -120,6 +121,16 @@ func columnsOf(kind config.GroupVersionKind) []column {
 				return cli.FormatList(cli.MapSlice(s.Settled, func(p phase.Policy) string { return p.Name }), wide)
 			}),
 			show("CLIENTS-CHANGE", func(s spec, _ bool) string { return strconv.FormatBool(s.Toward != "") }),
+		}
+	case schema.HostGrant:
+		type spec = *claim.HostGrant
+		return []column{
+			show("FROM", func(s spec, wide bool) string {
+				return cli.FormatList(cli.MapSlice(s.From, func(f claim.From) string { return strings.ToLower(f.Kind) + "/" + f.Namespace }), wide)
+			}),
+			show("HOSTS", func(s spec, wide bool) string {
+				return cli.FormatList(slices.Concat(cli.MapSlice(s.To, func(to claim.To) []string { return to.Hosts })...), wide)
+			}),
 		}
 	case schema.KeySet:
 		return keySetColumns()

@@ -34,7 +34,7 @@ type Authorizer interface {
 type Granter interface {
 	// Grants returns, for each operation of a batch, why it gives somebody rights that
 	// the identity does not have; nil if it does not. An operation that could not be read
-	// has neither a Config nor a Key.
+	// has neither a Config nor a Key. Grants may replace Configs by what is to be written.
 	Grants(context.Context, access.Identity, []storage.Op) []error
 }
 
@@ -168,7 +168,7 @@ func (s *Server) authorize(c *call, wants access.Request) error {
 }
 
 // granting returns, for each operation, why it gives rights that the caller does not
-// have. It returns nil if no check is needed.
+// have. It returns nil if no check is needed. It may replace the objects of operations.
 func (s *Server) granting(c *call, ops []storage.Op) []error {
 	granter, ok := s.authorizer.(Granter)
 	if !ok {
@@ -181,6 +181,17 @@ func (s *Server) granting(c *call, ops []storage.Op) []error {
 		}
 	}
 	return errs
+}
+
+// granted is like granting, for one operation.
+func (s *Server) granted(c *call, op storage.Op) (storage.Op, error) {
+	ops := []storage.Op{op}
+	for _, err := range s.granting(c, ops) {
+		if err != nil {
+			return op, refusal.As(err, refusal.Forbidden)
+		}
+	}
+	return ops[0], nil
 }
 
 // tellRefusal reports a refused call to onRefusal.

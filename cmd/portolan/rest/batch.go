@@ -306,17 +306,20 @@ func (b *batchCall) readOperations(operations []batch.Operation) error {
 			b.validate(i, op)
 		}
 	}
+	for i, err := range b.server.granting(b.call, b.ops) {
+		switch {
+		case apierrors.IsServiceUnavailable(err):
+			b.unjudged = err
+		case err != nil && len(b.denied) <= maxCauses:
+			b.denied = append(b.denied, metav1.StatusCause{Type: "Forbidden", Field: batch.Field(i, ""), Message: fmt.Sprintf("%s: %v", b.ops[i].Target(), err)})
+		}
+	}
 	if b.unjudged != nil {
 		const refused = "batch refused, nothing was written: "
 		if apierrors.HasStatusCause(b.unjudged, refusal.CauseStarting) {
 			return refusal.Starting(refused + b.unjudged.Error())
 		}
 		return refusal.Unavailable(refused + b.unjudged.Error())
-	}
-	for i, err := range b.server.granting(b.call, b.ops) {
-		if err != nil && len(b.denied) <= maxCauses {
-			b.denied = append(b.denied, metav1.StatusCause{Type: "Forbidden", Field: batch.Field(i, ""), Message: fmt.Sprintf("%s: %v", b.ops[i].Target(), err)})
-		}
 	}
 	if len(b.denied) > 0 {
 		err := refusal.Forbidden("batch refused, nothing was written: " + sentence(b.denied))

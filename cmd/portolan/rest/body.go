@@ -81,7 +81,7 @@ func (b *budget) readJSON(c *call, what string) ([]byte, error) {
 // warnings to the answer. An object to be created may get a generated name; no other
 // object may have a GenerateName. readObject drops the fields that only the server sets,
 // except the uid.
-func (s *Server) readObject(c *call) (*config.Config, error) {
+func (s *Server) readObject(c *call, verb storage.Verb) (*config.Config, error) {
 	body, isYAML, err := s.budget.readBody(c)
 	if err != nil {
 		return nil, err
@@ -118,9 +118,13 @@ func (s *Server) readObject(c *call) (*config.Config, error) {
 	if err := found.error(object.Key().String()+" is invalid", details); err != nil {
 		return nil, err
 	}
-	advice := s.advise(c.r.Context(), []storage.Op{{Verb: storage.Put, Config: object}})
+	op, err := s.granted(c, storage.Op{Verb: verb, Config: object})
+	if err != nil {
+		return nil, err
+	}
+	advice := s.advise(c.r.Context(), []storage.Op{{Verb: storage.Put, Config: op.Config}})
 	warn(c.w, allWarnings(warnings, advice[0]))
-	return object, nil
+	return op.Config, nil
 }
 
 // generatedName returns a name that begins with a prefix, as Kubernetes generates them;

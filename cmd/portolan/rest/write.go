@@ -23,7 +23,7 @@ func (s *Server) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	object, err := s.readObject(c)
+	object, err := s.readObject(c, storage.Create)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) replace(c *call) error {
 	if err != nil {
 		return err
 	}
-	object, err := s.readObject(c)
+	object, err := s.readObject(c, storage.Update)
 	if err != nil {
 		return err
 	}
@@ -128,14 +128,13 @@ func (s *Server) applyOne(c *call, trial *rehearsal, op storage.Op) (string, err
 	if err := s.unreserved(c.r, op); err != nil {
 		return "", err
 	}
-	for _, err := range s.granting(c, []storage.Op{op}) {
-		if err != nil {
-			return "", refusal.As(err, refusal.Forbidden)
-		}
+	op, err := s.granted(c, op)
+	if err != nil {
+		return "", err
 	}
 	op, learnt := s.asStored(c.r.Context(), op)
 	op.KeepSpec = s.keepSpec(op)
-	op, err := s.sealed(c.r.Context(), op, trial != nil)
+	op, err = s.sealed(c.r.Context(), op, trial != nil)
 	if err != nil {
 		return "", err
 	}

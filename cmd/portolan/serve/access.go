@@ -14,18 +14,74 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage"
 	rights "github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
 // newKeeper returns the authentication and authorization of the config API. It only uses
 // objects of the store: no other source gives rights.
 func (s *server) newKeeper() *access.Keeper {
-	return access.NewKeeper(access.Options{
+	o := access.Options{
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
-		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), AnonymousLoopback: s.o.AnonymousLoopback,
+		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), Domain: s.o.Mesh.Domain, AnonymousLoopback: s.o.AnonymousLoopback,
 		StoreFault: s.store.healthy, Revoked: s.security.revoked,
 		Bearers: []access.Bearer{issuedUsers{s.issuers}},
-	})
+	}
+	if s.o.Mesh.HostConsent {
+		o.Crossings = s.crossings
+	}
+	return access.NewKeeper(o)
+}
+
+// crossings returns, for each operation of a batch, the hosts of other namespaces for which its
+// object speaks without their consent. An owner is one before the batch or after it; consent is
+// what the batch leaves of it.
+func (s *server) crossings(ops []storage.Op) ([][]claim.Crossing, error) {
+	now, then, known := s.xds.WouldBe(s.judged(ops))
+	if !known {
+		return nil, refusal.Starting("the server has not read yet which namespaces own which hosts: try again in a moment")
+	}
+	out := make([][]claim.Crossing, len(ops))
+	for i, op := range ops {
+		if op.Config == nil {
+			continue
+		}
+		object := *op.Config
+		object.Domain = s.o.Mesh.Domain // as the store will have it: short names become complete
+		claims := claim.Of(&object)
+		seen := map[claim.Crossing]bool{}
+		for _, at := range []*mesh.PushContext{now.Context, then.Context} {
+			for c := range at.Crossings(&object, claims...) {
+				from := claim.From{Kind: op.Config.Kind, Namespace: op.Config.Namespace}
+				if !seen[c] && !then.Context.Consents(c.Owner, from) {
+					out[i] = append(out[i], c)
+				}
+				seen[c] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// judged returns the operations that decide who owns a host and who consents. It leaves out
+// those whose objects are not valid: the config API refuses these anyway.
+func (s *server) judged(ops []storage.Op) []storage.Op {
+	var out []storage.Op
+	for _, op := range ops {
+		kind := s.configs.Schemas().Kind(op.Target().Kind)
+		if kind == nil || kind.GroupVersionKind != schema.HostGrant && !claim.Speaks(kind.Plural) {
+			continue
+		}
+		if op.Config != nil {
+			if _, err := kind.Validate(op.Config); err != nil {
+				continue
+			}
+		}
+		out = append(out, op)
+	}
+	return out
 }
 
 // issuedUsers authenticates users with the tokens of issuers.

@@ -32,6 +32,10 @@ type Options struct {
 	// possible, and another store has none.
 	APISocket string
 
+	// XDSSocket is the path of a unix socket on which proxies of this user and of root connect;
+	// empty means none.
+	XDSSocket string
+
 	// TLS configures how the server serves other machines.
 	TLS TLS
 	// MaxIdentityStreams is how many streams of xDS the clients of one identity may have; 0
@@ -41,6 +45,10 @@ type Options struct {
 	// AnonymousLoopback treats whoever calls the config API from this machine as an
 	// administrator, even when there are users.
 	AnonymousLoopback bool
+
+	// TrustLoopbackProxies gives the proxies of this machine secrets, and believes the labels
+	// of its gateways, without proof, even when there are users.
+	TrustLoopbackProxies bool
 
 	// Mesh is the mesh configuration; nil means Istio's defaults.
 	Mesh *meshconfig.Config

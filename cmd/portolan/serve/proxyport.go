@@ -45,6 +45,7 @@ type proxyPort struct {
 	conns    secure.Conns // the connections of both ports
 	plain    net.Listener
 	secured  net.Listener // the port with TLS; nil for none
+	socket   net.Listener // the socket; nil for none
 	grpc     *grpc.Server
 	excess   streamExcess
 	replicas replicas
@@ -63,6 +64,9 @@ func newProxyPort(on listeners, o *Options) *proxyPort {
 	p.plain = secure.Plain(p.conns.Track(on.xds), "--xds-address", o.Logger)
 	if on.secureXDS != nil {
 		p.secured = on.security.xds(p.conns.Track(on.secureXDS))
+	}
+	if on.xdsSocket != nil {
+		p.socket = p.conns.Track(on.xdsSocket)
 	}
 	return p
 }
@@ -87,8 +91,10 @@ func (p *proxyPort) serve(ctx context.Context) error {
 		})
 	}
 	serve(p.plain)
-	if p.secured != nil {
-		serve(p.secured)
+	for _, l := range []net.Listener{p.secured, p.socket} {
+		if l != nil {
+			serve(l)
+		}
 	}
 	if err := serving.Wait(); err != nil {
 		return err

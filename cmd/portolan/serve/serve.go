@@ -35,6 +35,13 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer proxies.Close()
+	xdsSocket, err := o.listenXDSSocket()
+	if err != nil {
+		return err
+	}
+	if xdsSocket != nil {
+		defer xdsSocket.Close()
+	}
 	security, err := newSecurity(&o)
 	if err != nil {
 		return err
@@ -54,13 +61,14 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(runOn(ctx, store, listeners{api, proxies, secured, security}, o), store.close())
+	return errors.Join(runOn(ctx, store, listeners{api, proxies, secured, xdsSocket, security}, o), store.close())
 }
 
 // listeners are the open ports, and their security.
 type listeners struct {
 	api, xds  net.Listener
 	secureXDS net.Listener // nil for none
+	xdsSocket net.Listener // nil for none
 	security  *security
 }
 

@@ -135,7 +135,7 @@ func (s *server) addXDS() error {
 		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
 		WholeRoutes: s.o.WholeRoutes,
 		Options: admission.Options{
-			Peer: s.security.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.conns.HangUp,
+			Peer: s.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.conns.HangUp,
 			MaxFirstSyncs: s.o.MaxFirstSyncs, MaxIdentityStreams: s.o.MaxIdentityStreams, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		},
 		SealingKeys: s.secrets.sealer.Keys,

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -19,11 +20,14 @@ type Gateway struct {
 	Servers []*Server
 }
 
-// NewGateway parses the hosts of a Gateway's servers.
-func NewGateway(c *config.Config) *Gateway {
+// NewGateway parses the hosts of a Gateway's servers. It leaves out those whose fields are
+// refused, since other namespaces own them. A server may have none left: it serves nothing.
+func NewGateway(c *config.Config, refused map[string]bool) *Gateway {
 	g := &Gateway{Config: c, Spec: c.Spec.(*networking.Gateway)}
-	for _, spec := range g.Spec.GetServers() {
-		s := &Server{Gateway: g, Spec: spec, Hosts: serverHosts(spec, c.Namespace)}
+	for i, spec := range g.Spec.GetServers() {
+		s := &Server{Gateway: g, Spec: spec, Hosts: serverHosts(spec, c.Namespace, func(k int) bool {
+			return refused[fmt.Sprintf("spec.servers[%d].hosts[%d]", i, k)]
+		})}
 		for _, h := range s.Hosts {
 			s.Names = append(s.Names, string(h.Name))
 		}
@@ -50,14 +54,18 @@ type Server struct {
 // ServerHost is a host of a server, and the namespace to which its VirtualServices must
 // belong, "*" for any.
 type ServerHost struct {
+	Index     int // in the server's hosts
 	Namespace string
 	Name      host.Name
 }
 
 // serverHosts parses the hosts of a server of a Gateway in namespace own.
-func serverHosts(spec *networking.Server, own string) []ServerHost {
+func serverHosts(spec *networking.Server, own string, refused func(int) bool) []ServerHost {
 	var out []ServerHost
-	for _, text := range spec.GetHosts() {
+	for k, text := range spec.GetHosts() {
+		if refused(k) {
+			continue
+		}
 		namespace, name, ok := strings.Cut(text, "/")
 		if !ok {
 			namespace, name = "*", text
@@ -65,7 +73,7 @@ func serverHosts(spec *networking.Server, own string) []ServerHost {
 		if namespace == "." {
 			namespace = own
 		}
-		out = append(out, ServerHost{namespace, host.Name(strings.ToLower(name))})
+		out = append(out, ServerHost{k, namespace, host.Name(strings.ToLower(name))})
 	}
 	return out
 }
@@ -123,7 +131,7 @@ type ServerKind int
 
 // The kinds of servers. The protocol and the TLS mode decide.
 const (
-	NotServed       ServerKind = iota // UDP, or TLS without settings
+	NotServed       ServerKind = iota // UDP, TLS without settings, or no hosts
 	HTTP                              // routes requests in plaintext
 	Bytes                             // forwards TCP in plaintext
 	HTTPS                             // terminates TLS and routes requests
@@ -145,7 +153,7 @@ func (k ServerKind) RoutesHTTP() bool { return k == HTTP || k == HTTPS }
 func (s *Server) Kind() ServerKind {
 	p, tls := s.Protocol(), s.Spec.GetTls()
 	switch {
-	case !p.IsServed():
+	case !p.IsServed() || len(s.Hosts) == 0:
 		return NotServed
 	case p.IsHTTP():
 		return HTTP

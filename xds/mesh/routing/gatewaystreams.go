@@ -89,7 +89,7 @@ func isFor[M StreamMatch](s *Server, vs *VirtualService, matches []M) bool {
 // VirtualService's hosts and gateways decide, and the ports and gateways of the route's
 // matches. A gateway ignores the rest of the matches. (Istio: l4MultiMatch.)
 func (s *Server) UsesTCPRoute(vs *VirtualService, r *networking.TCPRoute) bool {
-	return s.RoutesTCP() && slices.ContainsFunc(vs.Hosts, func(h host.Name) bool { return s.Serves(vs, h) }) && isFor(s, vs, r.GetMatch())
+	return s.RoutesTCP() && slices.ContainsFunc(vs.InEffect(), func(h host.Name) bool { return s.Serves(vs, h) }) && isFor(s, vs, r.GetMatch())
 }
 
 // NameMatch is a match of a VirtualService's tls route, as it applies to a server that
@@ -137,10 +137,13 @@ func (s *Server) IsFor(vs *VirtualService, m *networking.TLSMatchAttributes) boo
 }
 
 // Common intersects names of a VirtualService with the server's hosts: of each pair that
-// overlaps, the narrower.
+// overlaps, the narrower. It leaves out names for which the VirtualService has no effect.
 func (s *Server) Common(vs *VirtualService, asked ...string) []string {
 	var out []string
 	for _, name := range asked {
+		if slices.Contains(vs.Refused, host.Name(name)) {
+			continue
+		}
 		for _, o := range s.Hosts {
 			if common, meets := o.Overlap(host.Name(name)); meets && o.Admits(vs) && !slices.Contains(out, string(common)) {
 				out = append(out, string(common))

@@ -35,7 +35,7 @@ func gateways(t *testing.T, servers []string) []*routing.Gateway {
 			Meta: config.Meta{
 				GroupVersionKind: schema.Gateway, Namespace: "edge", Name: string(rune('a' + i)), CreationTimestamp: time.Unix(int64(i), 0),
 			}, Spec: spec,
-		})}, out...)
+		}, nil)}, out...)
 	}
 	return out
 }
@@ -160,7 +160,7 @@ func TestServerKinds(t *testing.T) {
 		"{port: {protocol: TLS}}":                                  routing.NotServed,
 		"{port: {protocol: UDP}}":                                  routing.NotServed,
 	} {
-		s := gateways(t, []string{text})[0].Servers[0]
+		s := gateways(t, []string{strings.TrimSuffix(text, "}") + ", hosts: ['*']}"})[0].Servers[0]
 		if s.Kind() != want {
 			t.Errorf("%s is of kind %d, want %d", text, s.Kind(), want)
 		}

@@ -23,7 +23,7 @@ func (vs *VirtualService) RouteKeys() []string {
 	}
 	var out []string
 	for _, g := range vs.Gateways {
-		for _, h := range vs.Hosts {
+		for _, h := range vs.InEffect() {
 			out = append(out, RouteKey(g, h))
 		}
 	}

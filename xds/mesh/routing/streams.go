@@ -13,7 +13,11 @@ func (vs *VirtualService) StreamHosts() []string {
 	if vs == nil || len(vs.Spec.GetTcp()) == 0 && len(vs.Spec.GetTls()) == 0 || !slices.Contains(vs.Gateways, MeshGateway) {
 		return nil
 	}
-	return vs.Spec.GetHosts()
+	var out []string
+	for _, h := range vs.InEffect() {
+		out = append(out, string(h))
+	}
+	return out
 }
 
 // streamRoutes iterates over the destinations of its tcp and tls routes.

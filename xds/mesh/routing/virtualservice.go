@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ type VirtualService struct {
 	Spec     *networking.VirtualService
 	Hosts    []host.Name // lower case; a delegate has none
 	Gateways []string    // a delegate has none
+	// Refused are those of its Hosts for which it has no effect, since other namespaces own
+	// them.
+	Refused  []host.Name
 	ExportTo discovery.Visibility
 
 	// Delegates are those whose routes it has, or would have without Conflicts.
@@ -66,6 +70,28 @@ func New(c *config.Config, defaultExport []string) *VirtualService {
 	}
 	vs.resolveStreams(resolve)
 	return vs
+}
+
+// Without returns the VirtualService with those hosts Refused whose fields are in refused.
+func (vs *VirtualService) Without(refused map[string]bool) *VirtualService {
+	if len(refused) == 0 {
+		return vs
+	}
+	out := *vs
+	for i, h := range vs.Hosts {
+		if refused[fmt.Sprintf("spec.hosts[%d]", i)] {
+			out.Refused = append(out.Refused, h)
+		}
+	}
+	return &out
+}
+
+// InEffect returns its hosts without those that are Refused.
+func (vs *VirtualService) InEffect() []host.Name {
+	if len(vs.Refused) == 0 {
+		return vs.Hosts
+	}
+	return slices.DeleteFunc(slices.Clone(vs.Hosts), func(h host.Name) bool { return slices.Contains(vs.Refused, h) })
 }
 
 // destinations iterates over the destinations of a route and of its mirrors.

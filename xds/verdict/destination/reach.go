@@ -60,13 +60,19 @@ func (j *judge) reached(of discovery.Visibility, table verdict.Row) iter.Seq[*st
 	}
 }
 
+// refused reports whether a rule has no effect since another namespace owns its host. An own
+// verdict tells of that.
+func (j *judge) refused(object *config.Config) bool {
+	return !slices.ContainsFunc(j.Mesh().RulesNamed(destination.HostOf(object)), func(r *destination.Rule) bool { return slices.Contains(r.Configs, object) })
+}
+
 // ruleOfNobody warns of a rule that no known proxy uses because of its namespace or exportTo.
 func (j *judge) ruleOfNobody(object *config.Config, spec *networking.DestinationRule, services []*mesh.ServiceRow) {
 	if len(services) == 0 || len(spec.GetWorkloadSelector().GetMatchLabels()) > 0 {
 		return
 	}
 	of := j.reach(object, services)
-	if of.Public() {
+	if of.Public() || j.refused(object) {
 		return
 	}
 	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {

@@ -40,6 +40,7 @@ func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]v
 	}
 	addShadowing(j, object)
 	addAdvice(j, object)
+	addCrossings(j, object)
 	x.unbuilt.addVerdicts(j, object)
 	return j.Outcome()
 }

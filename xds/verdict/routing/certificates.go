@@ -28,12 +28,12 @@ func (j *judge) warnUncovered(object *config.Config, index int, s *routing.Serve
 		if len(leaves) == 0 {
 			continue
 		}
-		for i, h := range s.Hosts {
+		for _, h := range s.Hosts {
 			if h.Name == "*" || certified(leaves, h.Name) {
 				continue
 			}
 			j.Add(verdict.Verdict{
-				Code: verdict.HostUncertified, Field: verdict.At(field+".hosts", i), Other: of.Key(),
+				Code: verdict.HostUncertified, Field: verdict.At(field+".hosts", h.Index), Other: of.Key(),
 				Message: fmt.Sprintf("%s is none of the names of the certificate in %s, which are %s: clients that verify it refuse the connection", h.Name, of.Key(), namesOf(leaves)),
 				Remedy:  "store a certificate for the host, or name another secret",
 			})

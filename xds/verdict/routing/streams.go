@@ -84,6 +84,9 @@ func (j *judge) streamsBefore(vs *routing.VirtualService) {
 	told := map[string]bool{}
 	j.sniTwice(vs, vs, told)
 	for i, h := range vs.Hosts {
+		if slices.Contains(vs.Refused, h) {
+			continue
+		}
 		looked, shadowed := 0, false
 		for s := range j.Services(h) {
 			if looked++; looked > verdict.MaxLooked {

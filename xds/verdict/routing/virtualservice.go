@@ -132,6 +132,9 @@ func (j *judge) behindOthers(vs *routing.VirtualService) {
 		return
 	}
 	for i, h := range vs.Hosts {
+		if slices.Contains(vs.Refused, h) {
+			continue
+		}
 		for _, gateway := range vs.Gateways {
 			other, r := j.takesAllBefore(vs, gateway, h)
 			if other == nil {

@@ -270,7 +270,7 @@ func (o *serveFlags) logger(console Console) *slog.Logger {
 func (o *serveFlags) options(console Console) (serve.Options, error) {
 	options := serve.Options{
 		Version: console.Version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
-		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous,
+		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous, TrustLoopbackProxies: o.tls.trustLoopback, XDSSocket: o.tls.xdsSocket,
 		Founding: o.founding(), Logger: o.logger(console),
 	}
 	var err error
@@ -289,7 +289,7 @@ func (o *serveFlags) options(console Console) (serve.Options, error) {
 	o.endpoints.apply(&options)
 	o.sources.apply(&options)
 	o.xds.apply(&options)
-	options.Mesh.HTTP3 = o.xds.http3
+	options.Mesh.HTTP3, options.Mesh.HostConsent = o.xds.http3, o.xds.consent
 	o.lifecycle.apply(&options)
 	o.tls.apply(&options)
 	o.memory.apply(&options)

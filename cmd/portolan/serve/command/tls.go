@@ -15,6 +15,8 @@ type tlsFlags struct {
 	cert, key, clientCA string
 	secureXDS           string
 	insecureXDS         bool
+	trustLoopback       bool
+	xdsSocket           string
 	names               []string
 	identityStreams     int
 }
@@ -26,6 +28,8 @@ func (o *tlsFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.clientCA, "client-ca", "", "file with authorities that sign the certificates of proxies and users, beside that of the mesh; it may be replaced at any time")
 	f.StringSliceVar(&o.names, "api-name", nil, "name or address by which clients call the server, beside its own and those in --tls-cert; may be repeated")
 	f.BoolVar(&o.insecureXDS, "insecure-xds-anywhere", false, "let --xds-address be reached from other machines, without TLS: whoever reaches it reads the configuration of every proxy")
+	f.StringVar(&o.xdsSocket, "xds-socket", "", "unix socket on which proxies of this machine connect too, those of the user who runs the server and of root; they get secrets without a certificate (default none)")
+	f.BoolVar(&o.trustLoopback, "trust-loopback-proxies", false, "give secrets to proxies of this machine that prove nothing, and believe the labels of its gateways, even when there are users: every process here can be such a proxy")
 	f.IntVar(&o.identityStreams, "max-streams-per-identity", admission.DefaultMaxIdentityStreams, "how many streams of xDS the proxies of one service account may have, which connect to --secure-xds-address")
 }
 
