@@ -26,14 +26,12 @@ type Slot struct {
 	tcp    bool
 }
 
-// task is what the filter of a slot does.
+// task is what the filter of a slot does. Most, of task 0, judge by the rules of policies.
 type task int
 
 const (
-	// judges: an RBAC filter has the rules of policies.
-	judges task = iota
 	// asks: the filter asks the provider of CUSTOM policies, about what the slot before it selects.
-	asks
+	asks task = iota + 1
 	// verifies: the filter verifies tokens, as RequestAuthentications say.
 	verifies
 )
