@@ -74,7 +74,7 @@ func TestSayWhoMayCallPage(t *testing.T) {
 			return err
 		}
 		for name, n := range all {
-			if strings.HasSuffix(name, "istio_dry_run_allow_shadow_denied") && n > 0 {
+			if strings.HasSuffix(name, "istio_dry_run_allow_.shadow_denied") && n > 0 {
 				return nil
 			}
 		}
