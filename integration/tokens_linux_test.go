@@ -329,6 +329,71 @@ func (s *tokenScene) awaitIssue(name, code, words string) {
 	})
 }
 
+// TestEnvoyTokenReplicas: one of two servers fetches the keys, both give proxies the same bytes,
+// and the one that is left goes on with them while the issuer is away.
+func TestEnvoyTokenReplicas(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		etcd, issuer := startEtcd(t), jwkstest.Plain(t)
+		servers, ports := [2]*server{}, [2]int{}
+		documents := []string{authentication("tokens", fmt.Sprintf("{jwtRules: [{issuer: %q}]}", issuer.URL))}
+		var edges [2]*envoy
+		for i := range servers {
+			servers[i], ports[i] = startServer(t, serverOptions{etcd: etcd}), freePort(t)
+			edges[i] = servers[i].startEnvoy(envoyOptions{kind: "router", name: fmt.Sprint("edge", i), labels: fmt.Sprint("app=edge", i), variant: v})
+			documents = append(documents, fmt.Sprintf(`
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: edge%d, namespace: shop}
+spec: {selector: {app: edge%d}, servers: [{port: {number: %d, name: http, protocol: HTTP}, hosts: ["*"]}]}
+`, i, i, ports[i]))
+		}
+		servers[0].apply(append(documents, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web.shop.test], gateways: [edge0, edge1], http: [{directResponse: {status: 210}}]}
+`)...)
+		token := issuer.Sign(t, claimsOf(issuer.URL, nil))
+		bad := forged(t, issuer, claimsOf(issuer.URL, nil))["another key"]
+		await := func(port, want int, token string) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("a token gets %d", want), func() error {
+				if got, err := do(t.Context(), clientOf(t), request{port: port, host: "web.shop.test", header: bearer(token)}); err != nil || got.status != want {
+					return fmt.Errorf("%s, %w", got, err)
+				}
+				return nil
+			})
+		}
+		var held []string
+		for i, s := range servers {
+			await(ports[i], 401, bad)
+			await(ports[i], 210, token)
+			_, filters, _ := strings.Cut(s.must("", "proxy", "config", "extension", fmt.Sprint("edge", i), "-o", "yaml"), "\ntypes:")
+			held = append(held, filters)
+		}
+		if held[0] != held[1] || !strings.Contains(held[0], "first") {
+			t.Errorf("the servers differ:\n%s\n%s", held[0], held[1])
+		}
+		if n := issuer.Fetches.Load(); n != 1 {
+			t.Errorf("the keys were fetched %d times", n)
+		}
+		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
+		if err := servers[0].process.terminate(t); err != nil { // it leads, since it was first
+			t.Fatal(err)
+		}
+		eventually(t, "the other server has tried to fetch", func() error {
+			if out := servers[1].must("", "get", "requestauthentication", "tokens", "-n", "shop", "-o", "yaml"); !strings.Contains(out, "PTL0391") {
+				return fmt.Errorf("%s", out)
+			}
+			return nil
+		})
+		for i := range edges {
+			await(ports[i], 210, token)
+			edges[i].expectNothingRejected()
+		}
+	})
+}
+
 // TestEnvoyClaimsInRoutes: a gateway routes by what a token says, and never by what a client says.
 func TestEnvoyClaimsInRoutes(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {

@@ -19,8 +19,14 @@ func peerAuthentication() *Schema {
 	}.schema()
 }
 
+// phaseAnnotation says how a change of the policy is followed (peer.Immediate).
+const phaseAnnotation = "portolan.io/phase"
+
 func checkPeerAuthentication(c checker, p *security.PeerAuthentication) {
 	c.at("selector", "matchLabels").labels(p.GetSelector().GetMatchLabels())
+	if value, ok := c.report.object.Annotations[phaseAnnotation]; ok && value != "none" {
+		c.report.at("metadata").at("annotations").key(phaseAnnotation).fail(`must be none, for a change without phases, is %q: leave it out for one with phases`, value)
+	}
 	if len(p.PortLevelMtls) > 0 && len(p.GetSelector().GetMatchLabels()) == 0 {
 		c.at("portLevelMtls").fail("needs a selector: ports are those of workloads")
 	}

@@ -399,3 +399,17 @@ func TestTheSizeOfAServiceEntryIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestPhaseRules: the annotation of a PeerAuthentication takes none alone.
+func TestPhaseRules(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"none": "", "nonee": `metadata.annotations[portolan.io/phase]: must be none, for a change without phases, is "nonee": leave it out for one with phases`,
+	} {
+		document := strings.Replace(spec(schema.PeerAuthentication, "{mtls: {mode: STRICT}}"), "namespace: shop}", "namespace: shop, annotations: {portolan.io/phase: "+value+"}}", 1)
+		refused, _ := validate(t, document)
+		if got := strings.Join(refused, "\n"); got != want {
+			t.Errorf("%s: got %q, want %q", value, got, want)
+		}
+	}
+}

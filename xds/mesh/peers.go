@@ -3,6 +3,7 @@ package mesh
 import (
 	"cmp"
 	"iter"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -72,5 +73,17 @@ func (v *View) OwnPeers() (peer.Scope, labels.Instance) {
 		v.ask(Instances, service.AddressKey(ip), "") // the labels follow from these
 	}
 	v.InNamespace(v.class.Namespace) // recorded, since it decides which policies count
+	v.ask(Self, selfPeers, "")       // recorded, since it names them
 	return v.Peers(v.class.Namespace), labels.Parse(v.ask(Self, selfOwnLabels, "").(string))
+}
+
+// selectedPeers returns the PeerAuthentications that count for the workload.
+func (v *View) selectedPeers() SelectedPolicies {
+	var names strings.Builder
+	if v.workload != nil {
+		for _, p := range v.push.PeersOf(v.class.Namespace).Selected(v.push.placeOf(v.workload).Labels) {
+			names.WriteString(p.Config.Namespace + "/" + p.Config.Name + "\n")
+		}
+	}
+	return SelectedPolicies{schema.PeerAuthentication, names.String()}
 }

@@ -84,7 +84,7 @@ func (v *View) ownPolicies(t policies) []*config.Config {
 	return out
 }
 
-// SelectedPolicies are the policies of a kind that are for a workload.
+// SelectedPolicies are the policies of a kind that are for a workload, PeerAuthentications too.
 type SelectedPolicies struct {
 	kind  config.GroupVersionKind
 	names string // NAMESPACE/NAME, a line each

@@ -168,6 +168,7 @@ const (
 	selfOwnLabels  = "ownLabels"
 	selfListeners  = "listeners"
 	selfPolicies   = "policies"
+	selfPeers      = "peers"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -226,6 +227,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return strings.Join(v.workload.Listeners, class.Separator)
 	case selfPolicies:
 		return v.selectedPolicies(args)
+	case selfPeers:
+		return v.selectedPeers()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

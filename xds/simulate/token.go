@@ -225,7 +225,7 @@ func (t token) signedBy(key any) bool {
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:
 		half := len(t.signature) / 2
-		r, s := new(big.Int).SetBytes(t.signature[:half]), new(big.Int).SetBytes(t.signature[half:])
+		r, s := new(big.Int).SetBytes(t.signature[:half]), new(big.Int).SetBytes(t.signature[half:2*half])
 		return ecdsa.Verify(key, digest, r, s)
 	case *rsa.PublicKey:
 		if strings.HasPrefix(t.algorithm, "RS") {

@@ -241,6 +241,12 @@ func (p *Policies) first(meets func(*Policy) bool) *Policy {
 // has no effect. It is comparable: equal scopes give equal answers.
 type Scope struct{ Mesh, Own *Policies }
 
+// Selected returns the policies that count for a workload: of the mesh, of the namespace, and of
+// those that select it, each if there is one.
+func (s Scope) Selected(workload labels.Instance) []*Policy {
+	return slices.DeleteFunc([]*Policy{s.Mesh.Wide(), s.Own.Wide(), s.Own.selecting(workload)}, func(p *Policy) bool { return p == nil })
+}
+
 // Decision is a mode with the policy that sets it, nil for the default.
 type Decision struct {
 	Mode Mode

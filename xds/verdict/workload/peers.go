@@ -62,7 +62,7 @@ func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAut
 		break
 	}
 	j.refusedByMode(object)
-	words := map[peer.Phase]string{peer.ServersChange: "servers begin to take what it asks for", peer.ClientsChange: "servers take it, and clients begin to follow"}
+	words := map[peer.Phase]string{peer.ServersChange: "servers take both what was asked for before and what it asks for", peer.ClientsChange: "servers take both, and clients begin to follow"}
 	scope := j.View(object.Namespace).Peers(object.Namespace)
 	own := scope.Own
 	if object.Namespace == root {
@@ -71,8 +71,8 @@ func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAut
 	if says := words[own.Phase()]; says != "" {
 		j.Add(verdict.Verdict{
 			Code: verdict.PeersChange, Field: "spec",
-			Message: says + ": until all proxies do, servers take what was asked for before, too",
-			Remedy:  "wait: the next phase begins when the proxies have taken this one, or after a minute; the annotation " + peer.Immediate + ": none goes without",
+			Message: "changes in phases: " + says,
+			Remedy:  "wait for the next phase, which begins when the proxies have taken this one, or after a minute",
 		})
 	}
 }
@@ -132,7 +132,7 @@ func (j *judge) refusedByMode(object *config.Config) {
 	if disabled.count > 0 {
 		j.Add(verdict.Verdict{
 			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
-			Message: fmt.Sprintf("demands mutual TLS, and %s clients of it something else: %s. What they send is refused", counted(disabled.count, "DestinationRule")+" tell", disabled.names()),
+			Message: fmt.Sprintf("demands mutual TLS, and clients do something else by %s: %s. What they send is refused", number(disabled.count, "DestinationRule"), disabled.names()),
 			Remedy:  "leave tls out of the rules, or set its mode to ISTIO_MUTUAL",
 		})
 	}
@@ -182,13 +182,21 @@ func nameOf(p *status.Proxy) string {
 
 // counted returns "1 thing is", "2 things are".
 func counted(n int, thing string) string {
+	if n == 1 {
+		return number(n, thing) + " is"
+	}
+	return number(n, thing) + " are"
+}
+
+// number returns "1 thing", "2 things".
+func number(n int, thing string) string {
 	switch {
 	case n == 1:
-		return "1 " + thing + " is"
+		return "1 " + thing
 	case strings.HasSuffix(thing, "y"):
-		return fmt.Sprintf("%d %sies are", n, strings.TrimSuffix(thing, "y"))
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(thing, "y"))
 	}
-	return fmt.Sprintf("%d %ss are", n, thing)
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // sidecarAt compares what an endpoint says of its sidecar with what is known of it.
