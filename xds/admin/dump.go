@@ -33,20 +33,24 @@ type Dump struct {
 	// contains them. Draining counts the listeners that are left out because Envoy drains them.
 	Static, Draining int
 
-	routesInUse map[string]bool // the route configurations that listeners name
+	inUse map[used]bool // what listeners name
 }
 
-// Drains reports whether at most a draining listener uses a route configuration or a virtual
-// host. The server may no longer know such a resource.
+// used is a resource that another names.
+type used struct{ typeURL, name string }
+
+// Drains reports whether at most a draining listener uses a route configuration, a virtual host
+// or the configuration of a filter. The server may no longer know such a resource.
 func (d *Dump) Drains(typeURL, name string) bool {
 	switch typeURL {
-	case resource.RouteType:
+	case resource.RouteType, resource.ExtensionType:
 	case resource.VirtualHostType:
+		typeURL = resource.RouteType
 		name, _, _ = strings.Cut(name, "/")
 	default:
 		return false
 	}
-	return d.Resources[resource.ListenerType] != nil && !d.routesInUse[name]
+	return d.Resources[resource.ListenerType] != nil && !d.inUse[used{typeURL, name}]
 }
 
 // dumpSection has the fields of all kinds of sections.
@@ -98,7 +102,7 @@ func ReadDump(in io.Reader) (*Dump, error) {
 	if err := json.NewDecoder(in).Decode(&document); err != nil {
 		return nil, fmt.Errorf("it is no config dump in JSON: %w", err)
 	}
-	d := &Dump{Resources: map[string]map[string]proto.Message{}, routesInUse: map[string]bool{}}
+	d := &Dump{Resources: map[string]map[string]proto.Message{}, inUse: map[used]bool{}}
 	for _, section := range document.Configs {
 		if err := d.read(section); err != nil {
 			return nil, err
@@ -136,8 +140,8 @@ func (d *Dump) read(s dumpSection) error {
 				if err := add(of, state.Listener); err != nil {
 					return fmt.Errorf("listener: %w", err)
 				}
-				if err := routesOf(state.Listener, d.routesInUse); err != nil {
-					return err
+				if err := d.use(state.Listener); err != nil {
+					return fmt.Errorf("listener: %w", err)
 				}
 			}
 		}
@@ -235,32 +239,17 @@ func (d *Dump) addRoutes(text json.RawMessage) error {
 	return nil
 }
 
-// routesOf notes the names of the route configurations that a listener requests.
-func routesOf(listener json.RawMessage, into map[string]bool) error {
-	var value any
-	if err := json.Unmarshal(listener, &value); err != nil {
+// use notes what a listener needs.
+func (d *Dump) use(listener json.RawMessage) error {
+	m, err := messageOf(listener)
+	if err != nil || m == nil {
 		return err
 	}
-	var walk func(any)
-	walk = func(value any) {
-		switch v := value.(type) {
-		case []any:
-			for _, element := range v {
-				walk(element)
-			}
-		case map[string]any:
-			if rds, ok := v["rds"].(map[string]any); ok {
-				if name, ok := rds["route_config_name"].(string); ok {
-					into[name] = true
-				}
-			}
-			for _, field := range v {
-				walk(field)
-			}
-		}
+	needs, err := resource.NeedsOf(m)
+	for _, n := range needs {
+		d.inUse[used{n.TypeURL, n.Name}] = true
 	}
-	walk(value)
-	return nil
+	return err
 }
 
 // dropForeignEndpoints removes the endpoints that no server sent: Envoy lists the endpoints of

@@ -212,6 +212,29 @@ func TestReadDumpRefuses(t *testing.T) {
 	}
 }
 
+// TestFiltersDrain: the configuration of a filter that no listener names, but one that drains, is
+// none that the server knows.
+func TestFiltersDrain(t *testing.T) {
+	t.Parallel()
+	d, err := admin.ReadDump(strings.NewReader(`{"configs": [
+		{"@type": "type.googleapis.com/envoy.admin.v3.ListenersConfigDump", "dynamic_listeners": [
+			{"active_state": {"listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "l", "filter_chains": [{"filters": [
+				{"name": "used", "config_discovery": {"config_source": {"ads": {}}}}]}]}}},
+			{"draining_state": {"listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "d", "filter_chains": [{"filters": [
+				{"name": "left", "config_discovery": {"config_source": {"ads": {}}}}]}]}}}]},
+		{"@type": "type.googleapis.com/envoy.admin.v3.EcdsConfigDump", "ecds_filters": [
+			{"ecds_filter": {"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "name": "used"}},
+			{"ecds_filter": {"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "name": "left"}}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"used": false, "left": true} {
+		if d.Resources[resource.ExtensionType][name] == nil || d.Drains(resource.ExtensionType, name) != want {
+			t.Errorf("%s drains: not %v", name, want)
+		}
+	}
+}
+
 // TestReadDumpOfSecrets: a dump's secrets are described by their certificates, and have the
 // clusters and listeners that name them. One that has not arrived is left out.
 func TestReadDumpOfSecrets(t *testing.T) {
