@@ -20,7 +20,8 @@ import (
 
 // AuthorizationPolicy judges an AuthorizationPolicy.
 func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
-	p := &policyJudge{selectionOf(j, object), object.Spec.(*security.AuthorizationPolicy)}
+	p := &policyJudge{selection: selectionOf(j, object), spec: object.Spec.(*security.AuthorizationPolicy)}
+	p.findPorts()
 	p.unused()
 	p.shut()
 	p.shadowed()
@@ -33,10 +34,14 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 type policyJudge struct {
 	selection
 	spec *security.AuthorizationPolicy
+	// plaintext and connections are ports of selected workloads: those where a caller may prove
+	// nothing, and those of TCP.
+	plaintext, connections finding
 }
 
-// beside iterates over the other policies that are for a workload that this one is for.
-func (j *policyJudge) beside(yield func(*config.Config) bool) {
+// beside returns the first of some other policies that is for a workload that this one is for, nil
+// for none. It looks whom a policy selects only if the policy is one of those.
+func (j *policyJudge) beside(some func(*config.Config, *security.AuthorizationPolicy) bool) *config.Config {
 	namespaces := []string{j.root}
 	for _, p := range j.selected {
 		namespaces = append(namespaces, p.Namespace)
@@ -44,13 +49,18 @@ func (j *policyJudge) beside(yield func(*config.Config) bool) {
 	slices.Sort(namespaces)
 	for _, namespace := range slices.Compact(namespaces) {
 		for o := range j.Objects(schema.AuthorizationPolicy, namespace) {
-			other := selecting.NewPolicy(o)
-			shares := func(p *discovery.Proxy) bool { return other.Selects(j.workload(p), j.root) }
-			if o != j.object && slices.ContainsFunc(j.selected, shares) && !yield(o) {
-				return
+			if o != j.object && some(o, o.Spec.(*security.AuthorizationPolicy)) && slices.ContainsFunc(j.selected, j.selectedBy(o)) {
+				return o
 			}
 		}
 	}
+	return nil
+}
+
+// selectedBy says of a selected proxy whether another policy is for it, too.
+func (j *policyJudge) selectedBy(o *config.Config) func(chosen) bool {
+	other := selecting.NewPolicy(o)
+	return func(p chosen) bool { return other.Selects(p.workload, j.root) }
 }
 
 // shut tells of an ALLOW policy that no request can match, where no other allows any.
@@ -58,10 +68,10 @@ func (j *policyJudge) shut() {
 	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW || len(j.spec.GetRules()) > 0 || len(j.selected) == 0 || policy.DryRun(j.object) {
 		return
 	}
-	for o := range j.beside {
-		if spec := o.Spec.(*security.AuthorizationPolicy); spec.GetAction() == security.AuthorizationPolicy_ALLOW && len(spec.GetRules()) > 0 {
-			return
-		}
+	if j.beside(func(_ *config.Config, spec *security.AuthorizationPolicy) bool {
+		return spec.GetAction() == security.AuthorizationPolicy_ALLOW && len(spec.GetRules()) > 0
+	}) != nil {
+		return
 	}
 	j.add(verdict.PolicyShutsOut, "spec.rules", "allow what may be called by further policies, or say rules: [{}] for everything",
 		"is empty, and no other ALLOW policy is for these workloads: they refuse every request")
@@ -72,33 +82,29 @@ func (j *policyJudge) shadowed() {
 	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW {
 		return
 	}
-	for o := range j.beside {
-		spec := o.Spec.(*security.AuthorizationPolicy)
-		if spec.GetAction() != security.AuthorizationPolicy_DENY || policy.DryRun(o) || !slices.ContainsFunc(spec.GetRules(), matchesAll) || !j.coversAll(o) {
-			continue
-		}
+	o := j.beside(func(o *config.Config, spec *security.AuthorizationPolicy) bool {
+		return spec.GetAction() == security.AuthorizationPolicy_DENY && !policy.DryRun(o) && slices.ContainsFunc(spec.GetRules(), matchesAll) && j.coversAll(o)
+	})
+	if o != nil {
 		j.Add(verdict.Verdict{
 			Code: verdict.PolicyShadowed, Field: "spec.rules", Other: o.Key(),
 			Message: fmt.Sprintf("allow nothing: %s refuses every request before", o.Key()), Remedy: "narrow the policy of DENY, or delete it",
 		})
-		return
 	}
 }
 
 // coversAll says whether another policy is for all selected workloads.
 func (j *policyJudge) coversAll(o *config.Config) bool {
-	other := selecting.NewPolicy(o)
-	return !slices.ContainsFunc(j.selected, func(p *discovery.Proxy) bool { return !other.Selects(j.workload(p), j.root) })
+	is := j.selectedBy(o)
+	return !slices.ContainsFunc(j.selected, func(p chosen) bool { return !is(p) })
 }
 
 func matchesAll(r *security.Rule) bool {
 	return len(r.GetFrom()) == 0 && len(r.GetTo()) == 0 && len(r.GetWhen()) == 0
 }
 
-// ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
-// that proves nothing, a connection without requests, a gRPC server.
-func (j *policyJudge) ports() {
-	var plaintext, connections finding
+// findPorts looks at the ports of selected workloads. Those of gateways are for all.
+func (j *policyJudge) findPorts() {
 	for _, p := range j.selected {
 		if p.Type == discovery.Router {
 			continue
@@ -106,25 +112,30 @@ func (j *policyJudge) ports() {
 		scope := j.View(p.Namespace).Peers(p.Namespace)
 		for port, protocol := range j.portsOf(p) {
 			at := fmt.Sprintf("%d of %s", port, p.ID)
-			if p.Type == discovery.Sidecar && scope.Decide(j.workload(p).Labels, port).Mode != peer.Strict {
-				plaintext.add(at)
+			if p.Type == discovery.Sidecar && scope.Decide(p.workload.Labels, port).Mode != peer.Strict {
+				j.plaintext.add(at)
 			}
 			if protocol.IsServed() && !protocol.IsHTTP() {
-				connections.add(at)
+				j.connections.add(at)
 			}
 		}
 	}
-	if field := identityField(j.spec); field != "" && plaintext.count > 0 {
+}
+
+// ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
+// that proves nothing, a connection without requests, a gRPC server.
+func (j *policyJudge) ports() {
+	if field := identityField(j.spec); field != "" && j.plaintext.count > 0 {
 		j.add(verdict.PolicyPlaintext, field, "demand mutual TLS by a PeerAuthentication of mode STRICT",
-			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", plaintext)
+			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", j.plaintext)
 	}
 	effect := "rules that name them are left out, since an ALLOW must not allow more"
 	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW {
 		effect = "rules match without regard to them, since a " + j.spec.GetAction().String() + " must not match less"
 	}
-	if fields := policy.NotForTCP(j.spec); len(fields) > 0 && connections.count > 0 {
+	if fields := policy.NotForTCP(j.spec); len(fields) > 0 && j.connections.count > 0 {
 		j.add(verdict.PolicyNoRequests, fields[0], "name the HTTP ports in to, or write another policy for these ports",
-			"is of HTTP, and connections of TCP have no such thing: %s. There %s", connections, effect)
+			"is of HTTP, and connections of TCP have no such thing: %s. There %s", j.connections, effect)
 	}
 	if fields, servers := policy.NotForGRPC(j.spec), j.servers(); len(fields) > 0 && servers.count > 0 {
 		j.add(verdict.PolicyNotForGRPC, fields[0], "leave it out for gRPC servers, or give them sidecars",
@@ -155,7 +166,7 @@ func (f finding) String() string {
 }
 
 // portsOf yields the ports of a workload, and the protocols that services give them.
-func (j *policyJudge) portsOf(p *discovery.Proxy) func(yield func(int, discovery.Protocol) bool) {
+func (j *policyJudge) portsOf(p chosen) func(yield func(int, discovery.Protocol) bool) {
 	return func(yield func(int, discovery.Protocol) bool) {
 		for _, address := range p.IPAddresses {
 			for key, row := range j.Mesh().Instances(address).All() {
@@ -212,8 +223,8 @@ func (j *policyJudge) paths() {
 	for i, rule := range j.spec.GetRules() {
 		for k, to := range rule.GetTo() {
 			at, o := fmt.Sprintf("spec.rules[%d].to[%d].operation.", i, k), to.GetOperation()
-			j.neverMatch(at+"paths", o.GetPaths(), func(v string) bool { return !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") }, "begins with no slash, and the path of every request does")
-			j.neverMatch(at+"notPaths", o.GetNotPaths(), func(v string) bool { return !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") }, "begins with no slash, and the path of every request does")
+			j.neverMatch(at+"paths", o.GetPaths(), withoutSlash, "begins with no slash, and the path of every request does")
+			j.neverMatch(at+"notPaths", o.GetNotPaths(), withoutSlash, "begins with no slash, and the path of every request does")
 			j.neverMatch(at+"hosts", o.GetHosts(), usualPort, "has the usual port, which clients leave out")
 			j.neverMatch(at+"notHosts", o.GetNotHosts(), usualPort, "has the usual port, which clients leave out")
 			allows := j.spec.GetAction() == security.AuthorizationPolicy_ALLOW
@@ -231,6 +242,8 @@ func (j *policyJudge) paths() {
 			"does not match a path with a slash twice, such as //admin for /admin: the mesh does not merge slashes")
 	}
 }
+
+func withoutSlash(v string) bool { return !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") }
 
 func usualPort(v string) bool { return strings.HasSuffix(v, ":80") || strings.HasSuffix(v, ":443") }
 
@@ -260,26 +273,18 @@ func (j *policyJudge) provider() {
 		j.add(verdict.ProviderMissing, field, "add a ServiceEntry with that host and port, which these proxies see",
 			"%q has the service %s and port %d, which is not there: what the rules match is refused", name, asked.Service(), asked.Port())
 	}
-	for o := range j.beside {
-		if other := o.Spec.(*security.AuthorizationPolicy); other.GetAction() == security.AuthorizationPolicy_CUSTOM && other.GetProvider().GetName() != name {
-			j.Add(verdict.Verdict{
-				Code: verdict.ProvidersDiffer, Field: field, Other: o.Key(),
-				Message: fmt.Sprintf("%s asks another provider, %s, for the same workload, which can ask one: what either matches is refused", o.Key(), other.GetProvider().GetName()),
-				Remedy:  "ask one provider for a workload",
-			})
-			break
-		}
+	o := j.beside(func(_ *config.Config, spec *security.AuthorizationPolicy) bool {
+		return spec.GetAction() == security.AuthorizationPolicy_CUSTOM && spec.GetProvider().GetName() != name
+	})
+	if o != nil {
+		j.Add(verdict.Verdict{
+			Code: verdict.ProvidersDiffer, Field: field, Other: o.Key(),
+			Message: fmt.Sprintf("%s asks another provider, %s, for the same workload, which can ask one: what either matches is refused", o.Key(), o.Spec.(*security.AuthorizationPolicy).GetProvider().GetName()),
+			Remedy:  "ask one provider for a workload",
+		})
 	}
-	if !ok || asked.GRPC != nil {
-		return
-	}
-	for _, p := range j.selected {
-		for port, protocol := range j.portsOf(p) {
-			if p.Type != discovery.Router && protocol.IsServed() && !protocol.IsHTTP() {
-				j.add(verdict.ProviderUnasked, field, "use a provider with envoyExtAuthzGrpc for such ports, or a policy of ALLOW",
-					"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %d of %s", name, port, p.ID)
-				return
-			}
-		}
+	if ok && asked.GRPC == nil && j.connections.count > 0 {
+		j.add(verdict.ProviderUnasked, field, "use a provider with envoyExtAuthzGrpc for such ports, or a policy of ALLOW",
+			"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %s", name, j.connections.first[0])
 	}
 }

@@ -19,7 +19,13 @@ type selection struct {
 	policy *selecting.Policy
 	root   string
 	// selected are known proxies that the policy is for, some of many.
-	selected []*discovery.Proxy
+	selected []chosen
+}
+
+// chosen is a proxy, with what policies select it by.
+type chosen struct {
+	*discovery.Proxy
+	workload selecting.Workload
 }
 
 func selectionOf(j *verdict.Judge, object *config.Config) selection {
@@ -30,8 +36,12 @@ func selectionOf(j *verdict.Judge, object *config.Config) selection {
 	}
 	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
 		for known := range j.Known(table, of).Values() {
-			if p := verdict.ProxyOf(known); p != nil && len(s.selected) < verdict.MaxLooked && s.policy.Selects(s.workload(p), s.root) {
-				s.selected = append(s.selected, p)
+			p := verdict.ProxyOf(known)
+			if p == nil || len(s.selected) == verdict.MaxLooked {
+				continue
+			}
+			if w := s.workload(p); s.policy.Selects(w, s.root) {
+				s.selected = append(s.selected, chosen{p, w})
 			}
 		}
 	}
