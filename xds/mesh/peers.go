@@ -3,7 +3,6 @@ package mesh
 import (
 	"cmp"
 	"iter"
-	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -41,7 +40,7 @@ func (t peers) follow(from, to *PushContext) {
 
 // Peers returns what decides how the workloads of a namespace take connections.
 func (v *View) Peers(namespace string) peer.Scope {
-	root := v.push.mesh.GetRootNamespace()
+	root := v.RootNamespace()
 	out := peer.Scope{Mesh: v.ask(Peers, root, "").(*peer.Policies)}
 	if namespace != root {
 		out.Own = v.ask(Peers, namespace, "").(*peer.Policies)
@@ -79,11 +78,11 @@ func (v *View) OwnPeers() (peer.Scope, labels.Instance) {
 
 // selectedPeers returns the PeerAuthentications that count for the workload.
 func (v *View) selectedPeers() SelectedPolicies {
-	var names strings.Builder
+	var own []*config.Config
 	if v.workload != nil {
 		for _, p := range v.push.PeersOf(v.class.Namespace).Selected(v.push.placeOf(v.workload).Labels) {
-			names.WriteString(p.Config.Namespace + "/" + p.Config.Name + "\n")
+			own = append(own, p.Config)
 		}
 	}
-	return SelectedPolicies{schema.PeerAuthentication, names.String()}
+	return selected(schema.PeerAuthentication, own)
 }

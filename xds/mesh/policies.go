@@ -104,11 +104,15 @@ func (v *View) selectedPolicies(kind string) SelectedPolicies {
 	if kind == tokenRuleRows.kind.Kind {
 		t = tokenRuleRows
 	}
-	var out strings.Builder
-	for _, c := range v.ownPolicies(t) {
-		out.WriteString(c.Namespace + "/" + c.Name + "\n")
+	return selected(t.kind, v.ownPolicies(t))
+}
+
+func selected(kind config.GroupVersionKind, policies []*config.Config) SelectedPolicies {
+	var names strings.Builder
+	for _, c := range policies {
+		names.WriteString(c.Namespace + "/" + c.Name + "\n")
 	}
-	return SelectedPolicies{t.kind, out.String()}
+	return SelectedPolicies{kind, names.String()}
 }
 
 func (p *PushContext) policyWorkload(proxy *discovery.Proxy) policy.Workload {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/storage/pulse"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
@@ -50,14 +50,7 @@ func (w *keySetWriter) run(ctx context.Context, leader *election.Leader) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return sets.keys.Run(ctx) })
 	group.Go(func() error {
-		timer := time.NewTimer(0)
-		defer timer.Stop()
 		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-timer.C:
-			}
 			if push := w.push(); push != nil {
 				if err := sets.step(ctx, store, push); errors.Is(err, election.ErrNotLeader) {
 					return nil
@@ -65,7 +58,9 @@ func (w *keySetWriter) run(ctx context.Context, leader *election.Leader) error {
 					w.logger.Warn("the keys of an issuer were not written, it will be tried again", "err", err)
 				}
 			}
-			timer.Reset(pulse.Until(keySetInterval))
+			if retry.Sleep(ctx, pulse.Until(keySetInterval)) != nil {
+				return nil
+			}
 		}
 	})
 	return group.Wait()
@@ -93,7 +88,10 @@ func newKeySets(root string, o jwks.Options) *keySets {
 // step begins the fetches that are due, and writes what the ended ones brought.
 func (k *keySets) step(ctx context.Context, store storage.Batcher, push *mesh.PushContext) error {
 	k.follow(push)
-	for name, source := range k.followed() {
+	names := k.ordered()
+	few := min(len(names), maxKeySources)
+	for _, name := range names[:few] {
+		source := k.sources[name]
 		k.keys.Follow(source)
 		if keys, ended, err := k.keys.Fetched(source); ended {
 			if err := k.put(ctx, store, name, k.fetched(name, source, keys, err)); err != nil {
@@ -101,7 +99,7 @@ func (k *keySets) step(ctx context.Context, store storage.Batcher, push *mesh.Pu
 			}
 		}
 	}
-	for _, name := range k.beyond() {
+	for _, name := range names[few:] {
 		spec := &keyset.Fetched{Source: sourceOf(k.sources[name]), Error: fmt.Sprintf("the mesh has more than %d sources of keys, and this one is not fetched", maxKeySources)}
 		if was := k.stored[name]; was != nil {
 			spec.Keys, spec.Since = was.Keys, was.Since
@@ -172,20 +170,6 @@ func (k *keySets) rank(name string) int {
 	}
 	return 1
 }
-
-// followed iterates over the sources that are fetched.
-func (k *keySets) followed() iter.Seq2[string, jwks.Source] {
-	return func(yield func(string, jwks.Source) bool) {
-		for _, name := range k.ordered()[:min(len(k.sources), maxKeySources)] {
-			if !yield(name, k.sources[name]) {
-				return
-			}
-		}
-	}
-}
-
-// beyond returns the names of the sources that are too many.
-func (k *keySets) beyond() []string { return k.ordered()[min(len(k.sources), maxKeySources):] }
 
 func sourceOf(s jwks.Source) keyset.Source { return keyset.Source{URL: s.URL, Discover: s.Discover} }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pulse"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
@@ -50,21 +51,16 @@ func (m *phaseMover) run(ctx context.Context, leader *election.Leader) error {
 	m.begun = map[string]begunPhase{}
 	ctx = storage.WithOrigin(ctx, storage.Origin{User: "portolan", Message: "the proxies have taken the phase"})
 	var last *mesh.PushContext
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
 		if push := m.push(); push != last || len(m.begun) > 0 {
 			last = push
 			if err := m.move(ctx, store, push); ctx.Err() != nil || errors.Is(err, election.ErrNotLeader) {
 				return nil
 			}
 		}
-		timer.Reset(pulse.Until(phaseInterval))
+		if retry.Sleep(ctx, pulse.Until(phaseInterval)) != nil {
+			return nil
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
@@ -62,16 +63,12 @@ func (m *mutual) at(facts verdict.Facts) pmap.Map[pmap.Map[int64]] {
 // Run remembers, until ctx ends, since when the endpoints of registries say what they say.
 func (k *Keeper) Run(ctx context.Context) error {
 	const often = 10 * time.Second
-	tick := time.NewTicker(often)
-	defer tick.Stop()
 	for {
 		if facts, known := k.source.Facts(); known {
 			k.mutual.at(facts)
 		}
-		select {
-		case <-ctx.Done():
+		if retry.Sleep(ctx, often) != nil {
 			return nil
-		case <-tick.C:
 		}
 	}
 }
