@@ -77,16 +77,8 @@ func TestEnvoyCustomPolicies(t *testing.T) {
 		m.apply(customEntry)
 		in := m.sidecarOfApp(v, identified(t, m.of, shopAccounts+"app"))
 		in.awaitWarm()
-		kept := &keptClient{m: m, client: m.client.http(t)}
-		kept.client.Transport.(*http.Transport).DisableKeepAlives = false
-		modified := func() int {
-			all, err := in.stats("listener_manager.listener_modified")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return all["listener_manager.listener_modified"]
-		}
-		before := modified()
+		kept := m.kept()
+		before := in.listenersModified()
 		custom := func(name, provider string) string {
 			return authorization(name, "{action: CUSTOM, provider: {name: "+provider+"}, rules: [{}]}")
 		}
@@ -119,7 +111,7 @@ func TestEnvoyCustomPolicies(t *testing.T) {
 				t.Errorf("%s: TCP: %v", step.name, err)
 			}
 		}
-		if again := modified(); kept.opened != 1 || again != before {
+		if again := in.listenersModified(); kept.opened != 1 || again != before {
 			t.Errorf("%d connections, and %d listeners were changed", kept.opened, again-before)
 		}
 		m.expectNothingRejected()

@@ -2,9 +2,7 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,23 +13,13 @@ import (
 // with the addresses of this machine, for two sidecars with certificates of the mesh. Requests
 // arrive over mutual TLS. The policy refuses plaintext, and a client a server of another account.
 func TestEncryptBetweenServicesPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/tasks/encrypt-between-services.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	app, service, inbound := startUpstream(t, "app"), freePort(t), freePort(t)
 	here := strings.NewReplacer(
 		"  ingress:\n", "  egress: [{hosts: [./none.shop.example]}]\n  ingress:\n", // both sidecars are on this machine
 		"10.0.0.12", "127.0.0.1", "127.0.0.1:8000", fmt.Sprintf("127.0.0.1:%d", app.port), "number: 80,", fmt.Sprintf("number: %d,", service),
 		"targetPort: 9443", fmt.Sprintf("targetPort: %d", inbound), "- port: {number: 9443,", fmt.Sprintf("- bind: 127.0.0.1\n    port: {number: %d,", inbound),
 	)
-	var objects []string
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(apiVersion.*?)```").FindAllStringSubmatch(string(page), -1) {
-		objects = append(objects, here.Replace(block[1]))
-	}
-	if len(objects) != 3 {
-		t.Fatalf("%d objects: this test knows 3", len(objects))
-	}
+	objects := pageObjects(t, "encrypt-between-services.md", 3, here)
 	s := startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", "127.0.0.1:0"}})
 	certified := func(account string) *certificateFiles {
 		dir := filepath.Join(t.TempDir(), account)

@@ -244,6 +244,17 @@ func (e *envoy) stats(filter string) (map[string]int, error) {
 	return out, nil
 }
 
+// listenersModified counts how often a listener of the Envoy was replaced by a changed one.
+func (e *envoy) listenersModified() int {
+	e.t.Helper()
+	const name = "listener_manager.listener_modified"
+	all, err := e.stats(name)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return all[name]
+}
+
 // expectNothingRejected fails if Envoy rejected a configuration.
 func (e *envoy) expectNothingRejected() {
 	e.t.Helper()

@@ -22,6 +22,13 @@ type keptClient struct {
 	opened int // connections
 }
 
+// kept returns a client of the network of the client, which has no sidecar there.
+func (m *peerMesh) kept() *keptClient {
+	c := &keptClient{m: m, client: m.client.http(m.t)}
+	c.client.Transport.(*http.Transport).DisableKeepAlives = false
+	return c
+}
+
 func (c *keptClient) status(port int) (string, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		if !got.Reused {
@@ -42,16 +49,8 @@ func TestEnvoyPolicyChanges(t *testing.T) {
 		m := newPeerMesh(t, serverOptions{})
 		in := m.sidecarOfApp(v, identified(t, m.of, shopAccounts+"app"))
 		in.awaitWarm()
-		kept := &keptClient{m: m, client: m.client.http(t)}
-		kept.client.Transport.(*http.Transport).DisableKeepAlives = false
-		modified := func() int {
-			all, err := in.stats("listener_manager.listener_modified")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return all["listener_manager.listener_modified"]
-		}
-		before := modified()
+		kept := m.kept()
+		before := in.listenersModified()
 		for _, step := range []struct{ name, documents, remove, want string }{
 			{"without a policy", "", "", "http"},
 			{"DENY for all", authorization("deny", "{action: DENY, rules: [{}]}"), "", "403"},
@@ -91,7 +90,7 @@ func TestEnvoyPolicyChanges(t *testing.T) {
 				t.Errorf("%s: TCP: %v", step.name, err)
 			}
 		}
-		if again := modified(); kept.opened != 1 || again != before {
+		if again := in.listenersModified(); kept.opened != 1 || again != before {
 			t.Errorf("%d connections, and %d listeners were changed", kept.opened, again-before)
 		}
 		m.expectNothingRejected()

@@ -3,7 +3,6 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,18 +13,9 @@ import (
 // TestSayWhoMayCallPage applies the objects of docs/tasks/say-who-may-call.md for a workload with a
 // sidecar, and a client whose account is web. The dry run counts, and explain names the policy.
 func TestSayWhoMayCallPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/tasks/say-who-may-call.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	here := strings.NewReplacer("app: ratings", "app: app")
 	policies := map[string]string{}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		name := regexp.MustCompile(`name: ([a-z-]+)`).FindStringSubmatch(block[1])[1]
-		policies[name] = here.Replace(block[1])
-	}
-	if len(policies) != 5 {
-		t.Fatalf("%d policies: this test knows 5", len(policies))
+	for _, object := range pageObjects(t, "say-who-may-call.md", 5, strings.NewReplacer("app: ratings", "app: app")) {
+		policies[regexp.MustCompile(`name: ([a-z-]+)`).FindStringSubmatch(object)[1]] = object
 	}
 	m := newPeerMesh(t, serverOptions{})
 	m.apply("{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: default, namespace: shop}, spec: {mtls: {mode: STRICT}}}")

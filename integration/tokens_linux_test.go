@@ -134,14 +134,7 @@ func TestEnvoyTokens(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := newTokenScene(t, v)
 		first, second := jwkstest.Plain(t), jwkstest.Plain(t)
-		modified := func() int {
-			all, err := s.in.stats("listener_manager.listener_modified")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return all["listener_manager.listener_modified"]
-		}
-		before := modified()
+		before := s.in.listenersModified()
 		s.apply(authentication("first", fmt.Sprintf(`{jwtRules: [{issuer: %q, audiences: [shop, other], jwksUri: %q, forwardOriginalToken: true,
 			fromHeaders: [{name: authorization, prefix: "Bearer "}, {name: x-token}], fromParams: [token], fromCookies: [session],
 			outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: user.name}, {header: x-sub, claim: sub}]}]}`, first.URL, first.URL+"/keys")),
@@ -191,7 +184,7 @@ func TestEnvoyTokens(t *testing.T) {
 			}
 		}
 		s.expectForwarded(good, other)
-		if again := modified(); again != before {
+		if again := s.in.listenersModified(); again != before {
 			t.Errorf("%d listeners were changed", again-before)
 		}
 		s.expectNothingRejected()

@@ -2,8 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -14,18 +12,8 @@ import (
 // TestRequireATokenPage applies the objects of docs/tasks/require-a-token.md, with an issuer on
 // this machine, save the AuthorizationPolicy that completes them.
 func TestRequireATokenPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/tasks/require-a-token.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	issuer, port := jwkstest.Plain(t), freePort(t)
-	var objects []string
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		objects = append(objects, strings.ReplaceAll(block[1], "https://accounts.example", issuer.URL))
-	}
-	if len(objects) != 3 {
-		t.Fatalf("%d objects: this test knows 3", len(objects))
-	}
+	objects := pageObjects(t, "require-a-token.md", 3, strings.NewReplacer("https://accounts.example", issuer.URL))
 	s := startServer(t, serverOptions{})
 	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: protocol.Delta})
 	s.apply(append(objects[:2], fmt.Sprintf(`
