@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// Decision is what the rules of an RBAC filter say about a request or a connection.
+// Decision is the answer of an RBAC filter to a request or a connection.
 type Decision struct {
 	// Filter is the name of the filter.
 	Filter string

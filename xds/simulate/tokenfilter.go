@@ -21,7 +21,7 @@ import (
 type TokenRefusal struct {
 	// Filter is the name of the filter.
 	Filter string
-	// Issuer is that of the provider whose token is bad, empty if no provider knows the token.
+	// Issuer is the issuer of the provider that refuses. It is empty if no provider knows the token.
 	Issuer string
 	// Reason is Envoy's word, which is also the body of the answer.
 	Reason string

@@ -31,8 +31,7 @@ type VirtualService struct {
 	Spec     *networking.VirtualService
 	Hosts    []host.Name // lower case; a delegate has none
 	Gateways []string    // a delegate has none
-	// Refused are those of its Hosts for which it has no effect, since other namespaces own
-	// them.
+	// Refused are hosts of other namespaces. It names them, and has no effect for them.
 	Refused  []host.Name
 	ExportTo discovery.Visibility
 

@@ -222,9 +222,9 @@ func (j *judge) sidecarAt(object *config.Config, field string, address string, o
 	}
 }
 
-// sidecarsOf returns the name of a connected sidecar with a certificate of the mesh at an address,
-// and whether any is known there, or a gRPC program with one, which may be a client alone. Where an
-// endpoint does not say that it takes mutual TLS, the sidecar must capture traffic.
+// sidecarsOf looks for proxies with a certificate of the mesh at an address. It returns the name of
+// a connected sidecar. If the endpoint does not say that it takes mutual TLS, only one that captures
+// traffic counts. known also counts sidecars that are not connected, and gRPC programs.
 func (j *judge) sidecarsOf(address string, takes bool) (connected string, known bool) {
 	for p := range j.Known(verdict.AddressRow, address).Values() {
 		kind := discovery.ProxyType(p.Type)
