@@ -139,9 +139,10 @@ func (d *demo) startProxy(kind, name, ip, admin string) {
 	d.awaitAnswer(name+" is ready", "", "http://"+admin+"/ready")
 }
 
-// showProxies shows both proxies as soon as they have everything, and need no secret.
+// showProxies shows both proxies as soon as they are in step: they have clusters, endpoints,
+// listeners and routes, and whatever else they need.
 func (d *demo) showProxies() {
-	inStep := regexp.MustCompile(`(?m)^\S+ +\S+ +shop( +SYNCED( \S+)?){5} +NOT SENT`)
+	inStep := regexp.MustCompile(`(?m)^\S+ +\S+ +shop( +SYNCED( \S+)?){4}( +(SYNCED( \S+)?|NOT SENT))+ +\d`)
 	const command = "bin/portolan proxy status"
 	d.typed(command)
 	var out []byte
