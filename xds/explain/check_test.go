@@ -74,17 +74,19 @@ func guarded(t *testing.T) connected {
 		xdstest.Object("AuthorizationPolicy", "shop/db", "{selector: {matchLabels: {app: db}}, rules: [{from: [{source: {principals: [cluster.local/ns/shop/sa/client]}}]}]}"),
 		policy("edge", "edge", "action: DENY, rules: [{to: [{operation: {paths: [/secret]}}]}]"),
 	)
-	node := func(n xdstest.Node) *discovery.Proxy {
+	node := func(name string, n xdstest.Node) *discovery.Proxy {
 		n.Namespace, n.Certified = "shop", true
 		if n.Type != discovery.Router {
 			n.Interception = discovery.InterceptionRedirect
 		}
-		return n.Proxy(t)
+		p := n.Proxy(t)
+		p.Name = name
+		return p
 	}
 	return connected{w, []*discovery.Proxy{
-		node(xdstest.Node{IP: "10.1.0.8", Identity: "spiffe://cluster.local/ns/shop/sa/other"}), node(xdstest.Node{IP: "10.1.0.7", Identity: "spiffe://cluster.local/ns/shop/sa/client"}),
-		node(xdstest.Node{IP: "10.1.0.1"}), node(xdstest.Node{IP: "10.1.0.2"}), node(xdstest.Node{IP: "10.1.0.3"}), node(xdstest.Node{IP: "10.1.0.4"}),
-		node(xdstest.Node{IP: "10.1.0.6", Type: discovery.Router, Labels: map[string]string{"app": "edge"}}),
+		node("other", xdstest.Node{IP: "10.1.0.8", Identity: "spiffe://cluster.local/ns/shop/sa/other"}), node("client", xdstest.Node{IP: "10.1.0.7", Identity: "spiffe://cluster.local/ns/shop/sa/client"}),
+		node("web1", xdstest.Node{IP: "10.1.0.1"}), node("web2", xdstest.Node{IP: "10.1.0.2"}), node("db", xdstest.Node{IP: "10.1.0.3"}), node("free", xdstest.Node{IP: "10.1.0.4"}),
+		node("edge", xdstest.Node{IP: "10.1.0.6", Type: discovery.Router, Labels: map[string]string{"app": "edge"}}),
 	}}
 }
 

@@ -185,6 +185,8 @@ func inboundText(in explain.Inbound) string {
 		end = "to the application at " + in.Application
 	case in.Outcome == explain.Forwarded:
 		end = "to the application"
+	case in.Access != nil && in.Access.Decision == explain.Refused:
+		end = "! policies refuse it"
 	case in.Outcome != explain.Passed:
 		end = "! " + end
 	}
