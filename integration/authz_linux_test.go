@@ -35,7 +35,8 @@ func TestEnvoyAuthzCheck(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			m := newPeerMesh(t, serverOptions{})
-			m.apply(peerMode(mode))
+			// Without phases, so that no connection of an earlier one is kept.
+			m.apply(strings.Replace(peerMode(mode), "namespace: shop}", "namespace: shop, annotations: {portolan.io/phase: none}}", 1))
 			client := m.clientOptions(protocol.Delta, identified(t, m.of, shopAccounts+"client"))
 			client.account = "client"
 			in, out := m.sidecarOfApp(protocol.Delta, identified(t, m.of, shopAccounts+"app")), m.startEnvoy(client)

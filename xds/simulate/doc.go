@@ -7,10 +7,9 @@
 //
 // [New] reads listeners, routes, clusters, endpoints and configurations of filters.
 // [Proxy.Run] takes a request through listener and filter chain (listener.go), then through
-// RBAC filters (access.go), virtual host, route and action (http.go), or, for TCP, straight to
-// a cluster. It uses no
-// network and no clock: a share of the traffic and an injected fault are reported
-// with their percentages.
+// the filters that judge it (access.go, tokenfilter.go, ask.go), virtual host, route and action
+// (http.go), or, for TCP, straight to a cluster. It uses no network and no clock: a share of the
+// traffic and an injected fault are reported with their percentages.
 //
 // The simulation knows the features that the generators use, and returns an error for
 // any other matcher, filter or action, so that it overlooks nothing.
