@@ -136,22 +136,7 @@ func explanationRows(e explain.Explanation) [][]string {
 		rows = append(rows, []string{"route", joinNonEmpty("of the connection as it is", destinationsText(e))})
 	}
 	for _, d := range e.Destinations {
-		rows = append(rows, []string{"to", joinNonEmpty(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)})
-		if d.TLS != "" {
-			rows = append(rows, []string{"encrypted", d.TLS})
-		}
-		rows = append(rows, notTaken(d.NotTaken)...)
-		rows = append(rows, []string{"endpoints", endpointsText(d)})
-		if d.Preference != "" {
-			rows = append(rows, []string{"locality", d.Preference})
-		}
-		for _, w := range d.LeftOut {
-			rows = append(rows, []string{"left out", "! " + w})
-		}
-		for _, in := range d.Inbound {
-			rows = append(rows, []string{"inbound", inboundText(in)})
-			rows = append(rows, accessRows(in.Access)...)
-		}
+		rows = append(rows, destinationRows(d)...)
 	}
 	outcome := map[string]string{
 		explain.Forwarded: "it goes to the endpoints", explain.Passed: "it passes", explain.Answered: "the proxy answers",
@@ -167,6 +152,27 @@ func explanationRows(e explain.Explanation) [][]string {
 		outcome += ": " + e.Reason
 	}
 	return append(rows, []string{"outcome", outcome})
+}
+
+// destinationRows returns what is known of a destination, and what the sidecars there do.
+func destinationRows(d explain.Destination) [][]string {
+	rows := [][]string{{"to", joinNonEmpty(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)}}
+	if d.TLS != "" {
+		rows = append(rows, []string{"encrypted", d.TLS})
+	}
+	rows = append(rows, notTaken(d.NotTaken)...)
+	rows = append(rows, []string{"endpoints", endpointsText(d)})
+	if d.Preference != "" {
+		rows = append(rows, []string{"locality", d.Preference})
+	}
+	for _, w := range d.LeftOut {
+		rows = append(rows, []string{"left out", "! " + w})
+	}
+	for _, in := range d.Inbound {
+		rows = append(rows, []string{"inbound", inboundText(in)})
+		rows = append(rows, accessRows(in.Access)...)
+	}
+	return rows
 }
 
 // notTaken returns a row with the fields that a gRPC client ignores, none if there are none.
