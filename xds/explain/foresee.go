@@ -168,9 +168,13 @@ func (f *foresight) run(concerned []*discovery.Proxy) {
 		for _, port := range workload.Ports(view) {
 			for _, s := range port.Services[:min(1, len(port.Services))] {
 				for _, c := range clients {
-					if c.now.proxy.ID != to.ID && c.reaches(s, port.ServicePort) {
-						f.compare(c, to, port, s)
+					if c.now.proxy.ID == to.ID || !c.reaches(s, port.ServicePort) {
+						continue
 					}
+					if f.more = f.more || f.calls == maxForeseenCalls; f.calls == maxForeseenCalls {
+						return
+					}
+					f.compare(c, to, port, s)
 				}
 			}
 		}
