@@ -48,6 +48,7 @@ func TestAnyServerAnswers(t *testing.T) {
 		}
 		expectOutcome(t, name+": a request of the gateway", s.try("", "explain", "request", "--from", "edge", "--to", local(x.gateway), "--header", "host="+shopHost), 0, "edge.shop", "connected", "v1")
 		expectOutcome(t, name+": a request of the sidecar", s.try("", "explain", "request", "--from", "client", "--to", fmt.Sprintf("%s:%d", shopHost, x.service)), 0, "client.shop", "connected", "v1")
+		expectOutcome(t, name+": a check of the gateway", s.try("", "authz", "check", "--to", "edge", "--port", fmt.Sprint(x.gateway), "--header", "host="+shopHost), 0, "edge.shop", "no policy is for it")
 		expectOutcome(t, name+": a wait", s.try("", "wait", "vs/reviews", "-n", "shop"), 0, "2/2 proxies")
 		if out := s.try("", "explain", "request", "--from", "nobody", "--to", shopHost+":80"); out.code == 0 || !strings.Contains(out.stderr, "no proxy, WorkloadEntry or address of an endpoint is called nobody") {
 			t.Errorf("%s: of nobody: %+v", name, out)

@@ -75,6 +75,8 @@ type envoyOptions struct {
 	locality string
 	// systemRoots is the file of the authorities that its machine trusts.
 	systemRoots string
+	// account is the service account that it says, empty for none.
+	account string
 	// certificate is its certificate in the mesh, nil for none.
 	certificate *certificateFiles
 	// sdsSocket is the socket on which its machine serves its certificate; empty for none.
@@ -125,6 +127,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.labels != "" {
 		args = append(args, "--labels", o.labels)
+	}
+	if o.account != "" {
+		args = append(args, "--service-account", o.account)
 	}
 	if o.locality != "" {
 		args = append(args, "--locality", o.locality)

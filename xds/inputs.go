@@ -66,6 +66,13 @@ func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would Moment, known boo
 	return is, Moment{is.Context.Next(in), registries}, true
 }
 
+// ContextAfter returns the context as it would be after operations on the configuration, nil where
+// WouldBe is false.
+func (s *DiscoveryServer) ContextAfter(ops []storage.Op) *mesh.PushContext {
+	_, would, _ := s.WouldBe(ops)
+	return would.Context
+}
+
 var _ discovery.XDSUpdater = (*DiscoveryServer)(nil)
 
 // updater collects the rows of registries, and counts their reasons for the next push. It

@@ -9,9 +9,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
 	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -31,7 +34,36 @@ func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []s
 	for _, stream := range foreseen {
 		e.add(stream.Node, stream.Differences)
 	}
-	return e.result(), true
+	out := e.result()
+	foreseeCalls(&out, server, types, ops)
+	return out, true
+}
+
+// foreseeCalls adds whom the AuthorizationPolicies of operations select, and which calls they would
+// newly refuse.
+func foreseeCalls(out *effect.Effect, server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op) {
+	var policies []config.Key
+	for _, op := range ops {
+		if key := op.Target(); key.Kind == schema.AuthorizationPolicy {
+			policies = append(policies, key)
+		}
+	}
+	if len(policies) == 0 {
+		return
+	}
+	is, would, known := server.WouldBe(ops)
+	if !known {
+		return
+	}
+	slices.SortFunc(policies, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
+	found := explain.Foresee(is.Context, would.Context, types, server.Nodes(), policies)
+	for _, key := range policies {
+		nodes := found.Selected[key]
+		out.Policies = append(out.Policies, effect.Policy{Policy: key.String(), Workloads: len(nodes), Nodes: nodes[:min(len(nodes), effect.MaxNodes)]})
+	}
+	out.Calls = &effect.Calls{
+		Foreseen: found.Calls, More: found.More, Refused: len(found.Refused), First: found.Refused[:min(len(found.Refused), effect.MaxNodes)],
+	}
 }
 
 type differences struct {

@@ -183,6 +183,9 @@ func (e Elsewhere) Find(query url.Values, proxy string) error {
 	return nil
 }
 
+// Proxies returns the proxies that are connected to other servers, as these report them.
+func (e Elsewhere) Proxies() []*discovery.Proxy { return e.View.ProxiesElsewhere() }
+
 // withNeeders adds the types whose resources name secrets, if secrets are asked for. nil means
 // all types.
 func withNeeders(types func(string) bool) func(string) bool {

@@ -31,6 +31,8 @@ type Explanation struct {
 	FilterChain string   `json:"filterChain,omitempty"`
 	Objects     []string `json:"objects,omitempty"`
 	VirtualHost string   `json:"virtualHost,omitempty"`
+	// Access is what the policies of a gateway say; absent if the request does not come to them.
+	Access *Access `json:"access,omitempty"`
 	// Route is the route that matches; absent for a connection that no VirtualService
 	// routes.
 	Route        *Route        `json:"route,omitempty"`
@@ -120,8 +122,7 @@ type Destination struct {
 	Preference string `json:"preference,omitempty"`
 	// LeftOut lists the workloads that are no endpoint because of their health, and why.
 	LeftOut []string `json:"leftOut,omitempty"`
-	// Inbound says what the sidecars of the endpoints do, as far as they are connected to this
-	// server.
+	// Inbound says what the connected sidecars of the endpoints do.
 	Inbound []Inbound `json:"inbound,omitempty"`
 	// Fails says why requests to it fail; empty if they do not.
 	Fails string `json:"fails,omitempty"`
@@ -144,6 +145,8 @@ type Inbound struct {
 	// says so; both are empty if none does, which is PERMISSIVE.
 	Mode   string `json:"mode,omitempty"`
 	ModeBy string `json:"modeBy,omitempty"`
+	// Access is what the policies say; absent if the request does not come to them.
+	Access *Access `json:"access,omitempty"`
 	// Outcome is Forwarded, Passed (no object defines the port), Fails or Unknown. Status is that
 	// with which a policy refuses the request, 0 for none.
 	Outcome string `json:"outcome"`

@@ -44,26 +44,35 @@ func (e *explainer) inbound(endpoints []string, cluster string, r simulate.Reque
 		}
 		for _, proxy := range e.sidecarsBeside(ip) {
 			r.Address, r.Port = addressText(ip), port
-			in := e.inboundOf(proxy, r, encrypted)
-			i := slices.IndexFunc(out, func(o Inbound) bool {
-				o.Endpoints, o.Proxies = nil, nil
-				return reflect.DeepEqual(o, in)
-			})
-			if i < 0 {
-				i, out = len(out), append(out, in)
-			}
-			out[i].Endpoints = append(out[i].Endpoints, endpoint)
-			out[i].Proxies = append(out[i].Proxies, proxy.ID)
+			out = add(out, e.inboundOf(proxy, r, encrypted), endpoint, proxy)
 		}
 	}
 	return out
+}
+
+// add adds what the sidecar at an endpoint does. Sidecars that do the same share an entry.
+func add(all []Inbound, in Inbound, endpoint string, proxy *discovery.Proxy) []Inbound {
+	i := slices.IndexFunc(all, func(o Inbound) bool {
+		o.Endpoints, o.Proxies = nil, nil
+		return reflect.DeepEqual(o, in)
+	})
+	if i < 0 {
+		i, all = len(all), append(all, in)
+	}
+	all[i].Endpoints = append(all[i].Endpoints, endpoint)
+	all[i].Proxies = append(all[i].Proxies, proxy.ID)
+	return all
 }
 
 // sidecarsBeside returns the connected sidecars at an address.
 func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
 	if e.sidecars == nil {
 		e.sidecars = map[string][]*discovery.Proxy{}
-		for _, p := range e.nodes {
+		all := e.nodes
+		if e.others != nil {
+			all = slices.Concat(all, e.others.Proxies())
+		}
+		for _, p := range all {
 			for _, address := range p.IPAddresses {
 				if own, err := netip.ParseAddr(address); err == nil && p.Type == discovery.Sidecar {
 					e.sidecars[addressText(own)] = append(e.sidecars[addressText(own)], p)
@@ -74,8 +83,19 @@ func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
 	return e.sidecars[addressText(ip)]
 }
 
-// inboundOf simulates the inbound side of a sidecar.
-func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encrypted bool) Inbound {
+// receiver is the inbound side of a sidecar, as a server builds it.
+type receiver struct {
+	view               *mesh.View
+	listeners, filters []generate.Built
+	simulated          *simulate.Proxy
+	err                error // why it cannot be simulated
+}
+
+// receiverOf builds the inbound side of a sidecar, once.
+func (e *explainer) receiverOf(proxy *discovery.Proxy) *receiver {
+	if r := e.receivers[proxy.ID]; r != nil {
+		return r
+	}
 	var own []generate.Generator
 	for _, t := range e.types {
 		switch {
@@ -86,37 +106,54 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 		}
 	}
 	b := generate.NewBuilder(e.push, proxy, own)
-	listeners, _ := b.All(resource.ListenerType) // resources that cannot be built are missing at the proxy, too
+	out := &receiver{view: b.View()}
+	out.listeners, _ = b.All(resource.ListenerType) // resources that cannot be built are missing at the proxy, too
 	clusters, _ := b.All(resource.ClusterType)
-	filters, _ := b.Needed(resource.ExtensionType, listeners)
-	p, err := simulated(slices.Concat(listeners, clusters, filters))
-	if err != nil {
-		return Inbound{Outcome: Unknown, Reason: err.Error()}
+	out.filters, _ = b.Needed(resource.ExtensionType, out.listeners)
+	out.simulated, out.err = simulated(slices.Concat(out.listeners, clusters, out.filters))
+	if e.receivers == nil {
+		e.receivers = map[string]*receiver{}
 	}
-	r.Inbound = proxy.ID != e.proxy.ID
-	result := p.Run(r)
+	e.receivers[proxy.ID] = out
+	return out
+}
+
+// run simulates a request that comes to the machine of the sidecar.
+func (to *receiver) run(r simulate.Request) simulate.Result {
+	result := to.simulated.Run(r)
 	if passesInbound(result) { // it may lead to another listener of the proxy, which is not captured
 		r.Inbound = false
-		if bound := p.Run(r); !errors.Is(bound.Err, simulate.ErrNoListener) {
-			result = bound
+		if bound := to.simulated.Run(r); !errors.Is(bound.Err, simulate.ErrNoListener) {
+			return bound
 		}
 	}
+	return result
+}
+
+// inboundOf simulates the inbound side of a sidecar.
+func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encrypted bool) Inbound {
+	to := e.receiverOf(proxy)
+	if to.err != nil {
+		return Inbound{Outcome: Unknown, Reason: to.err.Error()}
+	}
+	r.Inbound = proxy.ID != e.proxy.ID
+	result := to.run(r)
 	out := Inbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost}
-	if port, ok := takenBy(b.View(), r.Port, result); ok {
+	if port, ok := takenBy(to.view, r.Port, result); ok {
 		if port.Ingress != nil {
-			out.Objects = originsOf(listeners, resource.ListenerType, result.Listener, schema.Sidecar)
+			out.Objects = originsOf(to.listeners, resource.ListenerType, result.Listener, schema.Sidecar)
 		}
 		for _, s := range port.Services {
 			out.Objects = append(out.Objects, namesOf(origins.Of([]mesh.Dependency{{Answer: s}}), schema.ServiceEntry)...)
 		}
 	}
-	scope, labels := b.View().OwnPeers()
+	scope, labels := to.view.OwnPeers()
 	decided := scope.Decide(labels, r.Port)
 	if p := decided.By; p != nil {
 		out.Mode, out.ModeBy = decided.Mode.String(), p.Config.Key().String()
 	}
-	if out.Reason = e.refusal(result, filters); out.Reason != "" {
-		out.Outcome, out.Status = Fails, result.Status
+	if out.Access = e.accessOf(to.view, to.filters, result); out.Access.refuses() {
+		out.Outcome, out.Status, out.Reason = Fails, result.Status, out.Access.Reason
 		return out
 	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)

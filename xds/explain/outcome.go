@@ -24,10 +24,9 @@ import (
 func (e *explainer) conclude(out *Explanation, request simulate.Request, result simulate.Result) {
 	noHost := errors.Is(result.Err, simulate.ErrNoVirtualHost) || errors.Is(result.Err, simulate.ErrNoRouteConfig)
 	noRoute := errors.Is(result.Err, simulate.ErrNoRoute)
-	refusal := e.refusal(result, e.built)
 	switch {
-	case refusal != "":
-		out.Outcome, out.Status, out.Reason = Fails, result.Status, refusal
+	case out.Access.refuses():
+		out.Outcome, out.Status, out.Reason = Fails, result.Status, out.Access.Reason
 	case errors.Is(result.Err, simulate.ErrNoListener):
 		out.Outcome, out.Reason = e.noListener()
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/refusal"
@@ -31,7 +32,22 @@ import (
 type Nodes interface {
 	// Context returns the context of the newest push, nil before the first.
 	Context() *mesh.PushContext
+	// ContextAfter returns the context as it would be after operations on the configuration, nil
+	// before the first push.
+	ContextAfter(ops []storage.Op) *mesh.PushContext
 	Nodes() []*discovery.Proxy
+}
+
+// contextOf returns the context that a question is about.
+func contextOf(server Nodes, ops []storage.Op) (*mesh.PushContext, error) {
+	push := server.Context()
+	if push != nil && len(ops) > 0 {
+		push = server.ContextAfter(ops)
+	}
+	if push == nil {
+		return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
+	}
+	return push, nil
 }
 
 // Others knows the proxies of other servers.
@@ -41,20 +57,23 @@ type Others interface {
 	Find(query url.Values, proxy string) error
 	// Runs says whether a gateway with some labels is connected to another server.
 	Runs(selector labels.Instance) bool
+	// Proxies returns the proxies that are connected to other servers, as far as servers tell.
+	Proxies() []*discovery.Proxy
 }
 
 // Serve answers what a proxy does with a request. It builds what a server sends the proxy, and
 // simulates an Envoy or a gRPC client with these resources. The work grows with the number of
-// services that the proxy sees. others may be nil.
-func Serve(server Nodes, types []generate.ResourceType, others Others) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
+// services that the proxy sees. With operations it answers as if they were applied. others may be
+// nil.
+func Serve(server Nodes, types []generate.ResourceType, others Others) func(*http.Request, []storage.Op) (any, error) {
+	return func(r *http.Request, ops []storage.Op) (any, error) {
 		q, err := readQuestion(r)
 		if err != nil {
 			return nil, refusal.BadRequest(err.Error())
 		}
-		push := server.Context()
-		if push == nil {
-			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
+		push, err := contextOf(server, ops)
+		if err != nil {
+			return nil, err
 		}
 		nodes := server.Nodes()
 		if others != nil && !slices.ContainsFunc(nodes, func(n *discovery.Proxy) bool { return n.IsNamed(q.from) }) {
@@ -115,10 +134,24 @@ func readQuestion(r *http.Request) (question, error) {
 		return q, fmt.Errorf("to: must be a host and a port from 1 to 65535, as in %s, is %q", exampleOf(query.Get("to")), query.Get("to"))
 	}
 	q.host, q.port = strings.ToLower(strings.Trim(name, "[]")), port
+	if err := q.readRequest(query); err != nil {
+		return q, err
+	}
+	if !isVia(q.via) {
+		return q, fmt.Errorf("via %q: use the port of an HTTP proxy, or unix:///PATH of a socket of the Sidecar", q.via)
+	}
+	if q.http && q.sni != "" && !q.tls {
+		return q, errors.New("sni is for TLS that the proxy passes on unread: leave out path, method and header, or call https://HOST:PORT")
+	}
+	return q, nil
+}
+
+// readRequest reads the headers, and checks what is known of an HTTP request.
+func (q *question) readRequest(query url.Values) error {
 	for _, header := range query["header"] {
 		name, value, ok := strings.Cut(header, "=")
 		if !ok || name == "" {
-			return q, fmt.Errorf("header %q: use NAME=VALUE", header)
+			return fmt.Errorf("header %q: use NAME=VALUE", header)
 		}
 		if strings.EqualFold(name, "host") {
 			q.authority = value
@@ -128,15 +161,9 @@ func readQuestion(r *http.Request) (question, error) {
 	}
 	q.http = q.path != "" || q.method != "" || len(query["header"]) > 0
 	if q.path != "" && !strings.HasPrefix(q.path, "/") {
-		return q, fmt.Errorf("path %q does not begin with /", q.path)
+		return fmt.Errorf("path %q does not begin with /", q.path)
 	}
-	if !isVia(q.via) {
-		return q, fmt.Errorf("via %q: use the port of an HTTP proxy, or unix:///PATH of a socket of the Sidecar", q.via)
-	}
-	if q.http && q.sni != "" && !q.tls {
-		return q, errors.New("sni is for TLS that the proxy passes on unread: leave out path, method and header, or call https://HOST:PORT")
-	}
-	return q, nil
+	return nil
 }
 
 // splitURL splits https://HOST:PORT/PATH and http://HOST:PORT/PATH, whose default ports are
@@ -207,6 +234,8 @@ type explainer struct {
 	dialed    string           // the address and port that the client connects to, empty if not known
 	// sidecars are the connected sidecars by address, nil until first needed.
 	sidecars map[string][]*discovery.Proxy
+	// receivers are the inbound sides that are built so far, by node id.
+	receivers map[string]*receiver
 }
 
 // runs says whether the gateway is there: a hypothetical one stands for those that have the
@@ -249,6 +278,9 @@ func (e *explainer) explain() (*Explanation, error) {
 		Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
 		Objects:      e.objects(resource.ListenerType, result.Listener, schema.Gateway, schema.Sidecar, schema.ServiceEntry),
 		Destinations: []Destination{},
+	}
+	if e.proxy.Type == discovery.Router {
+		out.Access = e.accessOf(e.view(), e.built, result)
 	}
 	if e.proxy.Type == discovery.Sidecar {
 		out.Proxy.Interception = string(e.proxy.InterceptionMode)

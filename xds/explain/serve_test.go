@@ -12,9 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -69,11 +71,19 @@ func routed(t *testing.T) connected {
 	return connected{w, nodes}
 }
 
+// ContextAfter derives the mesh anew from the objects; it knows no new services.
+func (c connected) ContextAfter(ops []storage.Op) *mesh.PushContext {
+	in := c.Context().Inputs()
+	in.Configs = in.Configs.After(ops, "cluster.local")
+	return c.Context().Next(in)
+}
+
 // anywhere has other servers run every gateway, and no other proxy.
 type anywhere struct{}
 
 func (anywhere) Find(url.Values, string) error { return nil }
 func (anywhere) Runs(labels.Instance) bool     { return true }
+func (anywhere) Proxies() []*discovery.Proxy   { return nil }
 
 // explained requests an explanation with the parameters "k=v&...".
 func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explanation, error) {
@@ -82,7 +92,7 @@ func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explan
 	if err != nil {
 		t.Fatal(err)
 	}
-	value, err := explain.Serve(m, catalogue.Types(), anywhere{})(httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
+	value, err := explain.Serve(m, catalogue.Types(), anywhere{})(httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil), nil)
 	if err != nil {
 		return explain.Explanation{}, err
 	}
@@ -274,7 +284,7 @@ func TestExplainWhatTheClientSees(t *testing.T) {
 
 	asked := httptest.NewRequest("GET", explain.Path+"?from=gateway/edge/main&to=reviews.test:8080&path=/a", nil)
 	outcome := func(m connected) string {
-		value, err := explain.Serve(m, catalogue.Types(), nil)(asked)
+		value, err := explain.Serve(m, catalogue.Types(), nil)(asked, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

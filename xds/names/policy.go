@@ -25,10 +25,15 @@ func (r PolicyRule) CustomKey(provider string) string { return CustomPrefix + pr
 // CustomPrefix begins each CustomKey. (Istio: extauthz.go.)
 const CustomPrefix = "istio-ext-authz-"
 
-// ruleKey finds the rule in a key. The names of namespaces and objects have no brackets.
-var ruleKey = regexp.MustCompile(`^(?:istio-ext-authz-.+-)?ns\[([^\[\]]*)\]-policy\[([^\[\]]*)\]-rule\[([0-9]+)\]$`)
+// UnaskedSuffix ends the key of a rule whose provider cannot be asked, which therefore refuses what
+// it matches. (Istio: badCustomActionSuffix.)
+const UnaskedSuffix = "-deny-due-to-bad-CUSTOM-action"
 
-// ParsePolicyRule is the inverse of Key and CustomKey; false for other texts.
+// ruleKey finds the rule in a key. The names of namespaces and objects have no brackets.
+var ruleKey = regexp.MustCompile(`^(?:istio-ext-authz-.+-)?ns\[([^\[\]]*)\]-policy\[([^\[\]]*)\]-rule\[([0-9]+)\](?:` + UnaskedSuffix + `)?$`)
+
+// ParsePolicyRule is the inverse of Key and CustomKey, also with an UnaskedSuffix; false for other
+// texts.
 func ParsePolicyRule(key string) (PolicyRule, bool) {
 	parts := ruleKey.FindStringSubmatch(key)
 	if parts == nil {

@@ -234,6 +234,31 @@ func elsewhere(id string, facts *statuses.Reports, now time.Time) []Place {
 	return out
 }
 
+// ProxiesElsewhere returns the proxies that are connected to other servers, as far as servers
+// report them: what they say of themselves and what they proved.
+func (v *View) ProxiesElsewhere() []*discovery.Proxy {
+	facts := v.facts()
+	var out []*discovery.Proxy
+	for known := range facts.Proxies.Values() {
+		replica := liveServer(facts, known.Replica)
+		p := verdict.ProxyOf(known)
+		if p == nil || replica == nil || replica.ID == v.ID {
+			continue
+		}
+		if parts := strings.Split(p.ID, "~"); len(parts) == 4 {
+			p.Name, p.DNSDomain = parts[2], parts[3]
+		}
+		if known.Certified {
+			p.Certificate = reportedCertificate
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// reportedCertificate stands for the files of a proxy's certificate, whose paths are not reported.
+var reportedCertificate = discovery.CertificateFiles{Chain: "chain", Key: "key", Roots: "roots"}
+
 // urlOf returns the URL of a config API. Servers of older versions report its HOST:PORT.
 func urlOf(api string) string {
 	if api == "" || strings.Contains(api, "://") {

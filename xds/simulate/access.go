@@ -54,6 +54,7 @@ type ruled interface {
 	proto.Message
 	GetRules() *rbacv3.RBAC
 	GetShadowRules() *rbacv3.RBAC
+	GetShadowRulesStatPrefix() string
 }
 
 // guard is a filter that may refuse what it judges.
@@ -97,6 +98,9 @@ func (g accessGuard) pass(a *attributes, result *Result) bool {
 	shadow, err := a.decide(g.name, g.config.GetShadowRules())
 	if err == nil && shadow != nil {
 		shadow.Shadow = true
+		if shadow.Policy != "" {
+			a.remember(g.config.GetShadowRulesStatPrefix(), shadow.Policy)
+		}
 		result.Access = append(result.Access, *shadow)
 	}
 	enforced, enforcedErr := a.decide(g.name, g.config.GetRules())

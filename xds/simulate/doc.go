@@ -7,10 +7,10 @@
 //
 // [New] reads listeners, routes, clusters, endpoints and configurations of filters.
 // [Proxy.Run] takes a request through listener and filter chain (listener.go), then through the
-// filters that judge it: those for tokens (tokenfilter.go) and RBAC (access.go). Virtual host,
-// route and action follow (http.go) or, for TCP, a cluster. It uses no network and no clock: a
-// request says when it comes, and a share of the traffic and an injected fault are reported with
-// their percentages.
+// filters that judge it: for tokens (tokenfilter.go), RBAC (access.go) and external authorizers
+// (ask.go). Virtual host, route and action follow (http.go) or, for TCP, a cluster. It uses no
+// network and no clock: a request says when it comes, and a share of the traffic and an injected
+// fault are reported with their percentages.
 //
 // The simulation knows the features that the generators use, and returns an error for
 // any other matcher, filter or action, so that it overlooks nothing.

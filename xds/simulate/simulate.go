@@ -140,6 +140,9 @@ type Request struct {
 	Source, Origin string
 	// Time is when the request comes, by which tokens expire; default year 1.
 	Time time.Time
+	// Claims are those of a token that the request has besides those in it, signed by whom its iss
+	// names, and found by all providers; nil for none. Values are those of JSON.
+	Claims map[string]any
 	// Metadata is the dynamic metadata of the request: by filter, then by key. Values are
 	// those of JSON.
 	Metadata map[string]map[string]any
@@ -185,6 +188,9 @@ type Result struct {
 	Action *routev3.Route
 	// Access are the decisions of the RBAC filters that the request came to, in order.
 	Access []Decision
+	// Asked: an external authorizer is asked about the request. The result is what becomes of it if
+	// that lets it pass.
+	Asked bool
 	// Token says why the tokens of the request were refused, nil if they were not.
 	Token *TokenRefusal
 	// Fault is the injected fault, nil for none. If it aborts every request, nothing else

@@ -17,6 +17,8 @@ type found struct {
 	place
 	text      string
 	providers []*jwtv3.JwtProvider
+	// believed: the token needs no signature.
+	believed bool
 }
 
 func placesOf(p *jwtv3.JwtProvider) []place {

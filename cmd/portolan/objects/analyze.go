@@ -140,22 +140,14 @@ func leaveOut(list *finding.List, is []finding.Finding, fileKeys map[config.Key]
 // operations returns the operations that would apply the files, and the keys of their objects;
 // nothing without -f.
 func (o *analyzeOptions) operations(env *environment) ([]batch.Operation, map[config.Key]bool, error) {
-	if len(o.files.names) == 0 {
-		return nil, nil, nil
-	}
-	m, err := o.files.read(env)
-	if err != nil {
-		return nil, nil, err
-	}
-	m.validate()
-	if err := m.err("analyzed"); err != nil {
+	m, operations, err := o.files.asIfApplied(env, "analyzed")
+	if m == nil {
 		return nil, nil, err
 	}
 	own := map[config.Key]bool{}
 	for _, d := range m.documents {
 		own[keyOf(finding.Object{Kind: d.Config.GroupVersionKind.Kind, Namespace: d.Config.Namespace, Name: d.Config.Name})] = true
 	}
-	operations, err := m.operations(batch.Apply)
 	return operations, own, err
 }
 

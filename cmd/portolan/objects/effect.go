@@ -27,7 +27,43 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 		return nil
 	}
 	fmt.Fprintln(e.Stdout, affectedProxies(*result.Effect))
+	for _, line := range affectedCalls(*result.Effect) {
+		fmt.Fprintln(e.Stdout, line)
+	}
 	return e.printResources(*result.Effect)
+}
+
+// affectedCalls returns a line about each AuthorizationPolicy, and one about the calls that would
+// newly be refused.
+func affectedCalls(effect effect.Effect) (out []string) {
+	for _, p := range effect.Policies {
+		out = append(out, fmt.Sprintf("%s selects %s%s.", p.Policy, cli.CountOf(p.Workloads, "connected workload"), firstOf(p.Workloads, cli.MapSlice(p.Nodes, cli.NodeName))))
+	}
+	c := effect.Calls
+	if c == nil {
+		return out
+	}
+	of := cli.CountOf(c.Foreseen, "foreseen call")
+	if c.More {
+		of = "the first " + of
+	}
+	if c.Refused == 0 {
+		return append(out, fmt.Sprintf("No call would newly be refused, of %s.", of))
+	}
+	return append(out, fmt.Sprintf("Newly refused: %d of %s%s.", c.Refused, of, firstOf(c.Refused, c.First)))
+}
+
+// firstOf names the first of a number of things.
+func firstOf(all int, first []string) string {
+	if len(first) == 0 {
+		return ""
+	}
+	first = first[:min(len(first), namedProxies)]
+	text := ": " + strings.Join(first, ", ")
+	if more := all - len(first); more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }
 
 // foreseen returns how an object or resource would differ. Both sides are JSON; an empty side
@@ -48,19 +84,14 @@ func foreseen(name string, before, after json.RawMessage) (string, error) {
 	return udiff.Unified(labels[0], labels[1], texts[0], texts[1]), nil
 }
 
-// namedProxies is how many proxies a dry run lists by name.
+// namedProxies is how many proxies, and how many calls, a dry run lists by name.
 const namedProxies = 10
 
 // affectedProxies returns one line about the proxies for which a change makes a difference.
 func affectedProxies(effect effect.Effect) string {
 	text := fmt.Sprintf("No proxy is concerned, of %d connected.", effect.Proxies)
 	if effect.Concerned > 0 {
-		names := cli.MapSlice(effect.Nodes[:min(len(effect.Nodes), namedProxies)], cli.NodeName)
-		text = fmt.Sprintf("Concerned: %d of %d proxies: %s", effect.Concerned, effect.Proxies, strings.Join(names, ", "))
-		if more := effect.Concerned - len(names); more > 0 {
-			text += fmt.Sprintf(", and %d more", more)
-		}
-		text += "."
+		text = fmt.Sprintf("Concerned: %d of %d proxies%s.", effect.Concerned, effect.Proxies, firstOf(effect.Concerned, cli.MapSlice(effect.Nodes, cli.NodeName)))
 	}
 	if effect.Elsewhere > 0 {
 		text += fmt.Sprintf(" Other servers have %d more, which were not looked at.", effect.Elsewhere)

@@ -42,6 +42,40 @@ func (f *fileFlags) register(c *cobra.Command, verb string) {
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
+// asIfApplied reads the files of a command that asks about their objects as if they were applied,
+// and returns the operations that would do so; nothing without -f. done is what was to become of
+// them, such as "analyzed".
+func (f *fileFlags) asIfApplied(env *environment, done string) (*manifest, []batch.Operation, error) {
+	if len(f.names) == 0 {
+		return nil, nil, nil
+	}
+	m, err := f.read(env)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.validate()
+	if err := m.err(done); err != nil {
+		return nil, nil, err
+	}
+	operations, err := m.operations(batch.Apply)
+	return m, operations, err
+}
+
+// Files is the flag -f of a command of another group that asks about objects as if they were
+// applied.
+type Files struct{ flags fileFlags }
+
+// Register adds the flags.
+func (f *Files) Register(c *cobra.Command) {
+	f.flags.register(c, "take as if they were applied")
+}
+
+// Operations returns the operations that would apply the objects of the files; none without -f.
+func (f *Files) Operations(line *cli.Environment) ([]batch.Operation, error) {
+	_, operations, err := f.flags.asIfApplied(&environment{line}, "asked about")
+	return operations, err
+}
+
 // manifest holds the objects and the faults of all files.
 type manifest struct {
 	schemas   schema.Set

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -182,12 +183,19 @@ func (e *environment) proxyConfig(ctx context.Context, node, namespace string, q
 	return out, hintNamespace(e.askTheServerOf(ctx, admin.ProxyConfigPath, query, out), namespace)
 }
 
-// askTheServerOf reads what a server says of a proxy. If another server has the proxy, it calls
-// that server. If it cannot reach that one, it returns the first server's answer, which names
-// it.
-func (e *environment) askTheServerOf(ctx context.Context, path string, query url.Values, into any) error {
+// askTheServerOf reads what a server says of a proxy, with operations as if they were applied. If
+// another server has the proxy, it calls that server. If it cannot reach that one, it returns the
+// first server's answer, which names it.
+func (e *environment) askTheServerOf(ctx context.Context, path string, query url.Values, into any, operations ...batch.Operation) error {
 	ask := func(query url.Values) func(context.Context, *client.Client) error {
-		return func(ctx context.Context, c *client.Client) error { return c.JSON(ctx, path+"?"+query.Encode(), into) }
+		call := client.Request{Method: http.MethodGet, Path: path, Query: query}
+		if len(operations) > 0 {
+			call.Method, call.Body = http.MethodPost, batch.New(operations...)
+		}
+		return func(ctx context.Context, c *client.Client) error {
+			_, err := c.Do(ctx, call, into)
+			return err
+		}
 	}
 	err := e.Call(ctx, ask(query))
 	there, server, ok := admin.ConnectedElsewhere(err, query)

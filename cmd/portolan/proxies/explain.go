@@ -10,6 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/objects"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -17,7 +18,7 @@ import (
 
 func newExplainCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{Use: "explain", Short: "Explain what proxies do"}
-	c.AddCommand(newExplainRequestCommand(env))
+	c.AddCommand(newExplainRequestCommand(env), newExplainRefusalCommand(env))
 	return c
 }
 
@@ -25,6 +26,7 @@ func newExplainRequestCommand(env *environment) *cobra.Command {
 	outputs := []string{"table", "json", "yaml"}
 	var output, from, to, path, method, sni, via string
 	var headers []string
+	var files objects.Files
 	c := &cobra.Command{
 		Use:   "request --from WORKLOAD|GATEWAY --to HOST:PORT",
 		Short: "Show which objects route a request, where it goes, and why it would fail",
@@ -47,7 +49,9 @@ protocol. --sni is a connection with TLS, which proxies pass on
 unread. --header host=NAME has another host than --to in the request.
 
 --via is how the client comes to a proxy that it does not call at an address: the port on
-which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a Gateway.`,
+which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a Gateway.
+
+With -f the answer is as if the objects of these files were applied.`,
 		Example: `  portolan explain request --from shop/vm-12 --to reviews.shop:9080 --path /api/1
   portolan explain request --from gateway/edge/main --to www.example.com:80 --header x-user=anna
   portolan explain request --from vm-12 --to db.shop:5432 -o json
@@ -63,8 +67,12 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
 					query.Set(name, value)
 				}
 			}
+			operations, err := files.Operations(env.Environment)
+			if err != nil {
+				return err
+			}
 			var e explain.Explanation
-			err := env.askTheServerOf(c.Context(), explain.Path, query, &e)
+			err = env.askTheServerOf(c.Context(), explain.Path, query, &e, operations...)
 			switch {
 			case err != nil:
 				return err
@@ -82,6 +90,7 @@ which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a G
 	f.StringArrayVar(&headers, "header", nil, "header of the request, NAME=VALUE; can be repeated")
 	f.StringVar(&sni, "sni", "", "server name of a connection with TLS")
 	f.StringVar(&via, "via", "", "port of the sidecar's HTTP proxy, or unix:///PATH of a socket of the proxy, that the client uses")
+	files.Register(c)
 	cli.RegisterOutput(c, &output, outputs...)
 	_ = c.RegisterFlagCompletionFunc("from", completeProxies(env))
 	return c
@@ -100,6 +109,7 @@ func explanationRows(e explain.Explanation) [][]string {
 	if e.Listener != "" {
 		rows = append(rows, []string{"listener", joinNonEmpty(e.Listener, ofObjects(e.Objects))})
 	}
+	rows = append(rows, accessRows(e.Access)...)
 	if r := e.Route; r != nil {
 		object := strings.TrimSpace(r.Object + " " + strings.TrimPrefix(r.Field, "spec."))
 		if object == "" {
@@ -126,21 +136,7 @@ func explanationRows(e explain.Explanation) [][]string {
 		rows = append(rows, []string{"route", joinNonEmpty("of the connection as it is", destinationsText(e))})
 	}
 	for _, d := range e.Destinations {
-		rows = append(rows, []string{"to", joinNonEmpty(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)})
-		if d.TLS != "" {
-			rows = append(rows, []string{"encrypted", d.TLS})
-		}
-		rows = append(rows, notTaken(d.NotTaken)...)
-		rows = append(rows, []string{"endpoints", endpointsText(d)})
-		if d.Preference != "" {
-			rows = append(rows, []string{"locality", d.Preference})
-		}
-		for _, w := range d.LeftOut {
-			rows = append(rows, []string{"left out", "! " + w})
-		}
-		for _, in := range d.Inbound {
-			rows = append(rows, []string{"inbound", inboundText(in)})
-		}
+		rows = append(rows, destinationRows(d)...)
 	}
 	outcome := map[string]string{
 		explain.Forwarded: "it goes to the endpoints", explain.Passed: "it passes", explain.Answered: "the proxy answers",
@@ -156,6 +152,27 @@ func explanationRows(e explain.Explanation) [][]string {
 		outcome += ": " + e.Reason
 	}
 	return append(rows, []string{"outcome", outcome})
+}
+
+// destinationRows returns what is known of a destination, and what the sidecars there do.
+func destinationRows(d explain.Destination) [][]string {
+	rows := [][]string{{"to", joinNonEmpty(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)}}
+	if d.TLS != "" {
+		rows = append(rows, []string{"encrypted", d.TLS})
+	}
+	rows = append(rows, notTaken(d.NotTaken)...)
+	rows = append(rows, []string{"endpoints", endpointsText(d)})
+	if d.Preference != "" {
+		rows = append(rows, []string{"locality", d.Preference})
+	}
+	for _, w := range d.LeftOut {
+		rows = append(rows, []string{"left out", "! " + w})
+	}
+	for _, in := range d.Inbound {
+		rows = append(rows, []string{"inbound", inboundText(in)})
+		rows = append(rows, accessRows(in.Access)...)
+	}
+	return rows
 }
 
 // notTaken returns a row with the fields that a gRPC client ignores, none if there are none.
@@ -174,6 +191,8 @@ func inboundText(in explain.Inbound) string {
 		end = "to the application at " + in.Application
 	case in.Outcome == explain.Forwarded:
 		end = "to the application"
+	case in.Access != nil && in.Access.Decision == explain.Refused:
+		end = "! policies refuse it"
 	case in.Outcome != explain.Passed:
 		end = "! " + end
 	}

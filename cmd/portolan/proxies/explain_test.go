@@ -32,7 +32,7 @@ func someExplanation() explain.Explanation {
 				Endpoints: []string{"10.0.0.2:80", "10.0.0.3:80"}, Localities: []explain.Locality{{Locality: "eu/a", Healthy: 2, Total: 3}},
 				Preference: "the proxy runs in eu/a: eu/a", LeftOut: []string{"workloadentry/shop/vm-9: it was reported not to be healthy"},
 				Inbound: []explain.Inbound{
-					{Endpoints: []string{"10.0.0.2:80"}, Listener: "virtualInbound", Cluster: "inbound|80||", Objects: []string{"serviceentry/shop/reviews"}, Outcome: explain.Forwarded},
+					{Endpoints: []string{"10.0.0.2:80"}, Listener: "virtualInbound", Cluster: "inbound|80||", Objects: []string{"serviceentry/shop/reviews"}, Outcome: explain.Forwarded, Access: &explain.Access{Decision: explain.Allowed, Reason: "no policy is for it"}},
 					{Endpoints: []string{"10.0.0.3:80"}, Listener: "10.0.0.3_80", Outcome: explain.Fails, Reason: "the ingress listener names no address of the application"},
 				},
 			},

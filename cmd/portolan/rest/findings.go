@@ -19,32 +19,14 @@ import (
 func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, func(c *call) error {
 		c.kind = "findings"
-		var ops []storage.Op
-		switch r.Method {
-		case http.MethodGet, http.MethodHead:
-			if err := s.admit(c); err != nil {
-				return err
-			}
-		case http.MethodPost:
-			c.verb = "create"
-			if err := s.authenticate(c); err != nil {
-				return err
-			}
-			err := s.authorize(c, access.Request{Verb: "get", Path: r.URL.Path, Query: c.query})
-			if err != nil {
-				return err
-			}
-			if ops, err = s.operationsOf(c); err != nil {
-				return err
-			}
-		default:
-			c.w.Header().Set("Allow", "GET, POST")
-			return methodNotAllowed(c)
+		ops, err := s.asked(c)
+		if err != nil {
+			return err
 		}
 		if err := s.advisor.Await(c.r.Context(), s.cache.Snapshot().Changed()); err != nil {
 			return err
 		}
-		list, known := s.advisor.Findings(s.foreseen(c.r.Context(), ops))
+		list, known := s.advisor.Findings(ops)
 		if !known {
 			return refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
@@ -55,6 +37,45 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 		writeJSON(c.w, http.StatusOK, list)
 		return nil
 	})
+}
+
+// Ask serves a path that answers a question about the configuration: as it is (GET), or as it would
+// be after the operations of a batch (POST). Both need the right to get the path. The answer is a
+// value of a type that always encodes, as JSON.
+func (s *Server) Ask(path string, answer func(r *http.Request, ops []storage.Op) (any, error)) {
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, func(c *call) error {
+			ops, err := s.asked(c)
+			if err != nil {
+				return err
+			}
+			value, err := answer(c.r, ops)
+			if err == nil {
+				WriteJSON(c.w, http.StatusOK, value)
+			}
+			return c.recordRefusal(err)
+		})
+	})
+}
+
+// asked admits the caller of a question, and returns the operations that it is about; none of GET.
+func (s *Server) asked(c *call) ([]storage.Op, error) {
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		return nil, s.admit(c)
+	case http.MethodPost:
+		c.verb = "create"
+		if err := s.authenticate(c); err != nil {
+			return nil, err
+		}
+		if err := s.authorize(c, access.Request{Verb: "get", Path: c.r.URL.Path, Query: c.query}); err != nil {
+			return nil, err
+		}
+		ops, err := s.operationsOf(c)
+		return s.foreseen(c.r.Context(), ops), err
+	}
+	c.w.Header().Set("Allow", "GET, POST")
+	return nil, methodNotAllowed(c)
 }
 
 // operationsOf reads a batch that only serves a question.

@@ -39,6 +39,29 @@ type Effect struct {
 	// many more there are beyond MaxResources. Both need PreviewResources.
 	Resources []ResourceChange `json:"resources,omitempty"`
 	Omitted   int              `json:"omitted,omitempty"`
+	// Policies are the AuthorizationPolicies of the batch, by name, and Calls what becomes of the
+	// calls to those whom they select; absent without a policy.
+	Policies []Policy `json:"policies,omitempty"`
+	Calls    *Calls   `json:"calls,omitempty"`
+}
+
+// Policy is whom an AuthorizationPolicy would select or, if it would be deleted, selects.
+type Policy struct {
+	Policy string `json:"policy"`
+	// Workloads counts the connected workloads. Nodes are the ids of the first MaxNodes, in order.
+	Workloads int      `json:"workloads"`
+	Nodes     []string `json:"nodes,omitempty"`
+}
+
+// Calls says which foreseen calls policies would newly refuse. A call is foreseen if Sidecars and
+// routes let a connected proxy make it.
+type Calls struct {
+	// Foreseen counts the calls that were looked at. More: there are more.
+	Foreseen int  `json:"foreseen"`
+	More     bool `json:"more,omitempty"`
+	// Refused counts those that would newly be refused. First are the first MaxNodes, in order.
+	Refused int      `json:"refused"`
+	First   []string `json:"first,omitempty"`
 }
 
 // The changes of a resource.
