@@ -85,6 +85,8 @@ type envoyOptions struct {
 	tls *securetest.Files
 	// secure is for TLS to the server with the certificate of sdsSocket.
 	secure bool
+	// runtime is a setting of Envoy's runtime, as "key: value"; empty for none.
+	runtime string
 	// in is the network that it runs in, nil for that of the machine.
 	in network
 }
@@ -170,6 +172,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 		config = filepath.Join(dir, "envoy.yaml")
 	}
 	command := []string{path, "-c", config, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}
+	if o.runtime != "" {
+		command = append(command, "--config-yaml", "{layered_runtime: {layers: [{name: test, static_layer: {"+o.runtime+"}}]}}")
+	}
 	if o.drain > 0 {
 		command = append(command, "--drain-time-s", fmt.Sprint(o.drain))
 	}

@@ -119,7 +119,11 @@ func (m *peerMesh) sidecars(v protocol.Variant, workload, client *certificateFil
 
 func (m *peerMesh) sidecarOfApp(v protocol.Variant, certificate *certificateFiles) *envoy {
 	m.t.Helper()
-	return m.startEnvoy(envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: v, drain: m.drain, in: m.workload, xds: m.xds, certificate: certificate})
+	return m.startEnvoy(m.appOptions(v, certificate))
+}
+
+func (m *peerMesh) appOptions(v protocol.Variant, certificate *certificateFiles) envoyOptions {
+	return envoyOptions{kind: "sidecar", name: "app", labels: "app=app", interception: "REDIRECT", variant: v, drain: m.drain, in: m.workload, xds: m.xds, certificate: certificate}
 }
 
 func (m *peerMesh) sidecarOfClient(v protocol.Variant, certificate *certificateFiles) *envoy {

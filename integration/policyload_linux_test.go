@@ -71,6 +71,8 @@ type policyStep struct {
 // /open pass in all steps but one.
 var policySteps = []policyStep{
 	{"DENY of a path", authorization("a", "{action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}"), "", "403", "http"},
+	{"which becomes ALLOW of the other", authorization("a", "{rules: [{to: [{operation: {paths: [/open]}}]}]}"), "", "403", "http"},
+	{"and DENY again", authorization("a", "{action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}"), "", "403", "http"},
 	{"DENY of another", authorization("a", "{action: DENY, rules: [{to: [{operation: {paths: [/other]}}]}]}"), "", "http", "http"},
 	{"ALLOW from an identity", authorization("b", "{rules: [{from: [{source: {principals: [cluster.local/ns/shop/sa/client]}}], to: [{operation: {paths: [/open]}}]}]}"), "", "403", "http"},
 	{"and of AUDIT", authorization("c", "{action: AUDIT, rules: [{}]}"), "", "403", "http"},

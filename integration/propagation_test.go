@@ -33,8 +33,12 @@ func (s *server) conditions(plural, name string) map[string]condition {
 	if !qualified {
 		namespace, short = "shop", name
 	}
+	group := "networking"
+	if plural == "authorizationpolicies" {
+		group = "security"
+	}
 	var object unstructured.Unstructured
-	if _, err := s.get("/apis/networking.istio.io/v1/namespaces/"+namespace+"/"+plural+"/"+short, &object.Object); err != nil {
+	if _, err := s.get("/apis/"+group+".istio.io/v1/namespaces/"+namespace+"/"+plural+"/"+short, &object.Object); err != nil {
 		s.t.Fatal(err)
 	}
 	return conditionsOf(&object)

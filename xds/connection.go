@@ -430,6 +430,9 @@ func (c *Connection) newSequencer() *delivery.Sequencer {
 			Needs: t.Needs, Together: exports,
 			Optional: t.Scoped && !c.proxy.RouteDelta || c.wire.only != "" && c.wire.only != t.url,
 		}
+		if t.Otherwise != nil {
+			out.Otherwise = func(name string) (*resource.Resource, error) { return resource.New(name, t.Otherwise(name)) }
+		}
 		// Clients that take removals get a removal for an unknown name, all others an empty
 		// resource.
 		if e, ok := generate.As[generate.Emptier](generator); ok && !removals {

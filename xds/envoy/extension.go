@@ -19,15 +19,23 @@ import (
 // it, it refuses all requests.
 func GuardFilter(name string, content proto.Message) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
-		ConfigDiscovery: discovered(content, &httprbacv3.RBAC{Rules: &rbacconfigv3.RBAC{}}),
+		ConfigDiscovery: discovered(content, RefuseRequests()),
 	}}
 }
 
 // ConnectionGuardFilter is GuardFilter for the connections of a filter chain.
 func ConnectionGuardFilter(name string, content proto.Message) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_ConfigDiscovery{
-		ConfigDiscovery: discovered(content, &networkrbacv3.RBAC{Rules: &rbacconfigv3.RBAC{}, StatPrefix: TCPRBACStatPrefix}),
+		ConfigDiscovery: discovered(content, RefuseConnections()),
 	}}
+}
+
+// RefuseRequests makes a filter that refuses all requests.
+func RefuseRequests() *httprbacv3.RBAC { return &httprbacv3.RBAC{Rules: &rbacconfigv3.RBAC{}} }
+
+// RefuseConnections makes a filter that closes all connections.
+func RefuseConnections() *networkrbacv3.RBAC {
+	return &networkrbacv3.RBAC{Rules: &rbacconfigv3.RBAC{}, StatPrefix: TCPRBACStatPrefix}
 }
 
 // TCPRBACStatPrefix begins the names of the statistics about the RBAC of connections. (Istio: authzmodel.RBACTCPFilterStatPrefix.)

@@ -28,7 +28,7 @@ func TestAnyClientConverges(t *testing.T) {
 	hosts := protocol.Type{URL: "hosts", Full: true, Scoped: true, Shared: protocol.NewShared()}
 	kinds := protocol.Type{URL: "kinds", Full: true, AlwaysAnswered: true, Shared: protocol.NewShared()}
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
-		for _, typ := range []protocol.Type{clusters, endpoints, secrets, hosts, kinds} {
+		for _, typ := range []protocol.Type{clusters, endpoints, secrets, filters, hosts, kinds} {
 			if typ.Scoped && v == protocol.StateOfTheWorld {
 				continue
 			}

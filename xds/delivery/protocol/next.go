@@ -118,9 +118,13 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 			if p.add == nil {
 				p.add = make([]*resource.Resource, 0, usualChanges)
 			}
-			if p.add = append(p.add, seen.New); seen.New == c.New {
+			p.add = append(p.add, seen.New)
+			switch first := s.firstForm(c.Key); {
+			case trial && first != nil:
+				p.setInterim(first)
+			case seen.New == c.New:
 				p.setInterim(allow.interim(c.Key))
-			} else {
+			default:
 				p.interim = append(p.interim, seen.New)
 			}
 		case seen.HasNew:

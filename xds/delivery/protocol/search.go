@@ -22,6 +22,8 @@ type search struct {
 	// maybe holds the forms that the client rejected along with others: it may have
 	// taken them even so.
 	maybe map[string][]*resource.Resource
+	// first holds the forms in which suspects go out before they are tried, see Type.Otherwise.
+	first map[string]*resource.Resource
 
 	// Suspects of a scope can conflict with each other, like two virtual hosts with one
 	// domain. alone are the suspects that were rejected alone. again are those to try once
@@ -32,7 +34,7 @@ type search struct {
 // startSearch returns the search, and begins one if there is none.
 func (s *Subscription) startSearch() *search {
 	if s.search == nil {
-		s.search = &search{suspects: map[string]int64{}, limit: 1, othersNext: true, maybe: map[string][]*resource.Resource{}}
+		s.search = &search{suspects: map[string]int64{}, limit: 1, othersNext: true, maybe: map[string][]*resource.Resource{}, first: map[string]*resource.Resource{}}
 	}
 	return s.search
 }
@@ -44,8 +46,33 @@ func (s *Subscription) mayGoNow(name string, trial bool, sent int) bool {
 	if s.search == nil {
 		return true
 	}
+	limit := s.search.limit
+	if s.typ.Otherwise != nil {
+		limit = 1
+	}
 	_, suspect := s.search.suspects[name]
-	return suspect == trial && (!trial || sent < s.search.limit)
+	return suspect == trial && (!trial || sent < limit)
+}
+
+// firstForm returns the form in which a suspect goes out before it is tried; nil for none.
+func (s *Subscription) firstForm(name string) *resource.Resource {
+	if s.search == nil {
+		return nil
+	}
+	return s.search.first[name]
+}
+
+// sentFirst notes that the response in flight was answered: the suspects that it sent in their
+// first form may be tried. It reports whether there are any.
+func (s *Subscription) sentFirst(f *inFlight) bool {
+	any := false
+	for _, name := range f.interim {
+		if s.firstForm(name) != nil {
+			delete(s.search.first, name)
+			any = true
+		}
+	}
+	return any
 }
 
 // contents returns what a response sends: the changes for the client, and the names that do
@@ -67,7 +94,7 @@ func (s *Subscription) contents(f *inFlight) []change {
 // reject processes a NACK. The client keeps what it had. A response with one change
 // rejects that; several changes become suspects.
 func (s *Subscription) reject(f *inFlight, r *Rejection) {
-	changes := s.contents(f)
+	changes, first := s.contents(f), s.sentFirst(f)
 	if s.sendsWholeState() { // it may have removed what the response left out
 		for c := range resource.Diff(s.acked, f.acked) {
 			if !c.HasNew {
@@ -79,6 +106,10 @@ func (s *Subscription) reject(f *inFlight, r *Rejection) {
 	case 0:
 		s.rejectOmissions(f, r)
 	case 1:
+		if first { // it stays a suspect, and is tried next
+			s.resendAnyway(changes[0])
+			return
+		}
 		s.rejectOne(f, changes[0], r)
 	default:
 		s.rejectSeveral(f, changes, r)
@@ -121,8 +152,8 @@ func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 	offered, exists := s.desired.Get(c.Key)
 	stands := exists == c.HasNew && (!exists || offered.Version == c.New.Version) || slices.Contains(f.interim, c.Key)
 	if f.dropped || s.scope(c.Key) != open || !stands {
+		s.suspectAgain(c.Key, r.HadAllAt)
 		s.resendAnyway(c)
-		s.suspect(c.Key, r.HadAllAt)
 		return
 	}
 	if has := s.acked.Value(c.Key); has != nil && isReplaceable(has) { // it still has that
@@ -134,7 +165,7 @@ func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
 // rejectSeveral makes suspects of the changes of a rejected response.
 func (s *Subscription) rejectSeveral(f *inFlight, changes []change, r *Rejection) {
 	suspects, limit := changes, (len(changes)+1)/2
-	if s.search == nil {
+	if s.search == nil && s.typ.Otherwise == nil {
 		if named := mentioned(r.Message, changes); len(named) > 0 && len(named) < len(changes) {
 			suspects, limit = named, 1
 		}
@@ -142,7 +173,7 @@ func (s *Subscription) rejectSeveral(f *inFlight, changes []change, r *Rejection
 	search := s.startSearch()
 	search.limit = limit
 	for _, c := range suspects {
-		s.suspect(c.Key, r.HadAllAt)
+		s.suspectAgain(c.Key, r.HadAllAt)
 	}
 	for _, c := range changes {
 		s.resendAnyway(c)
@@ -158,6 +189,23 @@ func (s *Subscription) suspect(name string, since int64) {
 	search := s.startSearch()
 	if _, suspected := search.suspects[name]; !suspected {
 		search.suspects[name] = since
+	}
+}
+
+// suspectAgain is suspect for a form that the client has just rejected. What it had before must
+// still be known.
+func (s *Subscription) suspectAgain(name string, since int64) {
+	s.suspect(name, since)
+	if s.typ.Otherwise == nil {
+		return
+	}
+	has := s.acked.Value(name)
+	form := lastForm(has)
+	if form == nil && !s.unknownState && (has == nil || has.Version == rejectedVersion) { // else it may have a form that no other may replace
+		form, _ = s.typ.Otherwise(name) // without one it is tried at once
+	}
+	if form != nil {
+		s.search.first[name] = form
 	}
 }
 
@@ -190,6 +238,7 @@ func (s *Subscription) clearSuspect(name string) {
 	if s.search != nil {
 		delete(s.search.suspects, name)
 		delete(s.search.maybe, name)
+		delete(s.search.first, name)
 	}
 }
 
@@ -202,6 +251,8 @@ func (s *Subscription) accept(f *inFlight) {
 		leftOut := !c.HasNew && s.sendsWholeState() && s.desired.Value(c.Key) != nil
 		switch {
 		case !differs(c), leftOut:
+		case s.firstForm(c.Key) != nil && slices.Contains(f.interim, c.Key):
+			delete(s.search.maybe, c.Key)
 		case slices.Contains(f.interim, c.Key):
 			s.clearSuspect(c.Key)
 		default:
@@ -215,6 +266,7 @@ func (s *Subscription) accept(f *inFlight) {
 	if s.search == nil {
 		return
 	}
+	s.sentFirst(f)
 	if s.sendsWholeState() {
 		clear(s.search.maybe) // it has removed what the response left out
 	}
@@ -240,8 +292,12 @@ func (s *Subscription) retry(names []string) {
 		if r.form == nil && s.desired.Value(name) == nil && s.subscribesByName(name) {
 			unanswered = append(unanswered, name)
 		}
+		if offered := s.desired.Value(name); r.form != nil && offered != nil && offered.Version == r.form.Version {
+			s.suspectAgain(name, since)
+		} else {
+			s.suspect(name, since)
+		}
 		s.resendAnyway(change{Key: name, HasNew: r.form != nil})
-		s.suspect(name, since)
 	}
 	s.mustAnswer = s.typ.Names.With(s.mustAnswer, unanswered...)
 }

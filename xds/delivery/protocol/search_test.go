@@ -22,7 +22,9 @@ type picky struct {
 	guilty  func(r *resource.Resource) bool
 	words   func(guilty []string) string
 	parts   bool // it takes the others of a response that it refuses
-	holds   map[string]string
+	// known has, for a client that acknowledges what it refused before, what that is.
+	known map[string]string
+	holds map[string]string
 }
 
 // drive sends everything that is due, and returns the number of responses.
@@ -47,9 +49,15 @@ func (p *picky) answer(r *protocol.Response) {
 		maps.Copy(taken, p.holds)
 	}
 	for _, x := range r.Resources {
-		if p.guilty(x) {
+		switch {
+		case p.guilty(x) && p.known != nil && p.known[x.Name] == x.Version:
+		case p.guilty(x):
 			guilty = append(guilty, x.Name)
-		} else {
+			if p.known != nil {
+				p.known[x.Name] = x.Version
+			}
+		default:
+			delete(p.known, x.Name)
 			taken[x.Name] = x.Version
 		}
 	}
@@ -289,5 +297,36 @@ func TestWhatIsInTheWayOfOthersIsTriedAgain(t *testing.T) {
 	}
 	if got := refused(s); !slices.Equal(got, []string{"r/d"}) || s.Searching() {
 		t.Errorf("refused %v", got)
+	}
+}
+
+// TestRejectedBefore: a client that acknowledges what it rejected before, as an Envoy does with the
+// configuration of filters, gets that only after another form. So what it lacks is known as
+// rejected. Changes of which it rejects none come in one response.
+func TestRejectedBefore(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
+		p := &picky{
+			t: t, s: protocol.New(filters, v), variant: v, holds: map[string]string{}, known: map[string]string{},
+			guilty: func(r *resource.Resource) bool { return strings.Contains(string(r.Body.Value), "bad") },
+			words:  func([]string) string { return "no" },
+		}
+		for i := range n {
+			p.asks = append(p.asks, fmt.Sprintf("r%03d", i))
+		}
+		p.s.Request(said("", p.asks...))
+		all, once, twice := 1+2*n, 1, 2 // twice: what was rejected before goes apart
+		for i, step := range []struct {
+			offered resource.Set
+			most    int // responses
+		}{
+			{innocents(t, n, "1"), once}, {innocents(t, n, "2", 3), all}, {innocents(t, n, "1"), twice}, {innocents(t, n, "2", 3), all}, {innocents(t, n, "3"), twice},
+			{innocents(t, n, "4", 0, 1, 2, 3, 4, 5, 6, 7), all}, {innocents(t, n, "5", 2, 5), all},
+		} {
+			p.s.SetDesired(step.offered, int64(i+1))
+			p.drive(step.most)
+			p.expect(step.offered)
+		}
 	}
 }

@@ -38,6 +38,13 @@ type Type struct {
 	// if the client has them from an earlier stream. The client waits for it, to know
 	// that it has them all.
 	AlwaysAnswered bool
+	// Otherwise makes another form of a resource, which harms nobody who has none. Not nil, it says
+	// that a client which rejected a form acknowledges it when it gets that once more, and uses it
+	// no more than before. So it is with the configuration of filters. What was rejected along with
+	// others goes out in the form that the client had, or in this one, before it is tried again. A
+	// client that reconnects may have a form that is not known: what it then acknowledges is believed.
+	// https://github.com/envoyproxy/envoy/blob/main/source/common/filter/config_discovery_impl.cc
+	Otherwise func(name string) (*resource.Resource, error)
 	// Empty makes the answer to an unknown name, for clients that wait for each
 	// resource. If it is nil, or returns nil, unknown names are answered by a removal.
 	Empty func(name string) (*resource.Resource, error)

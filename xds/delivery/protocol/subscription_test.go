@@ -39,6 +39,7 @@ func empty(name string) (*resource.Resource, error) {
 var (
 	clusters  = protocol.Type{URL: "clusters", Full: true, Shared: protocol.NewShared()}
 	endpoints = protocol.Type{URL: "endpoints", Empty: empty, Shared: protocol.NewShared()}
+	filters   = protocol.Type{URL: "filters", ByName: true, Otherwise: empty, Shared: protocol.NewShared()}
 	secrets   = protocol.Type{URL: "secrets"}
 )
 

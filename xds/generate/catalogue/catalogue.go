@@ -37,7 +37,7 @@ func Types() []generate.ResourceType {
 			Needs: []resource.Need{need(resource.Within, resource.VirtualHostType), traffic},
 		},
 		{Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic}},
-		{Name: "ECDS", Generator: policy.Generator{}, Needed: true, Alike: true, Needs: []resource.Need{traffic}},
+		{Name: "ECDS", Generator: policy.Generator{}, Needed: true, Alike: true, Otherwise: policy.Otherwise, Needs: []resource.Need{traffic}},
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 	}
 }

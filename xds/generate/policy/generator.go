@@ -9,6 +9,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -34,6 +35,16 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	content, needs := slot.content(v)
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(content)}, needs, nil
+}
+
+// Otherwise makes a content of a slot that refuses everything.
+func Otherwise(name string) proto.Message {
+	slot, _ := find(name)
+	content := proto.Message(envoy.RefuseRequests())
+	if slot.tcp {
+		content = envoy.RefuseConnections()
+	}
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(content)}
 }
 
 // content makes the filter of a slot, and its needs.
