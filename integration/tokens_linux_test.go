@@ -241,7 +241,9 @@ func TestEnvoyTokenKeys(t *testing.T) {
 		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "away", http.StatusServiceUnavailable) })
 		s.restart()
 		s.awaitIssue("tokens", "PTL0391", "503 Service Unavailable")
-		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys":[{"kty":"EC","crv":"none"}]}`)) })
+		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"keys":[{"kty":"EC","crv":"none"}]}`))
+		})
 		s.restart()
 		s.awaitIssue("tokens", "PTL0391", "keys")
 		s.in.process.kill()

@@ -77,6 +77,7 @@ func grid() []cell {
 		{name: "1000:200/tls", mesh: refmesh.Mesh{Services: 1000, Originate: true}, proxies: 200, variant: protocol.Delta, changes: everyChange, targets: timesOtherCell("1000:200", 1.3)},
 		{name: "1000:200/peers-off", mesh: peers, proxies: 200, variant: protocol.Delta, noAutoMTLS: true, changes: []string{"endpoint", "routes"}},
 		{name: "1000:200/peers", mesh: peers, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, targets: besideOff("1000:200/peers-off")},
+		{name: "1000:200/policies", mesh: refmesh.Mesh{Services: 1000, Policies: true}, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes", "policy"}, targets: besideNone("1000:200")},
 		{name: "1000:200/whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, changes: []string{"routes"}, floor: true},
 		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: timesOtherCell("1000:200", 2)},
 		{name: "5000:50", mesh: five, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 200, routesCPU: 200})},
@@ -252,6 +253,17 @@ func besideOff(name string) func(*results) []target {
 			}
 		}
 		return out
+	}
+}
+
+// besideNone allows policies little more than the cell without, and the change of one little more
+// than that of an endpoint.
+func besideNone(name string) func(*results) []target {
+	const times = 1.3
+	return func(r *results) []target {
+		out := timesOtherCell(name, times)(r)
+		endpoint, _ := r.figureOf(r.cell.name, usual("endpoint"))
+		return append(out, target{usual("policy"), times * endpoint, fmt.Sprintf("%gx an endpoint", times)})
 	}
 }
 

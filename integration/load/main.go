@@ -57,7 +57,7 @@ func main() {
 func parse() options {
 	o := options{}
 	cells := flag.String("cells", "", "measure only the cells whose names this regular expression matches")
-	changes := flag.String("changes", "", "measure only such changes: endpoint, routes, rule, new, deleted")
+	changes := flag.String("changes", "", "measure only such changes: endpoint, routes, rule, policy, secret, new, deleted")
 	flag.StringVar(&o.binary, "binary", "bin/portolan", "the portolan that is measured")
 	flag.IntVar(&o.reps, "reps", 10, "how often each change is made")
 	flag.DurationVar(&o.silence, "silence", 500*time.Millisecond, "how long nothing may come for all to be said to be sent")

@@ -223,6 +223,8 @@ func expected(kind string, v protocol.Variant, mark []byte) (is []fleet.Expectat
 		return []fleet.Expectation{of(fleet.ClusterType)}, []string{fleet.ClusterType, fleet.EndpointType}
 	case "secret":
 		return []fleet.Expectation{of(fleet.SecretType)}, []string{fleet.SecretType}
+	case "policy":
+		return []fleet.Expectation{of(fleet.ExtensionType)}, []string{fleet.ExtensionType}
 	case "new":
 		return []fleet.Expectation{of(fleet.ClusterType), of(fleet.EndpointType), of(routes...)}, everything
 	case "deleted":
@@ -244,6 +246,8 @@ func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
 		return mesh.ChangeRule(refmesh.Target, n)
 	case "secret":
 		return mesh.ChangeSecret(n + 1)
+	case "policy":
+		return mesh.ChangePolicy(n)
 	case "new":
 		return mesh.NewService(n)
 	case "deleted":

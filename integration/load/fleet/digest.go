@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"unique"
 
@@ -24,9 +25,9 @@ type digest struct {
 	children [][]string
 	// hosts means that a route configuration in it uses VHDS.
 	hosts bool
-	// secrets is the digest of the same response with the secrets of clusters as children. It
-	// is nil if no cluster in it uses secrets.
-	secrets *digest
+	// second is the digest of the same response with the children of secondChildOf. It is nil if
+	// there are none.
+	second *digest
 }
 
 // digests keeps the digests of recent responses.
@@ -99,6 +100,9 @@ func (d *digests) read(r response) (*digest, error) {
 			out.removed = append(out.removed, intern(content))
 		}
 	})
+	if second := out.second; second != nil {
+		second.names, second.removed, second.versions = out.names, out.removed, out.versions
+	}
 	return out, err
 }
 
@@ -121,25 +125,26 @@ func (g *digest) add(name, body []byte) {
 	switch g.typeURL {
 	case ClusterType:
 		g.children = append(g.children, endpointsOf(own, body))
-		g.addSecrets(secretsOf(body))
+		g.addSecond(secretsOf(body))
 	case ListenerType:
-		g.children = append(g.children, routesOf(body))
+		routes, filters := neededByListener(body)
+		g.children = append(g.children, routes)
+		g.addSecond(filters)
 	case RouteType:
 		g.hosts = g.hosts || raw.Field(body, 9) != nil // vhds
 	}
 }
 
-// addSecrets adds the secrets of the last resource.
-func (g *digest) addSecrets(used []string) {
-	if len(used) > 0 && g.secrets == nil {
-		g.secrets = &digest{typeURL: g.typeURL}
+// addSecond adds what the last resource makes a proxy request of the second type.
+func (g *digest) addSecond(children []string) {
+	if len(children) > 0 && g.second == nil {
+		g.second = &digest{typeURL: g.typeURL}
 	}
-	if g.secrets != nil {
-		g.secrets.names = g.names
-		for len(g.secrets.children) < len(g.names)-1 {
-			g.secrets.children = append(g.secrets.children, nil)
+	if g.second != nil {
+		for len(g.second.children) < len(g.names)-1 {
+			g.second.children = append(g.second.children, nil)
 		}
-		g.secrets.children = append(g.secrets.children, used)
+		g.second.children = append(g.second.children, children)
 	}
 }
 
@@ -201,10 +206,9 @@ func endpointsOf(name string, cluster []byte) []string {
 	return []string{name}
 }
 
-// routesOf returns the names of the route configurations that the connection managers of a
-// listener request.
-func routesOf(listener []byte) []string {
-	var out []string
+// neededByListener returns the names of the route configurations that the connection managers of
+// a listener request, and of the filters whose configuration is a resource of its own.
+func neededByListener(listener []byte) (routes, filters []string) {
 	_ = raw.Each(listener, func(n protowire.Number, chain []byte) {
 		if n != 3 && n != 25 { // filter_chains, default_filter_chain
 			return
@@ -213,27 +217,42 @@ func routesOf(listener []byte) []string {
 			if n != 3 { // filters
 				return
 			}
-			if name := routeOf(raw.Field(filter, 4)); len(name) > 0 {
-				out = append(out, intern(name))
+			filters = appendDiscovered(filters, filter)
+			manager := managerOf(raw.Field(filter, 4))                      // typed_config
+			if name := raw.Field(raw.Field(manager, 3), 2); len(name) > 0 { // rds, route_config_name
+				routes = append(routes, intern(name))
 			}
+			_ = raw.Each(manager, func(n protowire.Number, filter []byte) {
+				if n == 5 { // http_filters
+					filters = appendDiscovered(filters, filter)
+				}
+			})
 		})
 	})
-	return out
+	return routes, filters
+}
+
+// appendDiscovered appends the name of a filter, if its configuration is a resource of its own.
+// Chains share such filters.
+func appendDiscovered(to []string, filter []byte) []string {
+	if raw.Field(filter, 5) == nil { // config_discovery
+		return to
+	}
+	name := intern(raw.Field(filter, 1))
+	if slices.Contains(to, name) {
+		return to
+	}
+	return append(to, name)
 }
 
 const connectionManager = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
-// routeOf returns the route_config_name of a typed_config that is a connection manager with
-// RDS.
-func routeOf(config []byte) []byte {
+// managerOf returns the connection manager in a typed_config, nil if it is something else.
+func managerOf(config []byte) []byte {
 	if string(raw.Field(config, 1)) != connectionManager {
 		return nil
 	}
-	rds := raw.Field(anyValue(config), 3)
-	if rds == nil {
-		return nil
-	}
-	return raw.Field(rds, 2)
+	return anyValue(config)
 }
 
 // intern keeps one copy of a name for all proxies.

@@ -68,7 +68,9 @@ func newRigWith(t *testing.T, mesh refmesh.Mesh, o fleet.Options) *rig {
 	r := &rig{T: t, ctx: ctx, server: xdstest.NewServer(t, catalogue.Types())}
 	r.link = processtest.NewLink(t, r.server.Address, nil)
 	r.apply(refmesh.Change{Objects: mesh.Objects()})
-	r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "REDIRECT"}.Node
+	if r.node = o.Node; r.node == nil {
+		r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "REDIRECT"}.Node
+	}
 	r.recorded(0, v).Close() // from now on the server has the whole mesh
 	o.Address, o.Proxies, o.Node = r.link.Address(), proxies, r.node
 	r.fleet = fleet.New(o)
@@ -181,6 +183,21 @@ func TestSecretsOfMutualTLSAreReceived(t *testing.T) {
 		if got := r.sync.Counts[fleet.SecretType]; got.Resources < 2*proxies || got.Resources > want {
 			t.Errorf("%+v for %d proxies, want the certificate and the roots of each", got, proxies)
 		}
+	})
+}
+
+// TestPoliciesAreReceived: proxies request the configurations of the filters of their listeners. A
+// changed policy is one of them for each proxy of its namespace.
+func TestPoliciesAreReceived(t *testing.T) {
+	both(t, func(t *testing.T, v protocol.Variant) {
+		mesh := refmesh.Mesh{Services: services, Policies: true}
+		r := newRigWith(t, mesh, fleet.Options{Variant: v, Node: refmesh.Proxies{Mesh: mesh, Interception: "REDIRECT"}.Node})
+		if got := r.sync.Counts[fleet.ExtensionType]; got.Resources < 2*proxies {
+			t.Errorf("%+v for %d proxies", got, proxies)
+		}
+		changed := mesh.ChangePolicy(1)
+		got := r.change(changed, fleet.Expectation{Types: []string{fleet.ExtensionType}, Mark: changed.Mark})
+		r.expectSent("a policy", got, 4<<10, fleet.ExtensionType)
 	})
 }
 
@@ -299,7 +316,7 @@ func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 		}
 		// A version in state of the world covers several names, so it does not say what a
 		// client has.
-		r.expectSent("what a version does not tell", got, 1<<20, fleet.EndpointType, fleet.RouteType)
+		r.expectSent("what a version does not tell", got, 1<<20, fleet.EndpointType, fleet.RouteType, fleet.ExtensionType)
 	})
 }
 

@@ -18,10 +18,14 @@ import (
 const minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
 
 // inOrder are the types in the order in which a proxy requests them on a new stream.
-var inOrder = []string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType, SecretType}
+var inOrder = []string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType, SecretType, ExtensionType}
 
-// childOf is the type that a proxy requests because of what it has of another.
-var childOf = map[string]string{ClusterType: EndpointType, ListenerType: RouteType}
+// childOf and secondChildOf are the types that a proxy requests because of what it has of
+// another.
+var (
+	childOf       = map[string]string{ClusterType: EndpointType, ListenerType: RouteType}
+	secondChildOf = map[string]string{ClusterType: SecretType, ListenerType: ExtensionType}
+)
 
 // proxy is one proxy of a fleet. It has one stream at a time.
 type proxy struct {
@@ -226,8 +230,8 @@ func (p *proxy) answer(r response, d *digest) [][]byte {
 	if child, parent := childOf[r.typeURL]; parent {
 		out = append(out, p.adopt(child, d)...)
 	}
-	if d.secrets != nil {
-		out = append(out, p.adopt(SecretType, d.secrets)...)
+	if d.second != nil {
+		out = append(out, p.adopt(secondChildOf[r.typeURL], d.second)...)
 	}
 	if d.hosts && p.types[VirtualHostType] == nil {
 		t := &subscription{has: nothing, answered: true} // answered: there may be none

@@ -17,6 +17,7 @@ const (
 	RouteType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 	SecretType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+	ExtensionType   = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 )
 
 // methods are the methods of ADS.

@@ -47,6 +47,13 @@ func (m Mesh) ChangeRoutes(i, n int) Change {
 	return Change{Objects: []*config.Config{m.VirtualService(i, mark)}, Mark: text(mark)}
 }
 
+// ChangePolicy changes a path that the policy of the first namespace denies: another one for each
+// n.
+func (m Mesh) ChangePolicy(n int) Change {
+	mark := fmt.Sprintf("/of-change-%d", n)
+	return Change{Objects: []*config.Config{m.Policy(0, mark)}, Mark: text(mark)}
+}
+
 // ChangePattern changes the pattern of a service: another one for each n.
 func (m Mesh) ChangePattern(i, n int) Change {
 	mark := fmt.Sprintf("of-change-%d", n)

@@ -58,6 +58,9 @@ type Mesh struct {
 	// Peers gives proxies a certificate of the mesh, and endpoints the label of mutual TLS and an
 	// account.
 	Peers bool
+	// Policies adds a policy about requests in each namespace, and a RequestAuthentication for the
+	// whole mesh.
+	Policies bool
 	// Gateways is the number of Gateways in the first namespace. Each accepts HTTPS for a host
 	// of its own, with routes to a service. The routers with the label app=edge run all of them
 	// on one port, with the certificate Door.
@@ -86,6 +89,12 @@ func (m Mesh) Objects() []*config.Config {
 	}
 	for i := range m.Patterns {
 		out = append(out, m.Pattern(i, ""))
+	}
+	if m.Policies {
+		out = append(out, m.Authentication())
+		for i := range Namespaces {
+			out = append(out, m.Policy(i, "/admin"))
+		}
 	}
 	if m.Credentials {
 		out = append(out, m.ChangeSecret(0).Objects...)
