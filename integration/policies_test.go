@@ -37,6 +37,12 @@ func TestEnvoyPolicies(t *testing.T) {
 	judge(t, policytest.Cases(t))
 }
 
+// TestEnvoyBigPolicies: an Envoy takes big sets of policies and judges by them.
+func TestEnvoyBigPolicies(t *testing.T) {
+	t.Parallel()
+	judge(t, policytest.Big(t))
+}
+
 // TestSoakEnvoyRandomPolicies: an Envoy answers random requests under random policies as the
 // evaluator does.
 func TestSoakEnvoyRandomPolicies(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/generate/policy/policytest"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -206,27 +207,11 @@ func TestDeterministic(t *testing.T) {
 
 // BenchmarkBig translates and marshals big sets of policies.
 func BenchmarkBig(b *testing.B) {
-	list := func(n int, f func(i int) string) string {
-		var out []string
-		for i := range n {
-			out = append(out, f(i))
-		}
-		return strings.Join(out, ", ")
-	}
-	var thousand []string
-	for i := range 1000 {
-		thousand = append(thousand, object(fmt.Sprintf("ns/p%d", i), "{rules: [{from: [{source: {namespaces: [n%d]}}], to: [{operation: {paths: ['/p%d/*'], methods: [GET]}}]}]}", i, i))
-	}
-	for name, documents := range map[string][]string{
-		"1000-policies":   thousand,
-		"10000-IP-blocks": {object("ns/a", "{rules: [{from: [{source: {ipBlocks: [%s]}}]}]}", list(10_000, func(i int) string { return fmt.Sprintf("10.%d.%d.0/24", i/256, i%256) }))},
-		"5000-principals": {object("ns/a", "{rules: [{from: [{source: {principals: [%s]}}]}]}", list(5000, func(i int) string { return fmt.Sprintf("td/ns/n%d/sa/web", i) }))},
-	} {
-		b.Run(name, func(b *testing.B) {
-			all := policies(b, documents...)
+	for _, group := range policytest.Big(b) {
+		b.Run(group.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				packed := message.Pack(policy.HTTP(all, allow, options()))
+				packed := message.Pack(policy.HTTP(group.Policies, allow, options()))
 				b.ReportMetric(float64(len(packed.GetValue())), "bytes")
 			}
 		})
