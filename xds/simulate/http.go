@@ -32,9 +32,19 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 	if manager.GetStripTrailingHostDot() {
 		r.Host = withoutDot(r.Host)
 	}
+	if result.Err = checkPathOptions(manager); result.Err != nil {
+		return
+	}
 	if headerSize(r) > maxHeaders(manager) {
 		result.Status = http.StatusRequestHeaderFieldsTooLarge
 		return
+	}
+	if r.Protocol != GRPC { // its client reads no such option
+		var ok bool
+		if r.Path, ok = normalizedPath(manager, r.Path); !ok {
+			result.Status = http.StatusBadRequest
+			return
+		}
 	}
 	if a.request, a.routed = r, r; !a.pass(with.guards, result) {
 		return
