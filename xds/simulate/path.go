@@ -88,7 +88,9 @@ type canonizer struct {
 	nul     bool
 }
 
-func (c *canonizer) slash(at int) bool { return at < len(c.in) && strings.IndexByte(`/\`, c.in[at]) >= 0 }
+func (c *canonizer) slash(at int) bool {
+	return at < len(c.in) && strings.IndexByte(`/\`, c.in[at]) >= 0
+}
 
 // ends says whether a segment ends at a byte of the input.
 func (c *canonizer) ends(at int) bool { return at == len(c.in) || c.slash(at) }

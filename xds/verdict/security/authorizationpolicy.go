@@ -27,6 +27,8 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 	p.shadowed()
 	p.ports()
 	p.paths()
+	p.hosts()
+	p.addresses()
 	p.provider()
 }
 
