@@ -259,6 +259,18 @@ type bypass struct {
 	attempts         []attempt
 }
 
+// await waits until an ordinary request gets an outcome.
+func (s *bypassScene) await(t *testing.T, what string, at entrance, k knock, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s: an ordinary request gets %s by %s", what, want, at), func() error {
+		got, err := s.send(at, k)
+		if err == nil && got != want {
+			err = errors.New("it gets " + got)
+		}
+		return err
+	})
+}
+
 // try applies a policy, makes the attempts, and takes the policy away.
 func (s *bypassScene) try(t *testing.T, b bypass) {
 	t.Helper()
@@ -267,19 +279,9 @@ func (s *bypassScene) try(t *testing.T, b bypass) {
 	if refusal == "" {
 		refusal = "denied"
 	}
-	await := func(at entrance, k knock, want string) {
-		t.Helper()
-		eventually(t, fmt.Sprintf("%s: an ordinary request gets %s by %s", b.name, want, at), func() error {
-			got, err := s.send(at, k)
-			if err == nil && got != want {
-				err = errors.New("it gets " + got)
-			}
-			return err
-		})
-	}
 	for _, at := range b.entrances {
-		await(at, b.allowed, "http")
-		await(at, b.refused, refusal)
+		s.await(t, b.name, at, b.allowed, "http")
+		s.await(t, b.name, at, b.refused, refusal)
 	}
 	var work errgroup.Group
 	work.SetLimit(16)
@@ -305,7 +307,7 @@ func (s *bypassScene) try(t *testing.T, b bypass) {
 	}
 	_ = work.Wait()
 	for _, at := range b.entrances {
-		await(at, b.allowed, "http")
+		s.await(t, b.name, at, b.allowed, "http")
 	}
 	s.remove(b.documents)
 }

@@ -41,7 +41,7 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 	}
 	if r.Protocol != GRPC { // its client reads no such option
 		var ok bool
-		if r.Path, ok = normalizedPath(manager, r.Path); !ok {
+		if r.Path, ok = normalizedPath(manager, r.Path); !ok || r.isHTTP1() && !ascii(a.request.Path) {
 			result.Status = http.StatusBadRequest
 			return
 		}

@@ -2,7 +2,9 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
@@ -31,6 +33,15 @@ func normalizedPath(m *hcmv3.HttpConnectionManager, path string) (string, bool) 
 		path += "?" + query
 	}
 	return path, true
+}
+
+// isHTTP1 says whether a request is of HTTP/1.1, whose parser refuses bytes that are no ASCII.
+func (r Request) isHTTP1() bool {
+	return r.Protocol == HTTP || r.Protocol == HTTPS && !slices.ContainsFunc(r.ALPN, func(p string) bool { return strings.HasSuffix(p, "h2") })
+}
+
+func ascii(text string) bool {
+	return strings.IndexFunc(text, func(c rune) bool { return c >= utf8.RuneSelf }) < 0
 }
 
 // checkPathOptions fails on what the simulation does not know of paths.

@@ -61,6 +61,9 @@ func TestPathsBeforePolicies(t *testing.T) {
 	if got := p.Run(simulate.Request{Inbound: true, Path: "/x/../admin/%73ecret?q"}); got.Status != 403 {
 		t.Errorf("the policy does not see the path: %s", got)
 	}
+	if got := p.Run(simulate.Request{Inbound: true, Protocol: simulate.HTTP2, Path: "/ä"}); got.Path != "/%C3%A4" {
+		t.Errorf("HTTP/2 with bytes that are no ASCII: %s, path %q", got, got.Path)
+	}
 	if got := p.Run(simulate.Request{Inbound: true, Path: "/x/../admin/other"}); got.Route != "admin" || got.Path != "/admin/other" {
 		t.Errorf("the route is %q for %q", got.Route, got.Path)
 	}
