@@ -46,6 +46,9 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 			return
 		}
 	}
+	if r.Origin == "" {
+		r.Origin = originOf(manager, r)
+	}
 	if a.request, a.routed = r, r; !a.pass(with.guards, result) {
 		return
 	}
