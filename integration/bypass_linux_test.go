@@ -55,11 +55,9 @@ type bypassScene struct {
 }
 
 func newBypassScene(t *testing.T, mesh string) *bypassScene {
-	s := &bypassScene{newPeerMesh(t, serverOptions{meshConfig: mesh}), map[entrance]*tls.Certificate{}, 8080}
+	s := &bypassScene{peerMesh: newPeerMesh(t, serverOptions{meshConfig: mesh}), port: 8080}
 	s.apply(bypassGateway)
-	for at, account := range map[entrance]string{mutual: "client", other: "other"} {
-		s.certificates[at] = securetest.TLS(s.of.Issue(t, securetest.Leaf{Identity: shopAccounts + account}))
-	}
+	s.certify(t)
 	in := s.sidecarOfApp(protocol.Delta, identified(t, s.of, shopAccounts+"app"))
 	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", ip: "10.0.0.2", in: s.client, xds: s.xds, certificate: identified(t, s.of, shopAccounts+"edge")})
 	in.awaitWarm()
@@ -72,18 +70,31 @@ func newBypassScene(t *testing.T, mesh string) *bypassScene {
 	return s
 }
 
+// certify issues the certificates of the clients.
+func (s *bypassScene) certify(t *testing.T) {
+	s.certificates = map[entrance]*tls.Certificate{}
+	for at, account := range map[entrance]string{mutual: "client", other: "other"} {
+		s.certificates[at] = securetest.TLS(s.of.Issue(t, securetest.Leaf{Identity: shopAccounts + account}))
+	}
+}
+
 // dial connects to a entrance.
 func (s *bypassScene) dial(at entrance, protocols ...string) (net.Conn, error) {
 	address := fmt.Sprintf("10.0.0.1:%d", s.port)
 	if at == gateway {
 		address = "10.0.0.2:8000"
 	}
+	return s.dialTo(at, address, protocols...)
+}
+
+// dialTo connects to an address, as whom an entrance says.
+func (s *bypassScene) dialTo(at entrance, address string, protocols ...string) (net.Conn, error) {
 	c, err := s.client.dial(s.t.Context(), address, 0)
 	if err != nil {
 		return nil, err
 	}
 	if own := s.certificates[at]; own != nil {
-		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols, Certificates: []tls.Certificate{*own}})
+		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: meshName, NextProtos: protocols, Certificates: []tls.Certificate{*own}})
 	}
 	return c, c.SetDeadline(time.Now().Add(patience))
 }
@@ -119,7 +130,7 @@ func fields(of ...string) knock { return knock{fields: of} }
 // answer: "http" from the program, "denied" by RBAC, else a status; or "reset" for a stream of
 // HTTP/2, and "closed" for a connection without an answer.
 func (s *bypassScene) send(at entrance, k knock) (string, error) {
-	protocols := []string{"istio-http/1.1", "istio", "http/1.1"}
+	protocols := meshHTTP
 	if k.fields != nil {
 		protocols = []string{"istio-h2", "istio", "h2"}
 	}

@@ -83,6 +83,8 @@ type envoyOptions struct {
 	tls *securetest.Files
 	// secure is for TLS to the server with the certificate of sdsSocket.
 	secure bool
+	// logs makes it write access logs at once.
+	logs bool
 	// in is the network that it runs in, nil for that of the machine.
 	in network
 }
@@ -167,6 +169,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	command := []string{path, "-c", config, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}
 	if o.drain > 0 {
 		command = append(command, "--drain-time-s", fmt.Sprint(o.drain))
+	}
+	if o.logs {
+		command = append(command, "--file-flush-interval-msec", "20")
 	}
 	if o.in != nil {
 		command, e.client = append(o.in.command(), command...), o.in.http(s.t)

@@ -1,0 +1,235 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
+	"github.com/portolan-mesh/portolan/xds/simulate"
+	"github.com/portolan-mesh/portolan/xds/simulate/pathtest"
+)
+
+// simulatedMesh draws meshes of an explainedMesh with policies beside it, and requests to the
+// doors of a scene.
+type simulatedMesh struct {
+	*explainedMesh
+	issuers [2]rsaIssuer
+	tokens  []string
+}
+
+const noToken = ""
+
+func newSimulatedMesh(t *testing.T, of *explainedMesh) *simulatedMesh {
+	m := &simulatedMesh{explainedMesh: of, issuers: [2]rsaIssuer{newRSAIssuer(t), newRSAIssuer(t)}, tokens: []string{noToken, noToken, "nonsense", "a.b.c"}}
+	for i, own := range m.issuers {
+		sign := func(by rsaIssuer, other map[string]any) {
+			m.tokens = append(m.tokens, jwkstest.SignWith(t, jose.RS256, by.key, "first", claimsOf(issuerName(i), other)))
+		}
+		sign(own, nil)
+		sign(own, map[string]any{"groups": []string{"admin", "dev"}, "sub": "ben"})
+		sign(own, map[string]any{"groups": "admin", "aud": []string{"bank", "shop"}})
+		sign(own, map[string]any{"aud": "bank"})
+		sign(own, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()})
+		sign(own, map[string]any{"nbf": time.Now().Add(time.Hour).Unix()})
+		sign(m.issuers[1-i], nil)
+	}
+	return m
+}
+
+func issuerName(i int) string { return fmt.Sprintf("https://issuer%d.test", i) }
+
+// documents draws the objects of a mesh. They have always the same names.
+func (m *simulatedMesh) documents() string {
+	out := []string{m.explainedMesh.documents()}
+	for i := range m.issuers {
+		out = append(out, authentication(fmt.Sprint("a", i), "{"+m.selector()+"jwtRules: ["+m.tokenRule(i)+"]}"))
+	}
+	for i := range 3 {
+		out = append(out, authorization(fmt.Sprint("p", i), m.policy()))
+	}
+	return strings.Join(out, "\n---\n")
+}
+
+// selector draws whom a policy is for: nobody, a proxy, or all.
+func (m *simulatedMesh) selector() string {
+	return m.one("", "", "selector: {matchLabels: {app: app}}, ", "selector: {matchLabels: {app: edge}}, ", "selector: {matchLabels: {app: nobody}}, ", "selector: {matchLabels: {app: nobody}}, ")
+}
+
+func (m *simulatedMesh) tokenRule(i int) string {
+	return fmt.Sprintf("{issuer: %q, jwks: %q%s%s%s}", issuerName(i), m.issuers[i].set,
+		m.one("", ", audiences: [shop]", ", audiences: [other]"), m.one("", ", forwardOriginalToken: true"),
+		m.one("", "", ", fromHeaders: [{name: x-token}]", ", fromParams: [token]", `, fromHeaders: [{name: authorization, prefix: "Bearer "}], fromCookies: [session]`, ", outputClaimToHeaders: [{header: x-sub, claim: sub}]", ", outputPayloadToHeader: x-payload"))
+}
+
+func (m *simulatedMesh) policy() string {
+	action := m.one("ALLOW", "DENY", "DENY", "AUDIT")
+	var rules []string
+	for range 1 + m.random.IntN(3) {
+		rules = append(rules, m.rule())
+	}
+	if action == "ALLOW" { // most requests pass
+		rules = append(rules, m.one("{}", "{to: [{operation: {methods: [GET]}}]}", `{to: [{operation: {notPaths: [/b/*, "*x"]}}]}`, m.rule()))
+	}
+	return fmt.Sprintf("{%saction: %s, rules: [%s]}", m.selector(), action, strings.Join(rules, ", "))
+}
+
+// rule draws a rule with a source, an operation or a condition, or several of them.
+func (m *simulatedMesh) rule() string {
+	var out []string
+	if !m.rarely(3) {
+		out = append(out, "from: [{source: {"+m.one(simulatedSources...)+"}}]")
+	}
+	if !m.rarely(3) || len(out) == 0 {
+		out = append(out, "to: [{operation: {"+m.one(simulatedOperations...)+"}}]")
+	}
+	if m.rarely(3) {
+		out = append(out, "when: [{"+m.one(simulatedConditions...)+"}]")
+	}
+	return "{" + strings.Join(out, ", ") + "}"
+}
+
+var (
+	simulatedSources = []string{
+		"principals: [cluster.local/ns/shop/sa/client]", "notPrincipals: [cluster.local/ns/shop/sa/client]", `principals: ["*"]`, "namespaces: [shop]", "serviceAccounts: [other]",
+		`principals: ["*/sa/other"]`, "ipBlocks: [10.0.0.0/24]", "notIpBlocks: [10.0.0.2]", "remoteIpBlocks: [192.0.2.0/24]", "notRemoteIpBlocks: [192.0.2.1]", `requestPrincipals: ["*"]`, `notRequestPrincipals: ["*"]`,
+		`requestPrincipals: ["https://issuer0.test/*"]`, `requestPrincipals: ["https://issuer1.test/ben", "https://issuer0.test/ann"]`, "trustDomains: [cluster.local]",
+	}
+	simulatedOperations = []string{
+		"methods: [GET]", "methods: [POST]", "notMethods: [GET]", "paths: [/a]", "paths: [/a, /b/*]", `paths: ["*1"]`, "paths: [/admin, /admin/*]", `paths: ["/a/{*}"]`, `paths: ["/{**}/admin"]`, "notPaths: [/admin]",
+		"hosts: [one.explain.test]", `hosts: ["*.explain.test"]`, "notHosts: [app.shop.test]", `ports: ["8080"]`, `ports: ["8080", "8081"], methods: [GET]`, `notPorts: ["7000"]`, "paths: [/x/*], methods: [GET]",
+	}
+	simulatedConditions = []string{
+		`key: "request.headers[x-user]", values: [anna]`, `key: "request.headers[x-user]", values: ["b*"]`, `key: "request.headers[x-user]", notValues: [anna]`, `key: "request.auth.claims[groups]", values: [admin]`,
+		`key: "request.auth.claims[user][name]", values: ["A*"]`, "key: request.auth.audiences, notValues: [bank]", "key: remote.ip, values: [192.0.2.0/24]", "key: source.ip, notValues: [10.0.0.2]",
+		`key: destination.port, values: ["8080"]`, `key: connection.sni, values: ["*.test"]`, "key: source.namespace, values: [shop]", `key: "request.headers[x-sub]", values: [ann]`,
+	}
+)
+
+// doorway is where a request of the table goes, and as whom.
+type doorway struct {
+	proxy string // app or edge
+	at    entrance
+	port  int
+}
+
+// drawnRequest is a request, and how the simulation is asked about it.
+type drawnRequest struct {
+	doorway
+	raw     string
+	request simulate.Request
+}
+
+func (r drawnRequest) String() string {
+	return fmt.Sprintf("%s %s %d: %q", r.proxy, r.at, r.port, r.raw)
+}
+
+// bytesPort is a port of TCP of the workload.
+const bytesPort = 5432
+
+const goingOut entrance = "from the workload"
+
+// draw draws a request: to the gateway, to a port of the workload, or from the workload.
+func (m *simulatedMesh) draw(id int) drawnRequest {
+	from, q := m.request()
+	for m.rarely(2) && from == "client" { // more of them come in
+		from, q = m.request()
+	}
+	out := drawnRequest{doorway: doorway{"edge", gateway, m.gateway}}
+	switch {
+	case from == "client":
+		out.doorway = doorway{"app", goingOut, q.port}
+	case m.rarely(8):
+		out.doorway, out.raw = doorway{"app", []entrance{plain, mutual, other}[m.random.IntN(3)], bytesPort}, "\x01hello\n"
+		out.request = m.simulated(out.doorway, q)
+		return out
+	case m.rarely(2):
+		out.doorway = doorway{"app", []entrance{plain, mutual, other}[m.random.IntN(3)], []int{8080, 8080, 8081, 7000, 9999}[m.random.IntN(5)]}
+		q.host = m.one("app.shop.test", q.host)
+	}
+	if q.header == nil {
+		q.header = map[string]string{}
+	}
+	if m.rarely(3) {
+		cases := pathtest.Cases()
+		q.path = cases[m.random.IntN(len(cases))].Path
+	}
+	if m.rarely(4) {
+		q.header["x-forwarded-for"] = m.one("192.0.2.1", "192.0.2.1, 10.0.0.9", "10.0.0.9, 192.0.2.1", "x")
+	}
+	if m.rarely(6) {
+		q.header["x-user"] = m.one("anna", "ben", "Anna")
+	}
+	if m.rarely(8) {
+		q.host = strings.ToUpper(q.host)
+	}
+	if m.rarely(10) {
+		q.host += m.one(".", fmt.Sprint(":", out.port), ":1")
+	}
+	if m.rarely(12) {
+		q.method = m.one(http.MethodPut, http.MethodDelete, http.MethodPost, http.MethodOptions)
+	}
+	m.place(&q, m.one(m.tokens...))
+	q.header["x-case"] = fmt.Sprint(id)
+	out.raw = rawOf(q)
+	out.request = m.simulated(out.doorway, q)
+	return out
+}
+
+// place puts a token into a request.
+func (m *simulatedMesh) place(q *request, token string) {
+	if token == noToken {
+		return
+	}
+	switch m.random.IntN(6) {
+	case 0:
+		q.header["x-token"] = token
+	case 1:
+		q.header["cookie"] = "a=b; session=" + token
+	case 2:
+		separator := "?"
+		if strings.Contains(q.path, "?") {
+			separator = "&"
+		}
+		q.path += separator + m.one("token", "access_token") + "=" + token
+	default:
+		q.header["authorization"] = "Bearer " + token
+	}
+}
+
+// rawOf writes a request of HTTP/1.1.
+func rawOf(q request) string {
+	out := fmt.Sprintf("%s %s HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n", q.method, q.path, q.host)
+	for _, name := range sortedKeys(q.header) {
+		out += name + ": " + q.header[name] + "\r\n"
+	}
+	return out + "\r\n"
+}
+
+// simulated is how the simulation sees a request.
+func (m *simulatedMesh) simulated(at doorway, q request) simulate.Request {
+	out := simulate.Request{
+		Protocol: simulate.HTTP, Port: at.port, Host: q.host, Path: q.path, Method: q.method, Headers: q.header, Time: time.Now(),
+	}
+	switch at.at {
+	case gateway:
+		out.Address, out.Source = "127.0.0.1", "127.0.0.1"
+		return out
+	case goingOut:
+		out.Address, out.Source = anyAddress, "10.0.0.1"
+		return out
+	}
+	out.Address, out.Source, out.Inbound = "10.0.0.1", "10.0.0.2", true
+	if at.port == bytesPort {
+		out.Protocol = simulate.TCP
+	}
+	if at.at != plain {
+		account := map[entrance]string{mutual: "client", other: "other"}[at.at]
+		out.Protocol, out.Identity, out.ALPN, out.SNI = map[bool]simulate.Protocol{true: simulate.TLS, false: simulate.HTTPS}[at.port == bytesPort], shopAccounts+account, meshHTTP, meshName
+	}
+	return out
+}
