@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -120,5 +121,60 @@ spec:
 	s.port = 9998
 	if got, err := s.send(plain, get("/")); err != nil || got != "http" {
 		t.Errorf("the policy for nobody: %s, %v", got, err)
+	}
+}
+
+// TestEnvoyBypassServerFirst: a connection is judged by the client's first bytes. Before, a client
+// over mutual TLS hears a server that speaks first, as it does in Istio (PTL0384). Nothing of a
+// refused client reaches the server.
+func TestEnvoyBypassServerFirst(t *testing.T) {
+	t.Parallel()
+	s := newBypassScene(t, "")
+	const port, said = 5432, "\x01hello\n"
+	talk := func(at entrance, says string) (string, error) {
+		c, err := s.dialTo(at, fmt.Sprint("10.0.0.1:", port), meshHTTP...)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := io.WriteString(c, says); err != nil {
+			return "", err
+		}
+		answer, _ := io.ReadAll(io.LimitReader(c, int64(len(peerGreeting+"\n"+says))))
+		return string(answer), nil
+	}
+	for _, at := range ours(plain, mutual) {
+		if got, err := talk(at, said); err != nil || got != peerGreeting+"\n"+said {
+			t.Errorf("without a policy by %s: %q, %v", at, got, err)
+		}
+	}
+	s.awaitSynced(s.apply(authorization("deny", "{action: DENY, rules: [{}]}")), "app")
+	s.port = port
+	s.await(t, "a DENY of all", plain, knock{raw: said}, "closed")
+	if got, err := talk(plain, said); err != nil || got != "" {
+		t.Errorf("in plaintext: %q, %v", got, err)
+	}
+	if got, err := talk(mutual, said); err != nil || strings.Contains(got, said) {
+		t.Errorf("over mutual TLS: %q, %v", got, err)
+	}
+	if got, err := talk(mutual, ""); err != nil || got != peerGreeting+"\n" {
+		t.Errorf("over mutual TLS, without a word: %q, %v, want the greeting", got, err)
+	}
+}
+
+// TestEnvoyBypassDetection: where a port declares no protocol, a request that is not seen as HTTP is
+// judged as a connection, for which a DENY of a path is a DENY of all.
+func TestEnvoyBypassDetection(t *testing.T) {
+	t.Parallel()
+	s := newBypassScene(t, "")
+	s.port = 7000
+	for policy, cases := range map[string]map[string]knock{
+		"{action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}": {"denied": get("/admin"), "200": get("/open"), "closed": get("/admin?\xe4")},
+		"{rules: [{to: [{operation: {paths: [/open]}}]}]}":                {"denied": get("/admin"), "200": get("/open"), "closed": get("/open?\xe4")},
+	} {
+		s.awaitSynced(s.apply(authorization("path", policy)), "app")
+		for want, k := range cases {
+			s.await(t, policy, plain, k, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package verdict_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/storage/status"
@@ -56,6 +57,8 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 		"a condition at a sidecar":      {objects: []string{web("HTTP"), of("{action: DENY, rules: [{}, {from: [{source: {ipBlocks: [10.0.0.1]}}], when: [{key: source.ip, values: [10.0.0.1]}, {key: remote.ip, notValues: [10.0.0.1]}]}]}")}, want: []string{"p PTL0380 spec.rules[1].when[1].key"}},
 		"addresses behind a gateway":    {objects: []string{web("HTTP"), strict, of("{rules: [{from: [{source: {namespaces: [edge], remoteIpBlocks: [10.0.0.0/8]}}], when: [{key: remote.ip, values: [10.0.0.1]}]}]}")}},
 		"addresses at a gateway":        {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}], rules: [{from: [{source: {remoteIpBlocks: [10.0.0.0/8]}}]}]}")}, proxies: []*status.Proxy{gateway}},
+		"a server that speaks first":    {objects: []string{web("MYSQL"), strict, of(principals)}, want: []string{"p PTL0384 spec.rules"}},
+		"AUDIT of one":                  {objects: []string{web("MYSQL"), strict, of(strings.Replace(principals, "{rules", "{action: AUDIT, rules", 1))}},
 		"an unknown provider":           {objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
 		"a provider without a service": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: a.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
