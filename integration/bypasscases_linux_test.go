@@ -8,7 +8,7 @@ import (
 // bypasses are policies and attempts to get past them.
 func bypasses(t *testing.T) []bypass {
 	return []bypass{
-		identities(), nobody(), forwardedFor(), behindGateway(), hostNames(), everyPort(), onlyHosts(), headerValues(), onlyHeaders(), methods(), versions(), framing(), tokensInRequests(t),
+		identities(), nobody(), forwardedFor(), behindGateway(), hostNames(), everyPort(), onlyHosts(), headerValues(), joinedHeaders(), onlyHeaders(), methods(), versions(), framing(), tokensInRequests(t),
 	}
 }
 
@@ -181,6 +181,19 @@ func headerValues() bypass {
 			{name: "a name with an underscore", knock: get("/", "x_user: root"), want: "http", why: "it is another header: a program must not take both for one"},
 			{name: "two values", knock: get("/", "x-user: ann", "x-user: root")},
 			{name: "a trailer", knock: rawLines("POST / HTTP/1.1", "host: app.shop.test", "connection: close", "transfer-encoding: chunked", "trailer: x-user", "", "0", "x-user: root"), want: "http", why: "a trailer is no header: Envoy drops it, and the program does not get it"},
+		},
+	}
+}
+
+// joinedHeaders: of some headers Envoy makes one value of several, so that a DENY by one of them
+// does not match.
+func joinedHeaders() bypass {
+	return bypass{
+		name:      "joined headers",
+		documents: authorization("headers", `{action: DENY, rules: [{when: [{key: "request.headers[user-agent]", values: [root]}]}]}`),
+		allowed:   get("/", "user-agent: ann"), refused: get("/", "user-agent: root"), entrances: everywhere(),
+		attempts: []attempt{
+			{name: "two values", knock: get("/", "user-agent: ann", "user-agent: root"), want: "http", why: "as in Istio: the value is ann,root for the program, too, so allow by value"},
 		},
 	}
 }
