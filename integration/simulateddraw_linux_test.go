@@ -45,7 +45,7 @@ func issuerName(i int) string { return fmt.Sprintf("https://issuer%d.test", i) }
 
 // documents draws the objects of a mesh. They have always the same names.
 func (m *simulatedMesh) documents() string {
-	out := []string{m.explainedMesh.documents()}
+	out := []string{m.explainedMesh.documents(), m.rich()}
 	for i := range m.issuers {
 		out = append(out, authentication(fmt.Sprint("a", i), "{"+m.selector()+"jwtRules: ["+m.tokenRule(i)+"]}"))
 	}
@@ -53,6 +53,58 @@ func (m *simulatedMesh) documents() string {
 		out = append(out, authorization(fmt.Sprint("p", i), m.policy()))
 	}
 	return strings.Join(out, "\n---\n")
+}
+
+// richHost is a host whose routes have what those of an explainedMesh have not.
+const richHost = "rich.explain.test"
+
+var (
+	richMatches = []string{
+		"{uri: {prefix: /a}, authority: {prefix: rich}}", `{headers: {x-user: {regex: "an+a"}}}`, "{headers: {x-user: {prefix: b}}, uri: {prefix: /a}}", "{withoutHeaders: {x-user: {exact: anna}}, uri: {exact: /admin}}",
+		`{queryParams: {q: {regex: "[0-9]+"}}}`, `{queryParams: {q: {prefix: "1"}}}`, "{scheme: {exact: http}, uri: {prefix: /b}}", `{method: {regex: "P.*"}}`, `{uri: {regex: "/x/.*"}}`, "{uri: {exact: /admin}}",
+		"{uri: {prefix: /Admin}, ignoreUriCase: true}", `{authority: {regex: ".*:1"}}`, "{headers: {x-forwarded-for: {}}}", "{port: 9080, uri: {prefix: /x}}", "{uri: {prefix: /x/}}, {uri: {prefix: /b}}", "{scheme: {exact: https}}",
+		"{sourceLabels: {app: app}, uri: {prefix: /a}}", "{sourceLabels: {app: other}}", `{authority: {exact: rich.explain.test}, method: {exact: GET}}`,
+	}
+	richActions = []string{
+		"redirect: {authority: r.test, redirectCode: 308}", "redirect: {uri: /z, port: 81}", "redirect: {scheme: https}", "redirect: {derivePort: FROM_PROTOCOL_DEFAULT, uri: /y}", "redirect: {derivePort: FROM_REQUEST_PORT}",
+		"directResponse: {status: 200, body: {string: hi}}", `directResponse: {status: 503, body: {string: ""}}`,
+	}
+	richChanges = []string{
+		"", "", "rewrite: {uri: /r}, ", "rewrite: {uri: /}, ", `rewrite: {uriRegexRewrite: {match: "/([a-z])/(.*)", rewrite: "/\\2/\\1"}}, `, "rewrite: {authority: other.test}, ", "rewrite: {uri: /r/, authority: other.test}, ",
+		`corsPolicy: {allowOrigins: [{exact: "https://a.test"}], allowMethods: [GET]}, `, `corsPolicy: {allowOrigins: [{prefix: "https://"}], unmatchedPreflights: FORWARD}, `,
+		`corsPolicy: {allowOrigins: [{exact: "https://a.test"}], unmatchedPreflights: IGNORE}, `, "fault: {delay: {fixedDelay: 1ms, percentage: {value: 100}}}, ", "retries: {attempts: 0}, ", "timeout: 9s, ",
+	}
+)
+
+// rich draws the routes of richHost.
+func (m *simulatedMesh) rich() string {
+	doc := fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: rich, namespace: shop}
+spec:
+  hosts: [$host]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: $one, name: http, protocol: HTTP}, {number: $two, name: http-2, protocol: HTTP}]
+  endpoints: [{address: $address, ports: {http: 9000, http-2: 9001}}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: rich, namespace: shop}
+spec:
+  hosts: [$host]
+  gateways: [mesh, edge]
+  http:
+`, "$host", richHost, "$one", m.ports[0], "$two", m.ports[1], "$address", m.address)
+	for range 1 + m.random.IntN(5) {
+		action := m.one(richActions...)
+		if !m.rarely(3) {
+			action = m.one(richChanges...) + "route: [{destination: " + m.destination(m.random.IntN(2)) + "}]"
+		}
+		doc += fmt.Sprintf("  - {match: [%s], %s}\n", m.one(richMatches...), action)
+	}
+	return doc + "  - {" + m.one(richChanges...) + "route: [{destination: " + m.destination(0) + "}]}\n"
 }
 
 // selector draws whom a policy is for: nobody, a proxy, or all.
@@ -153,6 +205,13 @@ func (m *simulatedMesh) draw(id int) drawnRequest {
 	}
 	if q.header == nil {
 		q.header = map[string]string{}
+	}
+	if m.rarely(3) && out.at != plain && out.at != mutual && out.at != other {
+		q.host, q.path = richHost, m.one("/a?q=12", "/admin", "/Admin/x", "/x/y/z", "/b/c?q=x", "/x/A", "/e?q=1&q=2", "/")
+		if m.rarely(3) {
+			q.header["origin"], q.header["access-control-request-method"] = m.one("https://a.test", "https://b.test"), http.MethodGet
+			q.method = m.one(http.MethodOptions, http.MethodOptions, q.method)
+		}
 	}
 	if m.rarely(3) {
 		cases := pathtest.Cases()

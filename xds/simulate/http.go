@@ -49,6 +49,9 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 	if r.Origin == "" {
 		r.Origin = originOf(manager, r)
 	}
+	if r.Protocol != GRPC {
+		r = received(manager, r)
+	}
 	if a.request, a.routed = r, r; !a.pass(with.guards, result) {
 		return
 	}

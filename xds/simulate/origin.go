@@ -7,6 +7,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
+const forwardedFor, forwardedProto = "x-forwarded-for", "x-forwarded-proto"
+
 // originOf returns the address of a client as a connection manager finds it: the one that
 // x-forwarded-for has so far from the end as the manager trusts proxies, else the peer's.
 // https://github.com/envoyproxy/envoy/blob/main/source/common/http/utility.cc
@@ -17,7 +19,7 @@ func originOf(m *hcmv3.HttpConnectionManager, r Request) string {
 			return r.Source
 		}
 	}
-	value, _ := requestHeader(r, "x-forwarded-for")
+	value, _ := requestHeader(r, forwardedFor)
 	list := strings.Split(value, ",")
 	if skipped >= len(list) {
 		return r.Source
@@ -27,4 +29,22 @@ func originOf(m *hcmv3.HttpConnectionManager, r Request) string {
 		return r.Source
 	}
 	return ip.String()
+}
+
+// received returns a request with the headers that a connection manager adds before filters and
+// routes see it: where it comes from, and by which scheme.
+// https://github.com/envoyproxy/envoy/blob/main/source/common/http/conn_manager_utility.cc
+func received(m *hcmv3.HttpConnectionManager, r Request) Request {
+	edge := m.GetUseRemoteAddress().GetValue()
+	if edge {
+		before, ok := requestHeader(r, forwardedFor)
+		if ok {
+			before += ","
+		}
+		r = r.withHeader(forwardedFor, before+r.Source)
+	}
+	if _, ok := requestHeader(r, forwardedProto); !ok || edge && m.GetXffNumTrustedHops() == 0 {
+		r = r.withHeader(forwardedProto, r.scheme())
+	}
+	return r
 }

@@ -1,11 +1,13 @@
 package simulate_test
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
@@ -29,7 +31,7 @@ func TestOrigins(t *testing.T) {
 		header string
 		denied bool
 	}{
-		{header: ""}, {header: "192.0.2.1", denied: true}, {header: "192.0.2.1, 10.0.0.1"}, {header: "10.0.0.1,192.0.2.1", denied: true}, {header: "192.0.2.1:80"}, {header: "192.0.2.1,"},
+		{}, {header: "192.0.2.1", denied: true}, {header: "192.0.2.1, 10.0.0.1"}, {header: "10.0.0.1,192.0.2.1", denied: true}, {header: "192.0.2.1:80"}, {header: "192.0.2.1,"},
 		{edge: true, header: "192.0.2.1"}, {edge: true, hops: 1, header: "192.0.2.1", denied: true}, {edge: true, hops: 1, header: "192.0.2.1, 10.0.0.1"},
 		{edge: true, hops: 2, header: "192.0.2.1, 10.0.0.1", denied: true}, {edge: true, hops: 2, header: "192.0.2.1"},
 	} {
@@ -41,6 +43,36 @@ func TestOrigins(t *testing.T) {
 		got := p.Run(simulate.Request{Inbound: true, Headers: map[string]string{"X-Forwarded-For": c.header}})
 		if _, denied := got.Refused(); denied != c.denied {
 			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// TestReceivedHeaders: what a proxy says of the client in headers, and leaves of what the client says.
+func TestReceivedHeaders(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		edge bool
+		hops uint32
+		sent map[string]string
+		want map[string]string
+	}{
+		{want: map[string]string{"x-forwarded-proto": "http"}},
+		{sent: map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}, want: map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}},
+		{edge: true, want: map[string]string{"x-forwarded-for": "10.0.0.9", "x-forwarded-proto": "http"}},
+		{edge: true, sent: map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}, want: map[string]string{"x-forwarded-for": "192.0.2.1,10.0.0.9", "x-forwarded-proto": "http"}},
+		{edge: true, hops: 1, sent: map[string]string{"X-Forwarded-Proto": "https"}, want: map[string]string{"x-forwarded-for": "10.0.0.9", "X-Forwarded-Proto": "https"}},
+	} {
+		p := simulated(t, envoy.Listener(envoy.ListenerOptions{Name: "virtualInbound", Host: "0.0.0.0", Port: 15006, FilterChains: []*listenerv3.FilterChain{
+			envoy.FilterChain(envoy.FilterChainOptions{Filters: []*listenerv3.Filter{envoy.HTTPConnectionManager(envoy.HTTPOptions{
+				StatPrefix: "http", Edge: c.edge, TrustedHops: c.hops, Filters: []*hcmv3.HttpFilter{envoy.RouterFilter()},
+				RouteConfig: envoy.RouteConfig(envoy.RouteConfigOptions{Name: "r", VirtualHosts: []*routev3.VirtualHost{
+					envoy.VirtualHost(envoy.VirtualHostOptions{Name: "v", Domains: []string{"*"}, Routes: []envoy.RouteOptions{{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: "c", Weight: 1}}}}}}),
+				}}),
+			})}}),
+		}}))
+		got := p.Run(simulate.Request{Inbound: true, Source: "10.0.0.9", Headers: c.sent})
+		if got.Err != nil || !maps.Equal(got.Headers, c.want) {
+			t.Errorf("%+v: %v, %v", c, got.Headers, got.Err)
 		}
 	}
 }
