@@ -160,7 +160,7 @@ func (s *simulatedScene) logged(r drawnRequest, before int, into *seen) error {
 func (s *simulatedScene) enter(at doorway) (net.Conn, error) {
 	switch at.at {
 	case gateway:
-		return s.within(s.client.dial(s.t.Context(), local(at.port), 0))
+		return s.within(s.client.dial(s.t.Context(), fmt.Sprint("10.0.0.2:", at.port), 0))
 	case goingOut:
 		return s.within(s.workload.dial(s.t.Context(), fmt.Sprintf("%s:%d", anyAddress, at.port), captureMark))
 	}

@@ -45,7 +45,8 @@ func issuerName(i int) string { return fmt.Sprintf("https://issuer%d.test", i) }
 
 // documents draws the objects of a mesh. They have always the same names.
 func (m *simulatedMesh) documents() string {
-	out := []string{m.explainedMesh.documents(), m.rich()}
+	public := strings.Replace(m.explainedMesh.documents(), "    bind: 127.0.0.1\n", "", 1) // of a client at loopback Envoy says another address
+	out := []string{public, m.rich()}
 	for i := range m.issuers {
 		out = append(out, authentication(fmt.Sprint("a", i), "{"+m.selector()+"jwtRules: ["+m.tokenRule(i)+"]}"))
 	}
@@ -276,7 +277,7 @@ func (m *simulatedMesh) simulated(at doorway, q request) simulate.Request {
 	}
 	switch at.at {
 	case gateway:
-		out.Address, out.Source = "127.0.0.1", "127.0.0.1"
+		out.Address, out.Source = "10.0.0.2", "10.0.0.2"
 		return out
 	case goingOut:
 		out.Address, out.Source = anyAddress, "10.0.0.1"

@@ -32,7 +32,8 @@ func originOf(m *hcmv3.HttpConnectionManager, r Request) string {
 }
 
 // received returns a request with the headers that a connection manager adds before filters and
-// routes see it: where it comes from, and by which scheme.
+// routes see it: where it comes from, and by which scheme. For a peer at loopback, Envoy writes an
+// address of its machine, which the simulation does not know.
 // https://github.com/envoyproxy/envoy/blob/main/source/common/http/conn_manager_utility.cc
 func received(m *hcmv3.HttpConnectionManager, r Request) Request {
 	edge := m.GetUseRemoteAddress().GetValue()
