@@ -7,10 +7,11 @@
 //
 // [New] reads listeners, routes, clusters, endpoints and configurations of filters.
 // [Proxy.Run] takes a request through listener and filter chain (listener.go). It writes the path as
-// the proxy does (path.go). Then come the filters that judge the request: those for tokens
-// (tokenfilter.go) and RBAC (access.go). Virtual host, route and action follow (http.go) or, for
-// TCP, a cluster. It uses no network and no clock: a request says when it comes, and a share of the
-// traffic and an injected fault are reported with their percentages.
+// the proxy does (path.go), and the headers about the client (received.go). Then come the filters
+// that judge the request: those for tokens (tokenfilter.go) and RBAC (access.go). Virtual host,
+// route and action follow (http.go) or, for TCP, a cluster. It uses no network and no clock: a
+// request says when it comes, and a share of the traffic and an injected fault are reported with
+// their percentages.
 //
 // The simulation knows the features that the generators use, and returns an error for
 // any other matcher, filter or action, so that it overlooks nothing.

@@ -29,28 +29,9 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 		result.Err = err
 		return
 	}
-	if manager.GetStripTrailingHostDot() {
-		r.Host = withoutDot(r.Host)
-	}
-	if result.Err = checkPathOptions(manager); result.Err != nil {
+	r, ok := received(manager, r, result)
+	if !ok {
 		return
-	}
-	if headerSize(r) > maxHeaders(manager) {
-		result.Status = http.StatusRequestHeaderFieldsTooLarge
-		return
-	}
-	if r.Protocol != GRPC { // its client reads no such option
-		var ok bool
-		if r.Path, ok = normalizedPath(manager, r.Path); !ok || r.isHTTP1() && !ascii(a.request.Path) {
-			result.Status = http.StatusBadRequest
-			return
-		}
-	}
-	if r.Origin == "" {
-		r.Origin = originOf(manager, r)
-	}
-	if r.Protocol != GRPC {
-		r = received(manager, r)
 	}
 	if a.request, a.routed = r, r; !a.pass(with.guards, result) {
 		return
