@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -16,15 +17,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// refusal says which policy of a proxy refuses a request, and why; empty if none does. built
-// has the filters of the proxy.
+// refusal says which policy of a proxy refuses a request, or what is wrong with the request; empty
+// if none does. built has the filters of the proxy.
 func (e *explainer) refusal(result simulate.Result, built []generate.Built) string {
 	if t := result.Token; t != nil {
 		by := e.authentications(policiesIn(built, t.Filter), t.Issuer)
 		return fmt.Sprintf("the token is refused with %d (%s), by %s", result.Status, t.Reason, strings.Join(by, ", "))
 	}
 	d, refused := result.Refused()
-	if !refused {
+	switch {
+	case refused:
+	case result.Status == http.StatusBadRequest && result.VirtualHost == "":
+		return "the proxy refuses it with 400: the path has a fragment, a NUL, or bytes that HTTP/1.1 does not take"
+	case result.Status == http.StatusRequestHeaderFieldsTooLarge && result.VirtualHost == "":
+		return "the proxy refuses it with 431: the headers are larger than it takes"
+	default:
 		return ""
 	}
 	if rule, ok := d.Rule(); ok {
