@@ -15,10 +15,11 @@ import (
 )
 
 // simulatedMesh draws meshes of an explainedMesh with policies beside it, and requests to the
-// doors of a scene.
+// doorways of a scene.
 type simulatedMesh struct {
 	*explainedMesh
 	issuers [2]rsaIssuer
+	narrows bool // Sidecars are for the workload, too
 	tokens  []string
 }
 
@@ -46,7 +47,7 @@ func issuerName(i int) string { return fmt.Sprintf("https://issuer%d.test", i) }
 // documents draws the objects of a mesh. They have always the same names.
 func (m *simulatedMesh) documents() string {
 	public := strings.Replace(m.explainedMesh.documents(), "    bind: 127.0.0.1\n", "", 1) // of a client at loopback Envoy says another address
-	out := []string{public, m.rich()}
+	out := []string{public, m.rich(), m.sidecar()}
 	for i := range m.issuers {
 		out = append(out, authentication(fmt.Sprint("a", i), "{"+m.selector()+"jwtRules: ["+m.tokenRule(i)+"]}"))
 	}
@@ -108,6 +109,24 @@ spec:
 	return doc + "  - {" + m.one(richChanges...) + "route: [{destination: " + m.destination(0) + "}]}\n"
 }
 
+// sidecar draws a Sidecar, rarely for the workload: a proxy that sees less gives up clusters, for
+// which a server takes up to ten seconds. So the short form has none for it.
+func (m *simulatedMesh) sidecar() string {
+	of := "nobody"
+	if m.rarely(10) && m.narrows {
+		of = "app"
+	}
+	return fill(`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: app, namespace: shop}
+spec: {workloadSelector: {labels: {app: $app}}, $rest}
+`, "$app", of, "$rest", m.one(
+		`egress: [{hosts: ["./one.explain.test", "./rich.explain.test"]}]`, `egress: [{hosts: ["./*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}`,
+		`egress: [{hosts: ["./two.explain.test"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}`, `egress: [{port: {number: 9080, name: http, protocol: HTTP}, hosts: ["./two.explain.test"]}, {hosts: ["./*"]}]`,
+		`ingress: [{port: {number: 8080, name: http, protocol: HTTP}, defaultEndpoint: "127.0.0.1:8081"}]`, `ingress: [{port: {number: 7000, name: http, protocol: HTTP}}], egress: [{hosts: ["*/*"]}]`))
+}
+
 // selector draws whom a policy is for: nobody, a proxy, or all.
 func (m *simulatedMesh) selector() string {
 	return m.one("", "", "selector: {matchLabels: {app: app}}, ", "selector: {matchLabels: {app: edge}}, ", "selector: {matchLabels: {app: nobody}}, ", "selector: {matchLabels: {app: nobody}}, ")
@@ -163,11 +182,19 @@ var (
 	}
 )
 
-// doorway is where a request of the table goes, and as whom.
+// doorway is where a request goes, and as whom.
 type doorway struct {
 	proxy string // app or edge
 	at    entrance
 	port  int
+}
+
+// offers are the protocols that a client of a port offers within mutual TLS.
+func (d doorway) offers() []string {
+	if d.port == bytesPort {
+		return []string{"istio"}
+	}
+	return meshHTTP
 }
 
 // drawnRequest is a request, and how the simulation is asked about it.
@@ -288,8 +315,11 @@ func (m *simulatedMesh) simulated(at doorway, q request) simulate.Request {
 		out.Protocol = simulate.TCP
 	}
 	if at.at != plain {
-		account := map[entrance]string{mutual: "client", other: "other"}[at.at]
-		out.Protocol, out.Identity, out.ALPN, out.SNI = map[bool]simulate.Protocol{true: simulate.TLS, false: simulate.HTTPS}[at.port == bytesPort], shopAccounts+account, meshHTTP, meshName
+		out.Identity = shopAccounts + map[entrance]string{mutual: "client", other: "other"}[at.at]
+		out.Protocol, out.ALPN, out.SNI = simulate.HTTPS, at.offers(), meshName
+		if at.port == bytesPort {
+			out.Protocol = simulate.TLS
+		}
 	}
 	return out
 }
