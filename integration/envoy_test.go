@@ -87,6 +87,8 @@ type envoyOptions struct {
 	secure bool
 	// runtime is a setting of Envoy's runtime, as "key: value"; empty for none.
 	runtime string
+	// logs makes it write access logs at once.
+	logs bool
 	// in is the network that it runs in, nil for that of the machine.
 	in network
 }
@@ -177,6 +179,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.drain > 0 {
 		command = append(command, "--drain-time-s", fmt.Sprint(o.drain))
+	}
+	if o.logs {
+		command = append(command, "--file-flush-interval-msec", "20")
 	}
 	if o.in != nil {
 		command, e.client = append(o.in.command(), command...), o.in.http(s.t)

@@ -38,6 +38,7 @@ type explainedMesh struct {
 	ports     [2]int // of the services
 	hosts     [2]string
 	upstreams []*upstream
+	address   string // of the upstreams
 
 	// What the current mesh has, by service.
 	subsets  [2][]string         // those that select an endpoint
@@ -111,7 +112,7 @@ spec:
 	for version, u := range m.upstreams {
 		runs, named := version == 0 || !m.rarely(3), version == 0 || !m.rarely(5)
 		if runs {
-			entry += fmt.Sprintf("  - {address: 127.0.0.1, ports: {http: %d}, labels: {version: v%d}}\n", u.port, version)
+			entry += fmt.Sprintf("  - {address: %s, ports: {http: %d}, labels: {version: v%d}}\n", m.address, u.port, version)
 		}
 		if named {
 			rule += fmt.Sprintf("  - {name: v%d, labels: {version: v%d}}\n", version, version)
@@ -279,7 +280,7 @@ func TestEnvoyDoesWhatIsExplained(t *testing.T) {
 		s := startServer(t, serverOptions{})
 		m := &explainedMesh{
 			random: rand.New(rand.NewPCG(15, uint64(v))), gateway: freePort(t), ports: [2]int{freePort(t), freePort(t)},
-			hosts:     [2]string{"one.explain.test", "two.explain.test"},
+			hosts: [2]string{"one.explain.test", "two.explain.test"}, address: "127.0.0.1",
 			upstreams: []*upstream{startUpstream(t, "v0"), startUpstream(t, "v1"), startUpstream(t, "v2")},
 		}
 		s.apply(m.documents())

@@ -104,7 +104,6 @@ func (g *guard) address(i int) string { return fmt.Sprintf("127.1.%d.%d", i/250,
 
 func newGuard(t *testing.T, groups []policytest.Group) *guard {
 	t.Helper()
-	path := needEnvoy(t)
 	g := &guard{
 		authority: securetest.New(t, "mesh"), clients: map[string]*tls.Certificate{}, port: freePort(t),
 	}
@@ -115,21 +114,29 @@ func newGuard(t *testing.T, groups []policytest.Group) *guard {
 			}
 		}
 	}
-	admin := freePort(t)
-	b := &bootstrapv3.Bootstrap{
-		Admin:           &bootstrapv3.Admin{Address: messages.Address("127.0.0.1", uint32(admin))},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{g.echo(t)}},
-	}
+	b := &bootstrapv3.Bootstrap{StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{g.echo(t)}}}
 	for i, group := range groups {
 		b.StaticResources.Listeners = append(b.StaticResources.Listeners, group.Listener(policytest.ListenerOptions{
 			Name: fmt.Sprint(i), Host: g.address(i), Port: uint32(g.port), ProxyProtocol: true, TLS: g.socket(t),
 		}))
 	}
+	envoy := startAlone(t, "policies", b)
+	if strings.Contains(envoy.output(), "eprecated") {
+		t.Errorf("the Envoy warns of deprecated fields: %s", envoy.tail())
+	}
+	return g
+}
+
+// startAlone runs an Envoy until the test ends that has no server, and waits until it is ready.
+func startAlone(t *testing.T, name string, b *bootstrapv3.Bootstrap) *process {
+	t.Helper()
+	path, admin := needEnvoy(t), freePort(t)
+	b.Admin = &bootstrapv3.Admin{Address: messages.Address("127.0.0.1", uint32(admin))}
 	document, err := bootstrap.JSON(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	envoy := start(t, "envoy-policies", path, "-c", write(t, "policies.json", string(document)), "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	envoy := start(t, "envoy-"+name, path, "-c", write(t, name+".json", string(document)), "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
 	eventually(t, "the Envoy is ready", func() error {
 		response, err := http.Get("http://" + local(admin) + "/ready")
 		if err != nil {
@@ -141,10 +148,7 @@ func newGuard(t *testing.T, groups []policytest.Group) *guard {
 		}
 		return nil
 	})
-	if strings.Contains(envoy.output(), "eprecated") {
-		t.Errorf("the Envoy warns of deprecated fields: %s", envoy.tail())
-	}
-	return g
+	return envoy
 }
 
 // socket asks for a certificate of the mesh and does not insist.

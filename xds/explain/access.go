@@ -3,6 +3,7 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -67,8 +68,24 @@ type DryRun struct {
 	Unmatched []string    `json:"unmatched,omitempty"`
 }
 
+// malformed says what is wrong with a request that a proxy refuses before it asks any policy; empty
+// if nothing is.
+func malformed(result simulate.Result) string {
+	switch {
+	case result.VirtualHost != "":
+	case result.Status == http.StatusBadRequest:
+		return "the proxy refuses it with 400: the path has a fragment, a NUL, or bytes that HTTP/1.1 does not take"
+	case result.Status == http.StatusRequestHeaderFieldsTooLarge:
+		return "the proxy refuses it with 431: the headers are larger than it takes"
+	}
+	return ""
+}
+
 // judged reports whether a request came to the policies of a proxy.
 func judged(result simulate.Result) bool {
+	if malformed(result) != "" {
+		return false
+	}
 	for _, err := range []error{simulate.ErrNoListener, simulate.ErrNoFilterChain, simulate.ErrPlaintext, simulate.ErrEncrypted} {
 		if errors.Is(result.Err, err) {
 			return false

@@ -156,6 +156,10 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 		out.Outcome, out.Status, out.Reason = Fails, result.Status, out.Access.Reason
 		return out
 	}
+	if out.Reason = malformed(result); out.Reason != "" {
+		out.Outcome, out.Status = Fails, result.Status
+		return out
+	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, encrypted, r, result)
 	if decided.Mode == peer.Strict && out.Outcome == Fails {
 		out.Reason = strictReason(out.ModeBy, encrypted, proxy.HasCertificate())

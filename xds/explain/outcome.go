@@ -27,6 +27,8 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 	switch {
 	case out.Access.refuses():
 		out.Outcome, out.Status, out.Reason = Fails, result.Status, out.Access.Reason
+	case malformed(result) != "":
+		out.Outcome, out.Status, out.Reason = Fails, result.Status, malformed(result)
 	case errors.Is(result.Err, simulate.ErrNoListener):
 		out.Outcome, out.Reason = e.noListener()
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):

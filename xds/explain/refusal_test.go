@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -42,6 +43,9 @@ func TestExplainRefusals(t *testing.T) {
 		{other, "&method=POST", "Fails 403 " + at + "no rule of authorizationpolicy/shop/allow allows it"},
 		{itself, "&method=POST", "Forwarded 0 "},
 		{other, "&path=/admin", "Fails 403 " + at + "spec.rules[1] of authorizationpolicy/shop/deny denies it"},
+		{other, "&path=/x/../%2561dmin", "Fails 403 " + at + "spec.rules[1] of authorizationpolicy/shop/deny denies it"},
+		{other, "&path=/admin%23x", "Fails 400 the proxy refuses it with 400: the path has a fragment, a NUL, or bytes that HTTP/1.1 does not take"},
+		{other, "&header=x=" + strings.Repeat("x", 70_000), "Fails 431 the proxy refuses it with 431: the headers are larger than it takes"},
 		{other, "&header=authorization=Bearer+x", "Fails 401 " + at + "the token is refused with 401 (Jwt is not in the form of Header.Payload.Signature with two dots and 3 sections), by requestauthentication/shop/first, requestauthentication/shop/second"},
 		{other, "&header=" + url.QueryEscape("authorization=Bearer "+token(`{"iss":"b","exp":1}`)), "Fails 401 " + at + "the token is refused with 401 (Jwt is expired), by requestauthentication/shop/second"},
 		{edge, "", "Forwarded 0 "},

@@ -208,6 +208,8 @@ func (c *checker) atGateway(out *AccessCheck) error {
 	switch {
 	case in.Access.refuses():
 		in.Outcome, in.Status, in.Reason = Fails, result.Status, in.Access.Reason
+	case malformed(result) != "":
+		in.Outcome, in.Status, in.Reason = Fails, result.Status, malformed(result)
 	case errors.Is(result.Err, simulate.ErrNoListener):
 		in.Outcome, in.Reason = e.noListener()
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):

@@ -6,8 +6,9 @@
 //	fmt.Println(got) // outbound|80|v1|web.example.com
 //
 // [New] reads listeners, routes, clusters, endpoints and configurations of filters.
-// [Proxy.Run] takes a request through listener and filter chain (listener.go), then through the
-// filters that judge it: for tokens (tokenfilter.go), RBAC (access.go) and external authorizers
+// [Proxy.Run] takes a request through listener and filter chain (listener.go). It writes the path as
+// the proxy does (path.go), and the headers about the client (received.go). Then come the filters
+// that judge the request: for tokens (tokenfilter.go), RBAC (access.go) and external authorizers
 // (ask.go). Virtual host, route and action follow (http.go) or, for TCP, a cluster. It uses no
 // network and no clock: a request says when it comes, and a share of the traffic and an injected
 // fault are reported with their percentages.

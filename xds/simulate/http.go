@@ -29,11 +29,8 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 		result.Err = err
 		return
 	}
-	if manager.GetStripTrailingHostDot() {
-		r.Host = withoutDot(r.Host)
-	}
-	if headerSize(r) > maxHeaders(manager) {
-		result.Status = http.StatusRequestHeaderFieldsTooLarge
+	r, ok := received(manager, r, result)
+	if !ok {
 		return
 	}
 	if a.request, a.routed = r, r; !a.pass(with.guards, result) {

@@ -197,12 +197,12 @@ func handshake(l *listenerv3.Listener, r Request) (transport, name string) {
 	return "raw_buffer", ""
 }
 
-// inspected returns the protocol that the HTTP inspector detects, empty for none or if
-// the inspector is disabled.
+// inspected returns the protocol that the HTTP inspector detects, empty for none, for HTTP/1.1 with
+// bytes that are no ASCII, or if the inspector is disabled.
 func inspected(l *listenerv3.Listener, r Request) string {
 	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector"
 	for _, f := range l.GetListenerFilters() {
-		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && !r.encrypted() && !disabled(f.GetFilterDisabled(), r.Port) {
+		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && !r.encrypted() && !disabled(f.GetFilterDisabled(), r.Port) && (!r.isHTTP1() || ascii(r.Path)) {
 			return string(r.Protocol)
 		}
 	}

@@ -136,7 +136,8 @@ type Request struct {
 	// a certificate.
 	Identity string
 	// Source is the address from which the client connects, default 127.0.0.1. Origin is the
-	// address that x-forwarded-for or the PROXY protocol gives, default Source.
+	// address that the PROXY protocol gives, default Source; of a request, by default what the proxy
+	// takes from x-forwarded-for.
 	Source, Origin string
 	// Time is when the request comes, by which tokens expire; default year 1.
 	Time time.Time

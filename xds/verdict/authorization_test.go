@@ -2,6 +2,7 @@ package verdict_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/storage/status"
@@ -49,6 +50,15 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 		"a token at a gRPC server":      {objects: []string{web("GRPC"), of("{rules: [{from: [{source: {remoteIpBlocks: [10.0.0.0/8]}}]}]}")}, proxies: []*status.Proxy{server}, want: []string{"p PTL0377 spec.rules[0].from[0].source.remoteIpBlocks"}},
 		"slashes are not merged":        {objects: []string{web("HTTP"), of("{action: DENY, rules: [{to: [{operation: {paths: [/admin], ports: ['80']}}]}]}")}, want: []string{"p PTL0378 spec.rules[0].to[0].operation.paths"}},
 		"slashes are merged":            {mesh: "pathNormalization: {normalization: MERGE_SLASHES}", objects: []string{web("HTTP"), of("{action: DENY, rules: [{to: [{operation: {paths: [/admin], ports: ['80']}}]}]}")}},
+		"a host without its ports":      {objects: []string{web("HTTP"), of("{action: DENY, rules: [{to: [{operation: {hosts: [web.test, 'web.test:*', Db.test], ports: ['80']}}]}]}")}, want: []string{"p PTL0379 spec.rules[0].to[0].operation.hosts[2]"}},
+		"hosts that are not allowed":    {objects: []string{web("HTTP"), of("{rules: [{to: [{operation: {hosts: [a.test], notHosts: ['*.test']}}]}]}")}, want: []string{"p PTL0379 spec.rules[0].to[0].operation.notHosts[0]"}},
+		"hosts with ports":              {objects: []string{web("HTTP"), of("{action: DENY, rules: [{to: [{operation: {hosts: [web.test, 'WEB*', 'a.test:81', '*'], ports: ['80']}}]}]}")}},
+		"addresses at a sidecar":        {objects: []string{web("HTTP"), of("{rules: [{from: [{source: {remoteIpBlocks: [10.0.0.0/8]}}]}]}")}, want: []string{"p PTL0380 spec.rules[0].from[0].source.remoteIpBlocks"}},
+		"a condition at a sidecar":      {objects: []string{web("HTTP"), of("{action: DENY, rules: [{}, {from: [{source: {ipBlocks: [10.0.0.1]}}], when: [{key: source.ip, values: [10.0.0.1]}, {key: remote.ip, notValues: [10.0.0.1]}]}]}")}, want: []string{"p PTL0380 spec.rules[1].when[1].key"}},
+		"addresses behind a gateway":    {objects: []string{web("HTTP"), strict, of("{rules: [{from: [{source: {namespaces: [edge], remoteIpBlocks: [10.0.0.0/8]}}], when: [{key: remote.ip, values: [10.0.0.1]}]}]}")}},
+		"addresses at a gateway":        {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}], rules: [{from: [{source: {remoteIpBlocks: [10.0.0.0/8]}}]}]}")}, proxies: []*status.Proxy{gateway}},
+		"a server that speaks first":    {objects: []string{web("MYSQL"), strict, of(principals)}, want: []string{"p PTL0384 spec.rules"}},
+		"AUDIT of one":                  {objects: []string{web("MYSQL"), strict, of(strings.Replace(principals, "{rules", "{action: AUDIT, rules", 1))}},
 		"an unknown provider":           {objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
 		"a provider without a service": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: a.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},

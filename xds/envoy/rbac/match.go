@@ -40,8 +40,8 @@ func IgnoreCase(m *matcherv3.StringMatcher) *matcherv3.StringMatcher {
 	return m
 }
 
-// Header matches the value of a header. Several headers of one name are one value, joined
-// by commas.
+// Header matches the value of a header. Of several headers of one name Envoy takes any that matches;
+// a gRPC server joins them by commas.
 func Header(name string, value *matcherv3.StringMatcher) *routev3.HeaderMatcher {
 	return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: value}}
 }

@@ -27,6 +27,8 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 	p.shadowed()
 	p.ports()
 	p.paths()
+	p.hosts()
+	p.addresses()
 	p.provider()
 }
 
@@ -34,9 +36,9 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 type policyJudge struct {
 	selection
 	spec *security.AuthorizationPolicy
-	// plaintext and connections are ports of selected workloads: those where a caller may prove
-	// nothing, and those of TCP.
-	plaintext, connections finding
+	// plaintext, connections and greeting are ports of selected workloads: those where a caller may
+	// prove nothing, those of TCP, and of these the ones where servers speak first.
+	plaintext, connections, greeting finding
 }
 
 // beside returns the first of some other policies that is for a workload that this one is for, nil
@@ -118,6 +120,9 @@ func (j *policyJudge) findPorts() {
 			if protocol.IsServed() && !protocol.IsHTTP() {
 				j.connections.add(at)
 			}
+			if protocol == discovery.MySQL {
+				j.greeting.add(at)
+			}
 		}
 	}
 }
@@ -128,6 +133,10 @@ func (j *policyJudge) ports() {
 	if field := identityField(j.spec); field != "" && j.plaintext.count > 0 {
 		j.add(verdict.PolicyPlaintext, field, "demand mutual TLS by a PeerAuthentication of mode STRICT",
 			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", j.plaintext)
+	}
+	if j.greeting.count > 0 && !policy.DryRun(j.object) && j.spec.GetAction() != security.AuthorizationPolicy_AUDIT {
+		j.add(verdict.PolicyAfterGreeting, "spec.rules", "rely on the server's own login there, or let only allowed callers reach the port",
+			"judge a connection when the client's first bytes come, and servers speak before: %s. A caller that is refused gets the greeting", j.greeting)
 	}
 	effect := "rules that name them are left out, since an ALLOW must not allow more"
 	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW {
