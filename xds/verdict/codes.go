@@ -141,7 +141,7 @@ type Kind struct {
 var kinds = []Kind{
 	{HostUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a host that no service has", "requests that take the route are answered with 503"},
 	{SubsetUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a subset that no DestinationRule has", "requests that take the route are answered with 503"},
-	{GatewayUnknown, "IST0101", Error, status.ResolvedRefs, "a VirtualService names a Gateway that is not there", "no proxy has the routes for that gateway"},
+	{GatewayUnknown, "IST0101", Error, status.ResolvedRefs, "a VirtualService or a policy about requests names a Gateway that is not there", "no proxy has the routes for that gateway, or the policy"},
 	{SubsetEmpty, "", Warning, status.ResolvedRefs, "a subset selects no endpoint of the service", "requests to the subset are answered with 503"},
 	{HostTwice, "", Warning, status.Conflicted, "a host of a ServiceEntry is a host of another that the same proxies may see", "in one namespace their endpoints are put together and the oldest says the rest; of several namespaces a proxy uses that of its own, else the oldest"},
 	{AddressTwice, "", Warning, status.Conflicted, "two ServiceEntries share an address and a port", "proxies tell HTTP requests apart by their host; all other connections are the oldest's, and where only one speaks HTTP the other one's"},
