@@ -118,6 +118,8 @@ const (
 	KeysMissing        Code = "PTL0391"
 	KeysAwaited        Code = "PTL0392"
 	TokensUnverified   Code = "PTL0393"
+	TokensUnknown      Code = "PTL0394"
+	IssuerUnknown      Code = "PTL0395"
 	IssuerElsewhere    Code = "PTL0411"
 	RoleMissing        Code = "PTL0421"
 	UserUnproved       Code = "PTL0422"
@@ -228,6 +230,8 @@ var kinds = []Kind{
 	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},
 	{KeysAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the keys for a rule of a RequestAuthentication yet", "proxies refuse the tokens of the rule with 401 until it has"},
 	{TokensUnverified, "", Warning, status.PartlyServed, "a RequestAuthentication is for a gRPC server", "the server verifies no tokens: it takes requests with any, and rules of AuthorizationPolicies about tokens match nothing"},
+	{TokensUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names what tokens say, and is for a workload for which no RequestAuthentication is", "no token is verified there: values about tokens match no request, and notValues match every one"},
+	{IssuerUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names an issuer of tokens, and no RequestAuthentication verifies its tokens for the policy's workloads", "proxies refuse the tokens of the issuer with 401: the value matches no request"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},

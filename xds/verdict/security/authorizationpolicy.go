@@ -28,6 +28,7 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 	p.ports()
 	p.paths()
 	p.provider()
+	p.tokens()
 }
 
 // policyJudge judges one policy.
@@ -36,18 +37,13 @@ type policyJudge struct {
 	spec *security.AuthorizationPolicy
 	// plaintext and connections are ports of selected workloads: those where a caller may prove
 	// nothing, and those of TCP.
-	plaintext, connections finding
+	plaintext, connections verdict.Names
 }
 
 // beside returns the first of some other policies that is for a workload that this one is for, nil
 // for none. It looks whom a policy selects only if the policy is one of those.
 func (j *policyJudge) beside(some func(*config.Config, *security.AuthorizationPolicy) bool) *config.Config {
-	namespaces := []string{j.root}
-	for _, p := range j.selected {
-		namespaces = append(namespaces, p.Namespace)
-	}
-	slices.Sort(namespaces)
-	for _, namespace := range slices.Compact(namespaces) {
+	for _, namespace := range j.namespaces() {
 		for o := range j.Objects(schema.AuthorizationPolicy, namespace) {
 			if o != j.object && some(o, o.Spec.(*security.AuthorizationPolicy)) && slices.ContainsFunc(j.selected, j.selectedBy(o)) {
 				return o
@@ -55,6 +51,16 @@ func (j *policyJudge) beside(some func(*config.Config, *security.AuthorizationPo
 		}
 	}
 	return nil
+}
+
+// namespaces are those whose policies may be for the selected workloads, in order.
+func (j *policyJudge) namespaces() []string {
+	out := []string{j.root}
+	for _, p := range j.selected {
+		out = append(out, p.Namespace)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // selectedBy says of a selected proxy whether another policy is for it, too.
@@ -113,10 +119,10 @@ func (j *policyJudge) findPorts() {
 		for port, protocol := range j.portsOf(p) {
 			at := fmt.Sprintf("%d of %s", port, p.ID)
 			if p.Type == discovery.Sidecar && scope.Decide(p.workload.Labels, port).Mode != peer.Strict {
-				j.plaintext.add(at)
+				j.plaintext.Add(at)
 			}
 			if protocol.IsServed() && !protocol.IsHTTP() {
-				j.connections.add(at)
+				j.connections.Add(at)
 			}
 		}
 	}
@@ -125,44 +131,22 @@ func (j *policyJudge) findPorts() {
 // ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
 // that proves nothing, a connection without requests, a gRPC server.
 func (j *policyJudge) ports() {
-	if field := identityField(j.spec); field != "" && j.plaintext.count > 0 {
+	if field := identityField(j.spec); field != "" && j.plaintext.Count() > 0 {
 		j.add(verdict.PolicyPlaintext, field, "demand mutual TLS by a PeerAuthentication of mode STRICT",
-			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", j.plaintext)
+			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", &j.plaintext)
 	}
 	effect := "rules that name them are left out, since an ALLOW must not allow more"
 	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW {
 		effect = "rules match without regard to them, since a " + j.spec.GetAction().String() + " must not match less"
 	}
-	if fields := policy.NotForTCP(j.spec); len(fields) > 0 && j.connections.count > 0 {
+	if fields := policy.NotForTCP(j.spec); len(fields) > 0 && j.connections.Count() > 0 {
 		j.add(verdict.PolicyNoRequests, fields[0], "name the HTTP ports in to, or write another policy for these ports",
-			"is of HTTP, and connections of TCP have no such thing: %s. There %s", j.connections, effect)
+			"is of HTTP, and connections of TCP have no such thing: %s. There %s", &j.connections, effect)
 	}
-	if fields, servers := policy.NotForGRPC(j.spec), j.servers(); len(fields) > 0 && servers.count > 0 {
+	if fields, servers := policy.NotForGRPC(j.spec), j.servers(); len(fields) > 0 && servers.Count() > 0 {
 		j.add(verdict.PolicyNotForGRPC, fields[0], "leave it out for gRPC servers, or give them sidecars",
 			"is nothing that a gRPC server can judge: %s. There %s", servers, effect)
 	}
-}
-
-// finding is a number of things, and the first by name.
-type finding struct {
-	count int
-	first []string
-}
-
-func (f *finding) add(name string) {
-	const named = 3
-	if f.count++; len(f.first) < named {
-		f.first = append(f.first, name)
-	}
-}
-
-// String names the first, and says how many more there are.
-func (f finding) String() string {
-	out := strings.Join(f.first, ", ")
-	if more := f.count - len(f.first); more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
-	}
-	return out
 }
 
 // portsOf yields the ports of a workload, and the protocols that services give them.
@@ -283,8 +267,8 @@ func (j *policyJudge) provider() {
 			Remedy:  "ask one provider for a workload",
 		})
 	}
-	if ok && asked.GRPC == nil && j.connections.count > 0 {
+	if ok && asked.GRPC == nil && j.connections.Count() > 0 {
 		j.add(verdict.ProviderUnasked, field, "use a provider with envoyExtAuthzGrpc for such ports, or a policy of ALLOW",
-			"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %s", name, j.connections.first[0])
+			"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %s", name, &j.connections)
 	}
 }

@@ -103,11 +103,12 @@ func (s *selection) untargeted() (some bool) {
 }
 
 // servers are the gRPC programs among those whom the policy is for.
-func (s *selection) servers() (out finding) {
+func (s *selection) servers() *verdict.Names {
+	var out verdict.Names
 	for _, p := range s.selected {
 		if p.Type == discovery.Proxyless {
-			out.add(p.ID)
+			out.Add(p.ID)
 		}
 	}
-	return out
+	return &out
 }
