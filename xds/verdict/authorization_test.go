@@ -24,6 +24,7 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 	server := &status.Proxy{Node: "proxyless~10.0.0.1~web.default~d", Type: "grpc", Namespace: "default", Addresses: []string{"10.0.0.1"}, Replica: "r", Certified: true}
 	const servers = "servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]"
 	door := xdstest.Object("Gateway", "door", "{selector: {app: edge}, "+servers+"}")
+	ask := xdstest.Object("ServiceEntry", "istio-system/ask", "{hosts: [ask.test], exportTo: [.], resolution: STATIC, ports: [{number: 80, name: grpc, protocol: GRPC}], endpoints: [{address: 10.0.0.7}]}")
 	strict := xdstest.Object("PeerAuthentication", "strict", "{mtls: {mode: STRICT}}")
 	const principals = "{rules: [{from: [{source: {principals: [cluster.local/ns/default/sa/a]}}]}]}"
 	for name, c := range map[string]struct {
@@ -59,6 +60,18 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 		"an unknown provider":           {objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
 		"a provider without a service": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: a.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider that the namespace does not see": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: ask.test, port: 80}}]",
+			objects: []string{ask, of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, proxies: []*status.Proxy{}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider for others": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: ask.test, port: 80}}]",
+			objects: []string{web("HTTP"), ask, of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider for others, by a policy of theirs": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: ask.test, port: 80}}]",
+			objects: []string{web("HTTP"), ask, named("istio-system/p", "{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider that the Sidecar hides": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: web.test, port: 80}}]",
+			objects: []string{web("HTTP"), xdstest.Object("Sidecar", "s", "{workloadSelector: {labels: {app: web}}, egress: [{hosts: [istio-system/*]}]}"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")},
+			want:    []string{"s PTL0124 spec.egress[0].hosts[0]", "p PTL0381 spec.provider.name"}},
+		"a provider that another's Sidecar hides": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: web.test, port: 80}}]",
+			objects: []string{web("HTTP"), xdstest.Object("Sidecar", "s", "{workloadSelector: {labels: {app: db}}, egress: [{hosts: [istio-system/*]}]}"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")},
+			want:    []string{"s PTL0124 spec.egress[0].hosts[0]", "s PTL0117 spec.workloadSelector"}},
 		"a provider": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}},
 		"two providers": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}, {name: b, envoyExtAuthzHttp: {service: web.test, port: 80}}]",

@@ -224,7 +224,7 @@ var kinds = []Kind{
 	{PolicyNoRequests, "", Warning, status.PartlyServed, "a policy names what requests of HTTP have, and is for ports of TCP", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
 	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, and is for one", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
 	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses by path, and the mesh does not merge slashes", "a path with a slash twice is another path, and is not refused"},
-	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service is not there", "what the policy matches is refused"},
+	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service a proxy of the policy does not see", "what the policy matches there is refused"},
 	{ProvidersDiffer, "", Error, status.Conflicted, "CUSTOM policies of two providers are for one workload", "what either matches is refused"},
 	{ProviderUnasked, "", Warning, status.PartlyServed, "a CUSTOM policy of a provider that answers over HTTP is for a port of TCP", "connections to that port pass without being asked about"},
 	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},

@@ -12,7 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -240,6 +242,25 @@ func (j *policyJudge) neverMatch(field string, values []string, never func(strin
 	}
 }
 
+// asked returns the provider with a name, and for whom its service is not there: selected proxies, or
+// the namespace if none is known.
+func (j *policyJudge) asked(name string) (asked envoy.Authorizer, unseen *verdict.Names) {
+	unseen = &verdict.Names{}
+	look := func(v *mesh.View, who string) {
+		var ok bool
+		if asked, ok = policy.FindProvider(v, name); !ok {
+			unseen.Add(who)
+		}
+	}
+	for _, p := range j.selected {
+		look(j.SeenBy(p.Proxy), p.ID)
+	}
+	if len(j.selected) == 0 {
+		look(j.View(j.object.Namespace), "namespace "+j.object.Namespace)
+	}
+	return asked, unseen
+}
+
 // provider tells of a provider that cannot be asked, so that all is refused, or is not asked.
 func (j *policyJudge) provider() {
 	if j.spec.GetAction() != security.AuthorizationPolicy_CUSTOM {
@@ -247,15 +268,14 @@ func (j *policyJudge) provider() {
 	}
 	const field = "spec.provider.name"
 	name := j.spec.GetProvider().GetName()
-	asked, ok := policy.FindProvider(j.View(j.object.Namespace), name)
+	asked, unseen := j.asked(name)
 	switch {
-	case ok:
 	case j.Mesh().Inputs().Mesh.Authorizer(name) == nil:
 		j.add(verdict.ProviderMissing, field, "add it to extensionProviders of the mesh configuration, as envoyExtAuthzGrpc or envoyExtAuthzHttp",
 			"%q is no external authorizer of the mesh: what the rules match is refused", name)
-	default:
-		j.add(verdict.ProviderMissing, field, "add a ServiceEntry with that host and port, which these proxies see",
-			"%q has the service %s and port %d, which is not there: what the rules match is refused", name, asked.Service(), asked.Port())
+	case unseen.Count() > 0:
+		j.add(verdict.ProviderMissing, field, "add a ServiceEntry with that host and port, or let these proxies see it by its exportTo and their Sidecar",
+			"%q has the service %s and port %d, which is not seen by %s: what the rules match there is refused", name, asked.Service(), asked.Port(), unseen)
 	}
 	o := j.beside(func(_ *config.Config, spec *security.AuthorizationPolicy) bool {
 		return spec.GetAction() == security.AuthorizationPolicy_CUSTOM && spec.GetProvider().GetName() != name
@@ -267,7 +287,7 @@ func (j *policyJudge) provider() {
 			Remedy:  "ask one provider for a workload",
 		})
 	}
-	if ok && asked.GRPC == nil && j.connections.Count() > 0 {
+	if unseen.Count() == 0 && asked.HTTP != nil && j.connections.Count() > 0 {
 		j.add(verdict.ProviderUnasked, field, "use a provider with envoyExtAuthzGrpc for such ports, or a policy of ALLOW",
 			"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %s", name, &j.connections)
 	}
