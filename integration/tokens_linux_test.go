@@ -240,7 +240,7 @@ func TestEnvoyTokenKeys(t *testing.T) {
 
 		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "away", http.StatusServiceUnavailable) })
 		s.restart()
-		s.awaitIssue("tokens", "PTL0391", "503 Service Unavailable")
+		s.awaitIssue("requestauthentication", "tokens", "PTL0391", "503 Service Unavailable")
 		s.in.process.kill()
 		s.in = s.sidecarOfApp(v, identified(t, s.of, shopAccounts+"app"))
 		s.in.awaitWarm()
@@ -248,7 +248,7 @@ func TestEnvoyTokenKeys(t *testing.T) {
 		s.awaitToken(old, "http")
 
 		s.apply(authentication("lost", `{jwtRules: [{issuer: "http://127.0.0.1:1"}]}`))
-		s.awaitIssue("lost", "PTL0391", "connection refused")
+		s.awaitIssue("requestauthentication", "lost", "PTL0391", "connection refused")
 		s.awaitSynced(s.revision(), "app")
 		for want, header := range map[string]map[string]string{
 			"401": bearer(issuer.Sign(t, claimsOf("http://127.0.0.1:1", nil))), "http": bearer(young),
@@ -309,17 +309,6 @@ func (s *tokenScene) keepAsking(header map[string]string) (end func()) {
 			s.t.Errorf("%d of %d requests failed: %v", len(failed), count, failed[:min(len(failed), 3)])
 		}
 	}
-}
-
-// awaitIssue waits until a RequestAuthentication has a verdict.
-func (s *tokenScene) awaitIssue(name, code, words string) {
-	s.t.Helper()
-	eventually(s.t, name+" has "+code, func() error {
-		if out := s.must("", "get", "requestauthentication", name, "-n", "shop", "-o", "yaml"); !strings.Contains(out, code) || !strings.Contains(out, words) {
-			return fmt.Errorf("%s", out)
-		}
-		return nil
-	})
 }
 
 // TestEnvoyTokenReplicas: one of two servers fetches the keys, both give proxies the same bytes,
