@@ -123,6 +123,9 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 	if decided.Mode == peer.Strict && out.Outcome == Fails {
 		out.Reason = strictReason(out.ModeBy, encrypted, proxy.HasCertificate())
 	}
+	if out.Reason == "" {
+		out.Reason = asked(result)
+	}
 	return out
 }
 

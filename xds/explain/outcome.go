@@ -59,6 +59,9 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 	default:
 		e.concludeForwarded(out, request)
 	}
+	if by := asked(result); by != "" && out.Outcome != Fails {
+		out.Reason = strings.TrimSuffix(by+"; "+out.Reason, "; ")
+	}
 	if !e.runs() {
 		out.Outcome, out.Status, out.Location = Fails, 0, ""
 		out.Reason = fmt.Sprintf("no gateway with the labels %s is connected, so nobody listens there", labels.Instance(e.proxy.MetadataLabels))

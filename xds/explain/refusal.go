@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -29,6 +30,9 @@ func (e *explainer) refusal(result simulate.Result, built []generate.Built) stri
 	}
 	if rule, ok := d.Rule(); ok {
 		key := config.Key{Kind: schema.AuthorizationPolicy, Namespace: rule.Namespace, Name: rule.Name}
+		if strings.HasSuffix(d.Policy, names.RefusedSuffix) {
+			return fmt.Sprintf("spec.rules[%d] of %s matches it, and its provider cannot be asked", rule.Rule, key)
+		}
 		return fmt.Sprintf("spec.rules[%d] of %s denies it", rule.Rule, key)
 	}
 	var by []string
@@ -42,6 +46,18 @@ func (e *explainer) refusal(result simulate.Result, built []generate.Built) stri
 		return "the filter " + d.Filter + " of the proxy refuses it"
 	}
 	return "no rule of " + strings.Join(by, ", ") + " allows it"
+}
+
+// asked says which policy has an external authorizer asked about the request; empty for none.
+func asked(result simulate.Result) string {
+	if result.Asked == nil {
+		return ""
+	}
+	by := "the filter " + result.Asked.Filter + " of the proxy"
+	if rule, ok := names.ParsePolicyRule(result.Asked.Policy); ok {
+		by = fmt.Sprintf("spec.rules[%d] of %s", rule.Rule, config.Key{Kind: schema.AuthorizationPolicy, Namespace: rule.Namespace, Name: rule.Name})
+	}
+	return by + " asks " + result.Asked.Cluster + " first, which may refuse it"
 }
 
 // policiesIn returns the policies in a filter.

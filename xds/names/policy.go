@@ -25,10 +25,14 @@ func (r PolicyRule) CustomKey(provider string) string { return CustomPrefix + pr
 // CustomPrefix begins each CustomKey. (Istio: extauthz.go.)
 const CustomPrefix = "istio-ext-authz-"
 
-// ruleKey finds the rule in a key. The names of namespaces and objects have no brackets.
-var ruleKey = regexp.MustCompile(`^(?:istio-ext-authz-.+-)?ns\[([^\[\]]*)\]-policy\[([^\[\]]*)\]-rule\[([0-9]+)\]$`)
+// RefusedSuffix ends a CustomKey of a rule whose provider cannot be asked, in the filter that refuses
+// what the rule matches. (Istio: badCustomActionSuffix.)
+const RefusedSuffix = "-deny-due-to-bad-CUSTOM-action"
 
-// ParsePolicyRule is the inverse of Key and CustomKey; false for other texts.
+// ruleKey finds the rule in a key. The names of namespaces and objects have no brackets.
+var ruleKey = regexp.MustCompile(`^(?:istio-ext-authz-.+-)?ns\[([^\[\]]*)\]-policy\[([^\[\]]*)\]-rule\[([0-9]+)\](?:` + RefusedSuffix + `)?$`)
+
+// ParsePolicyRule is the inverse of Key and CustomKey, whose RefusedSuffix it ignores; false for other texts.
 func ParsePolicyRule(key string) (PolicyRule, bool) {
 	parts := ruleKey.FindStringSubmatch(key)
 	if parts == nil {

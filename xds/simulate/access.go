@@ -54,6 +54,7 @@ type ruled interface {
 	proto.Message
 	GetRules() *rbacv3.RBAC
 	GetShadowRules() *rbacv3.RBAC
+	GetShadowRulesStatPrefix() string
 }
 
 // guard is a filter that may refuse what it judges.
@@ -98,6 +99,9 @@ func (g accessGuard) pass(a *attributes, result *Result) bool {
 	if err == nil && shadow != nil {
 		shadow.Shadow = true
 		result.Access = append(result.Access, *shadow)
+		if shadow.Policy != "" {
+			a.request = a.request.withMetadata(a.accessMetadata(), g.config.GetShadowRulesStatPrefix()+"shadow_effective_policy_id", shadow.Policy)
+		}
 	}
 	enforced, enforcedErr := a.decide(g.name, g.config.GetRules())
 	if err == nil {
@@ -115,6 +119,14 @@ func (g accessGuard) pass(a *attributes, result *Result) bool {
 		result.Status, result.Body = http.StatusForbidden, "RBAC: access denied"
 	}
 	return !enforced.Refuses
+}
+
+// accessMetadata is where RBAC filters leave the policy that matched in their shadow rules.
+func (a *attributes) accessMetadata() string {
+	if a.connection {
+		return "envoy.filters.network.rbac"
+	}
+	return "envoy.filters.http.rbac"
 }
 
 // decide evaluates rules; nil if there are none.

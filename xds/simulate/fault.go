@@ -6,6 +6,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
+	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
@@ -40,7 +41,7 @@ func (p *Proxy) filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error)
 		}
 		fault := &faultv3.HTTPFault{}
 		switch {
-		case config.MessageIs(&rbacv3.RBAC{}), config.MessageIs(&jwtv3.JwtAuthentication{}):
+		case config.MessageIs(&rbacv3.RBAC{}), config.MessageIs(&jwtv3.JwtAuthentication{}), config.MessageIs(&httpauthzv3.ExtAuthz{}):
 			g, err := guardOf(f.GetName(), config)
 			if err == nil && (out.faults || out.cors) {
 				err = fmt.Errorf("simulation of the filter %s behind those of faults and CORS", f.GetName())
@@ -76,8 +77,11 @@ func guardOf(name string, packed *anypb.Any) (guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tokens, ok := config.(*jwtv3.JwtAuthentication); ok {
-		return newTokenGuard(name, tokens)
+	switch config := config.(type) {
+	case *jwtv3.JwtAuthentication:
+		return newTokenGuard(name, config)
+	case *httpauthzv3.ExtAuthz:
+		return newAskGuard(name, config)
 	}
 	return newAccessGuard(name, config.(*rbacv3.RBAC))
 }

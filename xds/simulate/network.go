@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	networkauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	snidynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
@@ -36,6 +37,12 @@ func (p *Proxy) networkFilters(chain *listenerv3.FilterChain) (networkFilters, e
 		switch config := config.(type) {
 		case *networkrbacv3.RBAC:
 			g, err := newAccessGuard(f.GetName(), config)
+			if err != nil {
+				return networkFilters{}, err
+			}
+			out.guards = append(out.guards, g)
+		case *networkauthzv3.ExtAuthz:
+			g, err := newAskGuard(f.GetName(), config)
 			if err != nil {
 				return networkFilters{}, err
 			}

@@ -187,6 +187,8 @@ type Result struct {
 	Access []Decision
 	// Token says why the tokens of the request were refused, nil if they were not.
 	Token *TokenRefusal
+	// Asked is the question to an external authorizer, nil if none was asked.
+	Asked *Asked
 	// Fault is the injected fault, nil for none. If it aborts every request, nothing else
 	// happens.
 	Fault *Fault

@@ -276,7 +276,7 @@ func (v verification) accept(at place, t token, p *jwtv3.JwtProvider) {
 }
 
 // withMetadata returns the request with a value of dynamic metadata.
-func (r Request) withMetadata(filter, key string, value map[string]any) Request {
+func (r Request) withMetadata(filter, key string, value any) Request {
 	of := maps.Clone(r.Metadata[filter])
 	if of == nil {
 		of = map[string]any{}

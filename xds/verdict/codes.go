@@ -115,6 +115,7 @@ const (
 	ProviderMissing    Code = "PTL0381"
 	ProvidersDiffer    Code = "PTL0382"
 	ProviderUnasked    Code = "PTL0383"
+	ServerUnasking     Code = "PTL0384"
 	KeysMissing        Code = "PTL0391"
 	KeysAwaited        Code = "PTL0392"
 	TokensUnverified   Code = "PTL0393"
@@ -222,11 +223,12 @@ var kinds = []Kind{
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path or a host that no request has", "the value matches nothing"},
 	{PolicyPlaintext, "", Warning, status.PartlyServed, "a policy names identities, and ports that it is for take plaintext", "a caller in plaintext has no identity: principals do not match it, notPrincipals do"},
 	{PolicyNoRequests, "", Warning, status.PartlyServed, "a policy names what requests of HTTP have, and is for ports of TCP", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
-	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, and is for one", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
+	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, or has action AUDIT, and is for one", "there rules of ALLOW that name it match nothing, other rules match without regard to it, and AUDIT has no effect"},
 	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses by path, and the mesh does not merge slashes", "a path with a slash twice is another path, and is not refused"},
 	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service a proxy of the policy does not see", "what the policy matches there is refused"},
 	{ProvidersDiffer, "", Error, status.Conflicted, "CUSTOM policies of two providers are for one workload", "what either matches is refused"},
 	{ProviderUnasked, "", Warning, status.PartlyServed, "a CUSTOM policy of a provider that answers over HTTP is for a port of TCP", "connections to that port pass without being asked about"},
+	{ServerUnasking, "", Warning, status.PartlyServed, "a CUSTOM policy is for a gRPC server", "the server asks nobody, and refuses what the policy matches"},
 	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},
 	{KeysAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the keys for a rule of a RequestAuthentication yet", "proxies refuse the tokens of the rule with 401 until it has"},
 	{TokensUnverified, "", Warning, status.PartlyServed, "a RequestAuthentication is for a gRPC server", "the server verifies no tokens: it takes requests with any, and rules of AuthorizationPolicies about tokens match nothing"},

@@ -21,9 +21,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// refusedSuffix ends the names of rules whose provider cannot be asked. (Istio: badCustomActionSuffix.)
-const refusedSuffix = "-deny-due-to-bad-CUSTOM-action"
-
 // custom makes the filter of a slot for CUSTOM policies: what selects, or what asks about what is
 // selected.
 //
@@ -72,7 +69,7 @@ func (s Slot) check(v *mesh.View, policies []*config.Config, selected *rbacv3.RB
 	out := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for _, name := range slices.Sorted(maps.Keys(selected.GetPolicies())) {
 		selects := rbac.PermissionMetadata(selectedBy(metadata, rbac.Exact(name)))
-		out.Policies[name+refusedSuffix] = rbac.Policy([]*rbac.Permission{selects}, []*rbac.Principal{rbac.PrincipalAny()})
+		out.Policies[name+names.RefusedSuffix] = rbac.Policy([]*rbac.Permission{selects}, []*rbac.Principal{rbac.PrincipalAny()})
 	}
 	return nil, out
 }

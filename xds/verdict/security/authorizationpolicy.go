@@ -145,7 +145,12 @@ func (j *policyJudge) ports() {
 		j.add(verdict.PolicyNoRequests, fields[0], "name the HTTP ports in to, or write another policy for these ports",
 			"is of HTTP, and connections of TCP have no such thing: %s. There %s", &j.connections, effect)
 	}
-	if fields, servers := policy.NotForGRPC(j.spec), j.servers(); len(fields) > 0 && servers.Count() > 0 {
+	switch fields, servers := policy.NotForGRPC(j.spec), j.servers(); {
+	case servers.Count() == 0:
+	case j.spec.GetAction() == security.AuthorizationPolicy_AUDIT:
+		j.add(verdict.PolicyNotForGRPC, "spec.action", "leave gRPC servers out, or give them sidecars",
+			"is nothing that a gRPC server does: %s. There the policy has no effect", servers)
+	case len(fields) > 0:
 		j.add(verdict.PolicyNotForGRPC, fields[0], "leave it out for gRPC servers, or give them sidecars",
 			"is nothing that a gRPC server can judge: %s. There %s", servers, effect)
 	}
@@ -253,7 +258,9 @@ func (j *policyJudge) asked(name string) (asked envoy.Authorizer, unseen *verdic
 		}
 	}
 	for _, p := range j.selected {
-		look(j.SeenBy(p.Proxy), p.ID)
+		if p.Type != discovery.Proxyless {
+			look(j.SeenBy(p.Proxy), p.ID)
+		}
 	}
 	if len(j.selected) == 0 {
 		look(j.View(j.object.Namespace), "namespace "+j.object.Namespace)
@@ -268,6 +275,10 @@ func (j *policyJudge) provider() {
 	}
 	const field = "spec.provider.name"
 	name := j.spec.GetProvider().GetName()
+	if servers := j.servers(); servers.Count() > 0 {
+		j.add(verdict.ServerUnasking, "spec.action", "leave gRPC servers out, or give them sidecars",
+			"is nothing that a gRPC server does: %s. There what the rules match is refused", servers)
+	}
 	asked, unseen := j.asked(name)
 	switch {
 	case j.Mesh().Inputs().Mesh.Authorizer(name) == nil:
