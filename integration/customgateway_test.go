@@ -21,12 +21,27 @@ type customScene struct {
 	client           *http.Client
 }
 
-// newCustomScene starts a mesh with extension providers, in the words of the mesh configuration.
+// newCustomScene starts an authorizer, and a mesh with extension providers, in the words of the mesh
+// configuration.
 func newCustomScene(t *testing.T, v protocol.Variant, providers string) *customScene {
+	t.Helper()
+	c := newAuthorizerScene(t)
+	c.start(t, v, "extensionProviders:\n"+providers)
+	return c
+}
+
+// newAuthorizerScene starts an authorizer alone.
+func newAuthorizerScene(t *testing.T) *customScene {
 	t.Helper()
 	c := &customScene{port: freePort(t), grpc: freePort(t), http: freePort(t), asker: &authorizer{}, client: clientOf(t)}
 	c.startAuthorizer(t)
-	c.server = startServer(t, serverOptions{meshConfig: "extensionProviders:\n" + providers})
+	return c
+}
+
+// start starts a server with a mesh configuration, and the gateway.
+func (c *customScene) start(t *testing.T, v protocol.Variant, meshConfig string) {
+	t.Helper()
+	c.server = startServer(t, serverOptions{meshConfig: meshConfig})
 	c.apply(c.entry("['*']"), fmt.Sprintf(`
 apiVersion: networking.istio.io/v1
 kind: Gateway
@@ -44,7 +59,6 @@ metadata: {name: web, namespace: shop}
 spec: {hosts: ["*"], gateways: [edge], http: [{route: [{destination: {host: web.shop.test}}]}]}
 `, c.port, startUpstream(t, "web").port))
 	c.edge = c.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v})
-	return c
 }
 
 // entry is the service of the authorizer, for some namespaces.
@@ -313,7 +327,7 @@ func TestEnvoyCustomBeside(t *testing.T) {
 		c.expect("a rule", "/p/deny", "402", true)
 		c.expect("a rule that does not match", "/o/deny", "web", false)
 
-		c.set(beside("deny", "DENY", "/p/*"))
+		c.set(authorization("deny", "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: edge}], action: DENY, rules: "+at("/p/*")+"}"))
 		c.expect("before DENY", "/p/deny", "402", true)
 		c.expect("DENY after", "/p/a", "403", true)
 		c.expect("DENY elsewhere", "/o/a", "web", false)
