@@ -77,9 +77,7 @@ func Foresee(is, would *mesh.PushContext, types []generate.ResourceType, nodes [
 // selects reports whether a policy is there and for a workload.
 func selects(push *mesh.PushContext, key config.Key, p *discovery.Proxy) bool {
 	object := push.Inputs().Configs.Get(key)
-	return object != nil && policy.NewPolicy(object).Selects(policy.Workload{
-		Namespace: p.Namespace, Labels: push.PlaceOf(p).Labels, Gateway: p.Type == discovery.Router,
-	}, push.Inputs().Mesh.GetRootNamespace())
+	return object != nil && push.IsFor(policy.NewPolicy(object), p)
 }
 
 // foresight compares two meshes call by call.

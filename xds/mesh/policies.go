@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/policy"
 )
 
@@ -72,7 +73,7 @@ func (v *View) ownPolicies(t policies) []*config.Config {
 	if v.workload == nil {
 		return nil
 	}
-	w := v.push.policyWorkload(v.workload)
+	w := v.push.policyWorkload(v.workload, v.class.Attached)
 	var out []*config.Config
 	for _, namespace := range v.policyNamespaces() {
 		for p := range t.rowsOf(v.push).Value(namespace).All() {
@@ -115,8 +116,18 @@ func selected(kind config.GroupVersionKind, policies []*config.Config) SelectedP
 	return SelectedPolicies{kind, names.String()}
 }
 
-func (p *PushContext) policyWorkload(proxy *discovery.Proxy) policy.Workload {
-	return policy.Workload{Namespace: proxy.Namespace, Labels: p.placeOf(proxy).Labels, Gateway: proxy.Type == discovery.Router}
+// IsFor says whether a policy is for a proxy.
+func (p *PushContext) IsFor(one *policy.Policy, proxy *discovery.Proxy) bool {
+	return one.Selects(p.policyWorkload(proxy, p.attached(proxy)), p.mesh.GetRootNamespace())
+}
+
+// policyWorkload returns what policies select a proxy by. The Gateways that attach to it are in its
+// class.
+func (p *PushContext) policyWorkload(proxy *discovery.Proxy, attached class.Attached) policy.Workload {
+	return policy.Workload{
+		Namespace: proxy.Namespace, Labels: p.placeOf(proxy).Labels, Gateway: proxy.Type == discovery.Router,
+		Attached: func(gateway config.Key) bool { return attached.Has(class.Gateway, gateway.Path()) },
+	}
 }
 
 // TokenRules iterates over the rules of all RequestAuthentications, by namespace, the oldest first.

@@ -118,9 +118,12 @@ const (
 	ProvidersDiffer     Code = "PTL0382"
 	ProviderUnasked     Code = "PTL0383"
 	PolicyAfterGreeting Code = "PTL0384"
+	ServerUnasking      Code = "PTL0385"
 	KeysMissing         Code = "PTL0391"
 	KeysAwaited         Code = "PTL0392"
 	TokensUnverified    Code = "PTL0393"
+	TokensUnknown       Code = "PTL0394"
+	IssuerUnknown       Code = "PTL0395"
 	IssuerElsewhere     Code = "PTL0411"
 	RoleMissing         Code = "PTL0421"
 	UserUnproved        Code = "PTL0422"
@@ -144,7 +147,7 @@ type Kind struct {
 var kinds = []Kind{
 	{HostUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a host that no service has", "requests that take the route are answered with 503"},
 	{SubsetUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a subset that no DestinationRule has", "requests that take the route are answered with 503"},
-	{GatewayUnknown, "IST0101", Error, status.ResolvedRefs, "a VirtualService names a Gateway that is not there", "no proxy has the routes for that gateway"},
+	{GatewayUnknown, "IST0101", Error, status.ResolvedRefs, "a VirtualService or a policy about requests names a Gateway that is not there", "no proxy has the routes for that gateway, or the policy"},
 	{SubsetEmpty, "", Warning, status.ResolvedRefs, "a subset selects no endpoint of the service", "requests to the subset are answered with 503"},
 	{HostTwice, "", Warning, status.Conflicted, "a host of a ServiceEntry is a host of another that the same proxies may see", "in one namespace their endpoints are put together and the oldest says the rest; of several namespaces a proxy uses that of its own, else the oldest"},
 	{AddressTwice, "", Warning, status.Conflicted, "two ServiceEntries share an address and a port", "proxies tell HTTP requests apart by their host; all other connections are the oldest's, and where only one speaks HTTP the other one's"},
@@ -223,17 +226,20 @@ var kinds = []Kind{
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path or a host that no request has", "the value matches nothing"},
 	{PolicyPlaintext, "", Warning, status.PartlyServed, "a policy names identities, and ports that it is for take plaintext", "a caller in plaintext has no identity: principals do not match it, notPrincipals do"},
 	{PolicyNoRequests, "", Warning, status.PartlyServed, "a policy names what requests of HTTP have, and is for ports of TCP", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
-	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, and is for one", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
+	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, or has action AUDIT, and is for one", "there rules of ALLOW that name it match nothing, other rules match without regard to it, and AUDIT has no effect"},
 	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses by path, and the mesh does not merge slashes", "a path with a slash twice is another path, and is not refused"},
 	{HostWithoutPort, "", Info, status.PartlyServed, "a policy refuses by host, and not the host with a port", "a request whose client writes a port behind the host is not refused"},
 	{AddressesClaimed, "", Warning, status.PartlyServed, "a policy of a sidecar names addresses behind proxies, and no identity beside them", "a caller that writes such an address in X-Forwarded-For is taken for it"},
-	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service is not there", "what the policy matches is refused"},
+	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service a proxy of the policy does not see", "what the policy matches there is refused"},
 	{ProvidersDiffer, "", Error, status.Conflicted, "CUSTOM policies of two providers are for one workload", "what either matches is refused"},
 	{ProviderUnasked, "", Warning, status.PartlyServed, "a CUSTOM policy of a provider that answers over HTTP is for a port of TCP", "connections to that port pass without being asked about"},
 	{PolicyAfterGreeting, "", Info, status.PartlyServed, "a policy is for a port where servers speak first", "a caller that the policy refuses gets what the server says before the first bytes of the caller"},
+	{ServerUnasking, "", Warning, status.PartlyServed, "a CUSTOM policy is for a gRPC server", "the server asks nobody, and refuses what the policy matches"},
 	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},
 	{KeysAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the keys for a rule of a RequestAuthentication yet", "proxies refuse the tokens of the rule with 401 until it has"},
 	{TokensUnverified, "", Warning, status.PartlyServed, "a RequestAuthentication is for a gRPC server", "the server verifies no tokens: it takes requests with any, and rules of AuthorizationPolicies about tokens match nothing"},
+	{TokensUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names what tokens say, and is for a workload for which no RequestAuthentication is", "no token is verified there: values about tokens match no request, and notValues match every one"},
+	{IssuerUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names an issuer of tokens, and no RequestAuthentication verifies its tokens for the policy's workloads", "proxies refuse the tokens of the issuer with 401: the value matches no request"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},

@@ -77,25 +77,10 @@ func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAut
 	}
 }
 
-// cut is what a policy refuses: how many there are, and the first by name.
-type cut struct {
-	count int
-	first []string
-}
-
-func (c *cut) add(name string) {
-	const named = 3
-	if c.count++; len(c.first) < named && !slices.Contains(c.first, name) {
-		c.first = append(c.first, name)
-	}
-}
-
-func (c cut) names() string { return strings.Join(c.first, ", ") }
-
 // refusedByMode warns of endpoints to which clients send plaintext though the policy demands
 // mutual TLS, and of proxies that could not speak it.
 func (j *judge) refusedByMode(object *config.Config) {
-	var unlabelled, disabled cut
+	var unlabelled, disabled verdict.Names
 	looked, some := 0, false
 	for s := range j.Services("*") {
 		if looked++; looked > verdict.MaxLooked {
@@ -112,27 +97,27 @@ func (j *judge) refusedByMode(object *config.Config) {
 			}
 			some = true
 			if e.TLSMode != discovery.TLSModeIstio {
-				unlabelled.add(fmt.Sprintf("%s:%d of %s", e.Address, e.Port, s.Hostname))
+				unlabelled.Add(fmt.Sprintf("%s:%d of %s", e.Address, e.Port, s.Hostname))
 			}
 		}
 		for _, r := range j.Mesh().RulesOf(s.Hostname) {
 			if tls := r.Policy.GetTls(); some && tls != nil && tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL {
-				disabled.add(r.Configs[0].Key().String())
+				disabled.Add(r.Configs[0].Key().String())
 			}
 		}
 		j.Read(verdict.RulesRow, string(s.Hostname))
 	}
-	if unlabelled.count > 0 {
+	if unlabelled.Count() > 0 {
 		j.Add(verdict.Verdict{
 			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
-			Message: fmt.Sprintf("demands mutual TLS, and %s not labelled for it: %s. Clients send them plaintext, which is refused", counted(unlabelled.count, "endpoint"), unlabelled.names()),
+			Message: fmt.Sprintf("demands mutual TLS, and %s not labelled for it: %s. Clients send them plaintext, which is refused", counted(unlabelled.Count(), "endpoint"), unlabelled.First()),
 			Remedy:  "give the workloads the label security.istio.io/tlsMode: istio, or a serviceAccount, or begin with mode PERMISSIVE",
 		})
 	}
-	if disabled.count > 0 {
+	if disabled.Count() > 0 {
 		j.Add(verdict.Verdict{
 			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
-			Message: fmt.Sprintf("demands mutual TLS, and clients do something else by %s: %s. What they send is refused", number(disabled.count, "DestinationRule"), disabled.names()),
+			Message: fmt.Sprintf("demands mutual TLS, and clients do something else by %s: %s. What they send is refused", number(disabled.Count(), "DestinationRule"), disabled.First()),
 			Remedy:  "leave tls out of the rules, or set its mode to ISTIO_MUTUAL",
 		})
 	}
@@ -148,25 +133,25 @@ func demands(scope peer.Scope, object *config.Config) bool {
 
 // uncertified warns of known proxies without a certificate of the mesh.
 func (j *judge) uncertified() {
-	var proxies, programs cut
+	var proxies, programs verdict.Names
 	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
 		for p := range j.Known(table, "").Values() {
 			switch name := nameOf(p); {
 			case p.Certified:
 			case discovery.ProxyType(p.Type) == discovery.Proxyless:
-				programs.add(name)
+				programs.Add(name)
 			case discovery.ProxyType(p.Type) == discovery.Sidecar, discovery.ProxyType(p.Type) == discovery.Router:
-				proxies.add(name)
+				proxies.Add(name)
 			}
 		}
 	}
-	for what, c := range map[string]cut{"proxy": proxies, "gRPC client": programs} {
-		if c.count == 0 {
+	for what, c := range map[string]*verdict.Names{"proxy": &proxies, "gRPC client": &programs} {
+		if c.Count() == 0 {
 			continue
 		}
 		j.Add(verdict.Verdict{
 			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
-			Message: fmt.Sprintf("demands mutual TLS, and %s without a certificate of the mesh: %s. What they send is refused, and what comes to them where the policy is for them", counted(c.count, what), c.names()),
+			Message: fmt.Sprintf("demands mutual TLS, and %s without a certificate of the mesh: %s. What they send is refused, and what comes to them where the policy is for them", counted(c.Count(), what), c.First()),
 			Remedy:  "give them a certificate: portolan certificate request, and portolan bootstrap --cert FILE --key FILE --ca FILE",
 		})
 	}
