@@ -27,6 +27,9 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 		return nil
 	}
 	fmt.Fprintln(e.Stdout, affectedProxies(*result.Effect))
+	if namespaces := result.Effect.Phases; len(namespaces) > 0 {
+		fmt.Fprintf(e.Stdout, "The change runs in phases, in %s: this is the difference after the last.\n", cli.FormatList(namespaces, false))
+	}
 	for _, line := range affectedCalls(*result.Effect) {
 		fmt.Fprintln(e.Stdout, line)
 	}
