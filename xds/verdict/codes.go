@@ -104,6 +104,7 @@ const (
 	IdentityAny        Code = "PTL0366"
 	ServerFirst        Code = "PTL0367"
 	PeersChange        Code = "PTL0368"
+	PlaintextBegins    Code = "PTL0369"
 	PolicyUnused       Code = "PTL0371"
 	PolicyShutsOut     Code = "PTL0372"
 	PolicyShadowed     Code = "PTL0373"
@@ -131,7 +132,8 @@ type Kind struct {
 	// Istio is the code of Istio's analysis with the same meaning, empty if there is none.
 	Istio    string
 	Severity Severity
-	// Condition is the type of the condition that reports the verdict in the object's status.
+	// Condition is the type of the condition that reports the verdict in the object's status; empty
+	// for a warning of changes, which no object has.
 	Condition string
 	// Title says what is odd, and Effect what follows from it.
 	Title, Effect string
@@ -214,6 +216,7 @@ var kinds = []Kind{
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
+	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through"},
 	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
