@@ -105,6 +105,7 @@ const (
 	ServerFirst        Code = "PTL0367"
 	PeersChange        Code = "PTL0368"
 	PlaintextBegins    Code = "PTL0369"
+	PeersPortUnused    Code = "PTL0370"
 	PolicyUnused       Code = "PTL0371"
 	PolicyShutsOut     Code = "PTL0372"
 	PolicyShadowed     Code = "PTL0373"
@@ -210,13 +211,14 @@ var kinds = []Kind{
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},
 	{PeersOverlap, "", Warning, status.Conflicted, "an older PeerAuthentication is for the same workloads: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
 	{PeersUnused, "", Info, status.ResolvedRefs, "a PeerAuthentication has a selector that selects no workload, or that is in the root namespace, where it selects none", "the policy has no effect"},
-	{PeersCutOff, "", Warning, status.PartlyServed, "a PeerAuthentication demands mutual TLS, and endpoints are not labelled for it, rules tell clients something else, or proxies have no certificate", "what is sent in plaintext is refused"},
+	{PeersCutOff, "", Warning, status.PartlyServed, "a PeerAuthentication demands mutual TLS, and endpoints are not labelled for it, rules or enableAutoMtls tell clients something else, or proxies have no certificate", "what is sent in plaintext is refused"},
 	{SidecarUnlabelled, "", Info, status.PartlyServed, "an endpoint without a label for mutual TLS has a connected sidecar with a certificate of the mesh", "clients send it plaintext"},
 	{SidecarMissing, "", Warning, status.ResolvedRefs, "an endpoint is labelled for mutual TLS, and no sidecar with a certificate of the mesh was known at its address for an hour", "what clients with a certificate send is refused"},
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
 	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through"},
+	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
 	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
