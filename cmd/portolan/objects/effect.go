@@ -27,9 +27,6 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 		return nil
 	}
 	fmt.Fprintln(e.Stdout, affectedProxies(*result.Effect))
-	if namespaces := result.Effect.Phases; len(namespaces) > 0 {
-		fmt.Fprintf(e.Stdout, "The change runs in phases, in %s: this is the difference after the last.\n", cli.FormatList(namespaces, false))
-	}
 	for _, line := range affectedCalls(*result.Effect) {
 		fmt.Fprintln(e.Stdout, line)
 	}
@@ -95,6 +92,9 @@ func affectedProxies(effect effect.Effect) string {
 	text := fmt.Sprintf("No proxy is concerned, of %d connected.", effect.Proxies)
 	if effect.Concerned > 0 {
 		text = fmt.Sprintf("Concerned: %d of %d proxies%s.", effect.Concerned, effect.Proxies, firstOf(effect.Concerned, cli.MapSlice(effect.Nodes, cli.NodeName)))
+	}
+	if len(effect.Phases) > 0 {
+		text += fmt.Sprintf(" Modes of %s change in phases: this is the difference after the last.", cli.FormatList(effect.Phases, false))
 	}
 	if effect.Elsewhere > 0 {
 		text += fmt.Sprintf(" Other servers have %d more, which were not looked at.", effect.Elsewhere)
