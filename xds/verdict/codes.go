@@ -114,6 +114,7 @@ const (
 	PolicyNoRequests   Code = "PTL0376"
 	PolicyNotForGRPC   Code = "PTL0377"
 	PathsUnmerged      Code = "PTL0378"
+	OutsideMesh        Code = "PTL0379"
 	ProviderMissing    Code = "PTL0381"
 	ProvidersDiffer    Code = "PTL0382"
 	ProviderUnasked    Code = "PTL0383"
@@ -227,6 +228,7 @@ var kinds = []Kind{
 	{PolicyNoRequests, "", Warning, status.PartlyServed, "a policy names what requests of HTTP have, and is for ports of TCP", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
 	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, and is for one", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
 	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses by path, and the mesh does not merge slashes", "a path with a slash twice is another path, and is not refused"},
+	{OutsideMesh, "", Info, status.PartlyServed, "endpoints of a ServiceEntry outside the mesh (location) are said to take mutual TLS", "clients send them plaintext where no rule asks for TLS"},
 	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service is not there", "what the policy matches is refused"},
 	{ProvidersDiffer, "", Error, status.Conflicted, "CUSTOM policies of two providers are for one workload", "what either matches is refused"},
 	{ProviderUnasked, "", Warning, status.PartlyServed, "a CUSTOM policy of a provider that answers over HTTP is for a port of TCP", "connections to that port pass without being asked about"},

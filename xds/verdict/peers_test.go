@@ -91,8 +91,13 @@ func TestVerdictsOfPeers(t *testing.T) {
 		"a label, and nobody yet":         {objects: []string{web(labelled)}},
 		"a label without an account": {
 			objects: []string{web("{address: 10.0.0.1, labels: {security.istio.io/tlsMode: istio}}")}, want: []string{"web PTL0366 spec.endpoints[0]"}},
+		"a label, and outside the mesh": {
+			objects: []string{strings.Replace(web(labelled), "location: MESH_INTERNAL, ", "", 1)}, want: []string{"web PTL0379 spec.location"}},
+		"outside the mesh without a label": {objects: []string{strings.Replace(web("{address: 10.0.0.1}"), "location: MESH_INTERNAL, ", "", 1)}},
+		"outside the mesh with a rule": {
+			objects: []string{strings.Replace(web(labelled), "location: MESH_INTERNAL, ", "", 1), rule("web", "{host: web.test, trafficPolicy: {tls: {mode: DISABLE}}}")}},
 		"a server that speaks first": {
-			objects: []string{xdstest.Object("ServiceEntry", "db", "{hosts: [db.test], resolution: STATIC, ports: [{number: 3306, name: db, protocol: MYSQL}], endpoints: [{address: 10.0.0.1, serviceAccount: db, labels: {security.istio.io/tlsMode: istio}}]}")},
+			objects: []string{xdstest.Object("ServiceEntry", "db", "{hosts: [db.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 3306, name: db, protocol: MYSQL}], endpoints: [{address: 10.0.0.1, serviceAccount: db, labels: {security.istio.io/tlsMode: istio}}]}")},
 			want:    []string{"db PTL0367 spec.ports[0].protocol"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,6 +23,7 @@ func (j *judge) serviceEntry(object *config.Config) {
 		j.sidecarAt(object, at, e.GetAddress(), e.GetLabels(), e.GetServiceAccount())
 		j.unpinned(at, e.GetLabels(), e.GetServiceAccount(), spec.GetSubjectAltNames())
 	}
+	j.outside(object, spec)
 	j.waits(object, spec)
 	j.dynamicOfClients(object.Namespace, spec)
 	j.uncaptured(object, spec)
