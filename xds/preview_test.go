@@ -2,21 +2,26 @@ package xds_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -111,6 +116,62 @@ func TestPreview(t *testing.T) {
 					t.Errorf("%s (-want +got)\n%s", what, diff)
 				}
 			}
+		})
+	}
+}
+
+// TestPreviewOfAChangeInPhases: what a preview says of a change of modes is what its last phase
+// changes, and which namespaces it takes there. A phase that comes anyway is none of it.
+func TestPreviewOfAChangeInPhases(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, serviceentry.Switches{})
+	r.set(objectOf(t, "ServiceEntry", "shop/web", "{hosts: [web.example], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1, serviceAccount: web}]}", 1))
+	r.commit()
+	r.push()
+	for ip, name := range map[string]string{"10.0.0.1": "server", "10.0.0.2": "client"} {
+		node := xdstest.NewNode("sidecar", ip, name, "shop", nil)
+		for key, value := range map[string]string{
+			"INTERCEPTION_MODE": "REDIRECT", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r",
+		} {
+			node.Metadata.Fields[key] = structpb.NewStringValue(value)
+		}
+		r.server.Connect(t, r.now, node).Open()
+	}
+	mode := func(mode string) *config.Config {
+		return objectOf(t, "PeerAuthentication", "shop/default", "{mtls: {mode: "+mode+"}}", 1)
+	}
+	at := func(settled string, toward *config.Config) []*config.Config {
+		p := &phase.Peers{Toward: (*peer.Policies)(nil).Replace(nil, toward).Digest()}
+		if settled != "" {
+			p.Settled = []phase.Policy{{Name: "default", Mode: settled}}
+		}
+		return []*config.Config{toward, {Meta: config.Meta{GroupVersionKind: schema.PeerPhase, Namespace: "shop", Name: schema.PeerPhaseName}, Spec: p}}
+	}
+	for _, c := range []struct {
+		name      string
+		now       []*config.Config // that are stored before
+		to        *config.Config
+		phases    []string
+		concerned int
+	}{
+		{name: "to STRICT", to: mode("STRICT"), phases: []string{"shop"}, concerned: 2}, // both are servers
+		{name: "to DISABLE", to: mode("DISABLE"), phases: []string{"shop"}, concerned: 2},
+		{name: "to what holds without a policy", to: mode("PERMISSIVE"), phases: []string{"shop"}},
+		{name: "the same, on the way", now: at("", mode("STRICT")), to: mode("STRICT")},
+		{name: "another, on the way", now: at("", mode("STRICT")), to: mode("DISABLE"), phases: []string{"shop"}, concerned: 2},
+		{name: "back, on the way", now: at("DISABLE", mode("STRICT")), to: mode("DISABLE"), concerned: 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.set(c.now...)
+			r.commit()
+			r.push()
+			got, known := admin.Preview(r.server, catalogue.Types(), []storage.Op{{Verb: storage.Put, Config: c.to}}, effect.PreviewProxies)
+			if !known || got.Concerned != c.concerned || !slices.Equal(got.Phases, c.phases) {
+				t.Errorf("known %v: %+v", known, got)
+			}
+			r.remove(c.now...)
+			r.commit()
+			r.push()
 		})
 	}
 }

@@ -16,13 +16,15 @@ import (
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Preview says what operations on the configuration would change for the connected proxies.
-// types are the served types. It returns false if server.Foresee does. Its cost follows the
-// differences, and the number of proxies.
+// Preview says what operations on the configuration would change for the connected proxies. Of a
+// change in phases it is what the last phase changes. types are the served types. It returns false
+// if server.Foresee does. Its cost follows the differences, and the number of proxies.
 func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op, what effect.Preview) (effect.Effect, bool) {
+	ops, phases := throughPhases(server, ops)
 	foreseen, known := server.Foresee(ops)
 	if !known {
 		return effect.Effect{}, false
@@ -35,8 +37,35 @@ func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []s
 		e.add(stream.Node, stream.Differences)
 	}
 	out := e.result()
+	out.Phases = phases
 	foreseeCalls(&out, server, types, ops)
 	return out, true
+}
+
+// throughPhases returns operations with those that follow until all follow their
+// PeerAuthentications, and the namespaces that change in phases.
+func throughPhases(server *xds.DiscoveryServer, ops []storage.Op) (all []storage.Op, namespaces []string) {
+	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Target().Kind == schema.PeerAuthentication }) {
+		return ops, nil
+	}
+	is, would, known := server.WouldBe(ops)
+	if !known {
+		return ops, nil
+	}
+	onTheWay := map[string]string{} // by namespace: what it goes to anyway
+	for namespace, policies := range is.Context.PeerChanges() {
+		onTheWay[namespace] = policies.Digest()
+	}
+	all = slices.Clone(ops)
+	for namespace, policies := range would.Context.PeerChanges() {
+		if policies.Phase() == peer.Settled || onTheWay[namespace] == policies.Digest() {
+			continue
+		}
+		namespaces = append(namespaces, namespace)
+		last := config.Meta{GroupVersionKind: schema.PeerPhase, Namespace: namespace, Name: schema.PeerPhaseName}
+		all = append(all, storage.Op{Verb: storage.Put, Config: &config.Config{Meta: last, Spec: policies.Last()}})
+	}
+	return all, namespaces
 }
 
 // foreseeCalls adds whom the AuthorizationPolicies of operations select, and which calls they would

@@ -110,8 +110,10 @@ type Destination struct {
 	Services     []string `json:"services,omitempty"`
 	Rules        []string `json:"rules,omitempty"`
 	LoadBalancer string   `json:"loadBalancer,omitempty"`
-	// TLS says how connections to it are encrypted; empty for plaintext.
-	TLS string `json:"tls,omitempty"`
+	// TLS says how connections to it are encrypted, and Plaintext why they are not. Both are empty
+	// if nothing is sent.
+	TLS       string `json:"tls,omitempty"`
+	Plaintext string `json:"plaintext,omitempty"`
 	// NotTaken lists the fields of the rules that a gRPC client ignores.
 	NotTaken []string `json:"notTaken,omitempty"`
 	// Endpoints are the addresses that get requests, and Localities how many there are.

@@ -298,6 +298,9 @@ func (e *explainer) explain() (*Explanation, error) {
 	for _, d := range result.Destinations {
 		one := e.destination(whole, d, result)
 		one.Inbound = e.inbound(one.Endpoints, d.Cluster, request, result)
+		if one.TLS == "" && one.Fails == "" {
+			one.TLS, one.Plaintext = e.unencrypted(d.Cluster, request, result)
+		}
 		out.Destinations = append(out.Destinations, one)
 	}
 	e.conclude(out, request, result)

@@ -87,6 +87,7 @@ const (
 	PortUncaptured      Code = "PTL0213"
 	NoneUncaptured      Code = "PTL0214"
 	WorkloadUnselected  Code = "PTL0215"
+	SocketShared        Code = "PTL0216"
 	CredentialMissing   Code = "PTL0301"
 	CredentialSidecars  Code = "PTL0302"
 	ServerUnverified    Code = "PTL0303"
@@ -96,6 +97,7 @@ const (
 	SecretClosed        Code = "PTL0351"
 	CertificateEnds     Code = "PTL0352"
 	HostUncertified     Code = "PTL0353"
+	OutsideMesh         Code = "PTL0360"
 	PeersOverlap        Code = "PTL0361"
 	PeersUnused         Code = "PTL0362"
 	PeersCutOff         Code = "PTL0363"
@@ -104,6 +106,8 @@ const (
 	IdentityAny         Code = "PTL0366"
 	ServerFirst         Code = "PTL0367"
 	PeersChange         Code = "PTL0368"
+	PlaintextBegins     Code = "PTL0369"
+	PeersPortUnused     Code = "PTL0370"
 	PolicyUnused        Code = "PTL0371"
 	PolicyShutsOut      Code = "PTL0372"
 	PolicyShadowed      Code = "PTL0373"
@@ -137,7 +141,8 @@ type Kind struct {
 	// Istio is the code of Istio's analysis with the same meaning, empty if there is none.
 	Istio    string
 	Severity Severity
-	// Condition is the type of the condition that reports the verdict in the object's status.
+	// Condition is the type of the condition that reports the verdict in the object's status; empty
+	// for a warning of changes, which no object has.
 	Condition string
 	// Title says what is odd, and Effect what follows from it.
 	Title, Effect string
@@ -203,6 +208,7 @@ var kinds = []Kind{
 	{PortUncaptured, "", Warning, status.Conflicted, "a ServiceEntry has a port without HTTP that an older one has, and sidecars that capture no traffic see both", "from these sidecars all connections on the port are the oldest's"},
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
+	{SocketShared, "", Warning, status.Conflicted, "two sidecars at the address of an endpoint capture no traffic and bind the same ports", "each connection goes to either of them"},
 	{CredentialMissing, "", Error, status.ResolvedRefs, "a DestinationRule asks for TLS with a secret that a proxy which uses the rule does not have", "requests of the proxy are answered with 503, and connections closed, until the secret is there: nothing leaves in plaintext"},
 	{CredentialSidecars, "", Warning, status.PartlyServed, "a DestinationRule without a workloadSelector names a credential, and there are sidecars that use the rule", "these sidecars have no credential: their requests are answered with 503, and connections closed; gateways use the rule"},
 	{ServerUnverified, "", Warning, status.PartlyServed, "a DestinationRule asks for TLS, and nothing says which name the certificate of the server must have", "proxies send to any server whose certificate leads to the authority"},
@@ -212,14 +218,17 @@ var kinds = []Kind{
 	{SecretClosed, "", Error, status.PartlyServed, "a secret is sealed with a key that the leading server lacks", "proxies of that server do not get the secret"},
 	{CertificateEnds, "", Warning, status.PartlyServed, "a certificate in a secret has ended, ends within 30 days, or is not valid yet", "peers refuse it once it has ended, and before it is valid"},
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},
+	{OutsideMesh, "", Info, status.PartlyServed, "endpoints of a ServiceEntry outside the mesh (location) are said to take mutual TLS", "clients send them plaintext where no rule asks for TLS"},
 	{PeersOverlap, "", Warning, status.Conflicted, "an older PeerAuthentication is for the same workloads: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
 	{PeersUnused, "", Info, status.ResolvedRefs, "a PeerAuthentication has a selector that selects no workload, or that is in the root namespace, where it selects none", "the policy has no effect"},
-	{PeersCutOff, "", Warning, status.PartlyServed, "a PeerAuthentication demands mutual TLS, and endpoints are not labelled for it, rules tell clients something else, or proxies have no certificate", "what is sent in plaintext is refused"},
+	{PeersCutOff, "", Warning, status.PartlyServed, "a PeerAuthentication demands mutual TLS, and endpoints are not labelled for it, rules or enableAutoMtls tell clients something else, or proxies have no certificate", "what is sent in plaintext is refused"},
 	{SidecarUnlabelled, "", Info, status.PartlyServed, "an endpoint without a label for mutual TLS has a connected sidecar with a certificate of the mesh", "clients send it plaintext"},
 	{SidecarMissing, "", Warning, status.ResolvedRefs, "an endpoint is labelled for mutual TLS, and no sidecar with a certificate of the mesh was known at its address for an hour", "what clients with a certificate send is refused"},
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
+	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through"},
+	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
 	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},

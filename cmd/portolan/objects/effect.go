@@ -93,6 +93,9 @@ func affectedProxies(effect effect.Effect) string {
 	if effect.Concerned > 0 {
 		text = fmt.Sprintf("Concerned: %d of %d proxies%s.", effect.Concerned, effect.Proxies, firstOf(effect.Concerned, cli.MapSlice(effect.Nodes, cli.NodeName)))
 	}
+	if len(effect.Phases) > 0 {
+		text += fmt.Sprintf(" Modes of %s change in phases: this is the difference after the last.", cli.FormatList(effect.Phases, false))
+	}
 	if effect.Elsewhere > 0 {
 		text += fmt.Sprintf(" Other servers have %d more, which were not looked at.", effect.Elsewhere)
 	}

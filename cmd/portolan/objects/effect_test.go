@@ -20,11 +20,12 @@ func TestConcernedProxies(t *testing.T) {
 		return out
 	}
 	for want, given := range map[string]effect.Effect{
-		"No proxy is concerned, of 0 connected.":                                                  {},
-		"No proxy is concerned, of 5 connected.":                                                  {Proxies: 5},
-		"Concerned: 2 of 5 proxies: a.shop, b.shop.":                                              {Proxies: 5, Concerned: 2, Nodes: nodes(2)},
-		"Concerned: 1 of 1 proxies: odd.":                                                         {Proxies: 1, Concerned: 1, Nodes: []string{"odd"}},
-		"Concerned: 1 of 1 proxies: a.shop. Other servers have 3 more, which were not looked at.": {Proxies: 1, Concerned: 1, Nodes: nodes(1), Elsewhere: 3},
+		"No proxy is concerned, of 0 connected.":     {},
+		"No proxy is concerned, of 5 connected.":     {Proxies: 5},
+		"Concerned: 2 of 5 proxies: a.shop, b.shop.": {Proxies: 5, Concerned: 2, Nodes: nodes(2)},
+		"Concerned: 1 of 1 proxies: a.shop. Modes of shop,bank change in phases: this is the difference after the last.": {Proxies: 1, Concerned: 1, Nodes: nodes(1), Phases: []string{"shop", "bank"}},
+		"Concerned: 1 of 1 proxies: odd.": {Proxies: 1, Concerned: 1, Nodes: []string{"odd"}},
+		"Concerned: 1 of 1 proxies: a.shop. Other servers have 3 more, which were not looked at.":                                      {Proxies: 1, Concerned: 1, Nodes: nodes(1), Elsewhere: 3},
 		"Concerned: 200 of 300 proxies: a.shop, b.shop, c.shop, d.shop, e.shop, f.shop, g.shop, h.shop, i.shop, j.shop, and 190 more.": {Proxies: 300, Concerned: 200, Nodes: nodes(20)},
 	} {
 		if got := affectedProxies(given); got != want {

@@ -160,6 +160,9 @@ func destinationRows(d explain.Destination) [][]string {
 	if d.TLS != "" {
 		rows = append(rows, []string{"encrypted", d.TLS})
 	}
+	if d.Plaintext != "" {
+		rows = append(rows, []string{"encrypted", "no: " + d.Plaintext})
+	}
 	rows = append(rows, notTaken(d.NotTaken)...)
 	rows = append(rows, []string{"endpoints", endpointsText(d)})
 	if d.Preference != "" {
