@@ -1,9 +1,14 @@
 package integration
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
@@ -142,4 +147,50 @@ func TestEnvoyCustomAtSidecar(t *testing.T) {
 		}
 		in.expectNothingRejected()
 	})
+}
+
+// TestEnvoyCustomOverMutualTLS: a sidecar speaks mutual TLS to an authorizer of the mesh, over gRPC
+// and over HTTP, and shows it who asks. It trusts only the account of the authorizer.
+func TestEnvoyCustomOverMutualTLS(t *testing.T) {
+	t.Parallel()
+	m := newPeerMesh(t, serverOptions{meshConfig: customProviders})
+	var shown atomic.Value // who asked
+	secure := func(port, speaks string) net.Listener {
+		return tls.NewListener(m.client.listen("0.0.0.0:"+port), &tls.Config{
+			Certificates: []tls.Certificate{*securetest.TLS(m.of.Issue(t, securetest.Leaf{Identity: shopAccounts + "ask"}))},
+			ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: m.of.Pool(), NextProtos: []string{speaks},
+			VerifyConnection: func(s tls.ConnectionState) error {
+				shown.Store(s.PeerCertificates[0].URIs[0].String())
+				return nil
+			},
+		})
+	}
+	(&authorizer{}).serve(t, secure("9000", "h2"), secure("9001", "http/1.1"))
+	entry := func(account string) string {
+		return strings.Replace(customEntry, "{address: 10.0.0.2}", "{address: 10.0.0.2, serviceAccount: "+account+", labels: {security.istio.io/tlsMode: istio}}", 1)
+	}
+	m.apply(entry("ask"))
+	in := m.sidecarOfApp(protocol.Delta, identified(t, m.of, shopAccounts+"app"))
+	in.awaitWarm()
+	expect := func(want string) {
+		t.Helper()
+		eventually(t, "a request gets "+want, func() error {
+			got, err := m.kept().status(8080)
+			if err == nil && got != want {
+				err = fmt.Errorf("it gets %s", got)
+			}
+			return err
+		})
+	}
+	for _, provider := range []string{"http", "grpc"} {
+		shown.Store("nobody")
+		m.awaitSynced(m.apply(asking("a", provider)), "app")
+		expect("http")
+		if got := shown.Load(); got != shopAccounts+"app" {
+			t.Errorf("over %s: %s asked", provider, got)
+		}
+	}
+	m.awaitSynced(m.apply(entry("other")), "app")
+	expect("503")
+	in.expectNothingRejected()
 }

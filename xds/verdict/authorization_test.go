@@ -90,6 +90,9 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 		"two providers": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}, {name: b, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}"), named("q", "{action: CUSTOM, provider: {name: b}, rules: [{}]}")},
 			want:    []string{"p PTL0382 spec.provider.name beside q", "q PTL0382 spec.provider.name beside p"}},
+		"two providers over HTTP for TCP": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}, {name: b, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
+			objects: []string{web("TCP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}"), named("q", "{action: CUSTOM, provider: {name: b}, rules: [{}]}")},
+			want:    []string{"p PTL0382 spec.provider.name beside q", "q PTL0382 spec.provider.name beside p"}},
 		"a provider over HTTP for TCP": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
 			objects: []string{web("TCP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0383 spec.provider.name"}},
 	} {

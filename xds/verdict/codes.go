@@ -236,7 +236,7 @@ var kinds = []Kind{
 	{PolicyPlaintext, "", Warning, status.PartlyServed, "a policy names identities, and ports that it is for take plaintext", "a caller in plaintext has no identity: principals do not match it, notPrincipals do"},
 	{PolicyNoRequests, "", Warning, status.PartlyServed, "a policy names what requests of HTTP have, and is for ports of TCP", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
 	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, or has action AUDIT, and is for one", "there rules of ALLOW that name it match nothing, other rules match without regard to it, and AUDIT has no effect"},
-	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses by path, and the mesh does not merge slashes", "a path with a slash twice is another path, and is not refused"},
+	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses or asks by path, and the mesh does not merge slashes", "a path with a slash twice is another path, which the policy does not match"},
 	{HostWithoutPort, "", Info, status.PartlyServed, "a policy refuses by host, and not the host with a port", "a request whose client writes a port behind the host is not refused"},
 	{AddressesClaimed, "", Warning, status.PartlyServed, "a policy of a sidecar names addresses behind proxies, and no identity beside them", "a caller that writes such an address in X-Forwarded-For is taken for it"},
 	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service a proxy of the policy does not see", "what the policy matches there is refused"},

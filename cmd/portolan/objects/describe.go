@@ -30,8 +30,8 @@ func newDescribeServiceCommand(env *environment) *cobra.Command {
 		Long: `Show what proxies are told of a host: the services that the registries have under
 its name, the endpoints by registry, locality and health, the mode of mutual TLS by port
 with the PeerAuthentication that says so, and the subsets of the DestinationRules for
-it. LABELLED are the endpoints to which clients encrypt, unless the mode is DISABLE. Without a host it lists all services, those too that no
-object declares.
+it. LABELLED are the endpoints to which clients encrypt, unless the mode is DISABLE.
+Without a host it lists all services, those too that no object declares.
 
   HEALTHY    it gets requests
   UNHEALTHY  proxies know it and send it nothing

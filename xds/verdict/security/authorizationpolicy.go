@@ -307,7 +307,7 @@ func (j *policyJudge) provider() {
 			Remedy:  "ask one provider for a workload",
 		})
 	}
-	if unseen.Count() == 0 && asked.HTTP != nil && j.connections.Count() > 0 {
+	if o == nil && unseen.Count() == 0 && asked.HTTP != nil && j.connections.Count() > 0 {
 		j.add(verdict.ProviderUnasked, field, "use a provider with envoyExtAuthzGrpc for such ports, or a policy of ALLOW",
 			"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %s", name, &j.connections)
 	}
