@@ -3,8 +3,8 @@ package explain
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Path is the path of an Explanation. Its parameters are from, to (HOST:PORT)
-// and, if they are known, path, method, header (NAME=VALUE, several times), sni and via
-// (the port of an HTTP proxy, or unix:///PATH).
+// and, if they are known, path, method, header (NAME=VALUE, several times), sni, ip (of a
+// gateway's client) and via (the port of an HTTP proxy, or unix:///PATH).
 const Path = "/apis/portolan.io/v1/explain"
 
 // The outcomes of a request.
