@@ -176,6 +176,51 @@ func TestPreviewOfAChangeInPhases(t *testing.T) {
 	}
 }
 
+// TestPreviewOfPolicies: a change of what judges requests concerns the proxies whose filters change.
+func TestPreviewOfPolicies(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, serviceentry.Switches{})
+	r.set(
+		objectOf(t, "ServiceEntry", "shop/web", "{hosts: [web.example], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]}", 1),
+		objectOf(t, "Gateway", "shop/edge", "{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}", 1),
+		objectOf(t, "AuthorizationPolicy", "shop/old", "{selector: {matchLabels: {app: edge}}, action: DENY, rules: [{}]}", 1),
+	)
+	r.commit()
+	r.push()
+	for _, node := range []*corev3.Node{
+		xdstest.NewNode("sidecar", "10.0.0.1", "web", "shop", map[string]string{"app": "web"}), xdstest.NewNode("router", "10.0.0.2", "edge", "shop", map[string]string{"app": "edge"}),
+		xdstest.NewNode("sidecar", "10.0.0.3", "other", "elsewhere", nil),
+	} {
+		node.Metadata.Fields["INTERCEPTION_MODE"] = structpb.NewStringValue("REDIRECT")
+		r.server.Connect(t, r.now, node).Open()
+	}
+	policy := func(name, spec string) storage.Op {
+		return storage.Op{Verb: storage.Put, Config: objectOf(t, "AuthorizationPolicy", "shop/"+name, spec, 1)}
+	}
+	for name, c := range map[string]struct {
+		op   storage.Op
+		want string // names of nodes
+	}{
+		"of a namespace": {policy("new", "{action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}"), "edge web"},
+		"of a workload":  {policy("new", "{selector: {matchLabels: {app: web}}, rules: [{}]}"), "web"},
+		"of a Gateway":   {policy("new", "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: edge}], rules: [{}]}"), "edge"},
+		"of nobody":      {policy("new", "{selector: {matchLabels: {app: x}}}"), ""},
+		"a change":       {policy("old", "{selector: {matchLabels: {app: edge}}, action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}"), "edge"},
+		"a deletion":     {storage.Op{Verb: storage.Delete, Key: policy("old", "{}").Target()}, "edge"},
+		"of tokens":      {storage.Op{Verb: storage.Put, Config: objectOf(t, "RequestAuthentication", "shop/t", "{selector: {matchLabels: {app: web}}, jwtRules: [{issuer: i, jwks: '{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}'}]}", 1)}, "web"},
+	} {
+		got, known := admin.Preview(r.server, catalogue.Types(), []storage.Op{c.op}, effect.PreviewProxies)
+		var nodes []string
+		for _, id := range got.Nodes {
+			nodes = append(nodes, strings.Split(strings.Split(id, "~")[2], ".")[0])
+		}
+		slices.Sort(nodes)
+		if strings.Join(nodes, " ") != c.want || !known || got.Concerned != len(nodes) {
+			t.Errorf("%s: concerned are %q, want %q", name, nodes, c.want)
+		}
+	}
+}
+
 // TestAPreviewCostsNoMoreThanAFewWrites: a dry run of one change allocates at most three
 // times as much as the change itself. Both are counted from the object to the resources of
 // proxies in twenty namespaces. The cost does not grow with the mesh.

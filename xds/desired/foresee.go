@@ -160,24 +160,57 @@ func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
 		return nil
 	}
 	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
-	for _, t := range f.groups.types {
+	var own []*resource.Resource
+	for typ, t := range f.groups.types {
 		generator := t.Own(v.Proxy)
-		if generator == nil || t.Needed { // secrets are not compared: the clusters and listeners that need them are
+		if generator == nil || t.Needed && !t.Alike { // secrets are not compared: the clusters and listeners that need them are
 			continue
 		}
-		names := slices.AppendSeq(slices.Collect(generator.Affected(before, mesh.Diff(nil, f.from))), generator.Affected(after, mesh.Diff(nil, f.to)))
+		var names []string
+		if t.Needed {
+			names = f.needed(c, typ, own)
+		} else {
+			names = slices.AppendSeq(slices.Collect(generator.Affected(before, mesh.Diff(nil, f.from))), generator.Affected(after, mesh.Diff(nil, f.to)))
+		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
 			was, err := memo.Alone(before, generator, name)
 			if err != nil {
 				continue
 			}
-			if is, err := memo.Alone(after, generator, name); err == nil {
-				out = appendDifference(out, t, name, was.Resource, is.Resource)
+			is, err := memo.Alone(after, generator, name)
+			if err != nil {
+				continue
 			}
+			own = append(own, was.Resource, is.Resource)
+			out = appendDifference(out, t, name, was.Resource, is.Resource)
 		}
 	}
 	return out
+}
+
+// needed returns names of a type that the resources of a group, and some others, need.
+func (f *foresight) needed(c *compared, typ int, others []*resource.Resource) []string {
+	var out []string
+	if has := f.present(c); has != nil {
+		out = slices.Collect(has.needed[typ].Keys())
+	}
+	for _, r := range others {
+		if r != nil {
+			out = appendNeeds(out, r, f.groups.urls[typ])
+		}
+	}
+	return out
+}
+
+// appendNeeds appends the names of a type that a resource needs once.
+func appendNeeds(to []string, r *resource.Resource, typeURL string) []string {
+	for _, n := range r.Needs {
+		if n.Kind == resource.Once && n.TypeURL == typeURL {
+			to = append(to, n.Name)
+		}
+	}
+	return to
 }
 
 func appendDifference(all []Difference, t generate.ResourceType, name string, before, after *resource.Resource) []Difference {

@@ -111,11 +111,7 @@ func (m *Member) needed(typ int) []string {
 			continue
 		}
 		for _, r := range m.workload[i].set.All() {
-			for _, n := range r.Needs {
-				if n.Kind == resource.Once && n.TypeURL == m.groups.urls[typ] {
-					out = append(out, n.Name)
-				}
-			}
+			out = appendNeeds(out, r, m.groups.urls[typ])
 		}
 	}
 	slices.Sort(out)

@@ -163,7 +163,7 @@ func (f *foresight) run(concerned []*discovery.Proxy) {
 	clients := f.clients()
 	for _, to := range concerned {
 		view := f.explainer(f.would, to, f.thens).receiverOf(to).view
-		for _, port := range workload.Ports(view) {
+		for _, port := range portsOf(view) {
 			for _, s := range port.Services[:min(1, len(port.Services))] {
 				for _, c := range clients {
 					if c.now.proxy.ID == to.ID || !c.reaches(s, port.ServicePort) {
@@ -177,6 +177,18 @@ func (f *foresight) run(concerned []*discovery.Proxy) {
 			}
 		}
 	}
+}
+
+// portsOf returns the ports of a workload. An ingress listener has the services that lead to its port.
+func portsOf(view *mesh.View) []workload.Port {
+	out, own := slices.Clone(workload.Ports(view)), workload.ServicePorts(view)
+	for i, p := range out {
+		k := slices.IndexFunc(own, func(o workload.Port) bool { return o.Number == p.Number })
+		if p.Ingress != nil && k >= 0 {
+			out[i].Services, out[i].ServicePort, out[i].Protocol = own[k].Services, own[k].ServicePort, own[k].Protocol
+		}
+	}
+	return out
 }
 
 // compare makes the calls of a client to a port of a workload in both meshes.

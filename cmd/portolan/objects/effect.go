@@ -36,12 +36,17 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 // affectedCalls returns a line about each AuthorizationPolicy, and one about the calls that would
 // newly be refused.
 func affectedCalls(effect effect.Effect) (out []string) {
+	some := false
 	for _, p := range effect.Policies {
+		some = some || p.Workloads > 0
 		out = append(out, fmt.Sprintf("%s selects %s%s.", p.Policy, cli.CountOf(p.Workloads, "connected workload"), firstOf(p.Workloads, cli.MapSlice(p.Nodes, cli.NodeName))))
 	}
 	c := effect.Calls
-	if c == nil {
+	switch {
+	case c == nil:
 		return out
+	case c.Foreseen == 0 && some:
+		return append(out, "No call to these workloads is foreseen: this says nothing of who would be refused.")
 	}
 	of := cli.CountOf(c.Foreseen, "foreseen call")
 	if c.More {

@@ -106,8 +106,9 @@ func TestForeseenCalls(t *testing.T) {
 	deny := effect.Policy{Policy: "authorizationpolicy/shop/deny", Workloads: 2, Nodes: []string{"sidecar~10.0.0.1~a.shop~shop", "sidecar~10.0.0.2~b.shop~shop"}}
 	for want, given := range map[string]effect.Effect{
 		"": {},
-		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|No call would newly be refused, of 7 foreseen calls.": {Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 7}},
-		"authorizationpolicy/shop/x selects 0 connected workloads.|No call would newly be refused, of 0 foreseen calls.":                    {Policies: []effect.Policy{{Policy: "authorizationpolicy/shop/x"}}, Calls: &effect.Calls{}},
+		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|No call would newly be refused, of 7 foreseen calls.":                               {Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 7}},
+		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|No call to these workloads is foreseen: this says nothing of who would be refused.": {Policies: []effect.Policy{deny}, Calls: &effect.Calls{}},
+		"authorizationpolicy/shop/x selects 0 connected workloads.|No call would newly be refused, of 0 foreseen calls.":                                                  {Policies: []effect.Policy{{Policy: "authorizationpolicy/shop/x"}}, Calls: &effect.Calls{}},
 		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|Newly refused: 12 of the first 2000 foreseen calls: c.shop to a.test:80 at a.shop GET /, and 11 more.": {
 			Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 2000, More: true, Refused: 12, First: []string{"c.shop to a.test:80 at a.shop GET /"}},
 		},
