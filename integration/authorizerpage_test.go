@@ -24,7 +24,7 @@ func TestAskAnExternalAuthorizerPage(t *testing.T) {
 	c.expect("asked", "/orders/deny", "402", true)
 	c.expect("no answer", "/orders/broken", "503", true)
 	c.expect("not asked", "/deny", "web", false)
-	want := fmt.Sprintf("spec.rules[0] of authorizationpolicy/shop/orders asks outbound|%d||authz.shop.example first, which may refuse it", c.grpc)
+	const want = "asked: spec.rules[0] of authorizationpolicy/shop/orders has the provider orders decide"
 	if out := c.must("", "explain", "request", "--from", "edge", "--to", fmt.Sprintf("web.shop.test:%d", c.port), "--path", "/orders/a"); !strings.Contains(out, want) {
 		t.Errorf("explain does not say %q:\n%s", want, out)
 	}

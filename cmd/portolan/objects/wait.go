@@ -51,6 +51,7 @@ type waitFlags struct {
 	// phases: the change is done when its phases are over. again is the command that waits on.
 	phases     bool
 	again      string
+	through    bool        // its phases are over
 	anyTimeout func() bool // whether the user gave timeout; nil for no
 }
 
@@ -205,6 +206,7 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 				return nil
 			case o.phases && len(p.Phases) == 0 && enoughTaken(p, o): // then all have to take the last
 				o.phases, o.upTo, last, query = false, true, true, published(p)
+				o.through = true
 				continue
 			}
 			line := distribution(p) + "  " + roundDuration(waited).String()
@@ -277,6 +279,9 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 	fmt.Fprintln(e.Stdout, distribution(p)+"  "+roundDuration(took).String())
 	if len(p.Behind) == 0 && p.Concerned() == 0 {
 		line := reachesNoProxy(p)
+		if o.through { // the last revision alone concerns none
+			line = "  no phase of the change goes on"
+		}
 		if o.inVain(p) {
 			line += " (exit code 3; 0 with --min-proxies 0)"
 		}

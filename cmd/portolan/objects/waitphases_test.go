@@ -32,7 +32,9 @@ func TestWaitForPhases(t *testing.T) {
 		code      int
 		out, err  []string
 	}{
-		"they are over":                 {phases: 2, all: taken, out: []string{"distributed  2/2 proxies"}},
+		"they are over": {phases: 2, all: taken, out: []string{"distributed  2/2 proxies"}},
+		"they are over, the last concerns nobody": {phases: 1, all: progress.Distribution{Revision: 817, Published: 817, Count: status.Count{NotConcerned: 2}},
+			out: []string{"distributed  2/2 proxies", "no phase of the change goes on"}},
 		"they are over, for one object": {phases: 2, forbidden: true, out: []string{"distributed  2/2 proxies"}},
 		"time is up": {phases: 1 << 30, all: waiting, args: []string{"--timeout", "50ms"}, code: 2,
 			out: []string{"phase shop: servers take both", "waiting  vm-18  LDS"},
