@@ -120,8 +120,8 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// TestPreviewOfAChangeInPhases: what a preview says of a change of modes is what its last phase
-// changes, and which namespaces it takes there. A phase that comes anyway is none of it.
+// TestPreviewOfAChangeInPhases: of a change of modes a preview says what the last phase changes, and
+// which namespaces have phases. It leaves out a phase that comes anyway.
 func TestPreviewOfAChangeInPhases(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, serviceentry.Switches{})

@@ -51,7 +51,7 @@ type waitFlags struct {
 	// phases: the change is done when its phases are over. again is the command that waits on.
 	phases     bool
 	again      string
-	through    bool        // its phases are over
+	through    bool        // its phases are over, and all have to take the last
 	anyTimeout func() bool // whether the user gave timeout; nil for no
 }
 
@@ -184,7 +184,6 @@ const (
 // prints the result.
 func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) error {
 	var p admin.Propagation
-	last := false // whether it is the last of several phases that is waited for
 	o.upTo = query.Has("revision")
 	began := e.Now()
 	err := e.CallFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
@@ -192,7 +191,7 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 		defer e.clearLine()
 		for pause := askFirst; ; pause = min(2*pause, askLast) {
 			before := p
-			if err := e.propagation(ctx, c, query, &p); last && apierrors.IsForbidden(err) {
+			if err := e.propagation(ctx, c, query, &p); o.through && apierrors.IsForbidden(err) {
 				p = before
 				return nil
 			} else if err != nil {
@@ -205,8 +204,7 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 			case waited >= o.timeout, isFinal(p, o) && !(o.phases && enoughTaken(p, o)):
 				return nil
 			case o.phases && len(p.Phases) == 0 && enoughTaken(p, o): // then all have to take the last
-				o.phases, o.upTo, last, query = false, true, true, published(p)
-				o.through = true
+				o.phases, o.upTo, o.through, query = false, true, true, published(p)
 				continue
 			}
 			line := distribution(p) + "  " + roundDuration(waited).String()

@@ -37,7 +37,7 @@ that has them. No server is asked.`,
 }
 
 // refusalDetails finds the details of a policy in a line. Those of a rule have brackets in brackets.
-var refusalDetails = regexp.MustCompile(`rbac_access_denied_matched_policy\[(none|[^\s"]*)\]|jwt_authn_access_denied\{[^}\s"]*\}|ext_authz_(denied|error)`)
+var refusalDetails = regexp.MustCompile(`rbac_access_denied_matched_policy\[[^\s"]*\]|jwt_authn_access_denied\{[^}\s"]*\}|ext_authz_(denied|error)`)
 
 // detailsIn returns the details of a policy in a text, the text itself if it has none.
 func detailsIn(text string) string { return cmp.Or(refusalDetails.FindString(text), text) }

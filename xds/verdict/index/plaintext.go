@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -35,8 +34,8 @@ type taking struct {
 type loosened struct {
 	from, to verdict.Facts
 	seen     map[string]bool // by service: those that were looked at
-	sent     []string        // clients begin to send them plaintext
-	taken    []string        // they begin to take it
+	sent     verdict.Names   // clients begin to send them plaintext
+	taken    verdict.Names   // they begin to take it
 }
 
 // addLoosened adds to the advice of operations what they open to plaintext. It is no verdict on an
@@ -140,10 +139,10 @@ func (l *loosened) look(s *mesh.ServiceRow) {
 			continue
 		}
 		if is.encrypted && !after[place].encrypted {
-			l.sent = append(l.sent, place)
+			l.sent.Add(place)
 		}
 		if is.closed && !after[place].closed {
-			l.taken = append(l.taken, place)
+			l.taken.Add(place)
 		}
 	}
 }
@@ -190,28 +189,19 @@ func encrypts(rules []*destination.Rule, e *discovery.Endpoint, automatic bool) 
 func (l *loosened) advice() (out []finding.Advice) {
 	for _, found := range []struct {
 		message string
-		places  []string
+		places  *verdict.Names
 	}{
-		{"clients send plaintext where they encrypted", l.sent},
-		{"plaintext is taken where it was refused", l.taken},
+		{"clients send plaintext where they encrypted", &l.sent},
+		{"plaintext is taken where it was refused", &l.taken},
 	} {
-		if len(found.places) == 0 {
+		if found.places.Count() == 0 {
 			continue
 		}
 		v := verdict.Verdict{
-			Code: verdict.PlaintextBegins, Message: found.message + ": " + named(found.places),
+			Code: verdict.PlaintextBegins, Message: found.message + ": " + found.places.String(),
 			Remedy: "keep what asks for mutual TLS, unless you mean it",
 		}
 		out = append(out, finding.Advice{Text: v.String(), Severity: v.Code.Severity().String()})
 	}
 	return out
-}
-
-// named names the first of some places, and counts the others.
-func named(places []string) string {
-	const first = 3
-	if more := len(places) - first; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(places[:first], ", "), more)
-	}
-	return strings.Join(places, ", ")
 }

@@ -25,11 +25,7 @@ func (j *judge) outside(object *config.Config, spec *networking.ServiceEntry) {
 			continue
 		}
 		for _, e := range j.Endpoints(s) {
-			asked := false
-			for _, r := range j.Mesh().RulesOf(s.Hostname) {
-				asked = asked || r.PolicyFor("", e.ServicePort).GetTls() != nil
-			}
-			if e.TLSMode == discovery.TLSModeIstio && !asked {
+			if e.TLSMode == discovery.TLSModeIstio && !sayTLS(j.Mesh().RulesOf(s.Hostname), e) {
 				takers.Add(fmt.Sprintf("%s:%d", e.Address, e.Port))
 			}
 		}

@@ -109,7 +109,7 @@ func (j *judge) cutOffBy(object *config.Config) (out cutOff) {
 			switch name := fmt.Sprintf("%s:%d of %s", e.Address, e.Port, s.Hostname); {
 			case e.TLSMode != discovery.TLSModeIstio:
 				out.unlabelled.Add(name)
-			case !automatic && !slices.ContainsFunc(rules, func(r *destination.Rule) bool { return r.PolicyFor("", e.ServicePort).GetTls() != nil }):
+			case !automatic && !sayTLS(rules, e):
 				out.unasked.Add(name)
 			}
 		}
@@ -121,6 +121,11 @@ func (j *judge) cutOffBy(object *config.Config) (out cutOff) {
 		j.Read(verdict.RulesRow, string(s.Hostname))
 	}
 	return out
+}
+
+// sayTLS says whether one of some rules has settings of TLS for an endpoint.
+func sayTLS(rules []*destination.Rule, e *discovery.Endpoint) bool {
+	return slices.ContainsFunc(rules, func(r *destination.Rule) bool { return r.PolicyFor("", e.ServicePort).GetTls() != nil })
 }
 
 // refusedByMode warns of endpoints to which clients send plaintext though the policy demands
