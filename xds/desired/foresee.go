@@ -32,7 +32,8 @@ type Difference struct {
 // Foresee returns, for each viewer, the resources that differ between a context and one
 // that was derived from it, in the order of the types. The second need not be published,
 // and nothing of it is sent to proxies. A resource that cannot be built in the second is
-// left out, since proxies keep what they have. Proxies of one class share the
+// left out, since proxies keep what they have. One that only others need is compared if
+// a resource of the proxy needs it, in either context or in what its group has. Proxies of one class share the
 // differences; the caller must not modify them. The cost follows what differs.
 func (gs *Groups) Foresee(from, to *mesh.PushContext, viewers []Viewer) [][]Difference {
 	f := &foresight{groups: gs, from: from, to: to, changes: map[classChange]*compared{}}
@@ -156,11 +157,11 @@ func (f *foresight) build(v *mesh.View, g generate.Generator, name string) (*res
 // compareOwn compares the resources of the viewer's own workload. They are the same if no row
 // differs that they were built from.
 func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
-	if changed, known := f.to.Since(f.from); known && c.sameScope && v.Reads != nil && !v.Reads.Meets(changed) {
+	others := f.needing(c.shared)
+	if changed, known := f.to.Since(f.from); known && c.sameScope && len(others) == 0 && v.Reads != nil && !v.Reads.Meets(changed) {
 		return nil
 	}
 	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
-	var own []*resource.Resource
 	for typ, t := range f.groups.types {
 		generator := t.Own(v.Proxy)
 		if generator == nil || t.Needed && !t.Alike { // secrets are not compared: the clusters and listeners that need them are
@@ -168,7 +169,7 @@ func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
 		}
 		var names []string
 		if t.Needed {
-			names = f.needed(c, typ, own)
+			names = f.needed(c, typ, others)
 		} else {
 			names = slices.AppendSeq(slices.Collect(generator.Affected(before, mesh.Diff(nil, f.from))), generator.Affected(after, mesh.Diff(nil, f.to)))
 		}
@@ -182,8 +183,25 @@ func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
 			if err != nil {
 				continue
 			}
-			own = append(own, was.Resource, is.Resource)
+			others = append(others, was.Resource, is.Resource)
 			out = appendDifference(out, t, name, was.Resource, is.Resource)
+		}
+	}
+	return out
+}
+
+// needing returns the resources among differences that need one of a workload which is compared.
+func (f *foresight) needing(all []Difference) (out []*resource.Resource) {
+	for typ, t := range f.groups.types {
+		if !t.Needed || !t.Alike {
+			continue
+		}
+		for _, d := range all {
+			for _, r := range []*resource.Resource{d.Before, d.After} {
+				if r != nil && len(appendNeeds(nil, r, f.groups.urls[typ])) > 0 {
+					out = append(out, r)
+				}
+			}
 		}
 	}
 	return out
