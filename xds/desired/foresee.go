@@ -65,6 +65,7 @@ type compared struct {
 	before, after *mesh.View
 	sameScope     bool
 	shared        []Difference
+	needing       []*resource.Resource // built for the comparison, and need some of the workload
 }
 
 func (f *foresight) compare(x classChange) *compared {
@@ -87,6 +88,11 @@ func (f *foresight) compare(x classChange) *compared {
 				continue
 			}
 			c.shared = appendDifference(c.shared, t, name, before, after)
+			for _, r := range []*resource.Resource{before, after} {
+				if f.needsOwn(r) {
+					c.needing = append(c.needing, r)
+				}
+			}
 		}
 	}
 	return c
@@ -157,7 +163,7 @@ func (f *foresight) build(v *mesh.View, g generate.Generator, name string) (*res
 // compareOwn compares the resources of the viewer's own workload. They are the same if no row
 // differs that they were built from.
 func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
-	others := f.needing(c.shared)
+	others := slices.Clip(c.needing)
 	if changed, known := f.to.Since(f.from); known && c.sameScope && len(others) == 0 && v.Reads != nil && !v.Reads.Meets(changed) {
 		return nil
 	}
@@ -190,21 +196,12 @@ func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
 	return out
 }
 
-// needing returns the resources among differences that need one of a workload which is compared.
-func (f *foresight) needing(all []Difference) (out []*resource.Resource) {
-	for typ, t := range f.groups.types {
-		if !t.Needed || !t.Alike {
-			continue
-		}
-		for _, d := range all {
-			for _, r := range []*resource.Resource{d.Before, d.After} {
-				if r != nil && len(appendNeeds(nil, r, f.groups.urls[typ])) > 0 {
-					out = append(out, r)
-				}
-			}
-		}
-	}
-	return out
+// needsOwn says whether a resource needs one of a workload that is compared.
+func (f *foresight) needsOwn(r *resource.Resource) bool {
+	return r != nil && slices.ContainsFunc(r.Needs, func(n resource.Need) bool {
+		typ := slices.Index(f.groups.urls, n.TypeURL)
+		return n.Kind == resource.Once && typ >= 0 && f.groups.types[typ].Needed && f.groups.types[typ].Alike
+	})
 }
 
 // needed returns names of a type that the resources of a group, and some others, need.

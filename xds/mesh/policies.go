@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/policy"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // policies holds the policies of a kind by namespace.
@@ -63,6 +64,22 @@ func (v *View) policyNamespaces() []string {
 		return []string{root}
 	}
 	return []string{root, v.class.Namespace}
+}
+
+// rowsOfPolicies iterates over the rows that decide which policies are for the workload.
+func (v *View) rowsOfPolicies() iter.Seq[RowKey] {
+	return func(yield func(RowKey) bool) {
+		for _, namespace := range v.policyNamespaces() {
+			if !yield(RowKey{policyRows.table, namespace}) || !yield(RowKey{tokenRuleRows.table, namespace}) {
+				return
+			}
+		}
+		for _, ip := range strings.Fields(v.ips()) {
+			if !yield(RowKey{Instances, service.AddressKey(ip)}) {
+				return
+			}
+		}
+	}
 }
 
 // RootNamespace is the root namespace of the mesh. It does not record: all is built again if
