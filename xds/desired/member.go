@@ -39,7 +39,7 @@ func (gs *Groups) Join(proxy *discovery.Proxy) *Member {
 }
 
 // SetProxy replaces the proxy's description, from the next Advance on.
-func (m *Member) SetProxy(proxy *discovery.Proxy) { m.proxy, m.at = proxy, nil }
+func (m *Member) SetProxy(proxy *discovery.Proxy) { m.proxy, m.at, m.reads = proxy, nil, nil }
 
 // Advance brings what the proxy should have to the newest context. The group may be at a
 // newer context than the one by which the class of the proxy was found, and the proxy of
@@ -120,6 +120,14 @@ func (m *Member) needed(typ int) []string {
 
 // remember notes what the workload's resources were built from.
 func (m *Member) remember(view *mesh.View) {
+	anew := m.reads == nil
+	for i := range m.workload {
+		anew = anew || m.workload[i].asksAnew
+		m.workload[i].asksAnew = false
+	}
+	if !anew {
+		return
+	}
 	var questions [][]mesh.Dependency
 	for i := range m.workload {
 		questions = append(questions, m.workload[i].reads)

@@ -14,6 +14,7 @@ type workloadType struct {
 	table          // the workload's own resources; no generator if the type has none
 	uses           *memo.Uses
 	names          []string
+	asksAnew       bool              // resources or names were built by other queries than before
 	reads          []mesh.Dependency // queries that the names follow from; none if other resources need them
 	namesFromNeeds bool              // names are what other resources need, not what the generator finds
 	base           resource.Set      // the resources of the group
@@ -38,7 +39,7 @@ func (w *workloadType) rebuildChanged(view *mesh.View, push *mesh.PushContext) {
 	if !w.namesFromNeeds && (w.reads == nil || !memo.Hold(view, w.reads)) {
 		recording := view.Recording()
 		names := slices.Sorted(w.generator.Affected(recording, mesh.Diff(nil, push)))
-		w.names, w.reads = slices.Compact(names), recording.Dependencies()
+		w.names, w.reads, w.asksAnew = slices.Compact(names), recording.Dependencies(), true
 		w.drop()
 	}
 	for _, name := range w.names {
@@ -48,11 +49,14 @@ func (w *workloadType) rebuildChanged(view *mesh.View, push *mesh.PushContext) {
 		last := w.built[name]
 		w.refresh(view, name)
 		if built := w.built[name]; built != last {
+			w.asksAnew = w.asksAnew || !slices.EqualFunc(last.Reads(), built.Reads(), sameQuery)
 			w.replace(last, built)
 			w.put(name, built.Resource)
 		}
 	}
 }
+
+func sameQuery(a, b mesh.Dependency) bool { return a.Query == b.Query }
 
 // put sets the resource of a name, nil for none. It keeps a present one of the same
 // version.
@@ -68,7 +72,7 @@ func (w *workloadType) put(name string, r *resource.Resource) {
 func (w *workloadType) setNames(names []string) {
 	w.namesFromNeeds = true
 	if !slices.Equal(w.names, names) {
-		w.names = names
+		w.names, w.asksAnew = names, true
 		w.drop()
 	}
 }

@@ -80,7 +80,7 @@ func (v *View) OwnPeers() (peer.Scope, labels.Instance) {
 func (v *View) selectedPeers() SelectedPolicies {
 	var own []*config.Config
 	if v.workload != nil {
-		for _, p := range v.push.PeersOf(v.class.Namespace).Selected(v.push.placeOf(v.workload).Labels) {
+		for _, p := range v.push.PeersOf(v.class.Namespace).Selected(v.workload.place().Labels) {
 			own = append(own, p.Config)
 		}
 	}

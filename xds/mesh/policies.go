@@ -54,7 +54,7 @@ func (v *View) selecting(t policies) []*config.Config {
 		v.ask(t.table, namespace, "")
 	}
 	v.ask(Self, selfPolicies, t.kind.Kind)
-	return v.ownPolicies(t)
+	return v.ownPolicies(t).policies
 }
 
 // policyNamespaces returns the namespaces whose policies may be for the workload.
@@ -86,19 +86,34 @@ func (v *View) rowsOfPolicies() iter.Seq[RowKey] {
 // another becomes it.
 func (v *View) RootNamespace() string { return v.push.mesh.GetRootNamespace() }
 
-func (v *View) ownPolicies(t policies) []*config.Config {
+// selectedForWorkload are the policies of a table that are for a workload.
+type selectedForWorkload struct {
+	policies []*config.Config
+	keys     SelectedPolicies
+}
+
+// ownPolicies selects the policies of a table for the workload, once.
+func (v *View) ownPolicies(t policies) *selectedForWorkload {
 	if v.workload == nil {
-		return nil
+		return &selectedForWorkload{keys: SelectedPolicies{kind: t.kind}}
 	}
-	w := v.push.policyWorkload(v.workload, v.class.Attached)
-	var out []*config.Config
+	if out := v.workload.selected[t.table]; out != nil {
+		return out
+	}
+	out := &selectedForWorkload{}
+	w := policyWorkload(v.workload.Proxy, v.workload.place(), v.class.Attached)
 	for _, namespace := range v.policyNamespaces() {
 		for p := range t.rowsOf(v.push).Value(namespace).All() {
 			if p.Selects(w, v.RootNamespace()) {
-				out = append(out, p.Config)
+				out.policies = append(out.policies, p.Config)
 			}
 		}
 	}
+	out.keys = selected(t.kind, out.policies)
+	if v.workload.selected == nil {
+		v.workload.selected = map[Table]*selectedForWorkload{}
+	}
+	v.workload.selected[t.table] = out
 	return out
 }
 
@@ -116,13 +131,12 @@ func (s SelectedPolicies) Each(do func(config.Key)) {
 	}
 }
 
-// selectedPolicies returns the policies of a kind that are for the workload.
-func (v *View) selectedPolicies(kind string) SelectedPolicies {
-	t := policyRows
+// policiesOf returns the table of a kind of policies.
+func policiesOf(kind string) policies {
 	if kind == tokenRuleRows.kind.Kind {
-		t = tokenRuleRows
+		return tokenRuleRows
 	}
-	return selected(t.kind, v.ownPolicies(t))
+	return policyRows
 }
 
 func selected(kind config.GroupVersionKind, policies []*config.Config) SelectedPolicies {
@@ -135,14 +149,14 @@ func selected(kind config.GroupVersionKind, policies []*config.Config) SelectedP
 
 // IsFor says whether a policy is for a proxy.
 func (p *PushContext) IsFor(one *policy.Policy, proxy *discovery.Proxy) bool {
-	return one.Selects(p.policyWorkload(proxy, p.attached(proxy)), p.mesh.GetRootNamespace())
+	return one.Selects(policyWorkload(proxy, p.placeOf(proxy), p.attached(proxy)), p.mesh.GetRootNamespace())
 }
 
 // policyWorkload returns what policies select a proxy by. The Gateways that attach to it are in its
 // class.
-func (p *PushContext) policyWorkload(proxy *discovery.Proxy, attached class.Attached) policy.Workload {
+func policyWorkload(proxy *discovery.Proxy, place discovery.Place, attached class.Attached) policy.Workload {
 	return policy.Workload{
-		Namespace: proxy.Namespace, Labels: p.placeOf(proxy).Labels, Gateway: proxy.Type == discovery.Router,
+		Namespace: proxy.Namespace, Labels: place.Labels, Gateway: proxy.Type == discovery.Router,
 		Attached: func(gateway config.Key) bool { return attached.Has(class.Gateway, gateway.Path()) },
 	}
 }

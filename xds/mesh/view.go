@@ -38,9 +38,8 @@ type View struct {
 	push  *PushContext
 	class Class
 	scope sidecar.Scope
-	// workload is the proxy whose own resources are being built, nil in the view of a
-	// class.
-	workload *discovery.Proxy
+	// workload is the one whose own resources are being built, nil in the view of a class.
+	workload *workload
 	reads    *reads // nil if the view does not record
 }
 
@@ -73,7 +72,7 @@ func (v *View) gateways() []*routing.Gateway {
 // not record.
 func (v *View) Of(proxy *discovery.Proxy) *View {
 	out := *v
-	out.workload, out.reads = proxy, nil
+	out.workload, out.reads = &workload{Proxy: proxy, push: v.push}, nil
 	return &out
 }
 
@@ -219,14 +218,14 @@ func (selfTable) answer(v *View, key, args string) any {
 		if v.workload == nil {
 			return ""
 		}
-		return v.push.placeOf(v.workload).Labels.String()
+		return v.workload.place().Labels.String()
 	case selfListeners:
 		if v.workload == nil {
 			return ""
 		}
 		return strings.Join(v.workload.Listeners, class.Separator)
 	case selfPolicies:
-		return v.selectedPolicies(args)
+		return v.ownPolicies(policiesOf(args)).keys
 	case selfPeers:
 		return v.selectedPeers()
 	case selfShortNames:

@@ -12,6 +12,24 @@ import (
 // Queries for one workload. Only generators of inbound resources use them: their
 // resources belong to the workload alone.
 
+// workload is the one of a View. It keeps answers that several of its resources ask for.
+type workload struct {
+	*discovery.Proxy
+	push *PushContext
+
+	at       *discovery.Place               // nil before it is asked for
+	selected map[Table]*selectedForWorkload // by the table of the policies
+}
+
+// place returns its locality, and its labels as selectors see them.
+func (w *workload) place() discovery.Place {
+	if w.at == nil {
+		at := w.push.placeOf(w.Proxy)
+		w.at = &at
+	}
+	return *w.at
+}
+
 // InboundService is a service that the workload serves.
 type InboundService struct {
 	Service *ServiceRow
@@ -50,7 +68,7 @@ func (v *View) region() string {
 	if v.workload == nil {
 		return ""
 	}
-	return v.push.placeOf(v.workload).Region()
+	return v.workload.place().Region()
 }
 
 // identity returns the proved identity of the workload; empty for none.
