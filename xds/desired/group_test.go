@@ -218,7 +218,7 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5", Locality: "r/z", SelfDiscovery: true},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.8", Locality: "r/y", SelfDiscovery: true},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.9", Interception: discovery.InterceptionRedirect, RouteDelta: true, Certified: true},
-		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
+		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2", Interception: discovery.InterceptionRedirect, RouteDelta: true, Certified: true},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}, Certified: true},
 		{Type: discovery.Proxyless, Namespace: "shop", IP: "10.0.0.6", Labels: map[string]string{"v": "x"}},
