@@ -163,7 +163,7 @@ func numberList(numbers []int) string {
 // provedTo returns a request as it comes from a caller with an identity: over mutual TLS of the
 // mesh, wherever the sidecar takes that.
 func (to *receiver) provedTo(r simulate.Request, identity string, port int) simulate.Request {
-	if identity == "" || workload.Mode(to.view, port) == peer.Disable {
+	if identity == "" && !r.Unnamed || workload.Mode(to.view, port) == peer.Disable {
 		return r
 	}
 	speaks := transport.SpeaksBytes
@@ -197,17 +197,20 @@ func (c *checker) atGateway(out *AccessCheck) error {
 	}
 	r, _ := e.request(p)
 	r.Source, r.Claims, r.Identity = out.Caller.Address, c.claims, out.Caller.Identity
+	r.Unnamed = c.node && c.proxy.HasCertificate() && r.Identity == ""
 	result := p.Run(r)
 	out.Request = Request{
 		Protocol: string(r.Protocol), Host: r.Host, Address: r.Address, Port: r.Port, Method: cmp.Or(r.Method, http.MethodGet), Path: cmp.Or(r.Path, "/"),
 	}
 	in := Inbound{
 		Endpoints: []string{dialedText(r)}, Proxies: []string{g.ID}, Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
-		Access: e.accessOf(e.view(), e.built, result), Outcome: Forwarded,
+		Access: e.accessOf(e.view(), e.built, result, ""), Outcome: Forwarded,
 	}
 	switch {
 	case in.Access.refuses():
 		in.Outcome, in.Status, in.Reason = Fails, result.Status, in.Access.Reason
+	case in.Access.isOpen():
+		in.Outcome, in.Reason = Unknown, in.Access.Reason
 	case malformed(result) != "":
 		in.Outcome, in.Status, in.Reason = Fails, result.Status, malformed(result)
 	case errors.Is(result.Err, simulate.ErrNoListener):

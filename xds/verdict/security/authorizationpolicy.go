@@ -138,8 +138,8 @@ func (j *policyJudge) findPorts() {
 // ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
 // that proves nothing, a connection without requests, a gRPC server.
 func (j *policyJudge) ports() {
-	if field := identityField(j.spec); field != "" && j.plaintext.Count() > 0 {
-		j.add(verdict.PolicyPlaintext, field, "demand mutual TLS by a PeerAuthentication of mode STRICT",
+	if fields := policy.IdentityFields(j.spec); len(fields) > 0 && j.plaintext.Count() > 0 {
+		j.add(verdict.PolicyPlaintext, fields[0], "demand mutual TLS by a PeerAuthentication of mode STRICT",
 			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", &j.plaintext)
 	}
 	if j.greeting.Count() > 0 && !policy.DryRun(j.object) && j.spec.GetAction() != security.AuthorizationPolicy_AUDIT {
@@ -185,33 +185,6 @@ func (j *policyJudge) portsOf(p chosen) func(yield func(int, discovery.Protocol)
 			}
 		}
 	}
-}
-
-// identityField returns the first field that names an identity of mutual TLS, empty for none.
-func identityField(spec *security.AuthorizationPolicy) string {
-	for i, rule := range spec.GetRules() {
-		for k, from := range rule.GetFrom() {
-			s, at := from.GetSource(), fmt.Sprintf("spec.rules[%d].from[%d].source.", i, k)
-			for _, f := range []struct {
-				name   string
-				values []string
-			}{
-				{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
-				{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}, {"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()},
-			} {
-				if len(f.values) > 0 {
-					return at + f.name
-				}
-			}
-		}
-		for k, when := range rule.GetWhen() {
-			switch attribute, _, _ := schema.ParseCondition(when.GetKey()); attribute {
-			case schema.SourcePrincipal, schema.SourceNamespace, schema.SourceServiceAccount, schema.SourceTrustDomain:
-				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, k)
-			}
-		}
-	}
-	return ""
 }
 
 // paths tells of paths and hosts that no request has, and of paths that a request can write in
