@@ -29,6 +29,8 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 	p.shadowed()
 	p.ports()
 	p.paths()
+	p.principals()
+	p.servicePorts()
 	p.hosts()
 	p.addresses()
 	p.provider()
@@ -168,6 +170,17 @@ func (j *policyJudge) ports() {
 // portsOf yields the ports of a workload, and the protocols that services give them.
 func (j *policyJudge) portsOf(p chosen) func(yield func(int, discovery.Protocol) bool) {
 	return func(yield func(int, discovery.Protocol) bool) {
+		for at, port := range j.servedBy(p) {
+			if !yield(at, port.Protocol) {
+				return
+			}
+		}
+	}
+}
+
+// servedBy yields the ports of a workload, and those of services that lead to them.
+func (j *policyJudge) servedBy(p chosen) func(yield func(int, discovery.Port) bool) {
+	return func(yield func(int, discovery.Port) bool) {
 		for _, address := range p.IPAddresses {
 			for key, row := range j.Mesh().Instances(address).All() {
 				name, _ := rows.SplitKey(key)
@@ -177,7 +190,7 @@ func (j *policyJudge) portsOf(p chosen) func(yield func(int, discovery.Protocol)
 				}
 				for _, e := range row.Endpoints {
 					for _, port := range service.Ports() {
-						if port.Name == e.ServicePortName && !yield(e.Port, port.Protocol) {
+						if port.Name == e.ServicePortName && !yield(e.Port, port) {
 							return
 						}
 					}
@@ -198,6 +211,8 @@ func (j *policyJudge) paths() {
 			at, o := fmt.Sprintf("spec.rules[%d].to[%d].operation.", i, k), to.GetOperation()
 			j.neverMatch(at+"paths", o.GetPaths(), withoutSlash, "begins with no slash, and the path of every request does")
 			j.neverMatch(at+"notPaths", o.GetNotPaths(), withoutSlash, "begins with no slash, and the path of every request does")
+			j.neverMatch(at+"paths", o.GetPaths(), withQuery, "has a query, and paths are compared without theirs")
+			j.neverMatch(at+"notPaths", o.GetNotPaths(), withQuery, "has a query, and paths are compared without theirs")
 			j.neverMatch(at+"hosts", o.GetHosts(), usualPort, "has the usual port, which clients leave out")
 			j.neverMatch(at+"notHosts", o.GetNotHosts(), usualPort, "has the usual port, which clients leave out")
 			allows := j.spec.GetAction() == security.AuthorizationPolicy_ALLOW
@@ -217,6 +232,8 @@ func (j *policyJudge) paths() {
 }
 
 func withoutSlash(v string) bool { return !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") }
+
+func withQuery(v string) bool { return strings.Contains(v, "?") }
 
 func usualPort(v string) bool { return strings.HasSuffix(v, ":80") || strings.HasSuffix(v, ":443") }
 
