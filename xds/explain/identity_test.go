@@ -153,3 +153,24 @@ func TestMisses(t *testing.T) {
 		}
 	}
 }
+
+// TestGatewayByItsObject: a Gateway stands for the connected gateway that it selects, whose policies
+// count, else for one with the labels of its selector.
+func TestGatewayByItsObject(t *testing.T) {
+	t.Parallel()
+	m := guarded(t)
+	const parameters = "from=gateway/shop/edge&to=web.test:80&path=/secret"
+	e, err := explained(t, m, parameters)
+	if err != nil || !e.Proxy.Connected || e.Proxy.Node != m.nodes[6].ID || e.Outcome != explain.Fails || e.Status != 403 {
+		t.Errorf("%v: %+v, %s %d", err, e.Proxy, e.Outcome, e.Status)
+	}
+	elsewhere := xdstest.Node{IP: "10.1.0.5", Type: discovery.Router, Namespace: "other", Labels: map[string]string{"app": "edge"}}.Proxy(t)
+	m.nodes = append([]*discovery.Proxy{elsewhere}, m.nodes...)
+	if e, err = explained(t, m, parameters); err != nil || e.Proxy.Namespace != "shop" {
+		t.Errorf("%v: beside one of another namespace: %+v", err, e.Proxy)
+	}
+	m.nodes = m.nodes[1:7]
+	if e, err = explained(t, m, parameters); err != nil || e.Proxy.Connected {
+		t.Errorf("%v: nobody is connected: %+v", err, e.Proxy)
+	}
+}
