@@ -112,6 +112,7 @@ func TestCheck(t *testing.T) {
 		`to=web.test&method=POST&claims={"iss":"a","sub":"bob","aud":"shop"}`: "Fails | " + both(none),
 		`to=web.test&method=POST&claims={"iss":"a","sub":"ann","aud":"x"}`:    "Fails | " + both("Refused 403 the token is refused with 403 (Audiences in Jwt are not allowed), by requestauthentication/shop/web"),
 		`to=web.test&claims={"iss":"b"}`:                                      "Fails | " + both("Refused 401 the token is refused with 401 (Jwt issuer is not configured), by requestauthentication/shop/web"),
+		"to=gateway/shop/edge&path=/secret&header=host=web.test":              "Fails | 127.0.0.1:80 Refused 403 spec.rules[0] of authorizationpolicy/shop/edge denies it",
 		"to=db.test":                                                          "Fails | 10.1.0.3:5432 Refused 0 no rule of authorizationpolicy/shop/db allows it",
 		"to=db.test" + client:                                                 "Forwarded | 10.1.0.3:5432 Allowed 0 spec.rules[0] of authorizationpolicy/shop/db allows it",
 		"to=db.test&from=10.1.0.7":                                            "Forwarded | 10.1.0.3:5432 Allowed 0 spec.rules[0] of authorizationpolicy/shop/db allows it",
@@ -144,7 +145,7 @@ func TestCheck(t *testing.T) {
 		"to=web.test&header=x":    "use NAME=VALUE",
 		"to=web.test&path=x":      "does not begin with /",
 		"to=web.test&from=nobody": "no proxy, WorkloadEntry or address of an endpoint is called nobody",
-		"to=gateway/shop/edge:80": "is a gateway: name the port of its server, and the host",
+		"to=gateway/shop/edge:80": "is a gateway: name the port of its server, of 80, and the host",
 		"to=10.1.0.8":             "10.1.0.8 serves the ports (none): name one",
 	} {
 		if _, err := checked(m, parameters); err == nil || !strings.Contains(err.Error(), want) {

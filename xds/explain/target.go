@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -105,8 +107,12 @@ func (c *checker) serviceTarget(row *mesh.HostRow) (target, error) {
 func (c *checker) workloadTarget(proxy *discovery.Proxy, connected bool) (target, error) {
 	switch {
 	case proxy.Type == discovery.Router:
+		numbers := c.serverPorts(proxy)
+		if c.port == 0 && len(numbers) == 1 {
+			c.port = numbers[0]
+		}
 		if c.authority == "" || c.port == 0 {
-			return target{}, fmt.Errorf("%s is a gateway: name the port of its server, and the host of the request by the header host", c.to)
+			return target{}, fmt.Errorf("%s is a gateway: name the port of its server, of %s, and the host of the request by the header host", c.to, numberList(numbers))
 		}
 		return target{gateway: proxy}, nil
 	case proxy.Type == discovery.Proxyless:
@@ -140,6 +146,22 @@ func (c *checker) workloadTarget(proxy *discovery.Proxy, connected bool) (target
 		}
 	}
 	return out, nil
+}
+
+// serverPorts returns the ports of the servers of a gateway's Gateways, in order.
+func (c *checker) serverPorts(proxy *discovery.Proxy) []int {
+	gateway := generate.NewBuilder(c.push, proxy, nil).View().Gateway()
+	if gateway == nil {
+		return nil
+	}
+	var out []int
+	for _, g := range gateway.Gateways {
+		for _, s := range g.Config.Spec.(*networking.Gateway).GetServers() {
+			out = append(out, int(s.GetPort().GetNumber()))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // anyCertificate stands for the certificate of a hypothetical sidecar.

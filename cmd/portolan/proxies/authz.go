@@ -48,7 +48,7 @@ and simulates Envoys that have it. explain request shows the whole way of a requ
 by its name, namespace/name, address or node id, or as gateway/NAMESPACE/NAME; or a
 WorkloadEntry, as namespace/name, for a sidecar that captures its traffic. The port is that
 which clients of the host call, or the workload's own. A gateway needs the port of its
-server, and --header host=NAME.
+server, unless there is only one, and --header host=NAME.
 
 --from is an identity, such as cluster.local/ns/shop/sa/web, whose owner proves it wherever
 the destination takes mutual TLS; or a proxy or gRPC program, which encrypts as its
