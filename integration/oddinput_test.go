@@ -34,7 +34,7 @@ func TestOddInputIsWarnedOf(t *testing.T) {
 		lines := strings.Split(out.stderr, "\n")
 		for name, words := range want {
 			if !slices.ContainsFunc(lines, func(line string) bool {
-				return strings.HasPrefix(line, "Warning: "+name+": ") && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
+				return (strings.HasPrefix(line, "Warning: "+name+": ") || strings.HasPrefix(line, "Info: "+name+": ")) && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
 			}) {
 				t.Errorf("%v: no warning of %s that says %q:\n%s", args, name, words, out.stderr)
 			}

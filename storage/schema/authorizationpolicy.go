@@ -10,6 +10,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
 func authorizationPolicy() *Schema {
@@ -54,11 +55,17 @@ func checkAuthorizationPolicy(c checker, p *security.AuthorizationPolicy) {
 // dryRun checks the annotation that has a policy watched and not enforced.
 func (c checker) dryRun(p *security.AuthorizationPolicy) {
 	name := annotation.IoIstioDryRun.Name
+	annotations := c.report.at("metadata").at("annotations")
+	for _, key := range sortedKeys(c.report.object.Annotations) {
+		if key != name && strings.HasPrefix(key, "istio.io/") && spelling.Nearest(key, []string{name}) != "" {
+			annotations.key(key).fail("is none that has an effect, and the policy is enforced: did you mean %s?", name)
+		}
+	}
 	value, ok := c.report.object.Annotations[name]
 	if !ok {
 		return
 	}
-	at := c.report.at("metadata").at("annotations").key(name)
+	at := annotations.key(name)
 	if dry, err := strconv.ParseBool(value); err != nil {
 		at.fail("must be true or false, is %q", value)
 	} else if dry && p.Action != security.AuthorizationPolicy_ALLOW && p.Action != security.AuthorizationPolicy_DENY {

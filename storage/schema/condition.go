@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
 // Attribute is what a condition of an AuthorizationPolicy is about: its key without the names
@@ -74,7 +76,20 @@ func ParseCondition(key string) (Attribute, []string, error) {
 	if slices.Contains(replacedAttributes(), begin) {
 		return "", nil, fmt.Errorf("%q is no key: put the policy into the namespace of the workloads and select them by labels", key)
 	}
+	if meant := spelling.Nearest(begin, conditionNames()); meant != "" {
+		return "", nil, fmt.Errorf("unknown key %q: did you mean %s?", key, strings.Replace(key, begin, meant, 1))
+	}
 	return "", nil, fmt.Errorf("unknown key %q: use one of %s", key, strings.Join(conditionKeys(), ", "))
+}
+
+// conditionNames lists the keys without what is in brackets.
+func conditionNames() []string {
+	var out []string
+	for _, key := range conditionKeys() {
+		name, _, _ := strings.Cut(key, "[")
+		out = append(out, name)
+	}
+	return out
 }
 
 // conditionKeys lists the keys as an error names them.

@@ -153,8 +153,14 @@ func TestAuthorizationPolicyRules(t *testing.T) {
 			`spec.rules[0].when[4].key: "experimental.envoy.filters.a" needs the name of a filter and one key in brackets, as in experimental.envoy.filters.http.rbac[key]`,
 			`spec.rules[0].when[5].key: "destination.labels[app]" is no key: put the policy into the namespace of the workloads and select them by labels`,
 		}},
-		{name: "an unknown key", spec: when("ALLOW", "key: source.IP, values: [a]"), refused: []string{
-			condition + `key: unknown key "source.IP": use one of connection.sni, destination.ip, destination.port, experimental.envoy.filters.name[key], remote.ip, request.auth.audiences, request.auth.claims[name], request.auth.presenter, request.auth.principal, request.headers[name], source.ip, source.namespace, source.principal, source.serviceAccount, source.trustDomain`,
+		{name: "a key with a slip", spec: when("ALLOW", "key: 'request.header[x-a]', values: [a]"), refused: []string{
+			condition + `key: unknown key "request.header[x-a]": did you mean request.headers[x-a]?`,
+		}},
+		{name: "an unknown key", spec: when("ALLOW", "key: weather, values: [a]"), refused: []string{
+			condition + `key: unknown key "weather": use one of connection.sni, destination.ip, destination.port, experimental.envoy.filters.name[key], remote.ip, request.auth.audiences, request.auth.claims[name], request.auth.presenter, request.auth.principal, request.headers[name], source.ip, source.namespace, source.principal, source.serviceAccount, source.trustDomain`,
+		}},
+		{name: "a key in another case", spec: when("ALLOW", "key: source.IP, values: [a]"), refused: []string{
+			condition + `key: unknown key "source.IP": did you mean source.ip?`,
 		}},
 		{name: "a method in lower case", spec: to("ALLOW", "methods: [get]"), warned: []string{operation + `methods[0] "get" matches no request, since methods are compared with their case: write GET`}},
 		{name: "DENY by path", spec: to("DENY", "paths: [/admin]"), warned: []string{tcp}},
@@ -200,6 +206,16 @@ func TestDryRunRules(t *testing.T) {
 		refused, _ := validate(t, document)
 		if got := strings.Join(refused, "\n"); got != test.refused {
 			t.Errorf("%s %s: got %q, want %q", test.action, test.value, got, test.refused)
+		}
+	}
+	for key, isTypo := range map[string]bool{"istio.io/dryrun": true, "istio.io/Dry-Run": true, "istio.io/dry-runs": true, "istio.io/rev": false, "istio": false, "example.com/dryrun": false} {
+		document := strings.Replace(spec(schema.AuthorizationPolicy, "{}"), "namespace: shop}", "namespace: shop, annotations: {"+key+": 'true'}}", 1)
+		want := ""
+		if isTypo {
+			want = "metadata.annotations[" + key + "]: is none that has an effect, and the policy is enforced: did you mean istio.io/dry-run?"
+		}
+		if refused, _ := validate(t, document); strings.Join(refused, "\n") != want {
+			t.Errorf("%s: got %q, want %q", key, refused, want)
 		}
 	}
 }

@@ -90,6 +90,7 @@ func foreseeCalls(out *effect.Effect, is, would xds.Moment, types []generate.Res
 	}
 	out.Calls = &effect.Calls{
 		Foreseen: found.Calls, More: found.More, Refused: len(found.Refused), First: found.Refused[:min(len(found.Refused), effect.MaxNodes)],
+		Open: len(found.Open), FirstOpen: found.Open[:min(len(found.Open), effect.MaxNodes)],
 	}
 }
 

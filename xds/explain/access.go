@@ -10,6 +10,7 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	security "istio.io/api/security/v1beta1"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -29,12 +30,20 @@ const (
 
 // Access is what the policies of a proxy say about a request or a connection.
 type Access struct {
-	// Decision is one of the constants above.
+	// Decision is one of the constants above, or Unknown: it depends on the identity of the caller,
+	// which is not known.
 	Decision string `json:"decision"`
 	// By is the rule that decides; absent if none matches.
 	By *PolicyRule `json:"by,omitempty"`
+	// Provider is the name of the authorizer that is Asked, empty for none.
+	Provider string `json:"provider,omitempty"`
 	// Unmatched are the ALLOW policies that are for the workload, if none of their rules matches.
 	Unmatched []string `json:"unmatched,omitempty"`
+	// Misses say where the rules of the Unmatched policies do not match, in order.
+	Misses []Miss `json:"misses,omitempty"`
+	// Unproved says why the caller does not prove its identity there, if a policy of the workload
+	// asks for one; empty if it does, or has none.
+	Unproved string `json:"unproved,omitempty"`
 	// Policies counts the AuthorizationPolicies that are for the workload, with those of a dry run.
 	Policies int `json:"policies"`
 	// Audited is the rule of an AUDIT policy that matches.
@@ -60,7 +69,8 @@ type PolicyRule struct {
 // String returns the field and the policy.
 func (r PolicyRule) String() string { return r.Field + " of " + r.Policy }
 
-// DryRun is what would differ if policies of a dry run were enforced.
+// DryRun is what would differ if policies of a dry run were enforced. The Decision is Unknown if that
+// depends on what is not known of the caller.
 type DryRun struct {
 	Decision string `json:"decision"`
 	// By is the rule that would decide, or Unmatched are the policies, none of whose rules matches.
@@ -96,18 +106,21 @@ func judged(result simulate.Result) bool {
 
 // accessOf returns what the policies of a proxy say about a request; nil if it does not come to
 // them, or the simulation does not know it. built has the filters of the proxy.
-func (e *explainer) accessOf(v *mesh.View, built []generate.Built, result simulate.Result) *Access {
-	refused := result.Token != nil
+func (e *explainer) accessOf(v *mesh.View, built []generate.Built, result simulate.Result, unproved string) *Access {
+	refused, unnamed := result.Token != nil, errors.Is(result.Err, simulate.ErrUnnamed)
 	if _, by := result.Refused(); by {
 		refused = true
 	}
-	if !judged(result) || result.Err != nil && !refused && !isUnrouted(result.Err) {
+	if !judged(result) || result.Err != nil && !refused && !unnamed && !isUnrouted(result.Err) {
 		return nil
 	}
 	own := policiesOf(v.OwnPolicies())
 	out := &Access{Policies: len(own)}
+	if slices.ContainsFunc(own, asksIdentity) {
+		out.Unproved = unproved
+	}
 	for _, d := range result.Access {
-		if rule := own.rule(d); rule != nil && d.Action == rbacv3.RBAC_LOG && !d.Shadow {
+		if rule := own.rule(d); rule != nil && d.Action == rbacv3.RBAC_LOG && !d.Shadow && !d.Unknown {
 			out.Audited = rule
 		}
 	}
@@ -116,6 +129,11 @@ func (e *explainer) accessOf(v *mesh.View, built []generate.Built, result simula
 		out.refuseToken(e.authentications(policiesIn(built, result.Token.Filter), result.Token.Issuer), result)
 	case refused:
 		out.refuse(own, result)
+		if len(out.Unmatched) > 0 {
+			out.Misses = own.misses(result, policy.OptionsOf(v))
+		}
+	case unnamed:
+		out.leaveOpen(own, result, e.proxy)
 	default:
 		out.allow(own, result)
 	}
@@ -151,6 +169,17 @@ func (own policiesOf) provider(r *PolicyRule) string {
 	return own[i].Spec.(*security.AuthorizationPolicy).GetProvider().GetName()
 }
 
+// whyUnasked says why the provider of a rule is not asked, so that what the rule matches is refused.
+func (own policiesOf) whyUnasked(r *PolicyRule) string {
+	name := own.provider(r)
+	for _, c := range own {
+		if other := c.Spec.(*security.AuthorizationPolicy).GetProvider().GetName(); other != name && actionOf(c) == security.AuthorizationPolicy_CUSTOM {
+			return fmt.Sprintf("the provider %s, and %s asks %s: a workload can ask one, so what either matches is refused", name, c.Key(), other)
+		}
+	}
+	return fmt.Sprintf("the provider %s, which the mesh configuration does not have, or whose service the proxy does not see: it is refused", name)
+}
+
 // allowing returns the ALLOW policies, those of a dry run or the others.
 func (own policiesOf) allowing(dry bool) (out []string) {
 	for _, c := range own {
@@ -180,7 +209,7 @@ func (a *Access) refuse(own policiesOf, result simulate.Result) {
 	a.By = own.rule(d)
 	switch {
 	case a.By != nil && a.By.Action == security.AuthorizationPolicy_CUSTOM.String():
-		a.Reason = a.By.String() + " asks a provider that cannot be asked, which refuses it"
+		a.Reason = a.By.String() + " asks " + own.whyUnasked(a.By)
 	case a.By != nil:
 		a.Reason = a.By.String() + " denies it"
 	case d.Action == rbacv3.RBAC_ALLOW:
@@ -206,8 +235,8 @@ func (a *Access) allow(own policiesOf, result simulate.Result) {
 	}
 	switch {
 	case result.Asked && asking != nil:
-		a.Decision, a.By = Asked, asking
-		a.Reason = fmt.Sprintf("%s has the provider %s decide", asking, own.provider(asking))
+		a.Decision, a.By, a.Provider = Asked, asking, own.provider(asking)
+		a.Reason = fmt.Sprintf("%s has the provider %s decide", asking, a.Provider)
 	case a.By != nil:
 		a.Reason = a.By.String() + " allows it"
 	case a.Policies == 0:
@@ -217,6 +246,18 @@ func (a *Access) allow(own policiesOf, result simulate.Result) {
 	}
 }
 
+// leaveOpen says which policy depends on the identity of a caller that is not known.
+func (a *Access) leaveOpen(own policiesOf, result simulate.Result, caller *discovery.Proxy) {
+	a.Decision = Unknown
+	what := "a policy"
+	if i := slices.IndexFunc(result.Access, func(d simulate.Decision) bool { return d.Unknown && own.rule(d) != nil }); i >= 0 {
+		rule := own.rule(result.Access[i])
+		what = own.identityField(rule) + " of " + rule.Policy
+	}
+	a.Reason = fmt.Sprintf("%s asks for an identity, and that of %s is not known: its certificate is on its machine, and it names no service account. "+
+		"Give its bootstrap --service-account, or ask from an identity, such as %s/ns/%s/sa/NAME", what, caller.Name, discovery.DefaultTrustDomain, caller.Namespace)
+}
+
 // rehearse finds the policies of a dry run that would say otherwise. What an ALLOW policy would
 // say about a request that a filter before refuses is unknown to the proxy.
 func (a *Access) rehearse(own policiesOf, result simulate.Result) {
@@ -224,6 +265,8 @@ func (a *Access) rehearse(own policiesOf, result simulate.Result) {
 		rule := own.rule(d)
 		switch {
 		case !d.Shadow || rule != nil && rule.Action == security.AuthorizationPolicy_CUSTOM.String():
+		case d.Unknown:
+			a.DryRuns = append(a.DryRuns, DryRun{Decision: Unknown, By: rule})
 		case d.Action == rbacv3.RBAC_DENY && rule != nil && a.Decision != Refused:
 			a.DryRuns = append(a.DryRuns, DryRun{Decision: Refused, By: rule})
 		case d.Action != rbacv3.RBAC_ALLOW:
@@ -260,6 +303,9 @@ func (e *explainer) authentications(keys []config.Key, issuer string) []string {
 	}
 	return out
 }
+
+// isOpen reports whether the decision depends on what is not known of the caller.
+func (a *Access) isOpen() bool { return a != nil && a.Decision == Unknown }
 
 // refuses reports whether the policies refuse the request; not if it does not come to them.
 func (a *Access) refuses() bool { return a != nil && a.Decision == Refused }

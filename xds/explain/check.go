@@ -176,7 +176,7 @@ func (c *checker) check() (*AccessCheck, error) {
 			sent := c.sent(proxy, endpoint, at.port, r)
 			encrypted := sent.Protocol != r.Protocol
 			sent.Address, sent.Port = at.address, at.port
-			out.Destinations = add(out.Destinations, c.inboundOf(proxy, sent, encrypted), endpoint, proxy)
+			out.Destinations = add(out.Destinations, c.inboundOf(proxy, sent, c.target.cluster, encrypted), endpoint, proxy)
 		}
 	}
 	out.Outcome = outcomeOf(out)
@@ -212,6 +212,7 @@ func (c *checker) sent(proxy *discovery.Proxy, endpoint string, port int, r simu
 	identity := c.proxy.Identity
 	if c.node && c.proxy.HasCertificate() {
 		identity = c.identity()
+		r.Unnamed = identity == ""
 	}
 	return c.receiverOf(proxy).provedTo(r, identity, port)
 }

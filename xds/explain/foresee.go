@@ -39,8 +39,9 @@ type Foreseen struct {
 	Calls int
 	More  bool
 	// Refused are those that policies would refuse and do not now, such as
-	// "web.shop to db.shop:5432 at vm-2.shop", in order.
-	Refused []string
+	// "web.shop to db.shop:5432 at vm-2.shop", in order. Open are those that they would refuse or
+	// not by the identity of the caller, which is not known.
+	Refused, Open []string
 }
 
 // Foresee finds out what a change of AuthorizationPolicies does. nodes are the connected proxies. A
@@ -70,7 +71,8 @@ func Foresee(is, would *mesh.PushContext, types []generate.ResourceType, nodes [
 	}
 	f.run(concerned)
 	slices.Sort(f.refused)
-	out.Calls, out.More, out.Refused = f.calls, f.more, f.refused
+	slices.Sort(f.open)
+	out.Calls, out.More, out.Refused, out.Open = f.calls, f.more, f.refused, f.open
 	return out
 }
 
@@ -92,6 +94,7 @@ type foresight struct {
 	calls       int
 	more        bool
 	refused     []string
+	open        []string
 }
 
 // call is a request of HTTP.
@@ -209,9 +212,15 @@ func (f *foresight) compare(c client, to *discovery.Proxy, port workload.Port, s
 		if c.now.proxy.Type == discovery.Proxyless && r.Protocol == simulate.HTTP {
 			r.Protocol = simulate.HTTP2
 		}
-		if now, then := c.now.received(to, cluster, port.Number, r), c.then.received(to, cluster, port.Number, r); now.Outcome != Fails && then.Access.refuses() {
-			text := c.now.proxy.Name + " to " + names.HostPort(string(s.Hostname), uint32(port.ServicePort)) + " at " + to.Name
-			f.refused = append(f.refused, strings.TrimSpace(text+" "+one.method+" "+one.path))
+		now, then := c.now.received(to, cluster, port.Number, r), c.then.received(to, cluster, port.Number, r)
+		text := c.now.proxy.Name + " to " + names.HostPort(string(s.Hostname), uint32(port.ServicePort)) + " at " + to.Name
+		text = strings.TrimSpace(text + " " + one.method + " " + one.path)
+		switch {
+		case now.Outcome == Fails:
+		case then.Access.refuses() && !now.Access.isOpen():
+			f.refused = append(f.refused, text)
+		case then.Access.refuses(), then.Access.isOpen() && !now.Access.isOpen():
+			f.open = append(f.open, text)
 		}
 	}
 }
@@ -225,7 +234,7 @@ func (e *explainer) received(to *discovery.Proxy, cluster string, port int, r si
 	sent := e.asSent(cluster, names.HostPort(address, uint32(port)), r)
 	ip, _ := netip.ParseAddr(address)
 	sent.Address, sent.Port = addressText(ip), port
-	return e.inboundOf(to, sent, sent.Protocol != r.Protocol)
+	return e.inboundOf(to, sent, cluster, sent.Protocol != r.Protocol)
 }
 
 // requestsOf returns the requests that the VirtualServices for a service foresee, and GET /.

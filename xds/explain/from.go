@@ -12,19 +12,25 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
 // proxyFrom finds the proxy that a text names. A connected proxy goes first: by its node id,
 // name, namespace/name or address. Otherwise it makes a hypothetical one: the sidecar of a
-// WorkloadEntry (namespace/name) or at an address, or the router of a Gateway
-// (gateway/namespace/name).
+// WorkloadEntry (namespace/name) or at an address. A Gateway (gateway/namespace/name) stands for
+// the first connected router that it selects, in the order of node ids, or a hypothetical one.
 func proxyFrom(p *mesh.PushContext, nodes []*discovery.Proxy, from string) (proxy *discovery.Proxy, connected bool, err error) {
 	if name, ok := strings.CutPrefix(from, "gateway/"); ok {
 		g := objectNamed(p, schema.Gateway, name)
 		if len(g) != 1 {
 			return nil, false, fmt.Errorf("there is no Gateway %s: use gateway/NAMESPACE/NAME", name)
+		}
+		if found := routerRunning(g[0], nodes); found != nil {
+			whole := *found
+			whole.RouteDelta = false
+			return &whole, true, nil
 		}
 		return routerOf(g[0]), false, nil
 	}
@@ -83,6 +89,22 @@ func newProxy(kind discovery.ProxyType, ip, name, namespace string) *discovery.P
 // noAddress stands for the address of a hypothetical proxy that has none. No endpoint counts as
 // running there.
 const noAddress = "127.0.0.1"
+
+// routerRunning returns the first connected router that a Gateway selects, of its own namespace if
+// there is one; nil if there is none.
+func routerRunning(gateway *config.Config, nodes []*discovery.Proxy) *discovery.Proxy {
+	selector := labels.Instance(gateway.Spec.(*networking.Gateway).GetSelector())
+	var out *discovery.Proxy
+	for _, n := range nodes {
+		own := n.Namespace == gateway.Namespace
+		switch {
+		case n.Type != discovery.Router || !selector.SubsetOf(n.Labels(nil)):
+		case out == nil, own && out.Namespace != gateway.Namespace, own == (out.Namespace == gateway.Namespace) && n.ID < out.ID:
+			out = n
+		}
+	}
+	return out
+}
 
 func routerOf(gateway *config.Config) *discovery.Proxy {
 	out := newProxy(discovery.Router, noAddress, gateway.Name, gateway.Namespace)

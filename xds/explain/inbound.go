@@ -44,7 +44,7 @@ func (e *explainer) inbound(endpoints []string, cluster string, r simulate.Reque
 		}
 		for _, proxy := range e.sidecarsBeside(ip) {
 			r.Address, r.Port = addressText(ip), port
-			out = add(out, e.inboundOf(proxy, r, encrypted), endpoint, proxy)
+			out = add(out, e.inboundOf(proxy, r, cluster, encrypted), endpoint, proxy)
 		}
 	}
 	return out
@@ -130,8 +130,9 @@ func (to *receiver) run(r simulate.Request) simulate.Result {
 	return result
 }
 
-// inboundOf simulates the inbound side of a sidecar.
-func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encrypted bool) Inbound {
+// inboundOf simulates the inbound side of a sidecar. The request comes by a cluster, which may have
+// encrypted it; the cluster is empty for none.
+func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, cluster string, encrypted bool) Inbound {
 	to := e.receiverOf(proxy)
 	if to.err != nil {
 		return Inbound{Outcome: Unknown, Reason: to.err.Error()}
@@ -152,8 +153,13 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, encryp
 	if p := decided.By; p != nil {
 		out.Mode, out.ModeBy = decided.Mode.String(), p.Config.Key().String()
 	}
-	if out.Access = e.accessOf(to.view, to.filters, result); out.Access.refuses() {
+	out.Access = e.accessOf(to.view, to.filters, result, e.unproved(to, decided, cluster, names.HostPort(r.Address, uint32(r.Port)), r))
+	switch {
+	case out.Access.refuses():
 		out.Outcome, out.Status, out.Reason = Fails, result.Status, out.Access.Reason
+		return out
+	case out.Access.isOpen():
+		out.Outcome, out.Reason = Unknown, out.Access.Reason
 		return out
 	}
 	if out.Reason = malformed(result); out.Reason != "" {

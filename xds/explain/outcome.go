@@ -67,8 +67,9 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 }
 
 func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request) {
-	failing, all := 0., true
+	failing, all, unknown := 0., true, ""
 	for _, d := range out.Destinations {
+		unknown = cmp.Or(unknown, d.unknown())
 		why, share := d.Fails, 1.
 		if why == "" {
 			why, share = d.refused()
@@ -90,6 +91,8 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 	switch {
 	case all:
 		out.Outcome = Fails
+	case unknown != "":
+		out.Outcome, out.Status, out.Reason = Unknown, 0, unknown
 	case failing > 0:
 		out.Outcome = PartlyFails
 	case out.Destinations[0].Cluster == names.PassthroughCluster:
@@ -125,6 +128,16 @@ func (d Destination) refused() (why string, share float64) {
 		return "", 0
 	}
 	return why, float64(refusing) / float64(len(d.Endpoints))
+}
+
+// unknown says why it is not known what the connected sidecars of some endpoints do; "" if it is.
+func (d Destination) unknown() string {
+	i := slices.IndexFunc(d.Inbound, func(in Inbound) bool { return in.Outcome == Unknown })
+	if i < 0 {
+		return ""
+	}
+	in := d.Inbound[i]
+	return "the sidecar at " + strings.Join(in.Endpoints, ", ") + ": " + in.Reason
 }
 
 // isPassedEncrypted reports whether a connected sidecar passes TLS of the client on.

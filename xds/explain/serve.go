@@ -300,7 +300,7 @@ func (e *explainer) explain() (*Explanation, error) {
 		Destinations: []Destination{},
 	}
 	if e.proxy.Type == discovery.Router {
-		out.Access = e.accessOf(e.view(), e.built, result)
+		out.Access = e.accessOf(e.view(), e.built, result, "")
 	}
 	if e.proxy.Type == discovery.Sidecar {
 		out.Proxy.Interception = string(e.proxy.InterceptionMode)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -105,8 +107,12 @@ func (c *checker) serviceTarget(row *mesh.HostRow) (target, error) {
 func (c *checker) workloadTarget(proxy *discovery.Proxy, connected bool) (target, error) {
 	switch {
 	case proxy.Type == discovery.Router:
+		numbers := c.serverPorts(proxy)
+		if c.port == 0 && len(numbers) == 1 {
+			c.port = numbers[0]
+		}
 		if c.authority == "" || c.port == 0 {
-			return target{}, fmt.Errorf("%s is a gateway: name the port of its server, and the host of the request by the header host", c.to)
+			return target{}, fmt.Errorf("%s is a gateway: name the port of its server, of %s, and the host of the request by the header host", c.to, numberList(numbers))
 		}
 		return target{gateway: proxy}, nil
 	case proxy.Type == discovery.Proxyless:
@@ -142,6 +148,22 @@ func (c *checker) workloadTarget(proxy *discovery.Proxy, connected bool) (target
 	return out, nil
 }
 
+// serverPorts returns the ports of the servers of a gateway's Gateways, in order.
+func (c *checker) serverPorts(proxy *discovery.Proxy) []int {
+	gateway := generate.NewBuilder(c.push, proxy, nil).View().Gateway()
+	if gateway == nil {
+		return nil
+	}
+	var out []int
+	for _, g := range gateway.Gateways {
+		for _, s := range g.Config.Spec.(*networking.Gateway).GetServers() {
+			out = append(out, int(s.GetPort().GetNumber()))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // anyCertificate stands for the certificate of a hypothetical sidecar.
 var anyCertificate = discovery.CertificateFiles{Chain: "chain", Key: "key", Roots: "roots"}
 
@@ -163,7 +185,7 @@ func numberList(numbers []int) string {
 // provedTo returns a request as it comes from a caller with an identity: over mutual TLS of the
 // mesh, wherever the sidecar takes that.
 func (to *receiver) provedTo(r simulate.Request, identity string, port int) simulate.Request {
-	if identity == "" || workload.Mode(to.view, port) == peer.Disable {
+	if identity == "" && !r.Unnamed || workload.Mode(to.view, port) == peer.Disable {
 		return r
 	}
 	speaks := transport.SpeaksBytes
@@ -197,17 +219,20 @@ func (c *checker) atGateway(out *AccessCheck) error {
 	}
 	r, _ := e.request(p)
 	r.Source, r.Claims, r.Identity = out.Caller.Address, c.claims, out.Caller.Identity
+	r.Unnamed = c.node && c.proxy.HasCertificate() && r.Identity == ""
 	result := p.Run(r)
 	out.Request = Request{
 		Protocol: string(r.Protocol), Host: r.Host, Address: r.Address, Port: r.Port, Method: cmp.Or(r.Method, http.MethodGet), Path: cmp.Or(r.Path, "/"),
 	}
 	in := Inbound{
 		Endpoints: []string{dialedText(r)}, Proxies: []string{g.ID}, Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
-		Access: e.accessOf(e.view(), e.built, result), Outcome: Forwarded,
+		Access: e.accessOf(e.view(), e.built, result, ""), Outcome: Forwarded,
 	}
 	switch {
 	case in.Access.refuses():
 		in.Outcome, in.Status, in.Reason = Fails, result.Status, in.Access.Reason
+	case in.Access.isOpen():
+		in.Outcome, in.Reason = Unknown, in.Access.Reason
 	case malformed(result) != "":
 		in.Outcome, in.Status, in.Reason = Fails, result.Status, malformed(result)
 	case errors.Is(result.Err, simulate.ErrNoListener):

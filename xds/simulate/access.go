@@ -1,15 +1,19 @@
 package simulate
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -24,8 +28,10 @@ type Decision struct {
 	Shadow bool
 	// Refuses: the rules refuse the request.
 	Refuses bool
+	// Unknown: whether a policy of the filter matches depends on the identity of an Unnamed client.
+	Unknown bool
 	// Policy is the name of the first policy of the filter that matches, in the order of
-	// names; empty for none.
+	// names; empty for none. If the decision is Unknown, it may match.
 	Policy string
 }
 
@@ -83,14 +89,19 @@ func newAccessGuard(name string, config ruled) (accessGuard, error) {
 	return accessGuard{name, config}, nil
 }
 
-// pass runs a request through filters until one refuses it. It says whether all let it pass.
+// pass runs a request through filters until one refuses it. It says whether all let it pass. A
+// filter whose answer is not known lets the next ones answer: if one refuses, the request is refused.
 func (a *attributes) pass(guards []guard, result *Result) bool {
 	for _, g := range guards {
-		if !g.pass(a, result) {
+		passes := g.pass(a, result)
+		if result.judged = *a; !passes {
 			return false
 		}
 	}
-	return true
+	if a.undecided {
+		result.Err = ErrUnnamed
+	}
+	return !a.undecided
 }
 
 // pass implements guard.
@@ -98,8 +109,11 @@ func (g accessGuard) pass(a *attributes, result *Result) bool {
 	shadow, err := a.decide(g.name, g.config.GetShadowRules())
 	if err == nil && shadow != nil {
 		shadow.Shadow = true
-		if shadow.Policy != "" {
-			a.remember(g.config.GetShadowRulesStatPrefix(), shadow.Policy)
+		switch prefix := g.config.GetShadowRulesStatPrefix(); {
+		case shadow.Unknown:
+			a.undecided = a.undecided || prefix == selectedPrefix
+		case shadow.Policy != "":
+			a.remember(prefix, shadow.Policy)
 		}
 		result.Access = append(result.Access, *shadow)
 	}
@@ -115,6 +129,7 @@ func (g accessGuard) pass(a *attributes, result *Result) bool {
 		return true
 	}
 	result.Access = append(result.Access, *enforced)
+	a.undecided = a.undecided || enforced.Unknown && enforced.Action != rbacv3.RBAC_LOG
 	if enforced.Refuses && !a.connection {
 		result.Status, result.Body = http.StatusForbidden, "RBAC: access denied"
 	}
@@ -129,11 +144,15 @@ func (a attributes) decide(filter string, rules *rbacv3.RBAC) (*Decision, error)
 	out := &Decision{Filter: filter, Action: rules.GetAction()}
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
 		matched, err := a.policy(rules.GetPolicies()[name])
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrUnnamed):
+			out.Policy, out.Unknown = cmp.Or(out.Policy, name), true
+			continue
+		case err != nil:
 			return nil, fmt.Errorf("policy %s: %w", name, err)
 		}
 		if matched {
-			out.Policy = name
+			out.Policy, out.Unknown = name, false
 			break
 		}
 	}
@@ -141,13 +160,27 @@ func (a attributes) decide(filter string, rules *rbacv3.RBAC) (*Decision, error)
 	case rbacv3.RBAC_ALLOW:
 		out.Refuses = out.Policy == ""
 	case rbacv3.RBAC_DENY:
-		out.Refuses = out.Policy != ""
+		out.Refuses = out.Policy != "" && !out.Unknown
 	}
 	return out, nil
 }
 
+// unnamed stands for an identity that is not known. All identities of the mesh begin so.
+const unnamed = "spiffe://"
+
+// proves says whether the identity of the client matches. Of an Unnamed one it knows only how all
+// identities of the mesh begin.
+func (a attributes) proves(name *matcherv3.StringMatcher) (bool, error) {
+	prefix, isPrefix := name.GetMatchPattern().(*matcherv3.StringMatcher_Prefix)
+	if a.unnamed && !(isPrefix && strings.HasPrefix(unnamed, prefix.Prefix)) {
+		return false, ErrUnnamed
+	}
+	return stringMatches(name, a.identity)
+}
+
 // identityOf returns the name that the client proves to a chain: nothing in plaintext, and
-// nothing to a chain that asks for no certificate. encrypted says whether the chain ends TLS.
+// nothing to a chain that asks for no certificate. It is unnamed if the client is Unnamed. encrypted
+// says whether the chain ends TLS.
 func identityOf(chain *listenerv3.FilterChain, r Request) (identity string, encrypted bool, err error) {
 	config := chain.GetTransportSocket().GetTypedConfig()
 	if config == nil || !r.encrypted() {
@@ -162,7 +195,9 @@ func identityOf(chain *listenerv3.FilterChain, r Request) (identity string, encr
 		context = quic.GetDownstreamTlsContext()
 	}
 	if context.GetCommonTlsContext().GetValidationContextType() != nil {
-		identity = r.Identity
+		if identity = r.Identity; r.Unnamed {
+			identity = unnamed
+		}
 	}
 	return identity, true, err
 }

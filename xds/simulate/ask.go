@@ -15,6 +15,8 @@ const (
 	requestAccessMetadata    = "envoy.filters.http.rbac"
 	connectionAccessMetadata = "envoy.filters.network.rbac"
 	shadowPolicyKey          = "shadow_effective_policy_id"
+	// selectedPrefix is the prefix where shadow rules select what an authorizer is asked about.
+	selectedPrefix = "istio_ext_authz_"
 )
 
 // remember leaves the shadow rule that matched in the metadata of a request or a connection.

@@ -23,8 +23,11 @@ type attributes struct {
 	connection bool
 	// identity is what the client's certificate proves, empty for none. encrypted says that
 	// the proxy ends TLS.
-	identity  string
-	encrypted bool
+	// unnamed says that the identity is not known.
+	identity           string
+	encrypted, unnamed bool
+	// undecided: a filter does not know whether it refuses, and none has refused so far.
+	undecided bool
 	// serverName is the SNI that the TLS inspector found.
 	serverName string
 }
@@ -39,13 +42,17 @@ func (a attributes) policy(p *rbacv3.Policy) (bool, error) {
 	return anyOf(p.GetPrincipals(), a.principal)
 }
 
+// anyOf says whether one of a list matches. A match counts whatever is not known of the others.
 func anyOf[T any](list []T, matches func(T) (bool, error)) (bool, error) {
+	var unknown error
 	for _, v := range list {
-		if ok, err := matches(v); ok || err != nil {
-			return ok, err
+		ok, err := matches(v)
+		if ok {
+			return true, nil
 		}
+		unknown = cmp.Or(unknown, err)
 	}
-	return false, nil
+	return false, unknown
 }
 
 func allOf[T any](list []T, matches func(T) (bool, error)) (bool, error) {
@@ -109,7 +116,7 @@ func (a attributes) principal(p *rbacv3.Principal) (bool, error) {
 		if !a.encrypted || name == nil {
 			return a.encrypted, nil
 		}
-		return stringMatches(name, a.identity)
+		return a.proves(name)
 	case *rbacv3.Principal_DirectRemoteIp:
 		return within(id.DirectRemoteIp, a.request.Source), nil
 	case *rbacv3.Principal_RemoteIp:

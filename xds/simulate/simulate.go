@@ -14,6 +14,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -35,6 +36,7 @@ var (
 	ErrRefused       = errors.New("connection refused by RBAC")
 	ErrPlaintext     = errors.New("plaintext where TLS is spoken")
 	ErrEncrypted     = errors.New("TLS where plaintext is spoken")
+	ErrUnnamed       = errors.New("the identity of the client is not known, and RBAC depends on it")
 )
 
 // Proxy simulates an Envoy, or a gRPC client, with some resources. It is never modified
@@ -135,6 +137,8 @@ type Request struct {
 	// spiffe://cluster.local/ns/shop/sa/web; default none. It counts where the proxy asks for
 	// a certificate.
 	Identity string
+	// Unnamed: the certificate of the client has an identity that is not known.
+	Unnamed bool
 	// Source is the address from which the client connects, default 127.0.0.1. Origin is the
 	// address that the PROXY protocol gives, default Source; of a request, by default what the proxy
 	// takes from x-forwarded-for.
@@ -187,8 +191,11 @@ type Result struct {
 	// Action is the chosen route, with the retries of its virtual host if it has none of its
 	// own; nil for TCP and TLS.
 	Action *routev3.Route
-	// Access are the decisions of the RBAC filters that the request came to, in order.
+	// Access are the decisions of the RBAC filters that the request came to, in order. Err is
+	// ErrUnnamed if one of them is Unknown and none refuses the request.
 	Access []Decision
+	// Identity is what the client proved, empty for nothing.
+	Identity string
 	// Asked: an external authorizer is asked about the request. The result is what becomes of it if
 	// that lets it pass.
 	Asked bool
@@ -209,6 +216,18 @@ type Result struct {
 	// filters leave them: what routes add or remove is not in them.
 	Host, Path string
 	Headers    map[string]string
+	// judged is what the last filter that judges knew of the request.
+	judged attributes
+}
+
+// Judged returns the request, or the connection, as the last filter that judges saw it.
+func (r Result) Judged() Request { return r.judged.request }
+
+// Matches reports whether a policy matches what the last filter that judges knew. It is false where
+// the simulation does not know.
+func (r Result) Matches(p *rbacv3.Policy) bool {
+	ok, err := r.judged.policy(p)
+	return ok && err == nil
 }
 
 // Fault is a fault that the fault filter injects. The percentages are shares of the
@@ -332,6 +351,10 @@ func (p *Proxy) chain(l *listenerv3.Listener, chain *listenerv3.FilterChain, r R
 	on := attributes{request: r, connection: true, serverName: name}
 	if on.identity, on.encrypted, err = identityOf(chain, r); err != nil {
 		return err
+	}
+	on.unnamed = on.identity == unnamed
+	if !on.unnamed {
+		result.Identity = on.identity
 	}
 	if !on.pass(filters.guards, result) {
 		return cmp.Or(result.Err, fmt.Errorf("listener %s: %w", l.GetName(), ErrRefused))

@@ -128,6 +128,7 @@ const (
 	TokensUnverified    Code = "PTL0393"
 	TokensUnknown       Code = "PTL0394"
 	IssuerUnknown       Code = "PTL0395"
+	PolicyServicePort   Code = "PTL0396"
 	IssuerElsewhere     Code = "PTL0411"
 	RoleMissing         Code = "PTL0421"
 	UserUnproved        Code = "PTL0422"
@@ -227,12 +228,12 @@ var kinds = []Kind{
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
-	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through"},
+	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through; policies that name identities know no caller then"},
 	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
 	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
-	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path or a host that no request has", "the value matches nothing"},
+	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path, a host or a principal that no request has", "the value matches nothing"},
 	{PolicyPlaintext, "", Warning, status.PartlyServed, "a policy names identities, and ports that it is for take plaintext", "a caller in plaintext has no identity: principals do not match it, notPrincipals do"},
 	{PolicyNoRequests, "", Warning, status.PartlyServed, "a policy names what requests of HTTP have, and is for ports of TCP", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
 	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, or has action AUDIT, and is for one", "there rules of ALLOW that name it match nothing, other rules match without regard to it, and AUDIT has no effect"},
@@ -249,6 +250,7 @@ var kinds = []Kind{
 	{TokensUnverified, "", Warning, status.PartlyServed, "a RequestAuthentication is for a gRPC server", "the server verifies no tokens: it takes requests with any, and rules of AuthorizationPolicies about tokens match nothing"},
 	{TokensUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names what tokens say, and is for a workload for which no RequestAuthentication is", "no token is verified there: values about tokens match no request, and notValues match every one"},
 	{IssuerUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names an issuer of tokens, and no RequestAuthentication verifies its tokens for the policy's workloads", "proxies refuse the tokens of the issuer with 401: the value matches no request"},
+	{PolicyServicePort, "", Warning, status.PartlyServed, "a policy names the port of a service, and its workloads take connections at another", "the value matches nothing: ports are those of workloads"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},

@@ -20,6 +20,7 @@ func TestAdviceOfPlaintext(t *testing.T) {
 	web := func(endpoints string) string {
 		return xdstest.Object("ServiceEntry", "web", "{hosts: [web.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}], endpoints: ["+endpoints+"]}")
 	}
+	asks := func(name, spec string) string { return xdstest.Object("AuthorizationPolicy", name, spec) }
 	policy := func(name, spec string) string { return xdstest.Object("PeerAuthentication", name, spec) }
 	const (
 		labelled, bare = "{address: 10.0.0.1, serviceAccount: web, labels: {app: web}}", "{address: 10.0.0.1, labels: {app: web}}"
@@ -41,13 +42,20 @@ func TestAdviceOfPlaintext(t *testing.T) {
 		"STRICT goes":           {is: []string{web(labelled), policy("default", strict)}, delete: "peerauthentication/default/default", want: []string{taken}},
 		"STRICT goes, that of the mesh stays": {
 			is: []string{web(labelled), policy("default", strict), policy("istio-system/default", strict)}, delete: "peerauthentication/default/default"},
-		"that of the mesh goes":           {is: []string{web(labelled), policy("istio-system/default", strict)}, delete: "peerauthentication/istio-system/default", want: []string{taken}},
-		"a workload below STRICT":         {is: []string{web(labelled), policy("default", strict)}, put: policy("web", "{selector: {matchLabels: {app: web}}, mtls: {mode: DISABLE}}"), want: []string{sent, taken}},
-		"a port below STRICT":             {is: []string{web(labelled), policy("default", strict)}, put: policy("web", "{selector: {matchLabels: {app: web}}, portLevelMtls: {8080: {mode: PERMISSIVE}}}"), want: []string{taken}},
-		"another port":                    {is: []string{web(labelled), policy("default", strict)}, put: policy("web", "{selector: {matchLabels: {app: web}}, portLevelMtls: {9090: {mode: DISABLE}}}")},
-		"another namespace":               {is: []string{web(labelled), policy("istio-system/default", strict)}, put: policy("shop/default", off)},
-		"to STRICT":                       {is: []string{web(labelled), policy("default", off)}, put: policy("default", strict)},
-		"DISABLE where nothing encrypts":  {is: []string{web(bare)}, put: policy("default", off)},
+		"that of the mesh goes":          {is: []string{web(labelled), policy("istio-system/default", strict)}, delete: "peerauthentication/istio-system/default", want: []string{taken}},
+		"a workload below STRICT":        {is: []string{web(labelled), policy("default", strict)}, put: policy("web", "{selector: {matchLabels: {app: web}}, mtls: {mode: DISABLE}}"), want: []string{sent, taken}},
+		"a port below STRICT":            {is: []string{web(labelled), policy("default", strict)}, put: policy("web", "{selector: {matchLabels: {app: web}}, portLevelMtls: {8080: {mode: PERMISSIVE}}}"), want: []string{taken}},
+		"another port":                   {is: []string{web(labelled), policy("default", strict)}, put: policy("web", "{selector: {matchLabels: {app: web}}, portLevelMtls: {9090: {mode: DISABLE}}}")},
+		"another namespace":              {is: []string{web(labelled), policy("istio-system/default", strict)}, put: policy("shop/default", off)},
+		"to STRICT":                      {is: []string{web(labelled), policy("default", off)}, put: policy("default", strict)},
+		"DISABLE where nothing encrypts": {is: []string{web(bare)}, put: policy("default", off)},
+		"PERMISSIVE to DISABLE under policies": {
+			is: []string{
+				web(labelled), asks("ids", "{selector: {matchLabels: {app: web}}, rules: [{from: [{source: {namespaces: [shop]}}]}]}"), asks("istio-system/deny", "{action: DENY, rules: [{when: [{key: source.principal, notValues: [a]}]}]}"),
+				asks("paths", "{rules: [{to: [{operation: {paths: [/a]}}]}]}"), asks("others", "{selector: {matchLabels: {app: x}}, rules: [{from: [{source: {namespaces: [shop]}}]}]}"),
+			},
+			put: policy("default", off), want: []string{sent, "policies name identities, which clients then do not prove there: principals do not match, notPrincipals do: authorizationpolicy/istio-system/deny, authorizationpolicy/default/ids: change"},
+		},
 		"a rule that disables it":         {is: []string{web(labelled)}, put: disabled, want: []string{sent}},
 		"a rule for a pattern":            {is: []string{web(labelled)}, put: rule("all", "{host: '*.test', trafficPolicy: {tls: {mode: DISABLE}}}"), want: []string{sent}},
 		"a rule for a port":               {is: []string{web(labelled)}, put: rule("web", "{host: web.test, trafficPolicy: {portLevelSettings: [{port: {number: 80}, tls: {mode: DISABLE}}]}}"), want: []string{sent}},

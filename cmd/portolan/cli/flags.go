@@ -67,13 +67,18 @@ var ErrDifferences = exit.Quietly(exit.Differences, "there are differences")
 // Nowhere is the label of the side of a diff on which there is no object.
 const Nowhere = "/dev/null"
 
-// Warn prints each warning once.
-func (e *Environment) Warn(warnings []string) {
+// Warn prints each warning once. infos are the indexes of those that only inform.
+func (e *Environment) Warn(warnings []string, infos ...int) {
 	warned := map[string]bool{}
-	for _, w := range warnings {
-		if !warned[w] {
-			warned[w] = true
-			fmt.Fprintf(e.Stderr, "Warning: %s\n", w)
+	for i, w := range warnings {
+		if warned[w] {
+			continue
 		}
+		warned[w] = true
+		word := "Warning"
+		if slices.Contains(infos, i) {
+			word = "Info"
+		}
+		fmt.Fprintf(e.Stderr, "%s: %s\n", word, w)
 	}
 }

@@ -62,6 +62,8 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan proxy status                see what each of them has
   portolan describe vs/shop/reviews    see what became of an object, and what refers to it
   portolan analyze                     find what has no effect, contends or leads nowhere
+  portolan explain request             see where a request goes, and why it would fail
+  portolan authz check                 see whether policies allow a request, and which decides
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
 PORTOLAN_NAMESPACE is the namespace where a command needs one and has no -n. Contexts

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
 	security "istio.io/api/security/v1beta1"
 	telemetry "istio.io/api/telemetry/v1alpha1"
+	typev1beta1 "istio.io/api/type/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
@@ -26,6 +28,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 )
 
 // column is a column in the table of a kind. In a wide table its cells show lists in full.
@@ -337,8 +340,8 @@ func policyColumns(kind config.GroupVersionKind) []column {
 	case schema.AuthorizationPolicy:
 		type spec = *security.AuthorizationPolicy
 		return []column{
-			show("ACTION", func(s spec, _ bool) string { return s.GetAction().String() }),
-			show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+			{header: "ACTION", state: policyAction},
+			show("SELECTOR", policySelector[spec]),
 			show("RULES", func(s spec, _ bool) string { return strconv.Itoa(len(s.GetRules())) }),
 		}
 	case schema.PeerAuthentication:
@@ -353,8 +356,41 @@ func policyColumns(kind config.GroupVersionKind) []column {
 		show("ISSUERS", func(s spec, wide bool) string {
 			return cli.FormatList(cli.MapSlice(s.GetJwtRules(), (*security.JWTRule).GetIssuer), wide)
 		}),
-		show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+		show("SELECTOR", policySelector[spec]),
 	}
+}
+
+// policyAction is the action of an AuthorizationPolicy, and whether it is only watched.
+func policyAction(object *unstructured.Unstructured) string {
+	action, _, _ := unstructured.NestedString(object.Object, "spec", "action")
+	action = cmp.Or(action, security.AuthorizationPolicy_ALLOW.String())
+	if isDryRun(object) {
+		action += " (dry run)"
+	}
+	return action
+}
+
+// isDryRun reports whether an object is an AuthorizationPolicy that is watched and not enforced.
+func isDryRun(object *unstructured.Unstructured) bool {
+	return object.GetKind() == schema.AuthorizationPolicy.Kind && policy.DryRun(&config.Config{Meta: config.Meta{Annotations: object.GetAnnotations()}})
+}
+
+// policySelector shows whom a policy is for: workloads by labels, or its targets.
+func policySelector[S interface {
+	GetSelector() *typev1beta1.WorkloadSelector
+	GetTargetRef() *typev1beta1.PolicyTargetReference
+	GetTargetRefs() []*typev1beta1.PolicyTargetReference
+}](s S, wide bool) string {
+	targets := s.GetTargetRefs()
+	if t := s.GetTargetRef(); t != nil {
+		targets = append([]*typev1beta1.PolicyTargetReference{t}, targets...)
+	}
+	if len(targets) == 0 {
+		return selector(s.GetSelector().GetMatchLabels(), wide)
+	}
+	return cli.FormatList(cli.MapSlice(targets, func(t *typev1beta1.PolicyTargetReference) string {
+		return strings.ToLower(t.GetKind()) + "/" + t.GetName()
+	}), wide)
 }
 
 func keySetColumns() []column {

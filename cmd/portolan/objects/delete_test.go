@@ -95,7 +95,7 @@ func (danglingAdvisor) Advise(ops []storage.Op) [][]finding.Advice {
 	}
 	for i, op := range ops {
 		if op.Config == nil && op.Target().Name == "a" && !both {
-			out[i] = []finding.Advice{{Text: "serviceentry/default/b: spec.x is lost", Dangling: true}, {Text: "serviceentry/default/c: less important"}}
+			out[i] = []finding.Advice{{Text: "serviceentry/default/b: spec.x is lost", Dangling: true}, {Text: "serviceentry/default/c: less important", Severity: "info"}}
 		}
 	}
 	return out
@@ -121,7 +121,7 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 	const (
 		named    = "Others refer to serviceentry/default/a. Without it:\n  serviceentry/default/b: spec.x is lost\n"
 		question = named + "Delete it nevertheless? [y/N] "
-		warnings = "Warning: serviceentry/default/a: serviceentry/default/b: spec.x is lost\nWarning: serviceentry/default/a: serviceentry/default/c: less important\n"
+		warnings = "Warning: serviceentry/default/a: serviceentry/default/b: spec.x is lost\nInfo: serviceentry/default/a: serviceentry/default/c: less important\n"
 	)
 	o := a.Do(t, "", "delete", "se/a", "se/c")
 	if want := (clitest.Outcome{Code: exit.Usage, Err: named + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {

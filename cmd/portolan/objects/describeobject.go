@@ -148,6 +148,9 @@ func (e *environment) origin(d description) (out []string) {
 	if d.Source != "" {
 		out = append(out, "from "+cli.Plain(d.Source))
 	}
+	if isDryRun(d.Object) {
+		out = append(out, "dry run: refuses nothing")
+	}
 	if d.Source == "" && d.Propagation != nil {
 		out = append(out, fmt.Sprintf("changed at rev %d", d.Propagation.Revision))
 	}

@@ -52,10 +52,16 @@ func affectedCalls(effect effect.Effect) (out []string) {
 	if c.More {
 		of = "the first " + of
 	}
-	if c.Refused == 0 {
-		return append(out, fmt.Sprintf("No call would newly be refused, of %s.", of))
+	switch {
+	case c.Refused > 0:
+		out = append(out, fmt.Sprintf("Newly refused: %d of %s%s.", c.Refused, of, firstOf(c.Refused, c.First)))
+	case c.Open == 0:
+		out = append(out, fmt.Sprintf("No call would newly be refused, of %s.", of))
 	}
-	return append(out, fmt.Sprintf("Newly refused: %d of %s%s.", c.Refused, of, firstOf(c.Refused, c.First)))
+	if c.Open > 0 {
+		out = append(out, fmt.Sprintf("Not known: %d of %s, as the caller names no service account%s.", c.Open, of, firstOf(c.Open, c.FirstOpen)))
+	}
+	return out
 }
 
 // firstOf names the first of a number of things.

@@ -112,6 +112,9 @@ func TestForeseenCalls(t *testing.T) {
 		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|Newly refused: 12 of the first 2000 foreseen calls: c.shop to a.test:80 at a.shop GET /, and 11 more.": {
 			Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 2000, More: true, Refused: 12, First: []string{"c.shop to a.test:80 at a.shop GET /"}},
 		},
+		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|Not known: 1 of 3 foreseen calls, as the caller names no service account: d.shop to a.test:80 at a.shop GET /.": {
+			Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 3, Open: 1, FirstOpen: []string{"d.shop to a.test:80 at a.shop GET /"}},
+		},
 	} {
 		if got := strings.Join(affectedCalls(given), "|"); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -67,7 +67,7 @@ func (w *writeFlags) send(ctx context.Context, c *client.Client, b batch.Batch) 
 // report prints the server's warnings and the outcome for each object; after a dry run, what
 // would change. Notes add to the line of an object by its index; they may be nil.
 func (w *writeFlags) report(env *environment, documents []config.Document, result *batch.Result, notes map[int]string) error {
-	env.Warn(result.Warnings)
+	env.Warn(result.Warnings, result.Infos...)
 	if len(result.Results) != len(documents) {
 		return fmt.Errorf("the server at %s answered %d outcomes for %d objects: is it a Portolan of another version?", env.Server, len(result.Results), len(documents))
 	}

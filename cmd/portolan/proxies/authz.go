@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,7 @@ and simulates Envoys that have it. explain request shows the whole way of a requ
 by its name, namespace/name, address or node id, or as gateway/NAMESPACE/NAME; or a
 WorkloadEntry, as namespace/name, for a sidecar that captures its traffic. The port is that
 which clients of the host call, or the workload's own. A gateway needs the port of its
-server, and --header host=NAME.
+server, unless there is only one, and --header host=NAME.
 
 --from is an identity, such as cluster.local/ns/shop/sa/web, whose owner proves it wherever
 the destination takes mutual TLS; or a proxy or gRPC program, which encrypts as its
@@ -58,7 +59,9 @@ Without --from, the caller calls in plaintext and is nobody. --ip is the caller'
 A whole token is a --header.
 
 With -f the answer is as if the objects of these files were applied. The exit code is 1
-where the request is refused, by all endpoints or by some.`,
+where the request is refused, by all endpoints or by some, or where that is not known: a
+policy asks for an identity, and the proxy names no service account (bootstrap
+--service-account).`,
 		Example: `  portolan authz check --to reviews.shop:9080 --from cluster.local/ns/shop/sa/web --path /api/1
   portolan authz check --to shop/vm-12 --port 8080 --from shop/vm-3 --method POST
   portolan authz check --to reviews.shop:9080 --from shop/vm-3 -f deny.yaml
@@ -158,21 +161,50 @@ func checkRows(c explain.AccessCheck) [][]string {
 	if len(c.Unguarded) > 0 {
 		rows = append(rows, []string{"at", cli.FormatList(c.Unguarded, false) + "  no sidecar is connected: no policy judges it"})
 	}
-	return append(rows, []string{"outcome", map[string]string{
+	outcome := map[string]string{
 		explain.Forwarded: "allowed", explain.Fails: "! refused", explain.PartlyFails: "! refused by some endpoints", explain.Unknown: "! not known",
-	}[c.Outcome]})
+	}[c.Outcome]
+	if providers := providersOf(cli.MapSlice(c.Destinations, func(d explain.Inbound) *explain.Access { return d.Access })); c.Outcome == explain.Forwarded && len(providers) > 0 {
+		outcome = "asks " + strings.Join(providers, ", ") + ", who decides"
+	}
+	return append(rows, []string{"outcome", outcome})
 }
+
+// providersOf returns the authorizers that are asked, in order.
+func providersOf(all []*explain.Access) []string {
+	var out []string
+	for _, a := range all {
+		if a != nil && a.Provider != "" {
+			out = append(out, a.Provider)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// shownMisses bounds how many rules that do not match a table shows.
+const shownMisses = 8
 
 // accessRows describes what policies say; nothing if the request does not come to them.
 func accessRows(a *explain.Access) [][]string {
 	if a == nil {
 		return nil
 	}
-	text := map[string]string{explain.Allowed: "allowed: ", explain.Refused: "! refused: ", explain.Asked: "asked: "}[a.Decision] + a.Reason
+	text := map[string]string{explain.Allowed: "allowed: ", explain.Refused: "! refused: ", explain.Asked: "asked: ", explain.Unknown: "! not known: "}[a.Decision] + a.Reason
 	if a.By != nil {
 		text += " (" + a.By.Action + ")"
 	}
 	rows := [][]string{{"policies", text}}
+	for i, miss := range a.Misses {
+		if i == shownMisses {
+			rows = append(rows, []string{"no match", fmt.Sprintf("%d more: -o json has them", len(a.Misses)-i)})
+			break
+		}
+		rows = append(rows, []string{"no match", miss.String()})
+	}
+	if a.Unproved != "" {
+		rows = append(rows, []string{"identity", "! not proved: " + a.Unproved})
+	}
 	if a.Audited != nil {
 		rows = append(rows, []string{"audited", "by " + a.Audited.String()})
 	}
@@ -180,7 +212,7 @@ func accessRows(a *explain.Access) [][]string {
 		rows = append(rows, []string{"logged", a.Details})
 	}
 	for _, d := range a.DryRuns {
-		word := map[string]string{explain.Allowed: "would allow it", explain.Refused: "! would refuse it"}[d.Decision]
+		word := map[string]string{explain.Allowed: "would allow it", explain.Refused: "! would refuse it", explain.Unknown: "! not known, as the identity of the caller is not"}[d.Decision]
 		switch {
 		case d.By != nil:
 			word += ": " + d.By.String()

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,17 @@ func someCheck() explain.AccessCheck {
 			{
 				Endpoints: []string{"10.0.0.4:80"}, Proxies: []string{"sidecar~10.0.0.4~vm-14.shop~shop"}, Outcome: explain.Fails, Status: 403,
 				Access: &explain.Access{Decision: explain.Refused, By: deny, Status: 403, Reason: deny.String() + " denies it", Details: "rbac_access_denied_matched_policy[ns[shop]-policy[deny]-rule[1]]"},
+			},
+			{
+				Endpoints: []string{"10.0.0.7:80"}, Proxies: []string{"sidecar~10.0.0.7~vm-17.shop~shop"}, Outcome: explain.Fails, Status: 403,
+				Access: &explain.Access{
+					Decision: explain.Refused, Status: 403, Reason: "no rule of authorizationpolicy/shop/web allows it", Unmatched: []string{"authorizationpolicy/shop/web"},
+					Misses: slices.Repeat([]explain.Miss{{Policy: "authorizationpolicy/shop/web", Field: "spec.rules[0].to[0].operation.methods", Asked: []string{"GET"}, Came: "POST"}}, 9), Unproved: "peerauthentication/shop/default says DISABLE there",
+				},
+			},
+			{
+				Endpoints: []string{"10.0.0.8:80"}, Proxies: []string{"sidecar~10.0.0.8~vm-18.shop~shop"}, Outcome: explain.Unknown,
+				Access: &explain.Access{Decision: explain.Unknown, Reason: "a policy asks for an identity", DryRuns: []explain.DryRun{{Decision: explain.Unknown, By: deny}}},
 			},
 			{Endpoints: []string{"10.0.0.5:80"}, Proxies: []string{"sidecar~10.0.0.5~vm-15.shop~shop"}, Outcome: explain.Fails, Reason: "peerauthentication/shop/default demands mutual TLS"},
 		},
@@ -83,6 +95,22 @@ func TestAuthzCheckThatIsAllowed(t *testing.T) {
 	}
 	golden.Assert(t, out.Out, "authz-check-allowed.txt")
 	if out, err := serving(t, func(*http.Request) any { return allowed }, "authz", "check", "--to", "db.shop:5432", "-o", "json"); err != nil || !strings.Contains(out.Out, `"decision": "Allowed"`) {
+		t.Errorf("%v\n%s", err, out.Out)
+	}
+}
+
+// TestAuthzCheckThatAsks: where an authorizer decides, the outcome says who.
+func TestAuthzCheckThatAsks(t *testing.T) {
+	t.Parallel()
+	asks := explain.AccessCheck{
+		Outcome: explain.Forwarded,
+		Destinations: []explain.Inbound{{
+			Endpoints: []string{"10.0.0.2:80"}, Proxies: []string{"sidecar~10.0.0.2~db.shop~shop"},
+			Access: &explain.Access{Decision: explain.Asked, Provider: "opa", Reason: "spec.rules[0] of authorizationpolicy/shop/ask has the provider opa decide"},
+		}},
+	}
+	out, err := serving(t, func(*http.Request) any { return asks }, "authz", "check", "--to", "db.shop:80")
+	if err != nil || !strings.Contains(out.Out, "asks opa, who decides\n") || strings.Contains(out.Out, "allowed") {
 		t.Errorf("%v\n%s", err, out.Out)
 	}
 }

@@ -143,6 +143,9 @@ func explanationRows(e explain.Explanation) [][]string {
 		explain.Forwarded: "it goes to the endpoints", explain.Passed: "it passes", explain.Answered: "the proxy answers",
 		explain.Fails: "! it fails", explain.PartlyFails: "! a part of the requests fails", explain.Unknown: "! not known",
 	}[e.Outcome]
+	if providers := providersOf(accessesOf(e)); e.Outcome == explain.Forwarded && len(providers) > 0 {
+		outcome += ", if " + strings.Join(providers, ", ") + " lets it pass"
+	}
 	if e.Status != 0 {
 		outcome += fmt.Sprintf(" with %d", e.Status)
 	}
@@ -153,6 +156,17 @@ func explanationRows(e explain.Explanation) [][]string {
 		outcome += ": " + e.Reason
 	}
 	return append(rows, []string{"outcome", outcome})
+}
+
+// accessesOf returns what the policies of all proxies on the way say.
+func accessesOf(e explain.Explanation) []*explain.Access {
+	out := []*explain.Access{e.Access}
+	for _, d := range e.Destinations {
+		for _, in := range d.Inbound {
+			out = append(out, in.Access)
+		}
+	}
+	return out
 }
 
 // destinationRows returns what is known of a destination, and what the sidecars there do.

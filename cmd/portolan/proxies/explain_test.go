@@ -56,6 +56,16 @@ func TestExplainRequest(t *testing.T) {
 	golden.Assert(t, out.Out, "explain-request.txt")
 }
 
+// TestExplainRequestThatIsAsked: where an authorizer decides, the outcome says who.
+func TestExplainRequestThatIsAsked(t *testing.T) {
+	t.Parallel()
+	asks := explain.Explanation{Outcome: explain.Forwarded, Destinations: []explain.Destination{{Inbound: []explain.Inbound{{Access: &explain.Access{Decision: explain.Asked, Provider: "opa"}}}}}}
+	out, err := serving(t, func(*http.Request) any { return asks }, "explain", "request", "--from", "shop/vm-12", "--to", "reviews.shop:9080")
+	if err != nil || !strings.Contains(out.Out, "it goes to the endpoints, if opa lets it pass\n") {
+		t.Errorf("%v\n%s", err, out.Out)
+	}
+}
+
 func TestExplainRequestThatIsRefused(t *testing.T) {
 	t.Parallel()
 	out, err := serving(t, func(*http.Request) any {

@@ -179,6 +179,11 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 		TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion},
 		Revision: revision, Results: make([]batch.Outcome, len(results)), Warnings: b.warnings,
 	}
+	for i, severity := range b.severity {
+		if severity == slices.Index(finding.Severities, "info") {
+			answer.Infos = append(answer.Infos, i)
+		}
+	}
 	for i, r := range results {
 		answer.Results[i] = batch.Outcome{
 			Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,

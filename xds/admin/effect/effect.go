@@ -65,6 +65,10 @@ type Calls struct {
 	// Refused counts those that would newly be refused. First are the first MaxNodes, in order.
 	Refused int      `json:"refused"`
 	First   []string `json:"first,omitempty"`
+	// Open counts those that would newly be refused or not by an identity that is not known, and
+	// FirstOpen are the first MaxNodes, in order.
+	Open      int      `json:"open,omitempty"`
+	FirstOpen []string `json:"firstOpen,omitempty"`
 }
 
 // The changes of a resource.

@@ -54,13 +54,14 @@ func principalCondition(w *security.Condition, namespace string, domains []strin
 	case schema.RemoteIP:
 		c.on, c.match = ofEnvoy, remoteIP
 	case schema.SourceNamespace:
-		c.match = namespaceOf
+		c.on, c.match = ofIdentities, namespaceOf
 	case schema.SourcePrincipal:
-		c.values, c.notValues, c.match = withAliases(c.values, domains), withAliases(c.notValues, domains), principal
+		c.values, c.notValues = withAliases(c.values, domains), withAliases(c.notValues, domains)
+		c.on, c.match = ofIdentities, principal
 	case schema.SourceServiceAccount:
-		c.match = serviceAccount(namespace)
+		c.on, c.match = ofIdentities, serviceAccount(namespace)
 	case schema.SourceTrustDomain:
-		c.match = trustDomain
+		c.on, c.match = ofIdentities, trustDomain
 	case schema.RequestPrincipal:
 		c.on, c.match = ofRequests, requestPrincipal
 	case schema.RequestAudiences:

@@ -17,6 +17,10 @@ func NotForTCP(spec *security.AuthorizationPolicy) []string { return unknown(spe
 // NotForGRPC returns the fields of a policy that a gRPC server cannot judge.
 func NotForGRPC(spec *security.AuthorizationPolicy) []string { return unknown(spec, calls) }
 
+// IdentityFields returns the fields of a policy that name what the certificate of a caller proves. A
+// caller in plaintext has no such thing: values do not match it, notValues do.
+func IdentityFields(spec *security.AuthorizationPolicy) []string { return unknown(spec, anonymous) }
+
 func unknown(spec *security.AuthorizationPolicy, p platform) []string {
 	var out []string
 	for i, rule := range spec.GetRules() {

@@ -72,7 +72,7 @@ func path(value string) (*rbac.Permission, bool) {
 
 // knowsPath says who knows a path: gRPC servers have no templates.
 func knowsPath(p platform, value string) bool {
-	return p == requests || p == calls && !schema.IsPathTemplate(value)
+	return ofRequests(p, value) || p == calls && !schema.IsPathTemplate(value)
 }
 
 func port(value string) (*rbac.Permission, bool) {

@@ -16,6 +16,7 @@ const (
 	requests    platform = iota // an Envoy, HTTP requests
 	connections                 // an Envoy, TCP connections
 	calls                       // a gRPC server
+	anonymous                   // an Envoy, HTTP requests of callers without a certificate
 )
 
 // translation is how rules of one filter are translated.
@@ -102,14 +103,17 @@ type clause[T any] struct {
 // everywhere is for attributes that all platforms know.
 func everywhere(platform, string) bool { return true }
 
+// ofIdentities is for attributes that the certificate of the caller proves.
+func ofIdentities(p platform, _ string) bool { return p != anonymous }
+
 // ofRequests is for attributes that an Envoy knows of requests.
-func ofRequests(p platform, _ string) bool { return p == requests }
+func ofRequests(p platform, _ string) bool { return p == requests || p == anonymous }
 
 // ofMessages is for attributes of requests and calls.
-func ofMessages(p platform, _ string) bool { return p == requests || p == calls }
+func ofMessages(p platform, _ string) bool { return p != connections }
 
 // ofEnvoy is for attributes that an Envoy knows.
-func ofEnvoy(p platform, _ string) bool { return p == requests || p == connections }
+func ofEnvoy(p platform, _ string) bool { return p != calls }
 
 // side joins matchers: permissions or principals.
 type side[T any] struct {

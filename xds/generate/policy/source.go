@@ -16,11 +16,11 @@ type principalClause = clause[*rbac.Principal]
 // source returns the clauses of a source in a policy of a namespace; nil is any source.
 func source(s *security.Source, namespace string, domains []string) []principalClause {
 	return []principalClause{
-		{"principals", withAliases(s.GetPrincipals(), domains), withAliases(s.GetNotPrincipals(), domains), everywhere, principal},
+		{"principals", withAliases(s.GetPrincipals(), domains), withAliases(s.GetNotPrincipals(), domains), ofIdentities, principal},
 		{"requestPrincipals", s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), ofRequests, requestPrincipal},
-		{"serviceAccounts", s.GetServiceAccounts(), s.GetNotServiceAccounts(), everywhere, serviceAccount(namespace)},
-		{"namespaces", s.GetNamespaces(), s.GetNotNamespaces(), everywhere, namespaceOf},
-		{"trustDomains", s.GetTrustDomains(), s.GetNotTrustDomains(), everywhere, trustDomain},
+		{"serviceAccounts", s.GetServiceAccounts(), s.GetNotServiceAccounts(), ofIdentities, serviceAccount(namespace)},
+		{"namespaces", s.GetNamespaces(), s.GetNotNamespaces(), ofIdentities, namespaceOf},
+		{"trustDomains", s.GetTrustDomains(), s.GetNotTrustDomains(), ofIdentities, trustDomain},
 		{"remoteIpBlocks", s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), ofEnvoy, remoteIP},
 		{"ipBlocks", s.GetIpBlocks(), s.GetNotIpBlocks(), everywhere, directIP},
 	}
@@ -150,5 +150,5 @@ func requestHeader(name string) func(string) (*rbac.Principal, bool) {
 func knowsHeader(name string) func(platform, string) bool {
 	name = strings.ToLower(name)
 	hidden := strings.HasPrefix(name, "grpc-") || strings.HasSuffix(name, "-bin") || name == ":scheme" || name == "te"
-	return func(p platform, _ string) bool { return p == requests || p == calls && !hidden }
+	return func(p platform, value string) bool { return ofRequests(p, value) || p == calls && !hidden }
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
@@ -17,9 +18,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
+	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
@@ -36,6 +39,8 @@ type loosened struct {
 	seen     map[string]bool // by service: those that were looked at
 	sent     verdict.Names   // clients begin to send them plaintext
 	taken    verdict.Names   // they begin to take it
+	// nameless are the AuthorizationPolicies for them that name identities, which clients then do not prove.
+	nameless verdict.Names
 }
 
 // addLoosened adds to the advice of operations what they open to plaintext. It is no verdict on an
@@ -133,6 +138,11 @@ func (l *loosened) look(s *mesh.ServiceRow) {
 	}
 	l.seen[key] = true
 	before, after := takings(l.from, was), takings(l.to, s)
+	for _, e := range l.to.Mesh.EndpointsOf(s).ByShard() {
+		if place := placeOf(s, e); before[place].encrypted && !after[place].encrypted {
+			l.addNameless(s.Namespace, e)
+		}
+	}
 	for _, place := range slices.Sorted(maps.Keys(after)) {
 		is, known := before[place]
 		if !known {
@@ -147,6 +157,24 @@ func (l *loosened) look(s *mesh.ServiceRow) {
 	}
 }
 
+// addNameless adds the policies that are enforced for the workload of an endpoint and name identities.
+func (l *loosened) addNameless(namespace string, e *discovery.Endpoint) {
+	root := l.to.Mesh.Inputs().Mesh.GetRootNamespace()
+	for _, of := range slices.Compact([]string{root, namespace}) {
+		for object := range l.to.Mesh.Inputs().Configs.List(schema.AuthorizationPolicy, of) {
+			asks := len(policy.IdentityFields(object.Spec.(*security.AuthorizationPolicy))) > 0
+			if asks && !policy.DryRun(object) && selecting.NewPolicy(object).Selects(selecting.Workload{Namespace: namespace, Labels: e.Labels}, root) {
+				l.nameless.Add(object.Key().String())
+			}
+		}
+	}
+}
+
+// placeOf names an endpoint of a service.
+func placeOf(s *mesh.ServiceRow, e *discovery.Endpoint) string {
+	return fmt.Sprintf("%s of %s", net.JoinHostPort(e.Address, strconv.Itoa(e.Port)), s.Hostname)
+}
+
 // takings returns how the endpoints of a service are called and take connections, when all follow
 // the policies.
 func takings(facts verdict.Facts, s *mesh.ServiceRow) map[string]taking {
@@ -155,7 +183,7 @@ func takings(facts verdict.Facts, s *mesh.ServiceRow) map[string]taking {
 	rules, scope := facts.Mesh.RulesOf(s.Hostname), facts.Mesh.PeersOf(s.Namespace)
 	for _, e := range facts.Mesh.EndpointsOf(s).ByShard() {
 		mode := scope.Decide(e.Labels, e.Port).Mode
-		place := fmt.Sprintf("%s of %s", net.JoinHostPort(e.Address, strconv.Itoa(e.Port)), s.Hostname)
+		place := placeOf(s, e)
 		takes := e.TLSMode == discovery.TLSModeIstio
 		out[place] = taking{encrypted: encrypts(rules, e, automatic && takes && mode != peer.Disable), closed: takes && mode == peer.Strict}
 	}
@@ -190,16 +218,18 @@ func (l *loosened) advice() (out []finding.Advice) {
 	for _, found := range []struct {
 		message string
 		places  *verdict.Names
+		remedy  string
 	}{
-		{"clients send plaintext where they encrypted", &l.sent},
-		{"plaintext is taken where it was refused", &l.taken},
+		{"clients send plaintext where they encrypted", &l.sent, "keep what asks for mutual TLS, unless you mean it"},
+		{"plaintext is taken where it was refused", &l.taken, "keep what asks for mutual TLS, unless you mean it"},
+		{"policies name identities, which clients then do not prove there: principals do not match, notPrincipals do", &l.nameless, "change these policies first, or keep what asks for mutual TLS"},
 	} {
 		if found.places.Count() == 0 {
 			continue
 		}
 		v := verdict.Verdict{
 			Code: verdict.PlaintextBegins, Message: found.message + ": " + found.places.String(),
-			Remedy: "keep what asks for mutual TLS, unless you mean it",
+			Remedy: found.remedy,
 		}
 		out = append(out, finding.Advice{Text: v.String(), Severity: v.Code.Severity().String()})
 	}

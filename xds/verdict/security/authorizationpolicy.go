@@ -29,6 +29,8 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 	p.shadowed()
 	p.ports()
 	p.paths()
+	p.principals()
+	p.servicePorts()
 	p.hosts()
 	p.addresses()
 	p.provider()
@@ -138,8 +140,8 @@ func (j *policyJudge) findPorts() {
 // ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
 // that proves nothing, a connection without requests, a gRPC server.
 func (j *policyJudge) ports() {
-	if field := identityField(j.spec); field != "" && j.plaintext.Count() > 0 {
-		j.add(verdict.PolicyPlaintext, field, "demand mutual TLS by a PeerAuthentication of mode STRICT",
+	if fields := policy.IdentityFields(j.spec); len(fields) > 0 && j.plaintext.Count() > 0 {
+		j.add(verdict.PolicyPlaintext, fields[0], "demand mutual TLS by a PeerAuthentication of mode STRICT",
 			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", &j.plaintext)
 	}
 	if j.greeting.Count() > 0 && !policy.DryRun(j.object) && j.spec.GetAction() != security.AuthorizationPolicy_AUDIT {
@@ -168,6 +170,17 @@ func (j *policyJudge) ports() {
 // portsOf yields the ports of a workload, and the protocols that services give them.
 func (j *policyJudge) portsOf(p chosen) func(yield func(int, discovery.Protocol) bool) {
 	return func(yield func(int, discovery.Protocol) bool) {
+		for at, port := range j.servedBy(p) {
+			if !yield(at, port.Protocol) {
+				return
+			}
+		}
+	}
+}
+
+// servedBy yields the ports of a workload, and those of services that lead to them.
+func (j *policyJudge) servedBy(p chosen) func(yield func(int, discovery.Port) bool) {
+	return func(yield func(int, discovery.Port) bool) {
 		for _, address := range p.IPAddresses {
 			for key, row := range j.Mesh().Instances(address).All() {
 				name, _ := rows.SplitKey(key)
@@ -177,7 +190,7 @@ func (j *policyJudge) portsOf(p chosen) func(yield func(int, discovery.Protocol)
 				}
 				for _, e := range row.Endpoints {
 					for _, port := range service.Ports() {
-						if port.Name == e.ServicePortName && !yield(e.Port, port.Protocol) {
+						if port.Name == e.ServicePortName && !yield(e.Port, port) {
 							return
 						}
 					}
@@ -185,33 +198,6 @@ func (j *policyJudge) portsOf(p chosen) func(yield func(int, discovery.Protocol)
 			}
 		}
 	}
-}
-
-// identityField returns the first field that names an identity of mutual TLS, empty for none.
-func identityField(spec *security.AuthorizationPolicy) string {
-	for i, rule := range spec.GetRules() {
-		for k, from := range rule.GetFrom() {
-			s, at := from.GetSource(), fmt.Sprintf("spec.rules[%d].from[%d].source.", i, k)
-			for _, f := range []struct {
-				name   string
-				values []string
-			}{
-				{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
-				{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}, {"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()},
-			} {
-				if len(f.values) > 0 {
-					return at + f.name
-				}
-			}
-		}
-		for k, when := range rule.GetWhen() {
-			switch attribute, _, _ := schema.ParseCondition(when.GetKey()); attribute {
-			case schema.SourcePrincipal, schema.SourceNamespace, schema.SourceServiceAccount, schema.SourceTrustDomain:
-				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, k)
-			}
-		}
-	}
-	return ""
 }
 
 // paths tells of paths and hosts that no request has, and of paths that a request can write in
@@ -225,6 +211,8 @@ func (j *policyJudge) paths() {
 			at, o := fmt.Sprintf("spec.rules[%d].to[%d].operation.", i, k), to.GetOperation()
 			j.neverMatch(at+"paths", o.GetPaths(), withoutSlash, "begins with no slash, and the path of every request does")
 			j.neverMatch(at+"notPaths", o.GetNotPaths(), withoutSlash, "begins with no slash, and the path of every request does")
+			j.neverMatch(at+"paths", o.GetPaths(), withQuery, "has a query, and paths are compared without theirs")
+			j.neverMatch(at+"notPaths", o.GetNotPaths(), withQuery, "has a query, and paths are compared without theirs")
 			j.neverMatch(at+"hosts", o.GetHosts(), usualPort, "has the usual port, which clients leave out")
 			j.neverMatch(at+"notHosts", o.GetNotHosts(), usualPort, "has the usual port, which clients leave out")
 			allows := j.spec.GetAction() == security.AuthorizationPolicy_ALLOW
@@ -244,6 +232,8 @@ func (j *policyJudge) paths() {
 }
 
 func withoutSlash(v string) bool { return !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") }
+
+func withQuery(v string) bool { return strings.Contains(v, "?") }
 
 func usualPort(v string) bool { return strings.HasSuffix(v, ":80") || strings.HasSuffix(v, ":443") }
 

@@ -100,6 +100,8 @@ type Result struct {
 	Revision        string    `json:"revision"`
 	Results         []Outcome `json:"results"`
 	Warnings        []string  `json:"warnings,omitempty"`
+	// Infos are the indexes of those Warnings that are only of severity info.
+	Infos []int `json:"infos,omitempty"`
 	// Effect is what proxies would get; only set in a dry run with a preview.
 	Effect *effect.Effect `json:"effect,omitempty"`
 }
