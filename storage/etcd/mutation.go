@@ -127,7 +127,22 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 		m.faults = multierror.Append(m.faults, &storage.OpError{Index: i, Err: err})
 		return
 	}
-	m.put(key, value)
+	m.putObject(key, value, step)
+}
+
+// putObject puts an object under its lease, if the step has one. An object that exists stays
+// under the lease that it is under: the condition on its revision says that it is there.
+func (m *mutation) putObject(key string, value []byte, step plan.Step) {
+	switch {
+	case step.Lease != 0:
+		m.put(key, value, clientv3.WithLease(clientv3.LeaseID(step.Lease)))
+		m.writes = append(m.writes, underLease(step.Key, step.Lease)...)
+		m.size += len(LeaseKey(step.Key)) + 2*len(key) + 3*operationOverhead
+	case plan.MayLease(step.Key.Kind) && m.found.revisionOf(step.Key) != 0:
+		m.put(key, value, clientv3.WithIgnoreLease())
+	default:
+		m.put(key, value)
+	}
 }
 
 // require makes the transaction conditional on the mod revision of a key. newMutation adds
@@ -151,8 +166,8 @@ func (m *mutation) write(w keyWrite) {
 	m.put(w.key, w.value)
 }
 
-func (m *mutation) put(key string, value []byte) {
-	m.writes = append(m.writes, clientv3.OpPut(key, string(value)))
+func (m *mutation) put(key string, value []byte, options ...clientv3.OpOption) {
+	m.writes = append(m.writes, clientv3.OpPut(key, string(value), options...))
 	m.size += len(key) + len(value) + operationOverhead
 }
 
