@@ -69,6 +69,7 @@ type Connection struct {
 	desired   desiredResources
 	member    *desired.Member // what a proxy should have; nil for a control plane
 	sequencer *delivery.Sequencer
+	leave     func() // tells the Registrar of the end; nil without one
 }
 
 // message is a request of either variant.
@@ -297,6 +298,9 @@ func (c *Connection) end() {
 	c.receiving.Stop()
 	c.waitsForClient.Store(true) // no later push waits for it
 	c.server.generations.done(c)
+	if c.leave != nil {
+		c.leave()
+	}
 	if c.desired != nil {
 		c.desired.Close()
 		c.server.logger.Info("proxy disconnected", "proxy", c.note.Node())
@@ -408,6 +412,9 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	c.sequencer = c.newSequencer()
 	c.server.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "identity", proxy.Identity, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
 	c.waitsForClient.Store(false)
+	if r := c.server.options.Registrar; r != nil {
+		c.leave = r.Join(proxy)
+	}
 	c.identified.Store(true) // before advance reads the published context: later ones are pushed
 	return c.advance(ctx)
 }

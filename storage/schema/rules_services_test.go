@@ -232,9 +232,6 @@ func TestWorkloadEntryRules(t *testing.T) {
 		{name: "group", kind: schema.WorkloadGroup, spec: `{}`,
 			refused: []string{
 				"spec.template: is missing: it says what the WorkloadEntries of the group have alike",
-			},
-			warned: []string{
-				"WorkloadGroup is stored but not enforced yet",
 			}},
 		{name: "group with a probe", kind: schema.WorkloadGroup, spec: `
 			metadata: {labels: {a: "b c"}}
@@ -247,7 +244,7 @@ func TestWorkloadEntryRules(t *testing.T) {
 				`spec.probe.httpGet.scheme: must be one of HTTP, HTTPS, is "FTP"`,
 			},
 			warned: []string{
-				"WorkloadGroup is stored but not enforced yet",
+				"spec.probe is not served yet and has no effect",
 			}},
 		{name: "group with an empty probe", kind: schema.WorkloadGroup, spec: `
 			template: {}
@@ -256,7 +253,7 @@ func TestWorkloadEntryRules(t *testing.T) {
 				"spec.probe: lacks what to do: set one of httpGet, tcpSocket, exec, grpc",
 			},
 			warned: []string{
-				"WorkloadGroup is stored but not enforced yet",
+				"spec.probe is not served yet and has no effect",
 			}},
 	})
 }

@@ -87,6 +87,8 @@ const (
 	PortUncaptured      Code = "PTL0213"
 	NoneUncaptured      Code = "PTL0214"
 	WorkloadUnselected  Code = "PTL0215"
+	RegistrationRefused Code = "PTL0231"
+	RegistrationPartly  Code = "PTL0232"
 	CredentialMissing   Code = "PTL0301"
 	CredentialSidecars  Code = "PTL0302"
 	ServerUnverified    Code = "PTL0303"
@@ -200,6 +202,8 @@ var kinds = []Kind{
 	{PortUncaptured, "", Warning, status.Conflicted, "a ServiceEntry has a port without HTTP that an older one has, and sidecars that capture no traffic see both", "from these sidecars all connections on the port are the oldest's"},
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
+	{RegistrationRefused, "", Warning, status.PartlyServed, "a proxy asks to be registered in a WorkloadGroup, and is not", "it has no WorkloadEntry, so that no service has it as an endpoint"},
+	{RegistrationPartly, "", Info, status.PartlyServed, "a registered proxy chose labels that its WorkloadGroup does not let nodes choose", "its WorkloadEntry lacks them"},
 	{CredentialMissing, "", Error, status.ResolvedRefs, "a DestinationRule asks for TLS with a secret that a proxy which uses the rule does not have", "requests of the proxy are answered with 503, and connections closed, until the secret is there: nothing leaves in plaintext"},
 	{CredentialSidecars, "", Warning, status.PartlyServed, "a DestinationRule without a workloadSelector names a credential, and there are sidecars that use the rule", "these sidecars have no credential: their requests are answered with 503, and connections closed; gateways use the rule"},
 	{ServerUnverified, "", Warning, status.PartlyServed, "a DestinationRule asks for TLS, and nothing says which name the certificate of the server must have", "proxies send to any server whose certificate leads to the authority"},
