@@ -83,7 +83,7 @@ func (m *peerMesh) compareAuthz(t *testing.T, policies []string, counts map[bool
 // checked returns what authz check says about a request of the client to the workload.
 func (m *peerMesh) checked(t *testing.T, port int, path string) explain.Access {
 	t.Helper()
-	asked := m.try("", asking("authz check", port, path)...)
+	asked := m.try("", questionAbout("authz check", port, path)...)
 	var out explain.AccessCheck
 	if err := json.Unmarshal([]byte(asked.stdout), &out); err != nil || len(out.Destinations) != 1 || out.Destinations[0].Access == nil {
 		t.Fatalf("%v: exit code %d: %s%s", err, asked.code, asked.stdout, asked.stderr)
@@ -97,7 +97,7 @@ func (m *peerMesh) checked(t *testing.T, port int, path string) explain.Access {
 // explainedAt returns what explain request says of the workload's sidecar.
 func (m *peerMesh) explainedAt(t *testing.T, port int, path string) explain.Access {
 	t.Helper()
-	asked := m.must("", asking("explain request", port, path)...)
+	asked := m.must("", questionAbout("explain request", port, path)...)
 	var out explain.Explanation
 	err := json.Unmarshal([]byte(asked), &out)
 	i := slices.IndexFunc(out.Destinations, func(d explain.Destination) bool { return len(d.Inbound) == 1 && d.Inbound[0].Access != nil })
@@ -107,8 +107,8 @@ func (m *peerMesh) explainedAt(t *testing.T, port int, path string) explain.Acce
 	return *out.Destinations[i].Inbound[0].Access
 }
 
-// asking returns the arguments of a question about a request of the client to the workload.
-func asking(command string, port int, path string) []string {
+// questionAbout returns the arguments of a question about a request of the client to the workload.
+func questionAbout(command string, port int, path string) []string {
 	out := append(strings.Fields(command), "--from", "client", "--to", fmt.Sprintf("app.shop.test:%d", port), "-o", "json")
 	if path != "" {
 		out = append(out, "--path", path)

@@ -151,11 +151,10 @@ func TestEnvoyBypassServerFirst(t *testing.T) {
 	s.awaitSynced(s.apply(authorization("deny", "{action: DENY, rules: [{}]}")), "app")
 	s.port = port
 	s.await(t, "a DENY of all", plain, knock{raw: said}, "closed")
-	if got, err := talk(plain, said); err != nil || got != "" {
-		t.Errorf("in plaintext: %q, %v", got, err)
-	}
-	if got, err := talk(mutual, said); err != nil || strings.Contains(got, said) {
-		t.Errorf("over mutual TLS: %q, %v", got, err)
+	for _, at := range ours(plain, mutual) { // the greeting may be faster than the client's word
+		if got, err := talk(at, said); err != nil || strings.Contains(got, said) {
+			t.Errorf("by %s: %q, %v", at, got, err)
+		}
 	}
 	if got, err := talk(mutual, ""); err != nil || got != peerGreeting+"\n" {
 		t.Errorf("over mutual TLS, without a word: %q, %v, want the greeting", got, err)

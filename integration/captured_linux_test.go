@@ -3,11 +3,9 @@ package integration
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -259,31 +257,6 @@ func greets(n *namespace, mark int, address, first, want string) error {
 		err = fmt.Errorf("it is %q", got)
 	}
 	return err
-}
-
-// carries reports whether a connection to an echo carries bytes there and back, or is closed. What
-// the server says first counts for nothing: it comes before a policy judges.
-func (n *namespace) carries(address string) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	c, err := n.dial(ctx, address, 0)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-	const word = "\x01hello"
-	_, _ = fmt.Fprintln(c, word) // reading tells what became of it
-	lines := bufio.NewScanner(c)
-	for lines.Scan() {
-		if lines.Text() == word {
-			return true, nil
-		}
-	}
-	if err := lines.Err(); !errors.Is(err, syscall.ECONNRESET) {
-		return false, err
-	}
-	return false, nil
 }
 
 // expectPassed fails if one of the counters is 0, so that the traffic did not pass the proxy.

@@ -42,6 +42,13 @@ func TestEncryptBetweenServicesPage(t *testing.T) {
 	if got, err := do(t.Context(), clientOf(t), plaintext); err == nil {
 		t.Errorf("plaintext is answered: %s", got)
 	}
+	foreseen := s.try(strings.Replace(objects[2], "STRICT", "DISABLE", 1), "apply", "-f", "-", "--dry-run=server")
+	expectOutcome(t, "a dry run of DISABLE", foreseen, 0, "Concerned: 2 of 2 proxies: ratings.shop, client.shop. Modes of shop change in phases")
+	for _, warning := range []string{"clients send plaintext where they encrypted: 127.0.0.1:", "plaintext is taken where it was refused: 127.0.0.1:", "(PTL0369)"} {
+		if !strings.Contains(foreseen.stderr, warning) {
+			t.Errorf("a dry run of DISABLE does not warn %q:\n%s", warning, foreseen.stderr)
+		}
+	}
 	other := strings.Replace(objects[1], "serviceAccount: ratings", "serviceAccount: payments", 1)
 	s.awaitSynced(s.apply(other), "client", "ratings")
 	awaitReply(t, q, "503")

@@ -240,12 +240,12 @@ func TestEnvoyTokenKeys(t *testing.T) {
 
 		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "away", http.StatusServiceUnavailable) })
 		s.restart()
-		s.awaitIssue("tokens", "PTL0391", "503 Service Unavailable")
+		s.awaitIssue("requestauthentication", "tokens", "PTL0391", "503 Service Unavailable")
 		issuer.Answer(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"keys":[{"kty":"EC","crv":"none"}]}`))
 		})
 		s.restart()
-		s.awaitIssue("tokens", "PTL0391", "keys")
+		s.awaitIssue("requestauthentication", "tokens", "PTL0391", "keys")
 		s.in.process.kill()
 		s.in = s.sidecarOfApp(v, identified(t, s.of, shopAccounts+"app"))
 		s.in.awaitWarm()
@@ -253,7 +253,7 @@ func TestEnvoyTokenKeys(t *testing.T) {
 		s.awaitToken(old, "http")
 
 		s.apply(authentication("lost", `{jwtRules: [{issuer: "http://127.0.0.1:1"}]}`))
-		s.awaitIssue("lost", "PTL0391", "connection refused")
+		s.awaitIssue("requestauthentication", "lost", "PTL0391", "connection refused")
 		s.awaitSynced(s.revision(), "app")
 		for want, header := range map[string]map[string]string{
 			"401": bearer(issuer.Sign(t, claimsOf("http://127.0.0.1:1", nil))), "http": bearer(young),
@@ -314,17 +314,6 @@ func (s *tokenScene) keepAsking(header map[string]string) (end func()) {
 			s.t.Errorf("%d of %d requests failed: %v", len(failed), count, failed[:min(len(failed), 3)])
 		}
 	}
-}
-
-// awaitIssue waits until a RequestAuthentication has a verdict.
-func (s *tokenScene) awaitIssue(name, code, words string) {
-	s.t.Helper()
-	eventually(s.t, name+" has "+code, func() error {
-		if out := s.must("", "get", "requestauthentication", name, "-n", "shop", "-o", "yaml"); !strings.Contains(out, code) || !strings.Contains(out, words) {
-			return fmt.Errorf("%s", out)
-		}
-		return nil
-	})
 }
 
 // TestEnvoyTokenReplicas: one of two servers fetches the keys, both give proxies the same bytes,

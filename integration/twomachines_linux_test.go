@@ -58,6 +58,9 @@ func TestTwoMachines(t *testing.T) {
 	if !strings.Contains(last, "program") {
 		t.Errorf("the request is answered %q", last)
 	}
+	if out := first.command("portolan explain request --from shop/edge-1 --to web.shop.example:8080"); !strings.Contains(out, "over mutual TLS of the mesh as outbound_.80_._.web.shop.example, to a server of spiffe://cluster.local/ns/shop/sa/web") {
+		t.Errorf("the gateway does not encrypt:\n%s", out)
+	}
 	// Both proxies connect with the certificate of their machine.
 	status := first.command("portolan proxy status")
 	for _, name := range []string{"web-1", "edge-1"} {

@@ -278,3 +278,25 @@ func TestBrokenMeshIsAnalyzed(t *testing.T) {
 		t.Errorf("a code that is none: %d, %s", out.code, out.stderr)
 	}
 }
+
+// awaitIssue waits until an object of the namespace shop has a verdict.
+func (s *server) awaitIssue(kind, name, code, words string) {
+	s.t.Helper()
+	eventually(s.t, name+" has "+code, func() error {
+		if out := s.must("", "get", kind, name, "-n", "shop", "-o", "yaml"); !strings.Contains(out, code) || !strings.Contains(out, words) {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+}
+
+// awaitNoIssue waits until an object of the namespace shop lacks a verdict.
+func (s *server) awaitNoIssue(kind, name, code string) {
+	s.t.Helper()
+	eventually(s.t, name+" lacks "+code, func() error {
+		if out := s.must("", "get", kind, name, "-n", "shop", "-o", "yaml"); strings.Contains(out, code) {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+}

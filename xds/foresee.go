@@ -2,7 +2,6 @@ package xds
 
 import (
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/xds/desired"
 )
 
@@ -12,13 +11,8 @@ type Foreseen struct {
 	Differences []desired.Difference
 }
 
-// Foresee returns, for each stream of a proxy, what operations on the configuration would
-// change. It returns false where WouldBe does.
-func (s *DiscoveryServer) Foresee(ops []storage.Op) ([]Foreseen, bool) {
-	is, would, known := s.WouldBe(ops)
-	if !known {
-		return nil, false
-	}
+// Foresee returns, for each stream of a proxy, what differs between two moments of WouldBe.
+func (s *DiscoveryServer) Foresee(is, would Moment) []Foreseen {
 	var viewers []desired.Viewer
 	var connections []*Connection
 	for _, c := range s.all() {
@@ -33,7 +27,7 @@ func (s *DiscoveryServer) Foresee(ops []storage.Op) ([]Foreseen, bool) {
 		}
 		out = append(out, Foreseen{viewers[i].Proxy.ID, differences})
 	}
-	return out, true
+	return out
 }
 
 // requested returns the differences in resources that the client has requested. A gRPC

@@ -2,21 +2,26 @@ package xds_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -112,6 +117,107 @@ func TestPreview(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPreviewOfAChangeInPhases: of a change of modes a preview says what the last phase changes, and
+// which namespaces have phases. It leaves out a phase that comes anyway.
+func TestPreviewOfAChangeInPhases(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, serviceentry.Switches{})
+	r.set(objectOf(t, "ServiceEntry", "shop/web", "{hosts: [web.example], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1, serviceAccount: web}]}", 1))
+	r.commit()
+	r.push()
+	for ip, name := range map[string]string{"10.0.0.1": "server", "10.0.0.2": "client"} {
+		node := xdstest.NewNode("sidecar", ip, name, "shop", nil)
+		for key, value := range map[string]string{
+			"INTERCEPTION_MODE": "REDIRECT", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r",
+		} {
+			node.Metadata.Fields[key] = structpb.NewStringValue(value)
+		}
+		r.server.Connect(t, r.now, node).Open()
+	}
+	mode := func(mode string) *config.Config {
+		return objectOf(t, "PeerAuthentication", "shop/default", "{mtls: {mode: "+mode+"}}", 1)
+	}
+	at := func(settled string, toward *config.Config) []*config.Config {
+		p := &phase.Peers{Toward: (*peer.Policies)(nil).Replace(nil, toward).Digest()}
+		if settled != "" {
+			p.Settled = []phase.Policy{{Name: "default", Mode: settled}}
+		}
+		return []*config.Config{toward, {Meta: config.Meta{GroupVersionKind: schema.PeerPhase, Namespace: "shop", Name: schema.PeerPhaseName}, Spec: p}}
+	}
+	for _, c := range []struct {
+		name      string
+		now       []*config.Config // that are stored before
+		to        *config.Config
+		phases    []string
+		concerned int
+	}{
+		{name: "to STRICT", to: mode("STRICT"), phases: []string{"shop"}, concerned: 2}, // both are servers
+		{name: "to DISABLE", to: mode("DISABLE"), phases: []string{"shop"}, concerned: 2},
+		{name: "to what holds without a policy", to: mode("PERMISSIVE"), phases: []string{"shop"}},
+		{name: "the same, on the way", now: at("", mode("STRICT")), to: mode("STRICT")},
+		{name: "another, on the way", now: at("", mode("STRICT")), to: mode("DISABLE"), phases: []string{"shop"}, concerned: 2},
+		{name: "back, on the way", now: at("DISABLE", mode("STRICT")), to: mode("DISABLE"), concerned: 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.set(c.now...)
+			r.commit()
+			r.push()
+			got, known := admin.Preview(r.server, catalogue.Types(), []storage.Op{{Verb: storage.Put, Config: c.to}}, effect.PreviewProxies)
+			if !known || got.Concerned != c.concerned || !slices.Equal(got.Phases, c.phases) {
+				t.Errorf("known %v: %+v", known, got)
+			}
+			r.remove(c.now...)
+			r.commit()
+			r.push()
+		})
+	}
+}
+
+// TestPreviewOfPolicies: a change of what judges requests concerns the proxies whose filters change.
+func TestPreviewOfPolicies(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, serviceentry.Switches{})
+	r.set(
+		objectOf(t, "ServiceEntry", "shop/web", "{hosts: [web.example], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]}", 1),
+		objectOf(t, "Gateway", "shop/edge", "{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}", 1),
+		objectOf(t, "AuthorizationPolicy", "shop/old", "{selector: {matchLabels: {app: edge}}, action: DENY, rules: [{}]}", 1),
+	)
+	r.commit()
+	r.push()
+	for _, node := range []*corev3.Node{
+		xdstest.NewNode("sidecar", "10.0.0.1", "web", "shop", map[string]string{"app": "web"}), xdstest.NewNode("router", "10.0.0.2", "edge", "shop", map[string]string{"app": "edge"}),
+		xdstest.NewNode("sidecar", "10.0.0.3", "other", "elsewhere", nil),
+	} {
+		node.Metadata.Fields["INTERCEPTION_MODE"] = structpb.NewStringValue("REDIRECT")
+		r.server.Connect(t, r.now, node).Open()
+	}
+	policy := func(name, spec string) storage.Op {
+		return storage.Op{Verb: storage.Put, Config: objectOf(t, "AuthorizationPolicy", "shop/"+name, spec, 1)}
+	}
+	for name, c := range map[string]struct {
+		op   storage.Op
+		want string // names of nodes
+	}{
+		"of a namespace": {policy("new", "{action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}"), "edge web"},
+		"of a workload":  {policy("new", "{selector: {matchLabels: {app: web}}, rules: [{}]}"), "web"},
+		"of a Gateway":   {policy("new", "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: edge}], rules: [{}]}"), "edge"},
+		"of nobody":      {policy("new", "{selector: {matchLabels: {app: x}}}"), ""},
+		"a change":       {policy("old", "{selector: {matchLabels: {app: edge}}, action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}"), "edge"},
+		"a deletion":     {storage.Op{Verb: storage.Delete, Key: policy("old", "{}").Target()}, "edge"},
+		"of tokens":      {storage.Op{Verb: storage.Put, Config: objectOf(t, "RequestAuthentication", "shop/t", "{selector: {matchLabels: {app: web}}, jwtRules: [{issuer: i, jwks: '{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}'}]}", 1)}, "web"},
+	} {
+		got, known := admin.Preview(r.server, catalogue.Types(), []storage.Op{c.op}, effect.PreviewProxies)
+		var nodes []string
+		for _, id := range got.Nodes {
+			nodes = append(nodes, strings.Split(strings.Split(id, "~")[2], ".")[0])
+		}
+		slices.Sort(nodes)
+		if strings.Join(nodes, " ") != c.want || !known || got.Concerned != len(nodes) {
+			t.Errorf("%s: concerned are %q, want %q", name, nodes, c.want)
+		}
 	}
 }
 

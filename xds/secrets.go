@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -25,21 +26,32 @@ const namedInLog = 3
 
 // noteRefusedSecrets counts and logs the secrets that the proxy requests but is not given.
 // The server answers as for any unknown name, so that the proxy does not learn which
-// secrets exist.
+// secrets exist. A secret that was given and taken back is none of them: a draining listener
+// of the proxy goes on requesting it.
 func (c *Connection) noteRefusedSecrets(t *typeState) {
 	given := c.desired.Resources(t.url)
 	requested, _ := t.subscription.Subscribed()
-	var refused []string
+	refused, more := map[string]struct{}{}, 0
 	for name := range requested {
-		if given.Value(name) == nil && !t.subscription.MayHoldRejected(name) { // a secret that the proxy has was taken back, not refused
-			refused = append(refused, progress.Shorten(name, maxLogged))
+		_, before := t.refused[name]
+		takenBack := t.judged.Has(name) && !before
+		if given.Value(name) != nil || takenBack || t.subscription.MayHoldRejected(name) {
+			continue
+		}
+		if refused[name] = struct{}{}; !before {
+			more++
 		}
 	}
-	if more := len(refused) - t.refused; more > 0 {
-		c.server.metrics.refused.Add(float64(more))
-		slices.Sort(refused)
-		c.server.logger.Warn("proxy requests secrets that it is not given", "proxy", c.note.Node(), "namespace", c.proxy.Namespace,
-			"secrets", len(refused), "first", strings.Join(refused[:min(len(refused), namedInLog)], " "))
+	t.refused, t.judged = refused, t.names
+	if more == 0 {
+		return
 	}
-	t.refused = len(refused)
+	c.server.metrics.refused.Add(float64(more))
+	first := slices.Sorted(maps.Keys(refused))
+	first = first[:min(len(first), namedInLog)]
+	for i, name := range first {
+		first[i] = progress.Shorten(name, maxLogged)
+	}
+	c.server.logger.Warn("proxy requests secrets that it is not given", "proxy", c.note.Node(), "namespace", c.proxy.Namespace,
+		"secrets", len(refused), "first", strings.Join(first, " "))
 }

@@ -1,9 +1,12 @@
 package xds_test
 
 import (
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -50,6 +53,38 @@ func TestARefusedSecretHoldsUpNothing(t *testing.T) {
 			refusing.Store(false)
 			s.Apply(pairSecret(t, "shop/a"))
 			awaitSecret(c, "the next secret", "kubernetes://a", func(v string) bool { return v != "" && v != first })
+		})
+	}
+}
+
+// TestASecretThatIsTakenBackIsNotRefused: a proxy may go on requesting a secret that nothing of it
+// needs any more, as its draining listeners do. Only a request for a secret that it was never given
+// is logged.
+func TestASecretThatIsTakenBackIsNotRefused(t *testing.T) {
+	t.Parallel()
+	for _, variant := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
+		t.Run(variant.String(), func(t *testing.T) {
+			t.Parallel()
+			log := &logged{}
+			s := xdstest.NewServer(t, needyTypes(), func(o *xds.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+			s.Apply(service("a.secrets", 80, "10.1.0.1"), pairSecret(t, "shop/a"), pairSecret(t, "shop/b"))
+			c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: variant})
+			c.Subscribe(xdstest.ClusterType)
+			c.Subscribe(resource.SecretType, "kubernetes://a")
+			awaitSecret(c, "the secret", "kubernetes://a", present)
+			s.Delete(service("a.secrets", 80, "10.1.0.1"))
+			c.Await("that the cluster goes", func(held func(string) map[string]xdstest.Held) bool {
+				_, ok := held(xdstest.ClusterType)["outbound|80||a.secrets.shop.example"]
+				return !ok
+			})
+			if variant == protocol.Delta { // in state of the world a client keeps it
+				awaitSecret(c, "that the secret goes", "kubernetes://a", func(v string) bool { return v == "" })
+			}
+			c.Subscribe(resource.SecretType, "kubernetes://a", "kubernetes://b")
+			xdstest.Eventually(t, "the request for the other is logged", func() bool { return strings.Contains(log.String(), "secrets=1 first=kubernetes://b") })
+			if n := strings.Count(log.String(), "it is not given"); n != 1 {
+				t.Errorf("the server logs %d requests: %s", n, log)
+			}
 		})
 	}
 }

@@ -20,7 +20,8 @@ type typeState struct {
 	counts       counters
 	logged       map[string]loggedRejection // the last logged rejection, by the name of the resource
 	loggedUntil  int64                      // the newest revision of a logged rejection
-	refused      int                        // how many secrets noteRefusedSecrets found at its last call
+	refused      map[string]struct{}        // the secrets that noteRefusedSecrets found at its last call
+	judged       nameset.Set                // the names at that call
 	progress.Tracker
 }
 

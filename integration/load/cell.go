@@ -262,8 +262,10 @@ func besideNone(name string) func(*results) []target {
 	const times = 1.3
 	return func(r *results) []target {
 		out := timesOtherCell(name, times)(r)
-		endpoint, _ := r.figureOf(r.cell.name, usual("endpoint"))
-		return append(out, target{usual("policy"), times * endpoint, fmt.Sprintf("%gx an endpoint", times)})
+		if endpoint, measured := r.figureOf(r.cell.name, usual("endpoint")); measured {
+			out = append(out, target{usual("policy"), times * endpoint, fmt.Sprintf("%gx an endpoint", times)})
+		}
+		return out
 	}
 }
 

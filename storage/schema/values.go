@@ -158,7 +158,7 @@ func (c checker) target(p targeted) {
 }
 
 // targetRef checks a reference to a resource that a policy applies to. Istio knows the same
-// kinds, but for Gateways of its own group.
+// kinds, but for Gateways of its own group, which stand for their selectors.
 func (c checker) targetRef(ref *istiotype.PolicyTargetReference) {
 	c.at("name").required(ref.GetName())
 	if namespace := ref.GetNamespace(); namespace != "" && namespace != c.report.object.Namespace {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -16,32 +17,62 @@ import (
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Preview says what operations on the configuration would change for the connected proxies.
-// types are the served types. It returns false if server.Foresee does. Its cost follows the
-// differences, and the number of proxies.
+// Preview says what operations on the configuration would change for the connected proxies. Of a
+// change in phases it is what the last phase changes. types are the served types. It returns false
+// if server.WouldBe does. Its cost follows the differences, and the number of proxies.
 func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op, what effect.Preview) (effect.Effect, bool) {
-	foreseen, known := server.Foresee(ops)
+	is, would, known := server.WouldBe(ops)
 	if !known {
 		return effect.Effect{}, false
+	}
+	var phases []string
+	if slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Target().Kind == schema.PeerAuthentication }) {
+		var last []storage.Op
+		if last, phases = lastPhases(is.Context, would.Context); len(last) > 0 {
+			if is, would, known = server.WouldBe(slices.Concat(ops, last)); !known {
+				return effect.Effect{}, false
+			}
+		}
 	}
 	e := differences{what: what, order: map[string]int{}, proxies: map[string]bool{}, resources: map[twoVersions]*changedResource{}}
 	for i, t := range types {
 		e.order[t.Name] = i
 	}
-	for _, stream := range foreseen {
+	for _, stream := range server.Foresee(is, would) {
 		e.add(stream.Node, stream.Differences)
 	}
 	out := e.result()
-	foreseeCalls(&out, server, types, ops)
+	out.Phases = phases
+	foreseeCalls(&out, is, would, types, server.Nodes(), ops)
 	return out, true
+}
+
+// lastPhases returns the operations after which all follow the PeerAuthentications of a context that
+// would be, and the namespaces that change in phases until then.
+func lastPhases(is, would *mesh.PushContext) (last []storage.Op, namespaces []string) {
+	onTheWay := map[string]string{} // by namespace: what it goes to anyway
+	for namespace, policies := range is.PeerChanges() {
+		onTheWay[namespace] = policies.Digest()
+	}
+	for namespace, policies := range would.PeerChanges() {
+		if policies.Phase() == peer.Settled || onTheWay[namespace] == policies.Digest() {
+			continue
+		}
+		namespaces = append(namespaces, namespace)
+		of := config.Meta{GroupVersionKind: schema.PeerPhase, Namespace: namespace, Name: schema.PeerPhaseName}
+		last = append(last, storage.Op{Verb: storage.Put, Config: &config.Config{Meta: of, Spec: policies.Last()}})
+	}
+	return last, namespaces
 }
 
 // foreseeCalls adds whom the AuthorizationPolicies of operations select, and which calls they would
 // newly refuse.
-func foreseeCalls(out *effect.Effect, server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op) {
+func foreseeCalls(out *effect.Effect, is, would xds.Moment, types []generate.ResourceType, nodes []*discovery.Proxy, ops []storage.Op) {
 	var policies []config.Key
 	for _, op := range ops {
 		if key := op.Target(); key.Kind == schema.AuthorizationPolicy {
@@ -51,12 +82,8 @@ func foreseeCalls(out *effect.Effect, server *xds.DiscoveryServer, types []gener
 	if len(policies) == 0 {
 		return
 	}
-	is, would, known := server.WouldBe(ops)
-	if !known {
-		return
-	}
 	slices.SortFunc(policies, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
-	found := explain.Foresee(is.Context, would.Context, types, server.Nodes(), policies)
+	found := explain.Foresee(is.Context, would.Context, types, nodes, policies)
 	for _, key := range policies {
 		nodes := found.Selected[key]
 		out.Policies = append(out.Policies, effect.Policy{Policy: key.String(), Workloads: len(nodes), Nodes: nodes[:min(len(nodes), effect.MaxNodes)]})

@@ -46,7 +46,7 @@ func namesOf(p *mesh.PushContext, namespace string) ServiceNames {
 					one.Registries = append(one.Registries, name)
 				}
 			}
-			for _, e := range grouped(p, p.EndpointsOf(s)) {
+			for _, e := range grouped(p, s) {
 				one.Endpoints++
 				if e.Health == Healthy {
 					one.Healthy++

@@ -71,9 +71,11 @@ type Port struct {
 	Name     string `json:"name"`
 	Number   int    `json:"number"`
 	Protocol string `json:"protocol,omitempty"`
-	// MTLS is the mode in which an endpoint takes mutual TLS of the mesh on the port; empty
-	// if it takes none.
+	// MTLS is the mode in which an endpoint of the mesh takes connections on the port; empty for
+	// services outside the mesh.
 	MTLS string `json:"mtls,omitempty"`
+	// Labelled: the endpoint is said to take mutual TLS of the mesh, by its label or its account.
+	Labelled bool `json:"labelled,omitempty"`
 	// MTLSFrom is "namespace/name" of the PeerAuthentication that says so; empty for the default.
 	MTLSFrom string `json:"mtlsFrom,omitempty"`
 }
@@ -235,7 +237,7 @@ func service(row *mesh.ServiceRow, push *mesh.PushContext, rules []*destination.
 	for _, s := range row.Services {
 		out.Definitions = append(out.Definitions, definition(s))
 	}
-	out.Endpoints = grouped(push, push.EndpointsOf(row))
+	out.Endpoints = grouped(push, row)
 	for i := range out.Endpoints {
 		e := &out.Endpoints[i]
 		for j := range out.Subsets {
@@ -270,14 +272,14 @@ func definition(s *discovery.Service) Definition {
 	return out
 }
 
-// grouped merges the endpoints that differ only in their ports.
-func grouped(push *mesh.PushContext, row *mesh.EndpointRow) []Endpoint {
+// grouped merges the endpoints of a service that differ only in their ports.
+func grouped(push *mesh.PushContext, row *mesh.ServiceRow) []Endpoint {
 	out := []Endpoint{}
 	var last *discovery.Endpoint
 	var of discovery.ShardKey
-	for shard, e := range row.ByShard() {
-		port := Port{Name: e.ServicePortName, Number: e.Port}
-		if e.TLSMode == discovery.TLSModeIstio {
+	for shard, e := range push.EndpointsOf(row).ByShard() {
+		port := Port{Name: e.ServicePortName, Number: e.Port, Labelled: e.TLSMode == discovery.TLSModeIstio}
+		if !row.Service().MeshExternal {
 			decision := push.PeersOf(e.Namespace).Decide(e.Labels, e.Port)
 			if port.MTLS = decision.Mode.String(); decision.By != nil {
 				port.MTLSFrom = decision.By.Config.Namespace + "/" + decision.By.Config.Name

@@ -115,11 +115,11 @@ func TestAServiceIsDescribedByItsRows(t *testing.T) {
 		got = append(got, fmt.Sprintf("subset %s of %s for %s %v: %d, %d healthy", x.Name, x.Rule, x.Host, x.Labels, x.Endpoints, x.Healthy))
 	}
 	want := []string{
-		`service Consul reviews "" [{http 80 HTTP  }] [*]`,
-		`service External reviews "10.9.0.1" [{http 80 HTTP  } {tcp 81 TCP  }] [shop]`,
-		"endpoint Consul/dc1 10.0.0.9 [{http 9080   }] eu/a UNHEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
-		"endpoint External/ 10.0.0.1 [{http 8080   } {tcp 8081   }] eu/a HEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
-		"endpoint External/ 10.0.0.2 [{http 8080   }] eu/a DRAINING  shop/w-v2 [{v2 shop/reviews} {all client/mine}]",
+		`service Consul reviews "" [{http 80 HTTP  false }] [*]`,
+		`service External reviews "10.9.0.1" [{http 80 HTTP  false } {tcp 81 TCP  false }] [shop]`,
+		"endpoint Consul/dc1 10.0.0.9 [{http 9080  PERMISSIVE false }] eu/a UNHEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
+		"endpoint External/ 10.0.0.1 [{http 8080  PERMISSIVE false } {tcp 8081  PERMISSIVE false }] eu/a HEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
+		"endpoint External/ 10.0.0.2 [{http 8080  PERMISSIVE false }] eu/a DRAINING  shop/w-v2 [{v2 shop/reviews} {all client/mine}]",
 		"endpoint External/ 10.0.0.7 [] eu/b LEFT OUT 503 shop/failed []",
 		"endpoint External/ 10.0.0.7 [] eu/b LEFT OUT no report shop/silent []",
 		"subset v1 of shop/reviews for reviews.shop map[version:v1]: 2, 1 healthy",
@@ -223,6 +223,10 @@ kind: PeerAuthentication
 metadata: {name: app, namespace: shop}
 spec: {selector: {matchLabels: {app: app}}, mtls: {mode: STRICT}, portLevelMtls: {81: {mode: DISABLE}}}
 `)
+	w.Apply(xdstest.Object("ServiceEntry", "shop/far", "{hosts: [far.test], location: MESH_EXTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.4}]}"))
+	if far, err := get(t, world{w.Context()}, "?host=far.test"); err != nil || far.Items[0].Endpoints[0].Ports[0].MTLS != "" {
+		t.Errorf("outside the mesh: %+v, %v", far, err)
+	}
 	list, err := get(t, world{w.Context()}, "?host=app.test")
 	if err != nil {
 		t.Fatal(err)
@@ -230,13 +234,13 @@ spec: {selector: {matchLabels: {app: app}}, mtls: {mode: STRICT}, portLevelMtls:
 	var got []string
 	for _, e := range list.Items[0].Endpoints {
 		for _, p := range e.Ports {
-			got = append(got, fmt.Sprintf("%s %s %q %q", e.Address, p.Name, p.MTLS, p.MTLSFrom))
+			got = append(got, fmt.Sprintf("%s %s %q %q %v", e.Address, p.Name, p.MTLS, p.MTLSFrom, p.Labelled))
 		}
 	}
 	if diff := cmp.Diff([]string{
-		`10.0.0.1 http "STRICT" "shop/app"`, `10.0.0.1 check "DISABLE" "shop/app"`,
-		`10.0.0.2 http "PERMISSIVE" ""`, `10.0.0.2 check "PERMISSIVE" ""`,
-		`10.0.0.3 http "" ""`, `10.0.0.3 check "" ""`,
+		`10.0.0.1 http "STRICT" "shop/app" true`, `10.0.0.1 check "DISABLE" "shop/app" true`,
+		`10.0.0.2 http "PERMISSIVE" "" true`, `10.0.0.2 check "PERMISSIVE" "" true`,
+		`10.0.0.3 http "PERMISSIVE" "" false`, `10.0.0.3 check "PERMISSIVE" "" false`,
 	}, got); diff != "" {
 		t.Errorf("expected - and found +:\n%s", diff)
 	}

@@ -32,7 +32,8 @@ type Difference struct {
 // Foresee returns, for each viewer, the resources that differ between a context and one
 // that was derived from it, in the order of the types. The second need not be published,
 // and nothing of it is sent to proxies. A resource that cannot be built in the second is
-// left out, since proxies keep what they have. Proxies of one class share the
+// left out, since proxies keep what they have. One that only others need is compared if
+// a resource of the proxy needs it, in either context or in what its group has. Proxies of one class share the
 // differences; the caller must not modify them. The cost follows what differs.
 func (gs *Groups) Foresee(from, to *mesh.PushContext, viewers []Viewer) [][]Difference {
 	f := &foresight{groups: gs, from: from, to: to, changes: map[classChange]*compared{}}
@@ -64,6 +65,7 @@ type compared struct {
 	before, after *mesh.View
 	sameScope     bool
 	shared        []Difference
+	needing       []*resource.Resource // built for the comparison, and need some of the workload
 }
 
 func (f *foresight) compare(x classChange) *compared {
@@ -86,6 +88,11 @@ func (f *foresight) compare(x classChange) *compared {
 				continue
 			}
 			c.shared = appendDifference(c.shared, t, name, before, after)
+			for _, r := range []*resource.Resource{before, after} {
+				if f.needsOwn(r) {
+					c.needing = append(c.needing, r)
+				}
+			}
 		}
 	}
 	return c
@@ -156,28 +163,69 @@ func (f *foresight) build(v *mesh.View, g generate.Generator, name string) (*res
 // compareOwn compares the resources of the viewer's own workload. They are the same if no row
 // differs that they were built from.
 func (f *foresight) compareOwn(c *compared, v Viewer) (out []Difference) {
-	if changed, known := f.to.Since(f.from); known && c.sameScope && v.Reads != nil && !v.Reads.Meets(changed) {
+	others := slices.Clip(c.needing)
+	if changed, known := f.to.Since(f.from); known && c.sameScope && len(others) == 0 && v.Reads != nil && !v.Reads.Meets(changed) {
 		return nil
 	}
 	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
-	for _, t := range f.groups.types {
+	for typ, t := range f.groups.types {
 		generator := t.Own(v.Proxy)
-		if generator == nil || t.Needed { // secrets are not compared: the clusters and listeners that need them are
+		if generator == nil || t.Needed && !t.Alike { // secrets are not compared: the clusters and listeners that need them are
 			continue
 		}
-		names := slices.AppendSeq(slices.Collect(generator.Affected(before, mesh.Diff(nil, f.from))), generator.Affected(after, mesh.Diff(nil, f.to)))
+		var names []string
+		if t.Needed {
+			names = f.needed(c, typ, others)
+		} else {
+			names = slices.AppendSeq(slices.Collect(generator.Affected(before, mesh.Diff(nil, f.from))), generator.Affected(after, mesh.Diff(nil, f.to)))
+		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
 			was, err := memo.Alone(before, generator, name)
 			if err != nil {
 				continue
 			}
-			if is, err := memo.Alone(after, generator, name); err == nil {
-				out = appendDifference(out, t, name, was.Resource, is.Resource)
+			is, err := memo.Alone(after, generator, name)
+			if err != nil {
+				continue
 			}
+			others = append(others, was.Resource, is.Resource)
+			out = appendDifference(out, t, name, was.Resource, is.Resource)
 		}
 	}
 	return out
+}
+
+// needsOwn says whether a resource needs one of a workload that is compared.
+func (f *foresight) needsOwn(r *resource.Resource) bool {
+	return r != nil && slices.ContainsFunc(r.Needs, func(n resource.Need) bool {
+		typ := slices.Index(f.groups.urls, n.TypeURL)
+		return n.Kind == resource.Once && typ >= 0 && f.groups.types[typ].Needed && f.groups.types[typ].Alike
+	})
+}
+
+// needed returns names of a type that the resources of a group, and some others, need.
+func (f *foresight) needed(c *compared, typ int, others []*resource.Resource) []string {
+	var out []string
+	if has := f.present(c); has != nil {
+		out = slices.Collect(has.needed[typ].Keys())
+	}
+	for _, r := range others {
+		if r != nil {
+			out = appendNeeds(out, r, f.groups.urls[typ])
+		}
+	}
+	return out
+}
+
+// appendNeeds appends the names of a type that a resource needs once.
+func appendNeeds(to []string, r *resource.Resource, typeURL string) []string {
+	for _, n := range r.Needs {
+		if n.Kind == resource.Once && n.TypeURL == typeURL {
+			to = append(to, n.Name)
+		}
+	}
+	return to
 }
 
 func appendDifference(all []Difference, t generate.ResourceType, name string, before, after *resource.Resource) []Difference {

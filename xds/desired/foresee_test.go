@@ -1,6 +1,7 @@
 package desired_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,11 +53,11 @@ func TestForeseenEqualsAComparison(t *testing.T) {
 			from, built := world.Context(), all.Built()
 			h.step(world)
 			for i, got := range all.Foresee(from, world.Context(), viewers) {
-				foreseen := map[string][2]string{}
+				foreseen := versions{}
 				for _, d := range got {
 					foreseen[d.Type+" "+d.Name] = [2]string{versionOf(d.Before), versionOf(d.After)}
 				}
-				if diff := cmp.Diff(compared(rt, proxies[i], from, world.Context()), foreseen); diff != "" {
+				if diff := cmp.Diff(compared(rt, proxies[i], from, world.Context(), got), foreseen); diff != "" {
 					rt.Fatalf("node %d (-compared +foreseen):\n%s", i, diff)
 				}
 			}
@@ -77,36 +78,63 @@ func versionOf(r *resource.Resource) string {
 	return r.Version
 }
 
+// versions are those of resources before and after, by type and name; empty for none.
+type versions map[string][2]string
+
 // compared builds all resources of a proxy in two contexts, and returns the versions of
-// those that differ.
-func compared(rt *rapid.T, proxy *discovery.Proxy, from, to *mesh.PushContext) map[string][2]string {
-	out := map[string][2]string{}
-	for side, push := range []*mesh.PushContext{from, to} {
-		view := mesh.NewView(push, push.ClassOf(proxy))
-		for _, t := range catalogue.Types() {
+// those that differ. Of the resources that others need it builds what is needed in either,
+// and what was foreseen, since a group that is behind may still need it.
+func compared(rt *rapid.T, proxy *discovery.Proxy, from, to *mesh.PushContext, foreseen []desired.Difference) versions {
+	out := versions{}
+	needs := map[string]map[string]struct{}{}
+	need := func(typeURL, name string) {
+		if needs[typeURL] == nil {
+			needs[typeURL] = map[string]struct{}{}
+		}
+		needs[typeURL][name] = struct{}{}
+	}
+	for _, d := range foreseen {
+		need(d.TypeURL, d.Name)
+	}
+	contexts := []*mesh.PushContext{from, to}
+	sides := []*mesh.View{mesh.NewView(from, from.ClassOf(proxy)), mesh.NewView(to, to.ClassOf(proxy))}
+	build := func(side int, as *mesh.View, t generate.ResourceType, g generate.Generator, name string) {
+		r, err := generate.Build(g, as, name)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if r == nil {
+			return
+		}
+		is := out[t.Name+" "+name]
+		is[side] = r.Version
+		out[t.Name+" "+name] = is
+		for _, n := range r.Needs {
+			if n.Kind == resource.Once {
+				need(n.TypeURL, n.Name)
+			}
+		}
+	}
+	for _, t := range catalogue.Types() {
+		for side, view := range sides {
 			makers := map[generate.Generator]*mesh.View{t.For(proxy.Type): view}
 			if own := t.Own(proxy); own != nil {
 				makers[own] = view.Of(proxy)
 			}
 			for g, as := range makers {
-				for name := range g.Affected(as, mesh.Diff(nil, push)) {
-					r, err := generate.Build(g, as, name)
-					if err != nil {
-						rt.Fatal(err)
-					}
-					if r != nil {
-						versions := out[t.Name+" "+name]
-						versions[side] = r.Version
-						out[t.Name+" "+name] = versions
-					}
+				for name := range g.Affected(as, mesh.Diff(nil, contexts[side])) {
+					build(side, as, t, g, name)
+				}
+			}
+		}
+		for name := range needs[t.Generator.TypeURL()] {
+			for side, view := range sides {
+				if t.Needed && t.Alike && t.Own(proxy) != nil {
+					build(side, view.Of(proxy), t, t.Generator, name)
 				}
 			}
 		}
 	}
-	for name, versions := range out {
-		if versions[0] == versions[1] {
-			delete(out, name)
-		}
-	}
+	maps.DeleteFunc(out, func(_ string, is [2]string) bool { return is[0] == is[1] })
 	return out
 }

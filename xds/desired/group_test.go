@@ -97,11 +97,16 @@ func (h *history) peerAuthentication() string {
 }
 
 func (h *history) authorizationPolicy() string {
-	return fmt.Sprintf("{%saction: %s, rules: [{to: [{operation: {ports: ['%s']}}]}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("action", "ALLOW", "DENY", "AUDIT"), h.one("toPort", "80", "81"))
+	return fmt.Sprintf("{%saction: %s, rules: [{to: [{operation: {ports: ['%s']}}]}]}", h.selects(), h.one("action", "ALLOW", "DENY", "AUDIT"), h.one("toPort", "80", "81"))
 }
 
 func (h *history) requestAuthentication() string {
-	return fmt.Sprintf("{%sjwtRules: [{issuer: a, jwksUri: '%s'}]}", h.one("selects", "", "selector: {matchLabels: {app: w}}, "), h.one("source", "https://a.example", "https://b.example"))
+	return fmt.Sprintf("{%sjwtRules: [{issuer: a, jwksUri: '%s'}]}", h.selects(), h.one("source", "https://a.example", "https://b.example"))
+}
+
+// selects draws whom a policy about requests is for.
+func (h *history) selects() string {
+	return h.one("selects", "", "selector: {matchLabels: {app: w}}, ", "targetRefs: [{group: networking.istio.io, kind: Gateway, name: x}], ")
 }
 
 func (h *history) hostGrant() string {

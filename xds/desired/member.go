@@ -68,7 +68,7 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 		w.advance(view, m.at.push, m.at.byType[i])
 	}
 	if view != nil {
-		m.remember()
+		m.remember(view)
 	}
 }
 
@@ -111,11 +111,7 @@ func (m *Member) needed(typ int) []string {
 			continue
 		}
 		for _, r := range m.workload[i].set.All() {
-			for _, n := range r.Needs {
-				if n.Kind == resource.Once && n.TypeURL == m.groups.urls[typ] {
-					out = append(out, n.Name)
-				}
-			}
+			out = appendNeeds(out, r, m.groups.urls[typ])
 		}
 	}
 	slices.Sort(out)
@@ -123,7 +119,7 @@ func (m *Member) needed(typ int) []string {
 }
 
 // remember notes what the workload's resources were built from.
-func (m *Member) remember() {
+func (m *Member) remember(view *mesh.View) {
 	var questions [][]mesh.Dependency
 	for i := range m.workload {
 		questions = append(questions, m.workload[i].reads)
@@ -131,7 +127,7 @@ func (m *Member) remember() {
 			questions = append(questions, built.Reads())
 		}
 	}
-	reads := mesh.RowsOf(questions...)
+	reads := view.RowsOf(questions...)
 	m.reads = &reads
 }
 

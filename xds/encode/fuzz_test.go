@@ -22,6 +22,8 @@ func FuzzRequest(f *testing.F) {
 		}
 		f.Add(bytes)
 	}
+	twice := []byte{0x2a, 5, 0x0a, 1, 'c', 0x12, 0} // initial_resource_versions: c, without a version
+	f.Add(slices.Concat([]byte{0x2a, 6, 0x0a, 1, 'c', 0x12, 1, '2'}, twice, twice))
 	table := nameset.NewTable()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, into := request(table)

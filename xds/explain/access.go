@@ -145,6 +145,12 @@ func (own policiesOf) rule(d simulate.Decision) *PolicyRule {
 	return &PolicyRule{actionOf(own[i]).String(), key.String(), fmt.Sprintf("spec.rules[%d]", rule.Rule)}
 }
 
+// provider returns the name of the provider that the policy of a rule asks.
+func (own policiesOf) provider(r *PolicyRule) string {
+	i := slices.IndexFunc(own, func(c *config.Config) bool { return c.Key().String() == r.Policy })
+	return own[i].Spec.(*security.AuthorizationPolicy).GetProvider().GetName()
+}
+
 // allowing returns the ALLOW policies, those of a dry run or the others.
 func (own policiesOf) allowing(dry bool) (out []string) {
 	for _, c := range own {
@@ -201,7 +207,7 @@ func (a *Access) allow(own policiesOf, result simulate.Result) {
 	switch {
 	case result.Asked && asking != nil:
 		a.Decision, a.By = Asked, asking
-		a.Reason = asking.String() + " has its provider decide"
+		a.Reason = fmt.Sprintf("%s has the provider %s decide", asking, own.provider(asking))
 	case a.By != nil:
 		a.Reason = a.By.String() + " allows it"
 	case a.Policies == 0:

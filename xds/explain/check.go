@@ -84,7 +84,6 @@ type checker struct {
 	explainer
 	to   string // without its port
 	node bool   // the caller is a proxy
-	ip   netip.Addr
 	// claims are those of the request's token, nil for none.
 	claims map[string]any
 	target target
@@ -107,13 +106,6 @@ func (c *checker) read(query url.Values) error {
 			return fmt.Errorf("port: must be a number from 1 to 65535, and that of to if to has one, is %q", text)
 		}
 		c.port = int(port)
-	}
-	if text := query.Get("ip"); text != "" {
-		ip, err := netip.ParseAddr(text)
-		if err != nil {
-			return fmt.Errorf("ip: must be an address, is %q", text)
-		}
-		c.ip = ip
 	}
 	if text := query.Get("claims"); text != "" {
 		if err := json.Unmarshal([]byte(text), &c.claims); err != nil || c.claims == nil {
@@ -205,13 +197,10 @@ func (c *checker) request() simulate.Request {
 
 // source is the address of the caller.
 func (c *checker) source() string {
-	switch {
-	case c.ip.IsValid():
-		return addressText(c.ip)
-	case c.node && len(c.proxy.IPAddresses) > 0:
+	if !c.ip.IsValid() && c.node && len(c.proxy.IPAddresses) > 0 {
 		return c.proxy.IPAddresses[0]
 	}
-	return anywhere[true]
+	return c.clientAddress()
 }
 
 // sent returns a request as it comes to a sidecar: as the caller's proxy sends it or, from an

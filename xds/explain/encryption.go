@@ -54,6 +54,28 @@ func (e *explainer) automatic(o cluster.Outbound) string {
 	return how
 }
 
+// unencrypted says why the proxy does not encrypt the connections of a cluster, or how the client
+// does that itself.
+func (e *explainer) unencrypted(name string, r simulate.Request, result simulate.Result) (how, why string) {
+	v := e.view()
+	o, ok := cluster.Find(v, name)
+	switch {
+	case r.Protocol == simulate.TLS && result.Chain.GetTransportSocket() == nil:
+		return "by the client, whose TLS is passed on", ""
+	case !ok:
+		return "", "it is passed on as it comes"
+	case o.Policy().GetTls() != nil:
+		return "", "a DestinationRule says so (tls mode DISABLE)"
+	case o.Service.Service().MeshExternal:
+		return "", "the service is outside the mesh (location MESH_EXTERNAL, the default), and no DestinationRule asks for TLS"
+	case o.AutoTLS(v):
+		return "", "no endpoint has the label security.istio.io/tlsMode: istio or a serviceAccount, or a PeerAuthentication disables it"
+	case !v.HasCertificate():
+		return "", "the proxy has no certificate of the mesh"
+	}
+	return "", "the mesh does not encrypt to it without a rule: by its resolution, or by enableAutoMtls"
+}
+
 // toPeers says which names a server must show; empty for any.
 func toPeers(names []string) string {
 	if len(names) == 0 {

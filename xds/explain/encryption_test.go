@@ -38,6 +38,11 @@ func TestExplainEncryption(t *testing.T) {
 	check("from=10.1.0.8&to=bank.test:82", "over TLS (ISTIO_MUTUAL) as outbound_.82_._.bank.test, to a server of spiffe://cluster.local/*", "it must be encrypted, and is sent nowhere: the proxy has no certificate of the mesh")
 	check("from=10.1.0.8&to=bank.test:83", mutual, "it must be encrypted, and is sent nowhere: no certificate with its key is stored as secret bank in the namespace of the proxy; no certificate of an authority is stored as secret bank or bank-cacert in the namespace of the proxy")
 	check("from=10.1.0.8&to=bank.test:84", "", "")
+	for parameters, why := range map[string]string{"from=10.1.0.8&to=bank.test:84": "a DestinationRule says so (tls mode DISABLE)", "from=10.1.0.8&to=bank.test:80": ""} {
+		if e, err := explained(t, m, parameters); err != nil || e.Destinations[0].Plaintext != why {
+			t.Errorf("%s: plaintext %q, %v", parameters, e.Destinations[0].Plaintext, err)
+		}
+	}
 	check("from=10.1.0.7&to=bank.test:80", "over TLS (SIMPLE) as the host of the request", "its rule asks for TLS, which gRPC clients are not given: they get no endpoint")
 	w.PutSecret("shop/bank", secret.TLSCert, secret.TLSKey, secret.TLSAuthority)
 	check("from=10.1.0.8&to=bank.test:83", mutual, "")
@@ -57,16 +62,18 @@ func TestExplainMutualTLS(t *testing.T) {
 		mesh               []string
 		bare               bool // the client has no certificate
 		tls, outcome, says string
+		plaintext          string // why
 	}{
 		"a label and no policy": {mesh: []string{entry(mutual)}, tls: as + "spiffe://cluster.local/ns/default/sa/web", outcome: "Forwarded"},
 		"no account":            {mesh: []string{entry("{address: 10.1.0.1, labels: {app: web, security.istio.io/tlsMode: istio}}")}, tls: as + "spiffe://cluster.local/*", outcome: "Forwarded"},
 		"one of two": {mesh: []string{entry(mutual + ", {address: 10.1.0.5}")}, outcome: "Forwarded",
 			tls: as + "spiffe://cluster.local/ns/default/sa/web, for 1 of 2 endpoints: the others have no label security.istio.io/tlsMode: istio, or a PeerAuthentication disables it"},
 		"STRICT":                                 {mesh: []string{entry(mutual), strict}, tls: as + "spiffe://cluster.local/ns/default/sa/web", outcome: "Forwarded"},
-		"STRICT, no label":                       {mesh: []string{entry(plain), strict}, outcome: "Fails", says: "peerauthentication/default/default demands mutual TLS, and the client begins in plaintext"},
-		"STRICT, a client without a certificate": {mesh: []string{entry(mutual), strict}, bare: true, outcome: "Fails", says: "the client begins in plaintext"},
-		"DISABLE":                                {mesh: []string{entry(mutual), xdstest.Object("PeerAuthentication", "default", "{mtls: {mode: DISABLE}}")}, outcome: "Forwarded"},
-		"STRICT, and a rule that disables it":    {mesh: []string{entry(mutual), strict, xdstest.Object("DestinationRule", "web", "{host: web.test, trafficPolicy: {tls: {mode: DISABLE}}}")}, outcome: "Fails", says: "begins in plaintext"},
+		"STRICT, no label":                       {plaintext: "no endpoint has the label", mesh: []string{entry(plain), strict}, outcome: "Fails", says: "peerauthentication/default/default demands mutual TLS, and the client begins in plaintext"},
+		"STRICT, a client without a certificate": {plaintext: "the proxy has no certificate of the mesh", mesh: []string{entry(mutual), strict}, bare: true, outcome: "Fails", says: "the client begins in plaintext"},
+		"DISABLE":                                {plaintext: "or a PeerAuthentication disables it", mesh: []string{entry(mutual), xdstest.Object("PeerAuthentication", "default", "{mtls: {mode: DISABLE}}")}, outcome: "Forwarded"},
+		"a service outside":                      {plaintext: "the service is outside the mesh", outcome: "Forwarded", mesh: []string{strings.Replace(entry(mutual), "MESH_INTERNAL", "MESH_EXTERNAL", 1)}},
+		"STRICT, and a rule that disables it":    {plaintext: "a DestinationRule says so", mesh: []string{entry(mutual), strict, xdstest.Object("DestinationRule", "web", "{host: web.test, trafficPolicy: {tls: {mode: DISABLE}}}")}, outcome: "Fails", says: "begins in plaintext"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,6 +88,28 @@ func TestExplainMutualTLS(t *testing.T) {
 			if d := e.Destinations[0]; d.TLS != c.tls && !(c.outcome == "Fails") || e.Outcome != c.outcome || !strings.Contains(e.Reason, c.says) {
 				t.Errorf("%q, %s: %s", d.TLS, e.Outcome, e.Reason)
 			}
+			if d := e.Destinations[0]; (d.Plaintext == "") != (c.plaintext == "") || !strings.Contains(d.Plaintext, c.plaintext) {
+				t.Errorf("plaintext: %q", d.Plaintext)
+			}
 		})
+	}
+}
+
+// TestExplainTLSOfClients: TLS that a client begins and the proxy passes on is no plaintext.
+func TestExplainTLSOfClients(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, xdstest.Object("ServiceEntry", "bank", "{hosts: [bank.test], location: MESH_INTERNAL, resolution: STATIC, addresses: [10.9.0.1], ports: [{number: 443, name: tls, protocol: TLS}, {number: 90, name: tcp, protocol: TCP}], endpoints: [{address: 10.1.0.1}]}"))
+	m := connected{w, []*discovery.Proxy{xdstest.Node{IP: "10.1.0.8", Certified: true, Interception: discovery.InterceptionRedirect}.Proxy(t)}}
+	for parameters, want := range map[string]string{
+		"from=10.1.0.8&to=bank.test:443&sni=bank.test": "by the client, whose TLS is passed on|",
+		"from=10.1.0.8&to=bank.test:90":                "|no endpoint has the label",
+	} {
+		e, err := explained(t, m, parameters)
+		if err != nil || len(e.Destinations) != 1 {
+			t.Fatalf("%s: %+v, %v", parameters, e, err)
+		}
+		if got := e.Destinations[0].TLS + "|" + e.Destinations[0].Plaintext; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", parameters, got)
+		}
 	}
 }

@@ -3,8 +3,8 @@ package explain
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Path is the path of an Explanation. Its parameters are from, to (HOST:PORT)
-// and, if they are known, path, method, header (NAME=VALUE, several times), sni and via
-// (the port of an HTTP proxy, or unix:///PATH).
+// and, if they are known, path, method, header (NAME=VALUE, several times), sni, ip (of a
+// gateway's client) and via (the port of an HTTP proxy, or unix:///PATH).
 const Path = "/apis/portolan.io/v1/explain"
 
 // The outcomes of a request.
@@ -110,8 +110,10 @@ type Destination struct {
 	Services     []string `json:"services,omitempty"`
 	Rules        []string `json:"rules,omitempty"`
 	LoadBalancer string   `json:"loadBalancer,omitempty"`
-	// TLS says how connections to it are encrypted; empty for plaintext.
-	TLS string `json:"tls,omitempty"`
+	// TLS says how connections to it are encrypted, and Plaintext why they are not. Both are empty
+	// if nothing is sent.
+	TLS       string `json:"tls,omitempty"`
+	Plaintext string `json:"plaintext,omitempty"`
 	// NotTaken lists the fields of the rules that a gRPC client ignores.
 	NotTaken []string `json:"notTaken,omitempty"`
 	// Endpoints are the addresses that get requests, and Localities how many there are.

@@ -77,9 +77,7 @@ func Foresee(is, would *mesh.PushContext, types []generate.ResourceType, nodes [
 // selects reports whether a policy is there and for a workload.
 func selects(push *mesh.PushContext, key config.Key, p *discovery.Proxy) bool {
 	object := push.Inputs().Configs.Get(key)
-	return object != nil && policy.NewPolicy(object).Selects(policy.Workload{
-		Namespace: p.Namespace, Labels: push.PlaceOf(p).Labels, Gateway: p.Type == discovery.Router,
-	}, push.Inputs().Mesh.GetRootNamespace())
+	return object != nil && push.IsFor(policy.NewPolicy(object), p)
 }
 
 // foresight compares two meshes call by call.
@@ -165,7 +163,7 @@ func (f *foresight) run(concerned []*discovery.Proxy) {
 	clients := f.clients()
 	for _, to := range concerned {
 		view := f.explainer(f.would, to, f.thens).receiverOf(to).view
-		for _, port := range workload.Ports(view) {
+		for _, port := range portsOf(view) {
 			for _, s := range port.Services[:min(1, len(port.Services))] {
 				for _, c := range clients {
 					if c.now.proxy.ID == to.ID || !c.reaches(s, port.ServicePort) {
@@ -179,6 +177,18 @@ func (f *foresight) run(concerned []*discovery.Proxy) {
 			}
 		}
 	}
+}
+
+// portsOf returns the ports of a workload. An ingress listener has the services that lead to its port.
+func portsOf(view *mesh.View) []workload.Port {
+	out, own := slices.Clone(workload.Ports(view)), workload.ServicePorts(view)
+	for i, p := range out {
+		k := slices.IndexFunc(own, func(o workload.Port) bool { return o.Number == p.Number })
+		if p.Ingress != nil && k >= 0 {
+			out[i].Services, out[i].ServicePort, out[i].Protocol = own[k].Services, own[k].ServicePort, own[k].Protocol
+		}
+	}
+	return out
 }
 
 // compare makes the calls of a client to a port of a workload in both meshes.

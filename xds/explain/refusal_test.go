@@ -24,6 +24,7 @@ func TestExplainRefusals(t *testing.T) {
 		xdstest.Object("RequestAuthentication", "shop/second", "{selector: {matchLabels: {app: web}}, jwtRules: [{issuer: b, "+keys+"}]}"),
 		xdstest.Object("RequestAuthentication", "shop/edge", "{selector: {matchLabels: {app: edge}}, jwtRules: [{issuer: e, fromHeaders: [{name: x-token}], "+keys+"}]}"),
 		xdstest.Object("AuthorizationPolicy", "shop/deny", "{selector: {matchLabels: {app: web}}, action: DENY, rules: [{to: [{operation: {methods: [PUT]}}]}, {to: [{operation: {paths: [/admin]}}]}]}"),
+		xdstest.Object("AuthorizationPolicy", "shop/outside", "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: edge}], action: DENY, rules: [{from: [{source: {ipBlocks: [203.0.113.0/24]}}]}]}"),
 		xdstest.Object("AuthorizationPolicy", "shop/allow", "{selector: {matchLabels: {app: web}}, rules: [{to: [{operation: {methods: [GET, PUT]}}]}, {from: [{source: {principals: [cluster.local/ns/shop/sa/client]}}]}]}"),
 	)
 	client := func(ip, identity string) *discovery.Proxy {
@@ -49,6 +50,8 @@ func TestExplainRefusals(t *testing.T) {
 		{other, "&header=authorization=Bearer+x", "Fails 401 " + at + "the token is refused with 401 (Jwt is not in the form of Header.Payload.Signature with two dots and 3 sections), by requestauthentication/shop/first, requestauthentication/shop/second"},
 		{other, "&header=" + url.QueryEscape("authorization=Bearer "+token(`{"iss":"b","exp":1}`)), "Fails 401 " + at + "the token is refused with 401 (Jwt is expired), by requestauthentication/shop/second"},
 		{edge, "", "Forwarded 0 "},
+		{edge, "&ip=203.0.112.9", "Forwarded 0 "},
+		{edge, "&ip=203.0.113.9", "Fails 403 spec.rules[0] of authorizationpolicy/shop/outside denies it"},
 		{edge, "&header=" + url.QueryEscape("x-token="+token(`{"iss":"e"}`)), "Fails 401 the token is refused with 401 (Jwt verification fails), by requestauthentication/shop/edge"},
 	} {
 		e, err := explained(t, m, c.from+"&to=web.test:80"+c.more)

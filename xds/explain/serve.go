@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -88,6 +89,8 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) func(*htt
 			err = fmt.Errorf("via %q is for sidecars, which applications call as an HTTP proxy: %s is a gateway, so name unix:///PATH of a socket of its, or a port by to", q.via, q.from)
 		case q.via != "" && proxy.Type == discovery.Proxyless:
 			err = fmt.Errorf("via is for proxies, which applications call as an HTTP proxy or at a socket: %s is none", q.from)
+		case q.ip.IsValid() && proxy.Type != discovery.Router:
+			err = fmt.Errorf("ip is the address of a gateway's client: %s is no gateway, and its client is on its machine", q.from)
 		case proxy.Type == discovery.Proxyless:
 			err = q.checkCall()
 		}
@@ -116,6 +119,7 @@ type question struct {
 	authority                     string            // the header "host", empty for none
 	http                          bool              // the request is said to be HTTP
 	tls                           bool              // it is within TLS that a gateway ends
+	ip                            netip.Addr        // of the client, the zero Addr if it is not said
 }
 
 func readQuestion(r *http.Request) (question, error) {
@@ -146,7 +150,8 @@ func readQuestion(r *http.Request) (question, error) {
 	return q, nil
 }
 
-// readRequest reads the headers, and checks what is known of an HTTP request.
+// readRequest reads the headers and the client's address, and checks what is known of an HTTP
+// request.
 func (q *question) readRequest(query url.Values) error {
 	for _, header := range query["header"] {
 		name, value, ok := strings.Cut(header, "=")
@@ -160,10 +165,25 @@ func (q *question) readRequest(query url.Values) error {
 		}
 	}
 	q.http = q.path != "" || q.method != "" || len(query["header"]) > 0
+	if text := query.Get("ip"); text != "" {
+		ip, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("ip: must be an address, is %q", text)
+		}
+		q.ip = ip
+	}
 	if q.path != "" && !strings.HasPrefix(q.path, "/") {
 		return fmt.Errorf("path %q does not begin with /", q.path)
 	}
 	return nil
+}
+
+// clientAddress is the address of the client, as far as it is said.
+func (q question) clientAddress() string {
+	if q.ip.IsValid() {
+		return addressText(q.ip)
+	}
+	return anywhere[true]
 }
 
 // splitURL splits https://HOST:PORT/PATH and http://HOST:PORT/PATH, whose default ports are
@@ -298,6 +318,9 @@ func (e *explainer) explain() (*Explanation, error) {
 	for _, d := range result.Destinations {
 		one := e.destination(whole, d, result)
 		one.Inbound = e.inbound(one.Endpoints, d.Cluster, request, result)
+		if one.TLS == "" && one.Fails == "" {
+			one.TLS, one.Plaintext = e.unencrypted(d.Cluster, request, result)
+		}
 		out.Destinations = append(out.Destinations, one)
 	}
 	e.conclude(out, request, result)

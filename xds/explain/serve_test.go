@@ -429,6 +429,8 @@ func TestExplainRefuses(t *testing.T) {
 		"from=10.1.0.7&to=a:80&sni=a":         "is a gRPC client",
 		"from=test&to=a:80":                   "4 proxies are called test",
 		"from=shop/vm-1&to=a:80&path=x":       "does not begin with /",
+		"from=shop/vm-1&to=a:80&ip=x":         "ip: must be an address",
+		"from=shop/vm-1&to=a:80&ip=10.0.0.1":  "shop/vm-1 is no gateway",
 		"from=shop/vm-1&to=a:80&header=x":     "use NAME=VALUE",
 		"from=shop/vm-1&to=a:80&sni=a&path=/": "passes on unread",
 	} {

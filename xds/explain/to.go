@@ -36,6 +36,7 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	}
 	if e.proxy.Type == discovery.Router {
 		e.tls = e.tls || e.allHTTPS()
+		r.Source = e.clientAddress()
 	}
 	if e.authority == "" && !(e.port == 80 || e.port == 443 && e.tls) {
 		r.Host = names.HostPort(e.host, uint32(e.port))

@@ -11,7 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/policy"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // policies holds the policies of a kind by namespace.
@@ -64,6 +66,22 @@ func (v *View) policyNamespaces() []string {
 	return []string{root, v.class.Namespace}
 }
 
+// rowsOfPolicies iterates over the rows that decide which policies are for the workload.
+func (v *View) rowsOfPolicies() iter.Seq[RowKey] {
+	return func(yield func(RowKey) bool) {
+		for _, namespace := range v.policyNamespaces() {
+			if !yield(RowKey{policyRows.table, namespace}) || !yield(RowKey{tokenRuleRows.table, namespace}) {
+				return
+			}
+		}
+		for _, ip := range strings.Fields(v.ips()) {
+			if !yield(RowKey{Instances, service.AddressKey(ip)}) {
+				return
+			}
+		}
+	}
+}
+
 // RootNamespace is the root namespace of the mesh. It does not record: all is built again if
 // another becomes it.
 func (v *View) RootNamespace() string { return v.push.mesh.GetRootNamespace() }
@@ -72,7 +90,7 @@ func (v *View) ownPolicies(t policies) []*config.Config {
 	if v.workload == nil {
 		return nil
 	}
-	w := v.push.policyWorkload(v.workload)
+	w := v.push.policyWorkload(v.workload, v.class.Attached)
 	var out []*config.Config
 	for _, namespace := range v.policyNamespaces() {
 		for p := range t.rowsOf(v.push).Value(namespace).All() {
@@ -115,8 +133,18 @@ func selected(kind config.GroupVersionKind, policies []*config.Config) SelectedP
 	return SelectedPolicies{kind, names.String()}
 }
 
-func (p *PushContext) policyWorkload(proxy *discovery.Proxy) policy.Workload {
-	return policy.Workload{Namespace: proxy.Namespace, Labels: p.placeOf(proxy).Labels, Gateway: proxy.Type == discovery.Router}
+// IsFor says whether a policy is for a proxy.
+func (p *PushContext) IsFor(one *policy.Policy, proxy *discovery.Proxy) bool {
+	return one.Selects(p.policyWorkload(proxy, p.attached(proxy)), p.mesh.GetRootNamespace())
+}
+
+// policyWorkload returns what policies select a proxy by. The Gateways that attach to it are in its
+// class.
+func (p *PushContext) policyWorkload(proxy *discovery.Proxy, attached class.Attached) policy.Workload {
+	return policy.Workload{
+		Namespace: proxy.Namespace, Labels: p.placeOf(proxy).Labels, Gateway: proxy.Type == discovery.Router,
+		Attached: func(gateway config.Key) bool { return attached.Has(class.Gateway, gateway.Path()) },
+	}
 }
 
 // TokenRules iterates over the rules of all RequestAuthentications, by namespace, the oldest first.

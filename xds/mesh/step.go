@@ -51,13 +51,19 @@ var seed = maphash.MakeSeed()
 
 func (k RowKey) sum() uint64 { return maphash.Comparable(seed, k) }
 
-// RowsOf returns the rows of the given queries. It omits the tables Self and MeshConfig,
-// which a class or a workload answers from its own properties.
-func RowsOf(queries ...[]Dependency) Rows {
+// RowsOf returns the rows that the answers to queries follow from, for this view. A resource
+// that workloads share was built by the queries of one of them, so what the view says about
+// itself counts by its own rows. MeshConfig has none.
+func (v *View) RowsOf(queries ...[]Dependency) Rows {
 	var out Rows
 	for _, some := range queries {
 		for _, d := range some {
-			if d.Query.Row.Table != Self && d.Query.Row.Table != MeshConfig {
+			switch {
+			case d.Query.Row == RowKey{Self, selfPolicies}:
+				for row := range v.rowsOfPolicies() {
+					out = append(out, row.sum())
+				}
+			case d.Query.Row.Table != Self && d.Query.Row.Table != MeshConfig:
 				out = append(out, d.Query.Row.sum())
 			}
 		}

@@ -39,8 +39,9 @@ func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 	if !known {
 		t.Fatal("the step from one context to the next is not known")
 	}
+	view := mesh.NewView(second, mesh.Class{})
 	read := func(table mesh.Table, key string) mesh.Rows {
-		return mesh.RowsOf([]mesh.Dependency{{Query: mesh.Query{Row: mesh.RowKey{Table: table, Key: key}}}})
+		return view.RowsOf([]mesh.Dependency{{Query: mesh.Query{Row: mesh.RowKey{Table: table, Key: key}}}})
 	}
 	a, b := rows.Key("a.example", "shop"), rows.Key("b.example", "shop")
 	for _, c := range []struct {

@@ -292,6 +292,11 @@ func (v *View) Egress() []EgressListener {
 	return sidecar.Scope{Sidecar: v.ask(Self, selfSidecar, "").(*sidecar.Sidecar)}.Egress()
 }
 
+// RestrictsEgress says whether its Sidecar says what it imports. If not, it sees all.
+func (v *View) RestrictsEgress() bool {
+	return sidecar.Scope{Sidecar: v.ask(Self, selfSidecar, "").(*sidecar.Sidecar)}.Restricted()
+}
+
 // Ingress returns the ingress listeners of its Sidecar.
 func (v *View) Ingress() []*networking.IstioIngressListener {
 	return sidecar.Scope{Sidecar: v.ask(Self, selfSidecar, "").(*sidecar.Sidecar)}.Ingress()

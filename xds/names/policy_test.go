@@ -12,6 +12,7 @@ func TestPolicyRuleKeys(t *testing.T) {
 	for key, want := range map[string]string{
 		rule.Key():              "ns[shop]-policy[web.v1]-rule[12]",
 		rule.CustomKey("opa-1"): "istio-ext-authz-opa-1-ns[shop]-policy[web.v1]-rule[12]",
+		rule.CustomKey("a") + names.UnaskedSuffix: "istio-ext-authz-a-ns[shop]-policy[web.v1]-rule[12]-deny-due-to-bad-CUSTOM-action",
 	} {
 		if key != want {
 			t.Errorf("got %s, want %s", key, want)

@@ -21,8 +21,11 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 	named := func(name, spec string) string { return xdstest.Object("AuthorizationPolicy", name, spec) }
 	of := func(spec string) string { return named("p", spec) }
 	sidecar := certified("sidecar~10.0.0.1~web.default~default.svc.cluster.local", "10.0.0.1")
-	gateway := &status.Proxy{Node: "router~10.0.0.9~edge.default~d", Type: "router", Namespace: "default", Addresses: []string{"10.0.0.9"}, Labels: map[string]string{policy.GatewayLabel: "edge"}, Replica: "r"}
+	gateway := &status.Proxy{Node: "router~10.0.0.9~edge.default~d", Type: "router", Namespace: "default", Addresses: []string{"10.0.0.9"}, Labels: map[string]string{"app": "edge", policy.GatewayLabel: "edge"}, Replica: "r"}
 	server := &status.Proxy{Node: "proxyless~10.0.0.1~web.default~d", Type: "grpc", Namespace: "default", Addresses: []string{"10.0.0.1"}, Replica: "r", Certified: true}
+	const servers = "servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]"
+	door := xdstest.Object("Gateway", "door", "{selector: {app: edge}, "+servers+"}")
+	ask := xdstest.Object("ServiceEntry", "istio-system/ask", "{hosts: [ask.test], exportTo: [.], resolution: STATIC, ports: [{number: 80, name: grpc, protocol: GRPC}], endpoints: [{address: 10.0.0.7}]}")
 	strict := xdstest.Object("PeerAuthentication", "strict", "{mtls: {mode: STRICT}}")
 	const principals = "{rules: [{from: [{source: {principals: [cluster.local/ns/default/sa/a]}}]}]}"
 	for name, c := range map[string]struct {
@@ -37,6 +40,11 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 		"nobody is there yet":           {objects: []string{of("{rules: [{}]}")}, proxies: []*status.Proxy{}},
 		"a gateway":                     {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}},
 		"a gateway that nobody is":      {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0371 spec.targetRefs"}},
+		"a Gateway":                     {objects: []string{door, of("{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}},
+		"a Gateway that is not there":   {objects: []string{of("{targetRefs: [{kind: Service, name: web}, {group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRefs[1].name"}},
+		"a Gateway, in the old field":   {objects: []string{of("{targetRef: {group: networking.istio.io, kind: Gateway, name: door}, rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRef.name"}},
+		"a Gateway of another":          {objects: []string{door, named("istio-system/p", "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRefs[0].name"}},
+		"a Gateway that nobody is":      {objects: []string{xdstest.Object("Gateway", "door", "{selector: {app: other}, "+servers+"}"), of("{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"door PTL0116 spec.selector", "p PTL0371 spec.targetRefs"}},
 		"ALLOW of nothing":              {objects: []string{web("HTTP"), of("{}")}, want: []string{"p PTL0372 spec.rules"}},
 		"ALLOW of nothing beside more":  {objects: []string{web("HTTP"), of("{}"), named("q", "{rules: [{}]}")}},
 		"ALLOW of nothing, of the mesh": {objects: []string{web("HTTP"), named("istio-system/p", "{}")}, want: []string{"p PTL0372 spec.rules"}},
@@ -60,12 +68,30 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 		"a server that speaks first":    {objects: []string{web("MYSQL"), strict, of(principals)}, want: []string{"p PTL0384 spec.rules"}},
 		"AUDIT of one":                  {objects: []string{web("MYSQL"), strict, of(strings.Replace(principals, "{rules", "{action: AUDIT, rules", 1))}},
 		"an unknown provider":           {objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"AUDIT at a gRPC server":        {objects: []string{web("GRPC"), of("{action: AUDIT, rules: [{}]}")}, proxies: []*status.Proxy{server}, want: []string{"p PTL0377 spec.action"}},
+		"CUSTOM at a gRPC server": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: web.test, port: 80}}]",
+			objects: []string{web("GRPC"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, proxies: []*status.Proxy{server}, want: []string{"p PTL0385 spec.action"}},
 		"a provider without a service": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: a.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider that the namespace does not see": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: ask.test, port: 80}}]",
+			objects: []string{ask, of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, proxies: []*status.Proxy{}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider for others": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: ask.test, port: 80}}]",
+			objects: []string{web("HTTP"), ask, of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider for others, by a policy of theirs": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: ask.test, port: 80}}]",
+			objects: []string{web("HTTP"), ask, named("istio-system/p", "{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0381 spec.provider.name"}},
+		"a provider that the Sidecar hides": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: web.test, port: 80}}]",
+			objects: []string{web("HTTP"), xdstest.Object("Sidecar", "s", "{workloadSelector: {labels: {app: web}}, egress: [{hosts: [istio-system/*]}]}"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")},
+			want:    []string{"s PTL0124 spec.egress[0].hosts[0]", "p PTL0381 spec.provider.name"}},
+		"a provider that another's Sidecar hides": {mesh: "extensionProviders: [{name: a, envoyExtAuthzGrpc: {service: web.test, port: 80}}]",
+			objects: []string{web("HTTP"), xdstest.Object("Sidecar", "s", "{workloadSelector: {labels: {app: db}}, egress: [{hosts: [istio-system/*]}]}"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")},
+			want:    []string{"s PTL0124 spec.egress[0].hosts[0]", "s PTL0117 spec.workloadSelector"}},
 		"a provider": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}},
 		"two providers": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}, {name: b, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
 			objects: []string{web("HTTP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}"), named("q", "{action: CUSTOM, provider: {name: b}, rules: [{}]}")},
+			want:    []string{"p PTL0382 spec.provider.name beside q", "q PTL0382 spec.provider.name beside p"}},
+		"two providers over HTTP for TCP": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}, {name: b, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
+			objects: []string{web("TCP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}"), named("q", "{action: CUSTOM, provider: {name: b}, rules: [{}]}")},
 			want:    []string{"p PTL0382 spec.provider.name beside q", "q PTL0382 spec.provider.name beside p"}},
 		"a provider over HTTP for TCP": {mesh: "extensionProviders: [{name: a, envoyExtAuthzHttp: {service: web.test, port: 80}}]",
 			objects: []string{web("TCP"), of("{action: CUSTOM, provider: {name: a}, rules: [{}]}")}, want: []string{"p PTL0383 spec.provider.name"}},

@@ -87,6 +87,7 @@ const (
 	PortUncaptured      Code = "PTL0213"
 	NoneUncaptured      Code = "PTL0214"
 	WorkloadUnselected  Code = "PTL0215"
+	SocketShared        Code = "PTL0216"
 	RegistrationRefused Code = "PTL0231"
 	RegistrationPartly  Code = "PTL0232"
 	CredentialMissing   Code = "PTL0301"
@@ -98,6 +99,7 @@ const (
 	SecretClosed        Code = "PTL0351"
 	CertificateEnds     Code = "PTL0352"
 	HostUncertified     Code = "PTL0353"
+	OutsideMesh         Code = "PTL0360"
 	PeersOverlap        Code = "PTL0361"
 	PeersUnused         Code = "PTL0362"
 	PeersCutOff         Code = "PTL0363"
@@ -106,6 +108,8 @@ const (
 	IdentityAny         Code = "PTL0366"
 	ServerFirst         Code = "PTL0367"
 	PeersChange         Code = "PTL0368"
+	PlaintextBegins     Code = "PTL0369"
+	PeersPortUnused     Code = "PTL0370"
 	PolicyUnused        Code = "PTL0371"
 	PolicyShutsOut      Code = "PTL0372"
 	PolicyShadowed      Code = "PTL0373"
@@ -120,9 +124,12 @@ const (
 	ProvidersDiffer     Code = "PTL0382"
 	ProviderUnasked     Code = "PTL0383"
 	PolicyAfterGreeting Code = "PTL0384"
+	ServerUnasking      Code = "PTL0385"
 	KeysMissing         Code = "PTL0391"
 	KeysAwaited         Code = "PTL0392"
 	TokensUnverified    Code = "PTL0393"
+	TokensUnknown       Code = "PTL0394"
+	IssuerUnknown       Code = "PTL0395"
 	IssuerElsewhere     Code = "PTL0411"
 	RoleMissing         Code = "PTL0421"
 	UserUnproved        Code = "PTL0422"
@@ -136,7 +143,8 @@ type Kind struct {
 	// Istio is the code of Istio's analysis with the same meaning, empty if there is none.
 	Istio    string
 	Severity Severity
-	// Condition is the type of the condition that reports the verdict in the object's status.
+	// Condition is the type of the condition that reports the verdict in the object's status; empty
+	// for a warning of changes, which no object has.
 	Condition string
 	// Title says what is odd, and Effect what follows from it.
 	Title, Effect string
@@ -146,7 +154,7 @@ type Kind struct {
 var kinds = []Kind{
 	{HostUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a host that no service has", "requests that take the route are answered with 503"},
 	{SubsetUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a subset that no DestinationRule has", "requests that take the route are answered with 503"},
-	{GatewayUnknown, "IST0101", Error, status.ResolvedRefs, "a VirtualService names a Gateway that is not there", "no proxy has the routes for that gateway"},
+	{GatewayUnknown, "IST0101", Error, status.ResolvedRefs, "a VirtualService or a policy about requests names a Gateway that is not there", "no proxy has the routes for that gateway, or the policy"},
 	{SubsetEmpty, "", Warning, status.ResolvedRefs, "a subset selects no endpoint of the service", "requests to the subset are answered with 503"},
 	{HostTwice, "", Warning, status.Conflicted, "a host of a ServiceEntry is a host of another that the same proxies may see", "in one namespace their endpoints are put together and the oldest says the rest; of several namespaces a proxy uses that of its own, else the oldest"},
 	{AddressTwice, "", Warning, status.Conflicted, "two ServiceEntries share an address and a port", "proxies tell HTTP requests apart by their host; all other connections are the oldest's, and where only one speaks HTTP the other one's"},
@@ -202,6 +210,7 @@ var kinds = []Kind{
 	{PortUncaptured, "", Warning, status.Conflicted, "a ServiceEntry has a port without HTTP that an older one has, and sidecars that capture no traffic see both", "from these sidecars all connections on the port are the oldest's"},
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
+	{SocketShared, "", Warning, status.Conflicted, "two sidecars at the address of an endpoint capture no traffic and bind the same ports", "each connection goes to either of them"},
 	{RegistrationRefused, "", Warning, status.PartlyServed, "a proxy asks to be registered in a WorkloadGroup, and is not", "it has no WorkloadEntry, so that no service has it as an endpoint"},
 	{RegistrationPartly, "", Info, status.PartlyServed, "a registered proxy chose labels that its WorkloadGroup does not let nodes choose", "its WorkloadEntry lacks them"},
 	{CredentialMissing, "", Error, status.ResolvedRefs, "a DestinationRule asks for TLS with a secret that a proxy which uses the rule does not have", "requests of the proxy are answered with 503, and connections closed, until the secret is there: nothing leaves in plaintext"},
@@ -213,31 +222,37 @@ var kinds = []Kind{
 	{SecretClosed, "", Error, status.PartlyServed, "a secret is sealed with a key that the leading server lacks", "proxies of that server do not get the secret"},
 	{CertificateEnds, "", Warning, status.PartlyServed, "a certificate in a secret has ended, ends within 30 days, or is not valid yet", "peers refuse it once it has ended, and before it is valid"},
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},
+	{OutsideMesh, "", Info, status.PartlyServed, "endpoints of a ServiceEntry outside the mesh (location) are said to take mutual TLS", "clients send them plaintext where no rule asks for TLS"},
 	{PeersOverlap, "", Warning, status.Conflicted, "an older PeerAuthentication is for the same workloads: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
 	{PeersUnused, "", Info, status.ResolvedRefs, "a PeerAuthentication has a selector that selects no workload, or that is in the root namespace, where it selects none", "the policy has no effect"},
-	{PeersCutOff, "", Warning, status.PartlyServed, "a PeerAuthentication demands mutual TLS, and endpoints are not labelled for it, rules tell clients something else, or proxies have no certificate", "what is sent in plaintext is refused"},
+	{PeersCutOff, "", Warning, status.PartlyServed, "a PeerAuthentication demands mutual TLS, and endpoints are not labelled for it, rules or enableAutoMtls tell clients something else, or proxies have no certificate", "what is sent in plaintext is refused"},
 	{SidecarUnlabelled, "", Info, status.PartlyServed, "an endpoint without a label for mutual TLS has a connected sidecar with a certificate of the mesh", "clients send it plaintext"},
 	{SidecarMissing, "", Warning, status.ResolvedRefs, "an endpoint is labelled for mutual TLS, and no sidecar with a certificate of the mesh was known at its address for an hour", "what clients with a certificate send is refused"},
 	{IdentityAny, "", Info, status.PartlyServed, "an endpoint takes mutual TLS, and nothing names its service account", "clients take any workload of the mesh for it"},
 	{ServerFirst, "", Warning, status.PartlyServed, "a port for which servers speak first takes mutual TLS and plaintext", "clients in plaintext wait"},
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
+	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through"},
+	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
 	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path or a host that no request has", "the value matches nothing"},
 	{PolicyPlaintext, "", Warning, status.PartlyServed, "a policy names identities, and ports that it is for take plaintext", "a caller in plaintext has no identity: principals do not match it, notPrincipals do"},
 	{PolicyNoRequests, "", Warning, status.PartlyServed, "a policy names what requests of HTTP have, and is for ports of TCP", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
-	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, and is for one", "there rules of ALLOW that name it match nothing, and other rules match without regard to it"},
-	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses by path, and the mesh does not merge slashes", "a path with a slash twice is another path, and is not refused"},
+	{PolicyNotForGRPC, "", Warning, status.PartlyServed, "a policy names what gRPC servers cannot judge, or has action AUDIT, and is for one", "there rules of ALLOW that name it match nothing, other rules match without regard to it, and AUDIT has no effect"},
+	{PathsUnmerged, "", Info, status.PartlyServed, "a policy refuses or asks by path, and the mesh does not merge slashes", "a path with a slash twice is another path, which the policy does not match"},
 	{HostWithoutPort, "", Info, status.PartlyServed, "a policy refuses by host, and not the host with a port", "a request whose client writes a port behind the host is not refused"},
 	{AddressesClaimed, "", Warning, status.PartlyServed, "a policy of a sidecar names addresses behind proxies, and no identity beside them", "a caller that writes such an address in X-Forwarded-For is taken for it"},
-	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service is not there", "what the policy matches is refused"},
+	{ProviderMissing, "", Error, status.ResolvedRefs, "a CUSTOM policy names a provider that the mesh configuration does not have, or whose service a proxy of the policy does not see", "what the policy matches there is refused"},
 	{ProvidersDiffer, "", Error, status.Conflicted, "CUSTOM policies of two providers are for one workload", "what either matches is refused"},
 	{ProviderUnasked, "", Warning, status.PartlyServed, "a CUSTOM policy of a provider that answers over HTTP is for a port of TCP", "connections to that port pass without being asked about"},
 	{PolicyAfterGreeting, "", Info, status.PartlyServed, "a policy is for a port where servers speak first", "a caller that the policy refuses gets what the server says before the first bytes of the caller"},
+	{ServerUnasking, "", Warning, status.PartlyServed, "a CUSTOM policy is for a gRPC server", "the server asks nobody, and refuses what the policy matches"},
 	{KeysMissing, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys for a rule of a RequestAuthentication", "proxies go on with the keys that were fetched before; without any, they refuse the tokens of the rule with 401, and let requests without a token through"},
 	{KeysAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the keys for a rule of a RequestAuthentication yet", "proxies refuse the tokens of the rule with 401 until it has"},
 	{TokensUnverified, "", Warning, status.PartlyServed, "a RequestAuthentication is for a gRPC server", "the server verifies no tokens: it takes requests with any, and rules of AuthorizationPolicies about tokens match nothing"},
+	{TokensUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names what tokens say, and is for a workload for which no RequestAuthentication is", "no token is verified there: values about tokens match no request, and notValues match every one"},
+	{IssuerUnknown, "", Warning, status.PartlyServed, "an AuthorizationPolicy names an issuer of tokens, and no RequestAuthentication verifies its tokens for the policy's workloads", "proxies refuse the tokens of the issuer with 401: the value matches no request"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},

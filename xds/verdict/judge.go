@@ -10,8 +10,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 )
 
 // Judge gives the functions that judge one object access to the facts, and collects their
@@ -58,13 +60,26 @@ func (j *Judge) Mesh() *mesh.PushContext { return j.of.Mesh }
 func (j *Judge) View(namespace string) *mesh.View { return j.ViewOf(mesh.Class{Namespace: namespace}) }
 
 // ViewOf returns the mesh as proxies of a class see it.
-func (j *Judge) ViewOf(class mesh.Class) *mesh.View {
-	v := j.views[class]
+func (j *Judge) ViewOf(c mesh.Class) *mesh.View {
+	v := j.views[c]
 	if v == nil {
-		v = mesh.NewView(j.Mesh(), class).Recording()
-		j.views[class] = v
+		v = mesh.NewView(j.Mesh(), c).Recording()
+		j.views[c] = v
 	}
 	return v
+}
+
+// SeenBy returns the mesh as a known proxy sees it, by its namespace, its Sidecar and its shape.
+// Proxies that are alike in these get the same view.
+func (j *Judge) SeenBy(proxy *discovery.Proxy) *mesh.View {
+	for _, address := range proxy.IPAddresses {
+		j.ReadMesh(mesh.InstancesKey(address))
+	}
+	for _, namespace := range []string{proxy.Namespace, j.Mesh().Inputs().Mesh.GetRootNamespace()} {
+		j.Read(ObjectsRow, config.NamespacePath(schema.Sidecar, namespace))
+	}
+	of := j.Mesh().ClassOf(proxy)
+	return j.ViewOf(mesh.Class{Namespace: of.Namespace, Attached: of.Attached.Of(class.Sidecar), Shape: of.Shape})
 }
 
 // Object returns the object of a key, nil if there is none.

@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/storage"
-	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// deletions is a Source with the facts before and after deletions.
+// deletions is a Source with the facts before and after operations.
 type deletions struct{ is, would verdict.Facts }
 
 func (d deletions) Facts() (verdict.Facts, bool) { return d.is, true }
@@ -67,8 +65,7 @@ func TestDanglingAdvice(t *testing.T) {
 			var ops []storage.Op
 			for _, key := range test.delete {
 				w.Delete(key)
-				parts := strings.Split(key, "/")
-				ops = append(ops, storage.Op{Verb: storage.Delete, Key: config.Key{Kind: schema.Pilot().Named(parts[0]).GroupVersionKind, Namespace: parts[1], Name: parts[2]}})
+				ops = append(ops, storage.Op{Verb: storage.Delete, Key: keyOf(key)})
 			}
 			d.would = verdict.Facts{Mesh: w.Context()}
 			for i, advice := range index.NewKeeper(d).Advise(ops) {

@@ -95,6 +95,10 @@ func TestApplyBadInput(t *testing.T) {
 			"nothing was applied: 2 faults:\n" +
 				`  stdin: document 1 (line 1): serviceentry/shop/UPPER: spec.resolution: must be one of NONE, STATIC, DNS, DNS_ROUND_ROBIN, DYNAMIC_DNS, is "STATISTIC"` + "\n" +
 				"  stdin: document 2 (line 11): pod: apiVersion: is missing: say which API this is, such as networking.istio.io/v1"},
+		{"in the order of the documents", clitest.Entry("UPPER", ", namespace: shop") + "---\n" + strings.Replace(clitest.Entry("b", ", namespace: shop"), "STATIC", "STATISTIC", 1), nil, exit.Data,
+			"nothing was applied: 2 faults:\n" +
+				`  stdin: document 1 (line 1): serviceentry/shop/UPPER: metadata.name: "UPPER" is not valid: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character` + "\n" +
+				`  stdin: document 2 (line 11): serviceentry/shop/b: spec.resolution: must be one of NONE, STATIC, DNS, DNS_ROUND_ROBIN, DYNAMIC_DNS, is "STATISTIC"`},
 		{"a URL", "", []string{"-f", "https://x/y.yaml"}, exit.Data, "nothing was applied: -f https://x/y.yaml: is no file: read it with another program, as in: curl -sf https://x/y.yaml | portolan ... -f -"},
 		{"no file", "", []string{"-f", "absent.yaml"}, exit.Data, "nothing was applied: -f absent.yaml: no such file or directory"},
 		{"stdin twice", "", []string{"-f", "-"}, exit.Usage, "-f - is given twice: stdin can be read once"},

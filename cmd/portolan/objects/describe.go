@@ -28,10 +28,10 @@ func newDescribeServiceCommand(env *environment) *cobra.Command {
 		Aliases: []string{"services", "svc"},
 		Short:   "List the services, or show those of a host with their endpoints and subsets",
 		Long: `Show what proxies are told of a host: the services that the registries have under
-its name, the endpoints by registry, locality and health, how many of them take mutual
-TLS by port and which PeerAuthentication says so, and the subsets of the
-DestinationRules for it. Without a host it lists all services, those too that no
-object declares.
+its name, the endpoints by registry, locality and health, the mode of mutual TLS by port
+with the PeerAuthentication that says so, and the subsets of the DestinationRules for
+it. LABELLED are the endpoints to which clients encrypt, unless the mode is DISABLE.
+Without a host it lists all services, those too that no object declares.
 
   HEALTHY    it gets requests
   UNHEALTHY  proxies know it and send it nothing
@@ -239,32 +239,30 @@ func endpointRows(endpoints []admin.Endpoint) [][]string {
 	return rows
 }
 
-// mutualRows returns how the endpoints take mutual TLS, by port; a header alone if none does.
+// mutualRows returns how the endpoints take connections, by port, and how many of them are labelled
+// for mutual TLS; a header alone for services outside the mesh.
 func mutualRows(endpoints []admin.Endpoint) [][]string {
 	type mode struct{ port, mode, from string }
-	count := map[mode]int{}
-	some := false
+	all, labelled := map[mode]int{}, map[mode]int{}
 	for _, e := range endpoints {
 		for _, p := range e.Ports {
-			m := mode{port: p.Name, mode: "no"}
-			if p.MTLS != "" {
-				some = true
-				m.mode, m.from = p.MTLS, "the default"
+			if p.MTLS == "" {
+				continue
 			}
+			m := mode{port: p.Name, mode: p.MTLS, from: "the default"}
 			if p.MTLSFrom != "" {
 				m.from = "peerauthentication/" + p.MTLSFrom
 			}
-			count[m]++
+			if all[m]++; p.Labelled {
+				labelled[m]++
+			}
 		}
 	}
-	rows := [][]string{{"PORT", "MTLS", "FROM", "ENDPOINTS"}}
-	if !some {
-		return rows
-	}
-	for _, m := range slices.SortedFunc(maps.Keys(count), func(a, b mode) int {
+	rows := [][]string{{"PORT", "MTLS", "FROM", "ENDPOINTS", "LABELLED"}}
+	for _, m := range slices.SortedFunc(maps.Keys(all), func(a, b mode) int {
 		return slices.Compare([]string{a.port, a.mode, a.from}, []string{b.port, b.mode, b.from})
 	}) {
-		rows = append(rows, []string{m.port, m.mode, m.from, strconv.Itoa(count[m])})
+		rows = append(rows, []string{m.port, m.mode, m.from, strconv.Itoa(all[m]), strconv.Itoa(labelled[m])})
 	}
 	return rows
 }

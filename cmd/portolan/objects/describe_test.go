@@ -28,10 +28,10 @@ func someService() admin.ServiceList {
 				{Registry: "Consul", Name: "reviews", Resolution: "ClientSideLB", Ports: []admin.Port{{Name: "http", Number: 80, Protocol: "HTTP"}}},
 			},
 			Endpoints: []admin.Endpoint{
-				{Registry: "External", Address: "10.0.0.2", Ports: []admin.Port{{Name: "http", Number: 8080, MTLS: "PERMISSIVE"}}, Locality: "eu/b", Health: admin.Healthy, Weight: 1, Workload: "shop/vm-2", Subsets: []admin.SubsetRef{v2}},
-				{Registry: "External", Address: "10.0.0.1", Ports: []admin.Port{{Name: "http", Number: 8080, MTLS: "STRICT", MTLSFrom: "shop/default"}}, Locality: "eu/a", Health: admin.Healthy, Weight: 3, Workload: "shop/vm-1", Network: "lan", Subsets: []admin.SubsetRef{v1}},
+				{Registry: "External", Address: "10.0.0.2", Ports: []admin.Port{{Name: "http", Number: 8080, MTLS: "PERMISSIVE", Labelled: true}}, Locality: "eu/b", Health: admin.Healthy, Weight: 1, Workload: "shop/vm-2", Subsets: []admin.SubsetRef{v2}},
+				{Registry: "External", Address: "10.0.0.1", Ports: []admin.Port{{Name: "http", Number: 8080, MTLS: "STRICT", MTLSFrom: "shop/default", Labelled: true}}, Locality: "eu/a", Health: admin.Healthy, Weight: 3, Workload: "shop/vm-1", Network: "lan", Subsets: []admin.SubsetRef{v1}},
 				{Registry: "External", Address: "10.0.0.3", Locality: "eu/a", Health: admin.LeftOut, Reason: "503 Service Unavailable", Workload: "shop/vm-3"},
-				{Registry: "Consul", Cluster: "dc1", Address: "10.1.0.1", Ports: []admin.Port{{Name: "http", Number: 80}}, Locality: "dc1", Health: admin.Unhealthy, Weight: 1, Subsets: []admin.SubsetRef{v2}},
+				{Registry: "Consul", Cluster: "dc1", Address: "10.1.0.1", Ports: []admin.Port{{Name: "http", Number: 80, MTLS: "PERMISSIVE"}}, Locality: "dc1", Health: admin.Unhealthy, Weight: 1, Subsets: []admin.SubsetRef{v2}},
 			},
 			Subsets: []admin.Subset{
 				{SubsetRef: v1, Host: "reviews.shop.internal", Labels: map[string]string{"version": "v1"}, Endpoints: 1, Healthy: 1},

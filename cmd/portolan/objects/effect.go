@@ -36,12 +36,17 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 // affectedCalls returns a line about each AuthorizationPolicy, and one about the calls that would
 // newly be refused.
 func affectedCalls(effect effect.Effect) (out []string) {
+	some := false
 	for _, p := range effect.Policies {
+		some = some || p.Workloads > 0
 		out = append(out, fmt.Sprintf("%s selects %s%s.", p.Policy, cli.CountOf(p.Workloads, "connected workload"), firstOf(p.Workloads, cli.MapSlice(p.Nodes, cli.NodeName))))
 	}
 	c := effect.Calls
-	if c == nil {
+	switch {
+	case c == nil:
 		return out
+	case c.Foreseen == 0 && some:
+		return append(out, "No call to these workloads is foreseen: this says nothing of who would be refused.")
 	}
 	of := cli.CountOf(c.Foreseen, "foreseen call")
 	if c.More {
@@ -92,6 +97,9 @@ func affectedProxies(effect effect.Effect) string {
 	text := fmt.Sprintf("No proxy is concerned, of %d connected.", effect.Proxies)
 	if effect.Concerned > 0 {
 		text = fmt.Sprintf("Concerned: %d of %d proxies%s.", effect.Concerned, effect.Proxies, firstOf(effect.Concerned, cli.MapSlice(effect.Nodes, cli.NodeName)))
+	}
+	if len(effect.Phases) > 0 {
+		text += fmt.Sprintf(" Modes of %s change in phases: this is the difference after the last.", cli.FormatList(effect.Phases, false))
 	}
 	if effect.Elsewhere > 0 {
 		text += fmt.Sprintf(" Other servers have %d more, which were not looked at.", effect.Elsewhere)

@@ -20,11 +20,12 @@ func TestConcernedProxies(t *testing.T) {
 		return out
 	}
 	for want, given := range map[string]effect.Effect{
-		"No proxy is concerned, of 0 connected.":                                                  {},
-		"No proxy is concerned, of 5 connected.":                                                  {Proxies: 5},
-		"Concerned: 2 of 5 proxies: a.shop, b.shop.":                                              {Proxies: 5, Concerned: 2, Nodes: nodes(2)},
-		"Concerned: 1 of 1 proxies: odd.":                                                         {Proxies: 1, Concerned: 1, Nodes: []string{"odd"}},
-		"Concerned: 1 of 1 proxies: a.shop. Other servers have 3 more, which were not looked at.": {Proxies: 1, Concerned: 1, Nodes: nodes(1), Elsewhere: 3},
+		"No proxy is concerned, of 0 connected.":     {},
+		"No proxy is concerned, of 5 connected.":     {Proxies: 5},
+		"Concerned: 2 of 5 proxies: a.shop, b.shop.": {Proxies: 5, Concerned: 2, Nodes: nodes(2)},
+		"Concerned: 1 of 1 proxies: a.shop. Modes of shop,bank change in phases: this is the difference after the last.": {Proxies: 1, Concerned: 1, Nodes: nodes(1), Phases: []string{"shop", "bank"}},
+		"Concerned: 1 of 1 proxies: odd.": {Proxies: 1, Concerned: 1, Nodes: []string{"odd"}},
+		"Concerned: 1 of 1 proxies: a.shop. Other servers have 3 more, which were not looked at.":                                      {Proxies: 1, Concerned: 1, Nodes: nodes(1), Elsewhere: 3},
 		"Concerned: 200 of 300 proxies: a.shop, b.shop, c.shop, d.shop, e.shop, f.shop, g.shop, h.shop, i.shop, j.shop, and 190 more.": {Proxies: 300, Concerned: 200, Nodes: nodes(20)},
 	} {
 		if got := affectedProxies(given); got != want {
@@ -105,8 +106,9 @@ func TestForeseenCalls(t *testing.T) {
 	deny := effect.Policy{Policy: "authorizationpolicy/shop/deny", Workloads: 2, Nodes: []string{"sidecar~10.0.0.1~a.shop~shop", "sidecar~10.0.0.2~b.shop~shop"}}
 	for want, given := range map[string]effect.Effect{
 		"": {},
-		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|No call would newly be refused, of 7 foreseen calls.": {Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 7}},
-		"authorizationpolicy/shop/x selects 0 connected workloads.|No call would newly be refused, of 0 foreseen calls.":                    {Policies: []effect.Policy{{Policy: "authorizationpolicy/shop/x"}}, Calls: &effect.Calls{}},
+		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|No call would newly be refused, of 7 foreseen calls.":                               {Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 7}},
+		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|No call to these workloads is foreseen: this says nothing of who would be refused.": {Policies: []effect.Policy{deny}, Calls: &effect.Calls{}},
+		"authorizationpolicy/shop/x selects 0 connected workloads.|No call would newly be refused, of 0 foreseen calls.":                                                  {Policies: []effect.Policy{{Policy: "authorizationpolicy/shop/x"}}, Calls: &effect.Calls{}},
 		"authorizationpolicy/shop/deny selects 2 connected workloads: a.shop, b.shop.|Newly refused: 12 of the first 2000 foreseen calls: c.shop to a.test:80 at a.shop GET /, and 11 more.": {
 			Policies: []effect.Policy{deny}, Calls: &effect.Calls{Foreseen: 2000, More: true, Refused: 12, First: []string{"c.shop to a.test:80 at a.shop GET /"}},
 		},

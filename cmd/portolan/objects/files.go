@@ -79,7 +79,8 @@ func (f *Files) Operations(line *cli.Environment) ([]batch.Operation, error) {
 // manifest holds the objects and the faults of all files.
 type manifest struct {
 	schemas   schema.Set
-	fallback  string // namespace for objects that name none, if -n does not
+	fallback  string   // namespace for objects that name none, if -n does not
+	sources   []string // the names of the files, in order
 	documents []config.Document
 	passed    []passedOver
 	faults    *multierror.Error
@@ -119,7 +120,7 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 			fmt.Fprintf(env.Stderr, "-f %s: passed over %s: -R reads %s too\n", name, passed, them)
 		}
 		for _, file := range files {
-			all = append(all, reading{file: file})
+			m.sources, all = append(m.sources, sourceOf(file)), append(all, reading{file: file})
 		}
 	}
 	decode := f.decoder()
@@ -309,12 +310,26 @@ func (m *manifest) validate() {
 	}
 }
 
-// done says what was not done because of the faults.
+// err returns the faults, in the order of the documents; nil for none. done says what was not done
+// because of them.
 func (m *manifest) err(done string) error {
+	if m.faults != nil {
+		slices.SortStableFunc(m.faults.Errors, func(a, b error) int { return slices.Compare(m.place(a), m.place(b)) })
+	}
 	if err := cli.NothingDone(done, m.faults); err != nil {
 		return exit.With(exit.Data, err)
 	}
 	return nil
+}
+
+// place returns where the document of a fault is: its file and its number there. Other faults come
+// first.
+func (m *manifest) place(fault error) []int {
+	var of *config.DecodeError
+	if !errors.As(fault, &of) {
+		return nil
+	}
+	return []int{slices.Index(m.sources, of.Source), of.Index}
 }
 
 // operations returns the operations that write the objects, in order.

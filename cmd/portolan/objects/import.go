@@ -28,8 +28,8 @@ their own; those that are in no file stay. resourceVersions, uids, generations,
 managedFields and statuses are ignored.
 
 What kubectl has written may have objects whose security has no effect here yet, such
-as an AuthorizationPolicy. These are refused without --accept-unserved: they would not
-be as secure as they look.
+as a WasmPlugin that authorizes requests. These are refused without --accept-unserved:
+they would not be as secure as they look.
 
 --dry-run=server shows what would change; --wait waits until the proxies have taken
 it, in parts part by part.` + chunksHelp + waitHelp,

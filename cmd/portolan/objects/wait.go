@@ -48,15 +48,19 @@ type waitFlags struct {
 	anyLeast  func() bool // whether the user gave least; nil for no
 	upTo      bool        // it waits for everything up to a revision, not for one change
 	output    string      // json or yaml; empty for people
-	// phases: the change is done when its phases are over.
-	phases bool
+	// phases: the change is done when its phases are over. again is the command that waits on.
+	phases     bool
+	again      string
+	through    bool        // its phases are over, and all have to take the last
+	anyTimeout func() bool // whether the user gave timeout; nil for no
 }
 
 func (o *waitFlags) register(c *cobra.Command) {
-	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for proxies")
+	c.Flags().DurationVar(&o.timeout, "timeout", waitTimeout, fmt.Sprintf("how long to wait for proxies; of a change in phases %s where it is not given", phasesTimeout))
 	c.Flags().StringVar(&o.threshold, "threshold", "100", "percent of the proxies that have to take it, or not be concerned")
 	c.Flags().IntVar(&o.least, "min-proxies", 0, "how many proxies have to be concerned by it and take it, at least; with 0 it is no matter that none is (exit code 3)")
 	o.anyLeast = func() bool { return c.Flags().Changed("min-proxies") }
+	o.anyTimeout = func() bool { return c.Flags().Changed("timeout") }
 }
 
 func (o *waitFlags) check() error {
@@ -109,7 +113,9 @@ ends, whatever the exit code.` + waitHelp,
 			if err != nil {
 				return err
 			}
-			o.phases = hasPhases(kind)
+			if hasPhases(kind) {
+				o.waitForPhases(key)
+			}
 			if err = env.wait(c.Context(), changeOf(key), o); apierrors.IsNotFound(err) {
 				return notFound(key, kind)
 			}
@@ -136,7 +142,13 @@ func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o 
 	for _, r := range result.Results {
 		if r.Outcome != string(storage.Unchanged) {
 			query = url.Values{"change": {result.Revision}}
-			o.phases = o.phases || hasPhases(e.Schemas.Named(r.Kind))
+			if kind := e.Schemas.Named(r.Kind); hasPhases(kind) {
+				var of config.Key
+				if r.Outcome != string(storage.Deleted) {
+					of = config.Key{Kind: kind.GroupVersionKind, Namespace: r.Namespace, Name: r.Name}
+				}
+				o.waitForPhases(of)
+			}
 		}
 	}
 	err := e.wait(ctx, query, o)
@@ -146,12 +158,6 @@ func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o 
 		return e.wait(ctx, changeOf(key), o)
 	}
 	return err
-}
-
-// hasPhases says whether a change of objects of a kind is taken in phases, of which the store
-// shows each.
-func hasPhases(kind *schema.Schema) bool {
-	return kind != nil && kind.GroupVersionKind == schema.PeerAuthentication
 }
 
 // inBatch returns an object of a batch that still exists, preferably a changed one, or false
@@ -184,15 +190,21 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 		reported := began
 		defer e.clearLine()
 		for pause := askFirst; ; pause = min(2*pause, askLast) {
-			if err := e.propagation(ctx, c, query, &p); err != nil {
+			before := p
+			if err := e.propagation(ctx, c, query, &p); o.through && apierrors.IsForbidden(err) {
+				p = before
+				return nil
+			} else if err != nil {
 				return err
 			}
 			waited := e.Now().Sub(began)
 			switch {
+			case waited >= o.timeout && o.phases && len(p.Phases) > 0:
+				return e.whomPhasesAwait(ctx, c, &p)
 			case waited >= o.timeout, isFinal(p, o) && !(o.phases && enoughTaken(p, o)):
 				return nil
 			case o.phases && len(p.Phases) == 0 && enoughTaken(p, o): // then all have to take the last
-				o.phases, o.upTo, query = false, true, url.Values{"revision": {strconv.FormatInt(p.Published, 10)}}
+				o.phases, o.upTo, o.through, query = false, true, true, published(p)
 				continue
 			}
 			line := distribution(p) + "  " + roundDuration(waited).String()
@@ -265,6 +277,9 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 	fmt.Fprintln(e.Stdout, distribution(p)+"  "+roundDuration(took).String())
 	if len(p.Behind) == 0 && p.Concerned() == 0 {
 		line := reachesNoProxy(p)
+		if o.through { // the last revision alone concerns none
+			line = "  no phase of the change goes on"
+		}
 		if o.inVain(p) {
 			line += " (exit code 3; 0 with --min-proxies 0)"
 		}
@@ -280,7 +295,7 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
 	case o.phases && len(p.Phases) > 0:
-		return exit.With(exit.Differences, fmt.Errorf("it is not followed by all within %s (%s): the leading server moves on when the proxies have taken a phase, or after a minute", o.timeout, strings.Join(p.Phases, ", ")))
+		return o.stillInPhases(p)
 	case enoughTaken(p, o) && o.inVain(p):
 		return errUnconcerned
 	case enoughTaken(p, o):

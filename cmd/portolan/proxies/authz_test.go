@@ -112,6 +112,10 @@ func TestExplainRefusal(t *testing.T) {
 			t.Errorf("%s: %+v", details, o)
 		}
 	}
+	line := `[2026-11-28T17:17:12.907Z] "GET /admin HTTP/1.1" 403 - rbac_access_denied_matched_policy[ns[shop]-policy[deny]-rule[1]] - "-" 0 19 0`
+	if o := do(t, "", "explain", "refusal", line); o.Code != exit.OK || !strings.Contains(o.Out, "spec.rules[1] of authorizationpolicy/shop/deny denies it") {
+		t.Errorf("a line of an access log: exit code %d, %s%s", o.Code, o.Out, o.Err)
+	}
 	if o := do(t, "", "explain", "refusal", "via_upstream"); o.Code != exit.Data || !strings.Contains(o.Err, "are no details of a policy") {
 		t.Errorf("%+v", o)
 	}

@@ -243,7 +243,7 @@ func (e *environment) tellNotSynced(config *admin.ProxyConfig) {
 	n := 0
 	for _, t := range config.Types {
 		for _, r := range t.Resources {
-			if r.State != protocol.Synced {
+			if r.State != protocol.Synced && r.State != "" { // without a state it does not come from the server
 				n++
 			}
 		}

@@ -293,7 +293,8 @@ func TestProxyConfigSecrets(t *testing.T) {
 }
 
 // TestProxyConfigSecretsOfADump: the content is of the dump, and the state of the server. Secrets
-// that the server does not list are shown, too. The dump of another proxy is refused.
+// that the server does not list are shown, too, and are no difference. The dump of another proxy is
+// refused.
 func TestProxyConfigSecretsOfADump(t *testing.T) {
 	t.Parallel()
 	pair := secrettest.New(t, time.Hour, "www.shop")
@@ -330,6 +331,9 @@ func TestProxyConfigSecretsOfADump(t *testing.T) {
 		if err == nil {
 			if err := json.Unmarshal([]byte(o.Out), &shown); err != nil {
 				t.Fatal(err)
+			}
+			if want := "should have 1 resource otherwise"; !strings.Contains(o.Err, want) {
+				t.Errorf("%s: there is no %q in %s", name, want, o.Err)
 			}
 			for _, r := range shown.Types[0].Resources {
 				line := r.Name + " " + string(r.State)

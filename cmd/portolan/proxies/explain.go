@@ -24,7 +24,7 @@ func newExplainCommand(env *environment) *cobra.Command {
 
 func newExplainRequestCommand(env *environment) *cobra.Command {
 	outputs := []string{"table", "json", "yaml"}
-	var output, from, to, path, method, sni, via string
+	var output, from, to, path, method, sni, via, ip string
 	var headers []string
 	var files objects.Files
 	c := &cobra.Command{
@@ -62,7 +62,7 @@ With -f the answer is as if the objects of these files were applied.`,
 				return exit.With(exit.Usage, errors.New("say from which proxy and to where: --from WORKLOAD|GATEWAY --to HOST:PORT"))
 			}
 			query := url.Values{"from": {from}, "to": {to}, "header": headers}
-			for name, value := range map[string]string{"path": path, "method": method, "sni": sni, "via": via} {
+			for name, value := range map[string]string{"path": path, "method": method, "sni": sni, "via": via, "ip": ip} {
 				if value != "" {
 					query.Set(name, value)
 				}
@@ -89,6 +89,7 @@ With -f the answer is as if the objects of these files were applied.`,
 	f.StringVar(&method, "method", "", `method of the request (default "GET")`)
 	f.StringArrayVar(&headers, "header", nil, "header of the request, NAME=VALUE; can be repeated")
 	f.StringVar(&sni, "sni", "", "server name of a connection with TLS")
+	f.StringVar(&ip, "ip", "", "address of a gateway's client (default 192.0.2.1)")
 	f.StringVar(&via, "via", "", "port of the sidecar's HTTP proxy, or unix:///PATH of a socket of the proxy, that the client uses")
 	files.Register(c)
 	cli.RegisterOutput(c, &output, outputs...)
@@ -159,6 +160,9 @@ func destinationRows(d explain.Destination) [][]string {
 	rows := [][]string{{"to", joinNonEmpty(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)}}
 	if d.TLS != "" {
 		rows = append(rows, []string{"encrypted", d.TLS})
+	}
+	if d.Plaintext != "" {
+		rows = append(rows, []string{"encrypted", "no: " + d.Plaintext})
 	}
 	rows = append(rows, notTaken(d.NotTaken)...)
 	rows = append(rows, []string{"endpoints", endpointsText(d)})

@@ -29,7 +29,7 @@ func someExplanation() explain.Explanation {
 			{
 				Cluster: "a", Host: "reviews.shop", Port: 9080, Subset: "v1", Percent: 50, LoadBalancer: "LEAST_REQUEST",
 				Services: []string{"serviceentry/shop/reviews"}, Rules: []string{"destinationrule/shop/reviews"},
-				Endpoints: []string{"10.0.0.2:80", "10.0.0.3:80"}, Localities: []explain.Locality{{Locality: "eu/a", Healthy: 2, Total: 3}},
+				Plaintext: "the proxy has no certificate of the mesh", Endpoints: []string{"10.0.0.2:80", "10.0.0.3:80"}, Localities: []explain.Locality{{Locality: "eu/a", Healthy: 2, Total: 3}},
 				Preference: "the proxy runs in eu/a: eu/a", LeftOut: []string{"workloadentry/shop/vm-9: it was reported not to be healthy"},
 				Inbound: []explain.Inbound{
 					{Endpoints: []string{"10.0.0.2:80"}, Listener: "virtualInbound", Cluster: "inbound|80||", Objects: []string{"serviceentry/shop/reviews"}, Outcome: explain.Forwarded, Access: &explain.Access{Decision: explain.Allowed, Reason: "no policy is for it"}},

@@ -1,7 +1,9 @@
 package proxies
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,13 +20,13 @@ func newExplainRefusalCommand(env *environment) *cobra.Command {
 		Short: "Show which policy refused a request, from the details in an access log",
 		Long: `Show which policy refused a request. DETAILS are the response code details in the access
 log of the proxy that answered 401 or 403 (%RESPONSE_CODE_DETAILS%), or the termination
-details of a connection that it closed (%CONNECTION_TERMINATION_DETAILS%). No server is
-asked.`,
+details of a connection that it closed (%CONNECTION_TERMINATION_DETAILS%); or a whole line
+that has them. No server is asked.`,
 		Example: `  portolan explain refusal 'rbac_access_denied_matched_policy[ns[shop]-policy[deny]-rule[1]]'
   portolan explain refusal 'jwt_authn_access_denied{Jwt_is_expired}'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			text, ok := refusalOf(strings.TrimSpace(args[0]))
+			text, ok := refusalOf(detailsIn(args[0]))
 			if !ok {
 				return exit.With(exit.Data, fmt.Errorf("%q are no details of a policy: they begin with rbac_access_denied, jwt_authn_access_denied or ext_authz", args[0]))
 			}
@@ -33,6 +35,12 @@ asked.`,
 		},
 	}
 }
+
+// refusalDetails finds the details of a policy in a line. Those of a rule have brackets in brackets.
+var refusalDetails = regexp.MustCompile(`rbac_access_denied_matched_policy\[[^\s"]*\]|jwt_authn_access_denied\{[^}\s"]*\}|ext_authz_(denied|error)`)
+
+// detailsIn returns the details of a policy in a text, the text itself if it has none.
+func detailsIn(text string) string { return cmp.Or(refusalDetails.FindString(text), text) }
 
 // checkHint is the command that tells more of a refusal.
 const checkHint = "portolan authz check --to WORKLOAD --from IDENTITY tells why"

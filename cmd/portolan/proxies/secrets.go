@@ -15,7 +15,8 @@ all of them. Of a secret in files of the proxy's machine a server knows only the
 
 With --dump the certificates are those that the Envoy itself has, also those in files:
 the config dump of its admin interface, /config_dump?include_eds. A secret without a
-STATE there does not come from the server.`
+STATE there does not come from the server, as those of the bootstrap do not, and is no
+difference.`
 
 // secretTable returns a row for each certificate in the secrets that a proxy should have. A
 // secret without a known certificate has one row.

@@ -10,7 +10,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
-	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pulse"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -108,13 +107,7 @@ func (m *phaseMover) taken(revision int64) bool {
 // PeerPhase in the end.
 func writePhase(ctx context.Context, store *etcd.Store, namespace string, policies *peer.Policies) error {
 	key := config.Key{Kind: schema.PeerPhase, Namespace: namespace, Name: schema.PeerPhaseName}
-	next := &phase.Peers{Settled: policies.Write()}
-	if policies.Phase() == peer.ServersChange {
-		next = &phase.Peers{Toward: policies.Digest()}
-		if stored := policies.Stored(); stored != nil {
-			next.Settled = stored.Settled
-		}
-	}
+	next := policies.Next()
 	if len(next.Settled) == 0 && next.Toward == "" {
 		if _, err := store.Delete(ctx, key.Kind, key.Name, key.Namespace, ""); err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return err

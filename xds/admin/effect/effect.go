@@ -35,6 +35,9 @@ type Effect struct {
 	// Elsewhere is the number of proxies on other servers. The effect does not cover
 	// them.
 	Elsewhere int `json:"elsewhere,omitempty"`
+	// Phases are the namespaces whose PeerAuthentications change in phases. All else is the
+	// difference between now and the last phase.
+	Phases []string `json:"phases,omitempty"`
 	// Resources are the resources that would differ, by type and name. Omitted is how
 	// many more there are beyond MaxResources. Both need PreviewResources.
 	Resources []ResourceChange `json:"resources,omitempty"`

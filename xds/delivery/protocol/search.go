@@ -65,14 +65,14 @@ func (s *Subscription) firstForm(name string) *resource.Resource {
 // sentFirst notes that the response in flight was answered: the suspects that it sent in their
 // first form may be tried. It reports whether there are any.
 func (s *Subscription) sentFirst(f *inFlight) bool {
-	any := false
+	some := false
 	for _, name := range f.interim {
 		if s.firstForm(name) != nil {
 			delete(s.search.first, name)
-			any = true
+			some = true
 		}
 	}
-	return any
+	return some
 }
 
 // contents returns what a response sends: the changes for the client, and the names that do

@@ -16,13 +16,22 @@ type Stated struct{ Name, Version string }
 // nothing of it after the request.
 type Versions []Stated
 
-// VersionsOf sorts what a client states by name, in place, and drops repeated names.
+// VersionsOf sorts what a client states by name, in place. Of a repeated name the last counts, as in
+// a map of protobuf.
 func VersionsOf(stated []Stated) Versions {
 	byName := func(a, b Stated) int { return strings.Compare(a.Name, b.Name) }
 	if !slices.IsSortedFunc(stated, byName) {
-		slices.SortFunc(stated, byName)
+		slices.SortStableFunc(stated, byName)
 	}
-	return slices.CompactFunc(stated, func(a, b Stated) bool { return a.Name == b.Name })
+	out := stated[:0]
+	for _, v := range stated {
+		if last := len(out) - 1; last >= 0 && out[last].Name == v.Name {
+			out[last] = v
+		} else {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // Has says whether a name is stated.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	security "istio.io/api/security/v1beta1"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
@@ -215,5 +216,25 @@ func BenchmarkBig(b *testing.B) {
 				b.ReportMetric(float64(len(packed.GetValue())), "bytes")
 			}
 		})
+	}
+}
+
+// TestCustomOfServers: a gRPC server asks nobody, and refuses what CUSTOM policies match.
+func TestCustomOfServers(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, xdstest.Object("AuthorizationPolicy", "shop/a", "{action: CUSTOM, provider: {name: opa}, rules: [{to: [{operation: {ports: ['80']}}]}]}"))
+	node := xdstest.Node{Namespace: "shop", Type: discovery.Proxyless}
+	v := w.View(node).Of(node.Proxy(t))
+	var got []string
+	for s := range policy.HTTPSlots() {
+		if filter := s.GRPC(v); filter != nil {
+			got = append(got, filter.GetRules().GetAction().String())
+			for name := range filter.GetRules().GetPolicies() {
+				got = append(got, name)
+			}
+		}
+	}
+	if want := []string{"DENY", "ns[shop]-policy[a]-rule[0]"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

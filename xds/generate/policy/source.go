@@ -87,6 +87,9 @@ func remoteIP(value string) (*rbac.Principal, bool) {
 func requestPrincipal(value string) (*rbac.Principal, bool) {
 	prefix, isPrefix := strings.CutSuffix(value, "*")
 	suffix, isSuffix := strings.CutPrefix(value, "*")
+	if issuer, one := Issuer(value); one && isPrefix {
+		return tokenOf(rbac.Exact(issuer), rbac.Present()), true
+	}
 	switch {
 	case value == "*":
 		return tokenOf(rbac.Present(), rbac.Present()), true
@@ -100,15 +103,19 @@ func requestPrincipal(value string) (*rbac.Principal, bool) {
 		return tokenOf(rbac.Prefix(prefix), rbac.Present()), true
 	case isPrefix:
 		issuer, subject := splitLast(prefix)
-		if subject == "" {
-			return tokenOf(rbac.Exact(issuer), rbac.Present()), true
-		}
 		return rbac.PrincipalOr([]*rbac.Principal{
 			tokenOf(rbac.Prefix(prefix), rbac.Present()), tokenOf(rbac.Exact(issuer), rbac.Prefix(subject)),
 		}), true
 	}
 	issuer, subject := splitLast(value)
 	return tokenOf(rbac.Exact(issuer), rbac.Exact(subject)), true
+}
+
+// Issuer returns the issuer whose tokens alone a value of requestPrincipals matches: "issuer/subject"
+// and "issuer/*". It is false for a value that matches tokens of several.
+func Issuer(value string) (string, bool) {
+	issuer, subject := splitLast(value)
+	return issuer, !strings.HasPrefix(value, "*") && (subject == "*" || !strings.HasSuffix(value, "*"))
 }
 
 // splitLast cuts a text at its last slash; without one, nothing is after it.

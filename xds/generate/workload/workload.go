@@ -47,7 +47,7 @@ func Ports(v *mesh.View) []Port {
 	if !v.Shape().Captures() {
 		return nil
 	}
-	return servicePorts(v)
+	return ServicePorts(v)
 }
 
 // Find returns the port with a cluster; false if there is none.
@@ -109,9 +109,10 @@ type servedPort struct {
 	service *mesh.ServiceRow
 }
 
-// servicePorts returns the ports for services of the workload's own namespace. Other
+// ServicePorts returns the ports for services of the workload's own namespace, in order, also where the
+// ingress listeners of its Sidecar are in their place. Other
 // namespaces may not decide what reaches it. (Istio: GetProxyServiceTargets.)
-func servicePorts(v *mesh.View) []Port {
+func ServicePorts(v *mesh.View) []Port {
 	var all []servedPort
 	for _, s := range v.InboundServices() {
 		if !v.InNamespace(s.Service.Namespace) {

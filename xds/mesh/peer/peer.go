@@ -165,6 +165,21 @@ func (p *Policies) Write() []phase.Policy {
 	return out
 }
 
+// Next returns the PeerPhase after the present phase.
+func (p *Policies) Next() *phase.Peers {
+	if p.Phase() != ServersChange {
+		return p.Last()
+	}
+	out := &phase.Peers{Toward: p.Digest()}
+	if p.stored != nil {
+		out.Settled = p.stored.Settled
+	}
+	return out
+}
+
+// Last returns the PeerPhase in which all follow the policies.
+func (p *Policies) Last() *phase.Peers { return &phase.Peers{Settled: p.Write()} }
+
 // Digest is equal for policies that ask for the same.
 func (p *Policies) Digest() string {
 	text, err := json.Marshal(p.Write())

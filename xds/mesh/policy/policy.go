@@ -10,10 +10,11 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// GatewayLabel is the label of a gateway that has the name of the Gateway by which policies
-// target it. (Kubernetes Gateway API; Istio: GatewayNameLabel.)
+// GatewayLabel is the label of a gateway that has the name of the Gateway of the Kubernetes Gateway
+// API by which policies target it. (Istio: GatewayNameLabel.)
 const GatewayLabel = "gateway.networking.k8s.io/gateway-name"
 
 // Policy is one policy. It is never modified.
@@ -47,6 +48,8 @@ type Workload struct {
 	Labels    labels.Instance
 	// Gateway: the workload is a gateway.
 	Gateway bool
+	// Attached says whether a Gateway attaches to the workload by its selector. Only gateways are asked.
+	Attached func(gateway config.Key) bool
 }
 
 // Selects says whether the policy is for a workload. root is the root namespace, whose policies
@@ -56,12 +59,30 @@ func (p *Policy) Selects(w Workload, root string) bool {
 	case p.Config.Namespace != root && p.Config.Namespace != w.Namespace:
 		return false
 	case len(p.targets) > 0:
-		return w.Gateway && p.Config.Namespace == w.Namespace && slices.ContainsFunc(p.targets, func(t *typev1beta1.PolicyTargetReference) bool {
-			return t.GetKind() == "Gateway" && t.GetName() == w.Labels[GatewayLabel]
-		})
+		return w.Gateway && slices.ContainsFunc(p.targets, func(t *typev1beta1.PolicyTargetReference) bool { return p.targetsGateway(t, w) })
 	}
 	return p.selector.SubsetOf(w.Labels)
 }
+
+// targetsGateway says whether a target of the policy is a gateway. A Gateway of the mesh stands for
+// its selector, so the policy is for the workloads that it would be for with that selector.
+func (p *Policy) targetsGateway(t *typev1beta1.PolicyTargetReference, w Workload) bool {
+	if key, ok := p.TargetedGateway(t); ok {
+		return w.Attached(key)
+	}
+	return t.GetKind() == schema.Gateway.Kind && p.Config.Namespace == w.Namespace && t.GetName() == w.Labels[GatewayLabel]
+}
+
+// TargetedGateway returns the key of the Gateway of networking.istio.io that a target of the policy
+// names, one of the policy's namespace; false if the target names something else.
+func (p *Policy) TargetedGateway(t *typev1beta1.PolicyTargetReference) (config.Key, bool) {
+	key := config.Key{Kind: schema.Gateway, Namespace: p.Config.Namespace, Name: t.GetName()}
+	return key, t.GetKind() == schema.Gateway.Kind && t.GetGroup() == schema.Gateway.Group
+}
+
+// Targets returns what the policy targets by reference, in the order of its fields. The caller must
+// not modify it.
+func (p *Policy) Targets() []*typev1beta1.PolicyTargetReference { return p.targets }
 
 // Policies are the policies of one namespace, the oldest first. They are never modified. Nil has
 // none.

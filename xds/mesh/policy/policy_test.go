@@ -29,20 +29,27 @@ func object(t *testing.T, text string, created int64) *config.Config {
 // namespace, that have its labels, or for the Gateways that it targets.
 func TestSelects(t *testing.T) {
 	t.Parallel()
-	web := policy.Workload{Namespace: "shop", Labels: labels.Instance{"app": "web", "v": "1"}}
-	edge := policy.Workload{Namespace: "shop", Labels: labels.Instance{"app": "edge", policy.GatewayLabel: "front"}, Gateway: true}
+	attached := func(key config.Key) bool { return key.Namespace != "bank" && key.Name == "door" }
+	web := policy.Workload{Namespace: "shop", Labels: labels.Instance{"app": "web", "v": "1"}, Attached: attached}
+	edge := policy.Workload{Namespace: "shop", Labels: labels.Instance{"app": "edge", policy.GatewayLabel: "front"}, Gateway: true, Attached: attached}
 	for text, want := range map[string][2]bool{ // the workload, the gateway
 		"shop/a: {}": {true, true},
 		"bank/a: {}": {false, false},
 		"root/a: {}": {true, true},
-		"shop/a: {selector: {matchLabels: {app: web}}}":                                          {true, false},
-		"shop/a: {selector: {matchLabels: {app: web, v: '2'}}}":                                  {false, false},
-		"root/a: {selector: {matchLabels: {app: edge}}}":                                         {false, true},
-		"shop/a: {targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: front}]}": {false, true},
-		"shop/a: {targetRef: {kind: Gateway, group: gateway.networking.k8s.io, name: front}}":    {false, true},
-		"shop/a: {targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: back}]}":  {false, false},
-		"shop/a: {targetRefs: [{kind: Service, group: '', name: front}]}":                        {false, false},
-		"root/a: {targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: front}]}": {false, false},
+		"shop/a: {selector: {matchLabels: {app: web}}}":                                                             {true, false},
+		"shop/a: {selector: {matchLabels: {app: web, v: '2'}}}":                                                     {false, false},
+		"root/a: {selector: {matchLabels: {app: edge}}}":                                                            {false, true},
+		"shop/a: {targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: front}]}":                    {false, true},
+		"shop/a: {targetRef: {kind: Gateway, group: gateway.networking.k8s.io, name: front}}":                       {false, true},
+		"shop/a: {targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: back}]}":                     {false, false},
+		"shop/a: {targetRefs: [{kind: Service, group: '', name: front}]}":                                           {false, false},
+		"root/a: {targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: front}]}":                    {false, false},
+		"shop/a: {targetRefs: [{kind: Gateway, group: networking.istio.io, name: door}]}":                           {false, true},
+		"root/a: {targetRef: {kind: Gateway, group: networking.istio.io, name: door}}":                              {false, true},
+		"bank/a: {targetRefs: [{kind: Gateway, group: networking.istio.io, name: door}]}":                           {false, false},
+		"shop/a: {targetRefs: [{kind: Gateway, group: networking.istio.io, name: front}]}":                          {false, false},
+		"shop/a: {targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: door}]}":                     {false, false},
+		"shop/a: {targetRefs: [{kind: Service, name: a}, {kind: Gateway, group: networking.istio.io, name: door}]}": {false, true},
 	} {
 		p := policy.NewPolicy(object(t, text, 0))
 		if got := [2]bool{p.Selects(web, "root"), p.Selects(edge, "root")}; got != want {

@@ -91,8 +91,8 @@ func (k *Keeper) wouldBe(ops []storage.Op, next func(*Index, verdict.Facts) *Ind
 // maxAdvised limits the warnings about other objects that one batch gets.
 const maxAdvised = 20
 
-// Advise returns the warnings of each operation of a batch: the verdicts on its object, and the
-// new verdicts that it causes on other objects.
+// Advise returns the warnings of each operation of a batch: the verdicts on its object, what the
+// batch opens to plaintext, and the new verdicts that it causes on other objects.
 func (k *Keeper) Advise(ops []storage.Op) [][]finding.Advice {
 	out := make([][]finding.Advice, len(ops))
 	is, would := k.wouldBe(ops, (*Index).foresee) // the caller has the warnings of the schemas
@@ -112,6 +112,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]finding.Advice {
 			}
 		}
 	}
+	addLoosened(out, is.world.Facts, would.world.Facts, ops)
 	more, dangling, worst := 0, false, verdict.Info
 	for c := range Changed(is, would) {
 		if !c.HasNew {

@@ -12,7 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -30,6 +32,7 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 	p.hosts()
 	p.addresses()
 	p.provider()
+	p.tokens()
 }
 
 // policyJudge judges one policy.
@@ -38,18 +41,13 @@ type policyJudge struct {
 	spec *security.AuthorizationPolicy
 	// plaintext, connections and greeting are ports of selected workloads: those where a caller may
 	// prove nothing, those of TCP, and of these the ones where servers speak first.
-	plaintext, connections, greeting finding
+	plaintext, connections, greeting verdict.Names
 }
 
 // beside returns the first of some other policies that is for a workload that this one is for, nil
 // for none. It looks whom a policy selects only if the policy is one of those.
 func (j *policyJudge) beside(some func(*config.Config, *security.AuthorizationPolicy) bool) *config.Config {
-	namespaces := []string{j.root}
-	for _, p := range j.selected {
-		namespaces = append(namespaces, p.Namespace)
-	}
-	slices.Sort(namespaces)
-	for _, namespace := range slices.Compact(namespaces) {
+	for _, namespace := range j.namespaces() {
 		for o := range j.Objects(schema.AuthorizationPolicy, namespace) {
 			if o != j.object && some(o, o.Spec.(*security.AuthorizationPolicy)) && slices.ContainsFunc(j.selected, j.selectedBy(o)) {
 				return o
@@ -57,6 +55,16 @@ func (j *policyJudge) beside(some func(*config.Config, *security.AuthorizationPo
 		}
 	}
 	return nil
+}
+
+// namespaces are those whose policies may be for the selected workloads, in order.
+func (j *policyJudge) namespaces() []string {
+	out := []string{j.root}
+	for _, p := range j.selected {
+		out = append(out, p.Namespace)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // selectedBy says of a selected proxy whether another policy is for it, too.
@@ -115,13 +123,13 @@ func (j *policyJudge) findPorts() {
 		for port, protocol := range j.portsOf(p) {
 			at := fmt.Sprintf("%d of %s", port, p.ID)
 			if p.Type == discovery.Sidecar && scope.Decide(p.workload.Labels, port).Mode != peer.Strict {
-				j.plaintext.add(at)
+				j.plaintext.Add(at)
 			}
 			if protocol.IsServed() && !protocol.IsHTTP() {
-				j.connections.add(at)
+				j.connections.Add(at)
 			}
 			if protocol == discovery.MySQL {
-				j.greeting.add(at)
+				j.greeting.Add(at)
 			}
 		}
 	}
@@ -130,48 +138,31 @@ func (j *policyJudge) findPorts() {
 // ports tells of ports of selected workloads where a part of the policy cannot be judged: a caller
 // that proves nothing, a connection without requests, a gRPC server.
 func (j *policyJudge) ports() {
-	if field := identityField(j.spec); field != "" && j.plaintext.count > 0 {
+	if field := identityField(j.spec); field != "" && j.plaintext.Count() > 0 {
 		j.add(verdict.PolicyPlaintext, field, "demand mutual TLS by a PeerAuthentication of mode STRICT",
-			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", j.plaintext)
+			"names identities, which a caller in plaintext does not prove, and ports take plaintext: %s. There it is nobody: principals do not match, notPrincipals do", &j.plaintext)
 	}
-	if j.greeting.count > 0 && !policy.DryRun(j.object) && j.spec.GetAction() != security.AuthorizationPolicy_AUDIT {
+	if j.greeting.Count() > 0 && !policy.DryRun(j.object) && j.spec.GetAction() != security.AuthorizationPolicy_AUDIT {
 		j.add(verdict.PolicyAfterGreeting, "spec.rules", "rely on the server's own login there, or let only allowed callers reach the port",
-			"judge a connection when the client's first bytes come, and servers speak before: %s. A caller that is refused gets the greeting", j.greeting)
+			"judge a connection when the client's first bytes come, and servers speak before: %s. A caller that is refused gets the greeting", &j.greeting)
 	}
 	effect := "rules that name them are left out, since an ALLOW must not allow more"
 	if j.spec.GetAction() != security.AuthorizationPolicy_ALLOW {
 		effect = "rules match without regard to them, since a " + j.spec.GetAction().String() + " must not match less"
 	}
-	if fields := policy.NotForTCP(j.spec); len(fields) > 0 && j.connections.count > 0 {
+	if fields := policy.NotForTCP(j.spec); len(fields) > 0 && j.connections.Count() > 0 {
 		j.add(verdict.PolicyNoRequests, fields[0], "name the HTTP ports in to, or write another policy for these ports",
-			"is of HTTP, and connections of TCP have no such thing: %s. There %s", j.connections, effect)
+			"is of HTTP, and connections of TCP have no such thing: %s. There %s", &j.connections, effect)
 	}
-	if fields, servers := policy.NotForGRPC(j.spec), j.servers(); len(fields) > 0 && servers.count > 0 {
+	switch fields, servers := policy.NotForGRPC(j.spec), j.servers(); {
+	case servers.Count() == 0:
+	case j.spec.GetAction() == security.AuthorizationPolicy_AUDIT:
+		j.add(verdict.PolicyNotForGRPC, "spec.action", "leave gRPC servers out, or give them sidecars",
+			"is nothing that a gRPC server does: %s. There the policy has no effect", servers)
+	case len(fields) > 0:
 		j.add(verdict.PolicyNotForGRPC, fields[0], "leave it out for gRPC servers, or give them sidecars",
 			"is nothing that a gRPC server can judge: %s. There %s", servers, effect)
 	}
-}
-
-// finding is a number of things, and the first by name.
-type finding struct {
-	count int
-	first []string
-}
-
-func (f *finding) add(name string) {
-	const named = 3
-	if f.count++; len(f.first) < named {
-		f.first = append(f.first, name)
-	}
-}
-
-// String names the first, and says how many more there are.
-func (f finding) String() string {
-	out := strings.Join(f.first, ", ")
-	if more := f.count - len(f.first); more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
-	}
-	return out
 }
 
 // portsOf yields the ports of a workload, and the protocols that services give them.
@@ -265,6 +256,27 @@ func (j *policyJudge) neverMatch(field string, values []string, never func(strin
 	}
 }
 
+// asked returns the provider with a name, and for whom its service is not there: selected proxies, or
+// the namespace if none is known.
+func (j *policyJudge) asked(name string) (asked envoy.Authorizer, unseen *verdict.Names) {
+	unseen = &verdict.Names{}
+	look := func(v *mesh.View, who string) {
+		var ok bool
+		if asked, ok = policy.FindProvider(v, name); !ok {
+			unseen.Add(who)
+		}
+	}
+	for _, p := range j.selected {
+		if p.Type != discovery.Proxyless {
+			look(j.SeenBy(p.Proxy), p.ID)
+		}
+	}
+	if len(j.selected) == 0 {
+		look(j.View(j.object.Namespace), "namespace "+j.object.Namespace)
+	}
+	return asked, unseen
+}
+
 // provider tells of a provider that cannot be asked, so that all is refused, or is not asked.
 func (j *policyJudge) provider() {
 	if j.spec.GetAction() != security.AuthorizationPolicy_CUSTOM {
@@ -272,15 +284,18 @@ func (j *policyJudge) provider() {
 	}
 	const field = "spec.provider.name"
 	name := j.spec.GetProvider().GetName()
-	asked, ok := policy.FindProvider(j.View(j.object.Namespace), name)
+	if servers := j.servers(); servers.Count() > 0 {
+		j.add(verdict.ServerUnasking, "spec.action", "leave gRPC servers out, or give them sidecars",
+			"is nothing that a gRPC server does: %s. There what the rules match is refused", servers)
+	}
+	asked, unseen := j.asked(name)
 	switch {
-	case ok:
 	case j.Mesh().Inputs().Mesh.Authorizer(name) == nil:
 		j.add(verdict.ProviderMissing, field, "add it to extensionProviders of the mesh configuration, as envoyExtAuthzGrpc or envoyExtAuthzHttp",
 			"%q is no external authorizer of the mesh: what the rules match is refused", name)
-	default:
-		j.add(verdict.ProviderMissing, field, "add a ServiceEntry with that host and port, which these proxies see",
-			"%q has the service %s and port %d, which is not there: what the rules match is refused", name, asked.Service(), asked.Port())
+	case unseen.Count() > 0:
+		j.add(verdict.ProviderMissing, field, "add a ServiceEntry with that host and port, or let these proxies see it by its exportTo and their Sidecar",
+			"%q has the service %s and port %d, which is not seen by %s: what the rules match there is refused", name, asked.Service(), asked.Port(), unseen)
 	}
 	o := j.beside(func(_ *config.Config, spec *security.AuthorizationPolicy) bool {
 		return spec.GetAction() == security.AuthorizationPolicy_CUSTOM && spec.GetProvider().GetName() != name
@@ -292,8 +307,8 @@ func (j *policyJudge) provider() {
 			Remedy:  "ask one provider for a workload",
 		})
 	}
-	if ok && asked.GRPC == nil && j.connections.count > 0 {
+	if o == nil && unseen.Count() == 0 && asked.HTTP != nil && j.connections.Count() > 0 {
 		j.add(verdict.ProviderUnasked, field, "use a provider with envoyExtAuthzGrpc for such ports, or a policy of ALLOW",
-			"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %s", name, j.connections.first[0])
+			"%q answers over HTTP, and cannot be asked about connections of TCP, which pass: %s", name, &j.connections)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func RequestAuthentication(j *verdict.Judge, object *config.Config) {
 	s := selectionOf(j, object)
 	s.unused()
-	if servers := s.servers(); servers.count > 0 {
+	if servers := s.servers(); servers.Count() > 0 {
 		s.add(verdict.TokensUnverified, "spec.jwtRules", "give them sidecars, or have the programs verify tokens themselves",
 			"is nothing that a gRPC server does: %s. There every token passes, and rules of AuthorizationPolicies about tokens match nothing", servers)
 	}

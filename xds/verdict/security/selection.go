@@ -3,10 +3,12 @@ package security
 import (
 	"fmt"
 
+	networking "istio.io/api/networking/v1alpha3"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -56,33 +58,57 @@ func (s *selection) workload(p *discovery.Proxy) selecting.Workload {
 	for _, address := range p.IPAddresses {
 		s.ReadMesh(mesh.InstancesKey(address))
 	}
-	return selecting.Workload{Namespace: p.Namespace, Labels: s.Mesh().PlaceOf(p).Labels, Gateway: p.Type == discovery.Router}
+	own := s.Mesh().PlaceOf(p).Labels
+	return selecting.Workload{Namespace: p.Namespace, Labels: own, Gateway: p.Type == discovery.Router, Attached: func(gateway config.Key) bool {
+		object := s.Object(gateway)
+		return object != nil && labels.Instance(object.Spec.(*networking.Gateway).GetSelector()).SubsetOf(own)
+	}}
 }
 
 // unused tells that the policy selects nobody. A policy without a selector waits for workloads.
 func (s *selection) unused() {
 	spec := s.object.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
-		GetTargetRef() *typev1beta1.PolicyTargetReference
-		GetTargetRefs() []*typev1beta1.PolicyTargetReference
 	})
+	missing := s.untargeted()
 	switch {
-	case len(s.selected) > 0:
-	case len(spec.GetTargetRefs()) > 0 || spec.GetTargetRef() != nil:
-		s.add(verdict.PolicyUnused, "spec.targetRefs", "give the gateway's proxies this label, or select them by selector",
-			"target no known gateway: the policy has no effect until one has the label %s with the name of its target", selecting.GatewayLabel)
+	case len(s.selected) > 0 || missing:
+	case len(s.policy.Targets()) > 0:
+		s.add(verdict.PolicyUnused, "spec.targetRefs", "name a Gateway of networking.istio.io that selects gateways of this namespace, or select them by selector",
+			"target no known gateway: the policy has no effect until the Gateway selects one of namespace %s, or one has the label %s with the name of a Gateway of another API", s.object.Namespace, selecting.GatewayLabel)
 	case len(spec.GetSelector().GetMatchLabels()) > 0:
 		s.add(verdict.PolicyUnused, "spec.selector", "mend the labels, or start the proxy of the workload",
 			"selects no known proxy: the policy has no effect until one has the labels")
 	}
 }
 
+// untargeted tells of targets that are Gateways which are not there, and says whether there are any.
+func (s *selection) untargeted() (some bool) {
+	for i, t := range s.policy.Targets() {
+		key, ok := s.policy.TargetedGateway(t)
+		if !ok || s.Object(key) != nil {
+			continue
+		}
+		some = true
+		field := verdict.At("spec.targetRefs", i)
+		if s.object.Spec.(interface {
+			GetTargetRef() *typev1beta1.PolicyTargetReference
+		}).GetTargetRef() != nil {
+			field = "spec.targetRef"
+		}
+		s.add(verdict.GatewayUnknown, field+".name", "apply the Gateway, or name one of this namespace",
+			"namespace %s has no Gateway %s: the policy is for none of its gateways", s.object.Namespace, t.GetName())
+	}
+	return some
+}
+
 // servers are the gRPC programs among those whom the policy is for.
-func (s *selection) servers() (out finding) {
+func (s *selection) servers() *verdict.Names {
+	var out verdict.Names
 	for _, p := range s.selected {
 		if p.Type == discovery.Proxyless {
-			out.add(p.ID)
+			out.Add(p.ID)
 		}
 	}
-	return out
+	return &out
 }

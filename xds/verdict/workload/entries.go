@@ -20,9 +20,11 @@ func (j *judge) serviceEntry(object *config.Config) {
 	for i, e := range spec.GetEndpoints() {
 		at := verdict.At("spec.endpoints", i)
 		j.offline(at+".address", e.GetAddress())
+		j.sharedSockets(at+".address", e.GetAddress())
 		j.sidecarAt(object, at, e.GetAddress(), e.GetLabels(), e.GetServiceAccount())
 		j.unpinned(at, e.GetLabels(), e.GetServiceAccount(), spec.GetSubjectAltNames())
 	}
+	j.outside(object, spec)
 	j.waits(object, spec)
 	j.dynamicOfClients(object.Namespace, spec)
 	j.uncaptured(object, spec)
@@ -35,6 +37,7 @@ func WorkloadEntry(j *verdict.Judge, object *config.Config) { (&judge{j}).worklo
 func (j *judge) workloadEntry(object *config.Config) {
 	spec := object.Spec.(*networking.WorkloadEntry)
 	j.offline("spec.address", spec.GetAddress())
+	j.sharedSockets("spec.address", spec.GetAddress())
 	own := serviceentry.LabelsOf(&object.Meta, spec)
 	j.sidecarAt(object, "spec", spec.GetAddress(), own, spec.GetServiceAccount())
 	j.unpinned("spec", own, spec.GetServiceAccount(), nil)

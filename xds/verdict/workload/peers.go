@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -61,6 +62,7 @@ func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAut
 		})
 		break
 	}
+	j.unservedPorts(object, spec)
 	j.refusedByMode(object)
 	words := map[peer.Phase]string{peer.ServersChange: "servers take both what was asked for before and what it asks for", peer.ClientsChange: "servers take both, and clients begin to follow"}
 	scope := j.View(object.Namespace).Peers(object.Namespace)
@@ -77,26 +79,18 @@ func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAut
 	}
 }
 
-// cut is what a policy refuses: how many there are, and the first by name.
-type cut struct {
-	count int
-	first []string
+// cutOff are the endpoints that a policy opens to mutual TLS alone, and those of them to which
+// clients send plaintext.
+type cutOff struct {
+	some       bool // whether there are any
+	unlabelled verdict.Names
+	unasked    verdict.Names // no rule has clients encrypt, and enableAutoMtls is off
+	disabled   verdict.Names // rules by which clients do something else
 }
 
-func (c *cut) add(name string) {
-	const named = 3
-	if c.count++; len(c.first) < named && !slices.Contains(c.first, name) {
-		c.first = append(c.first, name)
-	}
-}
-
-func (c cut) names() string { return strings.Join(c.first, ", ") }
-
-// refusedByMode warns of endpoints to which clients send plaintext though the policy demands
-// mutual TLS, and of proxies that could not speak it.
-func (j *judge) refusedByMode(object *config.Config) {
-	var unlabelled, disabled cut
-	looked, some := 0, false
+func (j *judge) cutOffBy(object *config.Config) (out cutOff) {
+	automatic := j.Mesh().Inputs().Mesh.GetEnableAutoMtls().GetValue()
+	looked := 0
 	for s := range j.Services("*") {
 		if looked++; looked > verdict.MaxLooked {
 			break
@@ -105,38 +99,55 @@ func (j *judge) refusedByMode(object *config.Config) {
 		if !demands(scope, object) || s.Service().MeshExternal {
 			continue
 		}
+		rules := j.Mesh().RulesOf(s.Hostname)
 		for _, e := range j.Endpoints(s) {
 			d := scope.Decide(e.Labels, e.Port)
 			if d.By == nil || d.By.Config != object || d.Mode != peer.Strict {
 				continue
 			}
-			some = true
-			if e.TLSMode != discovery.TLSModeIstio {
-				unlabelled.add(fmt.Sprintf("%s:%d of %s", e.Address, e.Port, s.Hostname))
+			out.some = true
+			switch name := fmt.Sprintf("%s:%d of %s", e.Address, e.Port, s.Hostname); {
+			case e.TLSMode != discovery.TLSModeIstio:
+				out.unlabelled.Add(name)
+			case !automatic && !sayTLS(rules, e):
+				out.unasked.Add(name)
 			}
 		}
-		for _, r := range j.Mesh().RulesOf(s.Hostname) {
-			if tls := r.Policy.GetTls(); some && tls != nil && tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL {
-				disabled.add(r.Configs[0].Key().String())
+		for _, r := range rules {
+			if tls := r.Policy.GetTls(); out.some && tls != nil && tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL {
+				out.disabled.Add(r.Configs[0].Key().String())
 			}
 		}
 		j.Read(verdict.RulesRow, string(s.Hostname))
 	}
-	if unlabelled.count > 0 {
-		j.Add(verdict.Verdict{
-			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
-			Message: fmt.Sprintf("demands mutual TLS, and %s not labelled for it: %s. Clients send them plaintext, which is refused", counted(unlabelled.count, "endpoint"), unlabelled.names()),
-			Remedy:  "give the workloads the label security.istio.io/tlsMode: istio, or a serviceAccount, or begin with mode PERMISSIVE",
-		})
+	return out
+}
+
+// sayTLS says whether one of some rules has settings of TLS for an endpoint.
+func sayTLS(rules []*destination.Rule, e *discovery.Endpoint) bool {
+	return slices.ContainsFunc(rules, func(r *destination.Rule) bool { return r.PolicyFor("", e.ServicePort).GetTls() != nil })
+}
+
+// refusedByMode warns of endpoints to which clients send plaintext though the policy demands
+// mutual TLS, and of proxies that could not speak it.
+func (j *judge) refusedByMode(object *config.Config) {
+	cutOff := j.cutOffBy(object)
+	add := func(message, remedy string) {
+		j.Add(verdict.Verdict{Code: verdict.PeersCutOff, Field: "spec.mtls.mode", Message: "demands mutual TLS, and " + message, Remedy: remedy})
 	}
-	if disabled.count > 0 {
-		j.Add(verdict.Verdict{
-			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
-			Message: fmt.Sprintf("demands mutual TLS, and clients do something else by %s: %s. What they send is refused", number(disabled.count, "DestinationRule"), disabled.names()),
-			Remedy:  "leave tls out of the rules, or set its mode to ISTIO_MUTUAL",
-		})
+	if c := &cutOff.unlabelled; c.Count() > 0 {
+		add(fmt.Sprintf("%s not labelled for it: %s. Clients send them plaintext, which is refused", counted(c.Count(), "endpoint"), c.First()),
+			"give the workloads the label security.istio.io/tlsMode: istio, or a serviceAccount, or begin with mode PERMISSIVE")
 	}
-	if some {
+	if c := &cutOff.unasked; c.Count() > 0 {
+		add(fmt.Sprintf("enableAutoMtls of the mesh configuration is false: no rule has clients encrypt to %s: %s. They send plaintext, which is refused", number(c.Count(), "endpoint"), c.First()),
+			"leave enableAutoMtls out, or apply a DestinationRule with tls mode ISTIO_MUTUAL")
+	}
+	if c := &cutOff.disabled; c.Count() > 0 {
+		add(fmt.Sprintf("clients do something else by %s: %s. What they send is refused", number(c.Count(), "DestinationRule"), c.First()),
+			"leave tls out of the rules, or set its mode to ISTIO_MUTUAL")
+	}
+	if cutOff.some {
 		j.uncertified()
 	}
 }
@@ -148,25 +159,25 @@ func demands(scope peer.Scope, object *config.Config) bool {
 
 // uncertified warns of known proxies without a certificate of the mesh.
 func (j *judge) uncertified() {
-	var proxies, programs cut
+	var proxies, programs verdict.Names
 	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
 		for p := range j.Known(table, "").Values() {
 			switch name := nameOf(p); {
 			case p.Certified:
 			case discovery.ProxyType(p.Type) == discovery.Proxyless:
-				programs.add(name)
+				programs.Add(name)
 			case discovery.ProxyType(p.Type) == discovery.Sidecar, discovery.ProxyType(p.Type) == discovery.Router:
-				proxies.add(name)
+				proxies.Add(name)
 			}
 		}
 	}
-	for what, c := range map[string]cut{"proxy": proxies, "gRPC client": programs} {
-		if c.count == 0 {
+	for what, c := range map[string]*verdict.Names{"proxy": &proxies, "gRPC client": &programs} {
+		if c.Count() == 0 {
 			continue
 		}
 		j.Add(verdict.Verdict{
 			Code: verdict.PeersCutOff, Field: "spec.mtls.mode",
-			Message: fmt.Sprintf("demands mutual TLS, and %s without a certificate of the mesh: %s. What they send is refused, and what comes to them where the policy is for them", counted(c.count, what), c.names()),
+			Message: fmt.Sprintf("demands mutual TLS, and %s without a certificate of the mesh: %s. What they send is refused, and what comes to them where the policy is for them", counted(c.Count(), what), c.First()),
 			Remedy:  "give them a certificate: portolan certificate request, and portolan bootstrap --cert FILE --key FILE --ca FILE",
 		})
 	}

@@ -30,7 +30,7 @@ func Service(j *verdict.Judge, row *mesh.ServiceRow, since pmap.Map[int64]) {
 }
 
 func (j *judge) service(row *mesh.ServiceRow, since pmap.Map[int64]) {
-	unlabelled, missing := map[discovery.Provider]*cut{}, map[discovery.Provider]*cut{}
+	unlabelled, missing := map[discovery.Provider]*verdict.Names{}, map[discovery.Provider]*verdict.Names{}
 	judged := map[string]bool{} // an address has an endpoint for each port
 	for shard, e := range j.Mesh().EndpointsOf(row).ByShard() {
 		if !OfRegistry(shard) || judged[e.Address] {
@@ -49,22 +49,22 @@ func (j *judge) service(row *mesh.ServiceRow, since pmap.Map[int64]) {
 	for provider, c := range unlabelled {
 		j.Add(verdict.Verdict{
 			Code:    verdict.SidecarUnlabelled,
-			Message: fmt.Sprintf("%s behind a sidecar with a certificate of the mesh, and %s does not say so: %s. Clients send plaintext", counted(c.count, "endpoint"), provider, c.names()),
+			Message: fmt.Sprintf("%s behind a sidecar with a certificate of the mesh, and %s does not say so: %s. Clients send plaintext", counted(c.Count(), "endpoint"), provider, c.First()),
 			Remedy:  fmt.Sprintf("add %s; or %s, to keep plaintext", takeMutualTLS[provider][0], takeMutualTLS[provider][1]),
 		})
 	}
 	for provider, c := range missing {
 		j.Add(verdict.Verdict{
 			Code:    verdict.SidecarMissing,
-			Message: fmt.Sprintf("%s said by %s to take mutual TLS, and for an hour no sidecar with a certificate of the mesh was known there: %s. What clients with a certificate send is refused", counted(c.count, "endpoint"), provider, c.names()),
+			Message: fmt.Sprintf("%s said by %s to take mutual TLS, and for an hour no sidecar with a certificate of the mesh was known there: %s. What clients with a certificate send is refused", counted(c.Count(), "endpoint"), provider, c.First()),
 			Remedy:  fmt.Sprintf("start the sidecars, or set %s", takeMutualTLS[provider][1]),
 		})
 	}
 }
 
-func count(of map[discovery.Provider]*cut, provider discovery.Provider, name string) {
+func count(of map[discovery.Provider]*verdict.Names, provider discovery.Provider, name string) {
 	if of[provider] == nil {
-		of[provider] = &cut{}
+		of[provider] = &verdict.Names{}
 	}
-	of[provider].add(name)
+	of[provider].Add(name)
 }

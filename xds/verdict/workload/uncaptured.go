@@ -11,9 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
-	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -120,25 +118,18 @@ func receiver(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) *mesh.ServiceR
 // one view for each class of namespace, Sidecar and shape.
 func (j *judge) bystanders() iter.Seq2[string, *mesh.View] {
 	return func(yield func(string, *mesh.View) bool) {
-		seen := map[mesh.Class]bool{}
+		seen := map[*mesh.View]bool{}
 		looked := 0
 		for p := range j.Known(verdict.BystandersRow, "").Values() {
 			if looked++; looked > verdict.MaxLooked {
 				return
 			}
 			proxy := verdict.ProxyOf(p)
-			for _, address := range proxy.IPAddresses {
-				j.ReadMesh(mesh.InstancesKey(address))
-			}
-			for _, namespace := range []string{proxy.Namespace, j.Mesh().Inputs().Mesh.GetRootNamespace()} {
-				j.Read(verdict.ObjectsRow, config.NamespacePath(schema.Sidecar, namespace))
-			}
-			of := j.Mesh().ClassOf(proxy)
-			known := mesh.Class{Namespace: of.Namespace, Attached: of.Attached.Of(class.Sidecar), Shape: of.Shape}
-			if seen[known] {
+			view := j.SeenBy(proxy)
+			if seen[view] {
 				continue
 			}
-			if seen[known] = true; !yield(proxy.Namespace, j.ViewOf(known)) {
+			if seen[view] = true; !yield(proxy.Namespace, view) {
 				return
 			}
 		}
