@@ -61,6 +61,9 @@ type registeredEntry struct {
 		UID         string            `json:"uid"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	Spec struct {
+		Weight int `json:"weight"`
+	} `json:"spec"`
 }
 
 // entryOf returns the entry of the group web for an address; nil if there is none.
@@ -167,11 +170,14 @@ func TestAMachineIsRegisteredWhileItIsConnected(t *testing.T) {
 		}
 		return nil
 	})
+	if n := two.counter("portolan_registrations_expired_total"); n != 1 {
+		t.Errorf("%d entries expired, by the metric of the server that leads", n)
+	}
 	client.expectNothingRejected()
 }
 
 // TestRegistrationsFollowGroupsAndPeople: an entry that a person deletes comes back, and so does
-// that of a group which was deleted and restored.
+// that of a group which was deleted and restored. What a person edits stays until the group changes.
 func TestRegistrationsFollowGroupsAndPeople(t *testing.T) {
 	t.Parallel()
 	needEnvoy(t)
@@ -187,6 +193,17 @@ func TestRegistrationsFollowGroupsAndPeople(t *testing.T) {
 	s.apply(m.group())
 	t.Logf("registered %v after its group came", s.awaitEntry("127.0.0.1", true).Round(time.Millisecond))
 	first := s.entryOf("127.0.0.1")
+	s.apply(strings.Replace(s.must("", "get", "workloadentry/web-127.0.0.1", "-n", "shop", "-o", "yaml"), "\nspec:\n", "\nspec:\n  weight: 7\n", 1))
+	if e := s.entryOf("127.0.0.1"); e == nil || e.Spec.Weight != 7 {
+		t.Errorf("after an edit the entry is %+v", e)
+	}
+	s.apply(strings.Replace(m.group(), "{app: web}", "{app: web, tier: front}", 1))
+	eventually(t, "the group overwrites the edit", func() error {
+		if e := s.entryOf("127.0.0.1"); e == nil || e.Spec.Weight != 0 {
+			return fmt.Errorf("the entry is %+v", e)
+		}
+		return nil
+	})
 	s.must("", "delete", "workloadentry/web-127.0.0.1", "-n", "shop", "--yes")
 	began := time.Now()
 	eventually(t, "the entry comes back", func() error {

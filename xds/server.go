@@ -76,8 +76,9 @@ type Options struct {
 	// virtual hosts by delta.
 	WholeRoutes bool
 
-	// Registrar is told of the stream of each proxy; nil is not told.
-	Registrar Registrar
+	// Registrar is told of the stream of each proxy, and what it reports of its health; nil is
+	// not told.
+	Registrar discovery.Registrar
 
 	// LastActivity returns when a client last sent something, and when it last took something,
 	// parts of messages included. secure.Conns implements it; without it both times are
@@ -90,13 +91,6 @@ type Options struct {
 	Published func(*cache.Snapshot)
 	// Registerer registers the metrics; nil for none.
 	Registerer prometheus.Registerer
-}
-
-// Registrar keeps something for as long as the stream of a proxy lasts.
-type Registrar interface {
-	// Join begins when the proxy is known, and leave is called once the stream has ended.
-	// Neither may block.
-	Join(*discovery.Proxy) (leave func())
 }
 
 // DiscoveryServer serves the mesh over xDS. Registries hand it their rows: it

@@ -1,37 +1,16 @@
 package registration
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/portolan-mesh/portolan/discovery"
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
-
-// stream is the stream of a proxy that asks to be registered. Of these fields only state and
-// reason change.
-type stream struct {
-	proxy *discovery.Proxy
-	since time.Time
-	order int // of its Join among all
-
-	state  State
-	reason string
-}
-
-// account returns who the history says has written the entry.
-func (s *stream) account() string { return cmp.Or(s.proxy.Identity, s.proxy.ID) }
-
-func (s *stream) become(state State, reason string) { s.state, s.reason = state, reason }
-
-// mark returns the annotations of the entry that is this stream's.
-func (s *stream) mark(server string) [3]string {
-	return [3]string{server, s.since.UTC().Format(time.RFC3339Nano), s.proxy.ID}
-}
 
 // markOf returns the mark of an entry; the zero mark if no registration has written it so.
 func markOf(entry *config.Config) [3]string {
@@ -45,18 +24,24 @@ type claim struct {
 	streams []*stream
 	holder  *stream // the stream that has the entry, or is to get it; nil for none
 	group   *config.Config
+	// departed is the last stream that has ended after its machine said that it leaves.
+	departed *stream
 
 	lease   storage.LeaseID // 0 for none
 	renewed time.Time
 	written *written // what this server last wrote; nil for nothing, or if that is gone
 	failure string   // why the last call of the store failed
+	told    told     // the last report that was written
+	toldAt  time.Time
 	next    action
 }
 
-// written is an entry that was written: for which stream, and of which version of the group.
+// written is an entry that was written: for which stream, of which version of the group, and what
+// the proxy asked for and did not get.
 type written struct {
-	by    *stream
-	group string
+	by     *stream
+	group  string
+	lacked string
 }
 
 // action is what is to be done for a claim.
@@ -64,8 +49,9 @@ type action struct {
 	verb    verb
 	object  *config.Config // to put
 	version string         // of the entry to remove
-	by      *stream
-	group   string
+	why     string         // it is removed
+	written written        // what is put
+	told    told           // the report to write
 }
 
 type verb int
@@ -75,6 +61,7 @@ const (
 	renew
 	put
 	remove
+	tell
 )
 
 // choose chooses the stream that has the entry: the newest of a node that may have it. A node
@@ -103,7 +90,7 @@ func (c *claim) choose(o Options) {
 	}
 	for _, s := range order {
 		if s != c.holder {
-			s.become(Refused, taken(c.key, c.holder.proxy.ID))
+			s.become(Refused, taken(c.key, c.holder.proxy.ID, "which is connected"))
 		}
 	}
 	if c.holder != nil {
@@ -113,6 +100,10 @@ func (c *claim) choose(o Options) {
 
 // admit says whether a stream may have the entry.
 func (c *claim) admit(s *stream, o Options) bool {
+	if s.departed {
+		s.become(Departed, "the machine has said that it leaves")
+		return false
+	}
 	group := o.Group(groupOf(s.proxy))
 	if group == nil {
 		s.become(Waiting, fmt.Sprintf("the WorkloadGroup %s/%s, which is not there", s.proxy.Namespace, s.proxy.Group))
@@ -125,20 +116,16 @@ func (c *claim) admit(s *stream, o Options) bool {
 	return true
 }
 
-func taken(key config.Key, node string) string {
-	return fmt.Sprintf("%s is registered by the proxy %s, which is connected: give the two machines different addresses or networks", key, node)
+func taken(key config.Key, node, since string) string {
+	return fmt.Sprintf("%s is registered by the proxy %s, %s: give the two machines different addresses or networks", key, node, since)
 }
 
 // decide compares the entry with what the holder is to have, and returns what to do.
 func (c *claim) decide(o Options) action {
-	entry := o.Entry(c.key)
-	if c.holder == nil {
-		if c.written != nil && entry != nil && markOf(entry) == c.written.by.mark(o.Server) && slices.Contains(c.streams, c.written.by) {
-			return action{verb: remove, version: entry.ResourceVersion}
-		}
-		return action{}
+	entry, s := o.Entry(c.key), c.holder
+	if s == nil {
+		return c.removing(entry, o)
 	}
-	s := c.holder
 	mine := c.written != nil && c.written.by == s
 	switch {
 	case entry == nil:
@@ -147,11 +134,7 @@ func (c *claim) decide(o Options) action {
 		if !mine || c.lease == 0 || c.written.group != c.group.ResourceVersion {
 			return c.putting(o, entry.ResourceVersion)
 		}
-		s.become(Registered, c.unheard())
-		if time.Since(c.renewed) < o.TTL/renewals {
-			return action{}
-		}
-		return action{verb: renew}
+		return c.keeping(o, entry)
 	case entry.Annotations[NodeAnnotation] == s.proxy.ID && mine:
 		s.become(Replaced, "the proxy has opened a newer stream, to another server")
 		return action{}
@@ -159,7 +142,7 @@ func (c *claim) decide(o Options) action {
 		entry.Annotations[NodeAnnotation] != "" && entry.Annotations[ServerAnnotation] == o.Server:
 		return c.putting(o, entry.ResourceVersion)
 	case entry.Annotations[NodeAnnotation] != "":
-		s.become(Refused, taken(c.key, entry.Annotations[NodeAnnotation]))
+		s.become(Refused, taken(c.key, entry.Annotations[NodeAnnotation], fmt.Sprintf("which is connected to another server, or was within the last %v", o.TTL)))
 	default:
 		s.become(Refused, fmt.Sprintf("%s is there, and no registration has made it: delete it, or have the proxy not ask for a group", c.key))
 	}
@@ -169,21 +152,60 @@ func (c *claim) decide(o Options) action {
 // putting returns the action that writes the entry for its holder, if it is at a version.
 func (c *claim) putting(o Options, version string) action {
 	s := c.holder
-	object, _ := EntryOf(c.group, s.proxy)
+	object, refused := EntryOf(c.group, s.proxy)
 	object.ResourceVersion = version
 	mark := s.mark(o.Server)
 	object.Annotations[ServerAnnotation], object.Annotations[ConnectedAnnotation], object.Annotations[NodeAnnotation] = mark[0], mark[1], mark[2]
 	if c.failure != "" {
 		s.become(Waiting, "the store: "+c.failure)
 	}
-	return action{verb: put, object: object, by: s, group: c.group.ResourceVersion}
+	return action{verb: put, object: object, written: written{s, c.group.ResourceVersion, unheard(refused)}}
+}
+
+// removing returns the action that ends the entry of a claim that no stream may have: its machine
+// has left, or the group is not for its proxy any more.
+func (c *claim) removing(entry *config.Config, o Options) action {
+	if entry == nil || c.written == nil || markOf(entry) != c.written.by.mark(o.Server) {
+		return action{}
+	}
+	by := c.written.by
+	switch {
+	case by.departed:
+		return action{verb: remove, version: entry.ResourceVersion, why: "the machine has said that it leaves"}
+	case slices.Contains(c.streams, by):
+		return action{verb: remove, version: entry.ResourceVersion, why: "the WorkloadGroup of the machine is gone, or is not for it any more"}
+	}
+	return action{} // its lease runs out
+}
+
+// keeping returns what is to be done for an entry that is as it should be.
+func (c *claim) keeping(o Options, entry *config.Config) action {
+	s := c.holder
+	switch {
+	case c.failure != "" && time.Since(c.renewed) > o.TTL:
+		s.become(Waiting, "the store: "+c.failure)
+	case c.written.lacked == "" && s.report == nil && c.group.Spec.(*networking.WorkloadGroup).Probe != nil && time.Since(s.since) > o.Silence:
+		s.become(Registered, "and its agent reports no health: the agent on the machine runs spec.probe of the group, and before the first report nobody sends it requests")
+	default:
+		s.become(Registered, c.written.lacked)
+	}
+	if time.Since(c.renewed) >= o.TTL/renewals {
+		return action{verb: renew}
+	}
+	if s.report == nil || time.Since(c.toldAt) < interval {
+		return action{}
+	}
+	if now := (told{entry.UID, *s.report}); now != c.told {
+		return action{verb: tell, told: now}
+	}
+	return action{}
 }
 
 // unheard says which labels of the node its entry does not have; empty for none.
-func (c *claim) unheard() string {
-	_, refused := EntryOf(c.group, c.holder.proxy)
-	if len(refused) == 0 {
+func unheard(labels []string) string {
+	if len(labels) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("without the node's labels %s: name them in the annotation %s of the group, or set them in spec.metadata.labels", strings.Join(refused, ", "), NodeLabelsAnnotation)
+	return fmt.Sprintf("without the node's labels %s: name them in the annotation %s of the group, or set them in spec.metadata.labels, or leave them out of the node's metadata",
+		strings.Join(labels, ", "), NodeLabelsAnnotation)
 }

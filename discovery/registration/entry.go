@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -79,28 +80,33 @@ func permit(p *discovery.Proxy, group *config.Config, unproved func() error) err
 	if ip, err := netip.ParseAddr(addressOf(p)); err == nil && !p.Local && (ip.IsLoopback() || ip.IsUnspecified()) {
 		return fmt.Errorf("the address %s leads nobody to its machine: have the node id, or INSTANCE_IPS of its metadata, name an address of the machine", addressOf(p))
 	}
-	if p.Identity == "" {
-		if !p.Local || p.Doubted {
-			return fmt.Errorf("it has proved no identity: have it connect with a certificate of %s/%s (portolan bootstrap --tls)", p.Namespace, account)
-		}
-		return unproved()
-	}
-	who, err := identity.Parse(p.Identity)
-	if err != nil {
-		return err
-	}
-	if who.Namespace != group.Namespace || who.ServiceAccount != account {
-		return fmt.Errorf("its identity is %s, and the group is for the service account %s of %s: get a certificate of that account, or change spec.template.serviceAccount of the group",
+	proved, err := proves(p, account, unproved)
+	if err == nil && !proved {
+		err = fmt.Errorf("its identity is %s, and the group is for the service account %s of %s: get a certificate of that account, or change spec.template.serviceAccount of the group",
 			p.Identity, account, group.Namespace)
 	}
-	return nil
+	return err
+}
+
+// proves says whether a proxy has proved a service account of its namespace. If it has proved no
+// identity, unproved decides for proxies of the server's own machine; an error says what it lacks.
+func proves(p *discovery.Proxy, account string, unproved func() error) (bool, error) {
+	if p.Identity == "" {
+		if !p.Local || p.Doubted {
+			return false, fmt.Errorf("it has proved no identity: have it connect with a certificate of %s/%s (portolan bootstrap --tls)", p.Namespace, account)
+		}
+		err := unproved()
+		return err == nil, err
+	}
+	who, err := identity.Parse(p.Identity)
+	return err == nil && who.Namespace == p.Namespace && who.ServiceAccount == account, err
 }
 
 // EntryOf returns the WorkloadEntry of a proxy in a group, without a registration's annotations,
 // and the keys of the labels that the node may not choose, in order. A label of the spec's
 // template gives way to one of the group's metadata, and that to a node's that is allowed. The
 // label for mutual TLS says whether the proxy has a certificate of the mesh, unless the group
-// has it.
+// has it. If the group has a probe, the entry gets traffic only while it is reported healthy.
 func EntryOf(group *config.Config, p *discovery.Proxy) (entry *config.Config, refused []string) {
 	from := group.Spec.(*networking.WorkloadGroup)
 	spec := &networking.WorkloadEntry{}
@@ -131,6 +137,9 @@ func EntryOf(group *config.Config, p *discovery.Proxy) (entry *config.Config, re
 		annotations = map[string]string{}
 	}
 	annotations[GroupAnnotation] = group.Name
+	if _, set := annotations[health.ChecksAnnotation]; from.Probe != nil && !set {
+		annotations[health.ChecksAnnotation] = "true"
+	}
 	key, controller := keyOf(p), true
 	return &config.Config{
 		Meta: config.Meta{

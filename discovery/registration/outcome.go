@@ -21,6 +21,7 @@ const (
 	Registered State = "registered"
 	Refused    State = "refused"
 	Replaced   State = "replaced" // by a newer stream of the proxy
+	Departed   State = "departed" // the machine has said that it leaves
 )
 
 // Outcome is what has become of the registration that one stream asks for. It is comparable.
@@ -69,7 +70,7 @@ func (r *Registrar) Report(limit int) []status.Registration {
 	var first, more []status.Registration
 	seen := map[[2]string]bool{}
 	for _, o := range r.Outcomes() {
-		if o.Reason == "" || o.State == Replaced {
+		if o.Reason == "" || o.State == Replaced || o.State == Departed {
 			continue
 		}
 		one := status.Registration{Group: o.Group.Path(), Node: o.Node, Registered: o.State == Registered, Reason: o.Reason}
@@ -91,7 +92,7 @@ func (r *Registrar) ChangeCount() int64 {
 	return r.changed
 }
 
-type metrics struct{ registered, refused prometheus.Counter }
+type metrics struct{ registered, refused, reports prometheus.Counter }
 
 func newMetrics(to prometheus.Registerer, r *Registrar) *metrics {
 	with := promauto.With(to)
@@ -107,5 +108,6 @@ func newMetrics(to prometheus.Registerer, r *Registrar) *metrics {
 	return &metrics{
 		registered: with.NewCounter(prometheus.CounterOpts{Name: "portolan_registrations_total", Help: "WorkloadEntries that this server wrote for proxies that asked to be registered."}),
 		refused:    with.NewCounter(prometheus.CounterOpts{Name: "portolan_registrations_refused_total", Help: "Registrations that this server refused."}),
+		reports:    with.NewCounter(prometheus.CounterOpts{Name: "portolan_machine_health_reports_total", Help: "Reports of the health of machines that this server took from their streams and stored."}),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 const (
@@ -33,13 +35,15 @@ const (
 type Options struct {
 	// Server names the server. No other server has the name, nor had it before.
 	Server string
-	// Store keeps the entries.
-	Store storage.Leaser
+	// Store keeps the entries, and Health their health.
+	Store  storage.Leaser
+	Health storage.HealthKeeper
 	// Entry returns an entry as the store has it, nil for none, and Group a group of any
-	// source. Await waits until Entry knows what the store has at a version.
-	Entry func(config.Key) *config.Config
-	Group func(config.Key) *config.Config
-	Await func(ctx context.Context, version string) error
+	// source. Entries iterates over the entries of a namespace in the store. Await waits until Entry knows what the store has at a version.
+	Entry   func(config.Key) *config.Config
+	Group   func(config.Key) *config.Config
+	Entries func(namespace string) iter.Seq[*config.Config]
+	Await   func(ctx context.Context, version string) error
 	// Synced says whether Entry and Group have read their sources.
 	Synced func() bool
 	// Unproved returns why a proxy of the server's own machine that has proved no identity may
@@ -48,62 +52,86 @@ type Options struct {
 	// TTL is how long an entry outlives its server, or its proxy's stream; 0 stands for
 	// storage.DefaultLease.
 	TTL time.Duration
+	// Silence is how long a machine of a group with a probe may be connected without a report
+	// before the group says so; 0 stands for a minute.
+	Silence time.Duration
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Registrar keeps the entries of the proxies that are connected to a server. It is safe for
-// concurrent use.
+// Registrar keeps the entries of the proxies that are connected to a server, and writes what they
+// report of their health. It is safe for concurrent use. It implements discovery.Registrar.
 type Registrar struct {
 	o       Options
 	metrics *metrics
 	wakes   chan struct{}
 
-	mu      sync.Mutex // guards the fields below
-	joined  int        // how many streams have ever joined
-	claims  map[config.Key]*claim
-	changed int64 // how often Outcomes may have changed
+	mu        sync.Mutex // guards the fields below
+	claims    map[config.Key]*claim
+	dirty     map[*claim]struct{}  // the claims to look at
+	reporters map[*stream]struct{} // the streams without a claim that have reported something
+	changed   int64                // how often Outcomes may have changed
 }
+
+// work is a call of the store that a step makes.
+type work func(context.Context)
 
 // New makes a Registrar, and registers its metrics.
 func New(o Options) *Registrar {
-	o.TTL = cmp.Or(o.TTL, storage.DefaultLease)
-	r := &Registrar{o: o, wakes: make(chan struct{}, 1), claims: map[config.Key]*claim{}}
+	o.TTL, o.Silence = cmp.Or(o.TTL, storage.DefaultLease), cmp.Or(o.Silence, time.Minute)
+	r := &Registrar{
+		o: o, wakes: make(chan struct{}, 1),
+		claims: map[config.Key]*claim{}, dirty: map[*claim]struct{}{}, reporters: map[*stream]struct{}{},
+	}
 	r.metrics = newMetrics(o.Registerer, r)
 	return r
 }
 
-// Join tells the Registrar of the stream of a proxy. The caller calls leave when the stream has
-// ended. Neither blocks. A proxy that asks for no group is ignored.
-func (r *Registrar) Join(p *discovery.Proxy) (leave func()) {
+// Join implements discovery.Registrar. A proxy that asks for no group gets no entry.
+func (r *Registrar) Join(p *discovery.Proxy) discovery.Registration {
+	s := &stream{registrar: r, proxy: p, since: time.Now()}
 	if p.Group == "" || len(p.IPAddresses) == 0 {
-		return func() {}
+		return s
 	}
-	s, key := &stream{proxy: p, since: time.Now()}, keyOf(p)
+	key := keyOf(p)
 	r.mu.Lock()
-	r.joined++
-	s.order = r.joined
+	defer r.mu.Unlock()
 	c := r.claims[key]
 	if c == nil {
 		c = &claim{key: key}
 		r.claims[key] = c
 	}
+	s.claim = c
 	c.streams = append(c.streams, s)
-	r.mu.Unlock()
-	r.Wake()
-	return func() {
-		r.mu.Lock()
-		c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })
-		r.changed++
-		r.mu.Unlock()
-		r.Wake()
+	r.wake(c)
+	return s
+}
+
+// Changed has the Registrar look at what depends on an entry or a group, which has changed. It
+// does not block.
+func (r *Registrar) Changed(key config.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if key.Kind == schema.WorkloadEntry {
+		if c := r.claims[key]; c != nil || len(r.reporters) > 0 {
+			r.wake(c)
+		}
+		return
+	}
+	for _, c := range r.claims {
+		if slices.ContainsFunc(c.streams, func(s *stream) bool { return groupOf(s.proxy) == key }) {
+			r.wake(c)
+		}
 	}
 }
 
-// Wake has the Registrar look whether entries are as they should be. Call it when an entry or a
-// group has changed. It never blocks.
-func (r *Registrar) Wake() {
+// wake has the next step look at a claim, if it is not nil, and at the streams without one. The
+// caller holds mu.
+func (r *Registrar) wake(c *claim) {
+	if c != nil {
+		r.dirty[c] = struct{}{}
+	}
 	select {
 	case r.wakes <- struct{}{}:
 	default:
@@ -115,6 +143,7 @@ func (r *Registrar) Wake() {
 func (r *Registrar) Run(ctx context.Context) error {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
+	var whole time.Time // when the last step began that looked at all
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,7 +152,11 @@ func (r *Registrar) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		if r.o.Synced() {
-			r.step(ctx)
+			all := time.Since(whole) >= interval
+			if all {
+				whole = time.Now()
+			}
+			r.step(ctx, all)
 		}
 		timer.Reset(r.rest())
 		select { // wake-ups that come meanwhile are one
@@ -134,61 +167,65 @@ func (r *Registrar) Run(ctx context.Context) error {
 	}
 }
 
-// rest returns how long to wait if nothing happens. Without claims nothing is to be done.
+// rest returns how long to wait if nothing happens. Without streams nothing is to be done.
 func (r *Registrar) rest() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.claims) == 0 {
+	if len(r.claims) == 0 && len(r.reporters) == 0 {
 		return time.Hour
 	}
 	return interval
 }
 
-// step looks at all claims once, and does what they need.
-func (r *Registrar) step(ctx context.Context) {
-	var work errgroup.Group
-	work.SetLimit(atOnce)
-	for _, c := range r.due() {
-		work.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, callLimit)
-			defer cancel()
-			r.settle(ctx, c)
+// step looks once at what is dirty, or at all, and does what is to be done.
+func (r *Registrar) step(ctx context.Context, all bool) {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, do := range r.due(all) {
+		group.Go(func() error {
+			do(ctx)
 			return nil
 		})
 	}
-	_ = work.Wait() // it returns no errors
+	_ = group.Wait() // it returns no errors
 }
 
-// due returns the claims that need a call of the store, and drops those without streams after a
-// last renewal.
-func (r *Registrar) due() []*claim {
+// due returns what is to be done.
+func (r *Registrar) due(all bool) []work {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []*claim
-	for key, c := range r.claims {
-		if len(c.streams) == 0 {
-			delete(r.claims, key)
-			if c.lease != 0 { // the proxy has the whole TTL to come back
-				c.next = action{verb: renew}
-				out = append(out, c)
-			}
-			continue
-		}
-		before := c.outcomes()
-		c.choose(r.o)
-		if c.next = c.decide(r.o); c.next.verb != rest {
-			out = append(out, c)
-		}
-		if !slices.Equal(before, c.outcomes()) {
-			r.changed++
-			r.tell(before, c.outcomes())
+	var out []work
+	for _, c := range r.claims {
+		if _, dirty := r.dirty[c]; (all || dirty) && r.look(c) {
+			out = append(out, func(ctx context.Context) { r.settle(ctx, c) })
 		}
 	}
-	return out
+	clear(r.dirty)
+	return append(out, r.reportersDue()...)
 }
 
-// tell logs and counts what has become of streams.
-func (r *Registrar) tell(before, now []Outcome) {
+// look says whether a claim needs a call of the store. It drops a claim without streams, after a
+// last call. The caller holds mu.
+func (r *Registrar) look(c *claim) bool {
+	if len(c.streams) == 0 {
+		delete(r.claims, c.key)
+		if c.next = c.removing(r.o.Entry(c.key), r.o); c.next.verb == rest && c.lease != 0 {
+			c.next.verb = renew // the proxy has the whole TTL to come back
+		}
+		return c.next.verb != rest
+	}
+	before := c.outcomes()
+	c.choose(r.o)
+	c.next = c.decide(r.o)
+	if now := c.outcomes(); !slices.Equal(before, now) {
+		r.changed++
+		r.tellOutcomes(before, now)
+	}
+	return c.next.verb != rest
+}
+
+// tellOutcomes logs and counts what has become of streams.
+func (r *Registrar) tellOutcomes(before, now []Outcome) {
 	for _, o := range now {
 		if slices.Contains(before, o) {
 			continue
@@ -223,10 +260,12 @@ func (r *Registrar) settle(ctx context.Context, c *claim) {
 }
 
 func (r *Registrar) do(ctx context.Context, c *claim) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	now := time.Now()
 	switch c.next.verb {
 	case remove:
-		ctx = storage.WithOrigin(ctx, storage.Origin{User: "portolan", Message: "the WorkloadGroup of the machine is gone, or is not for it any more"})
+		ctx = storage.WithOrigin(ctx, storage.Origin{User: "portolan", Message: c.next.why})
 		version, _, err := r.o.Store.Apply(ctx, []storage.Op{{Verb: storage.Delete, Key: c.key, ResourceVersion: c.next.version}})
 		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrConflict) {
 			return nil // it has changed: the next step looks again
@@ -241,12 +280,19 @@ func (r *Registrar) do(ctx context.Context, c *claim) error {
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			c.lease, c.written = 0, nil // the entry is gone, or goes
-			r.Wake()
+			r.again(c)
 			return nil
 		case err != nil:
 			return err
 		}
 		c.renewed = now
+		r.again(c) // there may be a report to write
+		return nil
+	case tell:
+		if err := r.tell(ctx, c.key, c.next.told); err != nil {
+			return err
+		}
+		c.told, c.toldAt = c.next.told, now
 		return nil
 	}
 	return r.put(ctx, c, now)
@@ -260,12 +306,13 @@ func (r *Registrar) put(ctx context.Context, c *claim, now time.Time) (err error
 		}
 		c.renewed = now
 	}
-	ctx = storage.WithOrigin(ctx, storage.Origin{User: c.next.by.account(), Message: "registered by the proxy " + c.next.by.proxy.ID})
+	by := c.next.written.by
+	ctx = storage.WithOrigin(ctx, storage.Origin{User: by.account(), Message: "registered by the proxy " + by.proxy.ID})
 	_, results, err := r.o.Store.Apply(ctx, []storage.Op{{Verb: storage.Put, Config: c.next.object, Lease: c.lease}})
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		c.lease = 0 // it has ended: the next step gets another
-		r.Wake()
+		r.again(c)
 		return nil
 	case errors.Is(err, storage.ErrConflict):
 		return nil // another server, or a person, was faster: the next step looks again
@@ -278,11 +325,19 @@ func (r *Registrar) put(ctx context.Context, c *claim, now time.Time) (err error
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.written == nil || c.written.by != c.next.by {
+	if c.written == nil || c.written.by != by {
 		r.metrics.registered.Inc()
-		r.o.Logger.Info("proxy registered", "proxy", c.next.by.proxy.ID, "key", c.key.String())
+		r.o.Logger.Info("proxy registered", "proxy", by.proxy.ID, "key", c.key.String())
 	}
-	c.written = &written{by: c.next.by, group: c.next.group}
-	r.Wake() // to say so
+	done := c.next.written
+	c.written = &done
+	r.wake(c) // to say so
 	return nil
+}
+
+// again has the next step look at a claim.
+func (r *Registrar) again(c *claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wake(c)
 }

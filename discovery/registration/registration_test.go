@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/testing/protocmp"
 	networking "istio.io/api/networking/v1alpha3"
@@ -34,10 +38,48 @@ type mesh struct {
 	*testing.T
 	store *memory.Store
 	away  atomic.Bool // whether the store answers nothing
+
+	mu      sync.Mutex
+	reports []string // what was written of the health of entries
+
+	metrics map[string]*prometheus.Registry // by server
+}
+
+// SetHealth implements storage.HealthKeeper as the store of etcd does, without times.
+func (m *mesh) SetHealth(ctx context.Context, update storage.HealthUpdate) (storage.HealthResult, error) {
+	if m.away.Load() {
+		return storage.HealthResult{}, errAway
+	}
+	object, err := m.store.Get(ctx, update.Key.Kind, update.Key.Name, update.Key.Namespace)
+	if err != nil || object.UID != update.UID {
+		return storage.HealthResult{}, storage.ErrNotFound
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reports = append(m.reports, fmt.Sprintf("%s %v %s", update.Key.Name, update.Report.Healthy, update.Report.Message))
+	return storage.HealthResult{}, nil
+}
+
+// awaitReports waits until exactly these reports were written since the last call.
+func (m *mesh) awaitReports(want ...string) {
+	m.Helper()
+	var got []string
+	m.await(fmt.Sprintf("reports %q", want), func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		got = slices.Clone(m.reports)
+		return len(got) >= len(want)
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Equal(got, want) {
+		m.Errorf("reports are %q, want %q", got, want)
+	}
+	m.reports = nil
 }
 
 func newMesh(t *testing.T) *mesh {
-	return &mesh{T: t, store: memory.New(schema.Pilot(), memory.Options{})}
+	return &mesh{T: t, store: memory.New(schema.Pilot(), memory.Options{}), metrics: map[string]*prometheus.Registry{}}
 }
 
 // leaser is the store as a Registrar has it.
@@ -68,8 +110,13 @@ func (m *mesh) server(name string) (r *registration.Registrar, stop func()) {
 		_, content := m.store.Snapshot()
 		return content.Configs.Value(key.Path())
 	}
+	m.metrics[name] = prometheus.NewRegistry()
 	r = registration.New(registration.Options{
-		Server: name, Store: leaser{m.store, m}, Entry: get, Group: get, TTL: storage.MinLease,
+		Server: name, Store: leaser{m.store, m}, Health: m, Registerer: m.metrics[name], Entry: get, Group: get, TTL: storage.MinLease, Silence: storage.MinLease,
+		Entries: func(namespace string) iter.Seq[*config.Config] {
+			entries, _ := m.store.List(context.Background(), schema.WorkloadEntry, namespace)
+			return slices.Values(entries)
+		},
 		Await:    func(context.Context, string) error { return nil },
 		Synced:   func() bool { return true },
 		Unproved: func() error { return errors.New("prove it") },
@@ -85,7 +132,8 @@ func (m *mesh) server(name string) (r *registration.Registrar, stop func()) {
 			case <-ctx.Done():
 				return
 			case <-m.store.Changed():
-				r.Wake()
+				r.Changed(config.Key{Kind: schema.WorkloadEntry, Namespace: "shop", Name: "web-10.0.0.1"})
+				r.Changed(group().Key())
 			}
 		}
 	}()
@@ -100,6 +148,25 @@ func (m *mesh) server(name string) (r *registration.Registrar, stop func()) {
 	}
 	m.Cleanup(stop)
 	return r, stop
+}
+
+// counts compares metrics of a server with what they are to be.
+func (m *mesh) counts(server string, want map[string]float64) {
+	m.Helper()
+	families, err := m.metrics[server].Gather()
+	if err != nil {
+		m.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		if _, wanted := want[f.GetName()]; wanted {
+			one := f.GetMetric()[0]
+			got[f.GetName()] = one.GetCounter().GetValue() + one.GetGauge().GetValue()
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		m.Errorf("metrics of %s (-want +got)\n%s", server, diff)
+	}
 }
 
 func (m *mesh) put(c *config.Config) {
@@ -236,7 +303,7 @@ func TestAnEntryLivesAsLongAsItsStream(t *testing.T) {
 	m.awaitState(r, proxy("a", "10.0.0.1").ID, registration.Registered, "")
 	m.always("the entry", func() bool { return m.entry("web-10.0.0.1") != nil })
 	left := time.Now()
-	leave()
+	leave.Leave()
 	m.await("the entry is gone", func() bool { return m.entry("web-10.0.0.1") == nil })
 	if took := time.Since(left); took < storage.MinLease-time.Second/2 {
 		t.Errorf("the entry was gone after %v", took)
@@ -264,7 +331,7 @@ func TestAProxyTakesItsEntryAlong(t *testing.T) {
 	leave := one.Join(p)
 	m.await("registered", controller("one"))
 	uid, since := m.entry("web-10.0.0.1").UID, m.entry("web-10.0.0.1").Annotations[registration.ConnectedAnnotation]
-	leave()
+	leave.Leave()
 	one.Join(p) // lingers
 	m.await("registered anew", func() bool { return m.entry("web-10.0.0.1").Annotations[registration.ConnectedAnnotation] != since })
 	leave = two.Join(p)
@@ -274,7 +341,7 @@ func TestAProxyTakesItsEntryAlong(t *testing.T) {
 	if got := m.entry("web-10.0.0.1").UID; got != uid {
 		t.Error("the entry was made anew")
 	}
-	leave()
+	leave.Leave()
 	m.await("back at the stream that lingers", controller("one"))
 	stopOne()
 	two.Join(p)
@@ -295,11 +362,13 @@ func TestTwoMachinesOfOneAddress(t *testing.T) {
 	leaveSecond := one.Join(second)
 	m.awaitState(one, second.ID, registration.Refused, first.ID)
 	two.Join(third)
-	m.awaitState(two, third.ID, registration.Refused, first.ID)
-	leave()
+	m.awaitState(two, third.ID, registration.Refused, first.ID+", which is connected to another server, or was within the last 3s")
+	m.counts("one", map[string]float64{"portolan_registered_proxies": 1, "portolan_registrations_total": 1, "portolan_registrations_refused_total": 1})
+	m.counts("two", map[string]float64{"portolan_registered_proxies": 0, "portolan_registrations_total": 0, "portolan_registrations_refused_total": 1})
+	leave.Leave()
 	m.awaitState(one, second.ID, registration.Registered, "")
 	m.awaitState(two, third.ID, registration.Refused, second.ID)
-	leaveSecond()
+	leaveSecond.Leave()
 	m.awaitState(two, third.ID, registration.Registered, "")
 	other := proxy("other", "10.0.0.1")
 	other.Network = "vpc"
@@ -379,7 +448,7 @@ func TestPeopleAndEntries(t *testing.T) {
 	edited.ResourceVersion, edited.Spec.(*networking.WorkloadEntry).Weight = "", 9
 	m.put(edited)
 	m.always("the edit", func() bool { return m.entry("web-10.0.0.1").Spec.(*networking.WorkloadEntry).Weight == 9 })
-	leave()
+	leave.Leave()
 	r.Join(p)
 	m.await("the edit is gone", func() bool { return m.entry("web-10.0.0.1").Spec.(*networking.WorkloadEntry).Weight == 0 })
 

@@ -3,6 +3,7 @@ package etcd
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,7 +51,7 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 		writes:   make([]clientv3.Op, 0, len(steps)+2),
 		size:     requestOverhead,
 	}
-	if err := m.keepFormat(found.format); err != nil {
+	if err := m.keepFormat(found.format, formatFor(steps)); err != nil {
 		return nil, fmt.Errorf("apply: %w", err)
 	}
 	for i, step := range steps {
@@ -81,13 +82,21 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 	return m, s.checkTotal(len(steps), m.size)
 }
 
-// keepFormat makes the transaction conditional on the format, and raises the format if
-// necessary.
-func (m *mutation) keepFormat(format Format) error {
+// formatFor returns the format that the writes of steps need.
+func formatFor(steps []plan.Step) int64 {
+	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Lease != 0 }) {
+		return leaseFormat
+	}
+	return objectFormat
+}
+
+// keepFormat makes the transaction conditional on the format, and raises the format to what it
+// needs.
+func (m *mutation) keepFormat(format Format, needed int64) error {
 	if err := format.Writable(); err != nil {
 		return err
 	}
-	raised, err := format.raisedValue()
+	raised, err := format.raisedValue(needed)
 	if err != nil {
 		return fmt.Errorf("%w: the storage format: %w", storage.ErrInvalid, err)
 	}

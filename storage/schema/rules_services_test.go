@@ -242,18 +242,12 @@ func TestWorkloadEntryRules(t *testing.T) {
 				"spec.probe.periodSeconds: must not be negative, is -1",
 				"spec.probe.httpGet.port: must be a port from 1 to 65535, is 0",
 				`spec.probe.httpGet.scheme: must be one of HTTP, HTTPS, is "FTP"`,
-			},
-			warned: []string{
-				"spec.probe is not served yet and has no effect",
 			}},
 		{name: "group with an empty probe", kind: schema.WorkloadGroup, spec: `
 			template: {}
 			probe: {}`,
 			refused: []string{
 				"spec.probe: lacks what to do: set one of httpGet, tcpSocket, exec, grpc",
-			},
-			warned: []string{
-				"spec.probe is not served yet and has no effect",
 			}},
 	})
 }

@@ -10,7 +10,7 @@ func workloadGroup() *Schema {
 	return definition[*networking.WorkloadGroup]{
 		kind: WorkloadGroup, plural: "workloadgroups", shortName: "wg",
 		codec:  config.Protobuf[networking.WorkloadGroup](),
-		served: serve("metadata", "template"),
+		served: serve("metadata", "template", "probe"),
 		check:  checkWorkloadGroup,
 	}.schema()
 }

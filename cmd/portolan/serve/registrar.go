@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"strconv"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -15,9 +17,12 @@ import (
 // addRegistrar creates what registers the proxies that ask for it.
 func (s *server) addRegistrar() error {
 	s.registrar = registration.New(registration.Options{
-		Server: s.id, Store: s.configs, Synced: s.source.HasSynced, Unproved: s.mayRegisterUnproved,
+		Server: s.id, Store: s.configs, Health: s.configs, Synced: s.source.HasSynced, Unproved: s.mayRegisterUnproved,
 		Entry: func(key config.Key) *config.Config { return s.mirror.Snapshot().Stored(key) },
 		Group: func(key config.Key) *config.Config { return s.source.Snapshot().Get(key) },
+		Entries: func(namespace string) iter.Seq[*config.Config] {
+			return s.mirror.Snapshot().List(schema.WorkloadEntry, namespace)
+		},
 		Await: func(ctx context.Context, version string) error {
 			revision, err := strconv.ParseInt(version, 10, 64)
 			if err == nil {
@@ -27,8 +32,8 @@ func (s *server) addRegistrar() error {
 		},
 		Logger: s.logger, Registerer: s.metrics,
 	})
-	wake := func(_, _ *config.Config, _ cache.Event) { s.registrar.Wake() }
-	return errors.Join(s.source.RegisterEventHandler(schema.WorkloadEntry, wake), s.source.RegisterEventHandler(schema.WorkloadGroup, wake))
+	changed := func(old, now *config.Config, _ cache.Event) { s.registrar.Changed(cmp.Or(now, old).Key()) }
+	return errors.Join(s.source.RegisterEventHandler(schema.WorkloadEntry, changed), s.source.RegisterEventHandler(schema.WorkloadGroup, changed))
 }
 
 // mayRegisterUnproved returns why a proxy that has proved nothing may not be registered, nil if it

@@ -50,7 +50,7 @@ func (r registrations) addVerdicts(j *verdict.Judge, object *config.Config) {
 		if one.Registered {
 			v = verdict.Verdict{
 				Code: verdict.RegistrationPartly, Message: fmt.Sprintf("the proxy %s is registered %s", one.Node, one.Reason),
-				Remedy: "or leave the labels out of the node's metadata",
+				Remedy: "a change of the group reaches the entry at once, one of the node when its proxy connects again",
 			}
 		}
 		j.Add(v)
