@@ -170,12 +170,30 @@ func (c *claim) removing(entry *config.Config, o Options) action {
 	}
 	by := c.written.by
 	switch {
-	case by.departed:
+	case c.left(by):
 		return action{verb: remove, version: entry.ResourceVersion, why: "the machine has said that it leaves"}
 	case slices.Contains(c.streams, by):
 		return action{verb: remove, version: entry.ResourceVersion, why: "the WorkloadGroup of the machine is gone, or is not for it any more"}
 	}
 	return action{} // its lease runs out
+}
+
+// depart notes that the machine of a stream has said that it leaves: the stream may not have
+// the entry, nor may an older one of the machine that lingers.
+func (c *claim) depart(s *stream) {
+	for _, other := range c.streams {
+		if other.proxy.ID == s.proxy.ID && !other.since.After(s.since) {
+			other.departed = true
+		}
+	}
+}
+
+// left says whether a machine has said that it leaves since its stream began that wrote the entry.
+func (c *claim) left(by *stream) bool {
+	says := func(s *stream) bool {
+		return s.departed && s.proxy.ID == by.proxy.ID && !s.since.Before(by.since)
+	}
+	return says(by) || c.departed != nil && says(c.departed) || slices.ContainsFunc(c.streams, says)
 }
 
 // keeping returns what is to be done for an entry that is as it should be.

@@ -2,6 +2,7 @@ package registration_test
 
 import (
 	"testing"
+	"time"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -131,11 +132,21 @@ func TestAMachineThatDeparts(t *testing.T) {
 	if !there() {
 		t.Error("the end of the stream that departed took the entry of the next")
 	}
-	again.Depart("stopping")
+	newer := r.Join(p) // at once, so that the entry may be the lingering stream's still
+	newer.Depart("stopping")
+	newer.Leave()
+	m.await("gone with the newer stream", func() bool { return !there() })
 	again.Leave()
-	m.await("gone with its stream", func() bool { return !there() })
 	records, err := m.store.Records(t.Context(), storage.Query{})
 	if err != nil || len(records) == 0 || records[0].Origin.Message != "the machine has said that it leaves" {
 		t.Errorf("the newest record is %+v, %v", records, err)
+	}
+	last := r.Join(p)
+	m.awaitState(r, p.ID, registration.Registered, "")
+	ended := time.Now()
+	last.Leave()
+	m.await("gone with its lease", func() bool { return !there() })
+	if took := time.Since(ended); took < storage.MinLease-time.Second/2 {
+		t.Errorf("a stream that ended without a word took its entry along after %v", took)
 	}
 }

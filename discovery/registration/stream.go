@@ -55,11 +55,13 @@ func (s *stream) note(now report, departed bool) {
 	if s.departed {
 		return
 	}
-	s.departed = departed
 	s.report = &now
 	if s.claim == nil {
 		r.reporters[s] = struct{}{}
+	} else if departed {
+		s.claim.depart(s)
 	}
+	s.departed = departed
 	r.wake(s.claim)
 }
 
