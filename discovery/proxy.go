@@ -53,6 +53,9 @@ type Proxy struct {
 	// registry's labels for its address take precedence over MetadataLabels.
 	MetadataLabels, StaticLabels labels.Instance
 	ServiceAccount               string
+	// Group is the WorkloadGroup of its namespace in which it asks to be registered
+	// (AUTO_REGISTER_GROUP); empty if it does not.
+	Group string
 	// Identity is the SPIFFE identity that the client proved, such as
 	// "spiffe://cluster.local/ns/shop/sa/web"; empty if it proved none. It takes precedence
 	// over the address: see Serves and WorkloadLabels.
@@ -131,6 +134,7 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	p.MetadataLabels = stringMap(metadata["LABELS"])
 	p.StaticLabels = stringMap(metadata["STATIC_LABELS"])
 	p.ServiceAccount = text(metadata["SERVICE_ACCOUNT"])
+	p.Group = text(metadata["AUTO_REGISTER_GROUP"])
 	p.ClusterID = text(metadata["CLUSTER_ID"])
 	p.Network = text(metadata["NETWORK"])
 	p.Version = text(metadata["ISTIO_VERSION"])

@@ -77,6 +77,8 @@ type envoyOptions struct {
 	systemRoots string
 	// account is the service account that it says, empty for none.
 	account string
+	// group is the WorkloadGroup in which it asks to be registered, empty for none.
+	group string
 	// certificate is its certificate in the mesh, nil for none.
 	certificate *certificateFiles
 	// sdsSocket is the socket on which its machine serves its certificate; empty for none.
@@ -134,6 +136,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.account != "" {
 		args = append(args, "--service-account", o.account)
+	}
+	if o.group != "" {
+		args = append(args, "--workload-group", o.group)
 	}
 	if o.locality != "" {
 		args = append(args, "--locality", o.locality)

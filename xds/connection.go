@@ -63,12 +63,13 @@ type Connection struct {
 	nameBytes  int64        // the size of the names that the client subscribes to
 
 	// The fields below are unset before the first request.
-	proxy     *discovery.Proxy
-	agent     string      // the user agent that the client names; empty if it names none
-	served    servedTypes // the types that the client is served
-	desired   desiredResources
-	member    *desired.Member // what a proxy should have; nil for a control plane
-	sequencer *delivery.Sequencer
+	proxy        *discovery.Proxy
+	agent        string      // the user agent that the client names; empty if it names none
+	served       servedTypes // the types that the client is served
+	desired      desiredResources
+	member       *desired.Member // what a proxy should have; nil for a control plane
+	sequencer    *delivery.Sequencer
+	registration discovery.Registration // nil without a Registrar
 }
 
 // message is a request of either variant.
@@ -76,6 +77,7 @@ type message struct {
 	node    *corev3.Node
 	typeURL string
 	request protocol.Request
+	code    codes.Code // of the error detail; OK without one
 }
 
 // serve runs a stream until the client ends it, the server stops, or the client stalls.
@@ -297,6 +299,9 @@ func (c *Connection) end() {
 	c.receiving.Stop()
 	c.waitsForClient.Store(true) // no later push waits for it
 	c.server.generations.done(c)
+	if c.registration != nil {
+		c.registration.Leave()
+	}
 	if c.desired != nil {
 		c.desired.Close()
 		c.server.logger.Info("proxy disconnected", "proxy", c.note.Node())
@@ -308,6 +313,10 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		if err := c.identify(ctx, m.node); err != nil {
 			return err
 		}
+	}
+	if m.typeURL == healthType {
+		c.noteHealth(m)
+		return c.flush()
 	}
 	t, err := c.serveType(m.typeURL)
 	if err != nil {
@@ -408,6 +417,9 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	c.sequencer = c.newSequencer()
 	c.server.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "identity", proxy.Identity, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
 	c.waitsForClient.Store(false)
+	if r := c.server.options.Registrar; r != nil {
+		c.registration = r.Join(proxy)
+	}
 	c.identified.Store(true) // before advance reads the published context: later ones are pushed
 	return c.advance(ctx)
 }

@@ -76,6 +76,10 @@ type Options struct {
 	// virtual hosts by delta.
 	WholeRoutes bool
 
+	// Registrar is told of the stream of each proxy, and what it reports of its health; nil is
+	// not told.
+	Registrar discovery.Registrar
+
 	// LastActivity returns when a client last sent something, and when it last took something,
 	// parts of messages included. secure.Conns implements it; without it both times are
 	// unknown.

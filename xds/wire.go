@@ -89,7 +89,7 @@ func (w *wire) receive() (*message, error) {
 	w.last = message{node: q.GetNode(), typeURL: typeURL, request: protocol.Request{
 		Nonce: q.GetResponseNonce(), Rejected: q.GetErrorDetail() != nil,
 		Message: progress.Shorten(q.GetErrorDetail().GetMessage(), maxComplaint),
-	}}
+	}, code: codes.Code(q.GetErrorDetail().GetCode())} //nolint:gosec // any number is a code
 	if r := &w.last.request; w.variant == protocol.Delta {
 		r.Subscribe, r.Unsubscribe, r.Initial = w.lists.Names[0], w.lists.Names[1], w.lists.Stated
 	} else {

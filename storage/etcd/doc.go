@@ -1,5 +1,5 @@
 // Package etcd keeps configuration in etcd. A Store is a storage.ConfigStore, a
-// storage.Batcher and a storage.Historian over any *clientv3.Client: one in
+// storage.Leaser and a storage.Historian over any *clientv3.Client: one in
 // process, one on a unix socket, one over TCP.
 //
 // Keys lie in two trees, MeshPrefix and SidePrefix (keys.go). A value is an envelope: a
@@ -18,6 +18,9 @@
 // With Options.Addresses the transaction also gives an address to each host of a
 // ServiceEntry without one, or takes it back (addresses.go). SettleAddresses repairs what
 // a store without that option wrote.
+//
+// An object may be under a lease of etcd (lease.go), which deletes it when it ends. RecordLeases
+// writes the records of such deletions.
 //
 // MVCC is the ledger: GetResourceAtVersion reads at an old revision. History is explicit
 // records, one for each batch (record.go), which compaction leaves alone. History,

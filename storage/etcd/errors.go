@@ -30,24 +30,27 @@ const (
 // the longest of the lists of compares, writes and reads. Every operation takes a
 // compare and a read, and so do the history record and the storage format. Deleting an
 // object that may have a health takes two writes; a condition on a health takes one more
-// compare and read.
+// compare and read. An object that comes under a lease takes two more writes.
 func (s *Store) checkCount(ops []storage.Op) error {
-	removed, watched := 0, 0
+	written, watched := 0, 0
 	for _, op := range ops {
+		if op.Lease != 0 {
+			written += 2
+		}
 		if op.Verb == storage.Delete && hasHealth(op.Key.Kind) {
-			removed++
+			written++
 		}
 		if isWatched(op) {
 			watched++
 		}
 	}
-	more := max(removed, watched)
+	more := max(written, watched)
 	if len(ops)+more <= s.o.MaxTxnOps-2 {
 		return nil
 	}
 	beside := ""
 	if more > 0 {
-		beside = fmt.Sprintf(", and %d more for the health of workloads", more)
+		beside = fmt.Sprintf(", and %d more for the health of workloads and their leases", more)
 	}
 	return fmt.Errorf("%w: the batch has %d operations%s, and etcd takes %d in one transaction, two of which are the record of history and the storage format: "+
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(ops), beside, s.o.MaxTxnOps)
@@ -127,6 +130,8 @@ func (s *Store) writeError(err error) error {
 			"compact any other, defragment it and disarm its alarm: %w", storage.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w: etcd does not let this user write: %w", storage.ErrReadOnly, err)
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return fmt.Errorf("%w: nothing was written: the lease has ended: %w", storage.ErrNotFound, plainError{err})
 	case errors.Is(err, storage.ErrReadOnly): // from a fenced client
 		return fmt.Errorf("nothing was written: %w", err)
 	case refused(err), unsent(err):

@@ -19,17 +19,25 @@ const FormatKey = MetaPrefix + "schema"
 
 // The format of this binary.
 const (
-	// StorageFormat is the format that this binary writes. It rises when a binary of the
-	// previous format would damage what this one writes. A new field or kind alone does
+	// StorageFormat is the highest format that this binary writes. It rises when a binary of
+	// the previous format would damage what this one writes. A new field or kind alone does
 	// not raise it: an older binary keeps what it does not know.
 	//
 	// Format 2 adds owner references and managed fields to the envelope, which a writer
 	// must update with the object, and the last known rows of registries, under
-	// side/registry.
-	StorageFormat = 2
+	// side/registry. Format 3 adds objects under leases: a binary of format 2 that writes such
+	// an object takes it from its lease, so that it never goes.
+	StorageFormat = 3
 	// MinReader is the lowest format of a binary that understands all that this one
 	// writes.
 	MinReader = 1
+)
+
+// The formats that a write can need. A store that exists is raised to what is needed, so that
+// servers of older formats go on writing as long as they can do no damage.
+const (
+	objectFormat = 2
+	leaseFormat  = 3
 )
 
 // Format describes the values in a store. The zero Format describes a store that was
@@ -76,16 +84,26 @@ func (f Format) Readable() error {
 	return nil
 }
 
-// raisedValue returns the value of FormatKey that a mutation has to write, nil for none.
-func (f Format) raisedValue() ([]byte, error) {
-	if f.Revision != 0 && f.StorageFormat >= StorageFormat {
+// raisedTo returns the format of the store after a write that needs a format. A store that was
+// never written gets the format of this binary.
+func (f Format) raisedTo(needed int64) int64 {
+	if f.Revision == 0 {
+		return StorageFormat
+	}
+	return max(f.StorageFormat, needed)
+}
+
+// raisedValue returns the value of FormatKey that a mutation which needs a format has to write,
+// nil for none.
+func (f Format) raisedValue(needed int64) ([]byte, error) {
+	if f.Revision != 0 && f.StorageFormat >= needed {
 		return nil, nil
 	}
 	out := &envelope.Format{}
 	if f.wrapper != nil {
 		out = proto.CloneOf(f.wrapper)
 	}
-	out.StorageFormat, out.MinReader = StorageFormat, max(out.MinReader, MinReader)
+	out.StorageFormat, out.MinReader = f.raisedTo(needed), max(out.MinReader, MinReader)
 	return envelope.Encode(out)
 }
 

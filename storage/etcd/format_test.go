@@ -89,7 +89,7 @@ func TestALowerFormatIsRaisedAndKeepsWhatItHas(t *testing.T) {
 	lower.ProtoReflect().SetUnknown(unknownField)
 	put(t, client, etcd.FormatKey, formatValue(t, lower))
 	create(t, store, entry("a", "1.example"))
-	if f := format(t, store); f.StorageFormat != etcd.StorageFormat || f.MinReader != etcd.MinReader {
+	if f := format(t, store); f.StorageFormat != 2 || f.MinReader != etcd.MinReader {
 		t.Errorf("format is %+v", f)
 	}
 	if got := value(t, client, etcd.FormatKey).Value; !strings.Contains(string(got), string(unknownField)) {
@@ -97,9 +97,9 @@ func TestALowerFormatIsRaisedAndKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// TestFormat2: a write that needs format 2 raises the format: an object, or the rows of
-// a registry. A status does not, so older servers can go on writing.
-func TestFormat2(t *testing.T) {
+// TestAWriteRaisesTheFormatToWhatItNeeds: an object, or the rows of a registry, to 2, and an
+// object under a lease to 3. A status does not raise it, so older servers can go on writing.
+func TestAWriteRaisesTheFormatToWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
 	store := open(t, client)
@@ -117,6 +117,7 @@ func TestFormat2(t *testing.T) {
 		"status":   {func() { side(etcd.StatusPrefix + "x") }, 1},
 		"registry": {func() { side(etcd.RegistryPrefix + "consul/x") }, 2},
 		"object":   {func() { create(t, store, entry("a", "1.example")) }, 2},
+		"machine":  {func() { putUnder(t, store, grant(t, store), "a") }, 3},
 	} {
 		older()
 		step.write()

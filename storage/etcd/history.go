@@ -114,7 +114,7 @@ func (s *Store) view(ctx context.Context, selection storage.Selection, after int
 func (s *Store) viewOnce(ctx context.Context, selection storage.Selection, after int64) (history.Excerpt, error) {
 	view := history.Excerpt{Live: map[config.Key]*config.Config{}, Single: selection.Name != ""}
 	revision, err := s.walk(ctx, Range{Prefix: HistoryPrefix, LargeValues: true}, func(kv *mvccpb.KeyValue) {
-		if kv.CreateRevision <= after {
+		if kv.CreateRevision <= after { // the record of a lease's end is later than that
 			return
 		}
 		record, err := s.openRecord(kv, selection.Has, true)

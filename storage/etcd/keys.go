@@ -30,6 +30,9 @@ const (
 	// SlotPrefix is the tree that says which host uses each IPv4 address, or used it: the
 	// inverse of AddressPrefix, with former hosts.
 	SlotPrefix = SidePrefix + "address/"
+	// LeasePrefix has a key for each object under a lease, by the Path of its key. It is
+	// under the same lease, so that its deletion shows that the lease has ended.
+	LeasePrefix = SidePrefix + "lease/"
 	// RegistryPrefix is the tree of the last known rows of registries. A registry reads
 	// it when it starts, and nobody watches it.
 	RegistryPrefix = SidePrefix + "registry/"

@@ -3,6 +3,7 @@ package etcd
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,7 +51,7 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 		writes:   make([]clientv3.Op, 0, len(steps)+2),
 		size:     requestOverhead,
 	}
-	if err := m.keepFormat(found.format); err != nil {
+	if err := m.keepFormat(found.format, formatFor(steps)); err != nil {
 		return nil, fmt.Errorf("apply: %w", err)
 	}
 	for i, step := range steps {
@@ -81,13 +82,21 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 	return m, s.checkTotal(len(steps), m.size)
 }
 
-// keepFormat makes the transaction conditional on the format, and raises the format if
-// necessary.
-func (m *mutation) keepFormat(format Format) error {
+// formatFor returns the format that the writes of steps need.
+func formatFor(steps []plan.Step) int64 {
+	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Lease != 0 }) {
+		return leaseFormat
+	}
+	return objectFormat
+}
+
+// keepFormat makes the transaction conditional on the format, and raises the format to what it
+// needs.
+func (m *mutation) keepFormat(format Format, needed int64) error {
 	if err := format.Writable(); err != nil {
 		return err
 	}
-	raised, err := format.raisedValue()
+	raised, err := format.raisedValue(needed)
 	if err != nil {
 		return fmt.Errorf("%w: the storage format: %w", storage.ErrInvalid, err)
 	}
@@ -127,7 +136,22 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 		m.faults = multierror.Append(m.faults, &storage.OpError{Index: i, Err: err})
 		return
 	}
-	m.put(key, value)
+	m.putObject(key, value, step)
+}
+
+// putObject puts an object under its lease, if the step has one. An object that exists stays
+// under the lease that it is under: the condition on its revision says that it is there.
+func (m *mutation) putObject(key string, value []byte, step plan.Step) {
+	switch {
+	case step.Lease != 0:
+		m.put(key, value, clientv3.WithLease(clientv3.LeaseID(step.Lease)))
+		m.writes = append(m.writes, underLease(step.Key, step.Lease)...)
+		m.size += len(LeaseKey(step.Key)) + 2*len(key) + 3*operationOverhead
+	case plan.MayLease(step.Key.Kind) && m.found.revisionOf(step.Key) != 0:
+		m.put(key, value, clientv3.WithIgnoreLease())
+	default:
+		m.put(key, value)
+	}
 }
 
 // require makes the transaction conditional on the mod revision of a key. newMutation adds
@@ -151,8 +175,8 @@ func (m *mutation) write(w keyWrite) {
 	m.put(w.key, w.value)
 }
 
-func (m *mutation) put(key string, value []byte) {
-	m.writes = append(m.writes, clientv3.OpPut(key, string(value)))
+func (m *mutation) put(key string, value []byte, options ...clientv3.OpOption) {
+	m.writes = append(m.writes, clientv3.OpPut(key, string(value), options...))
 	m.size += len(key) + len(value) + operationOverhead
 }
 

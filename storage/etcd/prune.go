@@ -60,7 +60,7 @@ func (p *pruning) read(ctx context.Context) error {
 			return
 		}
 		p.records = append(p.records, record)
-		p.keys[kv.CreateRevision] = string(kv.Key)
+		p.keys[record.Revision] = string(kv.Key)
 	})
 	if err != nil {
 		return err

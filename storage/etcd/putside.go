@@ -92,7 +92,7 @@ func raisedFor(format Format, writes []SideWrite) ([]byte, error) {
 	if !slices.ContainsFunc(writes, func(w SideWrite) bool { return strings.HasPrefix(w.Key, RegistryPrefix) }) {
 		return nil, nil
 	}
-	return format.raisedValue()
+	return format.raisedValue(objectFormat)
 }
 
 // SideBatch is the most changes of one WriteSide. They fit a stock etcd's limits on

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"io"
 	"strings"
@@ -98,7 +99,7 @@ func encodeRecord(record *envelope.Record) ([]byte, error) {
 	}
 	small := &envelope.Record{
 		Time: record.Time, User: record.User, Address: record.Address, Tool: record.Tool, Message: record.Message,
-		Packed: packed.Bytes(),
+		Packed: packed.Bytes(), Revision: record.Revision,
 	}
 	return envelope.Encode(small)
 }
@@ -141,7 +142,7 @@ func (s *Store) openRecord(kv *mvccpb.KeyValue, wanted func(config.Key) bool, be
 		return history.Record{}, err
 	}
 	out := history.Record{
-		Revision: kv.CreateRevision,
+		Revision: cmp.Or(record.Revision, kv.CreateRevision),
 		Time:     time.UnixMilli(record.Time).UTC(),
 		Origin:   storage.Origin{User: record.User, Address: record.Address, Tool: record.Tool, Message: record.Message},
 	}

@@ -27,7 +27,7 @@ func hasHealth(kind config.GroupVersionKind) bool {
 
 // SetHealth implements storage.HealthKeeper, for WorkloadEntries. It is one transaction,
 // conditional on the object and its health as read. If one of them changed meanwhile,
-// SetHealth reads and decides again.
+// SetHealth reads and decides again. The health is under the lease of its object.
 func (s *Store) SetHealth(ctx context.Context, update storage.HealthUpdate) (storage.HealthResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
@@ -155,7 +155,7 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	if err != nil {
 		return nil, storage.HealthResult{}, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}
-	op := clientv3.OpPut(w.key(), string(value))
+	op := clientv3.OpPut(w.key(), string(value), clientv3.WithLease(clientv3.LeaseID(found.object.Lease)))
 	return &op, storage.HealthResult{Report: reportOf(next, 0)}, nil
 }
 

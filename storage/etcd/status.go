@@ -99,6 +99,11 @@ func EncodeReplica(r *status.Replica) ([]byte, error) {
 			Rejected: t.Rejected, RejectedRevision: t.RejectedRevision, Message: strings.ToValidUTF8(t.Message, "�"), Objects: t.Objects,
 		})
 	}
+	for _, g := range r.Registrations {
+		out.Registrations = append(out.Registrations, &envelope.Registration{
+			Group: g.Group, Node: strings.ToValidUTF8(g.Node, "\uFFFD"), Registered: g.Registered, Reason: strings.ToValidUTF8(g.Reason, "\uFFFD"),
+		})
+	}
 	return envelope.Encode(out)
 }
 
@@ -127,6 +132,9 @@ func DecodeReplica(kv *mvccpb.KeyValue) (*status.Replica, error) {
 			Node: t.Node, Type: t.Type, Revision: t.Revision, Since: timeOf(t.Since),
 			Rejected: t.Rejected, RejectedRevision: t.RejectedRevision, Message: t.Message, Objects: t.Objects,
 		})
+	}
+	for _, g := range value.Registrations {
+		out.Registrations = append(out.Registrations, status.Registration{Group: g.Group, Node: g.Node, Registered: g.Registered, Reason: g.Reason})
 	}
 	return out, nil
 }

@@ -24,6 +24,7 @@ var (
 	_ storage.ConfigStore = (*Store)(nil)
 	_ storage.Batcher     = (*Store)(nil)
 	_ storage.Historian   = (*Store)(nil)
+	_ storage.Leaser      = (*Store)(nil)
 )
 
 // Options of a store. The zero Options are good.
@@ -72,6 +73,11 @@ type Store struct {
 	allotted allotted
 	// sealing says which key seals secrets.
 	sealing sealing.Record
+	// leases are those that have not ended, and under which lease an object is. lastLease is
+	// the last that was granted.
+	leases    map[storage.LeaseID]*lease
+	under     map[config.Key]storage.LeaseID
+	lastLease storage.LeaseID
 }
 
 // state is the store at one revision. It is never modified; superseded is
@@ -93,6 +99,7 @@ func New(schemas schema.Set, o Options) *Store {
 	s := &Store{
 		schemas: schemas, domain: o.Domain, now: o.Now, ranges: o.Addresses,
 		states: newStates(o.History), floors: map[config.Key]int64{}, allotted: newAllotted(),
+		leases: map[storage.LeaseID]*lease{}, under: map[config.Key]storage.LeaseID{},
 	}
 	first := &state{revision: 1, superseded: make(chan struct{})}
 	s.states.add(first)
@@ -169,11 +176,15 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	if err != nil {
 		return "", nil, err
 	}
+	if err := s.checkLeases(steps); err != nil {
+		return "", nil, err
+	}
 	if plan.Changes(steps) {
 		if now, err = s.advance(ctx, now, steps); err != nil {
 			return "", nil, fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
 		}
 		s.record(now.revision, steps, storage.OriginOf(ctx), stamp.Now)
+		s.move(steps)
 	}
 	return version(now.revision), plan.Results(steps, version(now.revision)), nil
 }

@@ -65,6 +65,9 @@ func newTarget(schemas schema.Set, op storage.Op) target {
 
 // check finds the faults of an operation that do not depend on stored objects.
 func check(schemas schema.Set, op storage.Op) error {
+	if op.Lease != 0 && (op.Verb == storage.Delete || !MayLease(op.Config.GroupVersionKind)) {
+		return fmt.Errorf("%w: only a WorkloadEntry that is written can be under a lease", storage.ErrInvalid)
+	}
 	switch op.Verb {
 	case storage.Delete:
 		return nil
@@ -92,6 +95,11 @@ func check(schemas schema.Set, op storage.Op) error {
 		}
 	}
 	return nil
+}
+
+// MayLease says whether objects of a kind can be under a lease.
+func MayLease(kind config.GroupVersionKind) bool {
+	return kind.Group == schema.WorkloadEntry.Group && kind.Kind == schema.WorkloadEntry.Kind
 }
 
 // checkText refuses text that is not UTF-8: protobuf and JSON cannot hold it.
@@ -150,11 +158,12 @@ type Stamp struct {
 // After is the object to store: nil to delete it, Before itself if nothing changes, else a
 // new Config without a resource version. That Config shares its maps with the operation,
 // and its spec with the operation or Before. Its spec is encoded (encoded.go) if that of
-// Before is.
+// Before is. Lease is the lease that the object comes under; 0 leaves it as it is.
 type Step struct {
 	Key           config.Key
 	Outcome       storage.Outcome
 	Before, After *config.Config
+	Lease         storage.LeaseID
 }
 
 // Decide returns the Step of each operation, given the objects that are stored under Keys.
@@ -186,7 +195,7 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 	if err := t.permit(before); err != nil {
 		return Step{}, failed(t.op.Verb, t.key, err)
 	}
-	step := Step{Key: t.key, Before: before}
+	step := Step{Key: t.key, Before: before, Lease: t.op.Lease}
 	if err := t.op.KeepSpec; err != nil && !t.keepsSpec(before) {
 		return Step{}, failed(t.op.Verb, t.key, err)
 	}
@@ -268,10 +277,10 @@ func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 }
 
 // changed returns the outcome for an object that exists, and the object to store: before
-// itself if it has the content of the operation already.
+// itself if it has the content of the operation already, and the operation has no lease.
 func (t target) changed(before *config.Config, stamp Stamp) (storage.Outcome, *config.Config) {
 	merged, respecified := spec(before.Spec, t.op.Config.Spec)
-	if !respecified && config.SameMeta(before, t.op.Config) {
+	if !respecified && t.op.Lease == 0 && config.SameMeta(before, t.op.Config) {
 		return storage.Unchanged, before
 	}
 	after := t.stamped(before.CreationTimestamp, before.UID, stamp.Domain)

@@ -378,7 +378,6 @@ func entry(fields string) string {
 func serviceRulings() []ruling {
 	se, we, wg := schema.ServiceEntry, schema.WorkloadEntry, schema.WorkloadGroup
 	group := func(fields string) string { return "{template: {serviceAccount: a}, " + fields + "}" }
-	const stored = "" // the whole kind is not enforced
 	return []ruling{
 		accepts(33, se, `{hosts: [a.example, "*.b.example"], ports: [{number: 80, name: http, protocol: HTTP}]}`),
 		warns(33, se, `{hosts: [a.example, a.example], ports: [{number: 80, name: http, protocol: HTTP}]}`, "spec.hosts[1]"),
@@ -429,17 +428,17 @@ func serviceRulings() []ruling {
 		refuses(41, we, `{address: "unix:///a/"}`, "spec.address"),
 		refuses(41, we, `{address: "unix:///a", ports: {http: 80}}`, "spec.ports"),
 		refuses(41, we, `{address: 10.0.0.1, ports: {"@": 80, http: 65536}, labels: {"a b": c}}`, "spec.ports[@]", "spec.ports[http]", "spec.labels[a b]"),
-		warns(42, wg, `{template: {}}`, stored),
-		warns(42, wg, group("probe: {httpGet: {port: 80, scheme: HTTPS, httpHeaders: [{name: x-a, value: b}]}}"), stored),
-		warns(42, wg, group("probe: {tcpSocket: {port: 80}}"), stored),
-		warns(42, wg, group("probe: {exec: {command: [a]}}"), stored),
+		accepts(42, wg, `{template: {}}`),
+		accepts(42, wg, group("probe: {httpGet: {port: 80, scheme: HTTPS, httpHeaders: [{name: x-a, value: b}]}}")),
+		accepts(42, wg, group("probe: {tcpSocket: {port: 80}}")),
+		accepts(42, wg, group("probe: {exec: {command: [a]}}")),
 		refuses(42, wg, `{}`, "spec.template"),
 		refuses(42, wg, group("probe: {}"), "spec.probe"),
 		refuses(42, wg, group("probe: {httpGet: {port: 0, scheme: FTP, httpHeaders: [{name: '**'}, {name: ''}]}}"),
 			"spec.probe.httpGet.port", "spec.probe.httpGet.scheme", "spec.probe.httpGet.httpHeaders[1].name"),
 		refuses(42, wg, group("probe: {tcpSocket: {port: 65536}}"), "spec.probe.tcpSocket.port"),
 		refuses(42, wg, group("probe: {exec: {}, timeoutSeconds: -1}"), "spec.probe.timeoutSeconds", "spec.probe.exec.command"),
-		warns(43, wg, group("metadata: {labels: {app: a}, annotations: {a: 'b c'}}"), stored),
+		accepts(43, wg, group("metadata: {labels: {app: a}, annotations: {a: 'b c'}}")),
 		refuses(43, wg, group("metadata: {labels: {app: 'b c'}, annotations: {a b: c}}"), "spec.metadata.labels[app]", "spec.metadata.annotations[a b]"),
 	}
 }

@@ -232,9 +232,6 @@ func TestWorkloadEntryRules(t *testing.T) {
 		{name: "group", kind: schema.WorkloadGroup, spec: `{}`,
 			refused: []string{
 				"spec.template: is missing: it says what the WorkloadEntries of the group have alike",
-			},
-			warned: []string{
-				"WorkloadGroup is stored but not enforced yet",
 			}},
 		{name: "group with a probe", kind: schema.WorkloadGroup, spec: `
 			metadata: {labels: {a: "b c"}}
@@ -245,18 +242,12 @@ func TestWorkloadEntryRules(t *testing.T) {
 				"spec.probe.periodSeconds: must not be negative, is -1",
 				"spec.probe.httpGet.port: must be a port from 1 to 65535, is 0",
 				`spec.probe.httpGet.scheme: must be one of HTTP, HTTPS, is "FTP"`,
-			},
-			warned: []string{
-				"WorkloadGroup is stored but not enforced yet",
 			}},
 		{name: "group with an empty probe", kind: schema.WorkloadGroup, spec: `
 			template: {}
 			probe: {}`,
 			refused: []string{
 				"spec.probe: lacks what to do: set one of httpGet, tcpSocket, exec, grpc",
-			},
-			warned: []string{
-				"WorkloadGroup is stored but not enforced yet",
 			}},
 	})
 }

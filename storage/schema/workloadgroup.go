@@ -10,7 +10,7 @@ func workloadGroup() *Schema {
 	return definition[*networking.WorkloadGroup]{
 		kind: WorkloadGroup, plural: "workloadgroups", shortName: "wg",
 		codec:  config.Protobuf[networking.WorkloadGroup](),
-		stored: true,
+		served: serve("metadata", "template", "probe"),
 		check:  checkWorkloadGroup,
 	}.schema()
 }

@@ -149,6 +149,18 @@ type Replica struct {
 	// Problems names proxies that reject or lack something, rejections first. The list
 	// is bounded.
 	Problems []Problem
+	// Registrations names proxies that asked to be registered and are not, or not with all that
+	// they asked for. The list is bounded.
+	Registrations []Registration
+}
+
+// Registration is what became of a proxy that asked to be registered in a WorkloadGroup, which is
+// named by its path. It is comparable.
+type Registration struct {
+	Group, Node string
+	Registered  bool
+	// Reason says what is wrong.
+	Reason string
 }
 
 // Change is how far one published change has come: the change of the revisions after

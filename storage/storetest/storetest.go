@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.ConfigStore) {
 		{"Ledger", ledgerTests},
 		{"Apply", applyTests},
 		{"Concurrency", concurrencyTests},
+		{"Lease", leaseTests},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {

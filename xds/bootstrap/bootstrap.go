@@ -93,15 +93,16 @@ func (o Options) node() *corev3.Node {
 func (o Options) metadata() map[string]*structpb.Value {
 	out := map[string]*structpb.Value{}
 	for name, value := range map[string]string{
-		"NAME":              o.Name,
-		"NAMESPACE":         o.Namespace,
-		"INSTANCE_IPS":      strings.Join(o.IPs, ","),
-		"ISTIO_VERSION":     o.IstioVersion,
-		"SERVICE_ACCOUNT":   o.ServiceAccount,
-		"CLUSTER_ID":        o.ClusterID,
-		"NETWORK":           o.Network,
-		"INTERCEPTION_MODE": string(o.InterceptionMode),
-		"SYSTEM_ROOTS":      o.SystemRoots,
+		"NAME":                o.Name,
+		"NAMESPACE":           o.Namespace,
+		"INSTANCE_IPS":        strings.Join(o.IPs, ","),
+		"ISTIO_VERSION":       o.IstioVersion,
+		"SERVICE_ACCOUNT":     o.ServiceAccount,
+		"AUTO_REGISTER_GROUP": o.WorkloadGroup,
+		"CLUSTER_ID":          o.ClusterID,
+		"NETWORK":             o.Network,
+		"INTERCEPTION_MODE":   string(o.InterceptionMode),
+		"SYSTEM_ROOTS":        o.SystemRoots,
 	} {
 		if value != "" {
 			out[name] = structpb.NewStringValue(value)

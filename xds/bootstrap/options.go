@@ -48,6 +48,9 @@ type Options struct {
 	Cluster, ClusterID, Network string
 	Labels                      labels.Instance
 	ServiceAccount              string
+	// WorkloadGroup is the group of the Namespace in which the control plane registers the proxy
+	// while it is connected; empty for none.
+	WorkloadGroup string
 	// InterceptionMode is a sidecar's traffic capture. Empty means NONE, since a machine
 	// captures traffic only if it is set up to. A router has none.
 	InterceptionMode discovery.InterceptionMode

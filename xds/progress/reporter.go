@@ -32,6 +32,8 @@ const (
 	leaseTTL = 15
 	// maxProblems bounds the proxies that a report names.
 	maxProblems = 16
+	// maxRegistrations bounds the registrations that a report names.
+	maxRegistrations = 32
 	// maxProxies bounds the known proxies that one look writes.
 	maxProxies = 10 * etcd.SideBatch
 	// partsBatch is how many parts of the objects in use one transaction writes. With
@@ -43,6 +45,14 @@ const (
 type Server interface {
 	Progress() *Tally
 	UsedObjects() [status.UseParts][]uint64
+	ChangeCount() int64
+}
+
+// Registrations is the part of registration.Registrar that this package uses.
+type Registrations interface {
+	// Report names at most so many registrations that went wrong, in a fixed order.
+	Report(limit int) []status.Registration
+	// ChangeCount changes whenever Report may have changed.
 	ChangeCount() int64
 }
 
@@ -59,6 +69,9 @@ type Reporter struct {
 	Board    Board
 	Statuses *statuses.Cache
 	Server   Server
+	// Registrations reports what became of the proxies that asked to be registered; nil reports
+	// none.
+	Registrations Registrations
 	// Beside reports the sources other than the store.
 	Beside *beside.Sources
 	Logger *slog.Logger
@@ -115,7 +128,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 func (r *Reporter) waitForQuiet(ctx context.Context) {
 	last, end := r.lastCount, time.Now().Add(interval)
 	for time.Now().Before(end) {
-		count := r.Server.ChangeCount()
+		count := r.changeCount()
 		if count == last || retry.Sleep(ctx, pause) != nil {
 			return
 		}
@@ -135,7 +148,7 @@ func (r *Reporter) report(ctx context.Context) error {
 		return err
 	}
 	var p *Tally
-	count := r.Server.ChangeCount() // read before the progress that it counts
+	count := r.changeCount() // read before the progress that it counts
 	if r.rows == nil || count != r.lastCount || facts == nil || facts.Proxies != r.lastKnown {
 		if p = r.Server.Progress(); p.Published == 0 {
 			return nil
@@ -157,12 +170,23 @@ func (r *Reporter) report(ctx context.Context) error {
 	return nil
 }
 
+func (r *Reporter) changeCount() int64 {
+	count := r.Server.ChangeCount()
+	if r.Registrations != nil {
+		count += r.Registrations.ChangeCount()
+	}
+	return count
+}
+
 // progressRows returns the rows of the objects in use, and then the row of the report. It
 // reads the objects in use after the progress, and they are written first. So a reader that
 // finds a change on all proxies also finds the objects that they use with it.
 func (r *Reporter) progressRows(p *Tally) ([]row, error) {
 	report := p.Report(r.ID, maxProblems)
 	report.API = r.API
+	if r.Registrations != nil {
+		report.Registrations = r.Registrations.Report(maxRegistrations)
+	}
 	var rows []row
 	for part, ids := range r.Server.UsedObjects() {
 		if len(ids) > 0 {

@@ -80,6 +80,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
 	f.StringVar(&o.Locality, "locality", "", "where the proxy runs: region/zone/subzone")
 	f.StringVar(&o.ServiceAccount, "service-account", "", "service account of the workload")
+	f.StringVar(&o.WorkloadGroup, "workload-group", "", "WorkloadGroup of the namespace: while the proxy is connected, the server keeps a WorkloadEntry of that group for it")
 	return c
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -250,6 +251,7 @@ func workloadEntryColumns() []column {
 	return []column{
 		show("ADDRESS", func(s spec, _ bool) string { return s.GetAddress() }),
 		show("LABELS", func(s spec, wide bool) string { return cli.Pairs(s.GetLabels(), wide) }),
+		{header: "REGISTERED-BY", state: registrantOf},
 		{header: "HEALTH", wide: true, state: healthOf},
 		detail("PORTS", func(s spec) string { return cli.Pairs(s.GetPorts(), true) }),
 		detail("SERVICE-ACCOUNT", spec.GetServiceAccount),
@@ -277,6 +279,19 @@ func addressesOf(object *unstructured.Unstructured) string {
 		out = append(out, text)
 	}
 	return cli.FormatList(out, true)
+}
+
+// registrantOf returns the name of the proxy that registered a WorkloadEntry; empty if none did.
+func registrantOf(object *unstructured.Unstructured) string {
+	return nameOfNode(object.GetAnnotations()[registration.NodeAnnotation])
+}
+
+// nameOfNode returns the name in a node id, or a text of another form as it is.
+func nameOfNode(id string) string {
+	if parts := strings.Split(id, "~"); len(parts) == 4 {
+		id = parts[2]
+	}
+	return cli.Plain(id)
 }
 
 // healthOf returns the health of a WorkloadEntry: HEALTHY or UNHEALTHY as reported, UNKNOWN if

@@ -31,7 +31,8 @@ func newDescribeCommand(env *environment) *cobra.Command {
 		Long: `Show what became of an object: the conditions of its status, what is odd about it
 beside other objects and what to do, how many proxies have taken its last change and
 which have not, what its fields name, and which objects name it. What is named and not there is marked. portolan get -o yaml shows the
-object itself, portolan history who changed it.
+object itself, portolan history who changed it. Of a WorkloadGroup it shows the proxies that are
+registered in it, and which are refused and why.
 
 Of an object that comes from a file it shows the place there. Proxies have taken it
 when they have all that there is on a server which has it so: a file has no revisions.
@@ -80,6 +81,8 @@ type description struct {
 	Findings    []finding.Finding  `json:"findings,omitempty"`
 	Propagation *admin.Propagation `json:"propagation,omitempty"`
 	References  admin.References   `json:"references"`
+	// Registered are the proxies that are registered in a WorkloadGroup.
+	Registered []registered `json:"registered,omitempty"`
 }
 
 // describe reads all that a server knows of an object.
@@ -97,7 +100,9 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 		if err := c.JSON(ctx, admin.ReferencesPath+query, &d.References); err != nil {
 			return err
 		}
-		d.Findings, err = findingsOf(ctx, c, key)
+		if d.Findings, err = findingsOf(ctx, c, key); err == nil && key.Kind == schema.WorkloadGroup {
+			d.Registered, err = e.registeredIn(ctx, c, key)
+		}
 		return err
 	})
 	return d, err
@@ -136,6 +141,9 @@ func (e *environment) printDescription(key config.Key, d description) error {
 		if err := e.printLaggards(*d.Propagation); err != nil {
 			return err
 		}
+	}
+	if err := e.PrintSection(registeredRows(d.Registered, e.Now())); err != nil {
+		return err
 	}
 	if err := e.PrintSection(referenceRows("REFERS TO", d.References.To)); err != nil {
 		return err

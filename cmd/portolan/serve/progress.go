@@ -2,12 +2,9 @@ package serve
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/google/uuid"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/beside"
@@ -18,20 +15,15 @@ import (
 )
 
 // addProgress creates the reporter, which tells the other servers about this server's proxies.
-// Its id is of this run: a restarted server counts as a different one.
 func (s *server) addProgress() error {
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("the name of this machine: %w", err)
-	}
 	former, err := s.formerRuns()
 	if err != nil {
 		return err
 	}
 	s.reporter = &progress.Reporter{
 		Former: former,
-		ID:     fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString()),
-		Client: s.store.client, Board: s.configs, Statuses: s.statusCache, Server: s.xds, Beside: s.beside, Logger: s.logger,
+		ID:     s.id,
+		Client: s.store.client, Board: s.configs, Statuses: s.statusCache, Server: s.xds, Registrations: s.registrar, Beside: s.beside, Logger: s.logger,
 	}
 	if err := s.noteRun(s.reporter.ID); err != nil {
 		return err

@@ -3,9 +3,12 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -26,6 +29,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
+	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -43,6 +47,7 @@ import (
 // server has the wired parts that Run runs.
 type server struct {
 	o       Options
+	id      string // of this run: a restarted server counts as a different one
 	logger  *slog.Logger
 	metrics *prometheus.Registry
 
@@ -62,6 +67,7 @@ type server struct {
 	sources      *sources.Cache // the same if there are other sources; else nil
 	statusCache  *statuses.Cache
 	registry     *aggregate.Registry
+	registrar    *registration.Registrar
 	xds          *xds.DiscoveryServer
 	proxies      *proxyPort
 	security     *security
@@ -84,7 +90,12 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 		statuses: map[discovery.Provider]func() any{}, refused: security.refused,
 	}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), security, s.refused, proxies.excess)
-	for _, add := range []func() error{s.addStorage, s.addProofs, s.addAuthority, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("the name of this machine: %w", err)
+	}
+	s.id = fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString())
+	for _, add := range []func() error{s.addStorage, s.addProofs, s.addAuthority, s.addCache, s.addRegistrar, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
 		}
@@ -140,7 +151,7 @@ func (s *server) addXDS() error {
 		},
 		SealingKeys: s.secrets.sealer.Keys,
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
-		LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
+		Registrar: s.registrar, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // the task ends with a commit
 	s.proxies.xds = s.xds
@@ -153,10 +164,15 @@ func (s *server) addJobs() error {
 	if err != nil {
 		return err
 	}
+	leases, err := newLeaseRecorder(s.configs, s.metrics, s.logger)
+	if err != nil {
+		return err
+	}
 	s.remember = newRegistrySaver(s.configs, s.registry.Registries(), s.logger)
 	all := []job{
 		&pruner{store: s.configs, logger: s.logger},
 		settles,
+		leases,
 		s.remember,
 		&phaseMover{store: s.configs, push: s.xds.Context, progress: s.view, logger: s.logger},
 		&keySetWriter{store: s.configs, root: s.o.Mesh.GetRootNamespace(), push: s.xds.Context, logger: s.logger},
@@ -253,6 +269,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.statusCache.Run(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.xds.Run(ctx) })
+	group.Go(func() error { return s.registrar.Run(ctx) })
 	group.Go(func() error { return s.proxies.serve(ctx) })
 	group.Go(func() error { return s.proxies.balance(ctx) })
 	group.Go(func() error {

@@ -96,7 +96,10 @@ type Record struct {
 	Packed []byte `protobuf:"bytes,7,opt,name=packed,proto3" json:"packed,omitempty"`
 	// Set by a writer that gave up: it prevents a transaction of its own that may still be
 	// under way. Nothing was done.
-	Void          bool `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
+	Void bool `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
+	// The revision of what is recorded, if it is not that of the key: a lease ended then, and
+	// the store deleted the objects under it without a batch.
+	Revision      int64 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,6 +188,13 @@ func (x *Record) GetVoid() bool {
 		return x.Void
 	}
 	return false
+}
+
+func (x *Record) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // Entry is what a batch did to one object.
@@ -333,7 +343,7 @@ var File_history_proto protoreflect.FileDescriptor
 
 const file_history_proto_rawDesc = "" +
 	"\n" +
-	"\rhistory.proto\x12\x13portolan.storage.v1\"\xda\x01\n" +
+	"\rhistory.proto\x12\x13portolan.storage.v1\"\xf6\x01\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
@@ -342,7 +352,8 @@ const file_history_proto_rawDesc = "" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x124\n" +
 	"\aentries\x18\x06 \x03(\v2\x1a.portolan.storage.v1.EntryR\aentries\x12\x16\n" +
 	"\x06packed\x18\a \x01(\fR\x06packed\x12\x12\n" +
-	"\x04void\x18\b \x01(\bR\x04void\"\xdc\x01\n" +
+	"\x04void\x18\b \x01(\bR\x04void\x12\x1a\n" +
+	"\brevision\x18\t \x01(\x03R\brevision\"\xdc\x01\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +

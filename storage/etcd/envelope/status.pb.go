@@ -227,7 +227,9 @@ type Replica struct {
 	// Whether it also writes which objects are in use (Use).
 	ReportsUse bool `protobuf:"varint,6,opt,name=reports_use,json=reportsUse,proto3" json:"reports_use,omitempty"`
 	// How its proxies took everything that it has published, whatever the revision.
-	Now           *Count `protobuf:"bytes,7,opt,name=now,proto3" json:"now,omitempty"`
+	Now *Count `protobuf:"bytes,7,opt,name=now,proto3" json:"now,omitempty"`
+	// What became of the proxies that asked it to be registered.
+	Registrations []*Registration `protobuf:"bytes,8,rep,name=registrations,proto3" json:"registrations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +313,84 @@ func (x *Replica) GetNow() *Count {
 	return nil
 }
 
+func (x *Replica) GetRegistrations() []*Registration {
+	if x != nil {
+		return x.Registrations
+	}
+	return nil
+}
+
+// Registration is what became of a proxy that asked a server to be registered in a group.
+type Registration struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path of the WorkloadGroup, and the node id of the proxy.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Node  string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Whether it is registered, and what is wrong; the reason is empty for nothing.
+	Registered    bool   `protobuf:"varint,3,opt,name=registered,proto3" json:"registered,omitempty"`
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Registration) Reset() {
+	*x = Registration{}
+	mi := &file_status_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Registration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Registration) ProtoMessage() {}
+
+func (x *Registration) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Registration.ProtoReflect.Descriptor instead.
+func (*Registration) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Registration) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Registration) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Registration) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
+	}
+	return false
+}
+
+func (x *Registration) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Use is a part of the objects in use on a server: connected proxies have resources
 // built from them.
 type Use struct {
@@ -326,7 +406,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_status_proto_msgTypes[3]
+	mi := &file_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +418,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[3]
+	mi := &file_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +431,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{3}
+	return file_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Use) GetReplica() string {
@@ -388,7 +468,7 @@ type Sources struct {
 
 func (x *Sources) Reset() {
 	*x = Sources{}
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +480,7 @@ func (x *Sources) String() string {
 func (*Sources) ProtoMessage() {}
 
 func (x *Sources) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +493,7 @@ func (x *Sources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sources.ProtoReflect.Descriptor instead.
 func (*Sources) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{4}
+	return file_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Sources) GetReplica() string {
@@ -449,7 +529,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +541,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +554,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{5}
+	return file_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SourceState) GetName() string {
@@ -537,7 +617,7 @@ type SourceContent struct {
 
 func (x *SourceContent) Reset() {
 	*x = SourceContent{}
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +629,7 @@ func (x *SourceContent) String() string {
 func (*SourceContent) ProtoMessage() {}
 
 func (x *SourceContent) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +642,7 @@ func (x *SourceContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceContent.ProtoReflect.Descriptor instead.
 func (*SourceContent) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{6}
+	return file_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SourceContent) GetReplica() string {
@@ -622,7 +702,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +714,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +727,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{7}
+	return file_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Change) GetFrom() int64 {
@@ -692,7 +772,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +784,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +797,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{8}
+	return file_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Count) GetAccepted() int64 {
@@ -769,7 +849,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +861,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +874,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{9}
+	return file_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Trouble) GetNode() string {
@@ -883,7 +963,7 @@ type KnownProxy struct {
 
 func (x *KnownProxy) Reset() {
 	*x = KnownProxy{}
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +975,7 @@ func (x *KnownProxy) String() string {
 func (*KnownProxy) ProtoMessage() {}
 
 func (x *KnownProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +988,7 @@ func (x *KnownProxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownProxy.ProtoReflect.Descriptor instead.
 func (*KnownProxy) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{10}
+	return file_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *KnownProxy) GetNode() string {
@@ -1026,7 +1106,7 @@ const file_status_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
-	"\x05since\x18\x05 \x01(\x03R\x05since\"\x85\x02\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\"\xce\x02\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aproxies\x18\x02 \x01(\x03R\aproxies\x125\n" +
@@ -1035,7 +1115,15 @@ const file_status_proto_rawDesc = "" +
 	"\x03api\x18\x05 \x01(\tR\x03api\x12\x1f\n" +
 	"\vreports_use\x18\x06 \x01(\bR\n" +
 	"reportsUse\x12,\n" +
-	"\x03now\x18\a \x01(\v2\x1a.portolan.storage.v1.CountR\x03now\"M\n" +
+	"\x03now\x18\a \x01(\v2\x1a.portolan.storage.v1.CountR\x03now\x12G\n" +
+	"\rregistrations\x18\b \x03(\v2!.portolan.storage.v1.RegistrationR\rregistrations\"p\n" +
+	"\fRegistration\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1e\n" +
+	"\n" +
+	"registered\x18\x03 \x01(\bR\n" +
+	"registered\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"M\n" +
 	"\x03Use\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\x03R\x04part\x12\x18\n" +
@@ -1109,35 +1197,37 @@ func file_status_proto_rawDescGZIP() []byte {
 	return file_status_proto_rawDescData
 }
 
-var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_status_proto_goTypes = []any{
 	(*Status)(nil),        // 0: portolan.storage.v1.Status
 	(*Condition)(nil),     // 1: portolan.storage.v1.Condition
 	(*Replica)(nil),       // 2: portolan.storage.v1.Replica
-	(*Use)(nil),           // 3: portolan.storage.v1.Use
-	(*Sources)(nil),       // 4: portolan.storage.v1.Sources
-	(*SourceState)(nil),   // 5: portolan.storage.v1.SourceState
-	(*SourceContent)(nil), // 6: portolan.storage.v1.SourceContent
-	(*Change)(nil),        // 7: portolan.storage.v1.Change
-	(*Count)(nil),         // 8: portolan.storage.v1.Count
-	(*Trouble)(nil),       // 9: portolan.storage.v1.Trouble
-	(*KnownProxy)(nil),    // 10: portolan.storage.v1.KnownProxy
-	nil,                   // 11: portolan.storage.v1.KnownProxy.LabelsEntry
+	(*Registration)(nil),  // 3: portolan.storage.v1.Registration
+	(*Use)(nil),           // 4: portolan.storage.v1.Use
+	(*Sources)(nil),       // 5: portolan.storage.v1.Sources
+	(*SourceState)(nil),   // 6: portolan.storage.v1.SourceState
+	(*SourceContent)(nil), // 7: portolan.storage.v1.SourceContent
+	(*Change)(nil),        // 8: portolan.storage.v1.Change
+	(*Count)(nil),         // 9: portolan.storage.v1.Count
+	(*Trouble)(nil),       // 10: portolan.storage.v1.Trouble
+	(*KnownProxy)(nil),    // 11: portolan.storage.v1.KnownProxy
+	nil,                   // 12: portolan.storage.v1.KnownProxy.LabelsEntry
 }
 var file_status_proto_depIdxs = []int32{
 	1,  // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
-	7,  // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
-	9,  // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
-	8,  // 3: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
-	5,  // 4: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
-	8,  // 5: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
-	8,  // 6: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
-	11, // 7: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
+	10, // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
+	9,  // 3: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
+	3,  // 4: portolan.storage.v1.Replica.registrations:type_name -> portolan.storage.v1.Registration
+	6,  // 5: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
+	9,  // 6: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
+	9,  // 7: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
+	12, // 8: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_status_proto_init() }
@@ -1151,7 +1241,7 @@ func file_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_status_proto_rawDesc), len(file_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -27,6 +27,8 @@ type Index struct {
 	found   pmap.Map[*List]          // by path
 	counts  pmap.Map[int]            // the number of verdicts by code
 	unbuilt unbuilt
+
+	registrations registrations
 }
 
 // reads are the rows that a judgement read.
@@ -48,7 +50,7 @@ func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.V
 	if x != nil && x.world.Mesh != nil && x.world.Mesh.Inputs().Mesh == to.Mesh.Inputs().Mesh {
 		*next = *x
 	}
-	from, before := next.world.Facts, next.unbuilt
+	from, before, registered := next.world.Facts, next.unbuilt, next.registrations
 	due := map[string]struct{}{}
 	for c := range pmap.Diff(from.Configs(), to.Configs()) {
 		due[c.Key] = struct{}{}
@@ -67,7 +69,11 @@ func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.V
 		due[key.Path()] = struct{}{}
 	}
 	next.unbuilt = followUnbuilt(next.unbuilt, from, to)
-	for path := range builtAnew(before, next.unbuilt) {
+	for path := range reportedAnew(before, next.unbuilt) {
+		due[path] = struct{}{}
+	}
+	next.registrations = followRegistrations(next.registrations, from, to)
+	for path := range reportedAnew(registered, next.registrations) {
 		due[path] = struct{}{}
 	}
 	next.world = next.world.Next(to)

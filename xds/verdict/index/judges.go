@@ -42,5 +42,6 @@ func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]v
 	addAdvice(j, object)
 	addCrossings(j, object)
 	x.unbuilt.addVerdicts(j, object)
+	x.registrations.addVerdicts(j, object)
 	return j.Outcome()
 }

@@ -43,8 +43,8 @@ func followUnbuilt(was unbuilt, from, to verdict.Facts) unbuilt {
 // isUnbuilt reports whether a problem is a resource that a server could not build.
 func isUnbuilt(p status.Problem) bool { return p.Node == "" && p.Rejected }
 
-// builtAnew iterates over the objects whose messages differ.
-func builtAnew(from, to unbuilt) iter.Seq[string] {
+// reportedAnew iterates over the objects about which servers report something else.
+func reportedAnew[T comparable](from, to map[string][]T) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for path, texts := range to {
 			if !slices.Equal(texts, from[path]) && !yield(path) {

@@ -1,0 +1,56 @@
+package objects
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/discovery/registration"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// registered is a proxy that is registered in a group. Its JSON form is an API.
+type registered struct {
+	// Entry is the name of its WorkloadEntry, and Node its node id.
+	Entry   string `json:"entry"`
+	Address string `json:"address"`
+	Node    string `json:"node"`
+	// Server is the server that has its stream, since the time Connected.
+	Server    string    `json:"server"`
+	Connected time.Time `json:"connected"`
+}
+
+// registeredIn lists the proxies that are registered in a group.
+func (e *environment) registeredIn(ctx context.Context, c *client.Client, group config.Key) ([]registered, error) {
+	kind := e.Schemas.Kind(schema.WorkloadEntry)
+	list, err := c.List(ctx, client.Resource(kind), group.Namespace, client.Selection{})
+	if err != nil {
+		return nil, err
+	}
+	var out []registered
+	for _, entry := range list.Items {
+		annotations := entry.GetAnnotations()
+		if annotations[registration.GroupAnnotation] != group.Name || annotations[registration.NodeAnnotation] == "" {
+			continue
+		}
+		address, _, _ := unstructured.NestedString(entry.Object, "spec", "address")
+		since, _ := time.Parse(time.RFC3339Nano, annotations[registration.ConnectedAnnotation]) // zero if somebody has changed it
+		out = append(out, registered{
+			Entry: entry.GetName(), Address: address, Node: annotations[registration.NodeAnnotation],
+			Server: annotations[registration.ServerAnnotation], Connected: since,
+		})
+	}
+	return out, nil
+}
+
+func registeredRows(all []registered, now time.Time) [][]string {
+	rows := [][]string{{"REGISTERED", "ADDRESS", "PROXY", "SERVER", "SINCE"}}
+	for _, r := range all {
+		rows = append(rows, []string{r.Entry, cli.Plain(r.Address), nameOfNode(r.Node), cli.Plain(r.Server), cli.Age(now, r.Connected)})
+	}
+	return rows
+}

@@ -1,0 +1,18 @@
+package discovery
+
+// Registrar keeps something in the store for as long as the stream of a proxy lasts.
+type Registrar interface {
+	// Join tells it of a stream whose proxy is known. It does not block.
+	Join(*Proxy) Registration
+}
+
+// Registration is what a Registrar keeps for one stream. Its methods do not block.
+type Registration interface {
+	// Report says how the machine is, as its agent has found. The last report counts.
+	Report(healthy bool, message string)
+	// Depart says that the machine leaves for good: what is kept for it ends at once, and
+	// comes back only with another stream.
+	Depart(message string)
+	// Leave says that the stream has ended. Nothing is called after it.
+	Leave()
+}

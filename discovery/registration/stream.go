@@ -1,0 +1,92 @@
+package registration
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// stream is the stream of a proxy. It implements discovery.Registration. The mutex of the Registrar
+// guards what follows claim.
+type stream struct {
+	registrar *Registrar
+	proxy     *discovery.Proxy
+	since     time.Time
+	claim     *claim // nil for a proxy that asks for no group
+
+	state    State
+	reason   string
+	report   *report // nil before the first
+	departed bool
+
+	// Of a stream without a claim: the reports that were written, when the last was begun, and why
+	// the last was not.
+	told    map[config.Key]told
+	toldAt  time.Time
+	unheard string
+}
+
+// report is what a machine says of its health.
+type report struct {
+	healthy bool
+	message string
+}
+
+// told is a report that was written, and the object of which it was.
+type told struct {
+	uid string
+	report
+}
+
+// Report implements discovery.Registration.
+func (s *stream) Report(healthy bool, message string) { s.note(report{healthy, message}, false) }
+
+// Depart implements discovery.Registration. An entry that the proxy did not register stays, and is
+// reported unhealthy.
+func (s *stream) Depart(message string) { s.note(report{message: message}, true) }
+
+func (s *stream) note(now report, departed bool) {
+	r := s.registrar
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.departed {
+		return
+	}
+	s.report = &now
+	if s.claim == nil {
+		r.reporters[s] = struct{}{}
+	} else if departed {
+		s.claim.depart(s)
+	}
+	s.departed = departed
+	r.wake(s.claim)
+}
+
+// Leave implements discovery.Registration.
+func (s *stream) Leave() {
+	r := s.registrar
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.reporters, s)
+	if c := s.claim; c != nil {
+		c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })
+		if s.departed {
+			c.departed = s
+		}
+		r.changed++
+		r.wake(c)
+	}
+}
+
+// account returns who the history says has written the entry.
+func (s *stream) account() string { return cmp.Or(s.proxy.Identity, s.proxy.ID) }
+
+func (s *stream) become(state State, reason string) { s.state, s.reason = state, reason }
+
+// mark returns the annotations of the entry that is this stream's.
+func (s *stream) mark(server string) [3]string {
+	return [3]string{server, s.since.UTC().Format(time.RFC3339Nano), s.proxy.ID}
+}
