@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -66,7 +67,7 @@ service account, so often and until then. --cidr bounds from where.`,
 				}
 				fmt.Fprintf(env.Stderr, "jointoken/%s/%s is good for %s as %s/%s, until %s. It is not shown again.\n",
 					made.Namespace, made.Name, cli.CountOf(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
-				_, err := fmt.Fprintln(env.Stdout, join.Pinned(made.Token, made.Roots))
+				_, err := fmt.Fprintln(env.Stdout, invitation.Pinned(made.Token, made.Roots))
 				return err
 			})
 		},
