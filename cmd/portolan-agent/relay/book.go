@@ -21,6 +21,8 @@ type book[Q, P any] interface {
 	fromServer(P) P
 	// state returns what the client has acknowledged, without secrets, to be kept.
 	state() []*discoveryv3.DeltaDiscoveryResponse
+	// settled says whether the client has something, so that a server may have nothing to say to it.
+	settled() bool
 	// changes counts the changes of state.
 	changes() uint64
 	// node is the client, nil before its first request.

@@ -52,6 +52,10 @@ type held struct {
 func (b *deltaBook) node() *corev3.Node { return b.client }
 func (b *deltaBook) changes() uint64    { return b.changed }
 
+func (b *deltaBook) settled() bool {
+	return slices.ContainsFunc(b.order, func(t *deltaType) bool { return len(t.has) > 0 })
+}
+
 func (b *deltaBook) attach() []*discoveryv3.DeltaDiscoveryRequest {
 	b.current++
 	b.attached, b.greeted = true, false

@@ -106,22 +106,31 @@ func (s *session[Q, P]) fromClient(r Q) {
 func (s *session[Q, P]) send(r Q) { _ = s.up.send(r) }
 
 func (s *session[Q, P]) fromServer(r P) error {
+	s.answered()
+	return s.down.Send(s.book.fromServer(r))
+}
+
+// answered notes that the upstream serves the client.
+func (s *session[Q, P]) answered() {
+	if s.up.server != "" {
+		s.silent, s.live = time.Now(), true
+	}
 	if !s.up.answered {
 		s.up.answered = true
 		s.relay.show(s.shown, s.up.server)
 	}
-	if s.up.server != "" {
-		s.silent, s.live = time.Now(), true
-	}
-	return s.down.Send(s.book.fromServer(r))
 }
 
-// attach goes over to an upstream.
+// attach goes over to an upstream. One that takes a client which has something may have nothing to
+// say.
 func (s *session[Q, P]) attach(l *link[Q, P]) {
 	if s.up != nil {
 		s.detach()
 	}
 	s.up = l
+	if s.book.settled() {
+		s.answered()
+	}
 	for _, r := range s.book.attach() {
 		s.send(r)
 	}

@@ -188,7 +188,9 @@ func (c *connector[Q, P]) use(ctx context.Context, server string, within time.Du
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	return l.pump(ctx, up.Recv)
+	began := time.Now()
+	answered, err = l.pump(ctx, up.Recv)
+	return answered || time.Since(began) > c.patience, err
 }
 
 // pump reads the upstream until it ends.

@@ -43,6 +43,10 @@ type worldType struct {
 func (b *worldBook) node() *corev3.Node { return b.client }
 func (b *worldBook) changes() uint64    { return b.changed }
 
+func (b *worldBook) settled() bool {
+	return slices.ContainsFunc(b.order, func(t *worldType) bool { return t.version != "" })
+}
+
 func (b *worldBook) attach() []*discoveryv3.DiscoveryRequest {
 	b.current++
 	b.attached, b.greeted = true, false

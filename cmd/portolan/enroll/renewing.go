@@ -14,12 +14,20 @@ import (
 // file that somebody put on the machine for its first certificate lacks a root that replaced
 // another since. The transport has a TLS configuration with RootCAs.
 func Renewing(transport *http.Transport, dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, RootsFile))
+	if err := trustRoots(transport.TLSClientConfig, filepath.Join(dir, RootsFile)); err != nil {
+		return err
+	}
+	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
+	transport.TLSClientConfig.NextProtos = []string{certificate.RenewalProtocol, "http/1.1"}
+	return nil
+}
+
+// trustRoots adds the authorities in a file.
+func trustRoots(to *tls.Config, file string) error {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(text)
-	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
-	transport.TLSClientConfig.NextProtos = []string{certificate.RenewalProtocol, "http/1.1"}
+	to.RootCAs.AppendCertsFromPEM(text)
 	return nil
 }
