@@ -25,6 +25,7 @@ import (
 type joinFlags struct {
 	dir, name, kind, interception, admin, envoy string
 	ips                                         []string
+	ttl                                         time.Duration
 	labels                                      map[string]string
 }
 
@@ -52,6 +53,7 @@ the agent is written. The invitation is not kept. Joining again replaces both.`,
 	f.StringVar(&o.kind, "type", string(node.Sidecar), "sidecar or router")
 	f.StringVar(&o.interception, "interception", "", "how traffic gets to a sidecar: NONE, REDIRECT or TPROXY (default NONE)")
 	f.StringToStringVar(&o.labels, "labels", nil, "labels of the workload, KEY=VALUE,...")
+	f.DurationVar(&o.ttl, "ttl", 0, "for how long each certificate is to be valid; 0 leaves it to the server")
 	f.StringVar(&o.envoy, "envoy", "", "binary of Envoy (default envoy of the PATH)")
 	f.StringVar(&o.admin, "admin-address", "", "host:port of Envoy's own interface (default 127.0.0.1:15000)")
 	return c
@@ -81,7 +83,7 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	if err := os.MkdirAll(out.State, 0o700); err != nil {
 		return exit.With(exit.Data, fmt.Errorf("state: %w: join as root, or name a directory with --dir", err))
 	}
-	got, err := enroll.Request(c.Context(), enroll.Options{Dir: out.Certificate(), Ask: servers.Ask, Logger: e.logger()})
+	got, err := enroll.Request(c.Context(), enroll.Options{Dir: out.Certificate(), TTL: out.CertificateTTL.Duration, Ask: servers.Ask, Logger: e.logger()})
 	if err != nil {
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w: nothing has changed here; make another invitation: portolan machine invite -n %s --service-account %s", err, in.Namespace, in.ServiceAccount)
@@ -112,6 +114,9 @@ func (o joinFlags) complete(c config.Config, in invitation.Invitation) (config.C
 	c.Proxy.Type = node.ProxyType(cmp.Or(o.kind, string(c.Proxy.Type)))
 	c.Proxy.Interception = node.InterceptionMode(cmp.Or(o.interception, string(c.Proxy.Interception)))
 	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.envoy, c.Envoy.Path), cmp.Or(o.admin, c.Envoy.Admin)
+	if o.ttl != 0 {
+		c.CertificateTTL.Duration = o.ttl
+	}
 	if len(o.labels) > 0 {
 		c.Proxy.Labels = o.labels
 	}

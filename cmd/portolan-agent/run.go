@@ -134,7 +134,7 @@ func (a *agent) run(ctx context.Context) error {
 		return errors.Join(err, a.stopped(end, group))
 	}
 	group.Go(func() error { return a.serveStatus(failed, socket.Only(status)) })
-	group.Go(func() error { return enroll.Watch(failed, a.enrollment()) })
+	group.Go(func() error { a.renew(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
 	running, stop := context.WithCancel(ctx)
@@ -183,9 +183,17 @@ func (a *agent) replaceEnvoy() {
 	a.envoy.Replace()
 }
 
+// renew keeps the certificate fresh. An agent whose certificate is not renewed any more goes on:
+// its proxy serves what it can without one.
+func (a *agent) renew(ctx context.Context) {
+	if err := enroll.Watch(ctx, a.enrollment()); err != nil {
+		a.logger.Error("the certificate is not renewed any more: join the machine again (portolan-agent join) and start the agent again", "err", err)
+	}
+}
+
 func (a *agent) enrollment() enroll.Options {
 	servers := enroll.Servers{URLs: a.config.API, Dir: a.config.Certificate(), Agent: a.env.agent()}
-	return enroll.Options{Dir: a.config.Certificate(), Ask: servers.Ask, Logger: a.logger, Replaced: func(context.Context) error { return a.secrets.Reload() }}
+	return enroll.Options{Dir: a.config.Certificate(), TTL: a.config.CertificateTTL.Duration, Ask: servers.Ask, Logger: a.logger, Replaced: func(context.Context) error { return a.secrets.Reload() }}
 }
 
 // serveGRPC serves until ctx ends.

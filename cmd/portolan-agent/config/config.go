@@ -36,6 +36,8 @@ type Config struct {
 	XDS     []string `json:"xds"`
 	XDSName string   `json:"xdsName,omitempty"`
 	Proxy   Proxy    `json:"proxy"`
+	// CertificateTTL is how long each certificate should be valid; 0 leaves it to the server.
+	CertificateTTL metav1.Duration `json:"certificateTTL,omitempty"`
 	// State is the directory of the certificate and of the last good configuration, and Run that
 	// of the sockets.
 	State    string   `json:"state"`
@@ -161,7 +163,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"envoy.drain", c.Envoy.Drain.Duration}, {"lastGood.after", c.LastGood.After.Duration}, {"lastGood.maxAge", c.LastGood.MaxAge.Duration}} {
+	}{{"certificateTTL", c.CertificateTTL.Duration}, {"envoy.drain", c.Envoy.Drain.Duration}, {"lastGood.after", c.LastGood.After.Duration}, {"lastGood.maxAge", c.LastGood.MaxAge.Duration}} {
 		if d.value < 0 {
 			fault("%s %s: give a time such as 5s", d.field, d.value)
 		}
