@@ -131,13 +131,13 @@ func (m *agentMachine) invite() string {
 	return text
 }
 
-func (m *agentMachine) join(invitation string) outcome {
+func (m *agentMachine) join(invitation string, flags ...string) outcome {
 	m.t.Helper()
-	return m.agent("join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin)
+	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin}, flags...)...)
 }
 
-func (m *agentMachine) run() {
-	m.process = start(m.t, "agent", needAgent(m.t), "run", "--config", filepath.Join(m.dir, "config.yaml"))
+func (m *agentMachine) run(flags ...string) {
+	m.process = start(m.t, "agent", needAgent(m.t), append([]string{"run", "--config", filepath.Join(m.dir, "config.yaml")}, flags...)...)
 }
 
 // call sends a request through the machine's Envoy.
@@ -242,13 +242,7 @@ func TestAgent(t *testing.T) {
 	}
 	m.server.start()
 	m.apply(plainEntry("later"))
-	eventually(t, "Envoy has what was applied to the next server", func() error {
-		text, err := m.envoy("/clusters")
-		if err == nil && !strings.Contains(text, "outbound|80||later.shop.example") {
-			err = errors.New("it has not")
-		}
-		return err
-	})
+	eventually(t, "Envoy has what was applied to the next server", func() error { return m.hasCluster("outbound|80||later.shop.example") })
 	stop("the server is replaced")
 
 	stop = m.load()
@@ -289,6 +283,15 @@ func TestAgent(t *testing.T) {
 			t.Errorf("%s is left", name)
 		}
 	}
+}
+
+// hasCluster returns an error unless the machine's Envoy has a cluster.
+func (m *agentMachine) hasCluster(name string) error {
+	text, err := m.envoy("/clusters")
+	if err == nil && !strings.Contains(text, name) {
+		err = errors.New("it has not " + name)
+	}
+	return err
 }
 
 // envoy reads a page of Envoy's admin interface.
