@@ -88,6 +88,7 @@ type agentMachine struct {
 	dir       string
 	secureXDS string
 	admin     string
+	metrics   string
 	port      int // at which its Envoy takes requests
 	process   *process
 	client    *http.Client
@@ -102,7 +103,7 @@ func newMachine(t testing.TB) *agentMachine {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }))
 	t.Cleanup(app.Close)
 	host, port, _ := strings.Cut(app.Listener.Addr().String(), ":")
-	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), port: freePort(t), client: clientOf(t)}
+	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), port: freePort(t), client: clientOf(t)}
 	s.apply(fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: app, namespace: shop}\nspec:\n  hosts: [app.shop.example]\n  resolution: STATIC\n  ports: [{number: %d, name: http, protocol: HTTP, targetPort: %s}]\n  endpoints: [{address: %s}]\n", m.port, port, host))
 	return m
 }
@@ -133,7 +134,7 @@ func (m *agentMachine) invite() string {
 
 func (m *agentMachine) join(invitation string, flags ...string) outcome {
 	m.t.Helper()
-	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin}, flags...)...)
+	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin, "--metrics-address", m.metrics}, flags...)...)
 }
 
 func (m *agentMachine) run(flags ...string) {
@@ -236,6 +237,12 @@ func TestAgent(t *testing.T) {
 		t.Errorf("status for people: %+v", o)
 	}
 
+	for _, want := range []string{"portolan_agent_proxies 1\n", "portolan_agent_proxies_without_server 0\n", "portolan_agent_envoy_restarts 0\n", "portolan_agent_certificate_expires_seconds 1.", "envoy_server_live{} 1\n"} {
+		if text, err := m.page(m.metrics, "/metrics"); err != nil || !strings.Contains(text, want) {
+			t.Errorf("the metrics have no %q: %v", want, err)
+		}
+	}
+
 	stop := m.load()
 	if err := m.server.process.terminate(t); err != nil {
 		t.Errorf("the server: %v", err)
@@ -287,16 +294,16 @@ func TestAgent(t *testing.T) {
 
 // hasCluster returns an error unless the machine's Envoy has a cluster.
 func (m *agentMachine) hasCluster(name string) error {
-	text, err := m.envoy("/clusters")
+	text, err := m.page(m.admin, "/clusters")
 	if err == nil && !strings.Contains(text, name) {
 		err = errors.New("it has not " + name)
 	}
 	return err
 }
 
-// envoy reads a page of Envoy's admin interface.
-func (m *agentMachine) envoy(path string) (string, error) {
-	response, err := m.client.Get("http://" + m.admin + path)
+// page reads a page of the machine.
+func (m *agentMachine) page(address, path string) (string, error) {
+	response, err := m.client.Get("http://" + address + path)
 	if err != nil {
 		return "", err
 	}

@@ -134,6 +134,13 @@ func (a *agent) run(ctx context.Context) error {
 		return errors.Join(err, a.stopped(end, group))
 	}
 	group.Go(func() error { return a.serveStatus(failed, socket.Only(status)) })
+	if a.config.Metrics != config.MetricsOff {
+		metrics, err := net.Listen("tcp", a.config.Metrics)
+		if err != nil {
+			return errors.Join(fmt.Errorf("metrics: %w: name another address in the file, or off", err), status.Close(), a.stopped(end, group))
+		}
+		group.Go(func() error { return a.serveMetrics(failed, metrics) })
+	}
 	group.Go(func() error { a.renew(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 

@@ -44,7 +44,12 @@ type Config struct {
 	Run      string   `json:"run"`
 	Envoy    Envoy    `json:"envoy,omitempty"`
 	LastGood LastGood `json:"lastGood,omitempty"`
+	// Metrics is the address of /metrics; empty means 127.0.0.1:15020, "off" none.
+	Metrics string `json:"metrics,omitempty"`
 }
+
+// MetricsOff, as the address of metrics, means none.
+const MetricsOff = "off"
 
 // Proxy describes the workload, as xds/bootstrap.Options do.
 type Proxy struct {
@@ -126,6 +131,9 @@ func (c Config) withDefaults() Config {
 	set(&c.Envoy.Drain, DefaultDrain)
 	set(&c.LastGood.After, DefaultAfter)
 	set(&c.LastGood.MaxAge, DefaultMaxAge)
+	if c.Metrics == "" {
+		c.Metrics = "127.0.0.1:15020"
+	}
 	if c.Envoy.Path == "" {
 		c.Envoy.Path = "envoy"
 	}
@@ -154,6 +162,9 @@ func (c Config) Validate() error {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			fault("xds[%d] %q: give host:port", i, address)
 		}
+	}
+	if _, _, err := net.SplitHostPort(c.Metrics); err != nil && c.Metrics != "" && c.Metrics != MetricsOff {
+		fault("metrics %q: give host:port, or off", c.Metrics)
 	}
 	for _, d := range []struct{ field, path string }{{"state", c.State}, {"run", c.Run}} {
 		if !filepath.IsAbs(d.path) {

@@ -211,6 +211,11 @@ func connections(text string) (sum int) {
 	return sum
 }
 
+// Metrics returns those of Envoy, in Prometheus' text format.
+func (c *Child) Metrics(ctx context.Context) (string, error) {
+	return c.admin(ctx, http.MethodGet, "/stats/prometheus")
+}
+
 func (c *Child) admin(ctx context.Context, method, path string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.o.Admin+path, nil)
 	if err != nil {
