@@ -92,6 +92,8 @@ type agentMachine struct {
 	port      int // at which its Envoy takes requests
 	process   *process
 	client    *http.Client
+	// slow is told of each request for /slow, which is answered when release is closed.
+	slow, release chan struct{}
 }
 
 // newMachine joins a machine to a new mesh, in which app.shop.example answers with the path.
@@ -100,10 +102,17 @@ func newMachine(t testing.TB) *agentMachine {
 	needEnvoy(t)
 	secure := local(freePort(t))
 	s := startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", secure}})
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }))
+	slow, release := make(chan struct{}, 1), make(chan struct{})
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			slow <- struct{}{}
+			<-release
+		}
+		_, _ = io.WriteString(w, r.URL.Path)
+	}))
 	t.Cleanup(app.Close)
 	host, port, _ := strings.Cut(app.Listener.Addr().String(), ":")
-	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), port: freePort(t), client: clientOf(t)}
+	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), port: freePort(t), client: clientOf(t), slow: slow, release: release}
 	s.apply(fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: app, namespace: shop}\nspec:\n  hosts: [app.shop.example]\n  resolution: STATIC\n  ports: [{number: %d, name: http, protocol: HTTP, targetPort: %s}]\n  endpoints: [{address: %s}]\n", m.port, port, host))
 	return m
 }
@@ -142,8 +151,10 @@ func (m *agentMachine) run(flags ...string) {
 }
 
 // call sends a request through the machine's Envoy.
-func (m *agentMachine) call(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+local(m.port)+"/hello", nil)
+func (m *agentMachine) call(ctx context.Context) error { return m.callFor(ctx, "/hello") }
+
+func (m *agentMachine) callFor(ctx context.Context, path string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+local(m.port)+path, nil)
 	if err != nil {
 		return err
 	}
@@ -154,7 +165,7 @@ func (m *agentMachine) call(ctx context.Context) error {
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	if err == nil && (response.StatusCode != http.StatusOK || string(body) != "/hello") {
+	if err == nil && (response.StatusCode != http.StatusOK || string(body) != path) {
 		err = fmt.Errorf("it gets %s, %s", response.Status, body)
 	}
 	return err
@@ -310,6 +321,39 @@ func (m *agentMachine) page(address, path string) (string, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	return string(body), err
+}
+
+// TestAgentDrains: at SIGTERM a request that is under way is answered, and then all ends, before the
+// drain time is over.
+func TestAgentDrains(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if o := m.join(m.invite()); o.code != 0 {
+		t.Fatalf("join: %+v", o)
+	}
+	m.run()
+	m.awaitCall("the first request")
+	answered := make(chan error, 1)
+	go func() { answered <- m.callFor(t.Context(), "/slow") }()
+	<-m.slow
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() { ended <- m.process.terminate(t) }()
+	eventually(t, "Envoy drains", func() error {
+		text, err := m.page(m.admin, "/ready")
+		if err == nil && !strings.Contains(text, "DRAINING") {
+			err = fmt.Errorf("it is %s", text)
+		}
+		return err
+	})
+	close(m.release)
+	if err := <-answered; err != nil {
+		t.Errorf("a request that was under way: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the agent: %v\n%s", err, m.process.tail())
+	}
+	t.Logf("drained and ended in %s", time.Since(began).Round(time.Millisecond))
 }
 
 // TestAgentWithoutServers: a machine that starts while no server runs serves what it had last, and
