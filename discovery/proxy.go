@@ -11,33 +11,33 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
 // ProxyType is the role of a proxy.
-type ProxyType string
+type ProxyType = node.ProxyType
 
 // The proxy types.
 const (
-	Sidecar ProxyType = "sidecar"
-	Router  ProxyType = "router"
-	// Proxyless is a gRPC client or server that takes configuration itself, without a proxy
-	// beside it.
-	Proxyless ProxyType = "grpc"
-	// ConfigClient is another control plane, which takes the objects of the mesh and no
-	// configuration made of them.
-	ConfigClient ProxyType = "api"
+	Sidecar      = node.Sidecar
+	Router       = node.Router
+	Proxyless    = node.Proxyless
+	ConfigClient = node.ConfigClient
 )
 
 // InterceptionMode is how traffic is redirected to a sidecar.
-type InterceptionMode string
+type InterceptionMode = node.InterceptionMode
 
-// The interception modes of node metadata INTERCEPTION_MODE.
+// The interception modes.
 const (
-	InterceptionNone     InterceptionMode = "NONE"
-	InterceptionRedirect InterceptionMode = "REDIRECT"
-	InterceptionTproxy   InterceptionMode = "TPROXY"
+	InterceptionNone     = node.InterceptionNone
+	InterceptionRedirect = node.InterceptionRedirect
+	InterceptionTproxy   = node.InterceptionTproxy
 )
+
+// CertificateFiles holds the paths of a certificate on a proxy's machine.
+type CertificateFiles = node.CertificateFiles
 
 // Proxy is a client as it describes itself when it connects. It is never modified.
 type Proxy struct {
@@ -192,10 +192,6 @@ func build(node *corev3.Node) string {
 	return ""
 }
 
-// CertificateFiles holds the paths of a certificate on a proxy's machine: its chain, its key,
-// and the authorities that it trusts.
-type CertificateFiles struct{ Chain, Key, Roots string }
-
 // certificateFiles reads the paths in node metadata. A proxy has one certificate, for outgoing
 // and incoming connections.
 func certificateFiles(metadata map[string]*structpb.Value) (CertificateFiles, error) {
@@ -211,7 +207,7 @@ func certificateFiles(metadata map[string]*structpb.Value) (CertificateFiles, er
 		if len(missing) > 0 && len(missing) < len(keys) {
 			return CertificateFiles{}, fmt.Errorf("its metadata lack %s: name all of %s, or none", strings.Join(missing, " and "), strings.Join(keys[:], ", "))
 		}
-		return CertificateFiles{paths[0], paths[1], paths[2]}, nil
+		return CertificateFiles{Chain: paths[0], Key: paths[1], Roots: paths[2]}, nil
 	}
 	client, err := read("CLIENT")
 	if err != nil {

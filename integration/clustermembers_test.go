@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"go.etcd.io/bbolt"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
@@ -114,7 +116,7 @@ func TestClusterGrowsFromOne(t *testing.T) {
 // put writes one small object through the API.
 func (s *server) put(t *testing.T, value int) {
 	t.Helper()
-	c, err := client.New(s.url(""), client.Options{HTTP: s.client})
+	c, err := client.New(s.url(""), call.Options{HTTP: s.client})
 	if err != nil {
 		t.Fatal(err)
 	}

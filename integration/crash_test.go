@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -62,7 +64,7 @@ func (s *server) writeUntil(t *testing.T, acknowledged *[4]int, kill func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	c, err := client.New(s.url(""), client.Options{HTTP: s.client})
+	c, err := client.New(s.url(""), call.Options{HTTP: s.client})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func (o object) value() int {
 // agrees compares the cache with the store: it writes the cache's objects with their resource
 // versions, which changes nothing.
 func (s *server) agrees(t *testing.T, found map[string]object, writers int) error {
-	c, err := client.New(s.url(""), client.Options{HTTP: s.client})
+	c, err := client.New(s.url(""), call.Options{HTTP: s.client})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -107,7 +109,7 @@ func startServer(ctx context.Context, binary, dir string, args ...string) (*serv
 		return nil, err
 	}
 	s := &server{child: c, api: m[1], xds: cmp.Or(m[3], m[2])}
-	if s.client, err = client.New(s.api, client.Options{UserAgent: "load"}); err != nil {
+	if s.client, err = client.New(s.api, call.Options{UserAgent: "load"}); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
 	return s, nil

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,7 +63,7 @@ func (r *rig) newAPIs() map[*server]*client.Client {
 func newAPI(r *rig, s *server) *client.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	r.t.Cleanup(transport.CloseIdleConnections)
-	c, err := client.New(s.url(), client.Options{HTTP: &http.Client{Transport: transport}})
+	c, err := client.New(s.url(), call.Options{HTTP: &http.Client{Transport: transport}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -262,13 +264,13 @@ func versionOf(object *unstructured.Unstructured) reliability.Version {
 
 // classify returns the class of a call by its error.
 func classify(err error) reliability.Class {
-	var unreachable *client.UnreachableError
+	var unreachable *call.UnreachableError
 	switch {
 	case err == nil:
 		return reliability.OK
 	case errors.As(err, &unreachable) && !unreachable.Unknown:
 		return reliability.Unavailable
-	case client.NotYet(err):
+	case call.NotYet(err):
 		return reliability.NotYet
 	case apierrors.IsConflict(err) && apierrors.ReasonForError(err) == "AlreadyExists", apierrors.IsAlreadyExists(err):
 		return reliability.Exists

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
@@ -37,7 +37,7 @@ const (
 // Build makes the bootstrap. The error names all faults of the options.
 func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	o = o.withDefaults()
-	if err := o.validate(discovery.Sidecar, discovery.Router); err != nil {
+	if err := o.validate(node.Sidecar, node.Router); err != nil {
 		return nil, err
 	}
 	out := &bootstrapv3.Bootstrap{
@@ -74,8 +74,8 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 // node makes the node that discovery.ParseProxy parses.
 func (o Options) node() *corev3.Node {
 	kind := o.Type
-	if kind == discovery.Proxyless { // the metadata says that it is proxyless
-		kind = discovery.Sidecar
+	if kind == node.Proxyless { // the metadata says that it is proxyless
+		kind = node.Sidecar
 	}
 	out := &corev3.Node{
 		Id: strings.Join([]string{
@@ -108,8 +108,8 @@ func (o Options) metadata() map[string]*structpb.Value {
 			out[name] = structpb.NewStringValue(value)
 		}
 	}
-	if o.Type == discovery.Proxyless {
-		out["GENERATOR"] = structpb.NewStringValue(string(discovery.Proxyless))
+	if o.Type == node.Proxyless {
+		out["GENERATOR"] = structpb.NewStringValue(string(node.Proxyless))
 	}
 	if o.SDSSocket != "" {
 		out["SDS_CLUSTER"] = structpb.NewStringValue(SDSClusterName)

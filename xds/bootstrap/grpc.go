@@ -8,7 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -57,7 +57,7 @@ type grpcCreds struct {
 func GRPC(o Options) ([]byte, error) {
 	o = o.withDefaults()
 	o.AdminAddress = AdminOff
-	if err := o.validate(discovery.Proxyless); err != nil {
+	if err := o.validate(node.Proxyless); err != nil {
 		return nil, err
 	}
 	message := o.node()

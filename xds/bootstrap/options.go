@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
-	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -33,7 +33,7 @@ const AdminOff = "off"
 // Options describe a proxy and its connection to the control plane. Type, IPs, Name and
 // Namespace have no defaults.
 type Options struct {
-	Type discovery.ProxyType
+	Type node.ProxyType
 	// IPs are the addresses by which the mesh knows the workload. The first is part of
 	// the node id.
 	IPs []string
@@ -53,7 +53,7 @@ type Options struct {
 	WorkloadGroup string
 	// InterceptionMode is a sidecar's traffic capture. Empty means NONE, since a machine
 	// captures traffic only if it is set up to. A router has none.
-	InterceptionMode discovery.InterceptionMode
+	InterceptionMode node.InterceptionMode
 	// DNSCapture says that applications next to a sidecar find services by assigned
 	// addresses: the sidecar listens on each of them.
 	DNSCapture bool
@@ -79,7 +79,7 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// Certificate holds the absolute paths of the proxy's own certificate files, which it
 	// reads and watches itself. Either all are set, or none.
-	Certificate discovery.CertificateFiles
+	Certificate node.CertificateFiles
 	// SDSSocket is the absolute path of the Unix domain socket on which something on the proxy's
 	// machine serves its certificate and the roots of the mesh over SDS, as the secrets "default"
 	// and "ROOTCA". It excludes Certificate.
@@ -107,14 +107,14 @@ func (o Options) withDefaults() Options {
 	}
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
 	o.AdminAddress = cmp.Or(o.AdminAddress, DefaultAdminAddress)
-	if o.Type == discovery.Sidecar {
-		o.InterceptionMode = cmp.Or(o.InterceptionMode, discovery.InterceptionNone)
+	if o.Type == node.Sidecar {
+		o.InterceptionMode = cmp.Or(o.InterceptionMode, node.InterceptionNone)
 	}
 	return o
 }
 
 // The type must be one of types.
-func (o Options) validate(types ...discovery.ProxyType) error {
+func (o Options) validate(types ...node.ProxyType) error {
 	var faults *multierror.Error
 	fault := func(format string, args ...any) { faults = multierror.Append(faults, fmt.Errorf(format, args...)) }
 
@@ -158,13 +158,13 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 	}
 	for _, file := range o.certificateFiles() {
 		switch {
-		case file.path == "" && o.Certificate != (discovery.CertificateFiles{}):
+		case file.path == "" && o.Certificate != (node.CertificateFiles{}):
 			fault("%s: is missing: name cert, key and ca, or none of them", file.option)
 		case file.path != "" && !path.IsAbs(file.path):
 			fault("%s %q: must be an absolute path, of the proxy's machine", file.option, file.path)
 		}
 	}
-	o.validateTLS(o.Type == discovery.Proxyless, fault)
+	o.validateTLS(o.Type == node.Proxyless, fault)
 	if o.SystemRoots != "" && !path.IsAbs(o.SystemRoots) {
 		fault("system roots %q: must be an absolute path, of the proxy's machine", o.SystemRoots)
 	}
@@ -189,7 +189,7 @@ func (o Options) certificateFiles() []certificateFile {
 	}
 }
 
-func orList(types []discovery.ProxyType) string {
+func orList(types []node.ProxyType) string {
 	words := make([]string, len(types))
 	for i, t := range types {
 		words[i] = string(t)
@@ -215,8 +215,8 @@ func nodePart(s string) error {
 
 func (o Options) validateInterception() error {
 	switch o.InterceptionMode {
-	case discovery.InterceptionNone, discovery.InterceptionRedirect, discovery.InterceptionTproxy:
-		if o.Type == discovery.Router {
+	case node.InterceptionNone, node.InterceptionRedirect, node.InterceptionTproxy:
+		if o.Type == node.Router {
 			return fmt.Errorf("a router intercepts nothing, leave it out")
 		}
 	case "":

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/envoy/socket"
@@ -121,7 +121,7 @@ func onSocket(name string) socket.SecretRef {
 }
 
 func (o Options) validateTLS(proxyless bool, fault func(format string, args ...any)) {
-	if o.SDSSocket != "" && o.Certificate != (discovery.CertificateFiles{}) {
+	if o.SDSSocket != "" && o.Certificate != (node.CertificateFiles{}) {
 		fault("sds socket: excludes cert, key and ca: the proxy has one certificate")
 	}
 	for _, file := range []struct{ option, path string }{{"out", o.TLSDir}, {"xds ca", o.ServerRoots}, {"sds socket", o.SDSSocket}} {

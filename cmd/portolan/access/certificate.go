@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
@@ -21,7 +23,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
-	"github.com/portolan-mesh/portolan/discovery/identity/join"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 )
 
 func newCertificateCommand(env *environment) *cobra.Command {
@@ -166,7 +168,7 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		if token, err = e.Credentials.Bearer(); err != nil {
 			return got, err
 		}
-		if token, pin = join.Unpin(token); token == "" {
+		if token, pin = invitation.Unpin(token); token == "" {
 			return got, exit.With(exit.Usage, errors.New("nothing says who this machine is: give a join token (portolan token create), or a JWT, by --token-file"))
 		}
 	} else {
@@ -183,10 +185,9 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		return got, err
 	}
 	if current != nil {
-		if err := trustFile(httpClient, filepath.Join(o.out, enroll.RootsFile)); err != nil {
+		if err := enroll.Renewing(httpClient.Transport.(*http.Transport), o.out); err != nil {
 			return got, err
 		}
-		offerRenewal(httpClient)
 	}
 	if httpClient == nil {
 		httpClient = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
@@ -198,7 +199,7 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		}
 		httpClient.Transport.(*http.Transport).TLSClientConfig = config
 	}
-	api, err := client.New(e.Server, client.Options{
+	api, err := client.New(e.Server, call.Options{
 		HTTP: httpClient, Token: token, UserAgent: e.Agent(), Patience: e.Patience, Waiting: e.PrintWaiting,
 	})
 	if err != nil {
@@ -207,25 +208,6 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 	defer api.Close()
 	err = api.Post(ctx, certificate.Path, r, &got)
 	return got, e.CompareClocks(ctx, files, err)
-}
-
-// offerRenewal makes a client connect in the way in which servers take an expired certificate.
-func offerRenewal(by *http.Client) {
-	transport := by.Transport.(*http.Transport)
-	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
-	transport.TLSClientConfig.NextProtos = []string{certificate.RenewalProtocol, "http/1.1"}
-}
-
-// trustFile makes a client also trust the authorities in a file. The roots that came with the
-// last certificate are the newest: a file that somebody put on the machine for its first
-// certificate lacks a root that replaced another since.
-func trustFile(by *http.Client, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	by.Transport.(*http.Transport).TLSClientConfig.RootCAs.AppendCertsFromPEM(text)
-	return nil
 }
 
 func (e *environment) runHook(ctx context.Context, o *certificateFlags) error {

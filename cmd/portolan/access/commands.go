@@ -15,6 +15,6 @@ func Commands(line *cli.Environment) []*cobra.Command {
 	env := &environment{line}
 	return []*cobra.Command{
 		newAuthCommand(env), newLoginCommand(env), newLogoutCommand(env), newConfigCommand(env), newUserCommand(env),
-		newTokenCommand(env), newCertificateCommand(env), newCACommand(env), newBootstrapCommand(env),
+		newTokenCommand(env), newMachineCommand(env), newCertificateCommand(env), newCACommand(env), newBootstrapCommand(env),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -34,9 +35,46 @@ namespace. The server stores its hash alone: what a token is, nobody is told aga
 	return c
 }
 
+// tokenOrder is what a join token is to be good for, by flags.
+type tokenOrder struct {
+	credentials.Order
+	namespace string
+	ttl       time.Duration
+}
+
+func (o *tokenOrder) register(env *environment, c *cobra.Command) {
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", env.Namespace, "namespace of the service account, and of the token")
+	f.StringVar(&o.ServiceAccount, "service-account", "", "service account that its holder gets a certificate of")
+	f.DurationVar(&o.ttl, "ttl", join.DefaultTTL, "for how long it can be used")
+	f.IntVar(&o.Uses, "uses", 1, "how often it can be used")
+	f.StringSliceVar(&o.Sources, "cidr", nil, "range of addresses from which it can be used, such as 10.0.0.0/8; may be repeated (default all)")
+}
+
+func (o *tokenOrder) validate() error {
+	switch {
+	case o.ServiceAccount == "":
+		return exit.With(exit.Usage, errors.New("--service-account is missing: say who the machine is to be"))
+	case o.ttl <= 0:
+		return exit.With(exit.Usage, fmt.Errorf("--ttl %s: give a time such as 1h", o.ttl))
+	case o.Uses < 1:
+		return exit.With(exit.Usage, fmt.Errorf("--uses %d: a token is good for at least one", o.Uses))
+	}
+	return nil
+}
+
+// createToken has the server make a token.
+func (e *environment) createToken(ctx context.Context, o tokenOrder) (made credentials.Order, err error) {
+	o.TTL = o.ttl.String()
+	err = e.Call(ctx, func(ctx context.Context, api *client.Client) error {
+		return api.Post(ctx, credentials.JoinTokensPath(o.namespace), o.Order, &made)
+	})
+	return made, err
+}
+
 func newTokenCreateCommand(env *environment) *cobra.Command {
-	var order credentials.Order
-	namespace, output, ttl := "", "", time.Duration(0)
+	var o tokenOrder
+	output := ""
 	c := &cobra.Command{
 		Use:   "create --service-account NAME",
 		Short: "Make a join token, and print it this once",
@@ -47,36 +85,23 @@ service account, so often and until then. --cidr bounds from where.`,
   portolan token create -n shop --service-account web > web.token`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			switch {
-			case order.ServiceAccount == "":
-				return exit.With(exit.Usage, errors.New("--service-account is missing: say who the machine is to be"))
-			case ttl <= 0:
-				return exit.With(exit.Usage, fmt.Errorf("--ttl %s: give a time such as 1h", ttl))
-			case order.Uses < 1:
-				return exit.With(exit.Usage, fmt.Errorf("--uses %d: a token is good for at least one", order.Uses))
-			}
-			order.TTL = ttl.String()
-			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				made := &credentials.Order{}
-				if err := api.Post(ctx, credentials.JoinTokensPath(namespace), order, made); err != nil {
-					return err
-				}
-				if output != "" {
-					return cli.WriteDocument(env.Stdout, output, made)
-				}
-				fmt.Fprintf(env.Stderr, "jointoken/%s/%s is good for %s as %s/%s, until %s. It is not shown again.\n",
-					made.Namespace, made.Name, cli.CountOf(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
-				_, err := fmt.Fprintln(env.Stdout, join.Pinned(made.Token, made.Roots))
+			if err := o.validate(); err != nil {
 				return err
-			})
+			}
+			made, err := env.createToken(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return cli.WriteDocument(env.Stdout, output, &made)
+			}
+			fmt.Fprintf(env.Stderr, "jointoken/%s/%s is good for %s as %s/%s, until %s. It is not shown again.\n",
+				made.Namespace, made.Name, cli.CountOf(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
+			_, err = fmt.Fprintln(env.Stdout, invitation.Pinned(made.Token, made.Roots))
+			return err
 		},
 	}
-	f := c.Flags()
-	f.StringVarP(&namespace, "namespace", "n", env.Namespace, "namespace of the service account, and of the token")
-	f.StringVar(&order.ServiceAccount, "service-account", "", "service account that its holder gets a certificate of")
-	f.DurationVar(&ttl, "ttl", join.DefaultTTL, "for how long it can be used")
-	f.IntVar(&order.Uses, "uses", 1, "how often it can be used")
-	f.StringSliceVar(&order.Sources, "cidr", nil, "range of addresses from which it can be used, such as 10.0.0.0/8; may be repeated (default all)")
+	o.register(env, c)
 	cli.RegisterOutput(c, &output, "", "json", "yaml")
 	return c
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 )
@@ -26,7 +28,7 @@ func (e *Environment) CallFor(ctx context.Context, timeout time.Duration, do fun
 	if err != nil {
 		return err
 	}
-	c, err := client.New(e.Server, client.Options{
+	c, err := client.New(e.Server, call.Options{
 		HTTP: by, Token: token, Tokens: e.Credentials.Source(),
 		UserAgent: e.Agent(), Patience: e.Patience, Waiting: e.PrintWaiting,
 	})

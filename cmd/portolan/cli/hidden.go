@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 )
 
 // hiddenFlags returns the global flags that a command replaces by its own.
@@ -28,7 +28,7 @@ func (e *Environment) explainCredentials(err error) error {
 	if apierrors.IsUnauthorized(err) {
 		err = e.Credentials.explain(err)
 	}
-	if len(e.hidden) == 0 || !apierrors.IsUnauthorized(err) && !client.Untrusted(err) {
+	if len(e.hidden) == 0 || !apierrors.IsUnauthorized(err) && !call.Untrusted(err) {
 		return err
 	}
 	var flags, variables []string

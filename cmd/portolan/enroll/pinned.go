@@ -7,10 +7,11 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
-	"github.com/portolan-mesh/portolan/discovery/identity/join"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 )
 
 // PinnedTrust fetches the server's roots and trusts them if they match the token's pin.
@@ -19,7 +20,7 @@ func PinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, e
 	// sends no secret.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
-	api, err := client.New(server, client.Options{HTTP: &http.Client{Transport: transport}, UserAgent: agent})
+	api, err := call.New(server, call.Options{HTTP: &http.Client{Transport: transport}, UserAgent: agent})
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func PinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, e
 	if err := api.JSON(ctx, certificate.RootsPath, told); err != nil {
 		return nil, err
 	}
-	if join.Pin(told.Roots) != pin {
+	if invitation.Pin(told.Roots) != pin {
 		return nil, exit.With(exit.Data, errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca"))
 	}
 	roots := x509.NewCertPool()

@@ -5,9 +5,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/portolan-mesh/portolan/cmd/portolan/login"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Help is the help text about exit codes.
@@ -39,6 +37,9 @@ const (
 	Findings    = 79
 )
 
+// Coder is an error that knows with which code a command ends.
+type Coder interface{ ExitCode() int }
+
 type coded struct {
 	error
 	code  int
@@ -47,19 +48,22 @@ type coded struct {
 
 func (e *coded) Unwrap() error { return e.error }
 
+// ExitCode implements Coder.
+func (e *coded) ExitCode() int { return e.code }
+
 // With returns an error with which a command ends with a code.
 func With(code int, err error) error { return &coded{error: err, code: code} }
 
 // Quietly is With for an end that the output has told of, so that no message is needed.
 func Quietly(code int, text string) error { return &coded{errors.New(text), code, true} }
 
-// CodeOf returns the code that an error was given; false if it has none.
+// CodeOf returns the code of the first Coder in an error; false if it has none.
 func CodeOf(err error) (code int, given bool) {
-	var e *coded
+	var e Coder
 	if !errors.As(err, &e) {
 		return 0, false
 	}
-	return e.code, true
+	return e.ExitCode(), true
 }
 
 // Is says whether an error was given a code.
@@ -74,8 +78,8 @@ func IsQuiet(err error) bool {
 	return errors.As(err, &e) && e.quiet
 }
 
-// Of returns the code of an error: the one that it was given, else one by what the error of the
-// config API's client says.
+// Of returns the code of an error: the one that it was given, else one by what the config API
+// answered.
 func Of(err error) int {
 	if err == nil {
 		return OK
@@ -83,18 +87,17 @@ func Of(err error) int {
 	if code, given := CodeOf(err); given {
 		return code
 	}
-	return ofClient(err)
+	return ofAnswer(err)
 }
 
-// ofClient returns the code for an error of the config API's client.
-func ofClient(err error) int {
-	var unreachable *client.UnreachableError
+// ofAnswer returns the code for an answer of the config API.
+func ofAnswer(err error) int {
 	switch {
-	case errors.As(err, &unreachable), errors.Is(err, login.ErrAway), apierrors.IsServiceUnavailable(err), client.NotYet(err):
+	case apierrors.IsServiceUnavailable(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
 		return Unreachable
 	case apierrors.IsConflict(err):
 		return Conflict
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, login.ErrEnded):
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return Forbidden
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err), apierrors.IsMethodNotSupported(err):
 		return Data

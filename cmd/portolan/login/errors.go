@@ -11,13 +11,15 @@ import (
 	"unicode"
 
 	"golang.org/x/oauth2"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 var (
 	// ErrAway means that a retry may succeed: the provider does not answer, or not now.
-	ErrAway = errors.New("try again")
+	ErrAway = exit.With(exit.Unreachable, errors.New("try again"))
 	// ErrEnded means that the login is over and the user has to log in again.
-	ErrEnded = errors.New("log in again: portolan login")
+	ErrEnded = exit.With(exit.Forbidden, errors.New("log in again: portolan login"))
 	// errLate means that nobody used the code in time.
 	errLate = errors.New("the code was not used in time: portolan login shows another")
 )

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
@@ -109,7 +111,7 @@ func (o *applyOptions) progress(p part, total int, err error) string {
 
 // outcomeUnknown says whether a change may have been made although the call failed.
 func outcomeUnknown(err error) bool {
-	var unreachable *client.UnreachableError
+	var unreachable *call.UnreachableError
 	return errors.As(err, &unreachable) && unreachable.Unknown || apierrors.IsTimeout(err)
 }
 

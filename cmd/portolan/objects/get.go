@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	yamlv2 "go.yaml.in/yaml/v2"
@@ -238,7 +240,7 @@ func (o *getOptions) list(ctx context.Context, env *environment, c *client.Clien
 
 // explainNotYet adds to the error of a server that is behind --min-revision what to do.
 func (o *getOptions) explainNotYet(err error) error {
-	if client.NotYet(err) {
+	if call.NotYet(err) {
 		return fmt.Errorf("%w: the server has not seen revision %d of its store yet: try again, or look at portolan_cache_staleness_seconds of its metrics", err, o.freshness.MinRevision)
 	}
 	return err

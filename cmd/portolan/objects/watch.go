@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	yamlv2 "go.yaml.in/yaml/v2"
@@ -180,8 +182,8 @@ func (f *follower) run(ctx context.Context, c *client.Client) error {
 
 // passing says whether an error may go away without action.
 func passing(err error) bool {
-	var unreachable *client.UnreachableError
-	return errors.As(err, &unreachable) || errors.Is(err, login.ErrAway) || client.NotYet(err) || apierrors.IsServiceUnavailable(err) ||
+	var unreachable *call.UnreachableError
+	return errors.As(err, &unreachable) || errors.Is(err, login.ErrAway) || call.NotYet(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
 }
 

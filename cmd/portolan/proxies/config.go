@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -188,7 +190,7 @@ func (e *environment) proxyConfig(ctx context.Context, node, namespace string, q
 // first server's answer, which names it.
 func (e *environment) askTheServerOf(ctx context.Context, path string, query url.Values, into any, operations ...batch.Operation) error {
 	ask := func(query url.Values) func(context.Context, *client.Client) error {
-		call := client.Request{Method: http.MethodGet, Path: path, Query: query}
+		call := call.Request{Method: http.MethodGet, Path: path, Query: query}
 		if len(operations) > 0 {
 			call.Method, call.Body = http.MethodPost, batch.New(operations...)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
@@ -106,7 +108,7 @@ func TestClientAsksForFreshness(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
 	create(t, s, "a", "")
-	c, err := client.New(s.URL, client.Options{HTTP: s.HTTP})
+	c, err := client.New(s.URL, call.Options{HTTP: s.HTTP})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +117,10 @@ func TestClientAsksForFreshness(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = c.Fresh(client.Freshness{MinRevision: 99}).Get(t.Context(), entries, "shop", "a")
-	if !client.NotYet(err) {
+	if !call.NotYet(err) {
 		t.Errorf("%v, want NotYet", err)
 	}
-	if _, err := c.Get(t.Context(), entries, "shop", "b"); err == nil || client.NotYet(err) {
+	if _, err := c.Get(t.Context(), entries, "shop", "b"); err == nil || call.NotYet(err) {
 		t.Errorf("%v, want not found", err)
 	}
 }

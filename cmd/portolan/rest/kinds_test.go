@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -216,7 +218,7 @@ func TestAllFaultsOfAGoStruct(t *testing.T) {
 func TestNotesAreWatchedAndRecorded(t *testing.T) {
 	t.Parallel()
 	onNotes(t, func(t *testing.T, s *resttest.Server) {
-		c, err := client.New(s.URL, client.Options{HTTP: s.HTTP})
+		c, err := client.New(s.URL, call.Options{HTTP: s.HTTP})
 		if err != nil {
 			t.Fatal(err)
 		}

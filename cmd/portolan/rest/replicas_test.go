@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -30,7 +32,7 @@ func serveReplica(t *testing.T, r *cachetest.Rig) *client.Client {
 	}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(func() { api.EndWatches(); server.Close() })
-	c, err := client.New(server.URL, client.Options{HTTP: server.Client()})
+	c, err := client.New(server.URL, call.Options{HTTP: server.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestReadYourWritesOfAReplicaThatIsCutOff(t *testing.T) {
 	revision = applyRound(t, r.first, 2)
 	started := time.Now()
 	_, err := roundOf(t, r.second.Fresh(client.Freshness{MinRevision: revision}))
-	if !client.NotYet(err) || time.Since(started) > 20*time.Second {
+	if !call.NotYet(err) || time.Since(started) > 20*time.Second {
 		t.Errorf("after %s: %v; want, after 3s, that it is to be tried again", time.Since(started), err)
 	}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds == 0 {

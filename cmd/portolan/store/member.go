@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
@@ -122,7 +123,7 @@ the whole mesh make one. portolan token revoke takes it back.`,
 				if made.Roots == "" {
 					fmt.Fprintln(env.Stderr, "The certificate of this server is of files: name its authority there with --ca, unless the system trusts it.")
 				}
-				_, err = fmt.Fprintln(env.Stdout, join.Pinned(made.Token, made.Roots))
+				_, err = fmt.Fprintln(env.Stdout, invitation.Pinned(made.Token, made.Roots))
 				return err
 			})
 		},

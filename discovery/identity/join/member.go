@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -66,7 +67,7 @@ func (t *Tokens) Invite(ctx context.Context, i Invitation) (*Made, error) {
 // the machine's public key. The same machine may use the token again until it expires, in case
 // an answer was lost; no other machine may.
 func (t *Tokens) Admit(ctx context.Context, token string, key []byte, from netip.Addr) (*access.StoreMember, error) {
-	token, _ = Unpin(token)
+	token, _ = invitation.Unpin(token)
 	rest, ok := strings.CutPrefix(token, MemberPrefix)
 	if !ok {
 		return nil, fmt.Errorf("%w: a server joins the store by a token of portolan store member invite, and by no other", identity.ErrForeign)
@@ -97,7 +98,7 @@ func (t *Tokens) Admit(ctx context.Context, token string, key []byte, from netip
 
 // KnowsMember is like Knows, for a member token and the machine with this key.
 func (t *Tokens) KnowsMember(token string, key []byte, from netip.Addr) bool {
-	token, _ = Unpin(token)
+	token, _ = invitation.Unpin(token)
 	rest, ok := strings.CutPrefix(token, MemberPrefix)
 	if !ok {
 		return false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
@@ -128,11 +129,11 @@ func TestATokenMayHaveAPin(t *testing.T) {
 	b := newBench()
 	roots := "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 	made := b.make(t, join.Request{Namespace: "shop", ServiceAccount: "web", Uses: 2})
-	pinned := join.Pinned(made.Token, roots)
-	if token, pin := join.Unpin(pinned); token != made.Token || pin != join.Pin("a comment\n"+roots) || pin == join.Pin(roots+roots) {
+	pinned := invitation.Pinned(made.Token, roots)
+	if token, pin := invitation.Unpin(pinned); token != made.Token || pin != invitation.Pin("a comment\n"+roots) || pin == invitation.Pin(roots+roots) {
 		t.Errorf("%q has the pin %q", pinned, pin)
 	}
-	if join.Pinned(made.Token, "") != made.Token {
+	if invitation.Pinned(made.Token, "") != made.Token {
 		t.Error("no roots have a pin")
 	}
 	for _, token := range []string{pinned, made.Token} {
@@ -141,7 +142,7 @@ func TestATokenMayHaveAPin(t *testing.T) {
 		}
 	}
 	member := b.invite(t)
-	if _, err := b.Admit(t.Context(), join.Pinned(member.Token, roots), machine(1), here); err != nil {
+	if _, err := b.Admit(t.Context(), invitation.Pinned(member.Token, roots), machine(1), here); err != nil {
 		t.Error(err)
 	}
 }

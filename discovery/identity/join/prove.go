@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -35,7 +36,7 @@ func (t *Tokens) Prove(ctx context.Context, credential string, from netip.Addr) 
 	if !Is(credential) {
 		return identity.Identity{}, identity.ErrForeign
 	}
-	credential, _ = Unpin(credential)
+	credential, _ = invitation.Unpin(credential)
 	namespace, name, ok := Parse(credential)
 	if !ok {
 		return identity.Identity{}, &identity.RefusedError{Err: ErrUnknown, Detail: "it does not have the form of one"}
@@ -67,7 +68,7 @@ func readRefusal(namespace, name string, err error) error {
 
 // Knows implements identity.Knower.
 func (t *Tokens) Knows(credential string, from netip.Addr) bool {
-	credential, _ = Unpin(credential)
+	credential, _ = invitation.Unpin(credential)
 	object := t.tokenObject(credential)
 	if object == nil {
 		return false

@@ -3,10 +3,11 @@ package join
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 )
 
 // Prefix begins every join token.
@@ -17,7 +18,7 @@ const (
 	nameBytes   = 10
 )
 
-var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+var encoding = invitation.Encoding
 
 var (
 	secretLength = encoding.EncodedLen(secretBytes)
@@ -45,7 +46,7 @@ func Is(text string) bool { return strings.HasPrefix(text, Prefix) }
 // Parse returns the namespace and name of a token's object. The token may have a pin. ok is
 // false if the text cannot be a token.
 func Parse(token string) (namespace, name string, ok bool) {
-	token, _ = Unpin(token)
+	token, _ = invitation.Unpin(token)
 	rest, ok := strings.CutPrefix(token, Prefix)
 	if !ok || len(token) > maxToken {
 		return "", "", false

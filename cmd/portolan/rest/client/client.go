@@ -1,23 +1,10 @@
 package client
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,46 +13,12 @@ import (
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
-	"github.com/portolan-mesh/portolan/discovery/access/socket"
-	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
-
-// Options configure a Client. The zero Options are ready to use.
-type Options struct {
-	// HTTP makes the calls; nil is a client with Go's defaults.
-	HTTP *http.Client
-	// Token is the bearer token of each call, empty for none. The client sends it only
-	// over TLS, over a socket, or to this machine.
-	Token string
-	// Tokens, if set, returns the bearer token of a call, in place of Token. The call
-	// fails with its error. If the server refuses a token, the client calls Tokens again
-	// with the refused token, and repeats the call if it returns another one. Several
-	// goroutines may call it.
-	Tokens func(ctx context.Context, refused string) (string, error)
-	// UserAgent names the program to the server.
-	UserAgent string
-	// Patience is how long a call waits for a server that is starting: one that refuses
-	// connections, or that has not read its store yet. Such a server has done nothing of
-	// the call.
-	Patience time.Duration
-	// Waiting is called once, when the first call begins to wait; it may be nil.
-	Waiting func()
-}
-
-// Client calls one server. It may be used by several goroutines.
-type Client struct {
-	server    *url.URL
-	http      *http.Client
-	userAgent string
-	tokens    func(ctx context.Context, refused string) (string, error)
-	freshness Freshness
-	patience  time.Duration
-	waiting   func()
-}
 
 // Freshness says how new the data of a read must be. The zero Freshness accepts the data
 // of the server, which is a moment behind its store.
@@ -98,52 +51,19 @@ func (f Freshness) add(query url.Values) url.Values {
 	return query
 }
 
-// New returns a client of the server at a URL such as http://127.0.0.1:15080, or at a socket
-// such as unix:/run/portolan/api.sock. Host and port alone mean http. It does not call the
-// server.
-func New(server string, o Options) (*Client, error) {
-	if path, ok := strings.CutPrefix(server, "unix:"); ok {
-		server, o.HTTP = "http://localhost", socket.Client(strings.TrimPrefix(path, "//"))
-	}
-	if !strings.Contains(server, "://") {
-		server = "http://" + server
-	}
-	base, err := url.Parse(server)
-	if err != nil {
-		return nil, fmt.Errorf("server %q is not a URL: %w", server, err)
-	}
-	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("server %q is not a URL such as http://127.0.0.1:15080", server)
-	}
-	if o.Token != "" || o.Tokens != nil {
-		if err := mayHaveToken(base); err != nil {
-			return nil, err
-		}
-	}
-	if o.Tokens == nil {
-		o.Tokens = func(context.Context, string) (string, error) { return o.Token, nil }
-	}
-	base.Path = strings.TrimSuffix(base.Path, "/")
-	if o.HTTP == nil {
-		o.HTTP = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
-	}
-	if o.UserAgent == "" {
-		o.UserAgent = "portolan"
-	}
-	if o.Waiting == nil {
-		o.Waiting = func() {}
-	}
-	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, tokens: o.Tokens, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
+// Client calls one server. It may be used by several goroutines.
+type Client struct {
+	*call.Client
+	freshness Freshness
 }
 
-// mayHaveToken returns why a token may not be sent to a server; nil if it may.
-func mayHaveToken(server *url.URL) error {
-	ip := net.ParseIP(server.Hostname())
-	switch {
-	case server.Scheme == "https" || server.Hostname() == "localhost" || ip != nil && ip.IsLoopback():
-		return nil
+// New returns a client of the server at a URL, as call.New does.
+func New(server string, o call.Options) (*Client, error) {
+	c, err := call.New(server, o)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("a token is not sent in the clear to %s: use https", server.Host)
+	return &Client{Client: c}, nil
 }
 
 // Fresh returns a client of the same server whose Get and List are as new as f requires.
@@ -152,12 +72,6 @@ func (c *Client) Fresh(f Freshness) *Client {
 	fresh.freshness = f
 	return &fresh
 }
-
-// Server returns the URL of the server.
-func (c *Client) Server() string { return c.server.String() }
-
-// Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Resource returns the group, version and plural of a kind in the API, in its canonical
 // version.
@@ -194,7 +108,7 @@ func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionRes
 	}
 	out := &unstructured.Unstructured{}
 	query := c.freshness.add(url.Values{})
-	_, err := c.Do(ctx, Request{Method: http.MethodGet, Path: objectPath(resource, namespace, name), Query: query}, out)
+	_, err := c.Do(ctx, call.Request{Method: http.MethodGet, Path: objectPath(resource, namespace, name), Query: query}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +132,7 @@ func (c *Client) getFromList(ctx context.Context, resource runtimeschema.GroupVe
 func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection) (*unstructured.UnstructuredList, error) {
 	query := s.add(c.freshness.add(url.Values{}))
 	out := &unstructured.UnstructuredList{}
-	_, err := c.Do(ctx, Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}, out)
+	_, err := c.Do(ctx, call.Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +143,7 @@ func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionRe
 // of the error's status; batch.Index finds the operation of each.
 func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error) {
 	out := &batch.Result{}
-	if _, err := c.Do(ctx, Request{Method: http.MethodPost, Path: batch.Path, Body: b}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: batch.Path, Body: b}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -244,22 +158,16 @@ func (c *Client) Try(ctx context.Context, b batch.Batch, what effect.Preview) (*
 	if what != effect.PreviewNothing {
 		query.Set("preview", string(what))
 	}
-	if _, err := c.Do(ctx, Request{Method: http.MethodPost, Path: batch.Path, Query: query, Body: b}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: batch.Path, Query: query, Body: b}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// DeletePath sends a DELETE to an escaped path of the server.
-func (c *Client) DeletePath(ctx context.Context, path string) error {
-	_, err := c.Do(ctx, Request{Method: http.MethodDelete, Path: path}, nil)
-	return err
-}
-
 // Delete removes an object. A resourceVersion that is not empty must be the stored one.
 // Delete returns the server's warnings.
 func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name, resourceVersion string) (warnings []string, err error) {
-	call := Request{Method: http.MethodDelete, Path: objectPath(resource, namespace, name)}
+	call := call.Request{Method: http.MethodDelete, Path: objectPath(resource, namespace, name)}
 	if resourceVersion != "" {
 		call.Body = metav1.DeleteOptions{
 			TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
@@ -273,7 +181,7 @@ func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersion
 // as the Until of the next page.
 func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, error) {
 	out := &record.List{}
-	_, err := c.Do(ctx, Request{Method: http.MethodGet, Path: record.Path, Query: q.Values()}, out)
+	_, err := c.Do(ctx, call.Request{Method: http.MethodGet, Path: record.Path, Query: q.Values()}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +192,7 @@ func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, err
 // empty: the present ones, or with operations those after them.
 func (c *Client) Findings(ctx context.Context, namespace string, operations []batch.Operation) (*finding.List, error) {
 	out := &finding.List{}
-	call := Request{Method: http.MethodGet, Path: finding.Path, Query: url.Values{}}
+	call := call.Request{Method: http.MethodGet, Path: finding.Path, Query: url.Values{}}
 	if namespace != "" {
 		call.Query.Set("namespace", namespace)
 	}
@@ -310,17 +218,6 @@ func (c *Client) Namespaces(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// JSON reads the server's answer at a path, which may have a query, into a value.
-func (c *Client) JSON(ctx context.Context, path string, into any) error {
-	path, text, _ := strings.Cut(path, "?")
-	query, err := url.ParseQuery(text)
-	if err != nil {
-		return fmt.Errorf("query of %s: %w", path, err)
-	}
-	_, err = c.Do(ctx, Request{Method: http.MethodGet, Path: path, Query: query}, into)
-	return err
-}
-
 // objectPath returns the path of an object, or of all if name is empty.
 func objectPath(resource runtimeschema.GroupVersionResource, namespace, name string) string {
 	path := "/apis/" + resource.Group + "/" + resource.Version
@@ -335,170 +232,4 @@ func objectPath(resource runtimeschema.GroupVersionResource, namespace, name str
 		path += "/" + url.PathEscape(name)
 	}
 	return path
-}
-
-// Request is a call of the server.
-type Request struct {
-	Method, Path string // the path is escaped
-	Query        url.Values
-	Body         any // encoded as JSON; nil sends none
-}
-
-// Do calls the server and decodes its answer, as JSON, into a value unless that is nil.
-func (c *Client) Do(ctx context.Context, in Request, into any) (warnings []string, err error) {
-	response, err := c.send(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, c.unreachable(ctx, in, true, err)
-	}
-	if into != nil {
-		if err := json.Unmarshal(body, into); err != nil {
-			return nil, c.foreign(in, response, body)
-		}
-	}
-	return warningsOf(response.Header), nil
-}
-
-// Open calls the server and returns its answer before the body is read. Reading the body fails
-// with an error that begins with what, if the connection ends early. The context bounds the
-// reading, too.
-func (c *Client) Open(ctx context.Context, in Request, what string) (*http.Response, error) {
-	response, err := c.send(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	response.Body = &bodyReader{response.Body, func(err error) error {
-		return fmt.Errorf("%s ended early: %w", what, c.unreachable(ctx, in, true, err))
-	}}
-	return response, nil
-}
-
-// A bodyReader explains why a body ended early.
-type bodyReader struct {
-	io.ReadCloser
-	explain func(error) error
-}
-
-// Read implements io.Reader.
-func (b *bodyReader) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // EOF is never wrapped
-		err = b.explain(err)
-	}
-	return n, err
-}
-
-// send calls the server and returns a successful answer before its body is read. If the
-// server answers the call only on its socket, send calls it there.
-func (c *Client) send(ctx context.Context, in Request) (*http.Response, error) {
-	response, err := c.sendPatiently(ctx, in)
-	if private := (*privateError)(nil); errors.As(err, &private) {
-		return c.sendPrivate(ctx, in, private)
-	}
-	return response, err
-}
-
-// askAgain is the pause between two attempts to connect to a server that refuses
-// connections.
-const askAgain = 100 * time.Millisecond
-
-// sendPatiently sends to a server that may still be starting: if it refuses the
-// connection, or answers that it has not read its store yet, sendPatiently tries again
-// until the client's patience or ctx ends.
-func (c *Client) sendPatiently(ctx context.Context, in Request) (*http.Response, error) {
-	var refused error // the last refusal, which says more than that the time is up
-	for began := time.Now(); ; {
-		response, err := c.sendBy(ctx, c.http, in, "")
-		if refused != nil && endedBefore(err) {
-			return nil, refused
-		}
-		silent := errors.Is(err, syscall.ECONNREFUSED)
-		if !silent && !apierrors.HasStatusCause(err, refusal.CauseStarting) || time.Since(began) >= c.patience {
-			return response, err
-		}
-		refused = err
-		if silent {
-			c.waiting()
-		}
-		select {
-		case <-ctx.Done():
-			return nil, refused
-		case <-time.After(askAgain):
-		}
-	}
-}
-
-// If id is not empty, only the server with that id accepts the request.
-func (c *Client) sendBy(ctx context.Context, httpClient *http.Client, in Request, id string) (*http.Response, error) {
-	token, err := c.tokens(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	response, err := c.sendAs(ctx, httpClient, in, id, token)
-	if !apierrors.IsUnauthorized(err) || token == "" {
-		return response, err
-	}
-	another, failed := c.tokens(ctx, token)
-	if failed != nil || another == token {
-		return response, cmp.Or(failed, err)
-	}
-	return c.sendAs(ctx, httpClient, in, id, another)
-}
-
-// sendAs is sendBy with a token, empty for none.
-func (c *Client) sendAs(ctx context.Context, httpClient *http.Client, in Request, id, token string) (*http.Response, error) {
-	var sent atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
-	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	if id != "" {
-		r.Header.Set(socket.ServerHeader, id)
-	}
-	response, err := httpClient.Do(r)
-	if err != nil {
-		return nil, c.unreachable(ctx, in, sent.Load(), err)
-	}
-	if response.StatusCode >= 200 && response.StatusCode <= 299 {
-		return response, nil
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, c.unreachable(ctx, in, sent.Load(), err)
-	}
-	return nil, asPrivate(response, c.refused(in, response, body))
-}
-
-func (c *Client) request(ctx context.Context, in Request) (*http.Request, error) {
-	var body io.Reader
-	if in.Body != nil {
-		text, err := json.Marshal(in.Body)
-		if err != nil {
-			return nil, fmt.Errorf("encode the body of %s %s: %w", in.Method, in.Path, err)
-		}
-		body = bytes.NewReader(text)
-	}
-	target := c.server.String() + in.Path
-	if len(in.Query) > 0 {
-		target += "?" + in.Query.Encode()
-	}
-	r, err := http.NewRequestWithContext(ctx, in.Method, target, body)
-	if err != nil {
-		return nil, err
-	}
-	if in.Body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("User-Agent", c.userAgent)
-	return r, nil
 }

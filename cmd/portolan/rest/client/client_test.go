@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"go.uber.org/goleak"
 	networking "istio.io/api/networking/v1alpha3"
 	telemetry "istio.io/api/telemetry/v1alpha1"
@@ -30,7 +32,7 @@ var entries = client.Resource(schema.Pilot().Named("serviceentry"))
 
 func connect(t *testing.T, url string) *client.Client {
 	t.Helper()
-	c, err := client.New(url, client.Options{})
+	c, err := client.New(url, call.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func TestNobodyListens(t *testing.T) {
 	address := listener.Addr().String()
 	_ = listener.Close()
 	_, err = connect(t, address).Apply(t.Context(), batch.New(put(t, entry("a"))))
-	var unreachable *client.UnreachableError
+	var unreachable *call.UnreachableError
 	if !errors.As(err, &unreachable) || unreachable.Unknown {
 		t.Fatalf("%v", err)
 	}
@@ -188,7 +190,7 @@ func TestConnectionLostMidway(t *testing.T) {
 	defer server.Close()
 	c := connect(t, server.URL)
 	_, err := c.Apply(t.Context(), batch.New(put(t, entry("a"))))
-	var unreachable *client.UnreachableError
+	var unreachable *call.UnreachableError
 	if !errors.As(err, &unreachable) || !unreachable.Unknown || !strings.Contains(err.Error(), "may or may not") {
 		t.Errorf("write: %v", err)
 	}
@@ -207,7 +209,7 @@ func TestAnswerOfAnotherProgram(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	_, err := connect(t, server.URL).Get(t.Context(), entries, "shop", "a")
-	var unreachable *client.UnreachableError
+	var unreachable *call.UnreachableError
 	if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "404 Not Found") || !strings.Contains(err.Error(), server.URL) {
 		t.Errorf("%v", err)
 	}
@@ -219,7 +221,7 @@ func TestServerURL(t *testing.T) {
 		"127.0.0.1:15080": "http://127.0.0.1:15080", "https://x/": "https://x", "http://x/mesh/": "http://x/mesh",
 		"": "", "ftp://x": "", "http://": "", "http://[": "",
 	} {
-		c, err := client.New(given, client.Options{})
+		c, err := client.New(given, call.Options{})
 		if (err != nil) != (want == "") || (err == nil && c.Server() != want) {
 			t.Errorf("%q: %v, %v", given, c, err)
 		}
@@ -235,12 +237,12 @@ func TestACutConnectionOverTLS(t *testing.T) {
 			_ = other.Close()
 			return cutConn{one, cause}, nil
 		}}
-		c, err := client.New("https://mesh.example", client.Options{HTTP: &http.Client{Transport: transport}})
+		c, err := client.New("https://mesh.example", call.Options{HTTP: &http.Client{Transport: transport}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = c.Post(t.Context(), "/", struct{}{}, &struct{}{})
-		var unreachable *client.UnreachableError
+		var unreachable *call.UnreachableError
 		if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "the certificate of --cert may have expired") || !errors.Is(err, cause) {
 			t.Errorf("%v: %v", cause, err)
 		}

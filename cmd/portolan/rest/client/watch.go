@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 )
 
 // Event is an event of a watch. Type is watch.Added, Modified, Deleted or Bookmark. The
@@ -27,11 +29,11 @@ type Event struct {
 // from the resourceVersion of the last event misses nothing and may repeat events. It
 // returns the error of tell, and nil if the server ended the watch. If the server has
 // dropped the changes, the error is an IsResourceExpired; if the store never reached the
-// revision, it is NotYet.
+// revision, it is call.NotYet.
 func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection, after string, tell func(Event) error) error {
 	query := s.add(url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {after}})
-	in := Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}
-	response, err := c.send(ctx, in)
+	in := call.Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}
+	response, err := c.Send(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -46,19 +48,19 @@ func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionR
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.As(err, &syntax):
-			return fmt.Errorf("watch %s at %s: an event cannot be read: %w", in.Path, c.server, err)
+			return fmt.Errorf("watch %s at %s: an event cannot be read: %w", in.Path, c.Server(), err)
 		case err != nil:
-			return c.unreachable(ctx, in, true, err)
+			return c.Unreachable(ctx, in, true, err)
 		case event.Type == watch.Error:
 			var status metav1.Status
 			if err := json.Unmarshal(event.Object, &status); err != nil {
-				return fmt.Errorf("watch %s at %s: its error cannot be read: %w", in.Path, c.server, err)
+				return fmt.Errorf("watch %s at %s: its error cannot be read: %w", in.Path, c.Server(), err)
 			}
 			return &apierrors.StatusError{ErrStatus: status}
 		}
 		object := &unstructured.Unstructured{}
 		if err := object.UnmarshalJSON(event.Object); err != nil {
-			return fmt.Errorf("watch %s at %s: an object cannot be read: %w", in.Path, c.server, err)
+			return fmt.Errorf("watch %s at %s: an object cannot be read: %w", in.Path, c.Server(), err)
 		}
 		if err := tell(Event{event.Type, object}); err != nil {
 			return err
@@ -69,7 +71,7 @@ func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionR
 // Expired says whether a server cannot send the changes after a revision: it no longer
 // has them, or its store was restored to an older state.
 func Expired(err error) bool {
-	if NotYet(err) {
+	if call.NotYet(err) {
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		return seconds == 0
 	}

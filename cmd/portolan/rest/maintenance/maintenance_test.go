@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, o maintenance.Options, configure func(*rest.Options)) (*resttest.Server, remote.Server) {
 	t.Helper()
 	s := resttest.Start(t, 0, configure, func(api *rest.Server) { maintenance.Register(api, o) })
-	c, err := client.New(s.URL, client.Options{HTTP: s.HTTP})
+	c, err := client.New(s.URL, call.Options{HTTP: s.HTTP})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +112,7 @@ func TestASnapshotThatBreaksOffIsNoSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = snapshot.Body.Close() }()
-	var unreachable *client.UnreachableError
+	var unreachable *call.UnreachableError
 	if _, err := io.Copy(io.Discard, snapshot.Body); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "ended early") {
 		t.Errorf("midway: %v", err)
 	}

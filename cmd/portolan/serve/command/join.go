@@ -15,11 +15,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
-	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/retry"
@@ -63,7 +65,7 @@ func (j *storeJoin) join(ctx context.Context) error {
 		return err
 	}
 	in := maintenance.JoinRequest{CSR: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
-	token, pin := join.Unpin(token)
+	token, pin := invitation.Unpin(token)
 	wait, last := retry.New(time.Second, 15*time.Second), ""
 	for {
 		got, err := j.ask(ctx, token, pin, in)
@@ -123,7 +125,7 @@ func (j *storeJoin) client(config *tls.Config, token string) (*client.Client, er
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = config
 	j.transport = transport
-	return client.New(j.server, client.Options{HTTP: &http.Client{Transport: j}, Token: token, UserAgent: j.agent})
+	return client.New(j.server, call.Options{HTTP: &http.Client{Transport: j}, Token: token, UserAgent: j.agent})
 }
 
 // trust returns the TLS configuration for the server that gets the token. It trusts the

@@ -4,7 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 )
@@ -22,7 +23,7 @@ func (c Server) AuthorityStatus(ctx context.Context) (*authority.Status, error) 
 // RotateAuthority does a step of a rotation of the root.
 func (c Server) RotateAuthority(ctx context.Context, step string, force bool) (*authority.Status, error) {
 	out := &authority.Status{}
-	if _, err := c.Do(ctx, client.Request{Method: http.MethodPost, Path: maintenance.RotationPath, Body: maintenance.RotationStep{Step: step, Force: force}}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: maintenance.RotationPath, Body: maintenance.RotationStep{Step: step, Force: force}}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -31,7 +32,7 @@ func (c Server) RotateAuthority(ctx context.Context, step string, force bool) (*
 // BeginAuthority makes the root of a mesh that has none.
 func (c Server) BeginAuthority(ctx context.Context) (*authority.Status, error) {
 	out := &authority.Status{}
-	if _, err := c.Do(ctx, client.Request{Method: http.MethodPost, Path: maintenance.AuthorityPath}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: maintenance.AuthorityPath}, out); err != nil {
 		return nil, err
 	}
 	return out, nil

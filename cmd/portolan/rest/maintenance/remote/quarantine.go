@@ -6,7 +6,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 )
 
@@ -24,7 +25,7 @@ func (c Server) Quarantine(ctx context.Context) (*maintenance.QuarantineList, er
 func (c Server) Discard(ctx context.Context, key string, revision int64) (*maintenance.Discarded, error) {
 	out := &maintenance.Discarded{}
 	query := url.Values{"key": {key}, "revision": {strconv.FormatInt(revision, 10)}}
-	if _, err := c.Do(ctx, client.Request{Method: http.MethodDelete, Path: maintenance.QuarantinePath, Query: query}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodDelete, Path: maintenance.QuarantinePath, Query: query}, out); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -6,7 +6,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 )
 
@@ -30,7 +31,7 @@ func (c Server) SealingKeys(ctx context.Context) (string, error) {
 // the server makes one. It returns the ids of the keys that are new to the server.
 func (c Server) AddSealingKeys(ctx context.Context, text string) ([]string, error) {
 	out := &maintenance.SealingKeys{}
-	_, err := c.Do(ctx, client.Request{Method: http.MethodPost, Path: maintenance.SealingKeysPath, Body: maintenance.SealingKeys{Text: text}}, out)
+	_, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: maintenance.SealingKeysPath, Body: maintenance.SealingKeys{Text: text}}, out)
 	return out.Added, err
 }
 
@@ -38,7 +39,7 @@ func (c Server) AddSealingKeys(ctx context.Context, text string) ([]string, erro
 // seals all secrets with it. lost gives up the key that seals now.
 func (c Server) Reseal(ctx context.Context, key string, lost bool) (*maintenance.Resealing, error) {
 	out := &maintenance.Resealing{}
-	if _, err := c.Do(ctx, client.Request{Method: http.MethodPost, Path: maintenance.ResealPath, Body: maintenance.Resealing{Key: key, Lost: lost}}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: maintenance.ResealPath, Body: maintenance.Resealing{Key: key, Lost: lost}}, out); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -6,9 +6,10 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
 )
@@ -26,7 +27,7 @@ func (c Server) StoreStatus(ctx context.Context) (*maintenance.Status, error) {
 // the connection ends early; the reader checks by the hash whether it is whole. The
 // context bounds the reading too.
 func (c Server) StoreSnapshot(ctx context.Context) (*maintenance.Snapshot, error) {
-	in := client.Request{Method: http.MethodGet, Path: maintenance.SnapshotPath}
+	in := call.Request{Method: http.MethodGet, Path: maintenance.SnapshotPath}
 	response, err := c.Open(ctx, in, "the snapshot")
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func (c Server) StoreKeys(ctx context.Context) (escrow.Keys, error) {
 		return escrow.Keys{}, err
 	}
 	in, out := maintenance.SealedKeys{TypeMeta: storeType("SealedKeys"), Recipient: recipient.PublicKey().Bytes()}, &maintenance.SealedKeys{}
-	if _, err := c.Do(ctx, client.Request{Method: http.MethodPost, Path: maintenance.KeysPath, Body: in}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: maintenance.KeysPath, Body: in}, out); err != nil {
 		return escrow.Keys{}, err
 	}
 	keys, err := maintenance.OpenKeys(out.Sealed, recipient)
@@ -64,7 +65,7 @@ func (c Server) StoreKeys(ctx context.Context) (escrow.Keys, error) {
 func (c Server) CompactStore(ctx context.Context, revision int64) (*maintenance.Compaction, error) {
 	in := maintenance.Compaction{TypeMeta: storeType("StoreCompaction"), Revision: revision}
 	out := &maintenance.Compaction{}
-	if _, err := c.Do(ctx, client.Request{Method: http.MethodPost, Path: maintenance.CompactPath, Body: in}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: maintenance.CompactPath, Body: in}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -73,7 +74,7 @@ func (c Server) CompactStore(ctx context.Context, revision int64) (*maintenance.
 // DefragmentStore makes the store give back unused space.
 func (c Server) DefragmentStore(ctx context.Context) (*maintenance.Defragmentation, error) {
 	out := &maintenance.Defragmentation{}
-	if _, err := c.Do(ctx, client.Request{Method: http.MethodPost, Path: maintenance.DefragmentPath}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: maintenance.DefragmentPath}, out); err != nil {
 		return nil, err
 	}
 	return out, nil

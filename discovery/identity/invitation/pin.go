@@ -1,10 +1,14 @@
-package join
+package invitation
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/pem"
 	"strings"
 )
+
+// Encoding is the base32 of tokens and pins: letters and digits that no shell and no URL changes.
+var Encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // pinMark separates a token from its pin, the hash of the server's roots.
 const pinMark = "_roots-"
@@ -31,5 +35,5 @@ func Pin(roots string) string {
 		one := sha256.Sum256(block.Bytes)
 		sum.Write(one[:])
 	}
-	return encoding.EncodeToString(sum.Sum(nil))
+	return Encoding.EncodeToString(sum.Sum(nil))
 }

@@ -1,4 +1,4 @@
-package client
+package call
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // UnreachableError is the error of a call without an answer.
@@ -43,9 +45,12 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// unreachable returns the error of a call without an answer; sent says whether the
+// ExitCode implements exit.Coder.
+func (e *UnreachableError) ExitCode() int { return exit.Unreachable }
+
+// Unreachable returns the error of a call without an answer; sent says whether the
 // server may have read the call.
-func (c *Client) unreachable(ctx context.Context, in Request, sent bool, err error) error {
+func (c *Client) Unreachable(ctx context.Context, in Request, sent bool, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%s %s: %w", in.Method, in.Path, context.Canceled)
 	}

@@ -1,4 +1,4 @@
-package client
+package call
 
 import (
 	"crypto/x509"

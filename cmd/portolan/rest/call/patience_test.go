@@ -1,4 +1,4 @@
-package client_test
+package call_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
@@ -32,7 +33,7 @@ func TestTimeIsUpWhileTheServerRefuses(t *testing.T) {
 		}
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}}
-	c, err := client.New("127.0.0.1:1", client.Options{HTTP: &http.Client{Transport: transport}, Patience: time.Hour})
+	c, err := client.New("127.0.0.1:1", call.Options{HTTP: &http.Client{Transport: transport}, Patience: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestStarting(t *testing.T) {
 			rest.WriteJSON(w, int(status.Code), status)
 		}))
 		t.Cleanup(server.Close)
-		c, err := client.New(server.URL, client.Options{Patience: time.Hour, Waiting: func() { t.Error("told that nobody listens") }})
+		c, err := client.New(server.URL, call.Options{Patience: time.Hour, Waiting: func() { t.Error("told that nobody listens") }})
 		if err != nil {
 			t.Fatal(err)
 		}

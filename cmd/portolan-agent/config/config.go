@@ -1,0 +1,220 @@
+// Package config has the file of an agent: YAML, read strictly, with all faults at once.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/hashicorp/go-multierror"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/discovery/node"
+	"github.com/portolan-mesh/portolan/xds/bootstrap"
+)
+
+// The default directories.
+const (
+	DefaultFile  = "/etc/portolan-agent/config.yaml"
+	DefaultState = "/var/lib/portolan-agent"
+	DefaultRun   = "/run/portolan-agent"
+)
+
+// Config is the file.
+type Config struct {
+	// API are the URLs of the servers' config API, at which the certificate is renewed. XDS are
+	// the addresses, host:port, at which they take proxies. XDSName is the name in their
+	// certificates there; empty means the host of each address.
+	API     []string `json:"api"`
+	XDS     []string `json:"xds"`
+	XDSName string   `json:"xdsName,omitempty"`
+	Proxy   Proxy    `json:"proxy"`
+	// CertificateTTL is how long each certificate should be valid; 0 leaves it to the server.
+	CertificateTTL metav1.Duration `json:"certificateTTL,omitempty"`
+	// State is the directory of the certificate and of the last good configuration, and Run that
+	// of the sockets.
+	State    string   `json:"state"`
+	Run      string   `json:"run"`
+	Envoy    Envoy    `json:"envoy,omitempty"`
+	LastGood LastGood `json:"lastGood,omitempty"`
+	// Metrics is the address of /metrics; empty means 127.0.0.1:15020, "off" none.
+	Metrics string `json:"metrics,omitempty"`
+}
+
+// MetricsOff, as the address of metrics, means none.
+const MetricsOff = "off"
+
+// Proxy describes the workload, as xds/bootstrap.Options do.
+type Proxy struct {
+	Type           node.ProxyType        `json:"type"`
+	Name           string                `json:"name"`
+	Namespace      string                `json:"namespace"`
+	ServiceAccount string                `json:"serviceAccount"`
+	IPs            []string              `json:"ips"`
+	Labels         map[string]string     `json:"labels,omitempty"`
+	Interception   node.InterceptionMode `json:"interception,omitempty"`
+	Locality       string                `json:"locality,omitempty"`
+	Network        string                `json:"network,omitempty"`
+}
+
+// Envoy says how the proxy runs.
+type Envoy struct {
+	// Path is the binary; empty means envoy of the PATH.
+	Path string `json:"path,omitempty"`
+	// Admin is the address of Envoy's own interface; empty means 127.0.0.1:15000.
+	Admin string `json:"admin,omitempty"`
+	// Drain is how long connections may go on when the agent ends; 0 means 5 s.
+	Drain metav1.Duration `json:"drain,omitempty"`
+	// Args are added to its command line.
+	Args []string `json:"args,omitempty"`
+}
+
+// LastGood says when a proxy starts without a server.
+type LastGood struct {
+	// After is how long a proxy waits for a server before it gets what it had last; 0 means 5 s.
+	After metav1.Duration `json:"after,omitempty"`
+	// MaxAge is how old that may be; 0 means 24 h.
+	MaxAge metav1.Duration `json:"maxAge,omitempty"`
+}
+
+// The defaults of durations.
+const (
+	DefaultDrain  = 5 * time.Second
+	DefaultAfter  = 5 * time.Second
+	DefaultMaxAge = 24 * time.Hour
+)
+
+// Read reads a file. The error names all faults.
+func Read(file string) (Config, error) {
+	var out Config
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, fmt.Errorf("%w: join the machine first (portolan-agent join), or name the file with --config", err)
+	}
+	if err != nil {
+		return out, err
+	}
+	if err := yaml.UnmarshalStrict(text, &out); err != nil {
+		return out, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := out.withDefaults().Validate(); err != nil {
+		return out, fmt.Errorf("%s: %w", file, err)
+	}
+	return out.withDefaults(), nil
+}
+
+// Write replaces a file, for its user alone. It makes the directory if that is missing.
+func (c Config) Write(file string) error {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return renameio.WriteFile(file, text, 0o600)
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *metav1.Duration, to time.Duration) {
+		if d.Duration == 0 {
+			d.Duration = to
+		}
+	}
+	set(&c.Envoy.Drain, DefaultDrain)
+	set(&c.LastGood.After, DefaultAfter)
+	set(&c.LastGood.MaxAge, DefaultMaxAge)
+	if c.Metrics == "" {
+		c.Metrics = "127.0.0.1:15020"
+	}
+	if c.Envoy.Path == "" {
+		c.Envoy.Path = "envoy"
+	}
+	if c.Envoy.Admin == "" {
+		c.Envoy.Admin = bootstrap.DefaultAdminAddress
+	}
+	return c
+}
+
+// Validate returns all faults, each with its field and what to do.
+func (c Config) Validate() error {
+	var faults *multierror.Error
+	fault := func(format string, args ...any) { faults = multierror.Append(faults, fmt.Errorf(format, args...)) }
+	if len(c.API) == 0 {
+		fault("api: is missing: name the URL of a server, such as https://mesh.example.com:15080")
+	}
+	for i, server := range c.API {
+		if u, err := url.Parse(server); err != nil || u.Scheme != "https" || u.Hostname() == "" {
+			fault("api[%d] %q: give a URL that begins with https://", i, server)
+		}
+	}
+	if len(c.XDS) == 0 {
+		fault("xds: is missing: name the address of a server, such as mesh.example.com:15012")
+	}
+	for i, address := range c.XDS {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			fault("xds[%d] %q: give host:port", i, address)
+		}
+	}
+	if _, _, err := net.SplitHostPort(c.Metrics); err != nil && c.Metrics != "" && c.Metrics != MetricsOff {
+		fault("metrics %q: give host:port, or off", c.Metrics)
+	}
+	for _, d := range []struct{ field, path string }{{"state", c.State}, {"run", c.Run}} {
+		if !filepath.IsAbs(d.path) {
+			fault("%s %q: give the absolute path of a directory", d.field, d.path)
+		}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"certificateTTL", c.CertificateTTL.Duration}, {"envoy.drain", c.Envoy.Drain.Duration}, {"lastGood.after", c.LastGood.After.Duration}, {"lastGood.maxAge", c.LastGood.MaxAge.Duration}} {
+		if d.value < 0 {
+			fault("%s %s: give a time such as 5s", d.field, d.value)
+		}
+	}
+	if _, err := bootstrap.Build(c.Bootstrap()); err != nil {
+		faults = multierror.Append(faults, fmt.Errorf("proxy: %w", err))
+	}
+	return faults.ErrorOrNil()
+}
+
+// Certificate is the directory of the certificate.
+func (c Config) Certificate() string { return filepath.Join(c.State, "certificate") }
+
+// Kept is the directory of the last good configuration.
+func (c Config) Kept() string { return filepath.Join(c.State, "last-good") }
+
+// XDSSocket is the socket at which the proxy gets its configuration.
+func (c Config) XDSSocket() string { return filepath.Join(c.Run, "xds.sock") }
+
+// SDSSocket is the socket at which it gets its certificate.
+func (c Config) SDSSocket() string { return filepath.Join(c.Run, "sds.sock") }
+
+// StatusSocket is the socket of portolan-agent status.
+func (c Config) StatusSocket() string { return filepath.Join(c.Run, "status.sock") }
+
+// Bootstrap returns the options of Envoy's bootstrap: all comes over the agent's sockets.
+func (c Config) Bootstrap() bootstrap.Options {
+	return bootstrap.Options{
+		Type: c.Proxy.Type, Name: c.Proxy.Name, Namespace: c.Proxy.Namespace, ServiceAccount: c.Proxy.ServiceAccount, IPs: c.Proxy.IPs,
+		Labels: c.Proxy.Labels, InterceptionMode: c.Proxy.Interception, Locality: c.Proxy.Locality, Network: c.Proxy.Network,
+		XDSAddresses: []string{"unix://" + c.XDSSocket()}, SDSSocket: c.SDSSocket(), AdminAddress: c.Envoy.Admin,
+	}
+}
+
+// GRPC returns the options of the bootstrap of a gRPC client or server without a proxy. It reads
+// the certificate's files, and replaced ones again.
+func (c Config) GRPC() bootstrap.Options {
+	o := c.Bootstrap()
+	dir := c.Certificate()
+	o.Type, o.SDSSocket, o.InterceptionMode = node.Proxyless, "", ""
+	o.Certificate = node.CertificateFiles{Chain: filepath.Join(dir, "cert-chain.pem"), Key: filepath.Join(dir, "key.pem"), Roots: filepath.Join(dir, "root-cert.pem")}
+	return o
+}

@@ -1,0 +1,233 @@
+// Package envoy runs an Envoy as a child of the agent: it starts it again when it ends, replaces it
+// in place, and drains it at the end.
+package envoy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/childprocess"
+	"github.com/portolan-mesh/portolan/storage/retry"
+)
+
+// minMinor is the oldest 1.x of Envoy that takes all that the servers send.
+const minMinor = 40
+
+// Options configure a Child. All but Args and Logger are required.
+type Options struct {
+	// Path is the binary, Bootstrap its configuration, and Admin the address of its interface.
+	Path, Bootstrap, Admin string
+	// Dir is a directory for files of the child's runs.
+	Dir    string
+	Args   []string
+	Drain  time.Duration
+	Output io.Writer
+	Logger *slog.Logger
+}
+
+// Child is an Envoy.
+type Child struct {
+	o       Options
+	replace chan struct{}
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Status is what is known of the child.
+type Status struct {
+	Version  string    `json:"version"`
+	PID      int       `json:"pid,omitempty"`
+	Since    time.Time `json:"since"`
+	Restarts int       `json:"restarts"`
+	Epoch    int       `json:"epoch"` // how often it was replaced in place since it was started
+	LastExit string    `json:"lastExit,omitempty"`
+}
+
+// New returns a child. It checks the version of the binary.
+func New(ctx context.Context, o Options) (*Child, error) {
+	path, err := exec.LookPath(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("envoy.path: %w: install Envoy, name its binary, or run with --no-envoy", err)
+	}
+	o.Path = path
+	c := &Child{o: o, replace: make(chan struct{}, 1)}
+	c.status.Version, err = version(ctx, path)
+	return c, err
+}
+
+var versionText = regexp.MustCompile(`version: \S*/(1\.(\d+)\.\d+)`)
+
+// version returns the version of a binary, and an error if it is too old.
+func version(ctx context.Context, path string) (string, error) {
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	found := versionText.FindSubmatch(out)
+	if err != nil || found == nil {
+		return "", errors.Join(fmt.Errorf("envoy.path: %s does not say which Envoy it is", path), err)
+	}
+	if minor, _ := strconv.Atoi(string(found[2])); minor < minMinor {
+		return "", fmt.Errorf("envoy.path: %s is Envoy %s: use 1.%d or later", path, found[1], minMinor)
+	}
+	return string(found[1]), nil
+}
+
+// Status returns what is known now.
+func (c *Child) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+// Replace starts another Envoy that takes over the sockets of the present one, which then drains
+// and ends: a new binary or bootstrap comes in without a lost request
+// (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/operations/hot_restart).
+func (c *Child) Replace() {
+	select {
+	case c.replace <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// stable is how long an Envoy has to run for the next restart to be a quick one.
+const stable = 30 * time.Second
+
+// Run keeps an Envoy running until ctx ends; then it drains it and waits for its end.
+func (c *Child) Run(ctx context.Context) error {
+	wait := retry.New(100*time.Millisecond, 10*time.Second)
+	for {
+		began := time.Now()
+		err := c.run(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(began) > stable {
+			wait.Reset()
+		}
+		c.mu.Lock()
+		c.status.Restarts++
+		c.status.PID, c.status.LastExit = 0, fmt.Sprint(err)
+		c.mu.Unlock()
+		c.o.Logger.Error("Envoy has ended and is started again", "err", err)
+		if wait.Wait(ctx) != nil {
+			return nil
+		}
+	}
+}
+
+// run runs an Envoy and those that replace it, until the last of them ends. It waits for all.
+func (c *Child) run(ctx context.Context) error {
+	base := filepath.Join(c.o.Dir, "envoy-base-id")
+	_ = os.Remove(base)
+	now, err := c.start(0, "--use-dynamic-base-id", "--base-id-path", base)
+	if err != nil {
+		return err
+	}
+	var old []*childprocess.Process
+	defer func() {
+		for _, p := range old {
+			p.Stop(time.Second)
+		}
+	}()
+	for epoch := 1; ; {
+		select {
+		case <-ctx.Done():
+			c.drain(now)
+			now.Stop(5 * time.Second)
+			return nil
+		case <-now.Done():
+			return now.Cause()
+		case <-c.replace:
+			id, err := os.ReadFile(base)
+			if err != nil {
+				c.o.Logger.Error("Envoy is not replaced: it has not started yet", "err", err)
+				continue
+			}
+			next, err := c.start(epoch, "--base-id", strings.TrimSpace(string(id)))
+			if err != nil {
+				c.o.Logger.Error("Envoy is not replaced", "err", err)
+				continue
+			}
+			old, now = append(old, now), next
+			epoch++
+		}
+	}
+}
+
+// start starts one Envoy. The one before it ends a second after its drain time.
+func (c *Child) start(epoch int, args ...string) (*childprocess.Process, error) {
+	seconds := strconv.Itoa(max(1, int(c.o.Drain.Seconds())))
+	args = append(args, "-c", c.o.Bootstrap, "--restart-epoch", strconv.Itoa(epoch), "--drain-time-s", seconds,
+		"--parent-shutdown-time-s", strconv.Itoa(max(1, int(c.o.Drain.Seconds()))+1))
+	p, err := childprocess.Start(childprocess.Command{Path: c.o.Path, Args: append(args, c.o.Args...), Output: c.o.Output})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.status.PID, c.status.Since, c.status.Epoch = p.PID(), time.Now().UTC(), epoch
+	c.mu.Unlock()
+	c.o.Logger.Info("Envoy is started", "pid", p.PID(), "epoch", epoch, "version", c.status.Version)
+	return p, nil
+}
+
+// drain asks the Envoy to end its connections, and waits until it has none, or the drain time has
+// passed.
+func (c *Child) drain(p *childprocess.Process) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.o.Drain)
+	defer cancel()
+	for _, path := range []string{"/healthcheck/fail", "/drain_listeners?graceful"} {
+		if _, err := c.admin(ctx, http.MethodPost, path); err != nil {
+			c.o.Logger.Warn("Envoy cannot be drained", "err", err)
+			return
+		}
+	}
+	for retry.Sleep(ctx, 50*time.Millisecond) == nil && p.Running() {
+		text, err := c.admin(ctx, http.MethodGet, "/stats?filter=%5Elistener%5C..*downstream_cx_active%24")
+		if err == nil && connections(text) == 0 {
+			return
+		}
+	}
+}
+
+// connections sums gauges of listeners other than that of the admin interface.
+func connections(text string) (sum int) {
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if n, err := strconv.Atoi(value); err == nil && !strings.HasPrefix(name, "listener.admin.") && !strings.Contains(name, ".worker_") {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// Metrics returns those of Envoy, in Prometheus' text format.
+func (c *Child) Metrics(ctx context.Context) (string, error) {
+	return c.admin(ctx, http.MethodGet, "/stats/prometheus")
+}
+
+func (c *Child) admin(ctx context.Context, method, path string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.o.Admin+path, nil)
+	if err != nil {
+		return "", err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}

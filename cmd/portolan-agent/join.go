@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
+	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
+	"github.com/portolan-mesh/portolan/discovery/node"
+)
+
+// joinFlags are the flags of join.
+type joinFlags struct {
+	dir, name, kind, interception, admin, envoy, metrics string
+	ips                                                  []string
+	ttl                                                  time.Duration
+	labels                                               map[string]string
+}
+
+func newJoin(env *environment) *cobra.Command {
+	var o joinFlags
+	c := &cobra.Command{
+		Use:   "join INVITATION",
+		Short: "Join this machine to the mesh by an invitation",
+		Long: `Join this machine to the mesh by an invitation, which portolan machine invite prints.
+
+The machine gets its first certificate, with a key that never leaves it, and the file of
+the agent is written. The invitation is not kept. Joining again replaces both.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return exit.With(exit.Usage, errors.New("give one invitation: portolan machine invite prints the whole line"))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return env.join(c, o, args[0]) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.dir, "dir", "", "one directory for the file, the state and the sockets, for an agent without root; --config then names the file in it")
+	f.StringVar(&o.name, "name", "", "name of the workload (default the name of the machine)")
+	f.StringSliceVar(&o.ips, "ip", nil, "address by which the mesh knows the workload; may be repeated (default the one from which the machine reaches a server)")
+	f.StringVar(&o.kind, "type", string(node.Sidecar), "sidecar or router")
+	f.StringVar(&o.interception, "interception", "", "how traffic gets to a sidecar: NONE, REDIRECT or TPROXY (default NONE)")
+	f.StringToStringVar(&o.labels, "labels", nil, "labels of the workload, KEY=VALUE,...")
+	f.DurationVar(&o.ttl, "ttl", 0, "for how long each certificate is to be valid; 0 leaves it to the server")
+	f.StringVar(&o.envoy, "envoy", "", "binary of Envoy (default envoy of the PATH)")
+	f.StringVar(&o.admin, "admin-address", "", "host:port of Envoy's own interface (default 127.0.0.1:15000)")
+	f.StringVar(&o.metrics, "metrics-address", "", `host:port of /metrics, the agent's and Envoy's; "off" for none (default 127.0.0.1:15020)`)
+	return c
+}
+
+func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
+	in, err := invitation.Parse(text)
+	if err != nil {
+		return exit.With(exit.Data, err)
+	}
+	file := e.config
+	out, err := config.Read(file)
+	if o.dir != "" {
+		if o.dir, err = filepath.Abs(o.dir); err != nil {
+			return exit.With(exit.Data, err)
+		}
+		file = filepath.Join(o.dir, "config.yaml")
+		out, err = config.Read(file)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return exit.With(exit.Data, fmt.Errorf("%w: mend it, or move it away", err))
+	}
+	if out, err = o.complete(out, in); err != nil {
+		return exit.With(exit.Data, err)
+	}
+	servers := enroll.Servers{URLs: in.API, Dir: out.Certificate(), Token: in.Token, Agent: e.agent()}
+	if err := os.MkdirAll(out.State, 0o700); err != nil {
+		return exit.With(exit.Data, fmt.Errorf("state: %w: join as root, or name a directory with --dir", err))
+	}
+	got, err := enroll.Request(c.Context(), enroll.Options{Dir: out.Certificate(), TTL: out.CertificateTTL.Duration, Ask: servers.Ask, Logger: e.logger()})
+	if err != nil {
+		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w: nothing has changed here; make another invitation: portolan machine invite -n %s --service-account %s", err, in.Namespace, in.ServiceAccount)
+		}
+		return err
+	}
+	if err := out.Write(file); err != nil {
+		return exit.With(exit.Data, err)
+	}
+	fmt.Fprintf(e.stdout, "This machine is %s, until %s; the agent renews that.\n", got.Identity, got.NotAfter.UTC().Format(time.RFC3339))
+	run := "portolan-agent run"
+	if file != config.DefaultFile {
+		run += " --config " + file
+	}
+	fmt.Fprintf(e.stdout, "%s has what the agent does. Start it, best as a service:\n  %s\n", file, run)
+	return nil
+}
+
+// complete returns the file of an agent after it has joined. What the file says already stays,
+// unless a flag or the invitation says otherwise.
+func (o joinFlags) complete(c config.Config, in invitation.Invitation) (config.Config, error) {
+	c.API, c.XDS = in.API, in.XDS
+	c.Proxy.Namespace, c.Proxy.ServiceAccount = in.Namespace, in.ServiceAccount
+	c.State, c.Run = cmp.Or(c.State, config.DefaultState), cmp.Or(c.Run, config.DefaultRun)
+	if o.dir != "" {
+		c.State, c.Run = o.dir, o.dir
+	}
+	c.Proxy.Type = node.ProxyType(cmp.Or(o.kind, string(c.Proxy.Type)))
+	c.Proxy.Interception = node.InterceptionMode(cmp.Or(o.interception, string(c.Proxy.Interception)))
+	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.envoy, c.Envoy.Path), cmp.Or(o.admin, c.Envoy.Admin)
+	c.Metrics = cmp.Or(o.metrics, c.Metrics)
+	if o.ttl != 0 {
+		c.CertificateTTL.Duration = o.ttl
+	}
+	if len(o.labels) > 0 {
+		c.Proxy.Labels = o.labels
+	}
+	if c.Proxy.Name = cmp.Or(o.name, c.Proxy.Name); c.Proxy.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("--name: %w: name the workload", err)
+		}
+		c.Proxy.Name, _, _ = strings.Cut(strings.ToLower(host), ".")
+	}
+	if len(o.ips) > 0 {
+		c.Proxy.IPs = o.ips
+	}
+	if len(c.Proxy.IPs) == 0 {
+		ip, err := ownAddress(in.XDS[0])
+		if err != nil {
+			return c, fmt.Errorf("--ip: %w: name the address by which the mesh knows the workload", err)
+		}
+		c.Proxy.IPs = []string{ip}
+	}
+	return c, c.Validate()
+}
+
+// ownAddress returns the address from which this machine reaches another. It sends nothing.
+func ownAddress(of string) (string, error) {
+	conn, err := net.Dial("udp", of)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
+}

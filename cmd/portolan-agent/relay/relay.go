@@ -1,0 +1,196 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+// Options configure a Relay. Servers is required.
+type Options struct {
+	Servers Servers
+	// Store keeps the last good configuration; nil keeps none.
+	Store *Store
+	// Patience is how long a client waits for a server before it gets what is kept of it; 0 means
+	// 5 s.
+	Patience time.Duration
+	// SaveEvery is how often at most what a client has acknowledged is kept; 0 means 2 s.
+	SaveEvery time.Duration
+	// Logger may be nil; nothing is logged then.
+	Logger *slog.Logger
+}
+
+// Relay serves the aggregated discovery service.
+type Relay struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	o Options
+
+	mu      sync.Mutex
+	clients []*Client // those that are connected
+}
+
+// Client is one connected client.
+type Client struct {
+	Node string `json:"node"`
+	// Server is the server whose configuration it gets, empty while there is none. Since is since
+	// when.
+	Server string    `json:"server,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
+// New returns a relay.
+func New(o Options) *Relay {
+	if o.Patience == 0 {
+		o.Patience = 5 * time.Second
+	}
+	if o.SaveEvery == 0 {
+		o.SaveEvery = 2 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Relay{o: o}
+}
+
+// ServerOptions returns the options that a gRPC server of a Relay needs: messages may be as large
+// as the servers send them, and a client may ping as often as Envoy does.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32), grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}
+}
+
+// Register adds the service to a gRPC server, made with ServerOptions.
+func (r *Relay) Register(g grpc.ServiceRegistrar) {
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, r)
+}
+
+// Clients returns the connected clients, by node.
+func (r *Relay) Clients() []Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Client, len(r.clients))
+	for i, c := range r.clients {
+		out[i] = *c
+	}
+	slices.SortStableFunc(out, func(a, b Client) int { return strings.Compare(a.Node, b.Node) })
+	return out
+}
+
+func (r *Relay) join(node string) *Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &Client{Node: node, Since: time.Now()}
+	r.clients = append(r.clients, c)
+	return c
+}
+
+func (r *Relay) leave(c *Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients = slices.DeleteFunc(r.clients, func(one *Client) bool { return one == c })
+}
+
+// show notes which server a client gets its configuration of.
+func (r *Relay) show(c *Client, server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.Server != server {
+		c.Server, c.Since = server, time.Now()
+		r.o.Logger.Info("the proxy gets its configuration from", "proxy", c.Node, "server", server)
+	}
+}
+
+// The variants, as files of the store name them.
+const deltaVariant, worldVariant = "delta", "state of the world"
+
+// DeltaAggregatedResources implements ADS in the delta variant.
+func (r *Relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return serve(r, deltaVariant, down, down.Context(),
+		func(ctx context.Context, conn *grpc.ClientConn) (stream[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse], error) {
+			return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+		},
+		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) book[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse] {
+			return newDeltaBook(kept)
+		},
+		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DeltaDiscoveryRequest) (*discoveryv3.DeltaDiscoveryResponse, bool) {
+			return (&keptDelta{kept: kept, types: map[string]*deltaType{}}).answer
+		})
+}
+
+// StreamAggregatedResources implements ADS in state of the world.
+func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return serve(r, worldVariant, down, down.Context(),
+		func(ctx context.Context, conn *grpc.ClientConn) (stream[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse], error) {
+			return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+		},
+		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) book[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse] {
+			return newWorldBook(kept)
+		},
+		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, bool) {
+			return (&keptWorld{kept: kept, asked: map[string][]string{}}).answer
+		})
+}
+
+// request is what requests of both variants have.
+type request interface{ GetNode() *corev3.Node }
+
+// serve runs the stream of one client.
+func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx context.Context,
+	open func(context.Context, *grpc.ClientConn) (stream[Q, P], error),
+	newBook func(map[string]*discoveryv3.DeltaDiscoveryResponse) book[Q, P],
+	newKept func(map[string]*discoveryv3.DeltaDiscoveryResponse) func(Q) (P, bool),
+) error {
+	first, err := down.Recv()
+	if err != nil {
+		return err
+	}
+	node := first.GetNode().GetId()
+	if node == "" {
+		return status.Error(codes.InvalidArgument, "the first request has no node id")
+	}
+	var kept map[string]*discoveryv3.DeltaDiscoveryResponse
+	if r.o.Store != nil {
+		kept = r.o.Store.load(node, variant)
+	}
+	shown := r.join(node)
+	defer r.leave(shown)
+	s := &session[Q, P]{relay: r, variant: variant, down: down, book: newBook(kept), links: make(chan *link[Q, P]), shown: shown}
+	s.kept = func() *link[Q, P] {
+		if s.live {
+			kept = byType(s.book.state())
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return (&keptStream[Q, P]{answer: newKept(kept)}).link(ctx)
+	}
+	c := &connector[Q, P]{servers: r.o.Servers, open: open, links: s.links, patience: r.o.Patience, failed: func(server string, err error) {
+		r.o.Logger.Warn("a server is not in use: trying the next", "proxy", node, "server", server, "err", err)
+	}}
+	if err := s.run(ctx, c, first); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return status.FromContextError(context.Canceled).Err()
+}
+
+func byType(state []*discoveryv3.DeltaDiscoveryResponse) map[string]*discoveryv3.DeltaDiscoveryResponse {
+	out := make(map[string]*discoveryv3.DeltaDiscoveryResponse, len(state))
+	for _, of := range state {
+		out[of.GetTypeUrl()] = of
+	}
+	return out
+}

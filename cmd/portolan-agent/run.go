@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/secrets"
+	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/discovery/access/socket"
+	"github.com/portolan-mesh/portolan/xds/bootstrap"
+)
+
+func newRun(env *environment) *cobra.Command {
+	noEnvoy := false
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Renew the certificate, relay the configuration, run the Envoy",
+		Long: `Renew the certificate, relay the configuration, run the Envoy.
+
+SIGTERM drains the Envoy and ends all. SIGHUP replaces the Envoy in place by the binary
+and the bootstrap that are there then, without a lost request.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			file, err := config.Read(env.config)
+			if err != nil {
+				return exit.With(exit.Data, err)
+			}
+			a, err := newAgent(c.Context(), env, file, noEnvoy)
+			if err != nil {
+				return exit.With(exit.Data, err)
+			}
+			return a.run(c.Context())
+		},
+	}
+	c.Flags().BoolVar(&noEnvoy, "no-envoy", false, "run no Envoy: the bootstraps of an Envoy and of gRPC are in the state directory, for those who start them")
+	return c
+}
+
+// agent is a running agent.
+type agent struct {
+	config  config.Config
+	logger  *slog.Logger
+	env     *environment
+	store   *relay.Store
+	relay   *relay.Relay
+	secrets *secrets.Server
+	envoy   *envoy.Child // nil for none
+}
+
+// The bootstraps in the state directory.
+const envoyFile, grpcFile = "envoy.json", "grpc.json"
+
+func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bool) (*agent, error) {
+	a := &agent{config: c, logger: env.logger(), env: env}
+	for _, dir := range []string{c.State, c.Run} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if a.secrets, err = secrets.New(c.Certificate()); err != nil {
+		return nil, err
+	}
+	if a.store, err = relay.OpenStore(c.Kept(), c.LastGood.MaxAge.Duration, a.logger); err != nil {
+		return nil, err
+	}
+	a.relay = relay.New(relay.Options{
+		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
+		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger,
+	})
+	if err := a.writeBootstraps(); err != nil || noEnvoy {
+		return a, err
+	}
+	a.envoy, err = envoy.New(ctx, envoy.Options{
+		Path: c.Envoy.Path, Bootstrap: filepath.Join(c.State, envoyFile), Admin: c.Envoy.Admin, Dir: c.State,
+		Args: c.Envoy.Args, Drain: c.Envoy.Drain.Duration, Output: env.stderr, Logger: a.logger,
+	})
+	return a, err
+}
+
+func (a *agent) writeBootstraps() error {
+	message, err := bootstrap.Build(a.config.Bootstrap())
+	if err != nil {
+		return err
+	}
+	text, err := bootstrap.JSON(message)
+	if err != nil {
+		return err
+	}
+	proxyless, err := bootstrap.GRPC(a.config.GRPC())
+	if err != nil {
+		return err
+	}
+	return errors.Join(renameio.WriteFile(filepath.Join(a.config.State, envoyFile), text, 0o600),
+		renameio.WriteFile(filepath.Join(a.config.State, grpcFile), proxyless, 0o600))
+}
+
+// run runs all until ctx ends. Envoy ends first, then what it depends on.
+func (a *agent) run(ctx context.Context) error {
+	supply, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, failed := errgroup.WithContext(supply)
+	xds := grpc.NewServer(relay.ServerOptions()...)
+	a.relay.Register(xds)
+	sds := grpc.NewServer(relay.ServerOptions()...)
+	a.secrets.Register(sds)
+	for path, server := range map[string]*grpc.Server{a.config.XDSSocket(): xds, a.config.SDSSocket(): sds} {
+		l, err := socket.Listen(path)
+		if err != nil {
+			return errors.Join(err, a.stopped(end, group))
+		}
+		group.Go(func() error { return serveGRPC(failed, server, socket.Only(l)) })
+	}
+	status, err := socket.Listen(a.config.StatusSocket())
+	if err != nil {
+		return errors.Join(err, a.stopped(end, group))
+	}
+	group.Go(func() error { return a.serveStatus(failed, socket.Only(status)) })
+	if a.config.Metrics != config.MetricsOff {
+		metrics, err := net.Listen("tcp", a.config.Metrics)
+		if err != nil {
+			return errors.Join(fmt.Errorf("metrics: %w: name another address in the file, or off", err), status.Close(), a.stopped(end, group))
+		}
+		group.Go(func() error { return a.serveMetrics(failed, metrics) })
+	}
+	group.Go(func() error { a.renew(failed); return nil })
+	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
+
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(failed, stop) // nothing runs without its supply
+	a.runEnvoy(running)
+	return a.stopped(end, group)
+}
+
+// stopped ends the supply and waits for it.
+func (a *agent) stopped(end func(), group *errgroup.Group) error {
+	end()
+	err := group.Wait()
+	a.logger.Info("ended")
+	return err
+}
+
+// runEnvoy runs the Envoy, if there is one, until ctx ends.
+func (a *agent) runEnvoy(ctx context.Context) {
+	if a.envoy == nil {
+		<-ctx.Done()
+		return
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for {
+			select {
+			case <-hup:
+				a.replaceEnvoy()
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	group.Go(func() error { return a.envoy.Run(ctx) })
+	_ = group.Wait() // neither fails
+}
+
+func (a *agent) replaceEnvoy() {
+	if err := a.writeBootstraps(); err != nil {
+		a.logger.Error("the bootstrap cannot be written; Envoy is replaced with the one that is there", "err", err)
+	}
+	a.envoy.Replace()
+}
+
+// renew keeps the certificate fresh. An agent whose certificate is not renewed any more goes on:
+// its proxy serves what it can without one.
+func (a *agent) renew(ctx context.Context) {
+	if err := enroll.Watch(ctx, a.enrollment()); err != nil {
+		a.logger.Error("the certificate is not renewed any more: join the machine again (portolan-agent join) and start the agent again", "err", err)
+	}
+}
+
+func (a *agent) enrollment() enroll.Options {
+	servers := enroll.Servers{URLs: a.config.API, Dir: a.config.Certificate(), Agent: a.env.agent()}
+	return enroll.Options{Dir: a.config.Certificate(), TTL: a.config.CertificateTTL.Duration, Ask: servers.Ask, Logger: a.logger, Replaced: func(context.Context) error { return a.secrets.Reload() }}
+}
+
+// serveGRPC serves until ctx ends.
+func serveGRPC(ctx context.Context, server *grpc.Server, l net.Listener) error {
+	defer context.AfterFunc(ctx, server.Stop)()
+	if err := server.Serve(l); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("socket %s: %w", l.Addr(), err)
+	}
+	server.Stop() // and wait for the streams
+	return nil
+}
+
+// serveStatus serves the agent's own API until ctx ends.
+func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", a.writeStatus)
+	mux.HandleFunc("POST /restart-envoy", a.takeRestart)
+	server := &http.Server{Handler: mux}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

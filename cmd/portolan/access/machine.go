@@ -1,0 +1,103 @@
+package access
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
+)
+
+func newMachineCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "machine",
+		Short: "Bring machines into the mesh",
+	}
+	c.AddCommand(newMachineInviteCommand(env))
+	return c
+}
+
+// xdsPort is the port at which servers take proxies with certificates, where --xds-address names
+// none.
+const xdsPort = "15012"
+
+func newMachineInviteCommand(env *environment) *cobra.Command {
+	var o tokenOrder
+	var in invitation.Invitation
+	c := &cobra.Command{
+		Use:   "invite --service-account NAME",
+		Short: "Make an invitation, and print the line that joins a machine by it",
+		Long: `Make an invitation, and print the line that joins a machine by it.
+
+The invitation has the addresses of the servers, the hash of the roots by which the
+machine recognizes them, and a join token (portolan token). Whoever has it becomes the
+service account, so often and until then: hand it to the machine as its other secrets.`,
+		Example: `  portolan machine invite -n shop --service-account web --server https://mesh.example.com:15080
+  portolan machine invite -n shop --service-account web --ttl 168h --uses 200 --cidr 10.20.0.0/16`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if err := completeServers(&in, env.Server); err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			made, err := env.createToken(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			in.Token, in.Namespace, in.ServiceAccount = invitation.Pinned(made.Token, made.Roots), made.Namespace, made.ServiceAccount
+			text, err := in.Text()
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			fmt.Fprintf(env.Stderr, "The invitation is good for %s as %s/%s, until %s. It is not shown again. On the machine:\n",
+				cli.CountOf(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
+			_, err = fmt.Fprintln(env.Stdout, "portolan-agent join "+text)
+			return err
+		},
+	}
+	o.register(env, c)
+	f := c.Flags()
+	f.StringSliceVar(&in.API, "api-url", nil, "URL at which the machine reaches the config API of a server; may be repeated (default --server)")
+	f.StringSliceVar(&in.XDS, "xds-address", nil, "host:port at which the machine reaches a server that takes proxies (serve --secure-xds-address); may be repeated (default the hosts of --api-url, port "+xdsPort+")")
+	return c
+}
+
+// completeServers sets what no flag says from --server, where a machine can reach that.
+func completeServers(in *invitation.Invitation, server string) error {
+	if len(in.API) == 0 {
+		for one := range strings.SplitSeq(server, ",") {
+			one = strings.TrimSpace(one)
+			u, err := url.Parse(one)
+			if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+				return fmt.Errorf("--server %s: a machine sends its token over https alone: name the URLs at which it reaches the servers with --api-url", cmp.Or(one, "is empty"))
+			}
+			if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "localhost" || err == nil && ip.IsLoopback() {
+				return errors.New("--server is of this machine alone: name the URLs at which other machines reach the servers with --api-url")
+			}
+			in.API = append(in.API, one)
+		}
+	}
+	if len(in.XDS) == 0 {
+		for _, one := range in.API {
+			u, err := url.Parse(one)
+			if err != nil {
+				return fmt.Errorf("--api-url %q: %w", one, err)
+			}
+			in.XDS = append(in.XDS, net.JoinHostPort(u.Hostname(), xdsPort))
+		}
+	}
+	draft := *in
+	draft.Token, draft.Namespace, draft.ServiceAccount = "t", "n", "s"
+	return draft.Validate()
+}

@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/integration/processtest"
+)
+
+// TestAgentRenews: short-lived certificates are renewed under load. Envoy gets each from the agent
+// at once.
+func TestAgentRenews(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if o := m.join(m.invite(), "--ttl", "15s"); o.code != 0 {
+		t.Fatalf("join: %+v", o)
+	}
+	dir := filepath.Join(m.dir, "certificate")
+	first, err := enroll.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.run()
+	m.awaitCall("the first request")
+	stop := m.load()
+	eventually(t, "the certificate is renewed", func() error {
+		now, err := enroll.Read(dir)
+		if err == nil && now.Pair.Leaf.Equal(first.Pair.Leaf) {
+			err = errors.New("it is the first one")
+		}
+		return err
+	})
+	eventually(t, "the machine outlives its first certificate, and has a server", func() error {
+		now, err := m.status()
+		if err == nil && (time.Now().Before(first.Pair.Leaf.NotAfter.Add(time.Second)) || len(now.Clients) != 1 || now.Clients[0].Server != m.secureXDS) {
+			err = fmt.Errorf("the first ends at %s, and the clients are %+v", first.Pair.Leaf.NotAfter, now.Clients)
+		}
+		return err
+	})
+	m.apply(plainEntry("later"))
+	eventually(t, "Envoy has what is applied then", func() error { return m.hasCluster("outbound|80||later.shop.example") })
+	stop("certificates are renewed")
+}
+
+// TestAgentGRPC: a gRPC client without a proxy has its configuration from the agent's socket, also
+// after its server was replaced. The agent runs no Envoy.
+func TestAgentGRPC(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	v1, v2 := startGRPCBackend(t, "v1"), startGRPCBackend(t, "v2")
+	m.apply(grpcEntry(v1))
+	if o := m.join(m.invite()); o.code != 0 {
+		t.Fatalf("join: %+v", o)
+	}
+	m.run("--no-envoy")
+	eventually(t, "the agent is ready", func() error { _, err := m.status(); return err })
+	c := &grpcClient{name: "go", port: freePort(t)}
+	processtest.Start(t, processtest.Options{
+		Name: "grpc-go", Path: needGRPCPeer(t), Args: []string{"front", "--listen", local(c.port)},
+		Env: []string{"GRPC_XDS_BOOTSTRAP=" + filepath.Join(m.dir, "grpc.json")},
+	})
+	answers := func(name string) func() error {
+		return func() error {
+			got, err := do(context.WithoutCancel(t.Context()), m.client, c.call(anyMethod))
+			if err == nil && (got.status != http.StatusOK || got.String() != name) {
+				err = fmt.Errorf("it gets %s", got)
+			}
+			return err
+		}
+	}
+	eventually(t, "the client calls", answers("v1"))
+	if err := m.server.process.terminate(t); err != nil {
+		t.Errorf("the server: %v", err)
+	}
+	if err := answers("v1")(); err != nil {
+		t.Errorf("without a server: %v", err)
+	}
+	m.server.start()
+	m.apply(grpcEntry(v2))
+	eventually(t, "the client follows the next server", answers("v2"))
+}
