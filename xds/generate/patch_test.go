@@ -94,6 +94,7 @@ func TestPatchesReachAllThatIsServed(t *testing.T) {
 	for _, n := range []xdstest.Node{
 		{IP: "10.0.0.1"},
 		{IP: "10.0.0.1", Interception: discovery.InterceptionRedirect, RouteDelta: true, SelfDiscovery: true},
+		{IP: "10.0.0.7", DNSCapture: true},
 		{IP: "10.0.0.9", Type: discovery.Router, Namespace: "edge", Labels: map[string]string{"istio": "gateway"}},
 		{IP: "10.0.0.8", Type: discovery.Proxyless},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/names/nds"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -133,7 +134,10 @@ func (d drawn) workloadEntry() string {
 // hosts and ports.
 func everyName() []string {
 	out := []string{
-		names.VirtualOutboundListener, names.VirtualInboundListener, names.BlackHoleCluster, names.PassthroughCluster, names.AllowAnyDynamicDNSCluster,
+		names.VirtualOutboundListener, names.VirtualInboundListener, names.BlackHoleCluster, names.PassthroughCluster, names.AllowAnyDynamicDNSCluster, nds.TableName,
+	}
+	for _, h := range meshHosts {
+		out = append(out, nds.TableName+"/"+h)
 	}
 	for _, port := range meshPorts {
 		number := uint32(port)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/names/nds"
 )
 
 // The types that a proxy requests.
@@ -379,7 +380,7 @@ func (c *Client) take(a *Answer) {
 			return
 		}
 	}
-	whole := a.TypeURL == ClusterType || a.TypeURL == ListenerType || isKind(a.TypeURL)
+	whole := a.TypeURL == ClusterType || a.TypeURL == ListenerType || a.TypeURL == nds.TableType || a.TypeURL == nds.HostType || isKind(a.TypeURL)
 	if c.o.Variant == protocol.StateOfTheWorld && whole {
 		t.held = map[string]Held{}
 	}

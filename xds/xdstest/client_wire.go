@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 	mcp "istio.io/api/mcp/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/xds/names/nds"
 )
 
 // worldClient speaks state-of-the-world ADS.
@@ -87,6 +89,12 @@ func nameOf(body *anypb.Any) (string, error) {
 		return m.GetClusterName(), nil
 	case *mcp.Resource:
 		return m.GetMetadata().GetName(), nil
+	case *nds.NameTable:
+		return nds.TableName, nil
+	case *nds.Host:
+		for h := range m.GetTable() {
+			return nds.TableName + "/" + h, nil
+		}
 	}
 	named, ok := message.(interface{ GetName() string })
 	if !ok {

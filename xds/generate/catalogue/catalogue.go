@@ -7,6 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/nametable"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
@@ -39,5 +40,7 @@ func Types() []generate.ResourceType {
 		{Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic}},
 		{Name: "ECDS", Generator: policy.Generator{}, Needed: true, Alike: true, Otherwise: policy.Otherwise, Needs: []resource.Need{traffic}},
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
+		{Name: "NDS", Generator: nametable.Table{}, Full: true},
+		{Name: "Names", Generator: nametable.Hosts{}, Full: true},
 	}
 }
