@@ -15,9 +15,9 @@ import (
 // captureMark is the packet mark of clients whose connections are captured.
 const captureMark = 77
 
-// capture redirects a machine's traffic to its sidecar: outgoing connections of clients go to
+// captureBoth redirects a machine's traffic to its sidecar: outgoing connections of clients go to
 // virtualOutbound, and incoming ones to virtualInbound.
-const capture = `
+const captureBoth = `
 table ip portolan {
 	chain output {
 		type nat hook output priority -100;
@@ -94,7 +94,7 @@ spec:
   ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}, {number: 5432, name: tcp, protocol: TCP}]
   endpoints: [{address: 10.0.0.1}]
 `)
-	workload.nft(capture)
+	workload.nft(captureBoth)
 	client := s.startEnvoy(envoyOptions{
 		kind: "sidecar", name: "client", interception: "REDIRECT", variant: protocol.Delta,
 		in: workload, xds: startSocketRelay(t, s.xds),
@@ -177,7 +177,7 @@ spec:
 		s.apply(entry("ledger", 5432, "TCP", "addresses: [10.9.0.1]\n  endpoints: [{address: 10.0.0.2, ports: {p: 9432}}]"),
 			entry("egress", 3128, "TCP", "addresses: [10.9.0.2]\n  endpoints: [{address: 10.0.0.2, ports: {p: 9999}}]"),
 			entry("egress-http", 3128, "HTTP", "addresses: [10.9.0.3]\n  endpoints: [{address: 10.0.0.2, ports: {p: 9998}}]"), to("egress"))
-		workload.nft(capture)
+		workload.nft(captureBoth)
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", interception: "REDIRECT", variant: v, in: workload, xds: startSocketRelay(t, s.xds)})
 		client.awaitWarm()
 		awaitGreetingFrom(t, workload, captureMark, "10.0.0.2:9433", "egress")

@@ -96,7 +96,8 @@ func runWith(stdin io.Reader, command ...string) error {
 
 func (n *namespace) command() []string { return []string{"ip", "netns", "exec", n.name} }
 
-// asUser runs programs in a namespace as another user, who may read the test's files.
+// asUser runs programs in a namespace as another user, who may read the test's files and change
+// networks, as a transparent sidecar must.
 type asUser struct {
 	*namespace
 	uid int
@@ -105,7 +106,7 @@ type asUser struct {
 func (u asUser) command() []string {
 	id := fmt.Sprint(u.uid)
 	return append(u.namespace.command(), "setpriv", "--reuid", id, "--regid", id, "--clear-groups",
-		"--inh-caps", "+dac_override", "--ambient-caps", "+dac_override")
+		"--inh-caps", "+dac_override,+net_admin", "--ambient-caps", "+dac_override,+net_admin")
 }
 
 // ip sets up the network.

@@ -103,7 +103,7 @@ func newPeerNetworks(t testing.TB) *peerMesh {
 	servePeerRPC(t, m.workload.listen("0.0.0.0:8082"))
 	serveTCPUpstream(t, peerGreeting, m.workload.listen("0.0.0.0:5432"))
 	serveUpstream(t, "plain", m.workload.listen("0.0.0.0:7000"))
-	m.workload.nft(capture)
+	m.workload.nft(captureBoth)
 	m.client.nft(captureOut)
 	return m
 }
