@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -271,4 +272,55 @@ func tableOf(ruleset string) string {
 	_, tables, _ := strings.Cut(ruleset, "\n")
 	tables, _, _ = strings.Cut(tables, "# ip -4 rule list")
 	return tables
+}
+
+// TestAgentCaptures: the commands of the agent print the rules of its file, put them in force, say
+// whether they are, and take them away.
+func TestAgentCaptures(t *testing.T) {
+	needNamespaces(t)
+	n, dir := newNamespace(t, "machine"), t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	write := func(rules string) {
+		t.Helper()
+		text := fill(`
+api: ["https://mesh.example:15080"]
+xds: ["mesh.example:15012"]
+proxy: {type: sidecar, name: vm, namespace: shop, serviceAccount: web, ips: [10.0.0.1], interception: REDIRECT}
+state: $dir
+run: $dir
+`, "$dir", dir) + rules
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(command string, code int, want string) {
+		t.Helper()
+		c := exec.Command(n.command()[0], append(n.command()[1:], needAgent(t), "capture", command, "--config", file)...)
+		out, err := c.CombinedOutput()
+		if err != nil && c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if c.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
+			t.Errorf("capture %s ends with %d, want %d with %q:\n%s", command, c.ProcessState.ExitCode(), code, want, out)
+		}
+	}
+	before := n.ruleset()
+	write("")
+	run("print", 65, "capture: is missing")
+	write("capture: {proxyUser: '', outbound: {ports: [http]}}\n")
+	run("apply", 65, "capture.outbound.ports")
+	write("capture: {proxyUser: '1337', outbound: {exceptPorts: ['9999']}}\n")
+	run("print", 0, "tcp dport { 9999 } return")
+	run("check", 65, "The rules are absent.")
+	run("apply", 0, "")
+	run("check", 0, "The rules are in force.")
+	write("capture: {proxyUser: '1337', mode: TPROXY}\n")
+	run("check", 65, "The rules are other.")
+	run("apply", 0, "")
+	run("check", 0, "The rules are in force.")
+	run("remove", 0, "")
+	run("check", 65, "The rules are absent.")
+	if left := n.ruleset(); left != before {
+		t.Errorf("something is left (-before +after):\n%s", cmp.Diff(before, left))
+	}
 }

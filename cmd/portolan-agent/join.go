@@ -107,7 +107,7 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 // unless a flag or the invitation says otherwise.
 func (o joinFlags) complete(c config.Config, in invitation.Invitation) (config.Config, error) {
 	c.API, c.XDS = in.API, in.XDS
-	c.Proxy.Namespace, c.Proxy.ServiceAccount = in.Namespace, in.ServiceAccount
+	c.Proxy.Namespace, c.Proxy.ServiceAccount, c.Proxy.Group = in.Namespace, in.ServiceAccount, in.Group
 	c.State, c.Run = cmp.Or(c.State, config.DefaultState), cmp.Or(c.Run, config.DefaultRun)
 	if o.dir != "" {
 		c.State, c.Run = o.dir, o.dir

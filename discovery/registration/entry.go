@@ -41,9 +41,6 @@ const NodeLabelsAnnotation = "portolan.io/node-labels"
 // maxName is the length of the longest name of an object.
 const maxName = 253
 
-// defaultAccount is the service account of a template that names none.
-const defaultAccount = "default"
-
 // NameOf returns the name of the entry of a proxy in a group: GROUP-IP, or GROUP-IP-NETWORK,
 // with dashes for the colons of the IP, of which it keeps the last 253 characters. (Istio:
 // autoregistration.autoregisteredWorkloadEntryName.)
@@ -70,7 +67,7 @@ func groupOf(p *discovery.Proxy) config.Key {
 
 // accountOf returns the service account of the workloads of a group.
 func accountOf(group *networking.WorkloadGroup) string {
-	return cmp.Or(group.GetTemplate().GetServiceAccount(), defaultAccount)
+	return cmp.Or(group.GetTemplate().GetServiceAccount(), schema.DefaultServiceAccount)
 }
 
 // permit returns why a proxy may not be registered in a group, nil if it may. unproved says the

@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // reportersDue returns the reports that are to be written of entries that no registration has
@@ -66,7 +67,7 @@ func (r *Registrar) entriesOf(s *stream, at map[string][]*config.Config) (out []
 			if spec.GetNetwork() != s.proxy.Network {
 				continue
 			}
-			account := cmp.Or(spec.GetServiceAccount(), defaultAccount)
+			account := cmp.Or(spec.GetServiceAccount(), schema.DefaultServiceAccount)
 			switch proved, err := proves(s.proxy, account, r.o.Unproved); {
 			case err != nil:
 				why = err.Error()

@@ -54,3 +54,7 @@ func checkProbe(c checker, p *networking.ReadinessProbe) {
 		c.at("grpc", "port").port(m.Grpc.GetPort())
 	}
 }
+
+// DefaultServiceAccount is the service account of the workloads of a WorkloadGroup whose template
+// names none, as in Istio.
+const DefaultServiceAccount = "default"

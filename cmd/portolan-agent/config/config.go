@@ -2,6 +2,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
@@ -44,6 +46,8 @@ type Config struct {
 	Run      string   `json:"run"`
 	Envoy    Envoy    `json:"envoy,omitempty"`
 	LastGood LastGood `json:"lastGood,omitempty"`
+	// Capture says which traffic of the machine goes through its sidecar; nil for none.
+	Capture *capture.Rules `json:"capture,omitempty"`
 	// Metrics is the address of /metrics; empty means 127.0.0.1:15020, "off" none.
 	Metrics string `json:"metrics,omitempty"`
 }
@@ -62,6 +66,8 @@ type Proxy struct {
 	Interception   node.InterceptionMode `json:"interception,omitempty"`
 	Locality       string                `json:"locality,omitempty"`
 	Network        string                `json:"network,omitempty"`
+	// Group is the WorkloadGroup in which the servers register the workload; empty for none.
+	Group string `json:"group,omitempty"`
 }
 
 // Envoy says how the proxy runs.
@@ -179,10 +185,22 @@ func (c Config) Validate() error {
 			fault("%s %s: give a time such as 5s", d.field, d.value)
 		}
 	}
+	if c.Capture != nil {
+		if err := c.Rules().Validate(); err != nil {
+			faults = multierror.Append(faults, err)
+		}
+	}
 	if _, err := bootstrap.Build(c.Bootstrap()); err != nil {
 		faults = multierror.Append(faults, fmt.Errorf("proxy: %w", err))
 	}
 	return faults.ErrorOrNil()
+}
+
+// Rules are the rules of capture. Their mode is the proxy's, where they name none.
+func (c Config) Rules() capture.Rules {
+	rules := *c.Capture
+	rules.Mode = cmp.Or(rules.Mode, capture.Mode(c.Proxy.Interception))
+	return rules
 }
 
 // Certificate is the directory of the certificate.
@@ -204,7 +222,7 @@ func (c Config) StatusSocket() string { return filepath.Join(c.Run, "status.sock
 func (c Config) Bootstrap() bootstrap.Options {
 	return bootstrap.Options{
 		Type: c.Proxy.Type, Name: c.Proxy.Name, Namespace: c.Proxy.Namespace, ServiceAccount: c.Proxy.ServiceAccount, IPs: c.Proxy.IPs,
-		Labels: c.Proxy.Labels, InterceptionMode: c.Proxy.Interception, Locality: c.Proxy.Locality, Network: c.Proxy.Network,
+		Labels: c.Proxy.Labels, InterceptionMode: c.Proxy.Interception, Locality: c.Proxy.Locality, Network: c.Proxy.Network, WorkloadGroup: c.Proxy.Group,
 		XDSAddresses: []string{"unix://" + c.XDSSocket()}, SDSSocket: c.SDSSocket(), AdminAddress: c.Envoy.Admin,
 	}
 }

@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,10 +12,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 func newMachineCommand(env *environment) *cobra.Command {
@@ -34,17 +38,26 @@ func newMachineInviteCommand(env *environment) *cobra.Command {
 	var o tokenOrder
 	var in invitation.Invitation
 	c := &cobra.Command{
-		Use:   "invite --service-account NAME",
+		Use:   "invite --group NAME | --service-account NAME",
 		Short: "Make an invitation, and print the line that joins a machine by it",
 		Long: `Make an invitation, and print the line that joins a machine by it.
 
 The invitation has the addresses of the servers, the hash of the roots by which the
 machine recognizes them, and a join token (portolan token). Whoever has it becomes the
-service account, so often and until then: hand it to the machine as its other secrets.`,
-		Example: `  portolan machine invite -n shop --service-account web --server https://mesh.example.com:15080
+service account, so often and until then: hand it to the machine as its other secrets.
+
+With --group the machine is registered in that WorkloadGroup while it is connected, and
+becomes the service account of the group's template.`,
+		Example: `  portolan machine invite -n shop --group web --server https://mesh.example.com:15080
+  portolan machine invite -n shop --service-account web --server https://mesh.example.com:15080
   portolan machine invite -n shop --service-account web --ttl 168h --uses 200 --cidr 10.20.0.0/16`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if in.Group != "" {
+				if err := env.completeAccount(c.Context(), &o, in.Group); err != nil {
+					return err
+				}
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -68,9 +81,26 @@ service account, so often and until then: hand it to the machine as its other se
 	}
 	o.register(env, c)
 	f := c.Flags()
+	f.StringVar(&in.Group, "group", "", "WorkloadGroup of the namespace in which the machine is registered while it is connected")
 	f.StringSliceVar(&in.API, "api-url", nil, "URL at which the machine reaches the config API of a server; may be repeated (default --server)")
 	f.StringSliceVar(&in.XDS, "xds-address", nil, "host:port at which the machine reaches a server that takes proxies (serve --secure-xds-address); may be repeated (default the hosts of --api-url, port "+xdsPort+")")
 	return c
+}
+
+// completeAccount sets the service account of a group, if no flag says another.
+func (e *environment) completeAccount(ctx context.Context, o *tokenOrder, group string) error {
+	return e.Call(ctx, func(ctx context.Context, api *client.Client) error {
+		stored, err := api.Get(ctx, client.Resource(e.Schemas.Kind(schema.WorkloadGroup)), o.namespace, group)
+		if err != nil {
+			return err
+		}
+		account, _, _ := unstructured.NestedString(stored.Object, "spec", "template", "serviceAccount")
+		if account = cmp.Or(account, schema.DefaultServiceAccount); o.ServiceAccount != "" && o.ServiceAccount != account {
+			return exit.With(exit.Usage, fmt.Errorf("--service-account %s: workloadgroup/%s/%s registers machines of the service account %s: leave the flag out, or change spec.template.serviceAccount", o.ServiceAccount, o.namespace, group, account))
+		}
+		o.ServiceAccount = account
+		return nil
+	})
 }
 
 // completeServers sets what no flag says from --server, where a machine can reach that.

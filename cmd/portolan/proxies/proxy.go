@@ -242,12 +242,16 @@ func refusedRows(refused []admission.Refusal, now time.Time, all bool) (rows [][
 	return rows
 }
 
-// typeNames returns the types of all proxies, in the order of the server.
+// rare are the types that only proxies beside a DNS server ask for.
+var rare = []string{"NDS", "NAMES"}
+
+// typeNames returns the types of all proxies, in the order of the server, without rare ones that
+// none has asked for.
 func typeNames(proxies []progress.ProxyStatus) []string {
 	var names []string
 	for _, p := range proxies {
 		for _, t := range p.Types {
-			if !slices.Contains(names, t.Name) {
+			if !slices.Contains(names, t.Name) && (t.State != protocol.NotSent || !slices.Contains(rare, t.Name)) {
 				names = append(names, t.Name)
 			}
 		}

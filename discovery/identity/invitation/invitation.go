@@ -33,6 +33,8 @@ type Invitation struct {
 	// Namespace and ServiceAccount are the identity that the token proves.
 	Namespace      string `json:"namespace"`
 	ServiceAccount string `json:"serviceAccount"`
+	// Group is the WorkloadGroup in which the machine is registered; empty for none.
+	Group string `json:"group,omitempty"`
 }
 
 // Validate returns all faults of an invitation.

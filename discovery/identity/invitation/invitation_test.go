@@ -12,7 +12,7 @@ import (
 func whole() invitation.Invitation {
 	return invitation.Invitation{
 		API: []string{"https://a.example:15080"}, XDS: []string{"a.example:15012", "[fd00::1]:15012"}, Token: "pjt_secret",
-		Namespace: "shop", ServiceAccount: "web",
+		Namespace: "shop", ServiceAccount: "web", Group: "web",
 	}
 }
 

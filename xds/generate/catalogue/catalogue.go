@@ -41,6 +41,6 @@ func Types() []generate.ResourceType {
 		{Name: "ECDS", Generator: policy.Generator{}, Needed: true, Alike: true, Otherwise: policy.Otherwise, Needs: []resource.Need{traffic}},
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 		{Name: "NDS", Generator: nametable.Table{}, Full: true},
-		{Name: "Names", Generator: nametable.Hosts{}, Full: true},
+		{Name: "NAMES", Generator: nametable.Hosts{}, Full: true},
 	}
 }

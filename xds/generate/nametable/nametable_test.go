@@ -42,7 +42,7 @@ func tableOf(t *testing.T, m xdstest.Member) map[string][]string {
 			t.Fatal(err)
 		}
 	}
-	for name, r := range m.Set("Names").All() {
+	for name, r := range m.Set("NAMES").All() {
 		one := &nds.Host{}
 		if err := proto.Unmarshal(r.Body.GetValue(), one); err != nil {
 			t.Fatal(err)
@@ -107,12 +107,12 @@ func TestNames(t *testing.T) {
 	}
 	for name, version := range m.Versions() {
 		switch name {
-		case "NDS names", "Names names/headless.test":
+		case "NDS names", "NAMES names/headless.test":
 			if before[name] == version {
 				t.Errorf("%s is the same after its endpoint has moved", name)
 			}
 		default:
-			if len(name) > 5 && name[:5] == "Names" && before[name] != version {
+			if len(name) > 5 && name[:5] == "NAMES" && before[name] != version {
 				t.Errorf("%s changed with the endpoint of another host", name)
 			}
 		}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+)
+
+func newCapture(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "capture",
+		Short: "Send the traffic of this machine through its sidecar",
+		Long: `Send the traffic of this machine through its sidecar, by the section capture of the
+agent's file. The rules are one table of nftables; those of others stay as they are.`,
+	}
+	command := func(use, short string, do func(c *cobra.Command, rules capture.Rules, filter capture.Firewall) error) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			file, err := config.Read(env.config)
+			if err != nil {
+				return exit.With(exit.Data, err)
+			}
+			if file.Capture == nil {
+				return exit.With(exit.Data, fmt.Errorf("%s: capture: is missing: say in it which traffic is captured, with proxyUser at least", env.config))
+			}
+			return do(c, file.Rules(), capture.Firewall{Applied: filepath.Join(file.State, "capture.nft")})
+		}}
+	}
+	c.AddCommand(
+		command("print", "Print the rules, for nft -f", func(_ *cobra.Command, rules capture.Rules, _ capture.Firewall) error {
+			script, err := rules.Script()
+			if err != nil {
+				return exit.With(exit.Data, err)
+			}
+			_, err = fmt.Fprint(env.stdout, script)
+			return err
+		}),
+		command("check", "Say whether the rules are in force; the exit code is 0 if they are", func(c *cobra.Command, rules capture.Rules, filter capture.Firewall) error {
+			state, err := filter.Check(c.Context(), rules)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stdout, "The rules are %s.\n", state)
+			if state != capture.InForce {
+				return exit.With(exit.Data, errors.New("portolan-agent capture apply puts them in force"))
+			}
+			return nil
+		}),
+		command("apply", "Put the rules in force, in the place of older ones", func(c *cobra.Command, rules capture.Rules, filter capture.Firewall) error {
+			return filter.Apply(c.Context(), rules)
+		}),
+		command("remove", "Take the rules away", func(c *cobra.Command, _ capture.Rules, filter capture.Firewall) error {
+			return filter.Remove(c.Context())
+		}),
+	)
+	return c
+}
