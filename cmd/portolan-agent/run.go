@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
@@ -113,7 +114,11 @@ func (a *agent) writeBootstraps() error {
 		renameio.WriteFile(filepath.Join(a.config.State, grpcFile), proxyless, 0o600))
 }
 
-// run runs all until ctx ends. Envoy ends first, then what it depends on.
+// leaveWithin bounds how long the servers are told that the machine leaves.
+const leaveWithin = time.Second
+
+// run runs all until ctx ends. Then the servers are told that the machine leaves, so that nobody
+// sends to it any more. Envoy ends next, and then what it depends on.
 func (a *agent) run(ctx context.Context) error {
 	supply, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -144,9 +149,16 @@ func (a *agent) run(ctx context.Context) error {
 	group.Go(func() error { a.renew(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
-	running, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(failed) // nothing runs without its supply
 	defer stop()
-	context.AfterFunc(failed, stop) // nothing runs without its supply
+	defer context.AfterFunc(ctx, func() {
+		defer stop()
+		if a.config.Proxy.Group != "" {
+			within, done := context.WithTimeout(failed, leaveWithin)
+			defer done()
+			a.relay.Leave(within)
+		}
+	})()
 	a.runEnvoy(running)
 	return a.stopped(end, group)
 }

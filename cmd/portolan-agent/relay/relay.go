@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -37,8 +39,16 @@ type Relay struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	o Options
 
-	mu      sync.Mutex
-	clients []*Client // those that are connected
+	mu       sync.Mutex
+	clients  []*Client // those that are connected
+	health   *rpcstatus.Status
+	watchers map[*watcher]struct{} // the sessions
+}
+
+// watcher is a session that passes on what the machine says of its health.
+type watcher struct {
+	reports chan *rpcstatus.Status
+	done    <-chan struct{} // of the session
 }
 
 // Client is one connected client.
@@ -61,7 +71,39 @@ func New(o Options) *Relay {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Relay{o: o}
+	return &Relay{o: o, watchers: map[*watcher]struct{}{}}
+}
+
+// healthType is the type of the requests by which a machine says how it is, as in Istio.
+const healthType = "type.googleapis.com/istio.v1.HealthInformation"
+
+// Leave has every client's server know that the machine leaves for good, and returns when all
+// have been told, or ctx ends. Servers to which a client goes over later are told too.
+func (r *Relay) Leave(ctx context.Context) {
+	report := &rpcstatus.Status{Code: int32(codes.Canceled), Message: "the agent ends"}
+	r.mu.Lock()
+	r.health = report
+	all := slices.Collect(maps.Keys(r.watchers))
+	r.mu.Unlock()
+	for _, w := range all {
+		select {
+		case w.reports <- report:
+		case <-w.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watch registers a session, and returns what the machine has said last.
+func (r *Relay) watch(w *watcher) (last *rpcstatus.Status, end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers[w] = struct{}{}
+	return r.health, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.watchers, w)
+	}
 }
 
 // ServerOptions returns the options that a gRPC server of a Relay needs: messages may be as large
@@ -128,6 +170,9 @@ func (r *Relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoverySer
 		},
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DeltaDiscoveryRequest) (*discoveryv3.DeltaDiscoveryResponse, bool) {
 			return (&keptDelta{kept: kept, types: map[string]*deltaType{}}).answer
+		},
+		func(s *rpcstatus.Status) *discoveryv3.DeltaDiscoveryRequest {
+			return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: healthType, ErrorDetail: s}
 		})
 }
 
@@ -142,6 +187,9 @@ func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 		},
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, bool) {
 			return (&keptWorld{kept: kept, asked: map[string][]string{}}).answer
+		},
+		func(s *rpcstatus.Status) *discoveryv3.DiscoveryRequest {
+			return &discoveryv3.DiscoveryRequest{TypeUrl: healthType, ErrorDetail: s}
 		})
 }
 
@@ -153,6 +201,7 @@ func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx co
 	open func(context.Context, *grpc.ClientConn) (stream[Q, P], error),
 	newBook func(map[string]*discoveryv3.DeltaDiscoveryResponse) book[Q, P],
 	newKept func(map[string]*discoveryv3.DeltaDiscoveryResponse) func(Q) (P, bool),
+	health func(*rpcstatus.Status) Q,
 ) error {
 	first, err := down.Recv()
 	if err != nil {
@@ -168,7 +217,7 @@ func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx co
 	}
 	shown := r.join(node)
 	defer r.leave(shown)
-	s := &session[Q, P]{relay: r, variant: variant, down: down, book: newBook(kept), links: make(chan *link[Q, P]), shown: shown}
+	s := &session[Q, P]{relay: r, variant: variant, down: down, book: newBook(kept), links: make(chan *link[Q, P]), shown: shown, health: health}
 	s.kept = func() *link[Q, P] {
 		if s.live {
 			kept = byType(s.book.state())

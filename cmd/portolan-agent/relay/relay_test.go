@@ -16,6 +16,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -78,15 +79,21 @@ func (u *upstream) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoverySer
 	}
 }
 
-// start runs a relay, and returns a client of it.
+// start runs a new relay, and returns a client of it.
 func start(t *testing.T, o relay.Options) (discoveryv3.AggregatedDiscoveryServiceClient, func()) {
+	t.Helper()
+	return serve(t, relay.New(o))
+}
+
+// serve runs a relay, and returns a client of it.
+func serve(t *testing.T, r *relay.Relay) (discoveryv3.AggregatedDiscoveryServiceClient, func()) {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "xds"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer(relay.ServerOptions()...)
-	relay.New(o).Register(g)
+	r.Register(g)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = g.Serve(l) }()
 	conn, err := grpc.NewClient("unix:"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -187,6 +194,38 @@ func TestServersAreReplaced(t *testing.T) {
 }
 
 // nobody is an address at which nobody listens.
+// TestLeave: the server of each client is told that the machine leaves, and so is one to which a
+// client goes over later.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	first, second := startUpstream(t, "1", "127.0.0.1:0"), startUpstream(t, "2", "127.0.0.1:0")
+	r := relay.New(relay.Options{Servers: relay.Servers{Addresses: []string{first.address, second.address}}})
+	to, _ := serve(t, r)
+	connect(t, to, nil)
+	told := func(u *upstream) error {
+		for _, q := range u.said() {
+			if codes.Code(q.GetErrorDetail().GetCode()) == codes.Canceled && q.GetTypeUrl() == "type.googleapis.com/istio.v1.HealthInformation" && q.GetResponseNonce() == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has been told %v", u.said())
+	}
+	eventually(t, "a server has the client", func() error {
+		if len(first.said())+len(second.said()) == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	r.Leave(t.Context())
+	one, other := first, second
+	if len(one.said()) == 0 {
+		one, other = second, first
+	}
+	eventually(t, "the server is told", func() error { return told(one) })
+	one.stop()
+	eventually(t, "the next server is told", func() error { return told(other) })
+}
+
 func nobody(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

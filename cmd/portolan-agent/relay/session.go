@@ -6,6 +6,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/sync/errgroup"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 )
 
 // session is one stream of a client.
@@ -17,6 +18,9 @@ type session[Q, P any] struct {
 	links   chan *link[Q, P]
 	// kept makes a link to the last good configuration, nil if there is none.
 	kept func() *link[Q, P]
+	// health makes the request that says how the machine is, and reported is what it says.
+	health   func(*rpcstatus.Status) Q
+	reported *rpcstatus.Status
 
 	up *link[Q, P] // nil for none
 	// silent is since when no server has answered.
@@ -59,6 +63,10 @@ func (s *session[Q, P]) run(ctx context.Context, c *connector[Q, P], first Q) er
 
 func (s *session[Q, P]) loop(ctx context.Context, requests chan Q) error {
 	s.silent = time.Now()
+	w := &watcher{reports: make(chan *rpcstatus.Status), done: ctx.Done()}
+	last, end := s.relay.watch(w)
+	defer end()
+	s.reported = last
 	tick := time.NewTicker(s.relay.o.SaveEvery)
 	defer tick.Stop()
 	patience := time.NewTimer(s.relay.o.Patience)
@@ -74,6 +82,8 @@ func (s *session[Q, P]) loop(ctx context.Context, requests chan Q) error {
 			return ctx.Err()
 		case r := <-requests:
 			s.fromClient(r)
+		case s.reported = <-w.reports:
+			s.report()
 		case l := <-s.links:
 			s.attach(l)
 			patience.Reset(l.answerWithin)
@@ -133,6 +143,14 @@ func (s *session[Q, P]) attach(l *link[Q, P]) {
 	}
 	for _, r := range s.book.attach() {
 		s.send(r)
+	}
+	s.report()
+}
+
+// report tells the server how the machine is, if the machine has said so.
+func (s *session[Q, P]) report() {
+	if s.reported != nil && s.up != nil && s.up.server != "" {
+		s.send(s.health(s.reported))
 	}
 }
 
