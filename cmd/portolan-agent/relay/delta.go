@@ -100,8 +100,8 @@ func (b *deltaBook) fromClient(r *discoveryv3.DeltaDiscoveryRequest) (*discovery
 	if !known {
 		t = b.begin(r)
 	}
+	b.answered(t, r) // by what it asked for when the response came
 	t.subscribe(r)
-	b.answered(t, r)
 	if !b.attached {
 		return nil, false
 	}
