@@ -81,6 +81,9 @@ func newPolicy(stored objects, root string, schemas schema.Set) *policy {
 				p.addUser(key.Name, spec)
 			}
 		case *access.RoleBinding:
+			if key.Namespace == "" {
+				continue // no store has one, and an empty scope is the whole mesh
+			}
 			grants, _ := p.granted(key, spec)
 			for _, subject := range spec.Subjects {
 				p.grants[subject] = append(p.grants[subject], grants...)

@@ -16,6 +16,7 @@ func FuzzPolicy(f *testing.F) {
 	f.Add("istio-system", "anna", "*", "*", "shop", "", "delete", "users", "bank", "")
 	f.Add("shop", "peter", "*", "VirtualService", "shop", "reviews", "update", "virtualservices/status", "shop", "reviews")
 	f.Add("", "*", "", "", "*", "*", "", "", "", "")
+	f.Add("", "anna", "get", "virtualservices", "", "", "get", "virtualservices", "shop", "reviews")
 	const root = "istio-system"
 	schemas := schema.Pilot()
 	f.Fuzz(func(t *testing.T, roleNamespace, subject, verb, kind, namespace, name, wantVerb, wantKind, wantNamespace, wantName string) {
