@@ -167,24 +167,24 @@ func TestABrokenObjectIsReplacedAndDeleted(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	d := startDamaged(t)
 	d.apply(ship("shop", "a", "10.0.0.1"))
-	d.expectCode(d.try("", "upgrade", "check"), 0, "storage format 2, for readers of 1 and above", "All is well.")
+	d.expectCode(d.try("", "upgrade", "check"), 0, "storage format 3, for readers of 1 and above", "All is well.")
 
-	d.put(etcd.FormatKey, "ptl\x01\x08\x03\x10\x03") // storage_format: 3, min_reader: 3
+	d.put(etcd.FormatKey, "ptl\x01\x08\x04\x10\x04") // storage_format: 4, min_reader: 4
 	for _, restarted := range []bool{false, true} {
 		if restarted {
 			d.kill()
 			d.start()
 		}
 		d.expectCode(d.try(ship("shop", "b", "10.0.0.1"), "apply", "-f", "-"), 77,
-			"storage format 3, and this server writes 2 at most", "portolan upgrade check")
-		d.expectCode(d.try("", "delete", "serviceentry/a", "-n", "shop"), 77, "storage format 3")
-		d.expectCode(d.try("", "upgrade", "check"), 1, "storage format 3, for readers of 3 and above", "needs a reader of storage format 3", "upgrade this server")
+			"storage format 4, and this server writes 3 at most", "portolan upgrade check")
+		d.expectCode(d.try("", "delete", "serviceentry/a", "-n", "shop"), 77, "storage format 4")
+		d.expectCode(d.try("", "upgrade", "check"), 1, "storage format 4, for readers of 4 and above", "needs a reader of storage format 4", "upgrade this server")
 		eventually(t, "readiness tells", func() error {
 			report, err := d.get("/readyz", nil)
 			if err != nil {
 				t.Fatalf("it is not ready: %v", err)
 			}
-			if !strings.Contains(string(report), "[!] cache: ") || !strings.Contains(string(report), "storage format 3") {
+			if !strings.Contains(string(report), "[!] cache: ") || !strings.Contains(string(report), "storage format 4") {
 				return fmt.Errorf("%s", report)
 			}
 			return nil

@@ -172,7 +172,8 @@ func TestWhatALostConsulDoesNotBringBackGoes(t *testing.T) {
 }
 
 // lose removes all services from Consul and harms it. The blocking queries for lists do not
-// show the loss before the answers for nodes and services come.
+// show the loss before the answers for nodes and services come; on a slow machine these may not
+// have been asked for yet, and then the lists show it after some seconds.
 func (a *agent) lose(t *testing.T, f *fixture, harm func(*agent)) {
 	t.Helper()
 	// With a short ResetHold the registry is synced before Consul is read.
@@ -186,6 +187,8 @@ func (a *agent) lose(t *testing.T, f *fixture, harm func(*agent)) {
 		await(t, "that it is away is seen", func() bool { return f.Degraded() != nil })
 		a.change(func() { a.denied = false })
 	}
+	released := time.AfterFunc(5*time.Second, func() { a.change(func() { a.held = nil }) })
+	defer released.Stop()
 	await(t, "that data is lost is seen", func() bool { return strings.Contains(f.log.String(), "lost its data") })
 	a.change(func() { a.held = nil })
 }
