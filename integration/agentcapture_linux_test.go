@@ -67,14 +67,7 @@ func capturedByTheAgentsRules(t *testing.T, mode capture.Mode) {
 		{peer, "p", []string{"10.0.0.2/24", "fd00::2/64"}},
 		{far, "f", []string{"10.5.0.2/24"}},
 	} {
-		for _, address := range a.addresses {
-			options := []string{"addr", "add", address, "dev", a.device}
-			if strings.Contains(address, ":") {
-				options = append(options, "nodad")
-			}
-			a.n.ip(options...)
-		}
-		a.n.ip("link", "set", a.device, "up")
+		a.n.up(a.device, a.addresses...)
 	}
 	workload.ip("route", "add", "default", "via", "10.0.0.2")
 	workload.ip("-6", "route", "add", "default", "via", "fd00::2")
@@ -185,8 +178,8 @@ func (e *envoy) requestsIn() int {
 	return stats[name]
 }
 
-// TestCaptureIsReplacedCheckedAndRemoved: rules come, change and go without a trace, and leave those
-// of others alone, which are those of Docker here. What a reload of the machine's firewall or a
+// TestCaptureIsReplacedCheckedAndRemoved: rules come, change and go without a trace. Those of
+// others, as of Docker, stay. What a reload of the machine's firewall or a
 // person does to them is seen, and mended by Apply.
 func TestCaptureIsReplacedCheckedAndRemoved(t *testing.T) {
 	needNamespaces(t)

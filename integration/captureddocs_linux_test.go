@@ -54,14 +54,7 @@ func TestEnvoyCapturesByTheDocumentedRules(t *testing.T) {
 		{workload, "w", []string{"10.0.0.1/24", "fd00::1/64"}},
 		{peer, "p", []string{"10.0.0.2/24", "fd00::2/64", "192.0.2.10/32", "2001:db8::10/128"}},
 	} {
-		for _, address := range a.addresses {
-			options := []string{"addr", "add", address, "dev", a.device}
-			if strings.Contains(address, ":") {
-				options = append(options, "nodad")
-			}
-			a.n.ip(options...)
-		}
-		a.n.ip("link", "set", a.device, "up")
+		a.n.up(a.device, a.addresses...)
 	}
 	workload.ip("route", "add", "default", "via", "10.0.0.2")
 	workload.ip("-6", "route", "add", "default", "via", "fd00::2")

@@ -117,6 +117,19 @@ func (n *namespace) ip(args ...string) {
 	}
 }
 
+// up gives a device its addresses, and sets it up.
+func (n *namespace) up(device string, addresses ...string) {
+	n.t.Helper()
+	for _, address := range addresses {
+		options := []string{"addr", "add", address, "dev", device}
+		if strings.Contains(address, ":") {
+			options = append(options, "nodad")
+		}
+		n.ip(options...)
+	}
+	n.ip("link", "set", device, "up")
+}
+
 // nft loads rules of the packet filter.
 func (n *namespace) nft(rules string) {
 	n.t.Helper()

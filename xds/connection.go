@@ -314,7 +314,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	if m.typeURL == healthType {
+	if m.typeURL == resource.HealthType {
 		c.noteHealth(m)
 		return c.flush()
 	}

@@ -11,6 +11,10 @@ const (
 	ExtensionType   = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 )
 
+// HealthType is the type of the requests by which a machine says how it is. (Istio:
+// pkg/model.HealthInfoType.)
+const HealthType = "type.googleapis.com/istio.v1.HealthInformation"
+
 // ConfigType is the type of the messages that carry objects. The types that other control
 // planes request are the kinds of these objects.
 const ConfigType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"

@@ -33,8 +33,43 @@ type book[Q, P any] interface {
 // this version, so each sends the resource, or says that it is gone.
 const unknownVersion = "relay-unknown"
 
-// secretType is the type of secrets, of which no body is kept.
-const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+// ledger is what the books of both variants have alike. T is the bookkeeping of one type.
+type ledger[T any] struct {
+	client   *corev3.Node
+	types    map[string]*T
+	order    []*T // as the client first asked
+	kept     map[string]*discoveryv3.DeltaDiscoveryResponse
+	current  generation
+	attached bool
+	greeted  bool // the upstream has been told the node
+	changed  uint64
+}
+
+func newLedger[T any](kept map[string]*discoveryv3.DeltaDiscoveryResponse) ledger[T] {
+	return ledger[T]{types: map[string]*T{}, kept: kept}
+}
+
+func (l *ledger[T]) node() *corev3.Node { return l.client }
+func (l *ledger[T]) changes() uint64    { return l.changed }
+
+// add adds a type at its first request.
+func (l *ledger[T]) add(url string, t *T) {
+	l.types[url] = t
+	l.order = append(l.order, t)
+}
+
+// attachTo begins with a new upstream, and returns what restates the types.
+func attachTo[T, Q any](l *ledger[T], restate func(*T) (Q, bool)) []Q {
+	l.current++
+	l.attached, l.greeted = true, false
+	var out []Q
+	for _, t := range l.order {
+		if r, ok := restate(t); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
 
 // A generation numbers the upstreams of a client's stream.
 type generation uint64

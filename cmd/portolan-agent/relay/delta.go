@@ -4,28 +4,20 @@ import (
 	"maps"
 	"slices"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // wildcard is the name that asks for all resources of a type.
 const wildcard = "*"
 
 // deltaBook is the book of a client that speaks the delta variant.
-type deltaBook struct {
-	client   *corev3.Node
-	types    map[string]*deltaType
-	order    []*deltaType // as the client first asked
-	kept     map[string]*discoveryv3.DeltaDiscoveryResponse
-	current  generation
-	attached bool
-	greeted  bool // the upstream has been told the node
-	changed  uint64
-}
+type deltaBook struct{ ledger[deltaType] }
 
 // newDeltaBook returns the book of a client; kept is what was last known of it, by type.
 func newDeltaBook(kept map[string]*discoveryv3.DeltaDiscoveryResponse) *deltaBook {
-	return &deltaBook{types: map[string]*deltaType{}, kept: kept}
+	return &deltaBook{newLedger[deltaType](kept)}
 }
 
 // deltaType is the bookkeeping of one type.
@@ -49,23 +41,12 @@ type held struct {
 	body    *discoveryv3.Resource
 }
 
-func (b *deltaBook) node() *corev3.Node { return b.client }
-func (b *deltaBook) changes() uint64    { return b.changed }
-
 func (b *deltaBook) settled() bool {
 	return slices.ContainsFunc(b.order, func(t *deltaType) bool { return len(t.has) > 0 })
 }
 
 func (b *deltaBook) attach() []*discoveryv3.DeltaDiscoveryRequest {
-	b.current++
-	b.attached, b.greeted = true, false
-	var out []*discoveryv3.DeltaDiscoveryRequest
-	for _, t := range b.order {
-		if r, ok := b.restate(t); ok {
-			out = append(out, r)
-		}
-	}
-	return out
+	return attachTo(&b.ledger, b.restate)
 }
 
 func (b *deltaBook) detach() {
@@ -126,8 +107,8 @@ func (b *deltaBook) begin(r *discoveryv3.DeltaDiscoveryRequest) *deltaType {
 		has: map[string]held{}, flight: map[string]*discoveryv3.DeltaDiscoveryResponse{},
 	}
 	bodies := map[string]*discoveryv3.Resource{}
-	for _, resource := range b.kept[t.url].GetResources() {
-		bodies[resource.GetName()] = resource
+	for _, one := range b.kept[t.url].GetResources() {
+		bodies[one.GetName()] = one
 	}
 	for name, version := range r.GetInitialResourceVersions() {
 		h := held{version: version}
@@ -136,8 +117,7 @@ func (b *deltaBook) begin(r *discoveryv3.DeltaDiscoveryRequest) *deltaType {
 		}
 		t.has[name] = h
 	}
-	b.types[t.url] = t
-	b.order = append(b.order, t)
+	b.add(t.url, t)
 	return t
 }
 
@@ -152,13 +132,13 @@ func (b *deltaBook) answered(t *deltaType, r *discoveryv3.DeltaDiscoveryRequest)
 	if r.GetErrorDetail() != nil {
 		return
 	}
-	for _, resource := range response.GetResources() {
-		if t.wants(resource.GetName(), resource.GetAliases()) {
-			h := held{version: resource.GetVersion()}
-			if t.url != secretType {
-				h.body = resource
+	for _, one := range response.GetResources() {
+		if t.wants(one.GetName(), one.GetAliases()) {
+			h := held{version: one.GetVersion()}
+			if t.url != resource.SecretType {
+				h.body = one
 			}
-			t.has[resource.GetName()] = h
+			t.has[one.GetName()] = h
 		}
 	}
 	for _, name := range response.GetRemovedResources() {
@@ -213,14 +193,14 @@ func (t *deltaType) restate() *discoveryv3.DeltaDiscoveryRequest {
 	}
 	versions := make(map[string]string, len(t.has))
 	for name, h := range t.has {
-		if versions[name] = h.version; h.body == nil && t.url != secretType {
+		if versions[name] = h.version; h.body == nil && t.url != resource.SecretType {
 			versions[name] = unknownVersion // so that its body comes again
 		}
 	}
 	for _, response := range t.flight {
-		for _, resource := range response.GetResources() {
-			if t.wants(resource.GetName(), resource.GetAliases()) {
-				versions[resource.GetName()] = unknownVersion
+		for _, one := range response.GetResources() {
+			if t.wants(one.GetName(), one.GetAliases()) {
+				versions[one.GetName()] = unknownVersion
 			}
 		}
 		for _, name := range response.GetRemovedResources() {
@@ -238,7 +218,7 @@ func (t *deltaType) restate() *discoveryv3.DeltaDiscoveryRequest {
 func (b *deltaBook) state() []*discoveryv3.DeltaDiscoveryResponse {
 	var out []*discoveryv3.DeltaDiscoveryResponse
 	for _, t := range b.order {
-		if t.url == secretType {
+		if t.url == resource.SecretType {
 			continue
 		}
 		response := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.url}

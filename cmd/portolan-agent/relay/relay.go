@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // Options configure a Relay. Servers is required.
@@ -73,9 +75,6 @@ func New(o Options) *Relay {
 	}
 	return &Relay{o: o, watchers: map[*watcher]struct{}{}}
 }
-
-// healthType is the type of the requests by which a machine says how it is, as in Istio.
-const healthType = "type.googleapis.com/istio.v1.HealthInformation"
 
 // Leave has every client's server know that the machine leaves for good, and returns when all
 // have been told, or ctx ends. Servers to which a client goes over later are told too.
@@ -172,7 +171,7 @@ func (r *Relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoverySer
 			return (&keptDelta{kept: kept, types: map[string]*deltaType{}}).answer
 		},
 		func(s *rpcstatus.Status) *discoveryv3.DeltaDiscoveryRequest {
-			return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: healthType, ErrorDetail: s}
+			return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.HealthType, ErrorDetail: s}
 		})
 }
 
@@ -189,7 +188,7 @@ func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 			return (&keptWorld{kept: kept, asked: map[string][]string{}}).answer
 		},
 		func(s *rpcstatus.Status) *discoveryv3.DiscoveryRequest {
-			return &discoveryv3.DiscoveryRequest{TypeUrl: healthType, ErrorDetail: s}
+			return &discoveryv3.DiscoveryRequest{TypeUrl: resource.HealthType, ErrorDetail: s}
 		})
 }
 

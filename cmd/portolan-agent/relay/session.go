@@ -18,7 +18,8 @@ type session[Q, P any] struct {
 	links   chan *link[Q, P]
 	// kept makes a link to the last good configuration, nil if there is none.
 	kept func() *link[Q, P]
-	// health makes the request that says how the machine is, and reported is what it says.
+	// reported is what the machine has said of its health, nil for nothing. health makes the
+	// request that says so.
 	health   func(*rpcstatus.Status) Q
 	reported *rpcstatus.Status
 

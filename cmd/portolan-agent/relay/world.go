@@ -3,24 +3,16 @@ package relay
 import (
 	"slices"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // worldBook is the book of a client that speaks the state-of-the-world variant.
-type worldBook struct {
-	client   *corev3.Node
-	types    map[string]*worldType
-	order    []*worldType
-	kept     map[string]*discoveryv3.DeltaDiscoveryResponse
-	current  generation
-	attached bool
-	greeted  bool
-	changed  uint64
-}
+type worldBook struct{ ledger[worldType] }
 
 func newWorldBook(kept map[string]*discoveryv3.DeltaDiscoveryResponse) *worldBook {
-	return &worldBook{types: map[string]*worldType{}, kept: kept}
+	return &worldBook{newLedger[worldType](kept)}
 }
 
 // worldType is the bookkeeping of one type.
@@ -40,24 +32,11 @@ type worldType struct {
 	asked, answered bool
 }
 
-func (b *worldBook) node() *corev3.Node { return b.client }
-func (b *worldBook) changes() uint64    { return b.changed }
-
 func (b *worldBook) settled() bool {
 	return slices.ContainsFunc(b.order, func(t *worldType) bool { return t.version != "" })
 }
 
-func (b *worldBook) attach() []*discoveryv3.DiscoveryRequest {
-	b.current++
-	b.attached, b.greeted = true, false
-	var out []*discoveryv3.DiscoveryRequest
-	for _, t := range b.order {
-		if r, ok := b.restate(t); ok {
-			out = append(out, r)
-		}
-	}
-	return out
-}
+func (b *worldBook) attach() []*discoveryv3.DiscoveryRequest { return attachTo(&b.ledger, b.restate) }
 
 func (b *worldBook) detach() {
 	b.attached = false
@@ -117,8 +96,7 @@ func (b *worldBook) begin(r *discoveryv3.DiscoveryRequest) *worldType {
 	if kept := b.kept[t.url]; kept != nil && t.version != "" && kept.GetSystemVersionInfo() == t.version {
 		t.resources, t.bodies = kept.GetResources(), true
 	}
-	b.types[t.url] = t
-	b.order = append(b.order, t)
+	b.add(t.url, t)
 	return t
 }
 
@@ -133,7 +111,7 @@ func (b *worldBook) accepted(t *worldType, r *discoveryv3.DiscoveryRequest) {
 		return
 	}
 	t.version, t.resources, t.bodies = response.GetVersionInfo(), nil, true
-	if t.url != secretType {
+	if t.url != resource.SecretType {
 		for _, body := range response.GetResources() {
 			t.resources = append(t.resources, &discoveryv3.Resource{Resource: body})
 		}
@@ -157,7 +135,7 @@ func (t *worldType) idle() bool { return t.named && len(t.names) == 0 }
 func (t *worldType) restate() *discoveryv3.DiscoveryRequest {
 	t.asked, t.told = true, t.names
 	out := &discoveryv3.DiscoveryRequest{TypeUrl: t.url, ResourceNames: t.names}
-	if len(t.flight) == 0 && (t.bodies || t.url == secretType) {
+	if len(t.flight) == 0 && (t.bodies || t.url == resource.SecretType) {
 		out.VersionInfo = t.version
 	}
 	return out
@@ -166,7 +144,7 @@ func (t *worldType) restate() *discoveryv3.DiscoveryRequest {
 func (b *worldBook) state() []*discoveryv3.DeltaDiscoveryResponse {
 	var out []*discoveryv3.DeltaDiscoveryResponse
 	for _, t := range b.order {
-		if t.url != secretType && t.bodies {
+		if t.url != resource.SecretType && t.bodies {
 			out = append(out, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.url, SystemVersionInfo: t.version, Resources: t.resources})
 		}
 	}

@@ -22,9 +22,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
-
-const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
 // Server serves the secrets of a directory of package enroll.
 type Server struct {
@@ -124,7 +123,7 @@ func (s *Server) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecr
 	for {
 		now, changed := s.current()
 		if len(asked) > 0 && sent != now.version {
-			out := &discoveryv3.DiscoveryResponse{TypeUrl: secretType, VersionInfo: now.version, Nonce: now.version}
+			out := &discoveryv3.DiscoveryResponse{TypeUrl: resource.SecretType, VersionInfo: now.version, Nonce: now.version}
 			for _, name := range asked {
 				if secret := now.of[name]; secret != nil {
 					out.Resources = append(out.Resources, secret)
@@ -154,7 +153,7 @@ func (s *Server) DeltaSecrets(stream secretv3.SecretDiscoveryService_DeltaSecret
 	sent := map[string]string{} // the version of each name that the client asks for
 	for nonce := 1; ; nonce++ {
 		now, changed := s.current()
-		out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: secretType, Nonce: strconv.Itoa(nonce)}
+		out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: resource.SecretType, Nonce: strconv.Itoa(nonce)}
 		for _, name := range slices.Sorted(maps.Keys(sent)) {
 			if sent[name] == now.version {
 				continue

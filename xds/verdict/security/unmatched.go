@@ -44,7 +44,7 @@ func formless(v string) bool {
 	return len(parts) < 5 || parts[1] != "ns" || parts[len(parts)-2] != "sa" || slices.Contains(parts, "")
 }
 
-// servicePorts tells of ports that are those of services, where the workloads take connections at others.
+// servicePorts reports each port that a service has and its workloads do not.
 // What gateways listen on is not known here.
 func (j *policyJudge) servicePorts() {
 	own, of := map[int]bool{}, map[int]string{} // the ports of workloads; by the port of a service, what it leads to
