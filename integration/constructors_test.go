@@ -25,6 +25,8 @@ import (
 
 	// The name envoy is the test's type for a process.
 	messages "github.com/portolan-mesh/portolan/xds/envoy"
+	metadata "github.com/portolan-mesh/portolan/xds/envoy/message"
+	upstreams "github.com/portolan-mesh/portolan/xds/envoy/upstream"
 )
 
 // TestSmokeEnvoyAcceptsBootstraps: the real Envoy accepts every form of a bootstrap.
@@ -93,66 +95,66 @@ func validate(t *testing.T, b *bootstrapv3.Bootstrap) {
 
 func everyCluster() []*clusterv3.Cluster {
 	threshold := 0.0
-	addresses := []messages.Endpoints{
-		{Locality: "eu/a/1", Endpoints: []messages.Endpoint{
-			{Host: "10.0.0.1", Port: 80, Weight: 1 << 31, Metadata: messages.EndpointMetadata{Workload: "w;ns;;;", TLSMode: "istio"}},
+	addresses := []upstreams.Endpoints{
+		{Locality: "eu/a/1", Endpoints: []upstreams.Endpoint{
+			{Host: "10.0.0.1", Port: 80, Weight: 1 << 31, Metadata: metadata.EndpointMetadata{Workload: "w;ns;;;", TLSMode: "istio"}},
 			{Host: "fd00::1", Port: 80, Weight: 1 << 31, Health: corev3.HealthStatus_UNHEALTHY},
 		}},
-		{Locality: "eu/b", Priority: 1, Endpoints: []messages.Endpoint{{Host: "unix:///run/s.sock"}, {Host: "unix://@abstract"}}},
+		{Locality: "eu/b", Priority: 1, Endpoints: []upstreams.Endpoint{{Host: "unix:///run/s.sock"}, {Host: "unix://@abstract"}}},
 	}
-	name := []messages.Endpoints{{Endpoints: []messages.Endpoint{{Host: "db.example.com", Port: 3306}}}}
+	name := []upstreams.Endpoints{{Endpoints: []upstreams.Endpoint{{Host: "db.example.com", Port: 3306}}}}
 	failures := uint32(2)
-	options := []messages.ClusterOptions{
-		{Name: names.Cluster(names.Outbound, 80, "v1", "web.example.com"), Metadata: messages.ClusterMetadata{
-			Config: "/apis/x", Subset: "v1", External: true, Services: []messages.ServiceRef{{Host: "web.example.com", Name: "web", Namespace: "shop"}},
+	options := []upstreams.ClusterOptions{
+		{Name: names.Cluster(names.Outbound, 80, "v1", "web.example.com"), Metadata: metadata.ClusterMetadata{
+			Config: "/apis/x", Subset: "v1", External: true, Services: []metadata.ServiceRef{{Host: "web.example.com", Name: "web", Namespace: "shop"}},
 		}},
-		{Name: "static", Type: messages.Static, Endpoints: addresses, ConnectTimeout: time.Second,
-			LoadBalancer: messages.LoadBalancer{PanicThreshold: &threshold, LocalityWeighted: true, WarmUp: &messages.WarmUp{Window: time.Minute, MinPercent: 10, Aggression: 1}},
-			Keepalive:    &messages.Keepalive{Probes: 3, Time: time.Hour, Interval: time.Second},
-			CircuitBreakers: messages.CircuitBreakers{
+		{Name: "static", Type: upstreams.Static, Endpoints: addresses, ConnectTimeout: time.Second,
+			LoadBalancer: upstreams.LoadBalancer{PanicThreshold: &threshold, LocalityWeighted: true, WarmUp: &upstreams.WarmUp{Window: time.Minute, MinPercent: 10, Aggression: 1}},
+			Keepalive:    &upstreams.Keepalive{Probes: 3, Time: time.Hour, Interval: time.Second},
+			CircuitBreakers: upstreams.CircuitBreakers{
 				MaxConnections: 1, MaxPendingRequests: 1, MaxRequests: 1, MaxRetries: 1,
-				RetryBudget: &messages.RetryBudget{Percent: 20, MinConcurrency: 3, Interval: time.Second},
+				RetryBudget: &upstreams.RetryBudget{Percent: 20, MinConcurrency: 3, Interval: time.Second},
 			}},
-		{Name: "strict-dns", Type: messages.StrictDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSv4Only, RefreshRate: time.Minute}},
-		{Name: "logical-dns", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSAll}},
-		{Name: "v6", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSv6Only}},
-		{Name: "original", Type: messages.OriginalDst, PortOverride: 8080},
-		{Name: "dynamic", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSv4Only}, HTTP: &messages.UpstreamHTTP{Protocol: messages.HTTP2}},
-		{Name: "dynamic-v6", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSv6Only}},
-		{Name: "dynamic-all", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSAll}},
-		{Name: "zones", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Zones: &messages.Zones{Enabled: true, MinClusterSize: 1}}},
-		{Name: "no zones", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Maglev, Zones: &messages.Zones{}}},
-		{Name: "round-robin", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RoundRobin, WarmUp: &messages.WarmUp{Window: time.Minute}}},
-		{Name: "random", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Random}},
-		{Name: "ring", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RingHash}},
-		{Name: "maglev", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Maglev, TableSize: 251}},
-		{Name: "http1", Type: messages.Static, HTTP: &messages.UpstreamHTTP{
+		{Name: "strict-dns", Type: upstreams.StrictDNS, Endpoints: name, DNS: upstreams.DNSOptions{Family: upstreams.DNSv4Only, RefreshRate: time.Minute}},
+		{Name: "logical-dns", Type: upstreams.LogicalDNS, Endpoints: name, DNS: upstreams.DNSOptions{Family: upstreams.DNSAll}},
+		{Name: "v6", Type: upstreams.LogicalDNS, Endpoints: name, DNS: upstreams.DNSOptions{Family: upstreams.DNSv6Only}},
+		{Name: "original", Type: upstreams.OriginalDst, PortOverride: 8080},
+		{Name: "dynamic", Type: upstreams.DynamicDNS, DNS: upstreams.DNSOptions{Family: upstreams.DNSv4Only}, HTTP: &upstreams.HTTP{Protocol: upstreams.HTTP2}},
+		{Name: "dynamic-v6", Type: upstreams.DynamicDNS, DNS: upstreams.DNSOptions{Family: upstreams.DNSv6Only}},
+		{Name: "dynamic-all", Type: upstreams.DynamicDNS, DNS: upstreams.DNSOptions{Family: upstreams.DNSAll}},
+		{Name: "zones", Type: upstreams.Static, LoadBalancer: upstreams.LoadBalancer{Zones: &upstreams.Zones{Enabled: true, MinClusterSize: 1}}},
+		{Name: "no zones", Type: upstreams.Static, LoadBalancer: upstreams.LoadBalancer{Policy: upstreams.Maglev, Zones: &upstreams.Zones{}}},
+		{Name: "round-robin", Type: upstreams.Static, LoadBalancer: upstreams.LoadBalancer{Policy: upstreams.RoundRobin, WarmUp: &upstreams.WarmUp{Window: time.Minute}}},
+		{Name: "random", Type: upstreams.Static, LoadBalancer: upstreams.LoadBalancer{Policy: upstreams.Random}},
+		{Name: "ring", Type: upstreams.Static, LoadBalancer: upstreams.LoadBalancer{Policy: upstreams.RingHash}},
+		{Name: "maglev", Type: upstreams.Static, LoadBalancer: upstreams.LoadBalancer{Policy: upstreams.Maglev, TableSize: 251}},
+		{Name: "http1", Type: upstreams.Static, HTTP: &upstreams.HTTP{
 			IdleTimeout: durationpb.New(0), MaxConnectionDuration: time.Hour, MaxRequestsPerConnection: 9,
 		}},
-		{Name: "http2", Type: messages.Static, HTTP: &messages.UpstreamHTTP{
-			Protocol: messages.HTTP2, MaxConcurrentStreams: 7, PingInterval: time.Minute, PingTimeout: time.Second,
+		{Name: "http2", Type: upstreams.Static, HTTP: &upstreams.HTTP{
+			Protocol: upstreams.HTTP2, MaxConcurrentStreams: 7, PingInterval: time.Minute, PingTimeout: time.Second,
 		}},
-		{Name: "outliers", Type: messages.Static, ProxyProtocol: socket.ProxyProtocolV1, Outliers: &messages.OutlierDetection{
+		{Name: "outliers", Type: upstreams.Static, ProxyProtocol: socket.ProxyProtocolV1, Outliers: &upstreams.OutlierDetection{
 			Consecutive5xx: new(uint32), ConsecutiveGateway: &failures, SplitLocalOrigin: true, ConsecutiveLocalOrigin: 3,
 			Interval: time.Millisecond, BaseEjectionTime: time.Hour, MaxEjectionPercent: 100, ErrorCodes: []uint32{429, 503},
 		}},
-		{Name: "outliers by default", Type: messages.Static, ProxyProtocol: socket.ProxyProtocolV2, Outliers: &messages.OutlierDetection{ErrorCodes: []uint32{429}}},
-		{Name: "checked", Type: messages.Static, Check: &messages.HealthCheck{Host: "a.example.com", Path: "/healthz", Interval: time.Second, HTTP2: true},
-			Endpoints: []messages.Endpoints{{Endpoints: []messages.Endpoint{{Host: "10.0.0.1", Port: 80}, {Host: "10.0.0.2", Port: 80, Unchecked: true}}}}},
-		{Name: "downstream", Type: messages.Static, HTTP: &messages.UpstreamHTTP{Protocol: messages.UseDownstream}},
+		{Name: "outliers by default", Type: upstreams.Static, ProxyProtocol: socket.ProxyProtocolV2, Outliers: &upstreams.OutlierDetection{ErrorCodes: []uint32{429}}},
+		{Name: "checked", Type: upstreams.Static, Check: &upstreams.HealthCheck{Host: "a.example.com", Path: "/healthz", Interval: time.Second, HTTP2: true},
+			Endpoints: []upstreams.Endpoints{{Endpoints: []upstreams.Endpoint{{Host: "10.0.0.1", Port: 80}, {Host: "10.0.0.2", Port: 80, Unchecked: true}}}}},
+		{Name: "downstream", Type: upstreams.Static, HTTP: &upstreams.HTTP{Protocol: upstreams.UseDownstream}},
 	}
 	out := []*clusterv3.Cluster{
-		messages.BlackHoleCluster(time.Second), messages.PassthroughCluster(time.Second, &messages.Keepalive{Time: time.Minute}),
-		messages.InboundPassthroughCluster(time.Second, "127.0.0.6", "::6"),
+		upstreams.BlackHoleCluster(time.Second), upstreams.PassthroughCluster(time.Second, &upstreams.Keepalive{Time: time.Minute}),
+		upstreams.InboundPassthroughCluster(time.Second, "127.0.0.6", "::6"),
 	}
 	for _, o := range options {
-		out = append(out, messages.Cluster(o))
+		out = append(out, upstreams.Cluster(o))
 	}
 	return out
 }
 
 func everyListener() []*listenerv3.Listener {
-	filters := []*hcmv3.HttpFilter{messages.GRPCWebFilter(false), messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
+	filters := []*hcmv3.HttpFilter{messages.GRPCWebFilter(false), messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(upstreams.DNSv4Only), messages.RouterFilter()}
 	logs := []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null"})}
 	chain := func(name string, o messages.FilterChainOptions, f ...*listenerv3.Filter) *listenerv3.FilterChain {
 		o.Name, o.Filters = name, f
@@ -177,7 +179,7 @@ func everyListener() []*listenerv3.Listener {
 				chain("names", messages.FilterChainOptions{
 					TransportProtocol: "tls", ServerNames: []string{"web.example.com", "*.example.org"},
 				}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "t", Clusters: weighted, HashSourceIP: true, AccessLogs: logs})),
-				chain("dynamic-names", messages.FilterChainOptions{ServerNames: []string{"*.example.net"}}, messages.SNIDynamicDNSFilter(messages.DNSv4Only, 443),
+				chain("dynamic-names", messages.FilterChainOptions{ServerNames: []string{"*.example.net"}}, messages.SNIDynamicDNSFilter(upstreams.DNSv4Only, 443),
 					messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "n", Clusters: []messages.WeightedCluster{{Name: "dynamic"}}})),
 			},
 			DefaultFilterChain: chain(names.PassthroughFilterChain, messages.FilterChainOptions{}, messages.TCPProxy(

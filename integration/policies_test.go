@@ -25,8 +25,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
-	messages "github.com/portolan-mesh/portolan/xds/envoy"
 	packing "github.com/portolan-mesh/portolan/xds/envoy/message"
+	upstreams "github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate/policy/policytest"
 )
 
@@ -131,7 +131,7 @@ func newGuard(t *testing.T, groups []policytest.Group) *guard {
 func startAlone(t *testing.T, name string, b *bootstrapv3.Bootstrap) *process {
 	t.Helper()
 	path, admin := needEnvoy(t), freePort(t)
-	b.Admin = &bootstrapv3.Admin{Address: messages.Address("127.0.0.1", uint32(admin))}
+	b.Admin = &bootstrapv3.Admin{Address: packing.Address("127.0.0.1", uint32(admin))}
 	document, err := bootstrap.JSON(b)
 	if err != nil {
 		t.Fatal(err)
@@ -194,8 +194,8 @@ func (g *guard) echo(t *testing.T) *clusterv3.Cluster {
 		_ = listener.Close()
 		_ = work.Wait()
 	})
-	return messages.Cluster(messages.ClusterOptions{Name: policytest.Echo, Type: messages.Static, Endpoints: []messages.Endpoints{
-		{Endpoints: []messages.Endpoint{{Host: "127.0.0.1", Port: uint32(listener.Addr().(*net.TCPAddr).Port)}}},
+	return upstreams.Cluster(upstreams.ClusterOptions{Name: policytest.Echo, Type: upstreams.Static, Endpoints: []upstreams.Endpoints{
+		{Endpoints: []upstreams.Endpoint{{Host: "127.0.0.1", Port: uint32(listener.Addr().(*net.TCPAddr).Port)}}},
 	}})
 }
 

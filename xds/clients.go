@@ -11,8 +11,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -108,7 +108,7 @@ func (c *Connection) serveListeners(ctx context.Context, t *typeState) error {
 	}
 	var listeners []string
 	for name := range t.subscription.Names().All() {
-		if strings.HasPrefix(name, envoy.GRPCServerListenerPrefix) {
+		if strings.HasPrefix(name, names.GRPCServerListenerPrefix) {
 			listeners = append(listeners, name)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	messages "github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -85,7 +85,7 @@ func namedIn(r *resource.Resource) (keys []config.Key) {
 		if !ok {
 			return nil
 		}
-		if key, ok := generate.KeyOfPath(envoy.ConfigOf(metadata)); ok && !slices.Contains(keys, key) {
+		if key, ok := generate.KeyOfPath(messages.ConfigOf(metadata)); ok && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 		return protorange.Break

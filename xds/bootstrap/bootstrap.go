@@ -15,8 +15,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/labels"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -61,8 +61,8 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	}
 	if o.SelfDiscovery {
 		out.ClusterManager = &bootstrapv3.ClusterManager{LocalClusterName: names.LocalCluster}
-		out.StaticResources.Clusters = append(out.StaticResources.Clusters, envoy.Cluster(envoy.ClusterOptions{
-			Name: names.LocalCluster, Type: envoy.EDS, ConnectTimeout: o.ConnectTimeout,
+		out.StaticResources.Clusters = append(out.StaticResources.Clusters, upstream.Cluster(upstream.ClusterOptions{
+			Name: names.LocalCluster, Type: upstream.EDS, ConnectTimeout: o.ConnectTimeout,
 		}))
 	}
 	if o.AdminAddress != AdminOff {
@@ -85,7 +85,7 @@ func (o Options) node() *corev3.Node {
 		Metadata: &structpb.Struct{Fields: o.metadata()},
 	}
 	if o.Locality != "" {
-		out.Locality = envoy.Locality(o.Locality)
+		out.Locality = upstream.Locality(o.Locality)
 	}
 	return out
 }
@@ -159,27 +159,27 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 // xdsCluster makes the cluster for the control plane. Its endpoints are the servers'
 // addresses, or all addresses of their host names.
 func (o Options) xdsCluster() *clusterv3.Cluster {
-	var endpoints []envoy.Endpoint
-	kind := envoy.Static
+	var endpoints []upstream.Endpoint
+	kind := upstream.Static
 	for _, address := range o.XDSAddresses {
-		endpoint := envoy.Endpoint{Host: address}
+		endpoint := upstream.Endpoint{Host: address}
 		if !names.IsUnix(address) {
 			endpoint.Host, endpoint.Port, _ = hostPort(address) // validated
 			if _, err := netip.ParseAddr(endpoint.Host); err != nil {
-				kind = envoy.StrictDNS
+				kind = upstream.StrictDNS
 			}
 		}
 		endpoints = append(endpoints, endpoint)
 	}
-	return envoy.Cluster(envoy.ClusterOptions{
+	return upstream.Cluster(upstream.ClusterOptions{
 		Name:           XDSClusterName,
 		Type:           kind,
 		ConnectTimeout: o.ConnectTimeout,
 		Transport:      o.serverTLS(),
-		DNS:            envoy.DNSOptions{Family: envoy.DNSAll},
-		Endpoints:      []envoy.Endpoints{{Endpoints: endpoints}},
-		LoadBalancer:   envoy.LoadBalancer{Policy: envoy.RoundRobin},
-		HTTP:           &envoy.UpstreamHTTP{Protocol: envoy.HTTP2, PingInterval: pingInterval, PingTimeout: pingTimeout},
+		DNS:            upstream.DNSOptions{Family: upstream.DNSAll},
+		Endpoints:      []upstream.Endpoints{{Endpoints: endpoints}},
+		LoadBalancer:   upstream.LoadBalancer{Policy: upstream.RoundRobin},
+		HTTP:           &upstream.HTTP{Protocol: upstream.HTTP2, PingInterval: pingInterval, PingTimeout: pingTimeout},
 	})
 }
 
@@ -189,16 +189,16 @@ const SDSClusterName = "sds-grpc"
 
 // sdsCluster makes the cluster for what serves certificates on the proxy's machine.
 func (o Options) sdsCluster() *clusterv3.Cluster {
-	return envoy.Cluster(envoy.ClusterOptions{
-		Name: SDSClusterName, Type: envoy.Static, ConnectTimeout: o.ConnectTimeout,
-		Endpoints: []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: "unix://" + o.SDSSocket}}}},
-		HTTP:      &envoy.UpstreamHTTP{Protocol: envoy.HTTP2},
+	return upstream.Cluster(upstream.ClusterOptions{
+		Name: SDSClusterName, Type: upstream.Static, ConnectTimeout: o.ConnectTimeout,
+		Endpoints: []upstream.Endpoints{{Endpoints: []upstream.Endpoint{{Host: "unix://" + o.SDSSocket}}}},
+		HTTP:      &upstream.HTTP{Protocol: upstream.HTTP2},
 	})
 }
 
 func address(s string) *corev3.Address {
 	host, port, _ := hostPort(s) // validated
-	return envoy.Address(host, port)
+	return message.Address(host, port)
 }
 
 // statsConfig extracts the names of clusters and listeners from statistics into labels

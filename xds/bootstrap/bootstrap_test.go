@@ -17,8 +17,9 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 )
 
 func minimal() bootstrap.Options {
@@ -112,7 +113,7 @@ func TestSelfDiscovery(t *testing.T) {
 	o.SelfDiscovery, o.Locality = true, "eu/a"
 	got := build(t, o)
 	cluster := got.GetStaticResources().GetClusters()[1]
-	if name := got.GetClusterManager().GetLocalClusterName(); name != "local_cluster" || cluster.GetName() != name || envoytest.ClusterTypeOf(cluster) != envoy.EDS {
+	if name := got.GetClusterManager().GetLocalClusterName(); name != "local_cluster" || cluster.GetName() != name || envoytest.ClusterTypeOf(cluster) != upstream.EDS {
 		t.Errorf("the local cluster is %q: %v", name, cluster)
 	}
 	if p, err := discovery.ParseProxy(got.GetNode()); err != nil || !p.SelfDiscovery {
@@ -124,7 +125,7 @@ func TestSelfDiscovery(t *testing.T) {
 // name, the cluster resolves it.
 func TestSeveralServers(t *testing.T) {
 	t.Parallel()
-	for last, kind := range map[string]envoy.ClusterType{"10.0.0.9:15010": envoy.Static, "mesh.example.com:15010": envoy.StrictDNS} {
+	for last, kind := range map[string]upstream.ClusterType{"10.0.0.9:15010": upstream.Static, "mesh.example.com:15010": upstream.StrictDNS} {
 		o := minimal()
 		o.XDSAddresses = []string{"10.0.0.8:15010", last}
 		cluster := build(t, o).GetStaticResources().GetClusters()[0]
@@ -140,15 +141,15 @@ func TestSeveralServers(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]struct {
-		kind envoy.ClusterType
+		kind upstream.ClusterType
 		host string
 		port uint32
 	}{
-		bootstrap.DefaultXDSAddress: {envoy.Static, "127.0.0.1", 15010},
-		"10.0.0.9:15012":            {envoy.Static, "10.0.0.9", 15012},
-		"[fd00::9]:15012":           {envoy.Static, "fd00::9", 15012},
-		"mesh.example.com:15010":    {envoy.StrictDNS, "mesh.example.com", 15010},
-		"unix:///run/xds.sock":      {envoy.Static, "unix:///run/xds.sock", 0},
+		bootstrap.DefaultXDSAddress: {upstream.Static, "127.0.0.1", 15010},
+		"10.0.0.9:15012":            {upstream.Static, "10.0.0.9", 15012},
+		"[fd00::9]:15012":           {upstream.Static, "fd00::9", 15012},
+		"mesh.example.com:15010":    {upstream.StrictDNS, "mesh.example.com", 15010},
+		"unix:///run/xds.sock":      {upstream.Static, "unix:///run/xds.sock", 0},
 	} {
 		o := minimal()
 		if o.ConnectTimeout = 3 * time.Second; address != bootstrap.DefaultXDSAddress {
@@ -162,7 +163,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%q: connect timeout %s", address, got)
 		}
 		got := cluster.GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint().GetAddress()
-		if diff := cmp.Diff(envoy.Address(want.host, want.port), got, protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(message.Address(want.host, want.port), got, protocmp.Transform()); diff != "" {
 			t.Errorf("%q: -want +got:\n%s", address, diff)
 		}
 	}

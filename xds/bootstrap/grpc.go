@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/portolan-mesh/portolan/discovery/node"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -87,7 +86,7 @@ func GRPC(o Options) ([]byte, error) {
 	out, err := json.MarshalIndent(grpcBootstrap{
 		Servers:        servers,
 		Node:           node,
-		ServerListener: envoy.GRPCServerListenerPrefix + "%s",
+		ServerListener: names.GRPCServerListenerPrefix + "%s",
 		Providers:      providers,
 	}, "", "  ")
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package envoy makes Envoy messages. Small constructors turn a plain Options struct
 // into a cluster, a load assignment, a route configuration, a listener or a filter;
-// packages socket and accesslog beside it make transport sockets and access logs. Only
-// these packages spell out the protocol buffers of Envoy, so that the generators can
-// describe their purpose. They know nothing of services, configuration or the mesh, and
+// packages upstream, socket and accesslog beside it make clusters, transport sockets and
+// access logs. Only these packages spell out the protocol buffers of Envoy, so that the
+// generators can describe their purpose. They know nothing of services, configuration or the mesh, and
 // import nothing of Portolan but package names.
 //
 // A constructor is a pure function: equal options make messages of equal bytes (maps
@@ -11,8 +11,8 @@
 // Istio has none. Strings must be valid UTF-8, as everything is that was decoded from
 // protocol buffers, JSON or YAML.
 //
-// By resource: [Cluster] (with [Endpoints] inside where there is no EDS),
-// [LoadAssignment], [RouteConfig] of [VirtualHost] of [RouteOptions],
+// By resource: [upstream.Cluster] (with [upstream.Endpoints] inside where there is no EDS),
+// [upstream.LoadAssignment], [RouteConfig] of [VirtualHost] of [RouteOptions],
 // [Listener] of [FilterChain] of [HTTPConnectionManager] or [TCPProxy]. A
 // minimal listener that forwards everything to one cluster:
 //

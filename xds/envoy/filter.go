@@ -159,7 +159,7 @@ func tcpClusters(clusters []WeightedCluster) *tcpproxyv3.TcpProxy_WeightedCluste
 		weights[i] = c.Weight
 	}
 	out := &tcpproxyv3.TcpProxy_WeightedCluster{}
-	for i, weight := range fitWeights(weights) {
+	for i, weight := range message.FitWeights(weights) {
 		out.Clusters = append(out.Clusters, &tcpproxyv3.TcpProxy_WeightedCluster_ClusterWeight{
 			Name: clusters[i].Name, Weight: weight,
 		})

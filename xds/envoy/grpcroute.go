@@ -8,6 +8,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -100,7 +101,7 @@ func GRPCRoutes(o RouteOptions, host string, port uint32) []*routev3.Route {
 	var out []*routev3.Route
 	for _, match := range o.Match.grpcMatches(authorities) {
 		r := grpcRoute(match, action)
-		r.Name, r.Metadata, r.TypedPerFilterConfig = o.name(), ConfigMetadata(o.Config), o.Fault.perRoute()
+		r.Name, r.Metadata, r.TypedPerFilterConfig = o.name(), message.ConfigMetadata(o.Config), o.Fault.perRoute()
 		out = append(out, r)
 	}
 	return out

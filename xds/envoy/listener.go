@@ -83,14 +83,14 @@ type ListenerOptions struct {
 func Listener(o ListenerOptions) *listenerv3.Listener {
 	out := &listenerv3.Listener{
 		Name:               o.Name,
-		Address:            Address(o.Host, o.Port),
+		Address:            message.Address(o.Host, o.Port),
 		TrafficDirection:   o.Direction,
 		FilterChains:       o.FilterChains,
 		DefaultFilterChain: o.DefaultFilterChain,
 		AccessLog:          o.AccessLogs,
 	}
 	for _, h := range o.MoreHosts {
-		out.AdditionalAddresses = append(out.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: Address(h, o.Port)})
+		out.AdditionalAddresses = append(out.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: message.Address(h, o.Port)})
 	}
 	if o.QUIC {
 		quic(out)
@@ -262,7 +262,7 @@ func FilterChain(o FilterChainOptions) *listenerv3.FilterChain {
 			AddressPrefix: p.Address, PrefixLen: wrapperspb.UInt32(p.Bits),
 		})
 	}
-	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters, Metadata: ConfigMetadata(o.Config), TransportSocket: o.Transport}
+	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters, Metadata: message.ConfigMetadata(o.Config), TransportSocket: o.Transport}
 	if o.Transport != nil {
 		out.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
 	}

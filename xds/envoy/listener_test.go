@@ -17,6 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 )
 
+const ads = `{"ads": {}, "initialFetchTimeout": "0s", "resourceApiVersion": "V3"}`
+
 func TestListener(t *testing.T) {
 	t.Parallel()
 	chain := envoy.FilterChain(envoy.FilterChainOptions{Name: "c"})
@@ -49,14 +51,14 @@ func TestListener(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.options.FilterChains = []*listenerv3.FilterChain{chain}
-			check(t, envoy.Listener(c.options), `{"name": "l", `+tail+`, `+c.want+`}`)
+			envoytest.Check(t, envoy.Listener(c.options), `{"name": "l", `+tail+`, `+c.want+`}`)
 		})
 	}
 }
 
 func TestFilterChain(t *testing.T) {
 	t.Parallel()
-	check(t, envoy.FilterChain(envoy.FilterChainOptions{
+	envoytest.Check(t, envoy.FilterChain(envoy.FilterChainOptions{
 		Name: "c", DestinationPort: 80, TransportProtocol: envoy.TransportRaw, ApplicationProtocols: envoy.PlaintextHTTP(),
 		ServerNames: []string{"a.example.com"}, Prefixes: []envoy.CIDR{{Address: "10.0.0.0", Bits: 8}, {Address: "::", Bits: 0}},
 	}), `{"name": "c", "filterChainMatch": {"destinationPort": 80, "transportProtocol": "raw_buffer",
@@ -72,13 +74,13 @@ func TestHTTPConnectionManager(t *testing.T) {
 		"httpFilters": [{"name": "envoy.filters.http.router", "typedConfig": {
 			"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]`
 	filters := []*hcmv3.HttpFilter{envoy.RouterFilter()}
-	check(t, envoy.HTTPConnectionManager(envoy.HTTPOptions{StatPrefix: "p", RouteConfigName: "80", Filters: filters}),
+	envoytest.Check(t, envoy.HTTPConnectionManager(envoy.HTTPOptions{StatPrefix: "p", RouteConfigName: "80", Filters: filters}),
 		`{`+fixed+`, "statPrefix": "p", "useRemoteAddress": false, "rds": {"configSource": `+ads+`, "routeConfigName": "80"}}}`)
 	inline := envoy.HTTPConnectionManager(envoy.HTTPOptions{
 		StatPrefix: "p", RouteConfigName: "ignored", Edge: true, ServerName: envoy.ServerName, Filters: filters,
 		RouteConfig: envoy.RouteConfig(envoy.RouteConfigOptions{Name: "r"}),
 	})
-	check(t, inline, `{`+fixed+`, "statPrefix": "p", "useRemoteAddress": true, "serverName": "istio-envoy",
+	envoytest.Check(t, inline, `{`+fixed+`, "statPrefix": "p", "useRemoteAddress": true, "serverName": "istio-envoy",
 		"routeConfig": {"name": "r", "validateClusters": false, "ignorePortInHostMatching": true}}}`)
 }
 
@@ -103,7 +105,7 @@ func TestTCPProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.options.StatPrefix = "p"
-			check(t, envoy.TCPProxy(c.options), `{`+head+`, `+c.want+`}}`)
+			envoytest.Check(t, envoy.TCPProxy(c.options), `{`+head+`, `+c.want+`}}`)
 		})
 	}
 }
@@ -132,7 +134,7 @@ func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	format := func(log *accesslogv3.AccessLog) string {
 		t.Helper()
-		checkValid(t, log)
+		envoytest.CheckValid(t, log)
 		var file fileaccesslogv3.FileAccessLog
 		if err := log.GetTypedConfig().UnmarshalTo(&file); err != nil {
 			t.Fatal(err)

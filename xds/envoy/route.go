@@ -224,7 +224,7 @@ type DirectResponse struct {
 func Route(o RouteOptions) *routev3.Route {
 	out := &routev3.Route{
 		Name: o.name(), StatPrefix: o.StatPrefix, Match: o.Match.routeMatch(),
-		Metadata: ConfigMetadata(o.Config), TypedPerFilterConfig: o.perFilter(),
+		Metadata: message.ConfigMetadata(o.Config), TypedPerFilterConfig: o.perFilter(),
 	}
 	if o.Operation != "" {
 		out.Decorator = &routev3.Decorator{Operation: o.Operation}
@@ -348,7 +348,7 @@ func weightedClusters(clusters []WeightedCluster) *routev3.WeightedCluster {
 		weights[i] = c.Weight
 	}
 	out := &routev3.WeightedCluster{}
-	for i, weight := range fitWeights(weights) {
+	for i, weight := range message.FitWeights(weights) {
 		c := &routev3.WeightedCluster_ClusterWeight{
 			Name:                    clusters[i].Name,
 			Weight:                  wrapperspb.UInt32(weight),

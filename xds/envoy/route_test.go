@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -67,7 +68,7 @@ func TestMatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, envoy.Route(envoy.RouteOptions{Match: c.options}).GetMatch(), c.want)
+			envoytest.Check(t, envoy.Route(envoy.RouteOptions{Match: c.options}).GetMatch(), c.want)
 			if c.options.CatchAll() != c.catchAll {
 				t.Errorf("a catch-all: got %t", !c.catchAll)
 			}
@@ -152,7 +153,7 @@ func TestRoute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, envoy.Route(c.options), `{"match": {"prefix": "/"}, `+c.want+`}`)
+			envoytest.Check(t, envoy.Route(c.options), `{"match": {"prefix": "/"}, `+c.want+`}`)
 		})
 	}
 }
@@ -176,7 +177,7 @@ func TestRedirect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, envoy.Route(envoy.RouteOptions{Redirect: &c.options}).GetRedirect(), c.want)
+			envoytest.Check(t, envoy.Route(envoy.RouteOptions{Redirect: &c.options}).GetRedirect(), c.want)
 		})
 	}
 }
@@ -217,7 +218,7 @@ func TestRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, retryPolicy(c.options), `{`+c.want+`}`)
+			envoytest.Check(t, retryPolicy(c.options), `{`+c.want+`}`)
 		})
 	}
 	for _, attempts := range []int32{0, -1, math.MinInt32} {
@@ -255,7 +256,7 @@ func TestHashPolicies(t *testing.T) {
 			route := envoy.Route(envoy.RouteOptions{Forward: &envoy.Forward{
 				Clusters: []envoy.WeightedCluster{{Name: "c"}}, HashPolicies: []envoy.HashPolicy{c.options},
 			}})
-			check(t, route.GetRoute().GetHashPolicy()[0], c.want)
+			envoytest.Check(t, route.GetRoute().GetHashPolicy()[0], c.want)
 		})
 	}
 }
@@ -263,11 +264,11 @@ func TestHashPolicies(t *testing.T) {
 func TestRouteConfig(t *testing.T) {
 	t.Parallel()
 	host := envoy.VirtualHost(envoy.VirtualHostOptions{Name: "web:80", Domains: []string{"web"}, RequireTLS: true})
-	check(t, envoy.RouteConfig(envoy.RouteConfigOptions{
+	envoytest.Check(t, envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: "80", VirtualHosts: []*routev3.VirtualHost{host}, MaxDirectResponseBody: 1 << 20,
 	}), `{"name": "80", "validateClusters": false, "ignorePortInHostMatching": true, "maxDirectResponseBodySizeBytes": 1048576,
 		"virtualHosts": [{"name": "web:80", "domains": ["web"], "requireTls": "ALL", "includeRequestAttemptCount": true}]}`)
-	check(t, envoy.RouteConfig(envoy.RouteConfigOptions{Name: "80", MatchPort: true}), `{"name": "80", "validateClusters": false}`)
+	envoytest.Check(t, envoy.RouteConfig(envoy.RouteConfigOptions{Name: "80", MatchPort: true}), `{"name": "80", "validateClusters": false}`)
 }
 
 func TestWeightsOfClustersFit(t *testing.T) {

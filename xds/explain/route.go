@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -96,7 +97,7 @@ func durationText(d time.Duration) string {
 
 // virtualService returns the VirtualService that a route came from, nil for none.
 func (e *explainer) virtualService(route *routev3.Route) *routing.VirtualService {
-	key, ok := generate.KeyOfPath(envoy.ConfigOf(route.GetMetadata()))
+	key, ok := generate.KeyOfPath(message.ConfigOf(route.GetMetadata()))
 	if !ok || key.Kind != schema.VirtualService {
 		return nil
 	}

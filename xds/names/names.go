@@ -276,3 +276,7 @@ func kebab(kind string) string {
 }
 
 func portText(port uint32) string { return strconv.FormatUint(uint64(port), 10) }
+
+// GRPCServerListenerPrefix is the prefix of the listener names that gRPC servers request;
+// the server's address follows it.
+const GRPCServerListenerPrefix = "xds.istio.io/grpc/lds/inbound/"

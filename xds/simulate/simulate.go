@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -305,7 +305,7 @@ func (r Result) String() string {
 }
 
 // Config is the path of the object that the filter chain comes from, empty for none.
-func (r Result) Config() string { return envoy.ConfigOf(r.Chain.GetMetadata()) }
+func (r Result) Config() string { return message.ConfigOf(r.Chain.GetMetadata()) }
 
 // Endpoints returns the addresses of all destinations.
 func (r Result) Endpoints() []string {

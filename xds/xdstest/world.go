@@ -25,7 +25,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
@@ -314,7 +314,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	}
 	proxy, err := discovery.ParseProxy(&corev3.Node{
 		Id:       string(kind) + "~" + n.IP + "~test~" + cmp.Or(n.Domain, n.Namespace+".svc.cluster.local"),
-		Locality: envoy.Locality(n.Locality),
+		Locality: upstream.Locality(n.Locality),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"GENERATOR":             structpb.NewStringValue(generator),
 			"NAMESPACE":             structpb.NewStringValue(n.Namespace),

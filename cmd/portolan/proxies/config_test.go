@@ -35,6 +35,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -65,9 +67,9 @@ const someNode = "sidecar~10.0.0.1~vm-12.shop~shop.svc.cluster.local"
 func someProxyConfig(t *testing.T) admin.ProxyConfig {
 	const service, rule, route = "serviceentry/shop/reviews", "destinationrule/shop/reviews", "virtualservice/shop/reviews"
 	origin := func(kind string) *corev3.Metadata {
-		return envoy.ConfigMetadata(names.ConfigPath("networking.istio.io", "v1", kind, "shop", "reviews"))
+		return message.ConfigMetadata(names.ConfigPath("networking.istio.io", "v1", kind, "shop", "reviews"))
 	}
-	address := func(ip string, port uint32) *corev3.Address { return envoy.Address(ip, port) }
+	address := func(ip string, port uint32) *corev3.Address { return message.Address(ip, port) }
 	http := anyOf(t, &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "9080"}}})
 	tcp := anyOf(t, &tcpproxyv3.TcpProxy{ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: "outbound|5432||db.shop"}})
 	chain := func(match *listenerv3.FilterChainMatch, filter *anypb.Any) *listenerv3.FilterChain {
@@ -77,7 +79,7 @@ func someProxyConfig(t *testing.T) admin.ProxyConfig {
 		return &clusterv3.Cluster{Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind}}
 	}
 	dns := cluster("outbound|443||api.example.com", clusterv3.Cluster_STRICT_DNS)
-	dns.LoadAssignment = envoy.LoadAssignment(dns.Name, []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: "api.example.com", Port: 443}}}})
+	dns.LoadAssignment = upstream.LoadAssignment(dns.Name, []upstream.Endpoints{{Endpoints: []upstream.Endpoint{{Host: "api.example.com", Port: 443}}}})
 	subset := cluster("outbound|9080|v1|reviews.shop", clusterv3.Cluster_EDS)
 	subset.Metadata = origin("DestinationRule")
 	refused := took(t, subset.Name, subset, rule, service)
@@ -99,9 +101,9 @@ func someProxyConfig(t *testing.T) admin.ProxyConfig {
 				took(t, dns.Name, dns, "serviceentry/shop/api"), refused,
 			}},
 			{Name: "EDS", TypeURL: resource.EndpointType, Requested: true, Total: 2, Resources: []admin.ProxyResource{
-				took(t, "outbound|9080|v1|reviews.shop", envoy.LoadAssignment("outbound|9080|v1|reviews.shop", []envoy.Endpoints{
-					{Locality: "eu/a", Endpoints: []envoy.Endpoint{{Host: "10.0.0.2", Port: 8080, Weight: 3}}},
-					{Locality: "eu/b", Endpoints: []envoy.Endpoint{{Host: "10.0.0.3", Port: 8080, Health: envoy.Draining}}},
+				took(t, "outbound|9080|v1|reviews.shop", upstream.LoadAssignment("outbound|9080|v1|reviews.shop", []upstream.Endpoints{
+					{Locality: "eu/a", Endpoints: []upstream.Endpoint{{Host: "10.0.0.2", Port: 8080, Weight: 3}}},
+					{Locality: "eu/b", Endpoints: []upstream.Endpoint{{Host: "10.0.0.3", Port: 8080, Health: upstream.Draining}}},
 				}), service), late,
 			}},
 			{Name: "LDS", TypeURL: resource.ListenerType, Requested: true, Total: 1, Resources: []admin.ProxyResource{

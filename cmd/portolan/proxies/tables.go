@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -51,7 +51,7 @@ func contains(text, wanted string) bool {
 
 // originCell returns the object that metadata name, as NAME.NAMESPACE.
 func originCell(m *corev3.Metadata) string {
-	key, ok := generate.KeyOfPath(envoy.ConfigOf(m))
+	key, ok := generate.KeyOfPath(message.ConfigOf(m))
 	if !ok {
 		return ""
 	}

@@ -1,4 +1,4 @@
-// Package envoytest reads back the messages that package envoy makes.
+// Package envoytest reads back the messages that package envoy makes, and compares them.
 package envoytest
 
 import (
@@ -10,32 +10,32 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 )
 
-// ClusterTypeOf returns the type of a cluster that envoy.Cluster made.
-func ClusterTypeOf(c *clusterv3.Cluster) envoy.ClusterType {
+// ClusterTypeOf returns the type of a cluster that upstream.Cluster made.
+func ClusterTypeOf(c *clusterv3.Cluster) upstream.ClusterType {
 	if custom := c.GetClusterType(); custom != nil {
 		if custom.GetTypedConfig().MessageIs(&dynamicclusterv3.ClusterConfig{}) {
-			return envoy.DynamicDNS
+			return upstream.DynamicDNS
 		}
 		var dns dnsv3.DnsCluster
 		if err := custom.GetTypedConfig().UnmarshalTo(&dns); err == nil && dns.GetAllAddressesInSingleEndpoint() {
-			return envoy.LogicalDNS
+			return upstream.LogicalDNS
 		}
-		return envoy.StrictDNS
+		return upstream.StrictDNS
 	}
 	switch c.GetType() {
 	case clusterv3.Cluster_EDS:
-		return envoy.EDS
+		return upstream.EDS
 	case clusterv3.Cluster_ORIGINAL_DST:
-		return envoy.OriginalDst
+		return upstream.OriginalDst
 	case clusterv3.Cluster_STRICT_DNS:
-		return envoy.StrictDNS
+		return upstream.StrictDNS
 	case clusterv3.Cluster_LOGICAL_DNS:
-		return envoy.LogicalDNS
+		return upstream.LogicalDNS
 	default:
-		return envoy.Static
+		return upstream.Static
 	}
 }
 

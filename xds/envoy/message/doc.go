@@ -1,3 +1,3 @@
-// Package message has helpers for all Envoy messages: checking, packing, and common
+// Package message has helpers for all Envoy messages: checking, packing, addresses, and common
 // fields.
 package message

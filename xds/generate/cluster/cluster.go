@@ -7,7 +7,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/transport"
@@ -48,12 +49,12 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	switch name {
 	case names.BlackHoleCluster:
-		return envoy.BlackHoleCluster(connectTimeout(v)), nil, nil
+		return upstream.BlackHoleCluster(connectTimeout(v)), nil, nil
 	case names.PassthroughCluster:
 		if v.Shape().Type == discovery.Router {
 			return nil, nil, nil
 		}
-		return envoy.PassthroughCluster(connectTimeout(v), keepalive(v, nil)), nil, nil
+		return upstream.PassthroughCluster(connectTimeout(v), keepalive(v, nil)), nil, nil
 	case names.AllowAnyDynamicDNSCluster:
 		if v.Shape().Type != discovery.Sidecar || !v.AllowAnyDynamicDNS() {
 			return nil, nil, nil
@@ -71,23 +72,23 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 // the mesh requires TLS for them and the proxy lacks a secret for it, the cluster has no
 // endpoints.
 func anyHost(v *mesh.View) (proto.Message, []resource.Need) {
-	options := envoy.ClusterOptions{
-		Name: names.AllowAnyDynamicDNSCluster, Type: envoy.DynamicDNS, DNS: envoy.DNSOptions{Family: filter.DNSFamily(v.Shape())},
+	options := upstream.ClusterOptions{
+		Name: names.AllowAnyDynamicDNSCluster, Type: upstream.DynamicDNS, DNS: upstream.DNSOptions{Family: filter.DNSFamily(v.Shape())},
 		ConnectTimeout: connectTimeout(v), Keepalive: keepalive(v, nil),
-		HTTP: &envoy.UpstreamHTTP{Protocol: envoy.UseDownstream},
+		HTTP: &upstream.HTTP{Protocol: upstream.UseDownstream},
 	}
 	socket, ok := transport.Client(v, v.Mesh(mesh.OutboundTrafficPolicy).GetOutboundTrafficPolicy().GetTls(), transport.ClientOptions{Resolves: true})
 	if !ok {
 		return withoutEndpoints(v, options), socket.Needs
 	}
 	options.Transport, options.HTTP.AutoSNI, options.HTTP.AutoSAN = socket.Transport, socket.AutoSNI, socket.AutoSAN
-	return envoy.Cluster(options), socket.Needs
+	return upstream.Cluster(options), socket.Needs
 }
 
 // outbound makes the cluster of a service's port. It returns nil for a cluster with
 // inline endpoints if there are none.
 func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.Need, error) {
-	options := envoy.ClusterOptions{
+	options := upstream.ClusterOptions{
 		Name: name, AltStatName: StatName(v, o.Service, o.Subset.GetName(), o.Port),
 		Type:           o.Type(v.Shape()),
 		ConnectTimeout: connectTimeout(v),
@@ -100,18 +101,18 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 	}
 	var needs []resource.Need
 	switch options.Type {
-	case envoy.EDS:
+	case upstream.EDS:
 		needs = []resource.Need{{TypeURL: resource.EndpointType, Name: name, Kind: resource.Covered}}
-	case envoy.StrictDNS, envoy.LogicalDNS:
+	case upstream.StrictDNS, upstream.LogicalDNS:
 		options.Endpoints = o.Selection(v).Arrange(o.LocalityPreference(v), o.Service.DNSEndpoints)
 		if len(options.Endpoints) == 0 {
 			return nil, nil, nil
 		}
-		options.DNS = envoy.DNSOptions{Family: filter.DNSFamily(v.Shape()), RefreshRate: dnsRefreshRate(v)}
+		options.DNS = upstream.DNSOptions{Family: filter.DNSFamily(v.Shape()), RefreshRate: dnsRefreshRate(v)}
 		needs = []resource.Need{{Kind: resource.Grace}}
-	case envoy.OriginalDst:
+	case upstream.OriginalDst:
 		options.PortOverride = uint32(o.Port.TargetPort)
-	case envoy.DynamicDNS:
+	case upstream.DynamicDNS:
 		options.DNS.Family = filter.DNSFamily(v.Shape())
 	}
 	secrets, ok := o.encrypt(v, &options)
@@ -119,21 +120,21 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 		return withoutEndpoints(v, options), nil, nil
 	}
 	needs = append(needs, secrets...)
-	if options.Type != envoy.OriginalDst && options.Type != envoy.DynamicDNS {
+	if options.Type != upstream.OriginalDst && options.Type != upstream.DynamicDNS {
 		options.Check = o.healthCheck()
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
 		options.LoadBalancer.LocalityWeighted = o.SpreadsByWeight(v)
 		options.LoadBalancer.Zones = o.zones(v)
 	}
-	return envoy.Cluster(options), needs, nil
+	return upstream.Cluster(options), needs, nil
 }
 
 // Metadata names the service, subset and rule that the cluster comes from.
-func (o Outbound) Metadata() envoy.ClusterMetadata {
-	m := envoy.ClusterMetadata{
+func (o Outbound) Metadata() message.ClusterMetadata {
+	m := message.ClusterMetadata{
 		Subset:   o.Subset.GetName(),
 		External: o.Service.Service().MeshExternal,
-		Services: []envoy.ServiceRef{serviceRef(o.Service)},
+		Services: []message.ServiceRef{serviceRef(o.Service)},
 	}
 	if o.Rule != nil {
 		m.Config = configPath(o.Rule.Configs[0])
@@ -141,13 +142,13 @@ func (o Outbound) Metadata() envoy.ClusterMetadata {
 	return m
 }
 
-func serviceRef(row *mesh.ServiceRow) envoy.ServiceRef {
+func serviceRef(row *mesh.ServiceRow) message.ServiceRef {
 	service := row.Service()
 	name := service.Attributes.Name
 	if service.Attributes.Provider == discovery.External {
 		name = string(service.Hostname)
 	}
-	return envoy.ServiceRef{Host: string(service.Hostname), Name: name, Namespace: row.Namespace}
+	return message.ServiceRef{Host: string(service.Hostname), Name: name, Namespace: row.Namespace}
 }
 
 func configPath(c *config.Config) string {

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -32,24 +32,24 @@ func TestTypeByResolution(t *testing.T) {
 	const ports = "ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}]"
 	tests := []struct {
 		name, spec      string
-		sidecar, router envoy.ClusterType
+		sidecar, router upstream.ClusterType
 	}{
-		{name: "STATIC", spec: "{hosts: [a.example.com], resolution: STATIC, " + ports + "}", sidecar: envoy.EDS, router: envoy.EDS},
-		{name: "DNS", spec: "{hosts: [a.example.com], resolution: DNS, " + ports + "}", sidecar: envoy.StrictDNS, router: envoy.StrictDNS},
-		{name: "DNS_ROUND_ROBIN", spec: "{hosts: [a.example.com], resolution: DNS_ROUND_ROBIN, " + ports + "}", sidecar: envoy.LogicalDNS, router: envoy.LogicalDNS},
-		{name: "NONE", spec: "{hosts: [a.example.com], resolution: NONE, " + ports + "}", sidecar: envoy.OriginalDst, router: envoy.EDS},
+		{name: "STATIC", spec: "{hosts: [a.example.com], resolution: STATIC, " + ports + "}", sidecar: upstream.EDS, router: upstream.EDS},
+		{name: "DNS", spec: "{hosts: [a.example.com], resolution: DNS, " + ports + "}", sidecar: upstream.StrictDNS, router: upstream.StrictDNS},
+		{name: "DNS_ROUND_ROBIN", spec: "{hosts: [a.example.com], resolution: DNS_ROUND_ROBIN, " + ports + "}", sidecar: upstream.LogicalDNS, router: upstream.LogicalDNS},
+		{name: "NONE", spec: "{hosts: [a.example.com], resolution: NONE, " + ports + "}", sidecar: upstream.OriginalDst, router: upstream.EDS},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			service := xdstest.Object("ServiceEntry", "a", tt.spec)
 			const name = "outbound|80||a.example.com"
-			for n, want := range map[*xdstest.Node]envoy.ClusterType{{}: tt.sidecar, &router: tt.router} {
+			for n, want := range map[*xdstest.Node]upstream.ClusterType{{}: tt.sidecar, &router: tt.router} {
 				s := simulated(t, *n, service)
 				if got := envoytest.ClusterTypeOf(s.Cluster(name)); got != want {
 					t.Errorf("for a %s: type %d, want %d", n.Type, got, want)
 				}
-				if got := s.Assignment(name) != nil; got != (want == envoy.EDS) {
+				if got := s.Assignment(name) != nil; got != (want == upstream.EDS) {
 					t.Errorf("for a %s: load assignment %v", n.Type, got)
 				}
 			}
@@ -140,11 +140,11 @@ func TestTrafficPolicy(t *testing.T) {
 			rule: rule("trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}, subsets: [{name: v1, labels: {a: b}, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]")},
 		{name: "and keeps the other blocks", cluster: subset, check: maxConnections, want: uint32(7),
 			rule: rule("trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}, subsets: [{name: v1, labels: {a: b}, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]")},
-		{name: "HTTP/1 is Envoy's default", cluster: web, check: upstream, want: "none"},
-		{name: "GRPC is HTTP/2", cluster: grpc, check: upstream, want: "http2"},
-		{name: "upgrade to HTTP/2", rule: rule("trafficPolicy: {connectionPool: {http: {h2UpgradePolicy: UPGRADE}}}"), cluster: web, check: upstream, want: "http2"},
-		{name: "an upgrade is for HTTP only", rule: rule("trafficPolicy: {connectionPool: {http: {h2UpgradePolicy: UPGRADE}}}"), cluster: "outbound|82||a.example.com", check: upstream, want: "none"},
-		{name: "the client's protocol", rule: rule("trafficPolicy: {connectionPool: {http: {useClientProtocol: true}}}"), cluster: grpc, check: upstream, want: "downstream"},
+		{name: "HTTP/1 is Envoy's default", cluster: web, check: protocol, want: "none"},
+		{name: "GRPC is HTTP/2", cluster: grpc, check: protocol, want: "http2"},
+		{name: "upgrade to HTTP/2", rule: rule("trafficPolicy: {connectionPool: {http: {h2UpgradePolicy: UPGRADE}}}"), cluster: web, check: protocol, want: "http2"},
+		{name: "an upgrade is for HTTP only", rule: rule("trafficPolicy: {connectionPool: {http: {h2UpgradePolicy: UPGRADE}}}"), cluster: "outbound|82||a.example.com", check: protocol, want: "none"},
+		{name: "the client's protocol", rule: rule("trafficPolicy: {connectionPool: {http: {useClientProtocol: true}}}"), cluster: grpc, check: protocol, want: "downstream"},
 		{name: "requests per connection", rule: rule("trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}"), cluster: web,
 			check: func(c *clusterv3.Cluster) any {
 				return httpOptions(c).GetCommonHttpProtocolOptions().GetMaxRequestsPerConnection().GetValue()
@@ -227,7 +227,7 @@ func httpOptions(c *clusterv3.Cluster) *httpv3.HttpProtocolOptions {
 	return nil
 }
 
-func upstream(c *clusterv3.Cluster) any {
+func protocol(c *clusterv3.Cluster) any {
 	options := httpOptions(c)
 	switch {
 	case options == nil:

@@ -9,7 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
@@ -26,7 +26,7 @@ func dnsRefreshRate(v *mesh.View) time.Duration {
 }
 
 // keepalive returns the TCP keepalive of a policy, else of the mesh.
-func keepalive(v *mesh.View, policy *networking.TrafficPolicy) *envoy.Keepalive {
+func keepalive(v *mesh.View, policy *networking.TrafficPolicy) *upstream.Keepalive {
 	k := policy.GetConnectionPool().GetTcp().GetTcpKeepalive()
 	if k == nil {
 		k = v.Mesh(mesh.TCPKeepalive).GetTcpKeepalive()
@@ -34,7 +34,7 @@ func keepalive(v *mesh.View, policy *networking.TrafficPolicy) *envoy.Keepalive 
 	if k == nil {
 		return nil
 	}
-	return &envoy.Keepalive{Probes: k.GetProbes(), Time: k.GetTime().AsDuration(), Interval: k.GetInterval().AsDuration()}
+	return &upstream.Keepalive{Probes: k.GetProbes(), Time: k.GetTime().AsDuration(), Interval: k.GetInterval().AsDuration()}
 }
 
 // upgrades says whether the proxy speaks HTTP/2 to the endpoints of an outbound cluster

@@ -3,7 +3,7 @@ package cluster
 import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/health"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 )
 
 // Services with one of these labels have persistent sessions. A client may then stay with
@@ -42,12 +42,12 @@ func (h healths) panicThreshold() *float64 { return &h.least }
 
 // statusOf returns the health that proxies get for an endpoint, and whether they get the
 // endpoint.
-func (h healths) statusOf(e *discovery.Endpoint) (status envoy.HealthStatus, sent bool) {
+func (h healths) statusOf(e *discovery.Endpoint) (status upstream.HealthStatus, sent bool) {
 	switch e.Health {
 	case discovery.Unhealthy:
-		return envoy.Unhealthy, h.unhealthy
+		return upstream.Unhealthy, h.unhealthy
 	case discovery.Draining:
-		return envoy.Draining, h.draining
+		return upstream.Draining, h.draining
 	}
 	return 0, true
 }
@@ -62,10 +62,10 @@ func (o Outbound) check() health.Check {
 }
 
 // healthCheck returns the check as an option of the cluster, nil for none.
-func (o Outbound) healthCheck() *envoy.HealthCheck {
+func (o Outbound) healthCheck() *upstream.HealthCheck {
 	check := o.check()
 	if check == (health.Check{}) {
 		return nil
 	}
-	return &envoy.HealthCheck{Host: string(o.Service.Hostname), Path: check.Path, Interval: check.Interval, HTTP2: o.Port.Protocol.IsHTTP2()}
+	return &upstream.HealthCheck{Host: string(o.Service.Hostname), Path: check.Path, Interval: check.Interval, HTTP2: o.Port.Protocol.IsHTTP2()}
 }

@@ -7,7 +7,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -47,7 +47,7 @@ func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 		if !v.Shape().Captures() {
 			return nil, nil, nil
 		}
-		return envoy.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...), nil, nil
+		return upstream.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...), nil, nil
 	}
 	p, ok := workload.Find(v, name)
 	if !ok {
@@ -63,16 +63,16 @@ func inbound(v *mesh.View, name string, p workload.Port) proto.Message {
 	if !ok {
 		return nil
 	}
-	options := envoy.ClusterOptions{
-		Name: name, AltStatName: InboundStatName(v, p), Type: envoy.Static, ConnectTimeout: connectTimeout(v),
+	options := upstream.ClusterOptions{
+		Name: name, AltStatName: InboundStatName(v, p), Type: upstream.Static, ConnectTimeout: connectTimeout(v),
 	}
 	policy := inboundPolicy(v, p)
 	apply(policy, p.Protocol, false, &options)
 	options.Keepalive = keepalive(v, policy)
 	if original {
-		options.Type, options.SourceAddresses = envoy.OriginalDst, passthroughSources(v.Shape())
+		options.Type, options.SourceAddresses = upstream.OriginalDst, passthroughSources(v.Shape())
 	} else {
-		options.Endpoints = []envoy.Endpoints{{Endpoints: []envoy.Endpoint{to}}}
+		options.Endpoints = []upstream.Endpoints{{Endpoints: []upstream.Endpoint{to}}}
 	}
 	if p.Protocol == discovery.Unsupported && p.Captured(v.Shape()) {
 		options.HTTP = detectedHTTP(options.HTTP)
@@ -80,7 +80,7 @@ func inbound(v *mesh.View, name string, p workload.Port) proto.Message {
 	for _, s := range p.Services {
 		options.Metadata.Services = append(options.Metadata.Services, serviceRef(s))
 	}
-	return envoy.Cluster(options)
+	return upstream.Cluster(options)
 }
 
 // inboundPolicy returns the connection limits towards the application. The Sidecar

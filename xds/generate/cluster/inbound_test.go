@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -74,7 +74,7 @@ func TestInboundClusters(t *testing.T) {
 					t.Errorf("%s leads to %v, want %v", name, got, want)
 				}
 				// Connections to the original destination must not be redirected again.
-				if original := envoytest.ClusterTypeOf(c) == envoy.OriginalDst; original == fixed || original != (c.GetUpstreamBindConfig() != nil) {
+				if original := envoytest.ClusterTypeOf(c) == upstream.OriginalDst; original == fixed || original != (c.GetUpstreamBindConfig() != nil) {
 					t.Errorf("%s: to the original destination: %v; from an address of its own: %v", name, original, c.GetUpstreamBindConfig())
 				}
 			}
@@ -98,11 +98,11 @@ func TestInboundPolicy(t *testing.T) {
 			xdstest.Object("Sidecar", "s", "{inboundConnectionPool: {tcp: {maxConnections: 8}}}")}},
 		{name: "the ingress listener's", cluster: "inbound|9090||", check: maxConnections, want: uint32(9), mesh: []string{service, rule,
 			xdstest.Object("Sidecar", "s", "{inboundConnectionPool: {tcp: {maxConnections: 8}}, ingress: [{port: {number: 9090, protocol: HTTP, name: http}, connectionPool: {tcp: {maxConnections: 9}}}]}")}},
-		{name: "HTTP", cluster: "inbound|8080||", mesh: []string{service}, check: upstream, want: "none"},
-		{name: "HTTP/2", cluster: "inbound|81||", mesh: []string{service}, check: upstream, want: "http2"},
-		{name: "what the client speaks", cluster: "inbound|82||", mesh: []string{service}, check: upstream, want: "downstream"},
-		{name: "and of what is passed", cluster: "InboundPassthroughCluster", mesh: []string{service}, check: upstream, want: "downstream"},
-		{name: "outbound, too", cluster: "outbound|82||me.example.com", mesh: []string{service}, check: upstream, want: "downstream"},
+		{name: "HTTP", cluster: "inbound|8080||", mesh: []string{service}, check: protocol, want: "none"},
+		{name: "HTTP/2", cluster: "inbound|81||", mesh: []string{service}, check: protocol, want: "http2"},
+		{name: "what the client speaks", cluster: "inbound|82||", mesh: []string{service}, check: protocol, want: "downstream"},
+		{name: "and of what is passed", cluster: "InboundPassthroughCluster", mesh: []string{service}, check: protocol, want: "downstream"},
+		{name: "outbound, too", cluster: "outbound|82||me.example.com", mesh: []string{service}, check: protocol, want: "downstream"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
@@ -89,12 +89,12 @@ func (o Outbound) localitySettings(v *mesh.View) (*networking.LocalityLoadBalanc
 // zones says whether a proxy with SelfDiscovery prefers its zone. It is nil for other
 // proxies, which cannot. It is set even to turn the preference off, since Envoy's default
 // is on.
-func (o Outbound) zones(v *mesh.View) *envoy.Zones {
+func (o Outbound) zones(v *mesh.View) *upstream.Zones {
 	if !v.Shape().SelfDiscovery {
 		return nil
 	}
 	_, zones := o.localitySettings(v)
-	return &envoy.Zones{Enabled: zones != nil, MinClusterSize: zones.GetMinClusterSize().GetValue()}
+	return &upstream.Zones{Enabled: zones != nil, MinClusterSize: zones.GetMinClusterSize().GetValue()}
 }
 
 // SpreadsByWeight says whether proxies distribute load over localities by weight.
@@ -110,11 +110,11 @@ func (s *LocalityPreference) ByLabels() bool { return s != nil && len(s.labels) 
 
 // Arrange groups the endpoints of a cluster by locality, with the priorities and weights
 // that apply to the proxy.
-func (c Selection) Arrange(s *LocalityPreference, endpoints []*discovery.Endpoint) []envoy.Endpoints {
+func (c Selection) Arrange(s *LocalityPreference, endpoints []*discovery.Endpoint) []upstream.Endpoints {
 	if s == nil {
 		return c.Localities(endpoints)
 	}
-	var out []envoy.Endpoints
+	var out []upstream.Endpoints
 	for at, some := range s.byMatches(endpoints) {
 		for _, l := range c.Localities(some) {
 			l.Priority = uint32(at)
@@ -132,11 +132,11 @@ func (c Selection) Arrange(s *LocalityPreference, endpoints []*discovery.Endpoin
 			kept = append(kept, l)
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b envoy.Endpoints) int { return strings.Compare(a.Locality, b.Locality) })
+	slices.SortStableFunc(kept, func(a, b upstream.Endpoints) int { return strings.Compare(a.Locality, b.Locality) })
 	return kept
 }
 
-func weightOf(l envoy.Endpoints) uint32 {
+func weightOf(l upstream.Endpoints) uint32 {
 	var sum uint64
 	for _, e := range l.Endpoints {
 		sum += uint64(max(e.Weight, 1))
@@ -195,7 +195,7 @@ const farthest = 4
 // zone, 2 for its region, 3 for other regions, and 4 if failover names another region. If
 // only regions count, it is 0 in the whole own region.
 func (s *LocalityPreference) distance(label string) uint32 {
-	own, other := envoy.Locality(s.locality), envoy.Locality(label)
+	own, other := upstream.Locality(s.locality), upstream.Locality(label)
 	switch {
 	case own.GetRegion() != other.GetRegion():
 		for _, f := range s.setting.GetFailover() {
@@ -268,7 +268,7 @@ func (s *LocalityPreference) distribute(localities []Locality) {
 // matches says whether a locality is under a name like region/zone/* or region. (Istio:
 // util.LocalityMatch.)
 func matches(locality, name string) bool {
-	l, n := envoy.Locality(locality), envoy.Locality(name)
+	l, n := upstream.Locality(locality), upstream.Locality(name)
 	any := func(part string) bool { return part == "" || part == "*" }
 	return (n.GetRegion() == "*" || n.GetRegion() == l.GetRegion()) &&
 		(any(n.GetZone()) || n.GetZone() == l.GetZone()) && (any(n.GetSubZone()) || n.GetSubZone() == l.GetSubZone())

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
@@ -74,30 +74,30 @@ func (o Outbound) Policy() *networking.TrafficPolicy {
 
 // Type says how a proxy of the shape finds the endpoints. A gRPC client connects only to
 // endpoints that it knows, and resolves only one host name per cluster.
-func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
+func (o Outbound) Type(shape mesh.Shape) upstream.ClusterType {
 	if shape.Type == discovery.Proxyless {
 		if o.Service.Service().Resolution.IsDNS() {
-			return envoy.LogicalDNS
+			return upstream.LogicalDNS
 		}
-		return envoy.EDS
+		return upstream.EDS
 	}
 	if o.Service.Service().Resolution == discovery.DynamicDNS {
-		return envoy.DynamicDNS
+		return upstream.DynamicDNS
 	}
 	if o.Policy().GetLoadBalancer().GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH {
-		return envoy.OriginalDst
+		return upstream.OriginalDst
 	}
 	switch o.Service.Service().Resolution {
 	case discovery.DNSLB:
-		return envoy.StrictDNS
+		return upstream.StrictDNS
 	case discovery.DNSRoundRobinLB:
-		return envoy.LogicalDNS
+		return upstream.LogicalDNS
 	case discovery.Passthrough:
 		if shape.Type != discovery.Router { // a gateway has no original destination
-			return envoy.OriginalDst
+			return upstream.OriginalDst
 		}
 	}
-	return envoy.EDS
+	return upstream.EDS
 }
 
 // Selection decides which endpoints of a locality the cluster has, and in which form. It is
@@ -105,7 +105,7 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 type Selection struct {
 	port    discovery.Port
 	subset  string
-	kind    envoy.ClusterType
+	kind    upstream.ClusterType
 	healths healths
 	check   health.Check
 	// proxyless: gRPC clients read no metadata.
@@ -137,19 +137,19 @@ func (o Outbound) Selection(v *mesh.View) Selection {
 // to the subset, and are admitted by their health (health.go) and the cluster's type. EDS
 // admits IP addresses and sockets; a type whose endpoints the proxy resolves admits IP
 // addresses and host names.
-func (s Selection) Localities(endpoints []*discovery.Endpoint) []envoy.Endpoints {
+func (s Selection) Localities(endpoints []*discovery.Endpoint) []upstream.Endpoints {
 	selector := labels.Parse(s.subset)
-	byLabel := map[string][]envoy.Endpoint{}
+	byLabel := map[string][]upstream.Endpoint{}
 	for _, e := range endpoints {
 		status, sent := s.healths.statusOf(e)
 		if !e.IsFor(s.port) || !sent || !selector.SubsetOf(e.Labels) || !admits(s.kind, e.Address) {
 			continue
 		}
-		if s.kind == envoy.LogicalDNS && e.Health != discovery.Healthy || s.encrypts && !takesGRPC(s.peers, s.port, e) {
+		if s.kind == upstream.LogicalDNS && e.Health != discovery.Healthy || s.encrypts && !takesGRPC(s.peers, s.port, e) {
 			continue
 		}
 		label := e.Locality.Label
-		made := envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight, Health: status}
+		made := upstream.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight, Health: status}
 		if !s.proxyless {
 			made.Metadata.Workload = workloadOf(e)
 			made.Unchecked = s.check != (health.Check{}) && e.Check != s.check
@@ -158,19 +158,19 @@ func (s Selection) Localities(endpoints []*discovery.Endpoint) []envoy.Endpoints
 			made.Metadata.TLSMode = discovery.TLSModeIstio
 		}
 		byLabel[label] = append(byLabel[label], made)
-		if s.kind == envoy.LogicalDNS {
+		if s.kind == upstream.LogicalDNS {
 			break // it has one
 		}
 	}
-	var out []envoy.Endpoints
+	var out []upstream.Endpoints
 	for _, label := range slices.Sorted(maps.Keys(byLabel)) {
-		out = append(out, envoy.Endpoints{Locality: label, Endpoints: byLabel[label]})
+		out = append(out, upstream.Endpoints{Locality: label, Endpoints: byLabel[label]})
 	}
 	return out
 }
 
-func admits(kind envoy.ClusterType, address string) bool {
-	if kind != envoy.EDS {
+func admits(kind upstream.ClusterType, address string) bool {
+	if kind != upstream.EDS {
 		return !names.IsUnix(address)
 	}
 	_, err := netip.ParseAddr(address)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
@@ -30,7 +30,7 @@ func (o Outbound) tls(v *mesh.View) *networking.ClientTLSSettings {
 		return o.Policy().GetTls()
 	case !o.AutoTLS(v):
 		return nil
-	case v.Shape().Type == discovery.Proxyless && o.grpcTLS(v), o.Type(v.Shape()) == envoy.OriginalDst && o.allTakeTLS(v):
+	case v.Shape().Type == discovery.Proxyless && o.grpcTLS(v), o.Type(v.Shape()) == upstream.OriginalDst && o.allTakeTLS(v):
 		return mutualTLS
 	}
 	return nil
@@ -62,7 +62,7 @@ func (o Outbound) allTakeTLS(v *mesh.View) bool {
 // cluster: if all take mutual TLS of the mesh, or one takes nothing else. Then it does not call
 // those that take none. Of endpoints that the client resolves it has the first healthy one alone.
 func (o Outbound) grpcTLS(v *mesh.View) bool {
-	scope, subset, one := v.Peers(o.Service.Namespace), labels.Instance(o.Subset.GetLabels()), o.Type(v.Shape()) == envoy.LogicalDNS
+	scope, subset, one := v.Peers(o.Service.Namespace), labels.Instance(o.Subset.GetLabels()), o.Type(v.Shape()) == upstream.LogicalDNS
 	some, all := false, true
 	for _, e := range v.EndpointsOf(o.Service) {
 		if !e.IsFor(o.Port) || !subset.SubsetOf(e.Labels) {
@@ -94,19 +94,19 @@ func takesTLS(scope peer.Scope, e *discovery.Endpoint) bool {
 
 // encrypt sets the TLS of connections and returns the secrets that it needs. It returns false
 // if one is missing: then the cluster must not connect. The options' HTTP must be final.
-func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resource.Need, bool) {
+func (o Outbound) encrypt(v *mesh.View, options *upstream.ClusterOptions) ([]resource.Need, bool) {
 	tls := o.tls(v)
-	if tls == nil && options.Type != envoy.OriginalDst && o.AutoTLS(v) {
+	if tls == nil && options.Type != upstream.OriginalDst && o.AutoTLS(v) {
 		s, ok := transport.Client(v, mutualTLS, o.client(v, options.HTTP))
 		// Istio adds a match for plaintext. Envoy uses plaintext without it too, and a cluster is
 		// 140 bytes smaller.
-		options.TransportMatches = []envoy.TransportMatch{{Name: names.MutualTLSMatch, TLSMode: discovery.TLSModeIstio, Transport: s.Transport}}
+		options.TransportMatches = []upstream.TransportMatch{{Name: names.MutualTLSMatch, TLSMode: discovery.TLSModeIstio, Transport: s.Transport}}
 		return s.Needs, ok
 	}
 	s, ok := transport.Client(v, tls, o.client(v, options.HTTP))
 	options.Transport = s.Transport
 	if s.AutoSNI || s.AutoSAN {
-		http := envoy.UpstreamHTTP{}
+		http := upstream.HTTP{}
 		if options.HTTP != nil {
 			http = *options.HTTP
 		}
@@ -150,7 +150,7 @@ func (o Outbound) TLS(v *mesh.View) *networking.ClientTLSSettings {
 // rule.
 func (o Outbound) MutualEndpoints(v *mesh.View) map[string]bool {
 	out := map[string]bool{}
-	if !o.AutoTLS(v) || o.Type(v.Shape()) == envoy.OriginalDst {
+	if !o.AutoTLS(v) || o.Type(v.Shape()) == upstream.OriginalDst {
 		return out
 	}
 	for _, l := range o.Selection(v).Localities(v.EndpointsOf(o.Service)) {
@@ -170,7 +170,7 @@ func (o Outbound) PeerNames(v *mesh.View) []string {
 
 // Offers returns the ALPN protocols that connections within the mesh offer.
 func (o Outbound) Offers(v *mesh.View) []string {
-	var options envoy.ClusterOptions
+	var options upstream.ClusterOptions
 	apply(o.Policy(), o.Port.Protocol, upgrades(v, o.Policy(), o.Port.Protocol), &options)
 	return o.client(v, options.HTTP).Offers()
 }
@@ -181,11 +181,11 @@ func (o Outbound) ServerName() string {
 }
 
 // client returns what the service and the rule say about the servers.
-func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.ClientOptions {
+func (o Outbound) client(v *mesh.View, http *upstream.HTTP) transport.ClientOptions {
 	out := transport.ClientOptions{
 		ServerName:      o.ServerName(),
 		SubjectAltNames: o.Service.Service().ServiceAccounts,
-		HTTP2:           http != nil && http.Protocol == envoy.HTTP2,
+		HTTP2:           http != nil && http.Protocol == upstream.HTTP2,
 		Speaks:          o.speaks(v, http),
 		Selected:        o.Rule != nil && o.Rule.Selector != nil,
 		Resolves:        o.Service.Service().Resolution == discovery.DynamicDNS,
@@ -198,7 +198,7 @@ func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.Clien
 
 // speaks returns what connections within the mesh carry. Those to a port that declares no
 // protocol may carry anything.
-func (o Outbound) speaks(v *mesh.View, http *envoy.UpstreamHTTP) transport.Speech {
+func (o Outbound) speaks(v *mesh.View, http *upstream.HTTP) transport.Speech {
 	switch {
 	case v.Shape().Type == discovery.Proxyless:
 		return transport.SpeaksGRPC
@@ -207,15 +207,15 @@ func (o Outbound) speaks(v *mesh.View, http *envoy.UpstreamHTTP) transport.Speec
 	case http == nil:
 		return transport.SpeaksHTTP1
 	}
-	return map[envoy.UpstreamProtocol]transport.Speech{
-		envoy.HTTP1: transport.SpeaksHTTP1, envoy.HTTP2: transport.SpeaksHTTP2, envoy.UseDownstream: transport.SpeaksHTTP,
+	return map[upstream.Protocol]transport.Speech{
+		upstream.HTTP1: transport.SpeaksHTTP1, upstream.HTTP2: transport.SpeaksHTTP2, upstream.UseDownstream: transport.SpeaksHTTP,
 	}[http.Protocol]
 }
 
 // withoutEndpoints makes a cluster with the name of these options but no endpoints.
 // Requests to it get 503, and connections are closed.
-func withoutEndpoints(v *mesh.View, o envoy.ClusterOptions) proto.Message {
-	return envoy.Cluster(envoy.ClusterOptions{
-		Name: o.Name, AltStatName: o.AltStatName, Type: envoy.Static, ConnectTimeout: connectTimeout(v), Metadata: o.Metadata,
+func withoutEndpoints(v *mesh.View, o upstream.ClusterOptions) proto.Message {
+	return upstream.Cluster(upstream.ClusterOptions{
+		Name: o.Name, AltStatName: o.AltStatName, Type: upstream.Static, ConnectTimeout: connectTimeout(v), Metadata: o.Metadata,
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -57,11 +57,11 @@ func (Local) Build(v *mesh.View, name string) (proto.Message, []resource.Need, e
 			byLabel[e.Locality.Label] = append(byLabel[e.Locality.Label], e)
 		}
 	}
-	var localities []envoy.Endpoints
+	var localities []upstream.Endpoints
 	for _, label := range slices.Sorted(maps.Keys(byLabel)) {
 		localities = append(localities, local(label, byLabel[label]))
 	}
-	return envoy.LoadAssignment(name, localities), nil, nil
+	return upstream.LoadAssignment(name, localities), nil, nil
 }
 
 // localOf is the key for the encoding of a locality in local clusters.
@@ -70,14 +70,14 @@ type localOf struct{}
 // assembleLocal makes the assignment of a service with many endpoints. All proxies of one
 // service share the encoding of each locality.
 func assembleLocal(v *mesh.View, name string, localities []*rows.Locality) (proto.Message, error) {
-	var parts []envoy.EncodedLocality
+	var parts []upstream.EncodedLocality
 	for _, l := range localities {
 		if !v.InRegion(l.Label) {
 			continue
 		}
 		made := l.Derived(localOf{}, func() any {
 			var out encoded
-			out.locality, out.err = envoy.EncodeLocality(local(l.Label, l.Endpoints))
+			out.locality, out.err = upstream.EncodeLocality(local(l.Label, l.Endpoints))
 			return out
 		}).(encoded)
 		if made.err != nil {
@@ -90,8 +90,8 @@ func assembleLocal(v *mesh.View, name string, localities []*rows.Locality) (prot
 
 // local returns the endpoints of one locality in a local cluster. They have equal weights
 // and get no traffic.
-func local(label string, of []*discovery.Endpoint) envoy.Endpoints {
-	out := envoy.Endpoints{Locality: label}
+func local(label string, of []*discovery.Endpoint) upstream.Endpoints {
+	out := upstream.Endpoints{Locality: label}
 	seen := map[netip.Addr]bool{}
 	for _, e := range of {
 		ip, err := netip.ParseAddr(e.Address)
@@ -99,7 +99,7 @@ func local(label string, of []*discovery.Endpoint) envoy.Endpoints {
 			continue
 		}
 		seen[ip] = true
-		out.Endpoints = append(out.Endpoints, envoy.Endpoint{Host: e.Address, Port: uint32(e.Port)})
+		out.Endpoints = append(out.Endpoints, upstream.Endpoint{Host: e.Address, Port: uint32(e.Port)})
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
@@ -149,12 +150,12 @@ func clientCertDetails(d meshconfig.ClientCertDetails) *hcmv3.HttpConnectionMana
 
 // DNSFamily is the address family that proxies of a shape can reach and therefore
 // resolve.
-func DNSFamily(shape mesh.Shape) envoy.DNSFamily {
+func DNSFamily(shape mesh.Shape) upstream.DNSFamily {
 	switch {
 	case shape.IPv4 && shape.IPv6:
-		return envoy.DNSAll
+		return upstream.DNSAll
 	case shape.IPv6:
-		return envoy.DNSv6Only
+		return upstream.DNSv6Only
 	}
-	return envoy.DNSv4Only
+	return upstream.DNSv4Only
 }

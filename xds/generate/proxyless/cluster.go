@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -35,7 +35,7 @@ func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 	if !ok {
 		return nil, nil, nil
 	}
-	options := envoy.GRPCClusterOptions{
+	options := upstream.GRPCClusterOptions{
 		Name:        name,
 		MaxRequests: uint32(max(o.Policy().GetConnectionPool().GetHttp().GetHttp2MaxRequests(), 0)),
 		Metadata:    o.Metadata(),
@@ -43,15 +43,15 @@ func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 	balance(o.Policy().GetLoadBalancer(), &options)
 	transport, ok := o.Transport(v)
 	options.Transport = transport.Transport
-	if !ok || o.Type(v.Shape()) == envoy.EDS {
-		return envoy.GRPCCluster(options), endpointsOf(name), nil
+	if !ok || o.Type(v.Shape()) == upstream.EDS {
+		return upstream.GRPCCluster(options), endpointsOf(name), nil
 	}
 	localities := o.Selection(v).Arrange(o.LocalityPreference(v), o.Service.DNSEndpoints)
 	if len(localities) == 0 {
 		return nil, nil, nil
 	}
 	options.DNS = &localities[0].Endpoints[0]
-	return envoy.GRPCCluster(options), []resource.Need{{Kind: resource.Grace}}, nil
+	return upstream.GRPCCluster(options), []resource.Need{{Kind: resource.Grace}}, nil
 }
 
 // endpointsOf returns a cluster's need for its endpoints.
@@ -61,21 +61,21 @@ func endpointsOf(name string) []resource.Need {
 
 // Empty implements generate.Emptier: a cluster without endpoints.
 func (Clusters) Empty(name string) (proto.Message, []resource.Need, error) {
-	return envoy.GRPCCluster(envoy.GRPCClusterOptions{Name: name, Policy: envoy.RoundRobin}), endpointsOf(name), nil
+	return upstream.GRPCCluster(upstream.GRPCClusterOptions{Name: name, Policy: upstream.RoundRobin}), endpointsOf(name), nil
 }
 
 // balance chooses the load balancer: round robin, gRPC's default, unless the settings
 // name another that gRPC supports.
-func balance(settings *networking.LoadBalancerSettings, o *envoy.GRPCClusterOptions) {
-	o.Policy = envoy.RoundRobin
+func balance(settings *networking.LoadBalancerSettings, o *upstream.GRPCClusterOptions) {
+	o.Policy = upstream.RoundRobin
 	if hash := settings.GetConsistentHash(); hash != nil {
-		o.Policy = envoy.RingHash
+		o.Policy = upstream.RingHash
 		o.MinimumRingSize = hash.GetRingHash().GetMinimumRingSize()
 		return
 	}
 	switch settings.GetSimple() {
 	//lint:ignore SA1019 Istio takes the deprecated name still.
 	case networking.LoadBalancerSettings_LEAST_REQUEST, networking.LoadBalancerSettings_LEAST_CONN:
-		o.Policy = envoy.LeastRequest
+		o.Policy = upstream.LeastRequest
 	}
 }

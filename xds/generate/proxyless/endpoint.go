@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
@@ -32,16 +32,16 @@ func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		return nil, nil, nil
 	}
 	if _, ok := o.Transport(v); !ok {
-		return envoy.LoadAssignment(name, nil), nil, nil
+		return upstream.LoadAssignment(name, nil), nil, nil
 	}
-	if o.Type(v.Shape()) != envoy.EDS {
+	if o.Type(v.Shape()) != upstream.EDS {
 		return nil, nil, nil
 	}
-	var localities []envoy.Endpoints
+	var localities []upstream.Endpoints
 	if row := v.Endpoints(o.Service); row != nil {
 		localities = distinct(o.Selection(v).Arrange(o.LocalityPreference(v), row.Endpoints))
 	}
-	return envoy.LoadAssignment(name, localities), nil, nil
+	return upstream.LoadAssignment(name, localities), nil, nil
 }
 
 // distinct returns the endpoints that gRPC accepts: those at IP addresses, each once. It
@@ -49,22 +49,22 @@ func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 // or a locality.
 // https://github.com/grpc/grpc-go/issues/5710
 // https://github.com/grpc/grpc-go/pull/5303
-func distinct(in []envoy.Endpoints) []envoy.Endpoints {
+func distinct(in []upstream.Endpoints) []upstream.Endpoints {
 	type place struct {
 		region, zone, subZone string
 		priority              uint32
 	}
-	var out []envoy.Endpoints
+	var out []upstream.Endpoints
 	at := map[place]int{}
 	seen := map[netip.AddrPort]bool{}
 	for _, l := range in {
-		locality := envoy.Locality(l.Locality)
+		locality := upstream.Locality(l.Locality)
 		key := place{locality.GetRegion(), locality.GetZone(), locality.GetSubZone(), l.Priority}
 		i, known := at[key]
 		if !known {
 			i = len(out)
 			at[key] = i
-			out = append(out, envoy.Endpoints{Locality: l.Locality, Priority: l.Priority, Weight: l.Weight})
+			out = append(out, upstream.Endpoints{Locality: l.Locality, Priority: l.Priority, Weight: l.Weight})
 		}
 		for _, e := range l.Endpoints {
 			ip, err := netip.ParseAddr(e.Host)

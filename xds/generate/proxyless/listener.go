@@ -56,7 +56,7 @@ func (Listeners) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 // Empty implements generate.Emptier. A client whose target is no port of a service gets a
 // listener that leads nowhere. A server without an address gets none.
 func (Listeners) Empty(name string) (proto.Message, []resource.Need, error) {
-	if strings.HasPrefix(name, envoy.GRPCServerListenerPrefix) {
+	if strings.HasPrefix(name, names.GRPCServerListenerPrefix) {
 		return nil, nil, nil
 	}
 	return envoy.EmptyGRPCClientListener(name), nil, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -39,7 +40,7 @@ func (Servers) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 
 // Build implements generate.Generator.
 func (Servers) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
-	at := strings.TrimPrefix(name, envoy.GRPCServerListenerPrefix)
+	at := strings.TrimPrefix(name, names.GRPCServerListenerPrefix)
 	address, err := netip.ParseAddrPort(at)
 	if err != nil {
 		return nil, nil, nil

@@ -11,7 +11,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -191,14 +191,14 @@ func NamedPorts(v *mesh.View) []int {
 // Application returns where requests to the port go. original means their original
 // destination; then to is empty. ok is false if the ingress listener's endpoint has no
 // usable address.
-func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
+func (p Port) Application(v *mesh.View) (to upstream.Endpoint, original, ok bool) {
 	switch given := p.Ingress.GetDefaultEndpoint(); {
 	case given == "" && p.Captured(v.Shape()) && v.Mesh(mesh.InboundTrafficPolicy).PassesInbound():
-		return envoy.Endpoint{}, true, true
+		return upstream.Endpoint{}, true, true
 	case given == "":
-		return envoy.Endpoint{Host: loopback(v.Shape()), Port: uint32(p.Number)}, false, true
+		return upstream.Endpoint{Host: loopback(v.Shape()), Port: uint32(p.Number)}, false, true
 	case names.IsUnix(given):
-		return envoy.Endpoint{Host: given}, false, true
+		return upstream.Endpoint{Host: given}, false, true
 	default:
 		to, ok = endpoint(v, given)
 		return to, false, ok
@@ -215,14 +215,14 @@ func loopback(of mesh.Shape) string {
 
 // endpoint parses the endpoint of an ingress listener. The unspecified address stands for
 // the workload's own address, and an empty one for loopback.
-func endpoint(v *mesh.View, given string) (envoy.Endpoint, bool) {
+func endpoint(v *mesh.View, given string) (upstream.Endpoint, bool) {
 	address, text, err := net.SplitHostPort(given)
 	if err != nil {
-		return envoy.Endpoint{}, false
+		return upstream.Endpoint{}, false
 	}
 	number, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return envoy.Endpoint{}, false
+		return upstream.Endpoint{}, false
 	}
 	switch address {
 	case "":
@@ -230,5 +230,5 @@ func endpoint(v *mesh.View, given string) (envoy.Endpoint, bool) {
 	case "0.0.0.0", "::":
 		address = v.InstanceIP(address == "::")
 	}
-	return envoy.Endpoint{Host: address, Port: uint32(number)}, address != ""
+	return upstream.Endpoint{Host: address, Port: uint32(number)}, address != ""
 }

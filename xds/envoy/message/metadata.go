@@ -1,4 +1,4 @@
-package envoy
+package message
 
 import (
 	"maps"

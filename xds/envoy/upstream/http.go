@@ -1,4 +1,4 @@
-package envoy
+package upstream
 
 import (
 	"time"
@@ -12,12 +12,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// UpstreamProtocol is the HTTP version for a cluster's endpoints.
-type UpstreamProtocol int
+// Protocol is the HTTP version for a cluster's endpoints.
+type Protocol int
 
 // The versions.
 const (
-	HTTP1 UpstreamProtocol = iota
+	HTTP1 Protocol = iota
 	HTTP2
 	// UseDownstream is the client's version.
 	UseDownstream
@@ -29,9 +29,9 @@ const (
 	defaultMaxConcurrentStreams = 1 << 30
 )
 
-// UpstreamHTTP describes how a cluster speaks HTTP; 0 means no limit.
-type UpstreamHTTP struct {
-	Protocol UpstreamProtocol
+// HTTP describes how a cluster speaks HTTP; 0 means no limit.
+type HTTP struct {
+	Protocol Protocol
 	// IdleTimeout closes a connection without requests. Nil means Envoy's hour; 0 means
 	// never.
 	IdleTimeout              *durationpb.Duration
@@ -47,7 +47,7 @@ type UpstreamHTTP struct {
 }
 
 // errors is the matcher of the cluster's outlier detection, nil for Envoy's default.
-func (h UpstreamHTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetection) map[string]*anypb.Any {
+func (h HTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetection) map[string]*anypb.Any {
 	out := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: h.common(), OutlierDetection: errors}
 	if h.AutoSNI || h.AutoSAN {
 		out.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: h.AutoSNI, AutoSanValidation: h.AutoSAN}
@@ -76,7 +76,7 @@ func explicit(c *httpv3.HttpProtocolOptions_ExplicitHttpConfig) *httpv3.HttpProt
 	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: c}
 }
 
-func (h UpstreamHTTP) http2() *corev3.Http2ProtocolOptions {
+func (h HTTP) http2() *corev3.Http2ProtocolOptions {
 	streams := h.MaxConcurrentStreams
 	if streams == 0 {
 		streams = defaultMaxConcurrentStreams
@@ -90,7 +90,7 @@ func (h UpstreamHTTP) http2() *corev3.Http2ProtocolOptions {
 	return out
 }
 
-func (h UpstreamHTTP) common() *corev3.HttpProtocolOptions {
+func (h HTTP) common() *corev3.HttpProtocolOptions {
 	if h.IdleTimeout == nil && h.MaxConnectionDuration == 0 && h.MaxRequestsPerConnection == 0 {
 		return nil
 	}

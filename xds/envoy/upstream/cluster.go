@@ -1,4 +1,4 @@
-package envoy
+package upstream
 
 import (
 	"cmp"
@@ -71,7 +71,7 @@ type ClusterOptions struct {
 	LoadBalancer    LoadBalancer
 	CircuitBreakers CircuitBreakers
 	// HTTP says how to speak HTTP; nil for a TCP cluster, which would speak HTTP/1.1.
-	HTTP *UpstreamHTTP
+	HTTP *HTTP
 	// Outliers ejects endpoints that fail; nil for no ejection.
 	Outliers *OutlierDetection
 	// Check is the active health check of the endpoints, nil for none.
@@ -86,7 +86,7 @@ type ClusterOptions struct {
 	TransportMatches []TransportMatch
 	// Keepalive sends TCP keep-alive probes; nil for none.
 	Keepalive *Keepalive
-	Metadata  ClusterMetadata
+	Metadata  message.ClusterMetadata
 }
 
 // DNSOptions describe how a DNS cluster resolves. A DynamicDNS cluster uses only the
@@ -138,7 +138,7 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 		c.TransportSocketMatches = append(c.TransportSocketMatches, m.message(o.ProxyProtocol))
 	}
 	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil || o.Type == DynamicDNS {
-		http := *cmp.Or(o.HTTP, &UpstreamHTTP{})
+		http := *cmp.Or(o.HTTP, &HTTP{})
 		if o.Type == DynamicDNS && o.Transport == nil {
 			http.AutoSNI, http.AutoSAN = true, true // Envoy asks for it
 		}
@@ -182,7 +182,7 @@ func BlackHoleCluster(connectTimeout time.Duration) *clusterv3.Cluster {
 func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{
 		Name: names.PassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout, Keepalive: keepalive,
-		HTTP: &UpstreamHTTP{Protocol: UseDownstream},
+		HTTP: &HTTP{Protocol: UseDownstream},
 	})
 }
 
@@ -193,7 +193,7 @@ func InboundPassthroughCluster(connectTimeout time.Duration, sourceAddresses ...
 	return Cluster(ClusterOptions{
 		Name: names.InboundPassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout,
 		SourceAddresses: sourceAddresses,
-		HTTP:            &UpstreamHTTP{Protocol: UseDownstream},
+		HTTP:            &HTTP{Protocol: UseDownstream},
 	})
 }
 
@@ -203,9 +203,9 @@ func bindConfig(addresses []string) *corev3.BindConfig {
 	if len(addresses) == 0 {
 		return nil
 	}
-	out := &corev3.BindConfig{SourceAddress: Address(addresses[0], 0).GetSocketAddress()}
+	out := &corev3.BindConfig{SourceAddress: message.Address(addresses[0], 0).GetSocketAddress()}
 	for _, a := range addresses[1:] {
-		out.ExtraSourceAddresses = append(out.ExtraSourceAddresses, &corev3.ExtraSourceAddress{Address: Address(a, 0).GetSocketAddress()})
+		out.ExtraSourceAddresses = append(out.ExtraSourceAddresses, &corev3.ExtraSourceAddress{Address: message.Address(a, 0).GetSocketAddress()})
 	}
 	return out
 }

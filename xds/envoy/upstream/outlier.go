@@ -1,4 +1,4 @@
-package envoy
+package upstream
 
 import (
 	"strconv"

@@ -1,4 +1,4 @@
-package envoy
+package upstream
 
 import (
 	"cmp"
@@ -12,27 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
-	"github.com/portolan-mesh/portolan/xds/names"
 )
-
-const unixScheme = "unix://"
-
-// Address makes the address of a host: an IP address (IPv6 with or without brackets), a
-// host name, or a Unix domain socket. A socket's port is ignored.
-func Address(host string, port uint32) *corev3.Address {
-	if names.IsUnix(host) {
-		return &corev3.Address{Address: &corev3.Address_Pipe{
-			Pipe: &corev3.Pipe{Path: strings.TrimPrefix(host, unixScheme)},
-		}}
-	}
-	if inner, ok := strings.CutPrefix(host, "["); ok {
-		host = strings.TrimSuffix(inner, "]")
-	}
-	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-		Address:       host,
-		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
-	}}}
-}
 
 // HealthStatus is the health of an endpoint in a load assignment.
 type HealthStatus = corev3.HealthStatus
@@ -46,12 +26,12 @@ const (
 
 // Endpoint is one endpoint of a cluster.
 type Endpoint struct {
-	Host   string // as for Address; a host name only in DNS clusters
+	Host   string // as for message.Address; a host name only in DNS clusters
 	Port   uint32
 	Weight uint32 // 0 is 1
 	// Health is UNKNOWN by default, which Envoy treats as healthy.
 	Health   HealthStatus
-	Metadata EndpointMetadata
+	Metadata message.EndpointMetadata
 	// Unchecked excludes the endpoint from the cluster's health check.
 	Unchecked bool
 }
@@ -72,16 +52,16 @@ type Endpoints struct {
 // https://github.com/envoyproxy/envoy/pull/10578
 func LoadAssignment(cluster string, localities []Endpoints) *endpointv3.ClusterLoadAssignment {
 	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
-	var total weightSum
+	var total message.WeightSum
 	for _, l := range localities {
-		total = total.plus(sumOf(l.Endpoints))
+		total = total.Plus(sumOf(l.Endpoints))
 	}
 	var weights []uint32
 	for _, l := range localities {
 		if len(l.Endpoints) == 0 {
 			continue
 		}
-		endpoints, sum := lbEndpoints(l.Endpoints, total.divisor())
+		endpoints, sum := lbEndpoints(l.Endpoints, total.Divisor())
 		weights = append(weights, cmp.Or(l.Weight, sum))
 		out.Endpoints = append(out.Endpoints, &endpointv3.LocalityLbEndpoints{
 			Locality:    Locality(l.Locality),
@@ -89,15 +69,15 @@ func LoadAssignment(cluster string, localities []Endpoints) *endpointv3.ClusterL
 			Priority:    l.Priority,
 		})
 	}
-	for i, weight := range fitWeights(weights) {
+	for i, weight := range message.FitWeights(weights) {
 		out.Endpoints[i].LoadBalancingWeight = wrapperspb.UInt32(weight)
 	}
 	return out
 }
 
-func sumOf(endpoints []Endpoint) (sum weightSum) {
+func sumOf(endpoints []Endpoint) (sum message.WeightSum) {
 	for _, e := range endpoints {
-		sum = sum.with(e.Weight)
+		sum = sum.With(e.Weight)
 	}
 	return sum
 }
@@ -106,7 +86,7 @@ func sumOf(endpoints []Endpoint) (sum weightSum) {
 // assignment. It is never modified.
 type EncodedLocality struct {
 	body     []byte // locality and endpoints
-	sum      weightSum
+	sum      message.WeightSum
 	weight   uint32
 	priority uint32
 }
@@ -117,7 +97,7 @@ func EncodeLocality(l Endpoints) (EncodedLocality, error) {
 		return EncodedLocality{}, nil
 	}
 	sum := sumOf(l.Endpoints)
-	endpoints, weight := lbEndpoints(l.Endpoints, sum.divisor())
+	endpoints, weight := lbEndpoints(l.Endpoints, sum.Divisor())
 	out := &endpointv3.LocalityLbEndpoints{Locality: Locality(l.Locality), LbEndpoints: endpoints}
 	if err := message.Check(out); err != nil {
 		return EncodedLocality{}, err
@@ -156,19 +136,19 @@ func AssembleLoadAssignment(cluster string, localities []EncodedLocality) ([]byt
 	localities = slices.DeleteFunc(slices.Clone(localities), func(l EncodedLocality) bool { return l.body == nil })
 	weights := make([]uint32, len(localities))
 	size := len(cluster) + maxAssignmentOverhead
-	var total weightSum
+	var total message.WeightSum
 	for i, l := range localities {
 		weights[i] = l.weight
 		size += len(l.body) + maxLocalityFraming
-		total = total.plus(l.sum)
+		total = total.Plus(l.sum)
 	}
-	if total.divisor() > 1 {
+	if total.Divisor() > 1 {
 		return nil, false
 	}
 	out := make([]byte, 0, size)
 	out = protowire.AppendTag(out, assignmentName, protowire.BytesType)
 	out = protowire.AppendString(out, cluster)
-	for i, weight := range fitWeights(weights) {
+	for i, weight := range message.FitWeights(weights) {
 		tail := localityTail(weight, localities[i].priority)
 		out = protowire.AppendTag(out, assignmentLocality, protowire.BytesType)
 		out = protowire.AppendVarint(out, uint64(len(localities[i].body)+len(tail)))
@@ -196,11 +176,11 @@ func lbEndpoints(endpoints []Endpoint, divisor uint64) ([]*endpointv3.LbEndpoint
 	var sum uint32
 	out := make([]*endpointv3.LbEndpoint, len(endpoints))
 	for i, e := range endpoints {
-		weight := divided(e.Weight, divisor)
+		weight := message.Divided(e.Weight, divisor)
 		sum += weight
 		out[i] = &endpointv3.LbEndpoint{
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-				Endpoint: &endpointv3.Endpoint{Address: Address(e.Host, e.Port), HealthCheckConfig: e.checkConfig()},
+				Endpoint: &endpointv3.Endpoint{Address: message.Address(e.Host, e.Port), HealthCheckConfig: e.checkConfig()},
 			},
 			HealthStatus:        e.Health,
 			Metadata:            e.Metadata.Message(),

@@ -1,4 +1,4 @@
-package envoy_test
+package envoytest
 
 import (
 	"testing"
@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// check compares a message with its JSON form. It also checks that the message keeps
+// Check compares a message with its JSON form. It also checks that the message keeps
 // Envoy's rules and uses no deprecated field.
-func check(t *testing.T, got proto.Message, want string) {
+func Check(t *testing.T, got proto.Message, want string) {
 	t.Helper()
 	expected := got.ProtoReflect().New().Interface()
 	if err := protojson.Unmarshal([]byte(want), expected); err != nil {
@@ -24,10 +24,11 @@ func check(t *testing.T, got proto.Message, want string) {
 	if diff := cmp.Diff(expected, got, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	checkValid(t, got)
+	CheckValid(t, got)
 }
 
-func checkValid(t *testing.T, m proto.Message) {
+// CheckValid checks that a message keeps Envoy's rules and uses no deprecated field.
+func CheckValid(t *testing.T, m proto.Message) {
 	t.Helper()
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -46,7 +47,7 @@ func checkFields(t *testing.T, m protoreflect.Message) {
 			t.Errorf("unpack: %v", err)
 			return
 		}
-		checkValid(t, inner)
+		CheckValid(t, inner)
 		return
 	}
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

@@ -1,4 +1,4 @@
-package envoy_test
+package upstream_test
 
 import (
 	"math"
@@ -10,8 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 )
 
 const (
@@ -24,26 +25,26 @@ const (
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	endpoints := []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: "h", Port: 80}}}}
+	endpoints := []upstream.Endpoints{{Endpoints: []upstream.Endpoint{{Host: "h", Port: 80}}}}
 	threshold := 0.0
 	for name, c := range map[string]struct {
-		options envoy.ClusterOptions
+		options upstream.ClusterOptions
 		want    string
 	}{
 		"endpoints over ADS": {
-			envoy.ClusterOptions{Name: "c", ConnectTimeout: 10 * time.Second},
+			upstream.ClusterOptions{Name: "c", ConnectTimeout: 10 * time.Second},
 			`"type": "EDS", "edsClusterConfig": {"edsConfig": ` + ads + `, "serviceName": "c"},
 			 "connectTimeout": "10s", "lbPolicy": "LEAST_REQUEST"`,
 		},
 		"static": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.Static, Endpoints: endpoints},
+			upstream.ClusterOptions{Name: "c", Type: upstream.Static, Endpoints: endpoints},
 			`"type": "STATIC", "loadAssignment": ` + oneEndpoint + `, "lbPolicy": "LEAST_REQUEST"`,
 		},
 		"strict DNS": {
-			envoy.ClusterOptions{
-				Name: "c", Type: envoy.StrictDNS, Endpoints: endpoints,
-				DNS:          envoy.DNSOptions{Family: envoy.DNSv4Only, RefreshRate: time.Minute},
-				LoadBalancer: envoy.LoadBalancer{Policy: envoy.RoundRobin},
+			upstream.ClusterOptions{
+				Name: "c", Type: upstream.StrictDNS, Endpoints: endpoints,
+				DNS:          upstream.DNSOptions{Family: upstream.DNSv4Only, RefreshRate: time.Minute},
+				LoadBalancer: upstream.LoadBalancer{Policy: upstream.RoundRobin},
 			},
 			`"clusterType": {"name": "envoy.clusters.dns", "typedConfig": {
 				"@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster",
@@ -51,51 +52,51 @@ func TestCluster(t *testing.T) {
 			 "loadAssignment": ` + oneEndpoint,
 		},
 		"logical DNS": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.LogicalDNS, Endpoints: endpoints, DNS: envoy.DNSOptions{Family: envoy.DNSAll}},
+			upstream.ClusterOptions{Name: "c", Type: upstream.LogicalDNS, Endpoints: endpoints, DNS: upstream.DNSOptions{Family: upstream.DNSAll}},
 			`"clusterType": {"name": "envoy.clusters.dns", "typedConfig": {
 				"@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster",
 				"respectDnsTtl": true, "dnsLookupFamily": "ALL", "allAddressesInSingleEndpoint": true}},
 			 "loadAssignment": ` + oneEndpoint + `, "lbPolicy": "LEAST_REQUEST"`,
 		},
 		"original destination ignores policy and endpoints": {
-			envoy.ClusterOptions{
-				Name: "c", Type: envoy.OriginalDst, Endpoints: endpoints, PortOverride: 8080,
-				LoadBalancer: envoy.LoadBalancer{Policy: envoy.RingHash},
+			upstream.ClusterOptions{
+				Name: "c", Type: upstream.OriginalDst, Endpoints: endpoints, PortOverride: 8080,
+				LoadBalancer: upstream.LoadBalancer{Policy: upstream.RingHash},
 			},
 			`"type": "ORIGINAL_DST", "lbPolicy": "CLUSTER_PROVIDED", "originalDstLbConfig": {"upstreamPortOverride": 8080}`,
 		},
 		"ring": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{Policy: envoy.RingHash}},
+			upstream.ClusterOptions{Name: "c", Type: upstream.Static, LoadBalancer: upstream.LoadBalancer{Policy: upstream.RingHash}},
 			`"type": "STATIC", "lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "1024", "maximumRingSize": "16384"}`,
 		},
 		"maglev": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{Policy: envoy.Maglev, TableSize: 251}},
+			upstream.ClusterOptions{Name: "c", Type: upstream.Static, LoadBalancer: upstream.LoadBalancer{Policy: upstream.Maglev, TableSize: 251}},
 			`"type": "STATIC", "lbPolicy": "MAGLEV", "maglevLbConfig": {"tableSize": "251"}`,
 		},
 		"random, never in panic, by locality": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{
-				Policy: envoy.Random, PanicThreshold: &threshold, LocalityWeighted: true,
+			upstream.ClusterOptions{Name: "c", Type: upstream.Static, LoadBalancer: upstream.LoadBalancer{
+				Policy: upstream.Random, PanicThreshold: &threshold, LocalityWeighted: true,
 			}},
 			`"type": "STATIC", "lbPolicy": "RANDOM", "commonLbConfig": {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}`,
 		},
 		"slow start": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{
-				Policy: envoy.RoundRobin, WarmUp: &envoy.WarmUp{Window: time.Minute, MinPercent: 10, Aggression: 1},
+			upstream.ClusterOptions{Name: "c", Type: upstream.Static, LoadBalancer: upstream.LoadBalancer{
+				Policy: upstream.RoundRobin, WarmUp: &upstream.WarmUp{Window: time.Minute, MinPercent: 10, Aggression: 1},
 			}},
 			`"type": "STATIC", "roundRobinLbConfig": {"slowStartConfig": {"slowStartWindow": "60s",
 				"aggression": {"defaultValue": 1, "runtimeKey": "slow_start.aggression"}, "minWeightPercent": {"value": 10}}}`,
 		},
 		"keep-alive, in whole seconds": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.Static, Keepalive: &envoy.Keepalive{
+			upstream.ClusterOptions{Name: "c", Type: upstream.Static, Keepalive: &upstream.Keepalive{
 				Probes: 3, Time: time.Hour, Interval: 1500 * time.Millisecond,
 			}},
 			`"type": "STATIC", "lbPolicy": "LEAST_REQUEST", "upstreamConnectionOptions": {"tcpKeepalive": {
 				"keepaliveProbes": 3, "keepaliveTime": 3600, "keepaliveInterval": 2}}`,
 		},
 		"metadata": {
-			envoy.ClusterOptions{Name: "c", Type: envoy.Static, Metadata: envoy.ClusterMetadata{
+			upstream.ClusterOptions{Name: "c", Type: upstream.Static, Metadata: message.ClusterMetadata{
 				Config: "/apis/x", Subset: "v1", External: true,
-				Services: []envoy.ServiceRef{{Host: "h.example.com", Name: "h", Namespace: "ns"}},
+				Services: []message.ServiceRef{{Host: "h.example.com", Name: "h", Namespace: "ns"}},
 			}},
 			`"type": "STATIC", "lbPolicy": "LEAST_REQUEST", "metadata": {"filterMetadata": {"istio": {"config": "/apis/x",
 				"subset": "v1", "external": true, "services": [{"host": "h.example.com", "name": "h", "namespace": "ns"}]}}}`,
@@ -103,8 +104,8 @@ func TestCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := envoy.Cluster(c.options)
-			check(t, got, `{"name": "c", "altStatName": "c;", "circuitBreakers": `+unlimited+`, `+c.want+`}`)
+			got := upstream.Cluster(c.options)
+			envoytest.Check(t, got, `{"name": "c", "altStatName": "c;", "circuitBreakers": `+unlimited+`, `+c.want+`}`)
 			if kind := envoytest.ClusterTypeOf(got); kind != c.options.Type {
 				t.Errorf("its type is read as %d, want %d", kind, c.options.Type)
 			}
@@ -114,9 +115,9 @@ func TestCluster(t *testing.T) {
 
 func TestCircuitBreakers(t *testing.T) {
 	t.Parallel()
-	check(t, envoy.Cluster(envoy.ClusterOptions{
-		Name: "c", Type: envoy.Static, AltStatName: "mine",
-		CircuitBreakers: envoy.CircuitBreakers{MaxConnections: 1, MaxPendingRequests: 2, MaxRequests: 3, MaxRetries: 4},
+	envoytest.Check(t, upstream.Cluster(upstream.ClusterOptions{
+		Name: "c", Type: upstream.Static, AltStatName: "mine",
+		CircuitBreakers: upstream.CircuitBreakers{MaxConnections: 1, MaxPendingRequests: 2, MaxRequests: 3, MaxRetries: 4},
 	}), `{"name": "c", "altStatName": "mine", "type": "STATIC", "lbPolicy": "LEAST_REQUEST", "circuitBreakers": {"thresholds": [
 		{"maxConnections": 1, "maxPendingRequests": 2, "maxRequests": 3, "maxRetries": 4, "trackRemaining": true}]}}`)
 }
@@ -125,22 +126,22 @@ func TestUpstreamHTTP(t *testing.T) {
 	t.Parallel()
 	const http2 = `{"maxConcurrentStreams": 1073741824}`
 	for name, c := range map[string]struct {
-		options envoy.UpstreamHTTP
+		options upstream.HTTP
 		want    string
 	}{
-		"version 1": {envoy.UpstreamHTTP{}, `"explicitHttpConfig": {"httpProtocolOptions": {}}`},
+		"version 1": {upstream.HTTP{}, `"explicitHttpConfig": {"httpProtocolOptions": {}}`},
 		"version 2": {
-			envoy.UpstreamHTTP{Protocol: envoy.HTTP2, MaxConcurrentStreams: 7},
+			upstream.HTTP{Protocol: upstream.HTTP2, MaxConcurrentStreams: 7},
 			`"explicitHttpConfig": {"http2ProtocolOptions": {"maxConcurrentStreams": 7}}`,
 		},
 		"pings": {
-			envoy.UpstreamHTTP{Protocol: envoy.HTTP2, PingInterval: 30 * time.Second, PingTimeout: 5 * time.Second},
+			upstream.HTTP{Protocol: upstream.HTTP2, PingInterval: 30 * time.Second, PingTimeout: 5 * time.Second},
 			`"explicitHttpConfig": {"http2ProtocolOptions": {"maxConcurrentStreams": 1073741824,
 				"connectionKeepalive": {"interval": "30s", "timeout": "5s"}}}`,
 		},
 		"the client's, with limits": {
-			envoy.UpstreamHTTP{
-				Protocol: envoy.UseDownstream, IdleTimeout: durationpb.New(time.Second), MaxConnectionDuration: time.Minute, MaxRequestsPerConnection: 1,
+			upstream.HTTP{
+				Protocol: upstream.UseDownstream, IdleTimeout: durationpb.New(time.Second), MaxConnectionDuration: time.Minute, MaxRequestsPerConnection: 1,
 			},
 			`"commonHttpProtocolOptions": {"idleTimeout": "1s", "maxConnectionDuration": "60s", "maxRequestsPerConnection": 1},
 			 "useDownstreamProtocolConfig": {"httpProtocolOptions": {}, "http2ProtocolOptions": ` + http2 + `}`,
@@ -148,7 +149,7 @@ func TestUpstreamHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, envoy.Cluster(envoy.ClusterOptions{Name: "c", Type: envoy.Static, HTTP: &c.options}),
+			envoytest.Check(t, upstream.Cluster(upstream.ClusterOptions{Name: "c", Type: upstream.Static, HTTP: &c.options}),
 				`{"name": "c", "altStatName": "c;", "type": "STATIC", "lbPolicy": "LEAST_REQUEST", "circuitBreakers": `+unlimited+`,
 				  "typedExtensionProtocolOptions": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
 				  "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", `+c.want+`}}}`)
@@ -158,27 +159,27 @@ func TestUpstreamHTTP(t *testing.T) {
 
 func TestClustersForTheUnknown(t *testing.T) {
 	t.Parallel()
-	hole := envoy.BlackHoleCluster(time.Second)
-	if hole.GetName() != "BlackHoleCluster" || envoytest.ClusterTypeOf(hole) != envoy.Static || hole.GetLoadAssignment() != nil {
+	hole := upstream.BlackHoleCluster(time.Second)
+	if hole.GetName() != "BlackHoleCluster" || envoytest.ClusterTypeOf(hole) != upstream.Static || hole.GetLoadAssignment() != nil {
 		t.Errorf("the black hole leads somewhere: %v", hole)
 	}
-	through := envoy.PassthroughCluster(time.Second, nil)
-	if through.GetName() != "PassthroughCluster" || envoytest.ClusterTypeOf(through) != envoy.OriginalDst {
+	through := upstream.PassthroughCluster(time.Second, nil)
+	if through.GetName() != "PassthroughCluster" || envoytest.ClusterTypeOf(through) != upstream.OriginalDst {
 		t.Errorf("the passthrough does not pass through: %v", through)
 	}
-	checkValid(t, hole)
-	checkValid(t, through)
+	envoytest.CheckValid(t, hole)
+	envoytest.CheckValid(t, through)
 }
 
 func TestLoadAssignment(t *testing.T) {
 	t.Parallel()
-	check(t, envoy.LoadAssignment("c", []envoy.Endpoints{
-		{Locality: "r/z/s", Endpoints: []envoy.Endpoint{
-			{Host: "10.0.0.1", Port: 80, Weight: 3, Metadata: envoy.EndpointMetadata{Workload: "w;ns;;;", TLSMode: "istio"}},
+	envoytest.Check(t, upstream.LoadAssignment("c", []upstream.Endpoints{
+		{Locality: "r/z/s", Endpoints: []upstream.Endpoint{
+			{Host: "10.0.0.1", Port: 80, Weight: 3, Metadata: message.EndpointMetadata{Workload: "w;ns;;;", TLSMode: "istio"}},
 			{Host: "::1", Port: 80, Health: corev3.HealthStatus_UNHEALTHY},
 		}},
 		{Locality: "empty"},
-		{Locality: "r", Priority: 1, Weight: 9, Endpoints: []envoy.Endpoint{{Host: "unix:///run/s.sock", Port: 1}}},
+		{Locality: "r", Priority: 1, Weight: 9, Endpoints: []upstream.Endpoint{{Host: "unix:///run/s.sock", Port: 1}}},
 	}), `{"clusterName": "c", "endpoints": [
 		{"locality": {"region": "r", "zone": "z", "subZone": "s"}, "loadBalancingWeight": 4, "lbEndpoints": [
 			{"loadBalancingWeight": 3, "endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 80}}},
@@ -187,7 +188,7 @@ func TestLoadAssignment(t *testing.T) {
 			 "endpoint": {"address": {"socketAddress": {"address": "::1", "portValue": 80}}}}]},
 		{"locality": {"region": "r"}, "loadBalancingWeight": 9, "priority": 1, "lbEndpoints": [
 			{"loadBalancingWeight": 1, "endpoint": {"address": {"pipe": {"path": "/run/s.sock"}}}}]}]}`)
-	check(t, envoy.LoadAssignment("none", nil), `{"clusterName": "none"}`)
+	envoytest.Check(t, upstream.LoadAssignment("none", nil), `{"clusterName": "none"}`)
 }
 
 func TestWeightsFit(t *testing.T) {
@@ -197,16 +198,16 @@ func TestWeightsFit(t *testing.T) {
 		"several localities": {{math.MaxUint32}, {math.MaxUint32 / 2, 1}, {1, 1, 1}},
 		"just too many":      {{math.MaxUint32, 1}},
 	} {
-		var localities []envoy.Endpoints
+		var localities []upstream.Endpoints
 		for _, l := range weights {
-			var e envoy.Endpoints
+			var e upstream.Endpoints
 			for _, w := range l {
-				e.Endpoints = append(e.Endpoints, envoy.Endpoint{Host: "10.0.0.1", Port: 1, Weight: w})
+				e.Endpoints = append(e.Endpoints, upstream.Endpoint{Host: "10.0.0.1", Port: 1, Weight: w})
 			}
 			localities = append(localities, e)
 		}
 		var total, all uint64
-		for i, l := range envoy.LoadAssignment("c", localities).GetEndpoints() {
+		for i, l := range upstream.LoadAssignment("c", localities).GetEndpoints() {
 			var sum uint64
 			var got []uint32
 			for _, e := range l.GetLbEndpoints() {
@@ -236,16 +237,16 @@ func TestAddress(t *testing.T) {
 		"/run/s.sock":        `{"pipe": {"path": "/run/s.sock"}}`,
 		"unix://@abstract":   `{"pipe": {"path": "@abstract"}}`,
 	} {
-		check(t, envoy.Address(host, 80), want)
+		envoytest.Check(t, message.Address(host, 80), want)
 	}
 }
 
 func TestEqualOptionsEqualBytes(t *testing.T) {
 	t.Parallel()
 	build := func() []byte {
-		m := envoy.Cluster(envoy.ClusterOptions{
-			Name: "c", HTTP: &envoy.UpstreamHTTP{},
-			Metadata: envoy.ClusterMetadata{Config: "a", Subset: "b", External: true, Services: []envoy.ServiceRef{{}, {}}},
+		m := upstream.Cluster(upstream.ClusterOptions{
+			Name: "c", HTTP: &upstream.HTTP{},
+			Metadata: message.ClusterMetadata{Config: "a", Subset: "b", External: true, Services: []message.ServiceRef{{}, {}}},
 		})
 		out, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
