@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,7 +52,7 @@ the agent is written. The invitation is not kept. Joining again replaces both.`,
 	f.StringVar(&o.name, "name", "", "name of the workload (default the name of the machine)")
 	f.StringSliceVar(&o.ips, "ip", nil, "address by which the mesh knows the workload; may be repeated (default the one from which the machine reaches a server)")
 	f.StringVar(&o.kind, "type", string(node.Sidecar), "sidecar or router")
-	f.StringVar(&o.interception, "interception", "", "how traffic gets to a sidecar: NONE, REDIRECT or TPROXY (default NONE)")
+	f.StringVar(&o.interception, "interception", "", "how traffic gets to a sidecar: NONE, REDIRECT or TPROXY, which the agent then captures (default NONE)")
 	f.StringToStringVar(&o.labels, "labels", nil, "labels of the workload, KEY=VALUE,...")
 	f.DurationVar(&o.ttl, "ttl", 0, "for how long each certificate is to be valid; 0 leaves it to the server")
 	f.StringVar(&o.envoy, "envoy", "", "binary of Envoy (default envoy of the PATH)")
@@ -91,7 +92,7 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 		}
 		return err
 	}
-	if err := out.Write(file); err != nil {
+	if err := errors.Join(out.Write(file), handOver(out, file)); err != nil {
 		return exit.With(exit.Data, err)
 	}
 	fmt.Fprintf(e.stdout, "This machine is %s, until %s; the agent renews that.\n", got.Identity, got.NotAfter.UTC().Format(time.RFC3339))
@@ -99,8 +100,23 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	if file != config.DefaultFile {
 		run += " --config " + file
 	}
+	if _, err := call(c.Context(), out.StatusSocket(), http.MethodPost, "/reload"); err == nil {
+		fmt.Fprintln(e.stdout, "The running agent has the new certificate. If its file is another now, start it again.")
+		return nil
+	}
 	fmt.Fprintf(e.stdout, "%s has what the agent does. Start it, best as a service:\n  %s\n", file, run)
 	return nil
+}
+
+// handOver gives what root has written to the user of the agent, whose the state directory is.
+func handOver(c config.Config, file string) error {
+	uid, gid := c.Owner()
+	if os.Geteuid() != 0 || uid == 0 {
+		return nil
+	}
+	return errors.Join(os.Lchown(file, uid, gid), filepath.WalkDir(c.State, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, uid, gid))
+	}))
 }
 
 // complete returns the file of an agent after it has joined. What the file says already stays,
@@ -114,6 +130,9 @@ func (o joinFlags) complete(c config.Config, in invitation.Invitation) (config.C
 	}
 	c.Proxy.Type = node.ProxyType(cmp.Or(o.kind, string(c.Proxy.Type)))
 	c.Proxy.Interception = node.InterceptionMode(cmp.Or(o.interception, string(c.Proxy.Interception)))
+	if m := c.Proxy.Interception; c.Capture == nil && (m == node.InterceptionRedirect || m == node.InterceptionTproxy) {
+		c.Capture = &config.Capture{}
+	}
 	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.envoy, c.Envoy.Path), cmp.Or(o.admin, c.Envoy.Admin)
 	c.Metrics = cmp.Or(o.metrics, c.Metrics)
 	if o.ttl != 0 {

@@ -52,7 +52,7 @@ and the bootstrap that are there then, without a lost request.`,
 			return a.run(c.Context())
 		},
 	}
-	c.Flags().BoolVar(&noEnvoy, "no-envoy", false, "run no Envoy: the bootstraps of an Envoy and of gRPC are in the state directory, for those who start them")
+	c.Flags().BoolVar(&noEnvoy, "no-envoy", false, "run no Envoy: the bootstraps of an Envoy and of gRPC are beside the sockets, for those who start them")
 	return c
 }
 
@@ -68,7 +68,7 @@ type agent struct {
 	capture *capture.Keeper // nil for none
 }
 
-// The bootstraps in the state directory.
+// The bootstraps, beside the sockets that they name.
 const envoyFile, grpcFile = "envoy.json", "grpc.json"
 
 func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bool) (*agent, error) {
@@ -97,7 +97,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		return a, err
 	}
 	a.envoy, err = envoy.New(ctx, envoy.Options{
-		Path: c.Envoy.Path, Bootstrap: filepath.Join(c.State, envoyFile), Admin: c.Envoy.Admin, Dir: c.State,
+		Path: c.Envoy.Path, Bootstrap: filepath.Join(c.Run, envoyFile), Admin: c.Envoy.Admin, Dir: c.State,
 		Args: c.Envoy.Args, Drain: c.Envoy.Drain.Duration, Output: env.stderr, Logger: a.logger,
 	})
 	return a, err
@@ -117,8 +117,8 @@ func (a *agent) writeBootstraps() (node string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return message.GetNode().GetId(), errors.Join(renameio.WriteFile(filepath.Join(a.config.State, envoyFile), text, 0o600),
-		renameio.WriteFile(filepath.Join(a.config.State, grpcFile), proxyless, 0o600))
+	return message.GetNode().GetId(), errors.Join(renameio.WriteFile(filepath.Join(a.config.Run, envoyFile), text, 0o644),
+		renameio.WriteFile(filepath.Join(a.config.Run, grpcFile), proxyless, 0o644))
 }
 
 // leaveWithin bounds how long the servers are told that the machine leaves.
@@ -134,12 +134,18 @@ func (a *agent) run(ctx context.Context) error {
 	a.relay.Register(xds)
 	sds := grpc.NewServer(relay.ServerOptions()...)
 	a.secrets.Register(sds)
+	users := a.config.UserIDs()
 	for path, server := range map[string]*grpc.Server{a.config.XDSSocket(): xds, a.config.SDSSocket(): sds} {
 		l, err := socket.Listen(path)
 		if err != nil {
 			return errors.Join(err, a.stopped(end, group))
 		}
-		group.Go(func() error { return serveGRPC(failed, server, socket.Only(l)) })
+		if len(users) > 0 { // who connects is checked
+			if err := os.Chmod(path, 0o666); err != nil {
+				return errors.Join(err, l.Close(), a.stopped(end, group))
+			}
+		}
+		group.Go(func() error { return serveGRPC(failed, server, socket.Only(l, users...)) })
 	}
 	status, err := socket.Listen(a.config.StatusSocket())
 	if err != nil {
@@ -243,6 +249,7 @@ func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", a.writeStatus)
 	mux.HandleFunc("POST /restart-envoy", a.takeRestart)
+	mux.HandleFunc("POST /reload", a.takeReload)
 	server := &http.Server{Handler: mux}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -99,17 +99,31 @@ func (a *agent) takeRestart(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
+// takeReload takes a certificate that join has put there.
+func (a *agent) takeReload(w http.ResponseWriter, _ *http.Request) {
+	if err := a.secrets.Reload(); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // ask calls the running agent.
 func (e *environment) ask(ctx context.Context, method, path string) ([]byte, error) {
 	c, err := config.Read(e.config)
 	if err != nil {
 		return nil, exit.With(exit.Data, err)
 	}
+	return call(ctx, c.StatusSocket(), method, path)
+}
+
+// call calls the agent with this socket.
+func call(ctx context.Context, of, method, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	response, err := socket.Client(c.StatusSocket()).Do(r)
+	response, err := socket.Client(of).Do(r)
 	if err != nil {
 		return nil, exit.With(exit.Unreachable, fmt.Errorf("%w: is the agent running (portolan-agent run), as this user?", err))
 	}

@@ -45,9 +45,12 @@ type Config struct {
 	CertificateTTL metav1.Duration `json:"certificateTTL,omitempty"`
 	// State is the directory of the certificate and of the last good configuration, and Run that
 	// of the sockets.
-	State    string   `json:"state"`
-	Run      string   `json:"run"`
-	Envoy    Envoy    `json:"envoy,omitempty"`
+	State string `json:"state"`
+	Run   string `json:"run"`
+	Envoy Envoy  `json:"envoy,omitempty"`
+	// Users may use the sockets of xDS and SDS, beside root and the agent's own: the user of an
+	// Envoy that another unit runs.
+	Users    []string `json:"users,omitempty"`
 	LastGood LastGood `json:"lastGood,omitempty"`
 	// Capture says which traffic of the machine goes through its sidecar; nil for none.
 	Capture *Capture `json:"capture,omitempty"`
@@ -189,6 +192,11 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Metrics); err != nil && c.Metrics != "" && c.Metrics != MetricsOff {
 		fault("metrics %q: give host:port, or off", c.Metrics)
 	}
+	for i, name := range c.Users {
+		if _, err := capture.UserID(name); err != nil {
+			fault("users[%d] %q: %w", i, name, err)
+		}
+	}
 	for _, d := range []struct{ field, path string }{{"state", c.State}, {"run", c.Run}} {
 		if !filepath.IsAbs(d.path) {
 			fault("%s %q: give the absolute path of a directory", d.field, d.path)
@@ -237,19 +245,32 @@ func (c Config) Rules() capture.Rules {
 		}
 	}
 	if rules.ProxyUser == "" {
-		rules.ProxyUser = owner(c.State)
+		uid, _ := c.Owner()
+		rules.ProxyUser = strconv.Itoa(uid)
 	}
 	return rules
 }
 
-// owner is the user whose directory it is, which is the agent's. A directory that is missing is to
-// be of the user who asks.
-func owner(dir string) string {
-	uid := os.Geteuid()
-	if info, err := os.Stat(dir); err == nil {
-		uid = int(info.Sys().(*syscall.Stat_t).Uid)
+// Owner is the user whose state directory it is, as whom the agent runs. A directory that is
+// missing is to be of the user who asks.
+func (c Config) Owner() (uid, gid int) {
+	if info, err := os.Stat(c.State); err == nil {
+		of := info.Sys().(*syscall.Stat_t)
+		return int(of.Uid), int(of.Gid)
 	}
-	return strconv.Itoa(uid)
+	return os.Geteuid(), os.Getegid()
+}
+
+// UserIDs are the numbers of Users.
+func (c Config) UserIDs() []int {
+	var out []int
+	for _, name := range c.Users {
+		if id, err := capture.UserID(name); err == nil { // Validate tells of those that are unknown
+			n, _ := strconv.Atoi(id)
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // Certificate is the directory of the certificate.

@@ -1,0 +1,275 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
+)
+
+// lan is a network of machines and the mesh that they are in. Its servers are at 10.77.0.1.
+type lan struct {
+	*server
+	t        testing.TB
+	wire     *namespace
+	api, xds string // as machines reach them
+	machines int
+}
+
+// newLAN makes a network and starts a server for it.
+func newLAN(t testing.TB) *lan {
+	t.Helper()
+	needEnvoy(t)
+	needNamespaces(t)
+	secure := local(freePort(t))
+	l := &lan{t: t, wire: newNamespace(t, "wire"), api: "10.77.0.1:15080", xds: "10.77.0.1:15012"}
+	l.server = startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", secure, "--api-name", "10.77.0.1"}})
+	l.wire.ip("link", "add", "lan", "type", "bridge")
+	l.wire.up("lan", "10.77.0.1/16")
+	for at, to := range map[string]string{l.api: l.server.api, l.xds: secure} {
+		passOn(t, l.wire.listen(at), func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", to)
+		})
+	}
+	return l
+}
+
+// lanMachine is a machine of a lan. Its agent and its Envoy run as the sidecar's user.
+type lanMachine struct {
+	*namespace
+	lan      *lan
+	name, ip string
+	dir      string
+	process  *process
+}
+
+// machine adds a machine to the network.
+func (l *lan) machine(name string) *lanMachine {
+	l.t.Helper()
+	l.machines++
+	m := &lanMachine{namespace: newNamespace(l.t, name), lan: l, name: name, ip: fmt.Sprintf("10.77.1.%d", l.machines), dir: l.t.TempDir()}
+	if err := os.Chown(m.dir, sidecarUser, sidecarUser); err != nil {
+		l.t.Fatal(err)
+	}
+	m.plug()
+	return m
+}
+
+// plug connects the machine to the network.
+func (m *lanMachine) plug() {
+	m.t.Helper()
+	port := "p" + m.ip[strings.LastIndexByte(m.ip, '.')+1:]
+	m.namespace.ip("link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", m.lan.wire.name)
+	m.namespace.ip("link", "set", "eth0", "addrgenmode", "none") // such an address comes late
+	m.up("eth0", m.ip+"/16")
+	m.namespace.ip("route", "add", "default", "via", "10.77.0.1")
+	m.lan.wire.ip("link", "set", port, "master", "lan", "up")
+}
+
+// invite returns an invitation.
+func (l *lan) invite(flags ...string) string {
+	l.t.Helper()
+	line := l.must("", append([]string{"machine", "invite", "-n", "shop", "--api-url", "https://" + l.api, "--xds-address", l.xds}, flags...)...)
+	text, ok := strings.CutPrefix(strings.TrimSpace(line), "portolan-agent join ")
+	if !ok {
+		l.t.Fatalf("the line is %q", line)
+	}
+	return text
+}
+
+// agent runs a command of the agent, as root.
+func (m *lanMachine) agent(args ...string) outcome {
+	m.t.Helper()
+	command := append(m.command(), needAgent(m.t))
+	c := exec.Command(command[0], append(append(command[1:], args...), "--config", filepath.Join(m.dir, "config.yaml"))...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		m.t.Fatal(err)
+	}
+	return outcome{code: c.ProcessState.ExitCode(), stdout: out.String(), stderr: errs.String()}
+}
+
+// must runs a command of the agent that has to succeed.
+func (m *lanMachine) must(args ...string) string {
+	m.t.Helper()
+	o := m.agent(args...)
+	if o.code != 0 {
+		m.t.Fatalf("portolan-agent %s: %+v", strings.Join(args, " "), o)
+	}
+	return o.stdout
+}
+
+func (m *lanMachine) join(invitation string, flags ...string) {
+	m.t.Helper()
+	m.must(append([]string{"join", invitation, "--dir", m.dir, "--name", m.name, "--envoy", needEnvoy(m.t)}, flags...)...)
+}
+
+// run starts the agent as its user.
+func (m *lanMachine) run() {
+	m.t.Helper()
+	command := append(asUser{m.namespace, sidecarUser}.command(), needAgent(m.t), "run", "--config", filepath.Join(m.dir, "config.yaml"))
+	m.process = start(m.t, "agent of "+m.name, command[0], command[1:]...)
+}
+
+// change changes the file of the agent.
+func (m *lanMachine) change(from, to string) {
+	m.t.Helper()
+	file := filepath.Join(m.dir, "config.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), from, to, 1)
+	if changed == string(text) {
+		m.t.Fatalf("the file has no %q:\n%s", from, text)
+	}
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+type lanStatus struct {
+	Envoy struct {
+		PID   int
+		Epoch int
+	}
+	Capture capture.Status
+}
+
+func (m *lanMachine) status() (out lanStatus, err error) {
+	o := m.agent("status", "-o", "json")
+	if o.code != 0 {
+		return out, fmt.Errorf("%+v", o)
+	}
+	return out, json.Unmarshal([]byte(o.stdout), &out)
+}
+
+// awaitStatus waits for a status.
+func (m *lanMachine) awaitStatus(what string, is func(lanStatus) bool) (out lanStatus) {
+	m.t.Helper()
+	eventually(m.t, what, func() (err error) {
+		if out, err = m.status(); err == nil && !is(out) {
+			err = fmt.Errorf("it is %+v", out)
+		}
+		if err != nil && !m.process.running() {
+			m.t.Fatalf("the agent has ended: %v\n%s", m.process.Err(), m.process.tail())
+		}
+		return err
+	})
+	return out
+}
+
+// get sends a request from an application of the machine, on a connection of its own.
+func (m *lanMachine) get(url, host string) (reply, error) {
+	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	r.Host = host
+	return answer(m.namespace.http(m.t), r)
+}
+
+// TestAgentKeepsCapture: the agent puts the rules in force when it starts, again when others have
+// flushed them, and says so. Killed and started again it finds them. What happens while no Envoy
+// runs is as the file says. In the end nothing is left.
+func TestAgentKeepsCapture(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	l.apply(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: far, namespace: shop}
+spec:
+  hosts: [far.shop.test]
+  resolution: STATIC
+  addresses: [10.9.0.1]
+  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 9080}]
+  endpoints: [{address: 10.77.0.1}]
+`)
+	serveUpstream(t, "far", l.wire.listen("10.77.0.1:9080"))
+	m := l.machine("web")
+	foreign := m.ruleset()
+	m.join(l.invite("--service-account", "web"), "--interception", "REDIRECT")
+	if info, err := os.Stat(filepath.Join(m.dir, "config.yaml")); err != nil || info.Sys().(*syscall.Stat_t).Uid != sidecarUser {
+		t.Errorf("the file is not of the agent's user: %v, %v", info, err)
+	}
+	m.run()
+	captured := func() {
+		t.Helper()
+		awaitServed(t, "a captured request", m.namespace.http(t), "http://10.9.0.1/", "far.shop.test", "far")
+	}
+	captured()
+	m.awaitStatus("the rules are in force", func(s lanStatus) bool { return s.Capture.State == capture.InForce && s.Capture.Mended == 0 })
+	rules := m.ruleset()
+
+	m.nft("flush ruleset")
+	m.awaitStatus("the rules are mended", func(s lanStatus) bool { return s.Capture.State == capture.InForce && s.Capture.Mended == 1 })
+	if diff := cmp.Diff(rules, m.ruleset()); diff != "" {
+		t.Errorf("mended rules differ:\n%s", diff)
+	}
+	captured()
+
+	// direct is reached by connections that pass; captured ones need the Envoy.
+	direct := func() error {
+		got, err := m.get("http://10.77.0.1:9080/", "")
+		if err == nil && got.String() != "far" {
+			err = fmt.Errorf("it is answered by %s", got)
+		}
+		return err
+	}
+	pid := m.awaitStatus("an Envoy runs", func(s lanStatus) bool { return s.Envoy.PID != 0 }).Envoy.PID
+	m.process.kill()
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	if err := direct(); err == nil {
+		t.Error("without an Envoy a connection passes")
+	}
+	m.run()
+	captured()
+	if diff := cmp.Diff(rules, m.ruleset()); diff != "" {
+		t.Errorf("the rules after a crash differ:\n%s", diff)
+	}
+	if err := m.process.terminate(t); err != nil {
+		t.Errorf("the agent: %v", err)
+	}
+	if err := direct(); err == nil {
+		t.Error("with a stopped agent a connection passes")
+	}
+	if !strings.Contains(m.process.output(), "refused until the agent runs again") {
+		t.Errorf("the agent does not say what is refused:\n%s", m.process.tail())
+	}
+
+	m.change("capture: {}\n", "capture: {whenDown: PASS}\n")
+	m.run()
+	captured()
+	pid = m.awaitStatus("the rules are in force", func(s lanStatus) bool { return s.Capture.State == capture.InForce }).Envoy.PID
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	eventually(t, "connections pass by an Envoy that hangs", direct)
+	_ = syscall.Kill(pid, syscall.SIGCONT)
+	m.awaitStatus("the rules are in force again", func(s lanStatus) bool { return s.Capture.State == capture.InForce })
+	captured()
+	if err := m.process.terminate(t); err != nil {
+		t.Errorf("the agent: %v", err)
+	}
+	if err := direct(); err != nil {
+		t.Errorf("with a stopped agent that lets pass: %v", err)
+	}
+	if diff := cmp.Diff(foreign, m.ruleset()); diff != "" {
+		t.Errorf("the agent leaves something:\n%s", diff)
+	}
+}
