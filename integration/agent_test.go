@@ -387,3 +387,34 @@ func TestAgentWithoutServers(t *testing.T) {
 	})
 	stop("a server comes")
 }
+
+// TestAgentIsKilled: the Envoy of a killed agent ends with it, which Envoy sees to itself
+// (PR_SET_PDEATHSIG), so that nobody serves by a configuration that nobody renews. The next agent
+// starts another.
+func TestAgentIsKilled(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if o := m.join(m.invite()); o.code != 0 {
+		t.Fatalf("join: %+v", o)
+	}
+	m.run()
+	m.awaitCall("the first request")
+	was, err := m.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.process.kill()
+	eventually(t, "the Envoy of a killed agent ends", func() error {
+		if err := m.call(t.Context()); err == nil {
+			return errors.New("it answers")
+		}
+		return nil
+	})
+	began := time.Now()
+	m.run()
+	m.awaitCall("a request after the agent was killed")
+	t.Logf("from start to the first request: %s", time.Since(began).Round(time.Millisecond))
+	if now, err := m.status(); err != nil || now.Envoy.PID == was.Envoy.PID || now.Envoy.Restarts != 0 {
+		t.Errorf("the Envoy is %+v, and was %+v: %v", now.Envoy, was.Envoy, err)
+	}
+}
