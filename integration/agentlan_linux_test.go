@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -271,5 +272,80 @@ spec:
 	}
 	if diff := cmp.Diff(foreign, m.ruleset()); diff != "" {
 		t.Errorf("the agent leaves something:\n%s", diff)
+	}
+}
+
+// TestAgentDoctorAndLeave: doctor finds what is wrong on a machine, and leave takes the machine out
+// of the mesh without a trace.
+func TestAgentDoctorAndLeave(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	l.apply("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: web, namespace: shop}\nspec:\n  template: {serviceAccount: web}\n")
+	m := l.machine("web")
+	foreign := m.ruleset()
+	expect := func(code int, lines ...string) {
+		t.Helper()
+		o := m.agent("doctor")
+		if o.code != code {
+			t.Errorf("doctor: %+v", o)
+		}
+		for _, want := range lines {
+			if !regexp.MustCompile("(?m)" + want).MatchString(o.stdout) {
+				t.Errorf("doctor says nothing of %q:\n%s", want, o.stdout)
+			}
+		}
+	}
+	if o := m.agent("doctor"); o.code != 65 || !strings.Contains(o.stderr, "portolan-agent join") {
+		t.Errorf("doctor before join: %+v", o)
+	}
+	m.join(l.invite("--group", "web"), "--interception", "REDIRECT")
+	expect(0, `^ok +certificate +spiffe://cluster.local/ns/shop/sa/web, for 23h59m`, `^ok +config API +https://10.77.0.1:15080 answers`, `^ok +clock +as that of`,
+		`^ok +xDS +10.77.0.1:15012 takes the machine's certificate`, `^ok +Envoy .* is 1\.`, `^warning +agent +it does not run`, `^ok +port +127.0.0.1:15000 is free`, `^ok +disk `, `^ok +capture +the rules are absent`)
+	busy := m.listen("127.0.0.1:15020")
+	m.nft("table ip nat {\n\tchain ISTIO_OUTPUT { type nat hook output priority -100; tcp dport 80 redirect to :15001; }\n}\n")
+	expect(79, `^fault +port +127.0.0.1:15020: .*address already in use`, `^warning +capture +the table ip nat redirects connections too`)
+	_ = busy.Close()
+	m.nft("delete table ip nat")
+	m.lan.wire.ip("link", "set", "lan", "down")
+	expect(79, `^fault +config API +https://10.77.0.1:15080: `, `^fault +xDS +10.77.0.1:15012: `)
+	m.lan.wire.ip("link", "set", "lan", "up")
+
+	m.run()
+	m.awaitStatus("the rules are in force", func(s lanStatus) bool { return s.Capture.State == capture.InForce && s.Envoy.PID != 0 })
+	eventually(t, "the machine is registered", func() error {
+		if o := l.try("", "get", "workloadentries", "-n", "shop"); !strings.Contains(o.stdout, "web-10.77.1.1") {
+			return fmt.Errorf("%+v", o)
+		}
+		return nil
+	})
+	eventually(t, "doctor finds all well", func() error {
+		if o := m.agent("doctor"); o.code != 0 || strings.Contains(o.stdout, "warning") {
+			return fmt.Errorf("%+v", o)
+		}
+		return nil
+	})
+
+	if out := m.must("leave"); !strings.Contains(out, "has left the mesh") {
+		t.Errorf("leave: %s", out)
+	}
+	if m.process.running() {
+		t.Error("the agent still runs")
+	}
+	if o := l.try("", "get", "workloadentries", "-n", "shop"); strings.Contains(o.stdout, "web-10.77.1.1") {
+		t.Errorf("the entry is still there: %+v", o)
+	}
+	if diff := cmp.Diff(foreign, m.ruleset()); diff != "" {
+		t.Errorf("rules are left:\n%s", diff)
+	}
+	var left []string
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if diff := cmp.Diff([]string{"config.yaml.left"}, left); diff != "" {
+		t.Errorf("files are left:\n%s", diff)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -66,6 +67,8 @@ type agent struct {
 	secrets *secrets.Server
 	envoy   *envoy.Child    // nil for none
 	capture *capture.Keeper // nil for none
+	end     func()          // ends run, as SIGTERM does
+	forGood atomic.Bool     // the machine leaves the mesh
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -127,6 +130,8 @@ const leaveWithin = time.Second
 // run runs all until ctx ends. Then the servers are told that the machine leaves, so that nobody
 // sends to it any more. Envoy ends next, and then what it depends on.
 func (a *agent) run(ctx context.Context) error {
+	ctx, a.end = context.WithCancel(ctx)
+	defer a.end()
 	supply, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	group, failed := errgroup.WithContext(supply)
@@ -172,7 +177,7 @@ func (a *agent) run(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		defer stop()
-		if a.config.Proxy.Group != "" {
+		if a.config.Proxy.Group != "" || a.forGood.Load() {
 			within, done := context.WithTimeout(failed, leaveWithin)
 			defer done()
 			a.relay.Leave(within)
@@ -250,6 +255,7 @@ func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("GET /status", a.writeStatus)
 	mux.HandleFunc("POST /restart-envoy", a.takeRestart)
 	mux.HandleFunc("POST /reload", a.takeReload)
+	mux.HandleFunc("POST /leave", a.takeLeave)
 	server := &http.Server{Handler: mux}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

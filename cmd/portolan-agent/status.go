@@ -147,6 +147,13 @@ func newRestartEnvoy(env *environment) *cobra.Command {
 	}
 }
 
+func outputFlag(output string) error {
+	if output != "" && output != "json" {
+		return exit.With(exit.Usage, fmt.Errorf("--output %q: give json, or leave it out", output))
+	}
+	return nil
+}
+
 func newStatus(env *environment) *cobra.Command {
 	output := ""
 	c := &cobra.Command{
@@ -154,8 +161,8 @@ func newStatus(env *environment) *cobra.Command {
 		Short: "Show the certificate, the servers, the last good configuration and the Envoy",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "" && output != "json" {
-				return exit.With(exit.Usage, fmt.Errorf("--output %q: give json, or leave it out", output))
+			if err := outputFlag(output); err != nil {
+				return err
 			}
 			body, err := env.ask(c.Context(), http.MethodGet, "/status")
 			if err != nil {

@@ -117,6 +117,44 @@ func (f Firewall) Remove(ctx context.Context) error {
 	return nil
 }
 
+// ErrRules means that the packet filter does not take the rules, or is missing.
+var ErrRules = errors.New("the packet filter does not take the rules")
+
+// Try says whether the packet filter takes the rules. It changes nothing.
+func (f Firewall) Try(ctx context.Context, r Rules) error {
+	script, err := f.present(r).Script()
+	if err != nil {
+		return err
+	}
+	if _, err := f.run(ctx, "", "nft", "list", "tables"); err != nil {
+		return err
+	}
+	if _, err := f.run(ctx, script, "nft", "--check", "-f", "-"); err != nil {
+		return fmt.Errorf("%w: %w", ErrRules, err)
+	}
+	return nil
+}
+
+// Others returns the tables of others that redirect connections to ports of this machine, in
+// order.
+func (f Firewall) Others(ctx context.Context) []string {
+	text, err := f.run(ctx, "", "nft", "-s", "-n", "list", "ruleset")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	table := ""
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(strings.TrimSuffix(strings.TrimSpace(line), " {"), "table "); ok {
+			table = name
+		}
+		if redirects := strings.Contains(line, "redirect to ") || strings.Contains(line, "REDIRECT"); redirects && table != Table {
+			out = append(out, table)
+		}
+	}
+	return sorted(out)
+}
+
 // present returns rules without cgroups that are not there: nft refuses these.
 func (f Firewall) present(r Rules) Rules {
 	r.Except.Cgroups = slices.DeleteFunc(slices.Clone(r.Except.Cgroups), func(path string) bool {

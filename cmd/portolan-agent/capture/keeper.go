@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,6 +37,8 @@ type Keeper struct {
 	// Live says whether the sidecar takes connections.
 	Live   func(context.Context) bool
 	Logger *slog.Logger
+
+	released atomic.Bool
 
 	mu     sync.Mutex
 	status Status
@@ -100,11 +103,14 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
+// Release has the rules go when Run ends, whatever WhenDown says.
+func (k *Keeper) Release() { k.released.Store(true) }
+
 // stopWithin bounds how long the rules may take to go.
 const stopWithin = 5 * time.Second
 
 func (k *Keeper) stop() {
-	if k.WhenDown == Refuse {
+	if k.WhenDown == Refuse && !k.released.Load() {
 		k.Logger.Warn("connections that are captured are refused until the agent runs again; portolan-agent capture remove lets them pass")
 		return
 	}

@@ -279,6 +279,9 @@ func (c Config) Certificate() string { return filepath.Join(c.State, "certificat
 // Kept is the directory of the last good configuration.
 func (c Config) Kept() string { return filepath.Join(c.State, "last-good") }
 
+// Drained is the file that says why the machine is drained. It is there as long as that is so.
+func (c Config) Drained() string { return filepath.Join(c.State, "drained") }
+
 // XDSSocket is the socket at which the proxy gets its configuration.
 func (c Config) XDSSocket() string { return filepath.Join(c.Run, "xds.sock") }
 

@@ -58,20 +58,20 @@ type Status struct {
 
 // New returns a child. It checks the version of the binary.
 func New(ctx context.Context, o Options) (*Child, error) {
-	path, err := exec.LookPath(o.Path)
-	if err != nil {
-		return nil, fmt.Errorf("envoy.path: %w: install Envoy, name its binary, or run with --no-envoy", err)
-	}
-	o.Path = path
 	c := &Child{o: o, replace: make(chan struct{}, 1)}
-	c.status.Version, err = version(ctx, path)
+	var err error
+	c.status.Version, err = Version(ctx, o.Path)
 	return c, err
 }
 
 var versionText = regexp.MustCompile(`version: \S*/(1\.(\d+)\.\d+)`)
 
-// version returns the version of a binary, and an error if it is too old.
-func version(ctx context.Context, path string) (string, error) {
+// Version returns the version of a binary, and an error if it is missing or too old.
+func Version(ctx context.Context, path string) (string, error) {
+	path, err := exec.LookPath(path)
+	if err != nil {
+		return "", fmt.Errorf("envoy.path: %w: install Envoy, name its binary, or run with --no-envoy", err)
+	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	found := versionText.FindSubmatch(out)
 	if err != nil || found == nil {

@@ -21,7 +21,7 @@ func TestVersion(t *testing.T) {
 		if err := os.WriteFile(path, []byte(fmt.Sprintf("#!/bin/sh\necho '%s'\n", c.says)), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		got, err := version(t.Context(), path)
+		got, err := Version(t.Context(), path)
 		if got != c.want || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
