@@ -325,6 +325,7 @@ func TestAgentDoctorAndLeave(t *testing.T) {
 		return nil
 	})
 
+	m.process.MayEnd()
 	if out := m.must("leave"); !strings.Contains(out, "has left the mesh") {
 		t.Errorf("leave: %s", out)
 	}

@@ -87,6 +87,9 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// MayEnd says that the process may end by itself from here on, since somebody else asks it to.
+func (p *Process) MayEnd() { p.asked.Store(true) }
+
 // Terminate asks the process to end, and returns its exit error. If it takes longer than
 // within, the test fails.
 func (p *Process) Terminate(t testing.TB, within time.Duration) error {
