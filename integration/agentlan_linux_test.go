@@ -30,22 +30,40 @@ type lan struct {
 	machines int
 }
 
-// newLAN makes a network and starts a server for it.
-func newLAN(t testing.TB) *lan {
+// newLAN makes a network and starts a server for it, with some flags.
+func newLAN(t testing.TB, flags ...string) *lan {
 	t.Helper()
 	needEnvoy(t)
 	needNamespaces(t)
-	secure := local(freePort(t))
 	l := &lan{t: t, wire: newNamespace(t, "wire"), api: "10.77.0.1:15080", xds: "10.77.0.1:15012"}
-	l.server = startServer(t, serverOptions{dataDir: filepath.Join(t.TempDir(), "data"), args: []string{"--secure-xds-address", secure, "--api-name", "10.77.0.1"}})
 	l.wire.ip("link", "add", "lan", "type", "bridge")
 	l.wire.up("lan", "10.77.0.1/16")
-	for at, to := range map[string]string{l.api: l.server.api, l.xds: secure} {
-		passOn(t, l.wire.listen(at), func(ctx context.Context) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", to)
-		})
+	front, err := net.Listen("tcp", "127.0.0.1:0") // for the commands of people
+	if err != nil {
+		t.Fatal(err)
 	}
+	passOn(t, front, func(ctx context.Context) (net.Conn, error) { return l.wire.dial(ctx, "127.0.0.1:15080", 0) })
+	l.server = &server{t: t, o: serverOptions{dataDir: filepath.Join(t.TempDir(), "data")}, api: front.Addr().String(), client: clientOf(t)}
+	l.start(flags...)
 	return l
+}
+
+// start starts the server and waits until it is ready.
+func (l *lan) start(flags ...string) {
+	l.t.Helper()
+	args := append(l.wire.command(), binary, "serve", "--api-address", "0.0.0.0:15080", "--xds-address", "127.0.0.1:15010", "--secure-xds-address", l.xds,
+		"--api-name", "10.77.0.1", "--data-dir", l.server.o.dataDir)
+	if _, err := os.Stat(filepath.Join(l.server.o.dataDir, "etcd")); err != nil {
+		args = append(args, "--new-store")
+	}
+	l.server.process = start(l.t, "portolan", args[0], append(args[1:], flags...)...)
+	eventually(l.t, "the server is ready", func() error {
+		_, err := l.get("/readyz", nil)
+		if err != nil && !l.server.process.running() {
+			l.t.Fatalf("the server has ended: %v\n%s", l.server.process.Err(), l.server.process.tail())
+		}
+		return err
+	})
 }
 
 // lanMachine is a machine of a lan. Its agent and its Envoy run as the sidecar's user.
@@ -299,7 +317,7 @@ func TestAgentDoctorAndLeave(t *testing.T) {
 		t.Errorf("doctor before join: %+v", o)
 	}
 	m.join(l.invite("--group", "web"), "--interception", "REDIRECT")
-	expect(0, `^ok +certificate +spiffe://cluster.local/ns/shop/sa/web, for 23h59m`, `^ok +config API +https://10.77.0.1:15080 answers`, `^ok +clock +as that of`,
+	expect(0, `^ok +certificate +spiffe://cluster.local/ns/shop/sa/web, for (24h0m0s|23h59m)`, `^ok +config API +https://10.77.0.1:15080 answers`, `^ok +clock +as that of`,
 		`^ok +xDS +10.77.0.1:15012 takes the machine's certificate`, `^ok +Envoy .* is 1\.`, `^warning +agent +it does not run`, `^ok +port +127.0.0.1:15000 is free`, `^ok +disk `, `^ok +capture +the rules are absent`)
 	busy := m.listen("127.0.0.1:15020")
 	m.nft("table ip nat {\n\tchain ISTIO_OUTPUT { type nat hook output priority -100; tcp dport 80 redirect to :15001; }\n}\n")
@@ -348,5 +366,95 @@ func TestAgentDoctorAndLeave(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"config.yaml.left"}, left); diff != "" {
 		t.Errorf("files are left:\n%s", diff)
+	}
+}
+
+// entries returns the addresses of the WorkloadEntries of the namespace.
+func (l *lan) entries() string {
+	l.t.Helper()
+	o := l.try("", "get", "workloadentries", "-n", "shop", "-o", "jsonpath={.items[*].spec.address}")
+	if o.code != 0 {
+		l.t.Fatalf("%+v", o)
+	}
+	return strings.TrimSpace(o.stdout)
+}
+
+// awaitEntries waits for the addresses of the WorkloadEntries of the namespace.
+func (l *lan) awaitEntries(what, want string) {
+	l.t.Helper()
+	eventually(l.t, what, func() error {
+		if got := l.entries(); got != want {
+			return fmt.Errorf("entries are at %q, want %q", got, want)
+		}
+		return nil
+	})
+}
+
+// TestAgentMoves: a machine that gets another address by DHCP leaves the mesh at the old one and is
+// in it at the new one. Its clients and its applications go on.
+func TestAgentMoves(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	l.apply(`
+apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: web, namespace: shop}
+spec:
+  metadata: {labels: {app: web}}
+  template: {serviceAccount: web, ports: {http: 8080}}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web.shop.test]
+  resolution: STATIC
+  location: MESH_INTERNAL
+  addresses: [10.9.0.1]
+  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}]
+  workloadSelector: {labels: {app: web}}
+`)
+	m, client := l.machine("web"), l.machine("client")
+	serveUpstream(t, "web", m.listen(":8080"))
+	m.join(l.invite("--group", "web"), "--interception", "REDIRECT")
+	client.join(l.invite("--service-account", "client"), "--interception", "REDIRECT")
+	m.run()
+	client.run()
+	served := func(what string) {
+		t.Helper()
+		awaitServed(t, what, client.namespace.http(t), "http://10.9.0.1/", "web.shop.test", "web")
+	}
+	served("a request at the first address")
+	l.awaitEntries("the first address", "10.77.1.1")
+
+	began := time.Now()
+	m.namespace.ip("addr", "add", "10.77.9.9/16", "dev", "eth0")
+	m.namespace.ip("addr", "del", "10.77.1.1/16", "dev", "eth0") // takes the routes with it
+	m.namespace.ip("addr", "replace", "10.77.9.9/16", "dev", "eth0")
+	l.awaitEntries("the other address", "10.77.9.9")
+	t.Logf("an entry at the new address, and none at the old one: after %s", time.Since(began).Round(time.Millisecond))
+	served("a request at the other address")
+	if out := m.must("status"); !strings.Contains(out, "sidecar~10.77.9.9~web.shop") {
+		t.Errorf("the status: %s", out)
+	}
+}
+
+// TestAMachineIsGoneWhenItIsGone: the entry of a machine whose power is cut goes within its lease,
+// though nobody tells its server.
+func TestAMachineIsGoneWhenItIsGone(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	l.apply("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: web, namespace: shop}\nspec:\n  template: {serviceAccount: web}\n")
+	m := l.machine("web")
+	m.join(l.invite("--group", "web"))
+	m.run()
+	l.awaitEntries("the machine", "10.77.1.1")
+	began := time.Now()
+	m.namespace.ip("link", "set", "eth0", "down") // no packet leaves it any more
+	l.awaitEntries("the machine is gone", "")
+	took := time.Since(began)
+	t.Logf("the entry of a machine without power is gone after %s", took.Round(time.Millisecond))
+	if took > 12*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

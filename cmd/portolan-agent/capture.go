@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -72,23 +73,30 @@ func firewall(c config.Config) capture.Firewall {
 // newCapture returns what keeps the rules in force, nil if the file has none. What the agent and
 // its Envoy send must pass by, so both need a user of their own.
 func (a *agent) newCapture(noEnvoy bool) (*capture.Keeper, error) {
-	c := a.config
+	c := a.located.Load()
 	if c.Capture == nil {
 		return nil, nil
 	}
-	rules, me := c.Rules(), os.Geteuid()
+	rules, me := a.rules(noEnvoy), os.Geteuid()
 	switch {
 	case me == 0:
 		return nil, errors.New("capture: the agent runs as root, and all that root sends would pass by the proxy: run it as a user of its own with the capability NET_ADMIN, as its unit does")
-	case noEnvoy:
-		rules.Except.Users = append(rules.Except.Users, strconv.Itoa(me))
-	default:
+	case !noEnvoy:
 		if user, err := capture.UserID(rules.ProxyUser); err != nil || user != strconv.Itoa(me) {
 			return nil, fmt.Errorf("capture.proxyUser: is %q, and the agent and its Envoy run as user %d: leave it out, or run the agent as that user", rules.ProxyUser, me)
 		}
 	}
 	return &capture.Keeper{
-		Firewall: firewall(c), Rules: rules, WhenDown: c.Capture.WhenDown, Logger: a.logger,
+		Firewall: firewall(*c), Rules: rules, WhenDown: c.Capture.WhenDown, Logger: a.logger,
 		Live: func(ctx context.Context) bool { return envoy.Live(ctx, c.Envoy.Admin) },
 	}, nil
+}
+
+// rules are those of the machine as it is now. They exempt the agent.
+func (a *agent) rules(noEnvoy bool) capture.Rules {
+	rules := a.located.Load().Rules()
+	if noEnvoy {
+		rules.Except.Users = append(slices.Clone(rules.Except.Users), strconv.Itoa(os.Geteuid()))
+	}
+	return rules
 }

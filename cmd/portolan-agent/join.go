@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -50,7 +49,7 @@ the agent is written. The invitation is not kept. Joining again replaces both.`,
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", "", "one directory for the file, the state and the sockets, for an agent without root; --config then names the file in it")
 	f.StringVar(&o.name, "name", "", "name of the workload (default the name of the machine)")
-	f.StringSliceVar(&o.ips, "ip", nil, "address by which the mesh knows the workload; may be repeated (default the one from which the machine reaches a server)")
+	f.StringSliceVar(&o.ips, "ip", nil, "address by which the mesh knows the workload, a range in which it is, or its interface; may be repeated (default the address from which the machine reaches a server)")
 	f.StringVar(&o.kind, "type", string(node.Sidecar), "sidecar or router")
 	f.StringVar(&o.interception, "interception", "", "how traffic gets to a sidecar: NONE, REDIRECT or TPROXY, which the agent then captures (default NONE)")
 	f.StringToStringVar(&o.labels, "labels", nil, "labels of the workload, KEY=VALUE,...")
@@ -151,22 +150,5 @@ func (o joinFlags) complete(c config.Config, in invitation.Invitation) (config.C
 	if len(o.ips) > 0 {
 		c.Proxy.IPs = o.ips
 	}
-	if len(c.Proxy.IPs) == 0 {
-		ip, err := ownAddress(in.XDS[0])
-		if err != nil {
-			return c, fmt.Errorf("--ip: %w: name the address by which the mesh knows the workload", err)
-		}
-		c.Proxy.IPs = []string{ip}
-	}
 	return c, c.Validate()
-}
-
-// ownAddress returns the address from which this machine reaches another. It sends nothing.
-func ownAddress(of string) (string, error) {
-	conn, err := net.Dial("udp", of)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close() }()
-	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
 }

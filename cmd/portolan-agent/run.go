@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/address"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
@@ -28,11 +29,13 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
 
 func newRun(env *environment) *cobra.Command {
 	noEnvoy := false
+	var over config.Config // what flags say in the place of the file
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Renew the certificate, relay the configuration, run the Envoy",
@@ -43,6 +46,9 @@ and the bootstrap that are there then, without a lost request.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, err := config.Read(env.config)
+			if err == nil {
+				file, err = file.With(over)
+			}
 			if err != nil {
 				return exit.With(exit.Data, err)
 			}
@@ -54,6 +60,14 @@ and the bootstrap that are there then, without a lost request.`,
 		},
 	}
 	c.Flags().BoolVar(&noEnvoy, "no-envoy", false, "run no Envoy: the bootstraps of an Envoy and of gRPC are beside the sockets, for those who start them")
+	f := c.Flags()
+	f.StringSliceVar(&over.API, "api-url", nil, "URL of the config API of a server, in the place of those in the file; may be repeated")
+	f.StringSliceVar(&over.XDS, "xds-address", nil, "host:port at which a server takes proxies, in the place of those in the file; may be repeated")
+	f.StringSliceVar(&over.Proxy.IPs, "ip", nil, "address by which the mesh knows the workload, or a range or an interface, in the place of those in the file; may be repeated")
+	f.StringVar(&over.Envoy.Path, "envoy", "", "binary of Envoy, in the place of that in the file")
+	f.StringVar(&over.Envoy.Admin, "admin-address", "", "host:port of Envoy's own interface, in the place of that in the file")
+	f.DurationVar(&over.Envoy.Drain.Duration, "drain", 0, "how long connections may go on when the agent ends, in the place of what the file says")
+	f.StringVar(&over.Metrics, "metrics-address", "", `host:port of /metrics, "off" for none, in the place of that in the file`)
 	return c
 }
 
@@ -69,6 +83,7 @@ type agent struct {
 	capture *capture.Keeper // nil for none
 	end     func()          // ends run, as SIGTERM does
 	forGood atomic.Bool     // the machine leaves the mesh
+	located atomic.Pointer[config.Config]
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -76,6 +91,9 @@ const envoyFile, grpcFile = "envoy.json", "grpc.json"
 
 func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bool) (*agent, error) {
 	a := &agent{config: c, logger: env.logger(), env: env}
+	if err := a.locate(ctx); err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{c.State, c.Run} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
@@ -106,9 +124,50 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	return a, err
 }
 
+// locate finds the addresses of the machine, and waits while it has none.
+func (a *agent) locate(ctx context.Context) error {
+	for wait := retry.New(100*time.Millisecond, 5*time.Second); ; {
+		found, err := address.Of(a.config.Proxy.IPs, a.config.XDS[0])
+		if err == nil {
+			c := a.config
+			c.Addresses = found
+			a.located.Store(&c)
+			return nil
+		}
+		a.logger.Warn("the machine has no address yet: waiting for its network", "err", err)
+		if err := wait.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// moved takes other addresses: the machine leaves the mesh at the old ones, and its Envoy is replaced
+// by one that is at the new ones.
+func (a *agent) moved(to []string) {
+	c := *a.located.Load()
+	a.logger.Warn("the machine has other addresses", "before", c.Addresses, "now", to)
+	c.Addresses = to
+	a.located.Store(&c)
+	proxy, err := a.writeBootstraps()
+	if err != nil {
+		a.logger.Error("the bootstrap cannot be written: the mesh does not know the new addresses", "err", err)
+		return
+	}
+	within, done := context.WithTimeout(context.Background(), leaveWithin)
+	defer done()
+	a.relay.Rename(within, proxy)
+	if a.capture != nil {
+		a.capture.Replace(a.rules(a.envoy == nil))
+	}
+	if a.envoy != nil {
+		a.envoy.Replace()
+	}
+}
+
 // writeBootstraps writes the bootstraps, and returns the id of the node in that of Envoy.
 func (a *agent) writeBootstraps() (node string, err error) {
-	message, err := bootstrap.Build(a.config.Bootstrap())
+	c := a.located.Load()
+	message, err := bootstrap.Build(c.Bootstrap())
 	if err != nil {
 		return "", err
 	}
@@ -116,12 +175,12 @@ func (a *agent) writeBootstraps() (node string, err error) {
 	if err != nil {
 		return "", err
 	}
-	proxyless, err := bootstrap.GRPC(a.config.GRPC())
+	proxyless, err := bootstrap.GRPC(c.GRPC())
 	if err != nil {
 		return "", err
 	}
-	return message.GetNode().GetId(), errors.Join(renameio.WriteFile(filepath.Join(a.config.Run, envoyFile), text, 0o644),
-		renameio.WriteFile(filepath.Join(a.config.Run, grpcFile), proxyless, 0o644))
+	return message.GetNode().GetId(), errors.Join(renameio.WriteFile(filepath.Join(c.Run, envoyFile), text, 0o644),
+		renameio.WriteFile(filepath.Join(c.Run, grpcFile), proxyless, 0o644))
 }
 
 // leaveWithin bounds how long the servers are told that the machine leaves.
@@ -165,6 +224,12 @@ func (a *agent) run(ctx context.Context) error {
 		group.Go(func() error { return a.serveMetrics(failed, metrics) })
 	}
 	group.Go(func() error { a.renew(failed); return nil })
+	if rules := a.config.Proxy.IPs; !address.Fixed(rules) {
+		group.Go(func() error {
+			address.Follow(failed, rules, a.config.XDS[0], a.located.Load().Addresses, a.moved)
+			return nil
+		})
+	}
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
 	if a.capture != nil {

@@ -27,6 +27,7 @@ type claim struct {
 	// departed is the last stream that has ended after its machine said that it leaves.
 	departed *stream
 
+	lost    time.Time       // since when it has no stream; zero while it has one
 	lease   storage.LeaseID // 0 for none
 	renewed time.Time
 	written *written // what this server last wrote; nil for nothing, or if that is gone
@@ -62,6 +63,7 @@ const (
 	put
 	remove
 	tell
+	end
 )
 
 // choose chooses the stream that has the entry: the newest of a node that may have it. A node

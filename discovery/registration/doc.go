@@ -4,8 +4,9 @@
 //
 // EntryOf makes the WorkloadEntry from what the group and the node say. The Registrar of a server
 // is told of each stream (Join), and keeps the entries of its streams in the store. Each entry is
-// under a lease, which the server of the stream renews. When the stream ends, the lease runs
-// out, unless the proxy connects again, to this server or another: that one takes the entry over.
+// under a lease, which the server of the stream renews. When the stream ends, the server ends the
+// lease after half its time, unless the proxy connects again, to this server or another: that one
+// takes the entry over. When the server ends, its leases run out.
 //
 //	Join -> Registrar.step -> claim.choose -> claim.next -> put, renew, remove
 //

@@ -49,8 +49,9 @@ type Options struct {
 	// Unproved returns why a proxy of the server's own machine that has proved no identity may
 	// not be registered, nil if it may.
 	Unproved func() error
-	// TTL is how long an entry outlives its server, or its proxy's stream; 0 stands for
-	// storage.DefaultLease.
+	// TTL is how long an entry outlives its server. It outlives its proxy's stream by half of that,
+	// since a server takes up to the other half to notice that a machine is gone without a word.
+	// 0 stands for storage.DefaultLease.
 	TTL time.Duration
 	// Silence is how long a machine of a group with a probe may be connected without a report
 	// before the group says so; 0 stands for a minute.
@@ -208,12 +209,19 @@ func (r *Registrar) due(all bool) []work {
 // last call. The caller holds mu.
 func (r *Registrar) look(c *claim) bool {
 	if len(c.streams) == 0 {
-		delete(r.claims, c.key)
-		if c.next = c.removing(r.o.Entry(c.key), r.o); c.next.verb == rest && c.lease != 0 {
-			c.next.verb = renew // the proxy has the whole TTL to come back
+		c.next = c.removing(r.o.Entry(c.key), r.o)
+		switch {
+		case c.next.verb != rest || c.lease == 0:
+			delete(r.claims, c.key)
+		case c.lost.IsZero():
+			c.lost, c.next.verb = time.Now(), renew // the lease outlasts what follows
+		case time.Since(c.lost) >= r.o.TTL/2:
+			c.next.verb = end // unless another server has taken the entry from the lease
+			delete(r.claims, c.key)
 		}
 		return c.next.verb != rest
 	}
+	c.lost = time.Time{}
 	before := c.outcomes()
 	c.choose(r.o)
 	c.next = c.decide(r.o)
@@ -287,6 +295,11 @@ func (r *Registrar) do(ctx context.Context, c *claim) error {
 		}
 		c.renewed = now
 		r.again(c) // there may be a report to write
+		return nil
+	case end:
+		if err := r.o.Store.Revoke(ctx, c.lease); !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
 		return nil
 	case tell:
 		if err := r.tell(ctx, c.key, c.next.told); err != nil {

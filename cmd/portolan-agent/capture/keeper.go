@@ -32,7 +32,7 @@ const (
 // Keeper keeps the rules of a machine in force while there is a sidecar.
 type Keeper struct {
 	Firewall Firewall
-	Rules    Rules
+	Rules    Rules // the first ones; Replace gives others
 	WhenDown WhenDown
 	// Live says whether the sidecar takes connections.
 	Live   func(context.Context) bool
@@ -40,8 +40,9 @@ type Keeper struct {
 
 	released atomic.Bool
 
-	mu     sync.Mutex
-	status Status
+	mu       sync.Mutex
+	status   Status
+	replaced *Rules // nil for none
 }
 
 // Status is what a Keeper has found and done.
@@ -103,6 +104,23 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
+// Replace has other rules put in force, at the next look.
+func (k *Keeper) Replace(r Rules) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.replaced, k.status.State = &r, Other
+}
+
+// rules are the present ones.
+func (k *Keeper) rules() Rules {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.replaced != nil {
+		return *k.replaced
+	}
+	return k.Rules
+}
+
 // Release has the rules go when Run ends, whatever WhenDown says.
 func (k *Keeper) Release() { k.released.Store(true) }
 
@@ -121,13 +139,13 @@ func (k *Keeper) stop() {
 
 // keep has the rules in force, or away.
 func (k *Keeper) keep(ctx context.Context, inForce bool) error {
-	was := k.Status()
-	state, err := k.Firewall.Check(ctx, k.Rules)
+	was, rules := k.Status(), k.rules()
+	state, err := k.Firewall.Check(ctx, rules)
 	mended := 0
 	switch {
 	case err != nil:
 	case inForce && state != InForce:
-		if err = k.Firewall.Apply(ctx, k.Rules); err != nil {
+		if err = k.Firewall.Apply(ctx, rules); err != nil {
 			break
 		}
 		if was.State == InForce {

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/address"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
@@ -54,6 +55,9 @@ type Config struct {
 	LastGood LastGood `json:"lastGood,omitempty"`
 	// Capture says which traffic of the machine goes through its sidecar; nil for none.
 	Capture *Capture `json:"capture,omitempty"`
+	// Addresses are those that the machine has by the rules Proxy.IPs, empty while they are unknown.
+	// The file does not have them.
+	Addresses []string `json:"-"`
 	// Metrics is the address of /metrics; empty means 127.0.0.1:15020, "off" none.
 	Metrics string `json:"metrics,omitempty"`
 }
@@ -72,15 +76,17 @@ const MetricsOff = "off"
 
 // Proxy describes the workload, as xds/bootstrap.Options do.
 type Proxy struct {
-	Type           node.ProxyType        `json:"type"`
-	Name           string                `json:"name"`
-	Namespace      string                `json:"namespace"`
-	ServiceAccount string                `json:"serviceAccount"`
-	IPs            []string              `json:"ips"`
-	Labels         map[string]string     `json:"labels,omitempty"`
-	Interception   node.InterceptionMode `json:"interception,omitempty"`
-	Locality       string                `json:"locality,omitempty"`
-	Network        string                `json:"network,omitempty"`
+	Type           node.ProxyType `json:"type"`
+	Name           string         `json:"name"`
+	Namespace      string         `json:"namespace"`
+	ServiceAccount string         `json:"serviceAccount"`
+	// IPs are the addresses by which the mesh knows the workload, as rules of package address: none
+	// stands for the address from which the machine reaches a server.
+	IPs          []string              `json:"ips,omitempty"`
+	Labels       map[string]string     `json:"labels,omitempty"`
+	Interception node.InterceptionMode `json:"interception,omitempty"`
+	Locality     string                `json:"locality,omitempty"`
+	Network      string                `json:"network,omitempty"`
 	// Group is the WorkloadGroup in which the servers register the workload; empty for none.
 	Group string `json:"group,omitempty"`
 }
@@ -128,7 +134,34 @@ func Read(file string) (Config, error) {
 	if err := out.withDefaults().Validate(); err != nil {
 		return out, fmt.Errorf("%s: %w", file, err)
 	}
-	return out.withDefaults(), nil
+	return out.withDefaults().Located(), nil
+}
+
+// Located returns the configuration with the addresses that the machine has now, if it has some.
+func (c Config) Located() Config {
+	c.Addresses, _ = address.Of(c.Proxy.IPs, c.XDS[0]) // whoever needs them looks again
+	return c
+}
+
+// With returns the configuration with what another one says in its place: servers, addresses, and
+// how the Envoy runs. The error names all faults.
+func (c Config) With(o Config) (Config, error) {
+	if len(o.API) > 0 {
+		c.API = o.API
+	}
+	if len(o.XDS) > 0 {
+		c.XDS = o.XDS
+	}
+	if len(o.Proxy.IPs) > 0 {
+		c.Proxy.IPs = o.Proxy.IPs
+	}
+	if len(c.XDS) > 0 {
+		c = c.Located()
+	}
+	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.Envoy.Path, c.Envoy.Path), cmp.Or(o.Envoy.Admin, c.Envoy.Admin)
+	c.Envoy.Drain = cmp.Or(o.Envoy.Drain, c.Envoy.Drain)
+	c.Metrics = cmp.Or(o.Metrics, c.Metrics)
+	return c, c.Validate()
 }
 
 // Write replaces a file, for its user alone. It makes the directory if that is missing.
@@ -213,7 +246,14 @@ func (c Config) Validate() error {
 	if c.Capture != nil {
 		c.validateCapture(fault)
 	}
-	if _, err := bootstrap.Build(c.Bootstrap()); err != nil {
+	for i, rule := range c.Proxy.IPs {
+		if err := address.Validate(rule); err != nil {
+			fault("proxy.ips[%d] %q: %w", i, rule, err)
+		}
+	}
+	somewhere := c
+	somewhere.Addresses = []string{"127.0.0.1"} // those of the machine are valid
+	if _, err := bootstrap.Build(somewhere.Bootstrap()); err != nil {
 		faults = multierror.Append(faults, fmt.Errorf("proxy: %w", err))
 	}
 	return faults.ErrorOrNil()
@@ -239,7 +279,7 @@ func (c Config) Rules() capture.Rules {
 	rules := c.Capture.Rules
 	rules.Mode = cmp.Or(rules.Mode, capture.Mode(c.Proxy.Interception))
 	if !rules.IPv4 && !rules.IPv6 {
-		for _, ip := range c.Proxy.IPs {
+		for _, ip := range c.Addresses {
 			is6 := strings.Contains(ip, ":")
 			rules.IPv4, rules.IPv6 = rules.IPv4 || !is6, rules.IPv6 || is6
 		}
@@ -291,10 +331,11 @@ func (c Config) SDSSocket() string { return filepath.Join(c.Run, "sds.sock") }
 // StatusSocket is the socket of portolan-agent status.
 func (c Config) StatusSocket() string { return filepath.Join(c.Run, "status.sock") }
 
-// Bootstrap returns the options of Envoy's bootstrap: all comes over the agent's sockets.
+// Bootstrap returns the options of Envoy's bootstrap: all comes over the agent's sockets. It needs
+// Addresses.
 func (c Config) Bootstrap() bootstrap.Options {
 	return bootstrap.Options{
-		Type: c.Proxy.Type, Name: c.Proxy.Name, Namespace: c.Proxy.Namespace, ServiceAccount: c.Proxy.ServiceAccount, IPs: c.Proxy.IPs,
+		Type: c.Proxy.Type, Name: c.Proxy.Name, Namespace: c.Proxy.Namespace, ServiceAccount: c.Proxy.ServiceAccount, IPs: c.Addresses,
 		Labels: c.Proxy.Labels, InterceptionMode: c.Proxy.Interception, Locality: c.Proxy.Locality, Network: c.Proxy.Network, WorkloadGroup: c.Proxy.Group,
 		XDSAddresses: []string{"unix://" + c.XDSSocket()}, SDSSocket: c.SDSSocket(), AdminAddress: c.Envoy.Admin,
 	}

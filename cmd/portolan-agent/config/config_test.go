@@ -57,8 +57,8 @@ func TestFaults(t *testing.T) {
 		want []string
 	}{
 		"an unknown field": {good + "sate: /x\n", []string{`unknown field "sate"`}},
-		"many": {"api: [http://a]\nxds: [a]\nstate: x\nproxy: {type: waypoint, ips: [b]}\nlastGood: {after: -1s}\n", []string{
-			`api[0] "http://a": give a URL`, `xds[0] "a": give host:port`, `state "x": give the absolute path`, `run "": give`, "lastGood.after -1s: give a time", `type "waypoint": use sidecar or router`, `ip "b": not an IP address`,
+		"many": {"api: [http://a]\nxds: [a]\nstate: x\nproxy: {type: waypoint, ips: [b/c]}\nlastGood: {after: -1s}\n", []string{
+			`api[0] "http://a": give a URL`, `xds[0] "a": give host:port`, `state "x": give the absolute path`, `run "": give`, "lastGood.after -1s: give a time", `type "waypoint": use sidecar or router`, `proxy.ips[0] "b/c": give an address, a range`,
 		}},
 		"nothing": {"{}", []string{"api: is missing", "xds: is missing"}},
 	} {
@@ -71,5 +71,26 @@ func TestFaults(t *testing.T) {
 	}
 	if _, err := config.Read(filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "portolan-agent join") {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestWith: what flags say goes before the file, and has the same faults.
+func TestWith(t *testing.T) {
+	t.Parallel()
+	c, err := read(t, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var over config.Config
+	if same, err := c.With(over); err != nil || cmp.Diff(c, same) != "" {
+		t.Errorf("nothing changes it: %+v, %v", same, err)
+	}
+	over.XDS, over.Envoy.Path, over.Envoy.Drain.Duration, over.Metrics = []string{"b:1"}, "/bin/envoy", time.Minute, "off"
+	if got, err := c.With(over); err != nil || got.XDS[0] != "b:1" || got.Envoy.Path != "/bin/envoy" || got.Envoy.Drain.Duration != time.Minute || got.Metrics != "off" || got.API[0] != c.API[0] {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	over.XDS = []string{"b"}
+	if _, err := c.With(over); err == nil || !strings.Contains(err.Error(), `xds[0] "b": give host:port`) {
+		t.Errorf("a fault: %v", err)
 	}
 }

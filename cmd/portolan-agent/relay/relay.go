@@ -47,6 +47,7 @@ type Relay struct {
 
 	mu       sync.Mutex
 	clients  []*Client             // those that are connected
+	node     string                // Options.Node, or what Rename has said
 	health   *report               // the last one, nil for none
 	watchers map[*watcher]struct{} // the sessions
 
@@ -61,6 +62,7 @@ func (r *report) leaves() bool { return r != nil && r.status.GetCode() == int32(
 
 // watcher is a session that passes on what the machine says of its health.
 type watcher struct {
+	node    string // of the client
 	reports chan *report
 	done    <-chan struct{} // of the session
 }
@@ -85,7 +87,7 @@ func New(o Options) *Relay {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Relay{o: o, watchers: map[*watcher]struct{}{}, followers: newFollowers(o.Follow)}
+	return &Relay{o: o, node: o.Node, watchers: map[*watcher]struct{}{}, followers: newFollowers(o.Follow)}
 }
 
 // Report has every client's server know whether the machine is healthy, and why it is not. It
@@ -113,6 +115,25 @@ func (r *Relay) report(ctx context.Context, out *report) {
 	r.health = out
 	all := slices.Collect(maps.Keys(r.watchers))
 	r.mu.Unlock()
+	tell(ctx, all, out)
+}
+
+// Rename gives the agent's own proxy another id, since the machine has another address. Its streams
+// with the old one tell their servers that it leaves there for good.
+func (r *Relay) Rename(ctx context.Context, node string) {
+	r.mu.Lock()
+	var old []*watcher
+	for w := range r.watchers {
+		if w.node == r.node && node != r.node {
+			old = append(old, w)
+		}
+	}
+	r.node = node
+	r.mu.Unlock()
+	tell(ctx, old, &report{&rpcstatus.Status{Code: int32(codes.Canceled), Message: "the machine has another address"}})
+}
+
+func tell(ctx context.Context, all []*watcher, out *report) {
 	for _, w := range all {
 		select {
 		case w.reports <- out:
@@ -132,6 +153,13 @@ func (r *Relay) watch(w *watcher) (last *report, end func()) {
 		defer r.mu.Unlock()
 		delete(r.watchers, w)
 	}
+}
+
+// isOwn says whether a client is the agent's own proxy.
+func (r *Relay) isOwn(node string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return node == r.node
 }
 
 // ServerOptions returns the options that a gRPC server of a Relay needs: messages may be as large
@@ -250,7 +278,7 @@ func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx co
 	shown := r.join(node)
 	defer r.leave(shown)
 	s := &session[Q, P]{relay: r, variant: variant, down: down, book: newBook(kept), links: make(chan *link[Q, P]), shown: shown, health: health}
-	if node == r.o.Node {
+	if r.isOwn(node) {
 		s.own = follow()
 	}
 	s.kept = func() *link[Q, P] {

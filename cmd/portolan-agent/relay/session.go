@@ -79,7 +79,7 @@ func (s *session[Q, P]) run(ctx context.Context, c *connector[Q, P], first Q) er
 
 func (s *session[Q, P]) loop(ctx context.Context, requests chan Q) error {
 	s.silent = time.Now()
-	w := &watcher{reports: make(chan *report), done: ctx.Done()}
+	w := &watcher{node: s.book.node().GetId(), reports: make(chan *report), done: ctx.Done()}
 	last, end := s.relay.watch(w)
 	defer end()
 	s.reported = last

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
@@ -106,6 +107,9 @@ type Options struct {
 	WholeRoutes bool
 	// MaxFirstSyncs is how many proxies get their first resources at one time; 0 means 100.
 	MaxFirstSyncs int
+	// MachineLease is within which time a machine that registers itself is gone when it is gone; 0
+	// means storage.DefaultLease.
+	MachineLease time.Duration
 	// MaxConnectionAge is how long a proxy stays connected; 0 means for ever.
 	MaxConnectionAge time.Duration
 	// MaxStreamsPerConnection bounds the streams of one connection; 0 means 100.
@@ -180,6 +184,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.APIAddress = cmp.Or(o.APIAddress, "127.0.0.1:0")
 	o.XDSAddress = cmp.Or(o.XDSAddress, "127.0.0.1:0")
+	o.MachineLease = cmp.Or(o.MachineLease, storage.DefaultLease)
 	o.MaxStreamsPerConnection = cmp.Or(o.MaxStreamsPerConnection, DefaultMaxStreamsPerConnection)
 	o.MaxAPIConnections = cmp.Or(o.MaxAPIConnections, DefaultMaxAPIConnections)
 	if o.Mesh == nil {

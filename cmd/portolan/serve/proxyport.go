@@ -30,7 +30,7 @@ const (
 // grpcOptions returns the options of the gRPC server for proxies. bounds limits how fast
 // clients open streams.
 func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
-	parameters := keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}
+	parameters := keepalive.ServerParameters{Time: 30 * time.Second, Timeout: o.silence(), MaxConnectionIdle: maxIdle}
 	if o.MaxConnectionAge > 0 {
 		parameters.MaxConnectionAge, parameters.MaxConnectionAgeGrace = o.MaxConnectionAge, min(ageGrace, o.MaxConnectionAge)
 	}
@@ -38,6 +38,20 @@ func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(parameters), grpc.MaxConcurrentStreams(o.MaxStreamsPerConnection),
 	)
+}
+
+// silence is how long a machine may not answer before its connection ends. Its registration ends
+// half a lease after that, so both take less than the lease.
+func (o *Options) silence() time.Duration { return o.MachineLease * 2 / 5 }
+
+// listenForProxies listens where proxies connect. The system ends a connection whose other side is
+// gone without a word: it asks in the last three fifths of the silence.
+func (o *Options) listenForProxies(flag, address string) (net.Listener, error) {
+	part := o.silence() / 5
+	return listenBy(net.ListenConfig{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: max(time.Second, 2*part), Interval: max(time.Second, part), Count: 3},
+		Control:         endUnanswered(o.silence()),
+	}, flag, address)
 }
 
 type proxyPort struct {

@@ -30,7 +30,7 @@ func (s *server) addRegistrar() error {
 			}
 			return err
 		},
-		Logger: s.logger, Registerer: s.metrics,
+		TTL: s.o.MachineLease, Logger: s.logger, Registerer: s.metrics,
 	})
 	changed := func(old, now *config.Config, _ cache.Event) { s.registrar.Changed(cmp.Or(now, old).Key()) }
 	return errors.Join(s.source.RegisterEventHandler(schema.WorkloadEntry, changed), s.source.RegisterEventHandler(schema.WorkloadGroup, changed))

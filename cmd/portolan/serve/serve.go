@@ -30,7 +30,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer api.Close()
-	proxies, err := listen("--xds-address", o.XDSAddress)
+	proxies, err := o.listenForProxies("--xds-address", o.XDSAddress)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	var secured net.Listener
 	if o.TLS.SecureXDSAddress != "" {
-		if secured, err = listen("--secure-xds-address", o.TLS.SecureXDSAddress); err != nil {
+		if secured, err = o.listenForProxies("--secure-xds-address", o.TLS.SecureXDSAddress); err != nil {
 			return err
 		}
 		defer secured.Close()
@@ -130,7 +130,11 @@ func (o *Options) listenPrivately() (net.Listener, error) {
 }
 
 func listen(flag, address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+	return listenBy(net.ListenConfig{}, flag, address)
+}
+
+func listenBy(by net.ListenConfig, flag, address string) (net.Listener, error) {
+	l, err := by.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: another program has the port, or the address is not of this machine: choose another with %s", flag, err, flag)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/storage"
 )
 
 // xdsFlags holds the flags of how proxies are served.
@@ -43,6 +44,7 @@ type lifecycleFlags struct {
 	firstSyncs int
 	streams    uint32
 	balance    time.Duration
+	lease      time.Duration
 }
 
 const (
@@ -56,6 +58,7 @@ const (
 func (o *lifecycleFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.maxAge, "max-connection-age", defaultMaxAge, "for how long a proxy stays connected, a tenth more or less; then it connects anew, maybe to another server; 0 is for ever")
 	f.DurationVar(&o.drain, "drain-time", defaultDrain, "time over which a server that stops sends its proxies to the others; nothing is waited for where there is no other")
+	f.DurationVar(&o.lease, "machine-lease", storage.DefaultLease, "within which time a machine that registers itself is gone from the mesh when it is gone; all servers of a store should agree")
 	f.DurationVar(&o.balance, "balance-interval", defaultBalance, "how often a server that has many more proxies than the others sends some of them away; 0 is never")
 	f.Uint32Var(&o.streams, "max-streams-per-connection", serve.DefaultMaxStreamsPerConnection, "how many streams a client may have on one connection: an Envoy has one, or one for each type; an agent that relays several proxies has one for each")
 	f.IntVar(&o.firstSyncs, "max-first-syncs", 100, "how many proxies are brought up from nothing at one time; others wait in the order in which they came, a hundred times as many at most")
@@ -64,6 +67,9 @@ func (o *lifecycleFlags) register(f *pflag.FlagSet) {
 func (o *lifecycleFlags) validate(add addFault) {
 	if o.maxAge < 0 || o.maxAge > 0 && o.maxAge < time.Second {
 		add("max-connection-age", "%s is neither 0 nor a second or more", o.maxAge)
+	}
+	if _, err := storage.LeaseTTL(o.lease); err != nil || o.lease == 0 {
+		add("machine-lease", "%s is not between %s and %s", o.lease, storage.MinLease, storage.MaxLease)
 	}
 	if o.drain < 0 || o.drain > maxDrain {
 		add("drain-time", "%s is not between 0 and %s", o.drain, maxDrain)
@@ -81,6 +87,6 @@ func (o *lifecycleFlags) validate(add addFault) {
 
 // apply requires valid flags.
 func (o *lifecycleFlags) apply(to *serve.Options) {
-	to.MaxConnectionAge, to.DrainTime, to.BalanceInterval = o.maxAge, o.drain, o.balance
+	to.MaxConnectionAge, to.DrainTime, to.BalanceInterval, to.MachineLease = o.maxAge, o.drain, o.balance, o.lease
 	to.MaxStreamsPerConnection, to.MaxFirstSyncs = o.streams, o.firstSyncs
 }
