@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -395,25 +397,7 @@ func (l *lan) awaitEntries(what, want string) {
 func TestAgentMoves(t *testing.T) {
 	t.Parallel()
 	l := newLAN(t)
-	l.apply(`
-apiVersion: networking.istio.io/v1
-kind: WorkloadGroup
-metadata: {name: web, namespace: shop}
-spec:
-  metadata: {labels: {app: web}}
-  template: {serviceAccount: web, ports: {http: 8080}}
----
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: web, namespace: shop}
-spec:
-  hosts: [web.shop.test]
-  resolution: STATIC
-  location: MESH_INTERNAL
-  addresses: [10.9.0.1]
-  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}]
-  workloadSelector: {labels: {app: web}}
-`)
+	l.apply(webGroup)
 	m, client := l.machine("web"), l.machine("client")
 	serveUpstream(t, "web", m.listen(":8080"))
 	m.join(l.invite("--group", "web"), "--interception", "REDIRECT")
@@ -458,3 +442,159 @@ func TestAMachineIsGoneWhenItIsGone(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 }
+
+// load has an application of the machine send some 500 requests a second, until it is stopped. It
+// returns how many failed.
+func (m *lanMachine) load(url, host string) (stop func() (sent, failed int64)) {
+	client := m.namespace.http(m.t)
+	client.Transport.(*http.Transport).DisableKeepAlives = false
+	client.Transport.(*http.Transport).MaxIdleConnsPerHost = 8
+	var all, bad atomic.Int64
+	call := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			m.t.Error(err)
+			return
+		}
+		r.Host = host
+		got, err := answer(client, r)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return
+		}
+		all.Add(1)
+		if err != nil || got.status != http.StatusOK {
+			if bad.Add(1) <= 3 {
+				m.t.Logf("a failed request: %s %v", got, err)
+			}
+		}
+	}
+	end := atPace(m.t, call, call, call, call)
+	return func() (int64, int64) {
+		end()
+		return all.Load(), bad.Load()
+	}
+}
+
+// restart ends the agent in order, and starts it again.
+func (m *lanMachine) restart() {
+	m.t.Helper()
+	if err := m.process.terminate(m.t); err != nil {
+		m.t.Errorf("the agent of %s: %v", m.name, err)
+	}
+	m.run()
+}
+
+// TestMachinesUnderHarm: two machines serve a third one that sends 500 requests a second. What is
+// replaced in order costs no request. What is killed costs the requests under way there, which are
+// counted.
+func TestMachinesUnderHarm(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	l.apply(webGroup)
+	one, two, client := l.machine("one"), l.machine("two"), l.machine("client")
+	for _, m := range []*lanMachine{one, two} {
+		serveUpstream(t, m.name, m.listen(":8080"))
+		m.join(l.invite("--group", "web"), "--interception", "REDIRECT")
+		m.run()
+	}
+	client.join(l.invite("--service-account", "client"), "--interception", "REDIRECT")
+	client.run()
+	l.awaitEntries("both machines", "10.77.1.1 10.77.1.2")
+	for _, m := range []*lanMachine{one, two} {
+		awaitServed(t, "an answer of each", client.namespace.http(t), "http://10.9.0.1/", "web.shop.test", m.name)
+	}
+	// served waits until requests are answered by both machines again.
+	served := func(what string) {
+		t.Helper()
+		l.awaitEntries(what, "10.77.1.1 10.77.1.2")
+		for _, m := range []*lanMachine{one, two} {
+			awaitServed(t, what, client.namespace.http(t), "http://10.9.0.1/", "web.shop.test", m.name)
+		}
+	}
+	for _, harm := range []struct {
+		what    string
+		do      func()
+		harmful bool
+	}{
+		{"the agents are restarted, one after the other", func() {
+			for _, m := range []*lanMachine{one, two} {
+				m.restart()
+				served("the agent of " + m.name + " is back")
+			}
+		}, false},
+		{"the Envoys are replaced, all at once", func() {
+			for _, m := range []*lanMachine{one, two, client} {
+				m.must("restart-envoy")
+			}
+			for _, m := range []*lanMachine{one, two, client} {
+				m.awaitStatus("another Envoy of "+m.name, func(s lanStatus) bool { return s.Envoy.Epoch == 1 })
+			}
+			served("the Envoys are replaced")
+		}, false},
+		{"the server is restarted", func() {
+			if err := l.server.process.terminate(t); err != nil {
+				t.Errorf("the server: %v", err)
+			}
+			l.start()
+			served("the server is back")
+		}, false},
+		{"the server is killed", func() {
+			l.server.process.kill()
+			l.start()
+			served("the server is back")
+		}, false},
+		{"an Envoy is killed", func() {
+			pid := one.awaitStatus("an Envoy", func(s lanStatus) bool { return s.Envoy.PID != 0 }).Envoy.PID
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			one.awaitStatus("another Envoy", func(s lanStatus) bool { return s.Envoy.PID != 0 && s.Envoy.PID != pid })
+			served("its Envoy is back")
+		}, true},
+		{"an agent is killed", func() {
+			one.process.kill()
+			one.run()
+			served("the agent is back")
+		}, true},
+		{"the power of a machine is cut", func() {
+			one.namespace.ip("link", "set", "eth0", "down")
+			l.awaitEntries("the machine is gone", "10.77.1.2")
+			one.namespace.ip("link", "set", "eth0", "up")
+			one.namespace.ip("route", "replace", "default", "via", "10.77.0.1")
+			served("the machine is back")
+		}, true},
+	} {
+		stop := client.load("http://10.9.0.1/", "web.shop.test")
+		began := time.Now()
+		harm.do()
+		sent, failed := stop()
+		t.Logf("%s: %d of %d requests failed, in %s", harm.what, failed, sent, time.Since(began).Round(time.Millisecond))
+		if failed > 0 && !harm.harmful {
+			t.Errorf("%s: %d requests failed", harm.what, failed)
+		}
+		if sent == 0 {
+			t.Errorf("%s: nothing was sent", harm.what)
+		}
+	}
+}
+
+// webGroup is a group of machines, and the service that they are.
+const webGroup = `
+apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: web, namespace: shop}
+spec:
+  metadata: {labels: {app: web}}
+  template: {serviceAccount: web, ports: {http: 8080}}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web.shop.test]
+  resolution: STATIC
+  location: MESH_INTERNAL
+  addresses: [10.9.0.1]
+  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}]
+  workloadSelector: {labels: {app: web}}
+`

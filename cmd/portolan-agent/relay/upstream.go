@@ -56,7 +56,7 @@ const (
 	// The waits between rounds over all servers.
 	firstWait, longestWait = 100 * time.Millisecond, 10 * time.Second
 	// The relay notices a server that vanished without closing the connection after the sum.
-	pingInterval, pingTimeout = 30 * time.Second, 10 * time.Second
+	pingInterval, pingTimeout = 10 * time.Second, 5 * time.Second
 )
 
 // connect opens a connection to a server, and returns it once it is there.
