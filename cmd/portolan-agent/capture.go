@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
@@ -26,9 +30,9 @@ agent's file. The rules are one table of nftables; those of others stay as they 
 				return exit.With(exit.Data, err)
 			}
 			if file.Capture == nil {
-				return exit.With(exit.Data, fmt.Errorf("%s: capture: is missing: say in it which traffic is captured, with proxyUser at least", env.config))
+				return exit.With(exit.Data, fmt.Errorf("%s: capture: is missing: add it to say which traffic is captured, {} for all", env.config))
 			}
-			return do(c, file.Rules(), capture.Firewall{Applied: filepath.Join(file.State, "capture.nft")})
+			return do(c, file.Rules(), firewall(file))
 		}}
 	}
 	c.AddCommand(
@@ -59,4 +63,32 @@ agent's file. The rules are one table of nftables; those of others stay as they 
 		}),
 	)
 	return c
+}
+
+func firewall(c config.Config) capture.Firewall {
+	return capture.Firewall{Applied: filepath.Join(c.State, "capture.nft")}
+}
+
+// newCapture returns what keeps the rules in force, nil if the file has none. What the agent and
+// its Envoy send must pass by, so both need a user of their own.
+func (a *agent) newCapture(noEnvoy bool) (*capture.Keeper, error) {
+	c := a.config
+	if c.Capture == nil {
+		return nil, nil
+	}
+	rules, me := c.Rules(), os.Geteuid()
+	switch {
+	case me == 0:
+		return nil, errors.New("capture: the agent runs as root, and all that root sends would pass by the proxy: run it as a user of its own with the capability NET_ADMIN, as its unit does")
+	case noEnvoy:
+		rules.Except.Users = append(rules.Except.Users, strconv.Itoa(me))
+	default:
+		if user, err := capture.UserID(rules.ProxyUser); err != nil || user != strconv.Itoa(me) {
+			return nil, fmt.Errorf("capture.proxyUser: is %q, and the agent and its Envoy run as user %d: leave it out, or run the agent as that user", rules.ProxyUser, me)
+		}
+	}
+	return &capture.Keeper{
+		Firewall: firewall(c), Rules: rules, WhenDown: c.Capture.WhenDown, Logger: a.logger,
+		Live: func(ctx context.Context) bool { return envoy.Live(ctx, c.Envoy.Admin) },
+	}, nil
 }

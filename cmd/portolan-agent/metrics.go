@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 )
 
@@ -38,6 +39,15 @@ func (a *agent) metrics() *prometheus.Registry {
 	})
 	if a.envoy != nil {
 		gauge("envoy_restarts", "How often Envoy has ended and was started again.", func() float64 { return float64(a.envoy.Status().Restarts) })
+	}
+	if a.capture != nil {
+		gauge("capture_in_force", "1 if the machine's traffic is captured, else 0.", func() float64 {
+			if a.capture.Status().State == capture.InForce {
+				return 1
+			}
+			return 0
+		})
+		gauge("capture_mended", "How often others had changed the rules of capture, and the agent put them in force again.", func() float64 { return float64(a.capture.Status().Mended) })
 	}
 	return registry
 }

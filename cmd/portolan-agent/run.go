@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
@@ -63,7 +64,8 @@ type agent struct {
 	store   *relay.Store
 	relay   *relay.Relay
 	secrets *secrets.Server
-	envoy   *envoy.Child // nil for none
+	envoy   *envoy.Child    // nil for none
+	capture *capture.Keeper // nil for none
 }
 
 // The bootstraps in the state directory.
@@ -83,11 +85,15 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	if a.store, err = relay.OpenStore(c.Kept(), c.LastGood.MaxAge.Duration, a.logger); err != nil {
 		return nil, err
 	}
+	proxy, err := a.writeBootstraps()
+	if err != nil {
+		return nil, err
+	}
 	a.relay = relay.New(relay.Options{
 		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
-		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger,
+		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy,
 	})
-	if err := a.writeBootstraps(); err != nil || noEnvoy {
+	if a.capture, err = a.newCapture(noEnvoy); err != nil || noEnvoy {
 		return a, err
 	}
 	a.envoy, err = envoy.New(ctx, envoy.Options{
@@ -97,20 +103,21 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	return a, err
 }
 
-func (a *agent) writeBootstraps() error {
+// writeBootstraps writes the bootstraps, and returns the id of the node in that of Envoy.
+func (a *agent) writeBootstraps() (node string, err error) {
 	message, err := bootstrap.Build(a.config.Bootstrap())
 	if err != nil {
-		return err
+		return "", err
 	}
 	text, err := bootstrap.JSON(message)
 	if err != nil {
-		return err
+		return "", err
 	}
 	proxyless, err := bootstrap.GRPC(a.config.GRPC())
 	if err != nil {
-		return err
+		return "", err
 	}
-	return errors.Join(renameio.WriteFile(filepath.Join(a.config.State, envoyFile), text, 0o600),
+	return message.GetNode().GetId(), errors.Join(renameio.WriteFile(filepath.Join(a.config.State, envoyFile), text, 0o600),
 		renameio.WriteFile(filepath.Join(a.config.State, grpcFile), proxyless, 0o600))
 }
 
@@ -149,6 +156,12 @@ func (a *agent) run(ctx context.Context) error {
 	group.Go(func() error { a.renew(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
+	if a.capture != nil {
+		if err := a.capture.Start(failed); err != nil {
+			return errors.Join(fmt.Errorf("capture: %w: give the agent the capability NET_ADMIN, or take capture out of its file", err), a.stopped(end, group))
+		}
+		group.Go(func() error { a.capture.Run(failed); return nil })
+	}
 	running, stop := context.WithCancel(failed) // nothing runs without its supply
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
@@ -196,7 +209,7 @@ func (a *agent) runEnvoy(ctx context.Context) {
 }
 
 func (a *agent) replaceEnvoy() {
-	if err := a.writeBootstraps(); err != nil {
+	if _, err := a.writeBootstraps(); err != nil {
 		a.logger.Error("the bootstrap cannot be written; Envoy is replaced with the one that is there", "err", err)
 	}
 	a.envoy.Replace()

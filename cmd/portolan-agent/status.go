@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
@@ -30,6 +31,8 @@ type Status struct {
 	Clients     []relay.Client `json:"clients"`
 	LastGood    []relay.Kept   `json:"lastGood"`
 	Envoy       *Envoy         `json:"envoy,omitempty"`
+	// Capture is nil if no traffic is captured.
+	Capture *capture.Status `json:"capture,omitempty"`
 }
 
 // Certificate is that of the machine.
@@ -58,6 +61,10 @@ func (a *agent) status() (Status, error) {
 	if a.envoy != nil {
 		now := a.envoy.Status()
 		out.Envoy = &Envoy{now, memoryOf(now.PID)}
+	}
+	if a.capture != nil {
+		now := a.capture.Status()
+		out.Capture = &now
 	}
 	return out, nil
 }
@@ -173,6 +180,12 @@ func (s Status) print(out io.Writer, now time.Time) error {
 		fmt.Fprintf(w, "envoy\t%s, pid %d, since %s, restarts %d, replaced %d, %d MiB\n", e.Version, e.PID, ago(e.Since), e.Restarts, e.Epoch, e.MemoryBytes>>20)
 		if e.LastExit != "" {
 			fmt.Fprintf(w, "last exit\t%s\n", e.LastExit)
+		}
+	}
+	if c := s.Capture; c != nil {
+		fmt.Fprintf(w, "capture\trules %s, since %s, mended %d\n", c.State, ago(c.Since), c.Mended)
+		if c.Problem != "" {
+			fmt.Fprintf(w, "\t%s\n", c.Problem)
 		}
 	}
 	return w.Flush()

@@ -78,9 +78,7 @@ func (o Options) node() *corev3.Node {
 		kind = node.Sidecar
 	}
 	out := &corev3.Node{
-		Id: strings.Join([]string{
-			string(kind), o.IPs[0], o.Name + "." + o.Namespace, o.Namespace + ".svc." + o.Domain,
-		}, "~"),
+		Id:       strings.Join([]string{string(kind), o.IPs[0], o.Name + "." + o.Namespace, o.Namespace + ".svc." + o.Domain}, "~"),
 		Cluster:  o.Cluster,
 		Metadata: &structpb.Struct{Fields: o.metadata()},
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Firewall is the packet filter of a machine. It needs the right to change networks
-// (CAP_NET_ADMIN), the program nft, and for TPROXY ip.
+// (CAP_NET_ADMIN), the program nft, and for TPROXY and IPv6 the program ip.
 type Firewall struct {
 	// Applied is the file that says what was applied last, and what the packet filter made of it.
 	Applied string
@@ -32,7 +32,7 @@ const (
 	InForce State = "in force"
 	Absent  State = "absent"  // the machine has none
 	Other   State = "other"   // the machine has others: somebody changed them, or other ones are to be applied
-	Partial State = "partial" // the rule of routing of a transparent sidecar is missing
+	Partial State = "partial" // the sidecar's IPv6 address is missing, or the rule of routing of a transparent one
 )
 
 // Apply puts the rules in force in one transaction: before it the old ones are, and after it the
@@ -47,6 +47,9 @@ func (f Firewall) Apply(ctx context.Context, r Rules) error {
 		if err := f.addRoutes(ctx, r); err != nil {
 			return err
 		}
+	}
+	if err := f.addSource(ctx, r); err != nil {
+		return err
 	}
 	if _, err := f.run(ctx, script, "nft", "-f", "-"); err != nil {
 		return err
@@ -87,6 +90,9 @@ func (f Firewall) Check(ctx context.Context, r Rules) (State, error) {
 	case string(applied) != record(script, listing):
 		return Other, nil
 	}
+	if there, err := f.hasSource(ctx); err != nil || !there && r.needsSource() {
+		return Partial, err
+	}
 	if r.Mode == TProxy && !r.Inbound.Off {
 		for _, family := range r.families() {
 			if there, err := f.hasRule(ctx, family); err != nil || !there {
@@ -102,7 +108,7 @@ func (f Firewall) Remove(ctx context.Context) error {
 	if _, err := f.run(ctx, "table "+Table+"\ndelete table "+Table+"\n", "nft", "-f", "-"); err != nil {
 		return err
 	}
-	if err := f.removeRoutes(ctx); err != nil {
+	if err := errors.Join(f.removeRoutes(ctx), f.removeSource(ctx)); err != nil {
 		return err
 	}
 	if err := os.Remove(f.Applied); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -175,6 +181,37 @@ func (f Firewall) addRoutes(ctx context.Context, r Rules) error {
 	}
 	return nil
 }
+
+// addSource adds the IPv6 address from which a sidecar calls the application. Every machine has
+// that of IPv4.
+func (f Firewall) addSource(ctx context.Context, r Rules) error {
+	if !r.needsSource() {
+		return f.removeSource(ctx)
+	}
+	_, err := f.run(ctx, "", "ip", "-6", "address", "replace", from6+"/128", "dev", "lo")
+	return err
+}
+
+func (f Firewall) removeSource(ctx context.Context) error {
+	there, err := f.hasSource(ctx)
+	if err != nil || !there {
+		return err
+	}
+	_, err = f.run(ctx, "", "ip", "-6", "address", "delete", from6+"/128", "dev", "lo")
+	return err
+}
+
+// hasSource says whether the machine has that address.
+func (f Firewall) hasSource(ctx context.Context) (bool, error) {
+	if _, err := exec.LookPath("ip"); err != nil {
+		return false, nil // then it was not added
+	}
+	there, err := f.run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", from6+"/128")
+	return strings.TrimSpace(there) != "", err
+}
+
+// needsSource says whether the sidecar calls the application over IPv6.
+func (r Rules) needsSource() bool { return !r.Inbound.Off && slices.Contains(r.families(), "-6") }
 
 // hasRule says whether packets with the mark are routed by the table.
 func (f Firewall) hasRule(ctx context.Context, family string) (bool, error) {

@@ -148,9 +148,9 @@ func (r Rules) compile() (compiled, error) {
 	if r.ProxyUser == "" {
 		fault("proxyUser", "is missing: name the user of the sidecar")
 	} else {
-		c.proxy = ids("proxyUser", []string{r.ProxyUser}, userID)[0]
+		c.proxy = ids("proxyUser", []string{r.ProxyUser}, UserID)[0]
 	}
-	c.users = sorted(append(ids("except.users", r.Except.Users, userID), c.proxy))
+	c.users = sorted(append(ids("except.users", r.Except.Users, UserID), c.proxy))
 	c.groups = ids("except.groups", r.Except.Groups, groupID)
 	for _, path := range r.Except.Cgroups {
 		if path == "" || strings.HasPrefix(path, "/") || strings.ContainsAny(path, "\"\n") {
@@ -275,8 +275,8 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// userID returns the number of a user, by name or number.
-func userID(name string) (string, error) {
+// UserID returns the number of a user, by name or number.
+func UserID(name string) (string, error) {
 	if _, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return name, nil
 	}

@@ -10,6 +10,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -47,9 +50,18 @@ type Config struct {
 	Envoy    Envoy    `json:"envoy,omitempty"`
 	LastGood LastGood `json:"lastGood,omitempty"`
 	// Capture says which traffic of the machine goes through its sidecar; nil for none.
-	Capture *capture.Rules `json:"capture,omitempty"`
+	Capture *Capture `json:"capture,omitempty"`
 	// Metrics is the address of /metrics; empty means 127.0.0.1:15020, "off" none.
 	Metrics string `json:"metrics,omitempty"`
+}
+
+// Capture are the rules of capture. The user of the proxy is that of the agent, if they name none,
+// the mode that of the proxy, and the families those of its addresses.
+type Capture struct {
+	capture.Rules
+	// WhenDown says what happens to captured connections while the Envoy does not run; empty means
+	// REFUSE.
+	WhenDown capture.WhenDown `json:"whenDown,omitempty"`
 }
 
 // MetricsOff, as the address of metrics, means none.
@@ -140,6 +152,11 @@ func (c Config) withDefaults() Config {
 	if c.Metrics == "" {
 		c.Metrics = "127.0.0.1:15020"
 	}
+	if c.Capture != nil {
+		with := *c.Capture
+		with.WhenDown = cmp.Or(with.WhenDown, capture.Refuse)
+		c.Capture = &with
+	}
 	if c.Envoy.Path == "" {
 		c.Envoy.Path = "envoy"
 	}
@@ -186,9 +203,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Capture != nil {
-		if err := c.Rules().Validate(); err != nil {
-			faults = multierror.Append(faults, err)
-		}
+		c.validateCapture(fault)
 	}
 	if _, err := bootstrap.Build(c.Bootstrap()); err != nil {
 		faults = multierror.Append(faults, fmt.Errorf("proxy: %w", err))
@@ -196,11 +211,45 @@ func (c Config) Validate() error {
 	return faults.ErrorOrNil()
 }
 
-// Rules are the rules of capture. Their mode is the proxy's, where they name none.
+func (c Config) validateCapture(fault func(string, ...any)) {
+	rules := c.Rules()
+	if err := rules.Validate(); err != nil {
+		fault("%w", err)
+	}
+	if mode := capture.Mode(c.Proxy.Interception); mode != rules.Mode {
+		fault("proxy.interception: is %q, and capture.mode %q: give both the same, REDIRECT or TPROXY, or leave capture.mode out", mode, rules.Mode)
+	}
+	switch c.Capture.WhenDown {
+	case "", capture.Refuse, capture.Pass:
+	default:
+		fault("capture.whenDown: is %q: give %s or %s", c.Capture.WhenDown, capture.Refuse, capture.Pass)
+	}
+}
+
+// Rules are the rules of capture, with what they leave to the rest of the file.
 func (c Config) Rules() capture.Rules {
-	rules := *c.Capture
+	rules := c.Capture.Rules
 	rules.Mode = cmp.Or(rules.Mode, capture.Mode(c.Proxy.Interception))
+	if !rules.IPv4 && !rules.IPv6 {
+		for _, ip := range c.Proxy.IPs {
+			is6 := strings.Contains(ip, ":")
+			rules.IPv4, rules.IPv6 = rules.IPv4 || !is6, rules.IPv6 || is6
+		}
+	}
+	if rules.ProxyUser == "" {
+		rules.ProxyUser = owner(c.State)
+	}
 	return rules
+}
+
+// owner is the user whose directory it is, which is the agent's. A directory that is missing is to
+// be of the user who asks.
+func owner(dir string) string {
+	uid := os.Geteuid()
+	if info, err := os.Stat(dir); err == nil {
+		uid = int(info.Sys().(*syscall.Stat_t).Uid)
+	}
+	return strconv.Itoa(uid)
 }
 
 // Certificate is the directory of the certificate.

@@ -216,8 +216,21 @@ func (c *Child) Metrics(ctx context.Context) (string, error) {
 	return c.admin(ctx, http.MethodGet, "/stats/prometheus")
 }
 
+// Live says whether the Envoy with this interface takes connections: it has started, has its first
+// configuration, and does not drain.
+func Live(ctx context.Context, admin string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	text, err := ask(ctx, http.MethodGet, admin, "/ready")
+	return err == nil && strings.TrimSpace(text) == "LIVE"
+}
+
 func (c *Child) admin(ctx context.Context, method, path string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.o.Admin+path, nil)
+	return ask(ctx, method, c.o.Admin, path)
+}
+
+func ask(ctx context.Context, method, admin, path string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+admin+path, nil)
 	if err != nil {
 		return "", err
 	}

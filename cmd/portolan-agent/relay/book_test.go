@@ -160,7 +160,7 @@ func TestDeltaEndsAsWithTheLastUpstream(t *testing.T) {
 			}
 			return out
 		}
-		b := newDeltaBook(nil)
+		b := newDeltaBook(nil, nil)
 		var server *deltaServer
 		client := &deltaClient{names: map[string]bool{}, has: content{}}
 		toServer := func(r *discoveryv3.DeltaDiscoveryRequest, ok bool) {

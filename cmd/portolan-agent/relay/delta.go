@@ -13,11 +13,14 @@ import (
 const wildcard = "*"
 
 // deltaBook is the book of a client that speaks the delta variant.
-type deltaBook struct{ ledger[deltaType] }
+type deltaBook struct {
+	ledger[deltaType]
+	followed map[string]Follower // the types that are the agent's, not the client's
+}
 
 // newDeltaBook returns the book of a client; kept is what was last known of it, by type.
-func newDeltaBook(kept map[string]*discoveryv3.DeltaDiscoveryResponse) *deltaBook {
-	return &deltaBook{newLedger[deltaType](kept)}
+func newDeltaBook(kept map[string]*discoveryv3.DeltaDiscoveryResponse, followed map[string]Follower) *deltaBook {
+	return &deltaBook{newLedger[deltaType](kept), followed}
 }
 
 // deltaType is the bookkeeping of one type.
@@ -42,7 +45,7 @@ type held struct {
 }
 
 func (b *deltaBook) settled() bool {
-	return slices.ContainsFunc(b.order, func(t *deltaType) bool { return len(t.has) > 0 })
+	return slices.ContainsFunc(b.order, func(t *deltaType) bool { return len(t.has) > 0 && b.followed[t.url] == nil })
 }
 
 func (b *deltaBook) attach() []*discoveryv3.DeltaDiscoveryRequest {

@@ -32,6 +32,10 @@ type Options struct {
 	Patience time.Duration
 	// SaveEvery is how often at most what a client has acknowledged is kept; 0 means 2 s.
 	SaveEvery time.Duration
+	// Follow has those who take resources for the agent itself, by type URL. They are asked for on
+	// the delta streams of the proxy with the id Node, and are kept like its own.
+	Node   string
+	Follow map[string]Follower
 	// Logger may be nil; nothing is logged then.
 	Logger *slog.Logger
 }
@@ -42,14 +46,22 @@ type Relay struct {
 	o Options
 
 	mu       sync.Mutex
-	clients  []*Client // those that are connected
-	health   *rpcstatus.Status
+	clients  []*Client             // those that are connected
+	health   *report               // the last one, nil for none
 	watchers map[*watcher]struct{} // the sessions
+
+	followers *followers
 }
+
+// report is what the machine says of its health: that it is healthy if status is nil.
+type report struct{ status *rpcstatus.Status }
+
+// leaves says that the report is the last.
+func (r *report) leaves() bool { return r != nil && r.status.GetCode() == int32(codes.Canceled) }
 
 // watcher is a session that passes on what the machine says of its health.
 type watcher struct {
-	reports chan *rpcstatus.Status
+	reports chan *report
 	done    <-chan struct{} // of the session
 }
 
@@ -73,20 +85,37 @@ func New(o Options) *Relay {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Relay{o: o, watchers: map[*watcher]struct{}{}}
+	return &Relay{o: o, watchers: map[*watcher]struct{}{}, followers: newFollowers(o.Follow)}
 }
 
-// Leave has every client's server know that the machine leaves for good, and returns when all
-// have been told, or ctx ends. Servers to which a client goes over later are told too.
+// Report has every client's server know whether the machine is healthy, and why it is not. It
+// returns when all have been told, or ctx ends. Servers to which a client goes over later are told
+// the last report, too. After Leave it does nothing.
+func (r *Relay) Report(ctx context.Context, healthy bool, why string) {
+	out := &report{}
+	if !healthy {
+		out.status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: why}
+	}
+	r.report(ctx, out)
+}
+
+// Leave has every client's server know that the machine leaves for good, as Report does.
 func (r *Relay) Leave(ctx context.Context) {
-	report := &rpcstatus.Status{Code: int32(codes.Canceled), Message: "the agent ends"}
+	r.report(ctx, &report{&rpcstatus.Status{Code: int32(codes.Canceled), Message: "the agent ends"}})
+}
+
+func (r *Relay) report(ctx context.Context, out *report) {
 	r.mu.Lock()
-	r.health = report
+	if r.health.leaves() {
+		r.mu.Unlock()
+		return
+	}
+	r.health = out
 	all := slices.Collect(maps.Keys(r.watchers))
 	r.mu.Unlock()
 	for _, w := range all {
 		select {
-		case w.reports <- report:
+		case w.reports <- out:
 		case <-w.done:
 		case <-ctx.Done():
 		}
@@ -94,7 +123,7 @@ func (r *Relay) Leave(ctx context.Context) {
 }
 
 // watch registers a session, and returns what the machine has said last.
-func (r *Relay) watch(w *watcher) (last *rpcstatus.Status, end func()) {
+func (r *Relay) watch(w *watcher) (last *report, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watchers[w] = struct{}{}
@@ -165,13 +194,16 @@ func (r *Relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoverySer
 			return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 		},
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) book[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse] {
-			return newDeltaBook(kept)
+			return newDeltaBook(kept, r.o.Follow)
 		},
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DeltaDiscoveryRequest) (*discoveryv3.DeltaDiscoveryResponse, bool) {
 			return (&keptDelta{kept: kept, types: map[string]*deltaType{}}).answer
 		},
 		func(s *rpcstatus.Status) *discoveryv3.DeltaDiscoveryRequest {
 			return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.HealthType, ErrorDetail: s}
+		},
+		func() own[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse] {
+			return r.followers.join()
 		})
 }
 
@@ -189,7 +221,8 @@ func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 		},
 		func(s *rpcstatus.Status) *discoveryv3.DiscoveryRequest {
 			return &discoveryv3.DiscoveryRequest{TypeUrl: resource.HealthType, ErrorDetail: s}
-		})
+		},
+		func() own[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse] { return nil })
 }
 
 // request is what requests of both variants have.
@@ -200,7 +233,7 @@ func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx co
 	open func(context.Context, *grpc.ClientConn) (stream[Q, P], error),
 	newBook func(map[string]*discoveryv3.DeltaDiscoveryResponse) book[Q, P],
 	newKept func(map[string]*discoveryv3.DeltaDiscoveryResponse) func(Q) (P, bool),
-	health func(*rpcstatus.Status) Q,
+	health func(*rpcstatus.Status) Q, follow func() own[Q, P],
 ) error {
 	first, err := down.Recv()
 	if err != nil {
@@ -217,6 +250,9 @@ func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx co
 	shown := r.join(node)
 	defer r.leave(shown)
 	s := &session[Q, P]{relay: r, variant: variant, down: down, book: newBook(kept), links: make(chan *link[Q, P]), shown: shown, health: health}
+	if node == r.o.Node {
+		s.own = follow()
+	}
 	s.kept = func() *link[Q, P] {
 		if s.live {
 			kept = byType(s.book.state())

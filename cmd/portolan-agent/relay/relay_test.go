@@ -194,17 +194,17 @@ func TestServersAreReplaced(t *testing.T) {
 }
 
 // nobody is an address at which nobody listens.
-// TestLeave: the server of each client is told that the machine leaves, and so is one to which a
-// client goes over later.
-func TestLeave(t *testing.T) {
+// TestReports: the server of each client is told how the machine is, and that it leaves, and so is
+// one to which a client goes over later.
+func TestReports(t *testing.T) {
 	t.Parallel()
 	first, second := startUpstream(t, "1", "127.0.0.1:0"), startUpstream(t, "2", "127.0.0.1:0")
 	r := relay.New(relay.Options{Servers: relay.Servers{Addresses: []string{first.address, second.address}}})
 	to, _ := serve(t, r)
 	connect(t, to, nil)
-	told := func(u *upstream) error {
+	told := func(u *upstream, code codes.Code) error {
 		for _, q := range u.said() {
-			if codes.Code(q.GetErrorDetail().GetCode()) == codes.Canceled && q.GetTypeUrl() == "type.googleapis.com/istio.v1.HealthInformation" && q.GetResponseNonce() == "" {
+			if codes.Code(q.GetErrorDetail().GetCode()) == code && q.GetTypeUrl() == "type.googleapis.com/istio.v1.HealthInformation" && q.GetResponseNonce() == "" {
 				return nil
 			}
 		}
@@ -216,14 +216,23 @@ func TestLeave(t *testing.T) {
 		}
 		return nil
 	})
-	r.Leave(t.Context())
 	one, other := first, second
 	if len(one.said()) == 0 {
 		one, other = second, first
 	}
-	eventually(t, "the server is told", func() error { return told(one) })
+	for _, healthy := range []bool{false, true} {
+		r.Report(t.Context(), healthy, "it says so")
+	}
+	eventually(t, "the server is told of its illness", func() error { return told(one, codes.Unavailable) })
+	eventually(t, "the server is told of its health", func() error { return told(one, codes.OK) })
+	r.Leave(t.Context())
+	r.Report(t.Context(), true, "") // comes too late
+	eventually(t, "the server is told", func() error { return told(one, codes.Canceled) })
 	one.stop()
-	eventually(t, "the next server is told", func() error { return told(other) })
+	eventually(t, "the next server is told", func() error { return told(other, codes.Canceled) })
+	if told(other, codes.OK) == nil {
+		t.Error("a machine that has left is healthy")
+	}
 }
 
 func nobody(t *testing.T) string {

@@ -18,10 +18,12 @@ type session[Q, P any] struct {
 	links   chan *link[Q, P]
 	// kept makes a link to the last good configuration, nil if there is none.
 	kept func() *link[Q, P]
+	// own is the agent's own part of the stream, nil for none.
+	own own[Q, P]
 	// reported is what the machine has said of its health, nil for nothing. health makes the
 	// request that says so.
 	health   func(*rpcstatus.Status) Q
-	reported *rpcstatus.Status
+	reported *report
 
 	up *link[Q, P] // nil for none
 	// silent is since when no server has answered.
@@ -29,6 +31,13 @@ type session[Q, P any] struct {
 	live   bool   // a server has answered
 	saved  uint64 // book.changes() that the store has
 	shown  *Client
+}
+
+// own is a second client on a stream, which is the agent.
+type own[Q, P any] interface {
+	requests() []Q
+	response(P) (Q, bool)
+	leave()
 }
 
 // run joins the client to upstreams until its stream ends, which it never does by itself.
@@ -51,6 +60,12 @@ func (s *session[Q, P]) run(ctx context.Context, c *connector[Q, P], first Q) er
 	group.Go(func() error { c.run(ctx); return nil })
 	group.Go(func() error {
 		s.fromClient(first)
+		if s.own != nil {
+			defer s.own.leave()
+			for _, r := range s.own.requests() {
+				s.fromClient(r)
+			}
+		}
 		defer func() {
 			s.save()
 			if s.up != nil {
@@ -64,7 +79,7 @@ func (s *session[Q, P]) run(ctx context.Context, c *connector[Q, P], first Q) er
 
 func (s *session[Q, P]) loop(ctx context.Context, requests chan Q) error {
 	s.silent = time.Now()
-	w := &watcher{reports: make(chan *rpcstatus.Status), done: ctx.Done()}
+	w := &watcher{reports: make(chan *report), done: ctx.Done()}
 	last, end := s.relay.watch(w)
 	defer end()
 	s.reported = last
@@ -118,7 +133,14 @@ func (s *session[Q, P]) send(r Q) { _ = s.up.send(r) }
 
 func (s *session[Q, P]) fromServer(r P) error {
 	s.answered()
-	return s.down.Send(s.book.fromServer(r))
+	r = s.book.fromServer(r)
+	if s.own != nil {
+		if ack, ok := s.own.response(r); ok {
+			s.fromClient(ack)
+			return nil
+		}
+	}
+	return s.down.Send(r)
 }
 
 // answered notes that the upstream serves the client.
@@ -151,7 +173,7 @@ func (s *session[Q, P]) attach(l *link[Q, P]) {
 // report tells the server how the machine is, if the machine has said so.
 func (s *session[Q, P]) report() {
 	if s.reported != nil && s.up != nil && s.up.server != "" {
-		s.send(s.health(s.reported))
+		s.send(s.health(s.reported.status))
 	}
 }
 

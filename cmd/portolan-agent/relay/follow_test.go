@@ -1,0 +1,193 @@
+package relay_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
+)
+
+const followed = "type.googleapis.com/example.Name"
+
+// names is a server that gives every client the cluster "a", and the names of a table that the
+// client has not stated. It says which stated ones are gone. The tables, versions by name, are
+// those of its streams in turn; the last is for all others.
+type names struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	tables  []map[string]string
+	streams atomic.Int32
+	acked   atomic.Int32 // answers of proxies
+	address string
+	stop    func()
+}
+
+func startNames(t *testing.T, tables ...map[string]string) *names {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &names{tables: tables, address: l.Addr().String()}
+	g := grpc.NewServer()
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, n)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = g.Serve(l) }()
+	n.stop = sync.OnceFunc(func() { g.Stop(); <-done })
+	t.Cleanup(n.stop)
+	return n
+}
+
+func (n *names) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	of := n.tables[min(int(n.streams.Add(1)), len(n.tables))-1]
+	for {
+		r, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		if r.GetResponseNonce() != "" {
+			if r.GetTypeUrl() == clusters {
+				n.acked.Add(1)
+			}
+			continue
+		}
+		table := map[string]string{"a": "1"}
+		if r.GetTypeUrl() == followed {
+			table = of
+		}
+		out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1"}
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			if r.GetInitialResourceVersions()[name] != table[name] {
+				out.Resources = append(out.Resources, &discoveryv3.Resource{Name: name, Version: table[name], Resource: &anypb.Any{Value: []byte(table[name])}})
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.GetInitialResourceVersions())) {
+			if table[name] == "" {
+				out.RemovedResources = append(out.RemovedResources, name)
+			}
+		}
+		if len(out.Resources)+len(out.RemovedResources) == 0 {
+			continue
+		}
+		if err := s.Send(out); err != nil {
+			return err
+		}
+	}
+}
+
+// table is what a follower has been told.
+type table struct {
+	mu   sync.Mutex
+	has  map[string]string
+	told int
+}
+
+func (f *table) take(set []*discoveryv3.Resource, removed []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told++
+	if f.has == nil {
+		f.has = map[string]string{}
+	}
+	for _, r := range set {
+		f.has[r.GetName()] = r.GetVersion()
+	}
+	for _, name := range removed {
+		delete(f.has, name)
+	}
+}
+
+// becomes waits until the table is as it should be: "NAME=VERSION ...".
+func (f *table) becomes(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, want, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		var out []string
+		for _, name := range slices.Sorted(maps.Keys(f.has)) {
+			out = append(out, name+"="+f.has[name])
+		}
+		if got := strings.Join(out, " "); got != want {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
+}
+
+// TestFollow: the agent follows a type on its proxy's stream, and gets what is kept of it when no
+// server is there. The proxy sees nothing of it.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	server := startNames(t, map[string]string{"x": "1", "y": "1"})
+	dir := t.TempDir()
+	var got table
+	o := relay.Options{Servers: relay.Servers{Addresses: []string{server.address}}, Store: openStore(t, dir, time.Hour), SaveEvery: time.Millisecond, Node: "web", Follow: map[string]relay.Follower{followed: got.take}}
+	api, stop := start(t, o)
+	c := connect(t, api, nil)
+	c.take("1")
+	got.becomes(t, "x=1 y=1")
+	eventually(t, "the proxy has answered", func() error {
+		if server.acked.Load() == 0 {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	stop()
+
+	o.Servers.Addresses, o.Patience = []string{nobody(t)}, 50*time.Millisecond
+	var kept table
+	o.Follow = map[string]relay.Follower{followed: kept.take}
+	api, _ = start(t, o)
+	connect(t, api, nil).take("1")
+	kept.becomes(t, "x=1 y=1")
+}
+
+// TestFollowGoesOn: a new server is told what the agent has, so it says what is gone, and only
+// that.
+func TestFollowGoesOn(t *testing.T) {
+	t.Parallel()
+	first := startNames(t, map[string]string{"x": "1", "y": "1"})
+	second := startNames(t, map[string]string{"y": "1", "z": "1"})
+	var got table
+	api, _ := start(t, relay.Options{Servers: relay.Servers{Addresses: []string{first.address, second.address}}, Node: "web", Follow: map[string]relay.Follower{followed: got.take}})
+	c := connect(t, api, nil)
+	c.take("1")
+	eventually(t, "a first table", func() error {
+		got.mu.Lock()
+		defer got.mu.Unlock()
+		if got.told == 0 {
+			return errors.New("it was told nothing")
+		}
+		return nil
+	})
+	first.stop()
+	got.becomes(t, "y=1 z=1") // also if the second was tried first
+}
+
+// TestFollowTheNewest: of two streams the newest counts, and when it ends the other one does.
+func TestFollowTheNewest(t *testing.T) {
+	t.Parallel()
+	server := startNames(t, map[string]string{"x": "1"}, map[string]string{"y": "1"})
+	var got table
+	api, _ := start(t, relay.Options{Servers: relay.Servers{Addresses: []string{server.address}}, Node: "web", Follow: map[string]relay.Follower{followed: got.take}})
+	connect(t, api, nil).take("1")
+	got.becomes(t, "x=1")
+	next := connect(t, api, nil)
+	next.take("1")
+	got.becomes(t, "y=1")
+	if err := next.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	got.becomes(t, "x=1")
+}
