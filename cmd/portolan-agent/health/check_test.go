@@ -74,7 +74,9 @@ func application(release <-chan struct{}) http.Handler {
 		code, _ := strconv.Atoi(r.PathValue("code"))
 		w.WriteHeader(code)
 	})
-	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Query().Get("url"), http.StatusFound) })
+	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Query().Get("url"), http.StatusFound)
+	})
 	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
 	mux.HandleFunc("/hang", func(http.ResponseWriter, *http.Request) { <-release })
 	mux.HandleFunc("/headers", func(w http.ResponseWriter, r *http.Request) {
