@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -25,8 +24,8 @@ type notifier struct {
 
 // newNotifier returns the notifier of the agent, nil if no service manager asks for one.
 func (a *agent) newNotifier() (*notifier, error) {
-	if os.Getenv("NOTIFY_SOCKET") == "" {
-		return nil, nil
+	if asked, err := daemon.SdNotify(false, "STATUS=starts"); !asked {
+		return nil, err
 	}
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	return &notifier{

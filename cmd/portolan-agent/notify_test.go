@@ -76,6 +76,7 @@ func TestNotifier(t *testing.T) {
 	if err != nil || n == nil || n.watchdog != 20*time.Millisecond {
 		t.Fatalf("the notifier is %+v, %v", n, err)
 	}
+	m.expect("to find out whether it is asked", "STATUS=starts")
 	var proxy, workload atomic.Value
 	proxy.Store("the Envoy is\nINITIALIZING")
 	workload.Store("")

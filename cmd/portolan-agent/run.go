@@ -181,7 +181,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	notifier, err := a.newNotifier()
 	if err != nil {
-		return errors.Join(fmt.Errorf("the watchdog of the service manager: %w", err), a.stopped(end, group))
+		return errors.Join(fmt.Errorf("the service manager: %w", err), a.stopped(end, group))
 	}
 	if notifier != nil {
 		group.Go(func() error { notifier.run(ctx, failed); return nil })

@@ -56,7 +56,7 @@ type Config struct {
 	// Ready is the address of /healthz/ready, for load balancers, which tells nothing else; empty
 	// means 127.0.0.1:15021, "off" none.
 	Ready  string `json:"ready,omitempty"`
-	Health Health `json:"health,omitempty"`
+	Health Health `json:"health,omitzero"`
 }
 
 // Health says what probes of the workload may do.

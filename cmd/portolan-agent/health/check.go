@@ -194,7 +194,7 @@ func (c Checker) dial(ctx context.Context, network, address string) (net.Conn, e
 	as := plain
 	as.LocalAddr = &net.TCPAddr{IP: fromSidecar[own.Is4()]}
 	conn, err := as.DialContext(ctx, network, address)
-	if errors.Is(err, syscall.EADDRNOTAVAIL) { // no ::6: nothing there is captured from it either
+	if errors.Is(err, syscall.EADDRNOTAVAIL) { // no ::6, so a sidecar could not call the application either
 		return plain.DialContext(ctx, network, address)
 	}
 	return conn, err

@@ -83,8 +83,8 @@ type result struct {
 	err     error
 }
 
-// proxyEvery is how often the proxy is asked.
-const proxyEvery = time.Second
+// How often the proxy is asked: while it takes requests, and while it does not.
+const proxyEvery, proxyAgain = time.Second, 100 * time.Millisecond
 
 // New returns a Prober.
 func New(o Options) *Prober {
@@ -205,8 +205,12 @@ func (p *Prober) follow(ctx context.Context, now *probe.Probe) {
 
 func (p *Prober) watchProxy(ctx context.Context, tell func(result)) {
 	for {
-		tell(result{ofProxy: true, err: p.o.Proxy(ctx)})
-		if retry.Sleep(ctx, proxyEvery) != nil {
+		err, every := p.o.Proxy(ctx), proxyEvery
+		if err != nil {
+			every = proxyAgain
+		}
+		tell(result{ofProxy: true, err: err})
+		if retry.Sleep(ctx, every) != nil {
 			return
 		}
 	}
