@@ -348,6 +348,9 @@ func TestAgentDrains(t *testing.T) {
 		}
 		return err
 	})
+	if text, err := m.page(m.ready, "/healthz/ready"); err != nil || text != "not ready: the agent ends and drains\n" {
+		t.Errorf("to load balancers the machine is %q, %v", text, err)
+	}
 	close(m.release)
 	if err := <-answered; err != nil {
 		t.Errorf("a request that was under way: %v", err)
