@@ -89,6 +89,7 @@ type agentMachine struct {
 	secureXDS string
 	admin     string
 	metrics   string
+	ready     string
 	port      int // at which its Envoy takes requests
 	process   *process
 	client    *http.Client
@@ -112,7 +113,7 @@ func newMachine(t testing.TB) *agentMachine {
 	}))
 	t.Cleanup(app.Close)
 	host, port, _ := strings.Cut(app.Listener.Addr().String(), ":")
-	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), port: freePort(t), client: clientOf(t), slow: slow, release: release}
+	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), ready: local(freePort(t)), port: freePort(t), client: clientOf(t), slow: slow, release: release}
 	s.apply(fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: app, namespace: shop}\nspec:\n  hosts: [app.shop.example]\n  resolution: STATIC\n  ports: [{number: %d, name: http, protocol: HTTP, targetPort: %s}]\n  endpoints: [{address: %s}]\n", m.port, port, host))
 	return m
 }
@@ -143,7 +144,7 @@ func (m *agentMachine) invite() string {
 
 func (m *agentMachine) join(invitation string, flags ...string) outcome {
 	m.t.Helper()
-	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin, "--metrics-address", m.metrics}, flags...)...)
+	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin, "--metrics-address", m.metrics, "--ready-address", m.ready}, flags...)...)
 }
 
 func (m *agentMachine) run(flags ...string) {
@@ -194,6 +195,7 @@ type agentStatus struct {
 		PID, Restarts, Epoch int
 		Version, LastExit    string
 	}
+	Health *agentHealth
 }
 
 func (m *agentMachine) status() (out agentStatus, err error) {
@@ -346,6 +348,9 @@ func TestAgentDrains(t *testing.T) {
 		}
 		return err
 	})
+	if text, err := m.page(m.ready, "/healthz/ready"); err != nil || text != "not ready: the agent ends and drains\n" {
+		t.Errorf("to load balancers the machine is %q, %v", text, err)
+	}
 	close(m.release)
 	if err := <-answered; err != nil {
 		t.Errorf("a request that was under way: %v", err)

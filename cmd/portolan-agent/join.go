@@ -23,10 +23,10 @@ import (
 
 // joinFlags are the flags of join.
 type joinFlags struct {
-	dir, name, kind, interception, admin, envoy, metrics string
-	ips                                                  []string
-	ttl                                                  time.Duration
-	labels                                               map[string]string
+	dir, name, kind, interception, admin, envoy, metrics, ready string
+	ips                                                         []string
+	ttl                                                         time.Duration
+	labels                                                      map[string]string
 }
 
 func newJoin(env *environment) *cobra.Command {
@@ -57,6 +57,7 @@ the agent is written. The invitation is not kept. Joining again replaces both.`,
 	f.StringVar(&o.envoy, "envoy", "", "binary of Envoy (default envoy of the PATH)")
 	f.StringVar(&o.admin, "admin-address", "", "host:port of Envoy's own interface (default 127.0.0.1:15000)")
 	f.StringVar(&o.metrics, "metrics-address", "", `host:port of /metrics, the agent's and Envoy's; "off" for none (default 127.0.0.1:15020)`)
+	f.StringVar(&o.ready, "ready-address", "", `host:port of /healthz/ready, for load balancers; "off" for none (default 127.0.0.1:15021)`)
 	return c
 }
 
@@ -133,7 +134,7 @@ func (o joinFlags) complete(c config.Config, in invitation.Invitation) (config.C
 		c.Capture = &config.Capture{}
 	}
 	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.envoy, c.Envoy.Path), cmp.Or(o.admin, c.Envoy.Admin)
-	c.Metrics = cmp.Or(o.metrics, c.Metrics)
+	c.Metrics, c.Ready = cmp.Or(o.metrics, c.Metrics), cmp.Or(o.ready, c.Ready)
 	if o.ttl != 0 {
 		c.CertificateTTL.Duration = o.ttl
 	}

@@ -40,6 +40,7 @@ func (a *agent) metrics() *prometheus.Registry {
 	if a.envoy != nil {
 		gauge("envoy_restarts", "How often Envoy has ended and was started again.", func() float64 { return float64(a.envoy.Status().Restarts) })
 	}
+	a.health.Register(registry)
 	if a.capture != nil {
 		gauge("capture_in_force", "1 if the machine's traffic is captured, else 0.", func() float64 {
 			if a.capture.Status().State == capture.InForce {
@@ -70,6 +71,7 @@ func (a *agent) serveMetrics(ctx context.Context, l net.Listener) error {
 		}
 		_, _ = io.WriteString(w, text)
 	})
+	mux.HandleFunc("GET "+readyPath, a.writeReady)
 	server := &http.Server{Handler: mux}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -24,6 +24,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/secrets"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
@@ -31,6 +32,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
+	"github.com/portolan-mesh/portolan/xds/names/probe"
 )
 
 func newRun(env *environment) *cobra.Command {
@@ -84,6 +86,8 @@ type agent struct {
 	end     func()          // ends run, as SIGTERM does
 	forGood atomic.Bool     // the machine leaves the mesh
 	located atomic.Pointer[config.Config]
+	health  *health.Prober
+	leaving atomic.Bool // the agent was told to end
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -110,9 +114,11 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	if err != nil {
 		return nil, err
 	}
+	a.health = a.newHealth(noEnvoy)
 	a.relay = relay.New(relay.Options{
 		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
 		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy,
+		Follow: map[string]relay.Follower{probe.Type: a.health.Follow},
 	})
 	if a.capture, err = a.newCapture(noEnvoy); err != nil || noEnvoy {
 		return a, err
@@ -162,6 +168,19 @@ func (a *agent) moved(to []string) {
 	if a.envoy != nil {
 		a.envoy.Replace()
 	}
+}
+
+// newHealth returns what runs the probe of the workload.
+func (a *agent) newHealth(noEnvoy bool) *health.Prober {
+	checker := health.Checker{Addresses: a.located.Load().Addresses, Exec: a.config.Health.Exec}
+	o := health.Options{
+		Check: checker.Check, What: checker.What, Logger: a.logger,
+		Report: func(ctx context.Context, healthy bool, why string) { a.relay.Report(ctx, healthy, why) },
+	}
+	if !noEnvoy {
+		o.Proxy = func(ctx context.Context) error { return a.envoy.Ready(ctx) }
+	}
+	return health.New(o)
 }
 
 // writeBootstraps writes the bootstraps, and returns the id of the node in that of Envoy.
@@ -216,13 +235,27 @@ func (a *agent) run(ctx context.Context) error {
 		return errors.Join(err, a.stopped(end, group))
 	}
 	group.Go(func() error { return a.serveStatus(failed, socket.Only(status)) })
-	if a.config.Metrics != config.MetricsOff {
-		metrics, err := net.Listen("tcp", a.config.Metrics)
-		if err != nil {
-			return errors.Join(fmt.Errorf("metrics: %w: name another address in the file, or off", err), status.Close(), a.stopped(end, group))
+	for _, page := range []struct {
+		field, address string
+		serve          func(context.Context, net.Listener) error
+	}{{"metrics", a.config.Metrics, a.serveMetrics}, {"ready", a.config.Ready, a.serveReady}} {
+		if page.address == config.Off {
+			continue
 		}
-		group.Go(func() error { return a.serveMetrics(failed, metrics) })
+		l, err := net.Listen("tcp", page.address)
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w: name another address in the file, or off", page.field, err), a.stopped(end, group))
+		}
+		group.Go(func() error { return page.serve(failed, l) })
 	}
+	notifier, err := a.newNotifier()
+	if err != nil {
+		return errors.Join(fmt.Errorf("the service manager: %w", err), a.stopped(end, group))
+	}
+	if notifier != nil {
+		group.Go(func() error { notifier.run(ctx, failed); return nil })
+	}
+	group.Go(func() error { a.health.Run(failed); return nil })
 	group.Go(func() error { a.renew(failed); return nil })
 	if rules := a.config.Proxy.IPs; !address.Fixed(rules) {
 		group.Go(func() error {
@@ -242,7 +275,8 @@ func (a *agent) run(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		defer stop()
-		if a.config.Proxy.Group != "" || a.forGood.Load() {
+		a.leaving.Store(true)
+		if a.config.Proxy.Group != "" || a.health.Following() || a.forGood.Load() {
 			within, done := context.WithTimeout(failed, leaveWithin)
 			defer done()
 			a.relay.Leave(within)

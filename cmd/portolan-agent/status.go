@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
@@ -33,6 +34,10 @@ type Status struct {
 	Envoy       *Envoy         `json:"envoy,omitempty"`
 	// Capture is nil if no traffic is captured.
 	Capture *capture.Status `json:"capture,omitempty"`
+	// Health is nil if no probe is for the machine.
+	Health *health.Status `json:"health,omitempty"`
+	// NotReady says why the machine is not ready for traffic; none if it is.
+	NotReady []string `json:"notReady,omitempty"`
 }
 
 // Certificate is that of the machine.
@@ -48,12 +53,12 @@ type Envoy struct {
 	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 }
 
-func (a *agent) status() (Status, error) {
+func (a *agent) status(ctx context.Context) (Status, error) {
 	held, err := enroll.Read(a.config.Certificate())
 	if err != nil {
 		return Status{}, err
 	}
-	out := Status{Version: version, Clients: a.relay.Clients(), LastGood: a.store.List()}
+	out := Status{Version: version, Clients: a.relay.Clients(), LastGood: a.store.List(), Health: a.health.Status(), NotReady: a.unfit(a.unready(ctx))}
 	out.Certificate = Certificate{Until: held.Pair.Leaf.NotAfter.UTC(), Renewed: held.Since.UTC()}
 	if len(held.Pair.Leaf.URIs) > 0 {
 		out.Certificate.Identity = held.Pair.Leaf.URIs[0].String()
@@ -80,8 +85,8 @@ func memoryOf(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-func (a *agent) writeStatus(w http.ResponseWriter, _ *http.Request) {
-	out, err := a.status()
+func (a *agent) writeStatus(w http.ResponseWriter, r *http.Request) {
+	out, err := a.status(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -203,6 +208,10 @@ func (s Status) print(out io.Writer, now time.Time) error {
 			fmt.Fprintf(w, "last exit\t%s\n", e.LastExit)
 		}
 	}
+	if h := s.Health; h != nil {
+		h.Print(w, ago)
+	}
+	fmt.Fprintln(w, "traffic\t"+inOneLine(s.NotReady))
 	if c := s.Capture; c != nil {
 		fmt.Fprintf(w, "capture\trules %s, since %s, mended %d\n", c.State, ago(c.Since), c.Mended)
 		if c.Problem != "" {

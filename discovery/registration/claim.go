@@ -212,7 +212,7 @@ func (c *claim) keeping(o Options, entry *config.Config) action {
 	if time.Since(c.renewed) >= o.TTL/renewals {
 		return action{verb: renew}
 	}
-	if s.report == nil || time.Since(c.toldAt) < interval {
+	if s.report == nil || time.Since(c.toldAt) < interval && !s.report.urgent(c.told.healthy) {
 		return action{}
 	}
 	if now := (told{entry.UID, *s.report}); now != c.told {

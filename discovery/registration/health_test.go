@@ -6,6 +6,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -148,5 +149,34 @@ func TestAMachineThatDeparts(t *testing.T) {
 	m.await("gone with its lease", func() bool { return !there() })
 	if took := time.Since(ended); took < storage.MinLease/2 {
 		t.Errorf("a stream that ended without a word took its entry along after %v", took)
+	}
+}
+
+// TestAMachineThatFallsIll: that a healthy machine is unhealthy is written at once, whenever the
+// last report was. All else is written once a second at most.
+func TestAMachineThatFallsIll(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.put(group(probed))
+	m.put(&config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.WorkloadEntry, Namespace: "shop", Name: "static"},
+		Spec: &networking.WorkloadEntry{Address: "10.0.0.2", ServiceAccount: "web"},
+	})
+	r, _ := m.server("one")
+	static := proxy("b", "10.0.0.2")
+	static.Group = ""
+	for entry, p := range map[string]*discovery.Proxy{"web-10.0.0.1": proxy("a", "10.0.0.1"), "static": static} {
+		stream := r.Join(p)
+		stream.Report(true, "")
+		m.awaitReports(entry + " true ")
+		began := time.Now()
+		stream.Report(false, "503")
+		m.awaitReports(entry + " false 503")
+		ill := time.Since(began)
+		stream.Report(true, "")
+		m.awaitReports(entry + " true ")
+		if back := time.Since(began); ill >= back/2 {
+			t.Errorf("%s: unhealthy is written after %v, and healthy again after %v", entry, ill, back)
+		}
 	}
 }

@@ -22,7 +22,7 @@ func (r *Registrar) reportersDue() []work {
 	var out []work
 	index := map[string]map[string][]*config.Config{} // by namespace and address
 	for s := range r.reporters {
-		if time.Since(s.toldAt) < interval {
+		if time.Since(s.toldAt) < interval && !s.report.urgent(s.toldHealthy) {
 			continue
 		}
 		at, known := index[s.proxy.Namespace]
@@ -40,7 +40,7 @@ func (r *Registrar) reportersDue() []work {
 			if s.told[entry.Key()] == now {
 				continue
 			}
-			s.toldAt = time.Now()
+			s.toldAt, s.toldHealthy = time.Now(), s.report.healthy
 			out = append(out, func(ctx context.Context) { r.tellOf(ctx, s, entry.Key(), now) })
 		}
 	}

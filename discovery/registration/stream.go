@@ -22,11 +22,12 @@ type stream struct {
 	report   *report // nil before the first
 	departed bool
 
-	// Of a stream without a claim: the reports that were written, when the last was begun, and why
-	// the last was not.
-	told    map[config.Key]told
-	toldAt  time.Time
-	unheard string
+	// Of a stream without a claim: the reports that were written, when the last was begun and whether
+	// it says healthy, and why the last was not.
+	told        map[config.Key]told
+	toldAt      time.Time
+	toldHealthy bool
+	unheard     string
 }
 
 // report is what a machine says of its health.
@@ -34,6 +35,10 @@ type report struct {
 	healthy bool
 	message string
 }
+
+// urgent says whether the report is written at once, though another was within the last interval: a
+// machine that counts as healthy is not any more. It comes back no sooner than others.
+func (r report) urgent(healthy bool) bool { return healthy && !r.healthy }
 
 // told is a report that was written, and the object of which it was.
 type told struct {

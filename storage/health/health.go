@@ -13,10 +13,19 @@ import (
 // it is reported healthy.
 const ChecksAnnotation = "proxy.istio.io/health-checks-enabled"
 
+// ProbeAnnotation of a WorkloadEntry that is no group's has a probe, which the agent of its machine
+// runs; package probe reads it.
+const ProbeAnnotation = "portolan.io/probe"
+
 // Checked says whether a WorkloadEntry with these annotations gets traffic only while it is
-// reported healthy.
+// reported healthy: as ChecksAnnotation says, and without that if it names a probe.
 func Checked(annotations map[string]string) bool {
-	on, err := strconv.ParseBool(annotations[ChecksAnnotation])
+	said, set := annotations[ChecksAnnotation]
+	if !set {
+		_, set = annotations[ProbeAnnotation]
+		return set
+	}
+	on, err := strconv.ParseBool(said)
 	return err == nil && on
 }
 

@@ -36,3 +36,21 @@ func TestCheckOf(t *testing.T) {
 		}
 	}
 }
+
+func TestChecked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        bool
+	}{
+		"none":                    {nil, false},
+		"said":                    {map[string]string{health.ChecksAnnotation: "true"}, true},
+		"odd":                     {map[string]string{health.ChecksAnnotation: "maybe"}, false},
+		"a probe":                 {map[string]string{health.ProbeAnnotation: "{tcpSocket: {port: 1}}"}, true},
+		"a probe that only tells": {map[string]string{health.ProbeAnnotation: "{tcpSocket: {port: 1}}", health.ChecksAnnotation: "false"}, false},
+	} {
+		if got := health.Checked(c.annotations); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

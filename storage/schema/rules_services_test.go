@@ -243,6 +243,12 @@ func TestWorkloadEntryRules(t *testing.T) {
 				"spec.probe.httpGet.port: must be a port from 1 to 65535, is 0",
 				`spec.probe.httpGet.scheme: must be one of HTTP, HTTPS, is "FTP"`,
 			}},
+		{name: "group with the annotation of an entry", kind: schema.WorkloadGroup, spec: `
+			metadata: {annotations: {portolan.io/probe: '{tcpSocket: {port: 1}}'}}
+			template: {}`,
+			refused: []string{
+				"spec.metadata.annotations[portolan.io/probe]: is for WorkloadEntries that no group makes: set spec.probe",
+			}},
 		{name: "group with an empty probe", kind: schema.WorkloadGroup, spec: `
 			template: {}
 			probe: {}`,
@@ -398,6 +404,23 @@ func TestPhaseRules(t *testing.T) {
 		"none": "", "nonee": `metadata.annotations[portolan.io/phase]: must be none, for a change without phases, is "nonee": leave it out for one with phases`,
 	} {
 		document := strings.Replace(spec(schema.PeerAuthentication, "{mtls: {mode: STRICT}}"), "namespace: shop}", "namespace: shop, annotations: {portolan.io/phase: "+value+"}}", 1)
+		refused, _ := validate(t, document)
+		if got := strings.Join(refused, "\n"); got != want {
+			t.Errorf("%s: got %q, want %q", value, got, want)
+		}
+	}
+}
+
+// TestProbeRules: the annotation of a WorkloadEntry has a probe that a WorkloadGroup might have.
+func TestProbeRules(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"{httpGet: {port: 80, path: /ready}}": "",
+		"{}":                                  "metadata.annotations[portolan.io/probe]: lacks what to do: set one of httpGet, tcpSocket, exec, grpc",
+		"{tcpSocket: {}}":                     "metadata.annotations[portolan.io/probe].tcpSocket.port: must be a port from 1 to 65535, is 0",
+		"{udp: {}}":                           `metadata.annotations[portolan.io/probe]: must be YAML with the fields of spec.probe of a WorkloadGroup, such as {httpGet: {port: 8080}}: (line 1:2): unknown field "udp"`,
+	} {
+		document := strings.Replace(spec(schema.WorkloadEntry, "address: 10.0.0.1"), "namespace: shop}", "namespace: shop, annotations: {portolan.io/probe: '"+value+"'}}", 1)
 		refused, _ := validate(t, document)
 		if got := strings.Join(refused, "\n"); got != want {
 			t.Errorf("%s: got %q, want %q", value, got, want)

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/probe"
 )
 
 const unixScheme = "unix://"
@@ -31,6 +32,12 @@ func workloadEntryServed() fields {
 func checkWorkloadEntryObject(c checker, w *networking.WorkloadEntry) {
 	if _, annotation, err := health.CheckOf(c.report.object.Annotations); err != nil {
 		c.report.at("metadata").at("annotations").key(annotation).fail("%s", err)
+	}
+	named := c.report.at("metadata").at("annotations").key(health.ProbeAnnotation)
+	if p, err := probe.Of(c.report.object.Annotations); err != nil {
+		named.fail("%s", err)
+	} else {
+		checkProbe(named, p)
 	}
 	if err := labels.Instance(c.report.object.Labels).CheckTLSMode(); err != nil {
 		c.report.at("metadata").at("labels").key(labels.TLSMode).fail("%s", err)

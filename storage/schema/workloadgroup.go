@@ -4,6 +4,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 )
 
 func workloadGroup() *Schema {
@@ -18,6 +19,9 @@ func workloadGroup() *Schema {
 func checkWorkloadGroup(c checker, g *networking.WorkloadGroup) {
 	c.at("metadata", "labels").labels(g.GetMetadata().GetLabels())
 	c.at("metadata", "annotations").annotations(g.GetMetadata().GetAnnotations())
+	if _, named := g.GetMetadata().GetAnnotations()[health.ProbeAnnotation]; named {
+		c.at("metadata", "annotations").key(health.ProbeAnnotation).fail("is for WorkloadEntries that no group makes: set spec.probe")
+	}
 	if g.Template == nil {
 		c.at("template").fail("is missing: it says what the WorkloadEntries of the group have alike")
 	} else {

@@ -32,6 +32,9 @@ type ResourceType struct {
 	Needed bool
 	// Alike: proxies for which a Needed type would be built from the same share one resource.
 	Alike bool
+	// Machine: Inbound applies to proxies of all types: its resources are for the agent of the
+	// proxy's machine.
+	Machine bool
 	// Proxyless makes the resources of gRPC clients instead; nil for none.
 	Proxyless Generator
 	// Full: clients may request the whole type; see protocol.Type.
@@ -74,6 +77,8 @@ func (t ResourceType) Own(proxy *discovery.Proxy) Generator {
 // own returns the generator of a workload's own resources for proxies of a type, nil for none.
 func (t ResourceType) own(kind discovery.ProxyType) Generator {
 	switch {
+	case t.Machine:
+		return t.Inbound
 	case kind == discovery.Proxyless:
 		return t.Server
 	case kind == discovery.Sidecar, kind == discovery.Router && t.SelfDiscovery:

@@ -88,8 +88,8 @@ func changedRows(from, to *PushContext, first Table, keys []RowKey) []RowKey {
 
 // Request describes the push from one context to the other. It is Full unless only
 // endpoints changed. ConfigsUpdated has the objects that differ, except ServiceEntry,
-// WorkloadEntry and WorkloadGroup. The first two show in their rows; the last pushes
-// nothing. Each changed service or endpoint row counts as (ServiceEntry, host,
+// WorkloadEntry and WorkloadGroup. The first two show in their rows; the last concerns
+// agents, and no proxy. Each changed service or endpoint row counts as (ServiceEntry, host,
 // namespace).
 func (d Delta) Request() *discovery.PushRequest {
 	r := &discovery.PushRequest{Full: d.Whole, ConfigsUpdated: map[config.Key]struct{}{}}

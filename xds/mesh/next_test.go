@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/keyset"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -73,7 +74,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -161,6 +162,11 @@ func (d *draw) config() {
 			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
 		}
 		c.Spec = p
+	case "Group":
+		c.Spec = &networking.WorkloadGroup{Template: &networking.WorkloadEntry{}, Probe: d.probe()}
+	case "Probed":
+		c.Annotations = map[string]string{health.ProbeAnnotation: d.one([]string{"{tcpSocket: {port: 1}}", "{tcpSocket: {port: 2}}", "{"}, "annotation")}
+		c.Spec = &networking.WorkloadEntry{Address: d.one([]string{"10.0.0.1", "10.0.0.2"}, "address"), ServiceAccount: d.one([]string{"", "web"}, "account")}
 	case "Keys":
 		c.GroupVersionKind = schema.KeySet
 		c.Spec = &keyset.Fetched{Keys: d.one([]string{"", "a", "b"}, "keys"), Error: d.one([]string{"", "away"}, "error")}
@@ -191,6 +197,14 @@ func (d *draw) config() {
 		c.GroupVersionKind = schema.RequestAuthentication
 	}
 	d.put(c)
+}
+
+func (d *draw) probe() *networking.ReadinessProbe {
+	port := rapid.IntRange(0, 2).Draw(d.t, "probe")
+	if port == 0 {
+		return nil
+	}
+	return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Grpc{Grpc: &networking.GrpcHealthCheckConfig{Port: uint32(port)}}}
 }
 
 // put stores an object, or removes it.
@@ -379,6 +393,11 @@ func dump(p *PushContext) map[string]string {
 				list = append(list, fmt.Sprintf("%p", one.Config))
 			}
 			put(table, k, fmt.Sprint(list))
+		}
+	}
+	for k, g := range probeRows.rowsOf(p).All() {
+		for path, row := range g.All() {
+			put("probes "+k, path, fmt.Sprint(row.Object, row.Probe, row.account))
 		}
 	}
 	for k, text := range keyRows.rowsOf(p).All() {

@@ -33,6 +33,7 @@ const (
 	MeshConfig // the mesh configuration by Field
 	Services   // ServiceRow by rows.Key
 	Instances  // InstancesAt by address
+	Probes     // ProbesAt by ProbeKey
 
 	Endpoints      // EndpointRow by rows.Key
 	Secrets        // SecretRow by SecretKey
@@ -79,6 +80,7 @@ var tables = [tableCount]table{
 	MeshConfig: fieldRows,
 	Services:   given[*ServiceRow]{Services, func(in *Inputs) pmap.Map[*ServiceRow] { return in.Services }},
 	Instances:  instanceRows,
+	Probes:     probeRows,
 
 	Endpoints:      given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
 	Secrets:        secretRows,
@@ -186,6 +188,8 @@ const (
 	gatewayPath         = networkingGroup + "/Gateway/"
 	sidecarPath         = networkingGroup + "/Sidecar/"
 	serviceEntryPath    = networkingGroup + "/ServiceEntry/"
+	workloadEntryPath   = networkingGroup + "/WorkloadEntry/"
+	workloadGroupPath   = networkingGroup + "/WorkloadGroup/"
 
 	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
 	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"

@@ -168,6 +168,7 @@ const (
 	selfListeners  = "listeners"
 	selfPolicies   = "policies"
 	selfPeers      = "peers"
+	selfProbes     = "probes"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -228,6 +229,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.ownPolicies(policiesOf(args)).keys
 	case selfPeers:
 		return v.selectedPeers()
+	case selfProbes:
+		return v.probeKeys()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

@@ -284,6 +284,8 @@ type Node struct {
 	Listeners []string
 	// SystemRoots is the file of the authorities that its machine trusts; unknown.
 	SystemRoots string
+	// Group is the WorkloadGroup in which it asks to be registered; none.
+	Group string
 	// Remote means that it connects from another machine than the server's.
 	Remote bool
 }
@@ -326,6 +328,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"HTTP_PROXY_PORT":       structpb.NewStringValue(n.HTTPProxyPort),
 			"SYSTEM_ROOTS":          structpb.NewStringValue(n.SystemRoots),
 			"SDS_CLUSTER":           structpb.NewStringValue(n.SecretCluster),
+			"AUTO_REGISTER_GROUP":   structpb.NewStringValue(n.Group),
 			"TLS_CLIENT_CERT_CHAIN": structpb.NewStringValue(chain),
 			"TLS_CLIENT_KEY":        structpb.NewStringValue(key),
 			"TLS_CLIENT_ROOT_CERT":  structpb.NewStringValue(roots),

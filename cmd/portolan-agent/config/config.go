@@ -60,6 +60,17 @@ type Config struct {
 	Addresses []string `json:"-"`
 	// Metrics is the address of /metrics; empty means 127.0.0.1:15020, "off" none.
 	Metrics string `json:"metrics,omitempty"`
+	// Ready is the address of /healthz/ready, for load balancers, which tells nothing else; empty
+	// means 127.0.0.1:15021, "off" none.
+	Ready  string `json:"ready,omitempty"`
+	Health Health `json:"health,omitzero"`
+}
+
+// Health says what probes of the workload may do.
+type Health struct {
+	// Exec allows probes that run programs, as the agent's user. Whoever may write the
+	// WorkloadGroup of the machine then says which.
+	Exec bool `json:"exec,omitempty"`
 }
 
 // Capture are the rules of capture. The user of the proxy is that of the agent, if they name none,
@@ -71,8 +82,8 @@ type Capture struct {
 	WhenDown capture.WhenDown `json:"whenDown,omitempty"`
 }
 
-// MetricsOff, as the address of metrics, means none.
-const MetricsOff = "off"
+// Off, as the address of metrics or of readiness, means none.
+const Off = "off"
 
 // Proxy describes the workload, as xds/bootstrap.Options do.
 type Proxy struct {
@@ -188,6 +199,9 @@ func (c Config) withDefaults() Config {
 	if c.Metrics == "" {
 		c.Metrics = "127.0.0.1:15020"
 	}
+	if c.Ready == "" {
+		c.Ready = "127.0.0.1:15021"
+	}
 	if c.Capture != nil {
 		with := *c.Capture
 		with.WhenDown = cmp.Or(with.WhenDown, capture.Refuse)
@@ -222,8 +236,10 @@ func (c Config) Validate() error {
 			fault("xds[%d] %q: give host:port", i, address)
 		}
 	}
-	if _, _, err := net.SplitHostPort(c.Metrics); err != nil && c.Metrics != "" && c.Metrics != MetricsOff {
-		fault("metrics %q: give host:port, or off", c.Metrics)
+	for _, a := range []struct{ field, address string }{{"metrics", c.Metrics}, {"ready", c.Ready}} {
+		if _, _, err := net.SplitHostPort(a.address); err != nil && a.address != "" && a.address != Off {
+			fault("%s %q: give host:port, or off", a.field, a.address)
+		}
 	}
 	for i, name := range c.Users {
 		if _, err := capture.UserID(name); err != nil {

@@ -36,7 +36,8 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.LastGood.After.Duration != 5*time.Second || c.LastGood.MaxAge.Duration != 24*time.Hour || c.Envoy.Path != "envoy" || c.XDSSocket() != "/run/portolan-agent/xds.sock" {
+	if c.LastGood.After.Duration != 5*time.Second || c.LastGood.MaxAge.Duration != 24*time.Hour || c.Envoy.Path != "envoy" || c.XDSSocket() != "/run/portolan-agent/xds.sock" ||
+		c.Ready != "127.0.0.1:15021" || c.Health.Exec {
 		t.Errorf("it is %+v", c)
 	}
 	file := filepath.Join(t.TempDir(), "new", "c.yaml")
@@ -60,7 +61,8 @@ func TestFaults(t *testing.T) {
 		"many": {"api: [http://a]\nxds: [a]\nstate: x\nproxy: {type: waypoint, ips: [b/c]}\nlastGood: {after: -1s}\n", []string{
 			`api[0] "http://a": give a URL`, `xds[0] "a": give host:port`, `state "x": give the absolute path`, `run "": give`, "lastGood.after -1s: give a time", `type "waypoint": use sidecar or router`, `proxy.ips[0] "b/c": give an address, a range`,
 		}},
-		"nothing": {"{}", []string{"api: is missing", "xds: is missing"}},
+		"addresses of pages": {good + "metrics: a\nready: b\n", []string{`metrics "a": give host:port, or off`, `ready "b": give host:port, or off`}},
+		"nothing":            {"{}", []string{"api: is missing", "xds: is missing"}},
 	} {
 		_, err := read(t, c.text)
 		for _, want := range c.want {

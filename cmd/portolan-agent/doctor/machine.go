@@ -49,7 +49,7 @@ func ports(_ context.Context, o Options) (out []Finding) {
 		out = append(out, one(OK, "port", "", "%s is free for %s", address, field)...)
 	}
 	look(o.Config.Envoy.Admin, "envoy.admin")
-	if o.Config.Metrics != config.MetricsOff {
+	if o.Config.Metrics != config.Off {
 		look(o.Config.Metrics, "metrics")
 	}
 	if o.Config.Capture != nil {

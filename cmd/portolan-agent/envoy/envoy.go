@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,8 +43,11 @@ type Child struct {
 	o       Options
 	replace chan struct{}
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	status Status
+	older  []*childprocess.Process // those that were replaced in place
+	// configured says that the Envoy has had its configuration.
+	configured bool
 }
 
 // Status is what is known of the child.
@@ -117,7 +121,7 @@ func (c *Child) Run(ctx context.Context) error {
 		}
 		c.mu.Lock()
 		c.status.Restarts++
-		c.status.PID, c.status.LastExit = 0, fmt.Sprint(err)
+		c.status.PID, c.status.LastExit, c.older = 0, fmt.Sprint(err), nil
 		c.mu.Unlock()
 		c.o.Logger.Error("Envoy has ended and is started again", "err", err)
 		if wait.Wait(ctx) != nil {
@@ -160,6 +164,9 @@ func (c *Child) run(ctx context.Context) error {
 				continue
 			}
 			old, now = append(old, now), next
+			c.mu.Lock()
+			c.older = slices.Clone(old)
+			c.mu.Unlock()
 			epoch++
 		}
 	}
@@ -176,6 +183,7 @@ func (c *Child) start(epoch int, args ...string) (*childprocess.Process, error) 
 	}
 	c.mu.Lock()
 	c.status.PID, c.status.Since, c.status.Epoch = p.PID(), time.Now().UTC(), epoch
+	c.configured = false
 	c.mu.Unlock()
 	c.o.Logger.Info("Envoy is started", "pid", p.PID(), "epoch", epoch, "version", c.status.Version)
 	return p, nil
@@ -222,7 +230,62 @@ func Live(ctx context.Context, admin string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	text, err := ask(ctx, http.MethodGet, admin, "/ready")
-	return err == nil && strings.TrimSpace(text) == "LIVE"
+	return err == nil && strings.TrimSpace(text) == live
+}
+
+// live is the state of an Envoy that takes connections.
+const live = "LIVE"
+
+// Ready returns why the Envoy takes no requests, nil if it does: it is live, and has had its
+// clusters and listeners, from a server or as they were last. An Envoy that is replaced in place
+// takes requests until its successor does.
+func (c *Child) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	c.mu.Lock()
+	pid, configured := c.status.PID, c.configured
+	replaced := slices.ContainsFunc(c.older, (*childprocess.Process).Running)
+	c.mu.Unlock()
+	if pid == 0 {
+		return errors.New("the Envoy does not run")
+	}
+	err := c.ready(ctx, configured)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.status.PID == pid {
+		c.configured = true
+	}
+	if replaced {
+		return nil
+	}
+	return err
+}
+
+// answersWithin bounds the wait for Envoy's own interface.
+const answersWithin = 3 * time.Second
+
+func (c *Child) ready(ctx context.Context, configured bool) error {
+	state, err := c.admin(ctx, http.MethodGet, "/ready")
+	if err != nil {
+		return errors.New("the Envoy does not answer")
+	}
+	if state = strings.TrimSpace(state); state != live {
+		return fmt.Errorf("the Envoy is %s", state)
+	}
+	if configured {
+		return nil
+	}
+	// After a time an Envoy is live without any configuration.
+	text, err := c.admin(ctx, http.MethodGet, "/stats?filter=%5E(cluster_manager.cds%7Clistener_manager.lds).update_success%24")
+	if err != nil {
+		return errors.New("the Envoy does not answer")
+	}
+	for _, name := range []string{"cluster_manager.cds", "listener_manager.lds"} {
+		if !strings.Contains(text, name+".update_success: ") || strings.Contains(text, name+".update_success: 0\n") {
+			return errors.New("the Envoy has no configuration yet")
+		}
+	}
+	return nil
 }
 
 func (c *Child) admin(ctx context.Context, method, path string) (string, error) {

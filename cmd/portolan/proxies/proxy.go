@@ -242,8 +242,8 @@ func refusedRows(refused []admission.Refusal, now time.Time, all bool) (rows [][
 	return rows
 }
 
-// rare are the types that only proxies beside a DNS server ask for.
-var rare = []string{"NDS", "NAMES"}
+// rare are the types that only DNS servers beside proxies, and agents of machines, ask for.
+var rare = []string{"NDS", "NAMES", "PROBE"}
 
 // typeNames returns the types of all proxies, in the order of the server, without rare ones that
 // none has asked for.

@@ -41,6 +41,10 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 			for _, row := range a.All() {
 				eachWorkload(row.Endpoints, do)
 			}
+		case mesh.ProbesAt:
+			for _, row := range a.All() {
+				do(row.Object)
+			}
 		case *routing.Listener:
 			if a != nil {
 				for _, g := range a.Gateways {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
+	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+)
+
+// readyPath is where the agent says whether the machine is ready for traffic.
+const readyPath = "/healthz/ready"
+
+// unready returns why the machine's proxy is not ready for traffic; none if it is.
+func (a *agent) unready(ctx context.Context) (out []string) {
+	if a.leaving.Load() {
+		return []string{"the agent ends and drains"}
+	}
+	switch held, err := enroll.Read(a.config.Certificate()); {
+	case err != nil:
+		out = append(out, "the certificate cannot be read")
+	case time.Now().After(held.Pair.Leaf.NotAfter):
+		out = append(out, "the certificate has expired")
+	}
+	if a.envoy == nil {
+		return append(out, a.unsupplied()...)
+	}
+	if err := a.envoy.Ready(ctx); err != nil {
+		out = append(out, err.Error())
+	}
+	return out
+}
+
+// unsupplied says why the proxies that others run have no configuration; none if they have, from
+// a server or as it was last.
+func (a *agent) unsupplied() (out []string) {
+	clients, kept := a.relay.Clients(), a.store.List()
+	if len(clients) == 0 {
+		return []string{"no proxy is connected"}
+	}
+	for _, c := range clients {
+		if c.Server == "" && !slices.ContainsFunc(kept, func(k relay.Kept) bool { return k.Proxy == c.Node }) {
+			out = append(out, "no server answers the proxy "+c.Node)
+		}
+	}
+	return out
+}
+
+// unfit adds why the workload is not ready.
+func (a *agent) unfit(unready []string) []string {
+	if err := a.health.Problem(); err != nil && !a.leaving.Load() {
+		return append(unready, err.Error())
+	}
+	return unready
+}
+
+// inOneLine says whether the machine is ready.
+func inOneLine(problems []string) string {
+	if len(problems) == 0 {
+		return "ready"
+	}
+	return "not ready: " + strings.Join(strings.Fields(strings.Join(problems, "; ")), " ")
+}
+
+func (a *agent) writeReady(w http.ResponseWriter, r *http.Request) {
+	problems := a.unfit(a.unready(r.Context()))
+	if len(problems) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = fmt.Fprintln(w, inOneLine(problems)) // who asked has gone
+}
+
+// serveReady serves readyPath alone, until ctx ends.
+func (a *agent) serveReady(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+readyPath, a.writeReady)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
