@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 			`api[0] "http://a": give a URL`, `xds[0] "a": give host:port`, `state "x": give the absolute path`, `run "": give`, "lastGood.after -1s: give a time", `type "waypoint": use sidecar or router`, `ip "b": not an IP address`,
 		}},
 		"addresses of pages": {good + "metrics: a\nready: b\n", []string{`metrics "a": give host:port, or off`, `ready "b": give host:port, or off`}},
-		"nothing": {"{}", []string{"api: is missing", "xds: is missing"}},
+		"nothing":            {"{}", []string{"api: is missing", "xds: is missing"}},
 	} {
 		_, err := read(t, c.text)
 		for _, want := range c.want {
