@@ -64,13 +64,13 @@ type agent struct {
 	config  config.Config
 	logger  *slog.Logger
 	env     *environment
+	health  *health.Prober
+	leaving atomic.Bool // the agent was told to end
 	store   *relay.Store
 	relay   *relay.Relay
 	secrets *secrets.Server
 	envoy   *envoy.Child    // nil for none
 	capture *capture.Keeper // nil for none
-	health  *health.Prober
-	leaving atomic.Bool // the agent was told to end
 }
 
 // The bootstraps in the state directory.
@@ -108,19 +108,6 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		Args: c.Envoy.Args, Drain: c.Envoy.Drain.Duration, Output: env.stderr, Logger: a.logger,
 	})
 	return a, err
-}
-
-// newHealth returns what runs the probe of the workload.
-func (a *agent) newHealth(noEnvoy bool) *health.Prober {
-	checker := health.Checker{Addresses: a.config.Proxy.IPs, Exec: a.config.Health.Exec}
-	o := health.Options{
-		Check: checker.Check, What: checker.What, Logger: a.logger,
-		Report: func(ctx context.Context, healthy bool, why string) { a.relay.Report(ctx, healthy, why) },
-	}
-	if !noEnvoy {
-		o.Proxy = func(ctx context.Context) error { return a.envoy.Ready(ctx) }
-	}
-	return health.New(o)
 }
 
 // writeBootstraps writes the bootstraps, and returns the id of the node in that of Envoy.
