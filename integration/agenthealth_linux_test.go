@@ -29,7 +29,7 @@ func TestProbesPassTheRulesOfCapture(t *testing.T) {
 			}
 			for _, address := range []string{"10.0.0.1", "fd00::1"} {
 				p := &probe.Probe{Timeout: durationpb.New(10 * time.Second), Check: &probe.Probe_TcpSocket{TcpSocket: &probe.Probe_TCPSocket{Port: 8080}}}
-				checker := health.Checker{Addresses: []string{address}}
+				checker := health.Checker{Addresses: func() []string { return []string{address} }}
 				eventually(t, "the probe of "+address, func() error {
 					return n.inside(func() error { return checker.Check(t.Context(), p) })
 				})

@@ -238,8 +238,10 @@ spec:
 	m.awaitEndpoint("ill again", false)
 	m.awaitReady("the machine is not ready", m.ready, http.StatusServiceUnavailable, "not ready: the workload is unhealthy: GET http://127.0.0.1:"+m.app+"/ready: 503 Service Unavailable")
 	m.server.awaitHealth("web-127.0.0.1", "/ready: 503 Service Unavailable")
-	if text := m.must("", "describe", "workloadentry", "web-127.0.0.1", "-n", "shop"); !strings.Contains(text, "503 Service Unavailable") {
-		t.Errorf("describe does not say why:\n%s", text)
+	for _, object := range []string{"workloadentry/web-127.0.0.1", "workloadgroup/web"} {
+		if text := m.must("", "describe", object, "-n", "shop"); !strings.Contains(text, "/ready: 503 Service Unavailable") {
+			t.Errorf("describe %s does not say why:\n%s", object, text)
+		}
 	}
 	if now, err := m.status(); err != nil || len(now.Clients) != 1 || now.Clients[0].Server != m.secureXDS {
 		t.Errorf("the ill machine has %+v, %v", now.Clients, err)

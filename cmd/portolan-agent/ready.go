@@ -10,9 +10,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 )
+
+// newHealth returns what runs the probe of the workload.
+func (a *agent) newHealth(noEnvoy bool) *health.Prober {
+	checker := health.Checker{Addresses: func() []string { return a.located.Load().Addresses }, Exec: a.config.Health.Exec}
+	o := health.Options{
+		Check: checker.Check, What: checker.What, Logger: a.logger,
+		Report: func(ctx context.Context, healthy bool, why string) { a.relay.Report(ctx, healthy, why) },
+	}
+	if !noEnvoy {
+		o.Proxy = func(ctx context.Context) error { return a.envoy.Ready(ctx) }
+	}
+	return health.New(o)
+}
 
 // readyPath is where the agent says whether the machine is ready for traffic.
 const readyPath = "/healthz/ready"

@@ -30,7 +30,6 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
-	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 	"github.com/portolan-mesh/portolan/xds/names/probe"
 )
@@ -75,9 +74,13 @@ and the bootstrap that are there then, without a lost request.`,
 
 // agent is a running agent.
 type agent struct {
-	config  config.Config
-	logger  *slog.Logger
-	env     *environment
+	config config.Config
+	logger *slog.Logger
+	env    *environment
+	// located is the configuration with the present addresses of the machine.
+	located atomic.Pointer[config.Config]
+	health  *health.Prober
+	leaving atomic.Bool // the agent was told to end
 	store   *relay.Store
 	relay   *relay.Relay
 	secrets *secrets.Server
@@ -85,9 +88,6 @@ type agent struct {
 	capture *capture.Keeper // nil for none
 	end     func()          // ends run, as SIGTERM does
 	forGood atomic.Bool     // the machine leaves the mesh
-	located atomic.Pointer[config.Config]
-	health  *health.Prober
-	leaving atomic.Bool // the agent was told to end
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -128,59 +128,6 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		Args: c.Envoy.Args, Drain: c.Envoy.Drain.Duration, Output: env.stderr, Logger: a.logger,
 	})
 	return a, err
-}
-
-// locate finds the addresses of the machine, and waits while it has none.
-func (a *agent) locate(ctx context.Context) error {
-	for wait := retry.New(100*time.Millisecond, 5*time.Second); ; {
-		found, err := address.Of(a.config.Proxy.IPs, a.config.XDS[0])
-		if err == nil {
-			c := a.config
-			c.Addresses = found
-			a.located.Store(&c)
-			return nil
-		}
-		a.logger.Warn("the machine has no address yet: waiting for its network", "err", err)
-		if err := wait.Wait(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// moved takes other addresses: the machine leaves the mesh at the old ones, and its Envoy is replaced
-// by one that is at the new ones.
-func (a *agent) moved(to []string) {
-	c := *a.located.Load()
-	a.logger.Warn("the machine has other addresses", "before", c.Addresses, "now", to)
-	c.Addresses = to
-	a.located.Store(&c)
-	proxy, err := a.writeBootstraps()
-	if err != nil {
-		a.logger.Error("the bootstrap cannot be written: the mesh does not know the new addresses", "err", err)
-		return
-	}
-	within, done := context.WithTimeout(context.Background(), leaveWithin)
-	defer done()
-	a.relay.Rename(within, proxy)
-	if a.capture != nil {
-		a.capture.Replace(a.rules(a.envoy == nil))
-	}
-	if a.envoy != nil {
-		a.envoy.Replace()
-	}
-}
-
-// newHealth returns what runs the probe of the workload.
-func (a *agent) newHealth(noEnvoy bool) *health.Prober {
-	checker := health.Checker{Addresses: a.located.Load().Addresses, Exec: a.config.Health.Exec}
-	o := health.Options{
-		Check: checker.Check, What: checker.What, Logger: a.logger,
-		Report: func(ctx context.Context, healthy bool, why string) { a.relay.Report(ctx, healthy, why) },
-	}
-	if !noEnvoy {
-		o.Proxy = func(ctx context.Context) error { return a.envoy.Ready(ctx) }
-	}
-	return health.New(o)
 }
 
 // writeBootstraps writes the bootstraps, and returns the id of the node in that of Envoy.

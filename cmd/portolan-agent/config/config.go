@@ -69,7 +69,7 @@ type Config struct {
 // Health says what probes of the workload may do.
 type Health struct {
 	// Exec allows probes that run programs, as the agent's user. Whoever may write the
-	// WorkloadGroup of the machine then says which.
+	// WorkloadGroup or the WorkloadEntry of the machine then says which.
 	Exec bool `json:"exec,omitempty"`
 }
 

@@ -2,6 +2,9 @@ package envoy
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,5 +41,46 @@ func TestConnections(t *testing.T) {
 	}
 	if got := connections(""); got != 0 {
 		t.Errorf("%d of nothing", got)
+	}
+}
+
+// TestReady: an Envoy is ready when it is live and has had its clusters and listeners.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	const both = "cluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 2\n"
+	for name, c := range map[string]struct {
+		pid          int
+		ready, stats string
+		want         string
+	}{
+		"ready":              {1, "LIVE\n", both, ""},
+		"none":               {0, "LIVE\n", both, "the Envoy does not run"},
+		"it initializes":     {1, "INITIALIZING\n", both, "the Envoy is INITIALIZING"},
+		"it drains":          {1, "DRAINING\n", both, "the Envoy is DRAINING"},
+		"nothing has come":   {1, "LIVE\n", "", "the Envoy has no configuration yet"},
+		"no listeners yet":   {1, "LIVE\n", "cluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 0\n", "the Envoy has no configuration yet"},
+		"it does not answer": {1, "", "", "the Envoy does not answer"},
+	} {
+		admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case c.ready == "":
+				panic(http.ErrAbortHandler)
+			case r.URL.Path == "/ready":
+				_, _ = io.WriteString(w, c.ready)
+			default:
+				_, _ = io.WriteString(w, c.stats)
+			}
+		}))
+		t.Cleanup(admin.Close)
+		child := &Child{o: Options{Admin: admin.Listener.Addr().String()}, status: Status{PID: c.pid}}
+		for range 2 {
+			got := ""
+			if err := child.Ready(t.Context()); err != nil {
+				got = err.Error()
+			}
+			if got != c.want || child.configured != (c.want == "") {
+				t.Errorf("%s: %q, want %q", name, got, c.want)
+			}
+		}
 	}
 }

@@ -26,8 +26,9 @@ import (
 
 // Checker makes the checks of probes on a machine.
 type Checker struct {
-	// Addresses are those of the machine, the first of which is probed if the probe names no host.
-	Addresses []string
+	// Addresses returns those of the machine, the first of which is probed if the probe names no
+	// host. Nil stands for loopback alone.
+	Addresses func() []string
 	// Exec allows probes that run programs.
 	Exec bool
 }
@@ -75,12 +76,19 @@ func (c Checker) What(p *probe.Probe) string {
 	return "unknown"
 }
 
+func (c Checker) addresses() []string {
+	if c.Addresses == nil {
+		return nil
+	}
+	return c.Addresses()
+}
+
 // address returns host:port; an empty host stands for the machine.
 func (c Checker) address(host string, port uint32) string {
 	if host == "" {
 		host = "127.0.0.1"
-		if len(c.Addresses) > 0 {
-			host = c.Addresses[0]
+		if all := c.addresses(); len(all) > 0 {
+			host = all[0]
 		}
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(uint64(port), 10))
@@ -206,7 +214,7 @@ func (c Checker) own(address string) (netip.Addr, bool) {
 	if err != nil || to.Addr().IsLoopback() {
 		return netip.Addr{}, false
 	}
-	for _, text := range c.Addresses {
+	for _, text := range c.addresses() {
 		if ip, err := netip.ParseAddr(text); err == nil && ip.Unmap() == to.Addr().Unmap() {
 			return ip.Unmap(), true
 		}

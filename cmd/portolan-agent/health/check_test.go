@@ -118,7 +118,7 @@ func TestHTTPChecks(t *testing.T) {
 	check(t, c, "nobody listens", httpGet(nobody, "/"), fmt.Sprintf("GET http://127.0.0.1:%d/: connection refused", nobody))
 	named := httpGet(port, "/status/200")
 	named.GetHttpGet().Host = "localhost"
-	check(t, health.Checker{Addresses: []string{"192.0.2.1"}}, "a named host", named, "")
+	check(t, health.Checker{Addresses: func() []string { return []string{"192.0.2.1"} }}, "a named host", named, "")
 }
 
 func TestTCPChecks(t *testing.T) {
@@ -168,7 +168,7 @@ func TestChecksOfTheMachinesAddress(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	check(t, health.Checker{Addresses: []string{own}}, "its own address", &probe.Probe{Check: &probe.Probe_TcpSocket{TcpSocket: &probe.Probe_TCPSocket{Port: portOf(t, l)}}}, "")
+	check(t, health.Checker{Addresses: func() []string { return []string{own} }}, "its own address", &probe.Probe{Check: &probe.Probe_TcpSocket{TcpSocket: &probe.Probe_TCPSocket{Port: portOf(t, l)}}}, "")
 	if got := <-from; got != "127.0.0.6" {
 		t.Errorf("the check comes from %s", got)
 	}

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -22,6 +23,9 @@ type registered struct {
 	// Server is the server that has its stream, since the time Connected.
 	Server    string    `json:"server"`
 	Connected time.Time `json:"connected"`
+	// Health is as in get workloadentries, and Reason that of the last report.
+	Health string `json:"health,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // registeredIn lists the proxies that are registered in a group.
@@ -42,15 +46,30 @@ func (e *environment) registeredIn(ctx context.Context, c *client.Client, group 
 		out = append(out, registered{
 			Entry: entry.GetName(), Address: address, Node: annotations[registration.NodeAnnotation],
 			Server: annotations[registration.ServerAnnotation], Connected: since,
+			Health: healthOf(&entry), Reason: reasonOf(&entry),
 		})
 	}
 	return out, nil
 }
 
 func registeredRows(all []registered, now time.Time) [][]string {
-	rows := [][]string{{"REGISTERED", "ADDRESS", "PROXY", "SERVER", "SINCE"}}
+	rows := [][]string{{"REGISTERED", "ADDRESS", "PROXY", "SERVER", "SINCE", "HEALTH"}}
 	for _, r := range all {
-		rows = append(rows, []string{r.Entry, cli.Plain(r.Address), nameOfNode(r.Node), cli.Plain(r.Server), cli.Age(now, r.Connected)})
+		health := r.Health
+		if r.Reason != "" {
+			health += ": " + cli.Plain(r.Reason)
+		}
+		rows = append(rows, []string{r.Entry, cli.Plain(r.Address), nameOfNode(r.Node), cli.Plain(r.Server), cli.Age(now, r.Connected), cmp.Or(health, "-")})
 	}
 	return rows
+}
+
+// reasonOf returns why a WorkloadEntry is not healthy, as it was reported last.
+func reasonOf(entry *unstructured.Unstructured) string {
+	for _, c := range conditionsOf(entry) {
+		if c.text("type") == "Healthy" {
+			return c.text("message")
+		}
+	}
+	return ""
 }
