@@ -273,15 +273,16 @@ func TestAgentCaptures(t *testing.T) {
 	needNamespaces(t)
 	n, dir := newNamespace(t, "machine"), t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
+	mode := "REDIRECT"
 	write := func(rules string) {
 		t.Helper()
 		text := fill(`
 api: ["https://mesh.example:15080"]
 xds: ["mesh.example:15012"]
-proxy: {type: sidecar, name: vm, namespace: shop, serviceAccount: web, ips: [10.0.0.1], interception: REDIRECT}
+proxy: {type: sidecar, name: vm, namespace: shop, serviceAccount: web, ips: [10.0.0.1], interception: $mode}
 state: $dir
 run: $dir
-`, "$dir", dir) + rules
+`, "$dir", dir, "$mode", mode) + rules
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -307,11 +308,14 @@ run: $dir
 	run("check", 65, "The rules are absent.")
 	run("apply", 0, "")
 	run("check", 0, "The rules are in force.")
-	write("capture: {proxyUser: '1337', mode: TPROXY}\n")
+	mode = "TPROXY"
+	write("capture: {proxyUser: '1337'}\n")
 	run("check", 65, "The rules are other.")
 	run("apply", 0, "")
 	run("check", 0, "The rules are in force.")
+	write("capture: {}\nnonsense\n") // nothing must keep the rules in force
 	run("remove", 0, "")
+	write("capture: {}\n")
 	run("check", 65, "The rules are absent.")
 	if left := n.ruleset(); left != before {
 		t.Errorf("something is left (-before +after):\n%s", cmp.Diff(before, left))

@@ -59,9 +59,13 @@ agent's file. The rules are one table of nftables; those of others stay as they 
 		command("apply", "Put the rules in force, in the place of older ones", func(c *cobra.Command, rules capture.Rules, filter capture.Firewall) error {
 			return filter.Apply(c.Context(), rules)
 		}),
-		command("remove", "Take the rules away", func(c *cobra.Command, _ capture.Rules, filter capture.Firewall) error {
-			return filter.Remove(c.Context())
-		}),
+		&cobra.Command{Use: "remove", Short: "Take the rules away, also if the file is missing or has faults", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			file, err := config.Read(env.config)
+			if err != nil {
+				file.State = config.DefaultState
+			}
+			return firewall(file).Remove(c.Context())
+		}},
 	)
 	return c
 }
