@@ -22,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/nameserver"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/secrets"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
@@ -64,8 +65,9 @@ type agent struct {
 	store   *relay.Store
 	relay   *relay.Relay
 	secrets *secrets.Server
-	envoy   *envoy.Child    // nil for none
-	capture *capture.Keeper // nil for none
+	envoy   *envoy.Child       // nil for none
+	capture *capture.Keeper    // nil for none
+	names   *nameserver.Server // nil for none
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -89,9 +91,10 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	if err != nil {
 		return nil, err
 	}
+	follow := a.newNames()
 	a.relay = relay.New(relay.Options{
 		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
-		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy,
+		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy, Follow: follow,
 	})
 	if a.capture, err = a.newCapture(noEnvoy); err != nil || noEnvoy {
 		return a, err
@@ -160,6 +163,13 @@ func (a *agent) run(ctx context.Context) error {
 		group.Go(func() error { return a.serveMetrics(failed, metrics) })
 	}
 	group.Go(func() error { a.renew(failed); return nil })
+	if a.names != nil {
+		sockets, err := a.names.Listen(failed)
+		if err != nil {
+			return errors.Join(err, a.stopped(end, group))
+		}
+		group.Go(func() error { return a.names.Run(failed, sockets) })
+	}
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
 	if a.capture != nil {
@@ -250,6 +260,7 @@ func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("GET /status", a.writeStatus)
 	mux.HandleFunc("POST /restart-envoy", a.takeRestart)
 	mux.HandleFunc("POST /reload", a.takeReload)
+	mux.HandleFunc("GET /names/{name}", a.writeOrigin)
 	server := &http.Server{Handler: mux}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/nameserver"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
@@ -33,6 +34,8 @@ type Status struct {
 	Envoy       *Envoy         `json:"envoy,omitempty"`
 	// Capture is nil if no traffic is captured.
 	Capture *capture.Status `json:"capture,omitempty"`
+	// DNS is nil if the agent answers no questions for names.
+	DNS *nameserver.Status `json:"dns,omitempty"`
 }
 
 // Certificate is that of the machine.
@@ -65,6 +68,10 @@ func (a *agent) status() (Status, error) {
 	if a.capture != nil {
 		now := a.capture.Status()
 		out.Capture = &now
+	}
+	if a.names != nil {
+		now := a.names.Status()
+		out.DNS = &now
 	}
 	return out, nil
 }
@@ -201,6 +208,9 @@ func (s Status) print(out io.Writer, now time.Time) error {
 		if c.Problem != "" {
 			fmt.Fprintf(w, "\t%s\n", c.Problem)
 		}
+	}
+	if s.DNS != nil {
+		printNames(w, *s.DNS, ago)
 	}
 	return w.Flush()
 }
