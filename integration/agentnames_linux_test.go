@@ -135,6 +135,11 @@ func TestAgentAnswersNames(t *testing.T) {
 	if got, err := m.program("dig", "+short", "+tcp", "far.shop.test"); err != nil || got != "10.9.0.1" {
 		t.Errorf("over TCP it is %q, %v", got, err)
 	}
+	for _, at := range []string{"127.0.0.1", "::1"} { // as a stub of systemd-resolved asks
+		if got, err := m.program("dig", "+short", "@"+at, "-p", "15053", "far.shop.test"); err != nil || got != "10.9.0.1" {
+			t.Errorf("at %s it is %q, %v", at, got, err)
+		}
+	}
 	if o := m.agent("status"); !strings.Contains(o.stdout, "10.77.0.1:53: in use") || !strings.Contains(o.stdout, "3 hosts, known since") {
 		t.Errorf("the status is %+v", o)
 	}

@@ -287,7 +287,29 @@ func TestCacheKeepsApart(t *testing.T) {
 	})
 }
 
-// TestEqualQuestionsShareAnAnswer: the resolver gets one of many equal questions.
+// TestCacheIsOfOneNetwork: what was answered in another network is asked for again.
+func TestCacheIsOfOneNetwork(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t)
+	m := startMachine(t, nil, u)
+	for range 2 {
+		m.expect("www.example.com.", dns.TypeA, "NOERROR 192.0.2.1")
+	}
+	if n := u.count("udp www.example.com. A"); n != 1 {
+		t.Errorf("the resolver was asked %d times", n)
+	}
+	m.write(m.files.ResolvConf, "nameserver 192.0.2.99\n")
+	eventually(t, "the resolver is asked again", func() error {
+		m.expect("www.example.com.", dns.TypeA, "NOERROR 192.0.2.1")
+		if u.count("udp www.example.com. A") == 1 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+// TestEqualQuestionsShareAnAnswer: the resolver gets one of many equal questions, and each that differs
+// in what its answer depends on.
 func TestEqualQuestionsShareAnAnswer(t *testing.T) {
 	t.Parallel()
 	u := startUpstream(t)
@@ -297,16 +319,22 @@ func TestEqualQuestionsShareAnAnswer(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() { m.expect("www.example.com.", dns.TypeA, "NOERROR 192.0.2.1") })
+		all.Go(func() {
+			answer := m.expect("www.example.com.", dns.TypeA, "NOERROR 192.0.2.1", func(q *dns.Msg) { q.SetEdns0(1232, true) })
+			if opt := answer.IsEdns0(); opt == nil || !opt.Do() {
+				t.Error("a client that wants signatures has the answer of another")
+			}
+		})
 	}
 	eventually(t, "all questions have come", func() error {
-		if s := m.Status(); s.Forwarded < 50 {
+		if s := m.Status(); s.Forwarded < 100 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
 	close(release)
 	all.Wait()
-	if n := u.count("udp www.example.com. A"); n > 2 { // the timeout is a second, with two attempts
+	if n := u.count("udp www.example.com. A"); n < 2 || n > 4 { // the timeout is a second, with two attempts
 		t.Errorf("the resolver was asked %d times", n)
 	}
 }

@@ -132,10 +132,10 @@ func (t *Table) find(name, search string) *match {
 	return nil
 }
 
-// whole finds a host without a wildcard by its name or a short name.
+// whole finds a host by its name or a short name.
 func (t *Table) whole(now *hosts, name string) *match {
 	for _, full := range []string{name, t.complete(name)} {
-		if h, ok := now.byName.Get(full); ok && full != "" && full[0] != '*' {
+		if h, ok := now.byName.Get(full); ok {
 			return &match{host: h, name: full}
 		}
 	}
