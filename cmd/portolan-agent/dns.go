@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/nameserver"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
@@ -25,6 +27,18 @@ func (a *agent) newNames() map[string]relay.Follower {
 	o.Logger, o.Table.Logger = a.logger, a.logger
 	a.names = nameserver.New(o)
 	return map[string]relay.Follower{nds.HostType: o.Table.Update}
+}
+
+// startNames starts the DNS server, if there is one.
+func (a *agent) startNames(ctx context.Context, group *errgroup.Group) error {
+	if a.names == nil {
+		return nil
+	}
+	sockets, err := a.names.Listen(ctx)
+	if err == nil {
+		group.Go(func() error { return a.names.Run(ctx, sockets) })
+	}
+	return err
 }
 
 func printNames(w io.Writer, s nameserver.Status, ago func(time.Time) string) {

@@ -65,9 +65,9 @@ type agent struct {
 	store   *relay.Store
 	relay   *relay.Relay
 	secrets *secrets.Server
-	envoy   *envoy.Child       // nil for none
-	capture *capture.Keeper    // nil for none
-	names   *nameserver.Server // nil for none
+	names   *nameserver.Server
+	envoy   *envoy.Child    // nil for none
+	capture *capture.Keeper // nil for none
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -155,6 +155,9 @@ func (a *agent) run(ctx context.Context) error {
 		return errors.Join(err, a.stopped(end, group))
 	}
 	group.Go(func() error { return a.serveStatus(failed, socket.Only(status)) })
+	if err := a.startNames(failed, group); err != nil {
+		return errors.Join(err, a.stopped(end, group))
+	}
 	if a.config.Metrics != config.MetricsOff {
 		metrics, err := net.Listen("tcp", a.config.Metrics)
 		if err != nil {
@@ -163,13 +166,6 @@ func (a *agent) run(ctx context.Context) error {
 		group.Go(func() error { return a.serveMetrics(failed, metrics) })
 	}
 	group.Go(func() error { a.renew(failed); return nil })
-	if a.names != nil {
-		sockets, err := a.names.Listen(failed)
-		if err != nil {
-			return errors.Join(err, a.stopped(end, group))
-		}
-		group.Go(func() error { return a.names.Run(failed, sockets) })
-	}
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
 	if a.capture != nil {
@@ -257,10 +253,10 @@ func serveGRPC(ctx context.Context, server *grpc.Server, l net.Listener) error {
 // serveStatus serves the agent's own API until ctx ends.
 func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /names/{name}", a.writeOrigin)
 	mux.HandleFunc("GET /status", a.writeStatus)
 	mux.HandleFunc("POST /restart-envoy", a.takeRestart)
 	mux.HandleFunc("POST /reload", a.takeReload)
-	mux.HandleFunc("GET /names/{name}", a.writeOrigin)
 	server := &http.Server{Handler: mux}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

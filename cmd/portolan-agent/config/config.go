@@ -52,10 +52,10 @@ type Config struct {
 	// Envoy that another unit runs.
 	Users    []string `json:"users,omitempty"`
 	LastGood LastGood `json:"lastGood,omitempty"`
-	// Capture says which traffic of the machine goes through its sidecar; nil for none.
-	Capture *Capture `json:"capture,omitempty"`
 	// DNS is the DNS server of the machine; nil for none.
 	DNS *DNS `json:"dns,omitempty"`
+	// Capture says which traffic of the machine goes through its sidecar; nil for none.
+	Capture *Capture `json:"capture,omitempty"`
 	// Metrics is the address of /metrics; empty means 127.0.0.1:15020, "off" none.
 	Metrics string `json:"metrics,omitempty"`
 }
