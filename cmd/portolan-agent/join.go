@@ -131,7 +131,7 @@ func (o joinFlags) complete(c config.Config, in invitation.Invitation) (config.C
 	c.Proxy.Type = node.ProxyType(cmp.Or(o.kind, string(c.Proxy.Type)))
 	c.Proxy.Interception = node.InterceptionMode(cmp.Or(o.interception, string(c.Proxy.Interception)))
 	if m := c.Proxy.Interception; c.Capture == nil && (m == node.InterceptionRedirect || m == node.InterceptionTproxy) {
-		c.Capture = &config.Capture{}
+		c.Capture, c.DNS = &config.Capture{}, cmp.Or(c.DNS, &config.DNS{})
 	}
 	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.envoy, c.Envoy.Path), cmp.Or(o.admin, c.Envoy.Admin)
 	c.Metrics, c.Ready = cmp.Or(o.metrics, c.Metrics), cmp.Or(o.ready, c.Ready)

@@ -78,7 +78,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.With(exit.Usage, fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(newJoin(env), newRun(env), newStatus(env), newRestartEnvoy(env), newCapture(env), newDoctor(env), newLeave(env), &cobra.Command{
+	root.AddCommand(newJoin(env), newRun(env), newStatus(env), newRestartEnvoy(env), newCapture(env), newDNS(env), newDoctor(env), newLeave(env), &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(env.stdout, line)

@@ -50,6 +50,9 @@ func (a *agent) metrics() *prometheus.Registry {
 		})
 		gauge("capture_mended", "How often others had changed the rules of capture, and the agent put them in force again.", func() float64 { return float64(a.capture.Status().Mended) })
 	}
+	if a.names != nil {
+		a.nameMetrics(registry)
+	}
 	return registry
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/nameserver"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/secrets"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
@@ -84,6 +85,7 @@ type agent struct {
 	store   *relay.Store
 	relay   *relay.Relay
 	secrets *secrets.Server
+	names   *nameserver.Server
 	envoy   *envoy.Child    // nil for none
 	capture *capture.Keeper // nil for none
 	end     func()          // ends run, as SIGTERM does
@@ -115,10 +117,11 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		return nil, err
 	}
 	a.health = a.newHealth(noEnvoy)
+	follow := map[string]relay.Follower{probe.Type: a.health.Follow}
+	a.newNames(follow)
 	a.relay = relay.New(relay.Options{
 		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
-		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy,
-		Follow: map[string]relay.Follower{probe.Type: a.health.Follow},
+		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy, Follow: follow,
 	})
 	if a.capture, err = a.newCapture(noEnvoy); err != nil || noEnvoy {
 		return a, err
@@ -182,6 +185,9 @@ func (a *agent) run(ctx context.Context) error {
 		return errors.Join(err, a.stopped(end, group))
 	}
 	group.Go(func() error { return a.serveStatus(failed, socket.Only(status)) })
+	if err := a.startNames(failed, group); err != nil {
+		return errors.Join(err, a.stopped(end, group))
+	}
 	for _, page := range []struct {
 		field, address string
 		serve          func(context.Context, net.Listener) error
@@ -298,6 +304,7 @@ func serveGRPC(ctx context.Context, server *grpc.Server, l net.Listener) error {
 // serveStatus serves the agent's own API until ctx ends.
 func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /names/{name}", a.writeOrigin)
 	mux.HandleFunc("GET /status", a.writeStatus)
 	mux.HandleFunc("POST /restart-envoy", a.takeRestart)
 	mux.HandleFunc("POST /reload", a.takeReload)

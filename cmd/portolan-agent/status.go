@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/nameserver"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
@@ -38,6 +39,8 @@ type Status struct {
 	Health *health.Status `json:"health,omitempty"`
 	// NotReady says why the machine is not ready for traffic; none if it is.
 	NotReady []string `json:"notReady,omitempty"`
+	// DNS is nil if the agent answers no questions for names.
+	DNS *nameserver.Status `json:"dns,omitempty"`
 }
 
 // Certificate is that of the machine.
@@ -70,6 +73,10 @@ func (a *agent) status(ctx context.Context) (Status, error) {
 	if a.capture != nil {
 		now := a.capture.Status()
 		out.Capture = &now
+	}
+	if a.names != nil {
+		now := a.names.Status()
+		out.DNS = &now
 	}
 	return out, nil
 }
@@ -217,6 +224,9 @@ func (s Status) print(out io.Writer, now time.Time) error {
 		if c.Problem != "" {
 			fmt.Fprintf(w, "\t%s\n", c.Problem)
 		}
+	}
+	if s.DNS != nil {
+		printNames(w, *s.DNS, ago)
 	}
 	return w.Flush()
 }

@@ -53,6 +53,8 @@ type Config struct {
 	// Envoy that another unit runs.
 	Users    []string `json:"users,omitempty"`
 	LastGood LastGood `json:"lastGood,omitempty"`
+	// DNS is the DNS server of the machine; nil for none.
+	DNS *DNS `json:"dns,omitempty"`
 	// Capture says which traffic of the machine goes through its sidecar; nil for none.
 	Capture *Capture `json:"capture,omitempty"`
 	// Addresses are those that the machine has by the rules Proxy.IPs, empty while they are unknown.
@@ -259,6 +261,9 @@ func (c Config) Validate() error {
 			fault("%s %s: give a time such as 5s", d.field, d.value)
 		}
 	}
+	if c.DNS != nil {
+		c.validateDNS(fault)
+	}
 	if c.Capture != nil {
 		c.validateCapture(fault)
 	}
@@ -303,6 +308,9 @@ func (c Config) Rules() capture.Rules {
 	if rules.ProxyUser == "" {
 		uid, _ := c.Owner()
 		rules.ProxyUser = strconv.Itoa(uid)
+	}
+	if c.DNS != nil {
+		rules.DNS = c.questions(rules.DNS)
 	}
 	return rules
 }
@@ -354,6 +362,7 @@ func (c Config) Bootstrap() bootstrap.Options {
 		Type: c.Proxy.Type, Name: c.Proxy.Name, Namespace: c.Proxy.Namespace, ServiceAccount: c.Proxy.ServiceAccount, IPs: c.Addresses,
 		Labels: c.Proxy.Labels, InterceptionMode: c.Proxy.Interception, Locality: c.Proxy.Locality, Network: c.Proxy.Network, WorkloadGroup: c.Proxy.Group,
 		XDSAddresses: []string{"unix://" + c.XDSSocket()}, SDSSocket: c.SDSSocket(), AdminAddress: c.Envoy.Admin,
+		DNSCapture: c.DNS != nil,
 	}
 }
 
@@ -362,7 +371,7 @@ func (c Config) Bootstrap() bootstrap.Options {
 func (c Config) GRPC() bootstrap.Options {
 	o := c.Bootstrap()
 	dir := c.Certificate()
-	o.Type, o.SDSSocket, o.InterceptionMode = node.Proxyless, "", ""
+	o.Type, o.SDSSocket, o.InterceptionMode, o.DNSCapture = node.Proxyless, "", "", false
 	o.Certificate = node.CertificateFiles{Chain: filepath.Join(dir, "cert-chain.pem"), Key: filepath.Join(dir, "key.pem"), Roots: filepath.Join(dir, "root-cert.pem")}
 	return o
 }
