@@ -64,7 +64,8 @@ func newRoot(env *environment) *cobra.Command {
   portolan-agent join INVITATION   get the machine's certificate; portolan machine invite prints the whole line
   portolan-agent run               renew it, relay the configuration, run the Envoy
   portolan-agent status            see what the running agent has
-  portolan-agent capture apply     send the machine's traffic through the proxy`,
+  portolan-agent doctor            see what is wrong, and what to do
+  portolan-agent leave             take the machine out of the mesh`,
 		Version: version, SilenceErrors: true, SilenceUsage: true,
 	}
 	line := fmt.Sprintf("portolan-agent %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -78,7 +79,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.With(exit.Usage, fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(newJoin(env), newRun(env), newStatus(env), newRestartEnvoy(env), newCapture(env), newDNS(env), newDoctor(env), newLeave(env), &cobra.Command{
+	root.AddCommand(newJoin(env), newRun(env), newStatus(env), newRestartEnvoy(env), newCapture(env), newDNS(env), newDrain(env), newResume(env), newDoctor(env), newLeave(env), &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(env.stdout, line)

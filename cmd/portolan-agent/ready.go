@@ -20,7 +20,7 @@ func (a *agent) newHealth(noEnvoy bool) *health.Prober {
 	checker := health.Checker{Addresses: func() []string { return a.located.Load().Addresses }, Exec: a.config.Health.Exec}
 	o := health.Options{
 		Check: checker.Check, What: checker.What, Logger: a.logger,
-		Report: func(ctx context.Context, healthy bool, why string) { a.relay.Report(ctx, healthy, why) },
+		Report: a.standing.report,
 	}
 	if !noEnvoy {
 		o.Proxy = func(ctx context.Context) error { return a.envoy.Ready(ctx) }
@@ -68,6 +68,9 @@ func (a *agent) unsupplied() (out []string) {
 
 // unfit adds why the workload is not ready.
 func (a *agent) unfit(unready []string) []string {
+	if why, ok := a.standing.why(); ok && !a.leaving.Load() {
+		unready = append(unready, "the machine is "+why)
+	}
 	if err := a.health.Problem(); err != nil && !a.leaving.Load() {
 		return append(unready, err.Error())
 	}

@@ -79,17 +79,18 @@ type agent struct {
 	logger *slog.Logger
 	env    *environment
 	// located is the configuration with the present addresses of the machine.
-	located atomic.Pointer[config.Config]
-	health  *health.Prober
-	leaving atomic.Bool // the agent was told to end
-	store   *relay.Store
-	relay   *relay.Relay
-	secrets *secrets.Server
-	names   *nameserver.Server
-	envoy   *envoy.Child    // nil for none
-	capture *capture.Keeper // nil for none
-	end     func()          // ends run, as SIGTERM does
-	forGood atomic.Bool     // the machine leaves the mesh
+	located  atomic.Pointer[config.Config]
+	standing *standing
+	health   *health.Prober
+	leaving  atomic.Bool // the agent was told to end
+	store    *relay.Store
+	relay    *relay.Relay
+	secrets  *secrets.Server
+	names    *nameserver.Server
+	envoy    *envoy.Child    // nil for none
+	capture  *capture.Keeper // nil for none
+	end      func()          // ends run, as SIGTERM does
+	forGood  atomic.Bool     // the machine leaves the mesh
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -114,6 +115,9 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	}
 	proxy, err := a.writeBootstraps()
 	if err != nil {
+		return nil, err
+	}
+	if a.standing, err = newStanding(c.Drained(), func(ctx context.Context, healthy bool, why string) { a.relay.Report(ctx, healthy, why) }); err != nil {
 		return nil, err
 	}
 	a.health = a.newHealth(noEnvoy)
@@ -208,6 +212,7 @@ func (a *agent) run(ctx context.Context) error {
 	if notifier != nil {
 		group.Go(func() error { notifier.run(ctx, failed); return nil })
 	}
+	a.standing.begin(failed)
 	group.Go(func() error { a.health.Run(failed); return nil })
 	group.Go(func() error { a.renew(failed); return nil })
 	if rules := a.config.Proxy.IPs; !address.Fixed(rules) {
@@ -309,6 +314,9 @@ func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("POST /restart-envoy", a.takeRestart)
 	mux.HandleFunc("POST /reload", a.takeReload)
 	mux.HandleFunc("POST /leave", a.takeLeave)
+	mux.HandleFunc("POST /drain", a.takeDrain)
+	mux.HandleFunc("POST /resume", a.takeResume)
+	mux.HandleFunc("GET /under-way", a.writeUnderWay)
 	server := &http.Server{Handler: mux}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -208,6 +208,18 @@ func (c *Child) drain(p *childprocess.Process) {
 	}
 }
 
+// UnderWay returns how many requests and connections of others are under way in the workload.
+func (c *Child) UnderWay(ctx context.Context) (sum int, err error) {
+	text, err := c.admin(ctx, http.MethodGet, "/stats?filter=%5Ecluster%5C.inbound.*upstream_rq_active%24")
+	for line := range strings.Lines(text) {
+		_, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if n, err := strconv.Atoi(value); err == nil {
+			sum += n
+		}
+	}
+	return sum, err
+}
+
 // connections sums gauges of listeners other than that of the admin interface.
 func connections(text string) (sum int) {
 	for line := range strings.Lines(text) {

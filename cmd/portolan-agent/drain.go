@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/storage/retry"
+)
+
+// standing is what the servers are told of the machine: what its probe says, unless somebody has
+// drained the machine.
+type standing struct {
+	file string // says why the machine is drained; missing if it is not
+	tell func(ctx context.Context, healthy bool, why string)
+
+	mu      sync.Mutex
+	drained *string
+	probe   *verdict // nil before the first, and without a probe
+}
+
+// verdict is what a probe says.
+type verdict struct {
+	healthy bool
+	why     string
+}
+
+// newStanding reads whether the machine is drained, and says so if it is.
+func newStanding(file string, tell func(context.Context, bool, string)) (*standing, error) {
+	s := &standing{file: file, tell: tell}
+	switch text, err := os.ReadFile(file); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		why := string(text)
+		s.drained = &why
+	}
+	return s, nil
+}
+
+// begin tells the servers what a machine that was drained before is still.
+func (s *standing) begin(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drained != nil {
+		s.say(ctx)
+	}
+}
+
+// report takes what the probe says.
+func (s *standing) report(ctx context.Context, healthy bool, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probe = &verdict{healthy, why}
+	s.say(ctx)
+}
+
+// drain takes the machine out of its clients' endpoints, until resume, also over restarts.
+func (s *standing) drain(ctx context.Context, why string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := renameio.WriteFile(s.file, []byte(why), 0o600); err != nil {
+		return err
+	}
+	s.drained = &why
+	s.say(ctx)
+	return nil
+}
+
+// resume ends drain. It succeeds if the machine is not drained.
+func (s *standing) resume(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := os.Remove(s.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if s.drained != nil {
+		s.drained = nil
+		s.say(ctx)
+	}
+	return nil
+}
+
+// say tells the servers. The caller holds mu.
+func (s *standing) say(ctx context.Context) {
+	switch {
+	case s.drained != nil:
+		s.tell(ctx, false, whyDrained(*s.drained))
+	case s.probe != nil:
+		s.tell(ctx, s.probe.healthy, s.probe.why)
+	default:
+		s.tell(ctx, true, "")
+	}
+}
+
+// why returns why the machine is drained; false if it is not.
+func (s *standing) why() (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drained == nil {
+		return "", false
+	}
+	return whyDrained(*s.drained), true
+}
+
+func whyDrained(reason string) string {
+	if reason == "" {
+		return "drained"
+	}
+	return "drained: " + reason
+}
+
+func (a *agent) takeDrain(w http.ResponseWriter, r *http.Request) {
+	a.answer(w, a.standing.drain(r.Context(), r.URL.Query().Get("reason")))
+}
+
+func (a *agent) takeResume(w http.ResponseWriter, r *http.Request) {
+	a.answer(w, a.standing.resume(r.Context()))
+}
+
+func (a *agent) answer(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// writeUnderWay says how many requests of others are under way in the workload.
+func (a *agent) writeUnderWay(w http.ResponseWriter, r *http.Request) {
+	if a.envoy == nil {
+		_, _ = io.WriteString(w, "0")
+		return
+	}
+	n, err := a.envoy.UnderWay(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = io.WriteString(w, strconv.Itoa(n)) // who asked has gone
+}
+
+func newDrain(env *environment) *cobra.Command {
+	reason, within := "", time.Duration(0)
+	c := &cobra.Command{
+		Use:   "drain",
+		Short: "Take this machine out of its clients' endpoints, and wait until their requests have ended",
+		Long: `Take this machine out of its clients' endpoints, and wait until their requests have ended.
+
+The machine stays in the mesh: its own requests go on, and its entry stays, unhealthy.
+It stays drained over restarts, until portolan-agent resume.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if _, err := env.ask(c.Context(), http.MethodPost, "/drain?reason="+url.QueryEscape(reason)); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), within)
+			defer cancel()
+			left := "some"
+			for quiet := 0; quiet < 3; {
+				if err := retry.Sleep(ctx, 100*time.Millisecond); err != nil {
+					return exit.With(exit.Unconcerned, fmt.Errorf("the machine is drained, and %s requests are still under way after %s", left, within))
+				}
+				text, err := env.ask(ctx, http.MethodGet, "/under-way")
+				if err != nil && ctx.Err() == nil {
+					return err
+				}
+				if left = strings.TrimSpace(string(text)); left == "0" {
+					quiet++
+				} else {
+					quiet = 0
+				}
+			}
+			_, err := fmt.Fprintln(env.stdout, "The machine is drained, and no request of others is under way. portolan-agent resume takes it back.")
+			return err
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who look at the machine's entry")
+	c.Flags().DurationVar(&within, "timeout", 30*time.Second, "how long to wait for requests that are under way; then the machine stays drained, and the exit code is 3")
+	return c
+}
+
+func newResume(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume", Short: "Take this machine back into its clients' endpoints", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := env.ask(c.Context(), http.MethodPost, "/resume")
+			return err
+		},
+	}
+}
