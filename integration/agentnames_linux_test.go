@@ -165,7 +165,7 @@ func TestAgentAnswersNames(t *testing.T) {
 	m.run()
 	calls("without a server, after a restart", "later.shop.test")
 	m.awaitName("a name that the mesh has not, without a server", "printer.corp.test", "10.77.0.9")
-	l.server.start()
+	l.start()
 	l.apply(serviceAt("shop", "last.shop.test", "10.9.0.6", ""))
 	m.awaitName("a host that comes after the server", "last.shop.test", "10.9.0.6")
 }
