@@ -113,7 +113,6 @@ func TestAgentAnswersNames(t *testing.T) {
 	m := l.machine("names")
 	m.asks("nameserver 10.77.0.1\nsearch corp.test\noptions timeout:1\n")
 	m.join(l.invite("--service-account", "web"), "--interception", "REDIRECT")
-	m.change("capture: {}\n", "capture: {}\ndns: {}\n")
 	m.run()
 
 	calls := func(what, host string) {
