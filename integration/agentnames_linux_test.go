@@ -149,6 +149,11 @@ func TestAgentAnswersNames(t *testing.T) {
 		t.Errorf("the metrics have no names: %v", err)
 	}
 
+	// Nobody answers at the other resolver, so its questions must come to the agent.
+	m.asks("nameserver 10.77.0.2\nsearch corp.test\noptions timeout:1\n")
+	m.awaitName("the machine has another resolver", "far.shop.test", "10.9.0.1")
+	m.asks("nameserver 10.77.0.1\nsearch corp.test\noptions timeout:1\n")
+	m.awaitName("the machine has its first resolver again", "printer.corp.test", "10.77.0.9")
 	l.apply("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default, namespace: shop}\nspec: {egress: [{hosts: ['./*']}]}\n")
 	m.awaitName("a host that the Sidecar hides", "other.bank.test", "")
 	l.apply(serviceAt("shop", "later.shop.test", "10.9.0.5", ""))

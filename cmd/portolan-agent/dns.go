@@ -25,6 +25,11 @@ func (a *agent) newNames(follow map[string]relay.Follower) {
 	}
 	o := a.config.Nameserver()
 	o.Logger, o.Table.Logger = a.logger, a.logger
+	o.Changed = func() {
+		if a.capture != nil { // its rules name the resolvers that programs ask
+			a.capture.Replace(a.rules(a.envoy == nil))
+		}
+	}
 	a.names = nameserver.New(o)
 	follow[nds.HostType] = o.Table.Update
 }

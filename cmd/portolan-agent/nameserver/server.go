@@ -49,6 +49,8 @@ type Options struct {
 	// is how often they are read; 0 means 2 s.
 	Files       Files
 	FollowEvery time.Duration
+	// Changed is called, while the server runs, when the machine has other resolvers; nil for nobody.
+	Changed func()
 	// Logger may be nil; nothing is logged then.
 	Logger *slog.Logger
 }
@@ -172,7 +174,7 @@ func (s *Server) Run(ctx context.Context, l *Listeners) error {
 			}
 		})
 	}
-	group.Go(func() error { s.every(ctx, s.readSystem); return nil })
+	group.Go(func() error { s.every(ctx, s.follow); return nil })
 	group.Go(func() error { s.every(ctx, func() { s.forward.probe(ctx) }); return nil })
 	err := group.Wait()
 	l.Close()
@@ -193,19 +195,27 @@ func (s *Server) every(ctx context.Context, do func()) {
 	}
 }
 
-// readSystem has the forwarder ask the resolvers that the machine has, if these are others.
-func (s *Server) readSystem() {
+// follow takes the resolvers of the machine, and tells of others.
+func (s *Server) follow() {
+	if s.readSystem() && s.o.Changed != nil {
+		s.o.Changed()
+	}
+}
+
+// readSystem has the forwarder ask the resolvers that the machine has, and says whether these are
+// others.
+func (s *Server) readSystem() bool {
 	now, err := s.o.Files.Read()
 	if err != nil {
 		text := err.Error()
 		if was := s.problem.Swap(&text); was == nil {
 			s.o.Logger.Error("the resolvers of the machine cannot be read: the last ones are asked", "err", err)
 		}
-		return
+		return false
 	}
 	s.problem.Store(nil)
 	if reflect.DeepEqual(s.has, now) {
-		return
+		return false
 	}
 	s.has = now
 	resolvers := s.o.Resolvers
@@ -214,6 +224,7 @@ func (s *Server) readSystem() {
 	}
 	s.forward.use(resolvers, now.Search, now.Timeout, now.Attempts)
 	s.o.Logger.Info("names that are not of the mesh are asked for at", "resolvers", resolvers, "search", now.Search)
+	return true
 }
 
 // Handler returns what answers one question. It gives up on resolvers when ctx ends.
