@@ -39,6 +39,15 @@ func newFollowers(take map[string]Follower) *followers {
 	return f
 }
 
+// begin tells the followers what was kept, by type.
+func (f *followers) begin(kept map[string]*discoveryv3.DeltaDiscoveryResponse) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, url := range slices.Sorted(maps.Keys(f.take)) {
+		f.tell(url, kept[url].GetResources(), nil)
+	}
+}
+
 // join begins with a stream, on which the followers go on from what they have.
 func (f *followers) join() *following {
 	f.mu.Lock()

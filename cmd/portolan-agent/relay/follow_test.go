@@ -149,6 +149,7 @@ func TestFollow(t *testing.T) {
 	var kept table
 	o.Follow = map[string]relay.Follower{followed: kept.take}
 	api, _ = start(t, o)
+	kept.becomes(t, "x=1 y=1") // before the proxy is there
 	connect(t, api, nil).take("1")
 	kept.becomes(t, "x=1 y=1")
 }

@@ -33,7 +33,8 @@ type Options struct {
 	// SaveEvery is how often at most what a client has acknowledged is kept; 0 means 2 s.
 	SaveEvery time.Duration
 	// Follow has those who take resources for the agent itself, by type URL. They are asked for on
-	// the delta streams of the proxy with the id Node, and are kept like its own.
+	// the delta streams of the proxy with the id Node, and are kept like its own. New tells them what
+	// is kept.
 	Node   string
 	Follow map[string]Follower
 	// Logger may be nil; nothing is logged then.
@@ -87,7 +88,11 @@ func New(o Options) *Relay {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Relay{o: o, node: o.Node, watchers: map[*watcher]struct{}{}, followers: newFollowers(o.Follow)}
+	out := &Relay{o: o, node: o.Node, watchers: map[*watcher]struct{}{}, followers: newFollowers(o.Follow)}
+	if o.Store != nil && len(o.Follow) > 0 {
+		out.followers.begin(o.Store.load(o.Node, deltaVariant))
+	}
+	return out
 }
 
 // Report has every client's server know whether the machine is healthy, and why it is not. It
