@@ -22,11 +22,12 @@ const imageUser = 65532
 
 // command is what an image does unless its user says otherwise.
 var command = map[string][]string{
-	"portolan":       {"serve"},
+	"portolan":       {"serve", "--data-dir", "/var/lib/portolan/store"},
 	"portolan-agent": {"run", "--no-envoy"},
 }
 
-// image writes the container image: the binary alone, as a tar archive with an OCI layout.
+// image writes the container image: the binary alone, as a tar archive with an OCI layout. All that
+// the binary writes lies in its volume, so that the root may be read-only.
 func (p product) image() error {
 	layer, err := p.layer()
 	if err != nil {
@@ -54,7 +55,7 @@ func (p product) image() error {
 	state := "/var/lib/" + p.name
 	config.Config = v1.Config{
 		User: "65532:65532", Entrypoint: []string{"/usr/bin/" + p.name}, Cmd: command[p.name], WorkingDir: state,
-		Env: []string{"PATH=/usr/bin", "HOME=" + state}, Volumes: map[string]struct{}{state: {}}, Labels: labels,
+		Env: []string{"PATH=/usr/bin", "HOME=" + state, "TMPDIR=" + state}, Volumes: map[string]struct{}{state: {}}, Labels: labels,
 	}
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return err
