@@ -41,7 +41,7 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race integration reliability soak bench bench-store bench-push fuzz lint generate tools consul kubectl grpc-clients clean
+.PHONY: help build demo test race integration reliability soak bench bench-store bench-push fuzz lint generate tools consul kubectl grpc-clients dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -116,6 +116,15 @@ kubectl: ## build kubectl into .tools/, for the integration tests
 
 grpc-clients: ## put gRPC clients in Python, JavaScript and Java into .tools/, for the integration tests
 	@PYTHON='$(PYTHON)' GRPCIO_VERSION='$(GRPCIO_VERSION)' NODEJS_VERSION='$(NODEJS_VERSION)' .ci/grpc/install
+
+comma := ,
+# The time of all files in what people install: that of the commit.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+
+dist: ## packages, archives, images, SBOMs and checksums into dist/; ARCH= (amd64,arm64) OUT= (dist) PRODUCT= select
+	cd .ci/dist && GOWORK=off $(GO) run . -arch '$(or $(ARCH),amd64$(comma)arm64)' -out '$(abspath $(or $(OUT),dist))' -source '$(CURDIR)' $(if $(PRODUCT),-product '$(PRODUCT)') \
+	  -version '$(VERSION)' -revision '$(REVISION)' -date '$(SOURCE_DATE_EPOCH)' -tags '$(TAGS)' -ldflags '$(LDFLAGS)'
 
 clean: ## remove what was built; the tools in .tools/ stay
 	rm -rf bin dist

@@ -47,7 +47,8 @@ func needNetworks(t testing.TB, tools ...string) {
 // needTools skips a test if one of the tools is missing. In CI that is a failure.
 func needTools(t testing.TB, tools ...string) {
 	t.Helper()
-	packages := map[string]string{"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux", "openssl": "openssl", "dig": "bind9-dnsutils", "curl": "curl"}
+	packages := map[string]string{"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux", "openssl": "openssl", "dig": "bind9-dnsutils", "curl": "curl",
+		"lintian": "lintian", "rpm": "rpm", "systemd-analyze": "systemd"}
 	var missing []string
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -22,15 +22,20 @@ type storeMachine struct {
 }
 
 // newMachines returns three machines, 10.0.0.1 to 10.0.0.3, whose servers have the unit of
-// docs/tasks/run-in-production.md.
+// the package, with the flags of docs/tasks/run-in-production.md.
 func newMachines(t *testing.T) []*storeMachine {
 	t.Helper()
 	page, err := os.ReadFile("../docs/tasks/run-in-production.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := regexp.MustCompile(`(?s)ExecStart=/usr/local/bin/(portolan serve .*?[^\\])\n`).FindSubmatch(page)
-	if unit == nil || !strings.Contains(string(page), "`--join https://mesh.example.com:15080 --token-file /etc/portolan/member.token`") {
+	service, err := os.ReadFile("../.ci/dist/files/portolan/portolan.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := regexp.MustCompile(`ExecStart=/usr/bin/(portolan serve .*)\$SERVE_FLAGS\n`).FindSubmatch(service)
+	values := regexp.MustCompile(`SERVE_FLAGS="(.*)"\n`).FindSubmatch(page)
+	if unit == nil || values == nil || !strings.Contains(string(page), "`--join https://mesh.example.com:15080 --token-file /etc/portolan/member.token`") {
 		t.Fatal("the page has no unit, or no flags of the other servers")
 	}
 	first := newShell(t)
@@ -45,7 +50,7 @@ func newMachines(t *testing.T) []*storeMachine {
 			t.Cleanup(s.end)
 		}
 		s.tmp, s.dir = t.TempDir(), t.TempDir()
-		m := &storeMachine{shell: s, unit: strings.ReplaceAll(string(unit[1]), "\\\n", " ") + " " + flags}
+		m := &storeMachine{shell: s, unit: string(unit[1]) + string(values[1]) + " " + flags}
 		for _, dir := range []string{"var/lib/portolan", "etc/portolan"} {
 			if err := os.MkdirAll(filepath.Join(s.tmp, dir), 0o700); err != nil {
 				t.Fatal(err)
