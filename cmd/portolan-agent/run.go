@@ -160,6 +160,7 @@ func (a *agent) run(ctx context.Context) error {
 		group.Go(func() error { return a.serveMetrics(failed, metrics) })
 	}
 	group.Go(func() error { a.renew(failed); return nil })
+	group.Go(func() error { a.tellFacts(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
 	if a.capture != nil {

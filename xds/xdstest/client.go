@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/names/nds"
@@ -255,6 +256,13 @@ func (c *Client) Report(code codes.Code, message string) {
 		q.rejection = &statuspb.Status{Code: int32(code), Message: message} //nolint:gosec // codes are small
 	}
 	c.send(q)
+}
+
+// Say sends a request of a type that asks for nothing, with metadata of the node.
+func (c *Client) Say(typeURL string, metadata *structpb.Struct) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.send(clientRequest{typeURL: typeURL, node: &corev3.Node{Metadata: metadata}})
 }
 
 // Held returns what the client has of a type. The caller owns the map.
