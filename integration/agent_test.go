@@ -90,6 +90,7 @@ type agentMachine struct {
 	admin     string
 	metrics   string
 	port      int // at which its Envoy takes requests
+	ip        string
 	process   *process
 	client    *http.Client
 	// slow is told of each request for /slow, which is answered when release is closed.
@@ -112,7 +113,7 @@ func newMachine(t testing.TB) *agentMachine {
 	}))
 	t.Cleanup(app.Close)
 	host, port, _ := strings.Cut(app.Listener.Addr().String(), ":")
-	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), port: freePort(t), client: clientOf(t), slow: slow, release: release}
+	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), port: freePort(t), ip: "10.0.0.9", client: clientOf(t), slow: slow, release: release}
 	s.apply(fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: app, namespace: shop}\nspec:\n  hosts: [app.shop.example]\n  resolution: STATIC\n  ports: [{number: %d, name: http, protocol: HTTP, targetPort: %s}]\n  endpoints: [{address: %s}]\n", m.port, port, host))
 	return m
 }
@@ -143,7 +144,7 @@ func (m *agentMachine) invite() string {
 
 func (m *agentMachine) join(invitation string, flags ...string) outcome {
 	m.t.Helper()
-	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin, "--metrics-address", m.metrics}, flags...)...)
+	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", m.ip, "--envoy", needEnvoy(m.t), "--admin-address", m.admin, "--metrics-address", m.metrics}, flags...)...)
 }
 
 func (m *agentMachine) run(flags ...string) {
