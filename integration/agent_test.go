@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,6 +92,7 @@ type agentMachine struct {
 	metrics   string
 	port      int // at which its Envoy takes requests
 	ip        string
+	program   string // of the agent; empty for the one that is tested
 	process   *process
 	client    *http.Client
 	// slow is told of each request for /slow, which is answered when release is closed.
@@ -121,7 +123,7 @@ func newMachine(t testing.TB) *agentMachine {
 // agent runs a command of the agent.
 func (m *agentMachine) agent(args ...string) outcome {
 	m.t.Helper()
-	c := exec.Command(needAgent(m.t), append(args, "--config", filepath.Join(m.dir, "config.yaml"))...)
+	c := exec.Command(cmp.Or(m.program, needAgent(m.t)), append(args, "--config", filepath.Join(m.dir, "config.yaml"))...)
 	var out, errs strings.Builder
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
@@ -148,7 +150,7 @@ func (m *agentMachine) join(invitation string, flags ...string) outcome {
 }
 
 func (m *agentMachine) run(flags ...string) {
-	m.process = start(m.t, "agent", needAgent(m.t), append([]string{"run", "--config", filepath.Join(m.dir, "config.yaml")}, flags...)...)
+	m.process = start(m.t, "agent", cmp.Or(m.program, needAgent(m.t)), append([]string{"run", "--config", filepath.Join(m.dir, "config.yaml")}, flags...)...)
 }
 
 // call sends a request through the machine's Envoy.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,22 +93,25 @@ metadata: {name: hand, namespace: shop}
 spec: {address: 10.9.9.9, labels: {app: hand}, serviceAccount: web}
 `
 
+// programs are those of a machine and its servers; empty for the ones that are tested.
+type programs struct{ server, agent string }
+
 // newGroupMachine joins a machine with an agent to the group web, at 127.0.0.1, and starts it. Its
 // servers share an etcd. Its Envoy sends to its own application.
-func newGroupMachine(t *testing.T, n int, options ...string) (m *agentMachine, servers []*server, web *groupWeb) {
+func newGroupMachine(t *testing.T, n int, of programs, options ...string) (m *agentMachine, servers []*server, web *groupWeb) {
 	needEnvoy(t)
 	etcd, keys, web := startEtcd(t), sealingKeys(t), newGroupWeb(t)
 	var addresses []string
 	invite := []string{"machine", "invite", "-n", "shop", "--group", "web"}
 	for range n {
 		xds := local(freePort(t))
-		s := startServer(t, serverOptions{etcd: etcd, args: []string{"--secure-xds-address", xds, "--sealing-key", keys}})
+		s := startServer(t, serverOptions{etcd: etcd, args: []string{"--secure-xds-address", xds, "--sealing-key", keys}, program: of.server})
 		servers, addresses = append(servers, s), append(addresses, xds)
 		invite = append(invite, "--api-url", "https://"+s.api, "--xds-address", xds)
 	}
 	plain := strings.Replace(web.group(), "labels: {app: web}", "labels: {app: web, security.istio.io/tlsMode: disabled}", 1)
 	servers[0].apply(plain, web.service(), byHand)
-	m = &agentMachine{server: servers[0], t: t, dir: t.TempDir(), secureXDS: addresses[0], admin: local(freePort(t)), metrics: local(freePort(t)), client: clientOf(t), ip: "127.0.0.1"}
+	m = &agentMachine{server: servers[0], t: t, dir: t.TempDir(), secureXDS: addresses[0], admin: local(freePort(t)), metrics: local(freePort(t)), client: clientOf(t), ip: "127.0.0.1", program: of.agent}
 	text, ok := strings.CutPrefix(strings.TrimSpace(servers[0].must("", invite...)), "portolan-agent join ")
 	if !ok {
 		t.Fatal(text)
@@ -123,7 +128,7 @@ func newGroupMachine(t *testing.T, n int, options ...string) (m *agentMachine, s
 // restarted. A removed one is not registered before it is let back.
 func TestMachines(t *testing.T) {
 	t.Parallel()
-	m, servers, web := newGroupMachine(t, 2)
+	m, servers, web := newGroupMachine(t, 2, programs{})
 	const name = "web-127.0.0.1"
 	awaitReply(t, web.request(), "here")
 	connected := func(m listedMachine) bool {
@@ -188,10 +193,59 @@ func TestMachines(t *testing.T) {
 // TestMachineFactsFollowTheCertificate: the end of a machine's certificate is that of the renewed one.
 func TestMachineFactsFollowTheCertificate(t *testing.T) {
 	t.Parallel()
-	m, servers, _ := newGroupMachine(t, 1, "--ttl", "20s")
+	m, servers, _ := newGroupMachine(t, 1, programs{}, "--ttl", "20s")
 	first := servers[0].awaitMachine("the end of the certificate", "web-127.0.0.1", func(m listedMachine) bool { return m.Facts != nil && !m.CertificateEnds.IsZero() })
 	servers[0].awaitMachine("the end of the renewed one", "web-127.0.0.1", func(m listedMachine) bool { return m.CertificateEnds.After(first.CertificateEnds) })
 	if !m.process.running() {
 		t.Error(m.process.Err())
+	}
+}
+
+// lastRelease builds the programs of the last release, which is the last tag.
+func lastRelease(t *testing.T) programs {
+	t.Helper()
+	out, err := exec.Command("git", "tag", "--list", "v*", "--sort=-v:refname").Output()
+	tags := strings.Fields(string(out))
+	if err != nil || len(tags) == 0 {
+		t.Skip("there is no release yet: no tag v*")
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	for _, args := range [][]string{
+		{"git", "worktree", "add", "--detach", source, tags[0]},
+		{"go", "build", "-C", source, "-o", dir, "./cmd/portolan"},
+		{"go", "build", "-C", source, "-tags", agentTags, "-o", dir, "./cmd/portolan-agent"},
+		{"git", "worktree", "remove", "--force", source},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return programs{filepath.Join(dir, "portolan"), filepath.Join(dir, "portolan-agent")}
+}
+
+// TestAgentsAndServersOfTwoReleases: an agent goes with a server of the last release, which neither
+// ends its stream nor complains, and an agent of that release goes with a server of this one.
+func TestAgentsAndServersOfTwoReleases(t *testing.T) {
+	t.Parallel()
+	last := lastRelease(t)
+	for name, of := range map[string]programs{"an older server": {server: last.server}, "an older agent": {agent: last.agent}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, servers, web := newGroupMachine(t, 1, of)
+			awaitReply(t, web.request(), "here")
+			before, err := m.status()
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers[0].apply(strings.ReplaceAll(byHand, "hand", "later"))
+			eventually(t, "the machine gets a change", func() error { return m.hasCluster("outbound|9999||later.shop.test") })
+			if now, err := m.status(); err != nil || len(now.Clients) != 1 || now.Clients[0] != before.Clients[0] {
+				t.Errorf("the stream was %+v, and is %+v, %v", before.Clients, now.Clients, err)
+			}
+			if log := servers[0].process.output(); strings.Contains(log, "portolan.machine.v1") {
+				t.Errorf("the server complains:\n%s", log)
+			}
+		})
 	}
 }
