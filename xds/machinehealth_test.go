@@ -89,7 +89,9 @@ func TestWhatAnAgentSaysOfItsMachine(t *testing.T) {
 	variants(t, func(t *testing.T, v protocol.Variant) {
 		shown, renewed := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(24*time.Hour).UTC().Truncate(time.Second)
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
-			o.Peer = func(context.Context) (admission.Peer, error) { return admission.Peer{Identity: shopWeb, Until: shown}, nil }
+			o.Peer = func(context.Context) (admission.Peer, error) {
+				return admission.Peer{Identity: shopWeb, Until: shown}, nil
+			}
 		})
 		settledAt := s.Apply(service("a", 8080, "10.1.0.1"))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Follow: true})

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/names/nds"
@@ -242,27 +241,6 @@ func (c *Client) refuse(a *Answer, message string) {
 		typeURL: a.TypeURL, names: t.names(), version: t.version, nonce: a.Nonce,
 		rejection: &statuspb.Status{Code: int32(codes.InvalidArgument), Message: message},
 	})
-}
-
-// healthType is the type of reports of health, as Istio's agent sends them.
-const healthType = "type.googleapis.com/istio.v1.HealthInformation"
-
-// Report reports the health of the client's machine: healthy for codes.OK.
-func (c *Client) Report(code codes.Code, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q := clientRequest{typeURL: healthType}
-	if code != codes.OK {
-		q.rejection = &statuspb.Status{Code: int32(code), Message: message} //nolint:gosec // codes are small
-	}
-	c.send(q)
-}
-
-// Say sends a request of a type that asks for nothing, with metadata of the node.
-func (c *Client) Say(typeURL string, metadata *structpb.Struct) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.send(clientRequest{typeURL: typeURL, node: &corev3.Node{Metadata: metadata}})
 }
 
 // Held returns what the client has of a type. The caller owns the map.
