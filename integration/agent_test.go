@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,6 +92,8 @@ type agentMachine struct {
 	metrics   string
 	ready     string
 	port      int // at which its Envoy takes requests
+	ip        string
+	program   string // of the agent; empty for the one that is tested
 	process   *process
 	client    *http.Client
 	// slow is told of each request for /slow, which is answered when release is closed.
@@ -113,7 +116,7 @@ func newMachine(t testing.TB) *agentMachine {
 	}))
 	t.Cleanup(app.Close)
 	host, port, _ := strings.Cut(app.Listener.Addr().String(), ":")
-	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), ready: local(freePort(t)), port: freePort(t), client: clientOf(t), slow: slow, release: release}
+	m := &agentMachine{server: s, t: t, dir: t.TempDir(), secureXDS: secure, admin: local(freePort(t)), metrics: local(freePort(t)), ready: local(freePort(t)), port: freePort(t), ip: "10.0.0.9", client: clientOf(t), slow: slow, release: release}
 	s.apply(fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: app, namespace: shop}\nspec:\n  hosts: [app.shop.example]\n  resolution: STATIC\n  ports: [{number: %d, name: http, protocol: HTTP, targetPort: %s}]\n  endpoints: [{address: %s}]\n", m.port, port, host))
 	return m
 }
@@ -121,7 +124,7 @@ func newMachine(t testing.TB) *agentMachine {
 // agent runs a command of the agent.
 func (m *agentMachine) agent(args ...string) outcome {
 	m.t.Helper()
-	c := exec.Command(needAgent(m.t), append(args, "--config", filepath.Join(m.dir, "config.yaml"))...)
+	c := exec.Command(cmp.Or(m.program, needAgent(m.t)), append(args, "--config", filepath.Join(m.dir, "config.yaml"))...)
 	var out, errs strings.Builder
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
@@ -144,11 +147,11 @@ func (m *agentMachine) invite() string {
 
 func (m *agentMachine) join(invitation string, flags ...string) outcome {
 	m.t.Helper()
-	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", "10.0.0.9", "--envoy", needEnvoy(m.t), "--admin-address", m.admin, "--metrics-address", m.metrics, "--ready-address", m.ready}, flags...)...)
+	return m.agent(append([]string{"join", invitation, "--dir", m.dir, "--name", "web", "--ip", m.ip, "--envoy", needEnvoy(m.t), "--admin-address", m.admin, "--metrics-address", m.metrics, "--ready-address", m.ready}, flags...)...)
 }
 
 func (m *agentMachine) run(flags ...string) {
-	m.process = start(m.t, "agent", needAgent(m.t), append([]string{"run", "--config", filepath.Join(m.dir, "config.yaml")}, flags...)...)
+	m.process = start(m.t, "agent", cmp.Or(m.program, needAgent(m.t)), append([]string{"run", "--config", filepath.Join(m.dir, "config.yaml")}, flags...)...)
 }
 
 // call sends a request through the machine's Envoy.

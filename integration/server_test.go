@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,7 @@ type serverOptions struct {
 	etcd       string
 	meshConfig string // a YAML document
 	args       []string
+	program    string // empty for the one that is tested
 }
 
 // startServer runs a server until the test ends.
@@ -84,7 +86,7 @@ func (s *server) launch() {
 	if s.founds(args) {
 		args = append(args, "--new-store")
 	}
-	s.process = start(s.t, "portolan", binary, args...)
+	s.process = start(s.t, "portolan", cmp.Or(s.o.program, binary), args...)
 }
 
 // founds says whether the server has to be told to begin a store: it has none, joins none, and

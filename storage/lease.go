@@ -9,6 +9,10 @@ import (
 // LeaseID names a lease of a Leaser. It is opaque; 0 is no lease.
 type LeaseID int64
 
+// OffLease in an operation takes its object from the lease that it is under: it stays until
+// somebody deletes it.
+const OffLease LeaseID = -1
+
 // The bounds of the TTL of a lease, and the TTL of one that is granted with 0.
 const (
 	MinLease     = 3 * time.Second
@@ -19,7 +23,7 @@ const (
 // Leaser is a Batcher whose objects can live as long as a lease.
 //
 // An operation with a Lease puts its object under that lease, and takes it from any lease that
-// it was under: so a new holder takes an object over. Other writes of the object leave it under
+// it was under: so a new holder takes an object over. One with OffLease takes it from its lease. Other writes of the object leave it under
 // its lease. When a lease ends, the store deletes the objects under it, with their health, as
 // one revision. It ends no lease before its TTL, and ends it soon after. While the store has no
 // leader it ends none, and after an election every lease has its whole TTL.

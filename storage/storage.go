@@ -195,7 +195,7 @@ type Op struct {
 	// returns it as the error. If nil, the operation may do both.
 	KeepSpec error
 	// Lease puts the object under a lease of the store, which must be a Leaser; 0 leaves it
-	// as it is. An operation with a lease writes the object even if nothing else changes. It is
+	// as it is, and OffLease takes it from its lease. An operation with a lease writes the object even if nothing else changes. It is
 	// ErrInvalid for Delete and for kinds that can have no lease, and ErrNotFound if the lease
 	// has ended.
 	Lease LeaseID

@@ -318,6 +318,10 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		c.noteHealth(m)
 		return c.flush()
 	}
+	if m.typeURL == resource.FactsType {
+		c.noteFacts(m)
+		return c.flush()
+	}
 	t, err := c.serveType(m.typeURL)
 	if err != nil {
 		return err

@@ -1,17 +1,24 @@
 package xds_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	facts "github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -71,5 +78,53 @@ func TestWhatAMachineSaysOfItsHealth(t *testing.T) {
 		settled(t, s, s.Apply(service("a", 8080, "10.1.0.2")))
 		c.Close()
 		xdstest.Eventually(t, "the end of the stream", func() bool { return slices.Equal(registrar.all(), append(want, "leave")) })
+	})
+}
+
+// TestWhatAnAgentSaysOfItsMachine: the status of a proxy has what its agent has said last. No
+// request is answered, and one that is too large says nothing. The end of the certificate is that
+// which the agent says.
+func TestWhatAnAgentSaysOfItsMachine(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v protocol.Variant) {
+		shown, renewed := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(24*time.Hour).UTC().Truncate(time.Second)
+		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
+			o.Peer = func(context.Context) (admission.Peer, error) {
+				return admission.Peer{Identity: shopWeb, Until: shown}, nil
+			}
+		})
+		settledAt := s.Apply(service("a", 8080, "10.1.0.1"))
+		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Follow: true})
+		c.Subscribe(xdstest.ClusterType)
+		c.Subscribe(xdstest.ListenerType)
+		settled(t, s, settledAt)
+		if p := s.XDS.Proxies(); len(p) != 1 || p[0].Machine != nil || !p[0].CertificateEnds.Equal(shown) {
+			t.Fatalf("without an agent: %+v", p)
+		}
+		says := func(f facts.Facts) { c.Say(resource.FactsType, f.Metadata()) }
+		shows := func(f facts.Facts) func() bool {
+			return func() bool {
+				p := s.XDS.Proxies()
+				return len(p) == 1 && p[0].Machine != nil && *p[0].Machine == f
+			}
+		}
+		says(facts.Facts{Agent: "1", CertificateEnds: shown})
+		xdstest.Eventually(t, "the facts", shows(facts.Facts{Agent: "1", CertificateEnds: shown}))
+		last := facts.Facts{Agent: "1", CertificateEnds: renewed, Capture: "absent"}
+		says(last)
+		xdstest.Eventually(t, "the facts that have changed", shows(last))
+		if p := s.XDS.Proxies(); !p[0].CertificateEnds.Equal(renewed) {
+			t.Errorf("the certificate ends %v, and the agent says %v", p[0].CertificateEnds, renewed)
+		}
+		large := facts.Facts{Agent: "2"}.Metadata()
+		large.Fields["MORE"] = structpb.NewStringValue(strings.Repeat("m", 9<<10))
+		c.Say(resource.FactsType, large)
+		settled(t, s, s.Apply(service("a", 8080, "10.1.0.2")))
+		if !shows(last)() {
+			t.Errorf("a request that is too large says something: %+v", s.XDS.Proxies()[0].Machine)
+		}
+		if got := c.Answers(resource.FactsType); len(got) != 0 {
+			t.Errorf("%d requests were answered", len(got))
+		}
 	})
 }

@@ -221,6 +221,7 @@ func (a *agent) run(ctx context.Context) error {
 			return nil
 		})
 	}
+	group.Go(func() error { a.tellFacts(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
 	if a.capture != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 )
 
 // markOf returns the mark of an entry; the zero mark if no registration has written it so.
@@ -43,6 +44,7 @@ type written struct {
 	by     *stream
 	group  string
 	lacked string
+	stays  bool // it is under no lease
 }
 
 // action is what is to be done for a claim.
@@ -131,10 +133,12 @@ func (c *claim) decide(o Options) action {
 	mine := c.written != nil && c.written.by == s
 	switch {
 	case entry == nil:
-		return c.putting(o, storage.Absent)
+		return c.putting(o, nil)
+	case entry.Annotations[health.RemovedAnnotation] != "":
+		return c.keepingOut(o, entry)
 	case markOf(entry) == s.mark(o.Server):
-		if !mine || c.lease == 0 || c.written.group != c.group.ResourceVersion {
-			return c.putting(o, entry.ResourceVersion)
+		if !mine || !c.written.stays && c.lease == 0 || c.written.group != c.group.ResourceVersion || c.written.stays != stays(entry) {
+			return c.putting(o, entry)
 		}
 		return c.keeping(o, entry)
 	case entry.Annotations[NodeAnnotation] == s.proxy.ID && mine:
@@ -142,7 +146,7 @@ func (c *claim) decide(o Options) action {
 		return action{}
 	case entry.Annotations[NodeAnnotation] == s.proxy.ID, mine && entry.Annotations[NodeAnnotation] == "",
 		entry.Annotations[NodeAnnotation] != "" && entry.Annotations[ServerAnnotation] == o.Server:
-		return c.putting(o, entry.ResourceVersion)
+		return c.putting(o, entry)
 	case entry.Annotations[NodeAnnotation] != "":
 		s.become(Refused, taken(c.key, entry.Annotations[NodeAnnotation], fmt.Sprintf("which is connected to another server, or was within the last %v", o.TTL)))
 	default:
@@ -151,17 +155,45 @@ func (c *claim) decide(o Options) action {
 	return action{}
 }
 
-// putting returns the action that writes the entry for its holder, if it is at a version.
-func (c *claim) putting(o Options, version string) action {
+// stays says whether an entry outlives its machine's stream: people have withdrawn it, and that is
+// to hold when the machine comes back.
+func stays(entry *config.Config) bool {
+	_, withdrawn := health.Withdrawn(entry.Annotations)
+	return withdrawn
+}
+
+// keepingOut refuses the holder of an entry that people have removed. The entry stays, so that
+// every server knows.
+func (c *claim) keepingOut(o Options, entry *config.Config) action {
+	s := c.holder
+	s.become(Refused, fmt.Sprintf("%s is removed: %s: portolan machine remove --end lets it back", c.key, entry.Annotations[health.RemovedAnnotation]))
+	if entry.Annotations[NodeAnnotation] != s.proxy.ID || c.written != nil && c.written.by == s && c.written.stays {
+		return action{}
+	}
+	object := entry.Clone()
+	mark := s.mark(o.Server)
+	object.Annotations[ServerAnnotation], object.Annotations[ConnectedAnnotation] = mark[0], mark[1]
+	return action{verb: put, object: object, written: written{by: s, stays: true}}
+}
+
+// putting returns the action that writes the entry for its holder, in place of the one that is
+// there; nil for none. What drains that stays.
+func (c *claim) putting(o Options, there *config.Config) action {
 	s := c.holder
 	object, refused := EntryOf(c.group, s.proxy)
-	object.ResourceVersion = version
+	object.ResourceVersion = storage.Absent
+	if there != nil {
+		object.ResourceVersion = there.ResourceVersion
+		if why, drained := there.Annotations[health.DrainedAnnotation]; drained {
+			object.Annotations[health.DrainedAnnotation] = why
+		}
+	}
 	mark := s.mark(o.Server)
 	object.Annotations[ServerAnnotation], object.Annotations[ConnectedAnnotation], object.Annotations[NodeAnnotation] = mark[0], mark[1], mark[2]
 	if c.failure != "" {
 		s.become(Waiting, "the store: "+c.failure)
 	}
-	return action{verb: put, object: object, written: written{s, c.group.ResourceVersion, unheard(refused)}}
+	return action{verb: put, object: object, written: written{s, c.group.ResourceVersion, unheard(refused), stays(object)}}
 }
 
 // removing returns the action that ends the entry of a claim that no stream may have: its machine
@@ -172,9 +204,9 @@ func (c *claim) removing(entry *config.Config, o Options) action {
 	}
 	by := c.written.by
 	switch {
-	case c.left(by):
+	case c.left(by) && !stays(entry):
 		return action{verb: remove, version: entry.ResourceVersion, why: "the machine has said that it leaves"}
-	case slices.Contains(c.streams, by):
+	case slices.Contains(c.streams, by) && !by.departed:
 		return action{verb: remove, version: entry.ResourceVersion, why: "the WorkloadGroup of the machine is gone, or is not for it any more"}
 	}
 	return action{} // its lease runs out
@@ -202,14 +234,14 @@ func (c *claim) left(by *stream) bool {
 func (c *claim) keeping(o Options, entry *config.Config) action {
 	s := c.holder
 	switch {
-	case c.failure != "" && time.Since(c.renewed) > o.TTL:
+	case c.failure != "" && !c.written.stays && time.Since(c.renewed) > o.TTL:
 		s.become(Waiting, "the store: "+c.failure)
 	case c.written.lacked == "" && s.report == nil && c.group.Spec.(*networking.WorkloadGroup).Probe != nil && time.Since(s.since) > o.Silence:
 		s.become(Registered, "and its agent reports no health: the agent on the machine runs spec.probe of the group, and before the first report nobody sends it requests")
 	default:
 		s.become(Registered, c.written.lacked)
 	}
-	if time.Since(c.renewed) >= o.TTL/renewals {
+	if !c.written.stays && time.Since(c.renewed) >= o.TTL/renewals {
 		return action{verb: renew}
 	}
 	if s.report == nil || time.Since(c.toldAt) < interval && !s.report.urgent(c.told.healthy) {

@@ -311,17 +311,21 @@ func (r *Registrar) do(ctx context.Context, c *claim) error {
 	return r.put(ctx, c, now)
 }
 
-// put writes the entry of a claim under its lease.
+// put writes the entry of a claim under its lease, or off any.
 func (r *Registrar) put(ctx context.Context, c *claim, now time.Time) (err error) {
-	if c.lease == 0 {
+	off := c.next.written.stays
+	if c.lease == 0 && !off {
 		if c.lease, err = r.o.Store.Grant(ctx, r.o.TTL); err != nil {
 			return err
 		}
 		c.renewed = now
 	}
-	by := c.next.written.by
+	by, lease := c.next.written.by, c.lease
+	if off {
+		lease = storage.OffLease
+	}
 	ctx = storage.WithOrigin(ctx, storage.Origin{User: by.account(), Message: "registered by the proxy " + by.proxy.ID})
-	_, results, err := r.o.Store.Apply(ctx, []storage.Op{{Verb: storage.Put, Config: c.next.object, Lease: c.lease}})
+	_, results, err := r.o.Store.Apply(ctx, []storage.Op{{Verb: storage.Put, Config: c.next.object, Lease: lease}})
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		c.lease = 0 // it has ended: the next step gets another
@@ -338,12 +342,15 @@ func (r *Registrar) put(ctx context.Context, c *claim, now time.Time) (err error
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.written == nil || c.written.by != by {
+	if by.state != Refused && (c.written == nil || c.written.by != by) {
 		r.metrics.registered.Inc()
 		r.o.Logger.Info("proxy registered", "proxy", by.proxy.ID, "key", c.key.String())
 	}
 	done := c.next.written
 	c.written = &done
+	if off {
+		c.lease = 0 // nothing is under it
+	}
 	r.wake(c) // to say so
 	return nil
 }

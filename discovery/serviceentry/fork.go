@@ -14,7 +14,7 @@ import (
 type known struct {
 	catalog   catalog
 	instances instances                     // instances of other registries
-	checked   pmap.Map[*config.Config]      // WorkloadEntries whose health matters, by nameKey
+	checked   pmap.Map[*config.Config]      // WorkloadEntries that may be out of use, by nameKey
 	health    pmap.Map[*health.Report]      // of all WorkloadEntries with known health, by nameKey
 	assigned  pmap.Map[*address.Assignment] // by address.Path
 }

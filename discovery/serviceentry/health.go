@@ -45,14 +45,22 @@ func (s *Store) setHealth(key nameKey, report *health.Report) {
 	}
 }
 
-// isChecked says whether the health of a WorkloadEntry matters.
+// isChecked says whether a WorkloadEntry may be out of use: its health matters, or it is withdrawn.
 func (s *Store) isChecked(object *config.Config) bool {
+	_, withdrawn := health.Withdrawn(object.Annotations)
+	return withdrawn || s.needsHealth(object)
+}
+
+func (s *Store) needsHealth(object *config.Config) bool {
 	return health.Checked(object.Annotations) && !s.off.HealthChecks
 }
 
-// isHealthy says whether a WorkloadEntry was reported healthy. A report on an earlier object
+// isHealthy says whether a WorkloadEntry is not withdrawn, and was reported healthy if that matters. A report on an earlier object
 // of the same name does not count.
 func (s *Store) isHealthy(object *config.Config) bool {
+	if _, withdrawn := health.Withdrawn(object.Annotations); withdrawn || !s.needsHealth(object) {
+		return !withdrawn
+	}
 	r := s.health.Value(nameKey{object.Namespace, object.Name}.path())
 	return r != nil && r.Healthy && (r.UID == "" || r.UID == object.UID)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -94,5 +95,33 @@ func TestHealthThatIsNotAskedForDoesNotCount(t *testing.T) {
 	m.apply(selectingA(t), w)
 	if told := m.reportHealth("w", "u1", false); len(told) != 0 || len(m.addresses()) != 1 {
 		t.Errorf("%q, %q", told, m.addresses())
+	}
+}
+
+// TestAWithdrawnWorkloadIsNoEndpoint: whatever its health, and whether that matters.
+func TestAWithdrawnWorkloadIsNoEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, annotation := range []string{health.DrainedAnnotation, health.RemovedAnnotation} {
+		m := start(t, serviceentry.Options{})
+		static := object(t, schema.WorkloadEntry, "w", 2, "spec: {address: 10.0.0.1, labels: {app: a}}")
+		m.apply(selectingA(t), static, checked(t, "x", "u2", "10.0.0.2"))
+		m.reportHealth("x", "u2", true)
+		for name, with := range map[string]map[string]string{"w": {}, "x": {serviceentry.HealthChecksAnnotation: "true"}} {
+			before := object(t, schema.WorkloadEntry, name, 2, "spec: {address: "+map[string]string{"w": "10.0.0.1", "x": "10.0.0.2"}[name]+", labels: {app: a}}")
+			before.UID, before.Annotations = map[string]string{"w": static.UID, "x": "u2"}[name], with
+			withdrawn := before.Clone()
+			if withdrawn.Annotations == nil {
+				withdrawn.Annotations = map[string]string{}
+			}
+			withdrawn.Annotations[annotation] = "a disk"
+			m.apply(withdrawn)
+			if got := m.addresses(); len(got) != 1 || got[0] == before.Spec.(*networking.WorkloadEntry).GetAddress() {
+				t.Errorf("%s of %s: endpoints are %v", annotation, name, got)
+			}
+			m.apply(before)
+			if got := m.addresses(); len(got) != 2 {
+				t.Errorf("%s of %s is over: endpoints are %v", annotation, name, got)
+			}
+		}
 	}
 }

@@ -29,6 +29,14 @@ func underLease(key config.Key, lease storage.LeaseID) []clientv3.Op {
 	}
 }
 
+// offLease returns the write beside an object that is taken from its lease, of its health. The key
+// beside it goes with the lease, and the object is not under that any more.
+func offLease(key config.Key) clientv3.Op {
+	report := healthKeyOf(key)
+	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(report), ">", 0)},
+		[]clientv3.Op{clientv3.OpPut(report, "", clientv3.WithIgnoreValue())}, nil)
+}
+
 // Grant implements storage.Leaser. etcd ends a lease at most half a second late. Of ten thousand
 // that end at one time it ends the last nine seconds late.
 func (s *Store) Grant(ctx context.Context, ttl time.Duration) (storage.LeaseID, error) {

@@ -139,10 +139,14 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 	m.putObject(key, value, step)
 }
 
-// putObject puts an object under its lease, if the step has one. An object that exists stays
+// putObject puts an object under its lease, if the step has one, or takes it from it. An object that exists stays
 // under the lease that it is under: the condition on its revision says that it is there.
 func (m *mutation) putObject(key string, value []byte, step plan.Step) {
 	switch {
+	case step.Lease == storage.OffLease:
+		m.put(key, value)
+		m.writes = append(m.writes, offLease(step.Key))
+		m.size += 2*len(key) + 2*operationOverhead
 	case step.Lease != 0:
 		m.put(key, value, clientv3.WithLease(clientv3.LeaseID(step.Lease)))
 		m.writes = append(m.writes, underLease(step.Key, step.Lease)...)

@@ -91,7 +91,7 @@ func (s *Store) end(id storage.LeaseID) error {
 // checkLeases returns an error if a step is under a lease that has ended. The caller holds mu.
 func (s *Store) checkLeases(steps []plan.Step) error {
 	for _, step := range steps {
-		if step.Lease != 0 && s.leases[step.Lease] == nil {
+		if step.Lease != 0 && step.Lease != storage.OffLease && s.leases[step.Lease] == nil {
 			return fmt.Errorf("apply %s: %w: nothing was written: the lease has ended", step.Key, storage.ErrNotFound)
 		}
 	}
@@ -102,7 +102,7 @@ func (s *Store) checkLeases(steps []plan.Step) error {
 func (s *Store) move(steps []plan.Step) {
 	for _, step := range steps {
 		switch {
-		case step.Outcome == storage.Deleted:
+		case step.Outcome == storage.Deleted, step.Lease == storage.OffLease:
 			delete(s.under, step.Key)
 		case step.Lease != 0:
 			s.under[step.Key] = step.Lease

@@ -39,6 +39,13 @@ func checkWorkloadEntryObject(c checker, w *networking.WorkloadEntry) {
 	} else {
 		checkProbe(named, p)
 	}
+	for _, annotation := range []string{health.DrainedAnnotation, health.RemovedAnnotation} {
+		if why, ok := c.report.object.Annotations[annotation]; ok {
+			if err := health.CheckReason(why); err != nil {
+				c.report.at("metadata").at("annotations").key(annotation).fail("%s", err)
+			}
+		}
+	}
 	if err := labels.Instance(c.report.object.Labels).CheckTLSMode(); err != nil {
 		c.report.at("metadata").at("labels").key(labels.TLSMode).fail("%s", err)
 	}

@@ -93,6 +93,19 @@ var leaseTests = []test{
 		f.end(lease)
 		f.get(machine("a"))
 	}},
+	{"an object that is taken from its lease stays, and may come under another", func(f *fixture) {
+		first, second := f.grant(0), f.grant(0)
+		f.under(machine("a"), first)
+		before := f.get(machine("a"))
+		f.apply(storage.Op{Verb: storage.Put, Config: machine("a"), Lease: storage.OffLease})
+		f.end(first)
+		if after := f.get(machine("a")); after.UID != before.UID {
+			f.Errorf("the object was %+v and is %+v", before.Meta, after.Meta)
+		}
+		f.under(machine("a"), second)
+		f.end(second)
+		f.missing(machine("a"))
+	}},
 	{"an operation with a lease writes an object that is the same", func(f *fixture) {
 		first, second := f.grant(0), f.grant(0)
 		f.under(machine("a"), first)

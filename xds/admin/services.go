@@ -85,7 +85,7 @@ const (
 	Healthy   = "HEALTHY"
 	Unhealthy = "UNHEALTHY"
 	Draining  = "DRAINING"
-	// LeftOut is a workload that a service selects, but that is no endpoint because its health
+	// LeftOut is a workload that a service selects, but that is no endpoint because it is withdrawn, or its health
 	// checks did not succeed.
 	LeftOut = "LEFT OUT"
 )
@@ -196,18 +196,21 @@ func similar(p *mesh.PushContext, name string) (out []string) {
 }
 
 // leftOut returns the WorkloadEntries that a service selects, but that are no endpoints because
-// nobody reported them healthy.
+// they are withdrawn, or nobody reported them healthy.
 func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (out []Endpoint) {
 	configs := p.Inputs().Configs
 	for object := range configs.List(schema.WorkloadEntry, row.Namespace) {
 		name := object.Namespace + "/" + object.Name
-		if !health.Checked(object.Annotations) || !selects(row, object) ||
+		why, withdrawn := health.Withdrawn(object.Annotations)
+		if !withdrawn && !health.Checked(object.Annotations) || !selects(row, object) ||
 			slices.ContainsFunc(endpoints, func(e Endpoint) bool { return e.Workload == name }) {
 			continue
 		}
 		spec := object.Spec.(*networking.WorkloadEntry)
 		reason := "no report"
-		if r := configs.Health().Value(health.Path(object.Namespace, object.Name)); r.Of(object.UID) && !r.Unknown {
+		if withdrawn {
+			reason = why
+		} else if r := configs.Health().Value(health.Path(object.Namespace, object.Name)); r.Of(object.UID) && !r.Unknown {
 			if r.Healthy {
 				continue // it is no endpoint for another reason
 			}

@@ -120,6 +120,9 @@ func (s *Stream) Release() {
 	}
 }
 
+// ProofEnds is when the client's proof ends; zero if it has none, or one that does not end.
+func (s *Stream) ProofEnds() time.Time { return s.peer.Until }
+
 // Remote is the address of the client, nil if unknown.
 func (s *Stream) Remote() net.Addr { return s.remote }
 

@@ -45,7 +45,8 @@ func (e *explainer) leftOut(d Destination) []string {
 		for w := range configs.List(schema.WorkloadEntry, a.Namespace) {
 			spec := w.Spec.(*networking.WorkloadEntry)
 			of := labels.Instance(spec.GetLabels())
-			if !health.Checked(w.Annotations) || !selector.SubsetOf(of) || !subset.SubsetOf(of) || has[spec.GetAddress()] {
+			_, withdrawn := health.Withdrawn(w.Annotations)
+			if !withdrawn && !health.Checked(w.Annotations) || !selector.SubsetOf(of) || !subset.SubsetOf(of) || has[spec.GetAddress()] {
 				continue
 			}
 			if text := fmt.Sprintf("%s: %s", w.Key(), healthOf(w, configs.Health().Value(health.Path(w.Namespace, w.Name)))); !slices.Contains(out, text) {
@@ -56,8 +57,11 @@ func (e *explainer) leftOut(d Destination) []string {
 	return out
 }
 
-// healthOf says what is known of the health of a workload with health checks.
+// healthOf says why a workload is withdrawn, or what is known of its health.
 func healthOf(w *config.Config, r *health.Report) string {
+	if why, ok := health.Withdrawn(w.Annotations); ok {
+		return why
+	}
 	if r == nil || r.Unknown || r.UID != "" && r.UID != w.UID {
 		return "it asks for health checks (" + health.ChecksAnnotation + "), and nobody has reported its health yet"
 	}

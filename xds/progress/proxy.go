@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
@@ -15,6 +16,10 @@ type Proxy struct {
 	// Since is when its newest stream began, and Variant the protocol of that stream.
 	Since   time.Time
 	Variant protocol.Variant
+	// Facts are what the agent of its machine says; nil without an agent. ProofEnds is when the
+	// certificate ends that its stream was opened with; zero without one.
+	Facts     *node.Facts
+	ProofEnds time.Time
 	// Generation is the number of the newest push that all its streams have advanced to.
 	Generation uint64
 	// Types holds the types of the server, in its order.
@@ -65,6 +70,7 @@ func (p *Proxy) outcomeNow(generation uint64) outcome {
 type Note struct {
 	mu    sync.Mutex // guards the fields below
 	proxy *discovery.Proxy
+	facts *node.Facts
 	types []Type // in the order of the server; nil before the first turn has ended
 	// revision and generation are the values of the last turn.
 	revision   int64
@@ -76,6 +82,13 @@ func (n *Note) Identify(proxy *discovery.Proxy) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.proxy = proxy
+}
+
+// SetFacts sets what the agent of the proxy's machine says, which nobody may change then.
+func (n *Note) SetFacts(facts *node.Facts) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.facts = facts
 }
 
 // Node returns the id of the proxy; "unknown" before Identify.
@@ -113,7 +126,7 @@ func (n *Note) Read() (Proxy, bool) {
 	if n.types == nil {
 		return Proxy{}, false
 	}
-	p := Proxy{Proxy: n.proxy, Generation: n.generation, Types: slices.Clone(n.types)}
+	p := Proxy{Proxy: n.proxy, Facts: n.facts, Generation: n.generation, Types: slices.Clone(n.types)}
 	for i := range p.Types {
 		if t := &p.Types[i]; t.idle != 0 && t.State == protocol.Synced {
 			t.AckedRevision, t.AckedIgnoringRejected, t.Desired = n.revision, n.revision, n.revision

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
@@ -22,6 +23,10 @@ type ProxyStatus struct {
 	// Revision of the store that the proxy has for all its types.
 	Revision       int64     `json:"revision"`
 	ConnectedSince time.Time `json:"connectedSince"`
+	// Machine is what the agent of its machine says; nil without an agent. CertificateEnds is
+	// when its certificate ends: as the agent says, else as the proxy has shown it.
+	Machine         *node.Facts `json:"machine,omitempty"`
+	CertificateEnds time.Time   `json:"certificateEnds,omitzero"`
 	// StaleSince is since when the proxy has not acknowledged all that concerns it; the
 	// zero time if it has.
 	StaleSince time.Time    `json:"staleSince,omitzero"`
@@ -79,7 +84,11 @@ func (p *Proxy) Status() ProxyStatus {
 	st := ProxyStatus{
 		Node: p.ID, Name: p.Name, Type: string(p.Type), Namespace: p.Namespace,
 		Variant: p.Variant.String(), Envoy: p.EnvoyVersion, ConnectedSince: p.Since, Revision: -1,
+		Machine: p.Facts, CertificateEnds: p.ProofEnds,
 		Types: make([]TypeStatus, 0, len(p.Types)),
+	}
+	if p.Facts != nil && !p.Facts.CertificateEnds.IsZero() {
+		st.CertificateEnds = p.Facts.CertificateEnds
 	}
 	for i := range p.Types {
 		t := &p.Types[i]

@@ -15,6 +15,10 @@ const (
 // pkg/model.HealthInfoType.)
 const HealthType = "type.googleapis.com/istio.v1.HealthInformation"
 
+// FactsType is the type of the requests by which the agent of a machine says what it runs, in the
+// metadata of the node. They ask for nothing and are not answered.
+const FactsType = "type.googleapis.com/portolan.machine.v1.Facts"
+
 // ConfigType is the type of the messages that carry objects. The types that other control
 // planes request are the kinds of these objects.
 const ConfigType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"

@@ -243,20 +243,6 @@ func (c *Client) refuse(a *Answer, message string) {
 	})
 }
 
-// healthType is the type of reports of health, as Istio's agent sends them.
-const healthType = "type.googleapis.com/istio.v1.HealthInformation"
-
-// Report reports the health of the client's machine: healthy for codes.OK.
-func (c *Client) Report(code codes.Code, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q := clientRequest{typeURL: healthType}
-	if code != codes.OK {
-		q.rejection = &statuspb.Status{Code: int32(code), Message: message} //nolint:gosec // codes are small
-	}
-	c.send(q)
-}
-
 // Held returns what the client has of a type. The caller owns the map.
 func (c *Client) Held(typeURL string) map[string]Held {
 	c.mu.Lock()

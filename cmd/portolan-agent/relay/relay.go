@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -49,23 +50,42 @@ type Relay struct {
 	mu       sync.Mutex
 	clients  []*Client             // those that are connected
 	node     string                // Options.Node, or what Rename has said
-	health   *report               // the last one, nil for none
+	said     statements            // the last ones
 	watchers map[*watcher]struct{} // the sessions
 
 	followers *followers
 }
 
-// report is what the machine says of its health: that it is healthy if status is nil.
-type report struct{ status *rpcstatus.Status }
+// statement is something that the machine says of itself. It asks for nothing and is not answered.
+type statement struct {
+	typeURL string
+	status  *rpcstatus.Status // of its health, nil if that is good
+	facts   *corev3.Node
+}
 
-// leaves says that the report is the last.
-func (r *report) leaves() bool { return r != nil && r.status.GetCode() == int32(codes.Canceled) }
+// statements are the last health and the last facts, nil for none.
+type statements struct{ health, facts *statement }
 
-// watcher is a session that passes on what the machine says of its health.
+// with returns the statements with a newer one.
+func (s statements) with(one *statement) statements {
+	if one.typeURL == resource.HealthType {
+		s.health = one
+	} else {
+		s.facts = one
+	}
+	return s
+}
+
+// left says that the machine has said that it leaves.
+func (s statements) left() bool {
+	return s.health != nil && s.health.status.GetCode() == int32(codes.Canceled)
+}
+
+// watcher is a session that passes on what the machine says of itself.
 type watcher struct {
-	node    string // of the client
-	reports chan *report
-	done    <-chan struct{} // of the session
+	node       string // of the client
+	statements chan *statement
+	done       <-chan struct{} // of the session
 }
 
 // Client is one connected client.
@@ -99,25 +119,30 @@ func New(o Options) *Relay {
 // returns when all have been told, or ctx ends. Servers to which a client goes over later are told
 // the last report, too. After Leave it does nothing.
 func (r *Relay) Report(ctx context.Context, healthy bool, why string) {
-	out := &report{}
+	out := &statement{typeURL: resource.HealthType}
 	if !healthy {
 		out.status = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: why}
 	}
-	r.report(ctx, out)
+	r.state(ctx, out)
+}
+
+// Tell has every client's server know facts of the machine, as Report does.
+func (r *Relay) Tell(ctx context.Context, facts node.Facts) {
+	r.state(ctx, &statement{typeURL: resource.FactsType, facts: &corev3.Node{Metadata: facts.Metadata()}})
 }
 
 // Leave has every client's server know that the machine leaves for good, as Report does.
 func (r *Relay) Leave(ctx context.Context) {
-	r.report(ctx, &report{&rpcstatus.Status{Code: int32(codes.Canceled), Message: "the agent ends"}})
+	r.state(ctx, &statement{typeURL: resource.HealthType, status: &rpcstatus.Status{Code: int32(codes.Canceled), Message: "the agent ends"}})
 }
 
-func (r *Relay) report(ctx context.Context, out *report) {
+func (r *Relay) state(ctx context.Context, out *statement) {
 	r.mu.Lock()
-	if r.health.leaves() {
+	if r.said.left() {
 		r.mu.Unlock()
 		return
 	}
-	r.health = out
+	r.said = r.said.with(out)
 	all := slices.Collect(maps.Keys(r.watchers))
 	r.mu.Unlock()
 	tell(ctx, all, out)
@@ -135,13 +160,13 @@ func (r *Relay) Rename(ctx context.Context, node string) {
 	}
 	r.node = node
 	r.mu.Unlock()
-	tell(ctx, old, &report{&rpcstatus.Status{Code: int32(codes.Canceled), Message: "the machine has another address"}})
+	tell(ctx, old, &statement{typeURL: resource.HealthType, status: &rpcstatus.Status{Code: int32(codes.Canceled), Message: "the machine has another address"}})
 }
 
-func tell(ctx context.Context, all []*watcher, out *report) {
+func tell(ctx context.Context, all []*watcher, out *statement) {
 	for _, w := range all {
 		select {
-		case w.reports <- out:
+		case w.statements <- out:
 		case <-w.done:
 		case <-ctx.Done():
 		}
@@ -149,11 +174,11 @@ func tell(ctx context.Context, all []*watcher, out *report) {
 }
 
 // watch registers a session, and returns what the machine has said last.
-func (r *Relay) watch(w *watcher) (last *report, end func()) {
+func (r *Relay) watch(w *watcher) (last statements, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watchers[w] = struct{}{}
-	return r.health, func() {
+	return r.said, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.watchers, w)
@@ -232,8 +257,8 @@ func (r *Relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoverySer
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DeltaDiscoveryRequest) (*discoveryv3.DeltaDiscoveryResponse, bool) {
 			return (&keptDelta{kept: kept, types: map[string]*deltaType{}}).answer
 		},
-		func(s *rpcstatus.Status) *discoveryv3.DeltaDiscoveryRequest {
-			return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.HealthType, ErrorDetail: s}
+		func(s *statement) *discoveryv3.DeltaDiscoveryRequest {
+			return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: s.typeURL, ErrorDetail: s.status, Node: s.facts}
 		},
 		func() own[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse] {
 			return r.followers.join()
@@ -252,8 +277,8 @@ func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, bool) {
 			return (&keptWorld{kept: kept, asked: map[string][]string{}}).answer
 		},
-		func(s *rpcstatus.Status) *discoveryv3.DiscoveryRequest {
-			return &discoveryv3.DiscoveryRequest{TypeUrl: resource.HealthType, ErrorDetail: s}
+		func(s *statement) *discoveryv3.DiscoveryRequest {
+			return &discoveryv3.DiscoveryRequest{TypeUrl: s.typeURL, ErrorDetail: s.status, Node: s.facts}
 		},
 		func() own[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse] { return nil })
 }
@@ -266,24 +291,24 @@ func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx co
 	open func(context.Context, *grpc.ClientConn) (stream[Q, P], error),
 	newBook func(map[string]*discoveryv3.DeltaDiscoveryResponse) book[Q, P],
 	newKept func(map[string]*discoveryv3.DeltaDiscoveryResponse) func(Q) (P, bool),
-	health func(*rpcstatus.Status) Q, follow func() own[Q, P],
+	say func(*statement) Q, follow func() own[Q, P],
 ) error {
 	first, err := down.Recv()
 	if err != nil {
 		return err
 	}
-	node := first.GetNode().GetId()
-	if node == "" {
+	id := first.GetNode().GetId()
+	if id == "" {
 		return status.Error(codes.InvalidArgument, "the first request has no node id")
 	}
 	var kept map[string]*discoveryv3.DeltaDiscoveryResponse
 	if r.o.Store != nil {
-		kept = r.o.Store.load(node, variant)
+		kept = r.o.Store.load(id, variant)
 	}
-	shown := r.join(node)
+	shown := r.join(id)
 	defer r.leave(shown)
-	s := &session[Q, P]{relay: r, variant: variant, down: down, book: newBook(kept), links: make(chan *link[Q, P]), shown: shown, health: health}
-	if r.isOwn(node) {
+	s := &session[Q, P]{relay: r, variant: variant, down: down, book: newBook(kept), links: make(chan *link[Q, P]), shown: shown, say: say}
+	if r.isOwn(id) {
 		s.own = follow()
 	}
 	s.kept = func() *link[Q, P] {
@@ -296,7 +321,7 @@ func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx co
 		return (&keptStream[Q, P]{answer: newKept(kept)}).link(ctx)
 	}
 	c := &connector[Q, P]{servers: r.o.Servers, open: open, links: s.links, patience: r.o.Patience, failed: func(server string, err error) {
-		r.o.Logger.Warn("a server is not in use: trying the next", "proxy", node, "server", server, "err", err)
+		r.o.Logger.Warn("a server is not in use: trying the next", "proxy", id, "server", server, "err", err)
 	}}
 	if err := s.run(ctx, c, first); !errors.Is(err, context.Canceled) {
 		return err

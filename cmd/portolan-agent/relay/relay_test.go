@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
+	"github.com/portolan-mesh/portolan/discovery/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -220,6 +221,18 @@ func TestReports(t *testing.T) {
 	if len(one.said()) == 0 {
 		one, other = second, first
 	}
+	toldFacts := func(u *upstream, version string) error {
+		for _, q := range u.said() {
+			if q.GetTypeUrl() == "type.googleapis.com/portolan.machine.v1.Facts" && node.FactsOf(q.GetNode().GetMetadata()).Agent == version {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has been told %v", u.said())
+	}
+	r.Tell(t.Context(), node.Facts{Agent: "1"})
+	eventually(t, "the server is told of the facts", func() error { return toldFacts(one, "1") })
+	r.Tell(t.Context(), node.Facts{Agent: "2"})
+	eventually(t, "the server is told of the change", func() error { return toldFacts(one, "2") })
 	for _, healthy := range []bool{false, true} {
 		r.Report(t.Context(), healthy, "it says so")
 	}
@@ -230,6 +243,10 @@ func TestReports(t *testing.T) {
 	eventually(t, "the server is told", func() error { return told(one, codes.Canceled) })
 	one.stop()
 	eventually(t, "the next server is told", func() error { return told(other, codes.Canceled) })
+	eventually(t, "the next server is told of the last facts", func() error { return toldFacts(other, "2") })
+	if toldFacts(other, "1") == nil {
+		t.Error("the next server is told of facts that are past")
+	}
 	if told(other, codes.OK) == nil {
 		t.Error("a machine that has left is healthy")
 	}

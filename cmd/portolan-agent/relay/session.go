@@ -6,7 +6,6 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/sync/errgroup"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 )
 
 // session is one stream of a client.
@@ -20,10 +19,9 @@ type session[Q, P any] struct {
 	kept func() *link[Q, P]
 	// own is the agent's own part of the stream, nil for none.
 	own own[Q, P]
-	// reported is what the machine has said of its health, nil for nothing. health makes the
-	// request that says so.
-	health   func(*rpcstatus.Status) Q
-	reported *report
+	// said is what the machine has said of itself. say makes the request that says so.
+	say  func(*statement) Q
+	said statements
 
 	up *link[Q, P] // nil for none
 	// silent is since when no server has answered.
@@ -79,10 +77,10 @@ func (s *session[Q, P]) run(ctx context.Context, c *connector[Q, P], first Q) er
 
 func (s *session[Q, P]) loop(ctx context.Context, requests chan Q) error {
 	s.silent = time.Now()
-	w := &watcher{node: s.book.node().GetId(), reports: make(chan *report), done: ctx.Done()}
+	w := &watcher{node: s.book.node().GetId(), statements: make(chan *statement), done: ctx.Done()}
 	last, end := s.relay.watch(w)
 	defer end()
-	s.reported = last
+	s.said = last
 	tick := time.NewTicker(s.relay.o.SaveEvery)
 	defer tick.Stop()
 	patience := time.NewTimer(s.relay.o.Patience)
@@ -98,8 +96,9 @@ func (s *session[Q, P]) loop(ctx context.Context, requests chan Q) error {
 			return ctx.Err()
 		case r := <-requests:
 			s.fromClient(r)
-		case s.reported = <-w.reports:
-			s.report()
+		case said := <-w.statements:
+			s.said = s.said.with(said)
+			s.tell(said)
 		case l := <-s.links:
 			s.attach(l)
 			patience.Reset(l.answerWithin)
@@ -167,13 +166,14 @@ func (s *session[Q, P]) attach(l *link[Q, P]) {
 	for _, r := range s.book.attach() {
 		s.send(r)
 	}
-	s.report()
+	s.tell(s.said.health)
+	s.tell(s.said.facts)
 }
 
-// report tells the server how the machine is, if the machine has said so.
-func (s *session[Q, P]) report() {
-	if s.reported != nil && s.up != nil && s.up.server != "" {
-		s.send(s.health(s.reported.status))
+// tell tells the server what the machine has said of itself, if it has.
+func (s *session[Q, P]) tell(said *statement) {
+	if said != nil && s.up != nil && s.up.server != "" {
+		s.send(s.say(said))
 	}
 }
 

@@ -16,17 +16,20 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/objects"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 func newMachineCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "machine",
-		Short: "Bring machines into the mesh",
+		Short: "Bring machines into the mesh, look at them, drain and remove them",
 	}
 	c.AddCommand(newMachineInviteCommand(env))
+	c.AddCommand(objects.MachineCommands(env.Environment)...)
 	return c
 }
 
@@ -37,6 +40,7 @@ const xdsPort = "15012"
 func newMachineInviteCommand(env *environment) *cobra.Command {
 	var o tokenOrder
 	var in invitation.Invitation
+	interception := ""
 	c := &cobra.Command{
 		Use:   "invite --group NAME | --service-account NAME",
 		Short: "Make an invitation, and print the line that joins a machine by it",
@@ -58,6 +62,9 @@ becomes the service account of the group's template.`,
 					return err
 				}
 			}
+			if err := cli.OneOf("--interception", interception, "", string(node.InterceptionRedirect), string(node.InterceptionTproxy)); err != nil {
+				return err
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -75,13 +82,18 @@ becomes the service account of the group's template.`,
 			}
 			fmt.Fprintf(env.Stderr, "The invitation is good for %s as %s/%s, until %s. It is not shown again. On the machine:\n",
 				cli.CountOf(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
-			_, err = fmt.Fprintln(env.Stdout, "portolan-agent join "+text)
+			line := "portolan-agent join " + text
+			if interception != "" {
+				line += " --interception " + interception
+			}
+			_, err = fmt.Fprintln(env.Stdout, line)
 			return err
 		},
 	}
 	o.register(env, c)
 	f := c.Flags()
 	f.StringVar(&in.Group, "group", "", "WorkloadGroup of the namespace in which the machine is registered while it is connected")
+	f.StringVar(&interception, "interception", "", "how the machine is to capture traffic, REDIRECT or TPROXY: the printed line says so, the invitation does not")
 	f.StringSliceVar(&in.API, "api-url", nil, "URL at which the machine reaches the config API of a server; may be repeated (default --server)")
 	f.StringSliceVar(&in.XDS, "xds-address", nil, "host:port at which the machine reaches a server that takes proxies (serve --secure-xds-address); may be repeated (default the hosts of --api-url, port "+xdsPort+")")
 	return c

@@ -46,6 +46,17 @@ func Age(now, then time.Time) string {
 	return duration.ShortHumanDuration(max(now.Sub(then), 0))
 }
 
+// Ends returns how long something is good yet, in the largest unit; empty for the zero time.
+func Ends(now, end time.Time) string {
+	switch {
+	case end.IsZero():
+		return ""
+	case !now.Before(end):
+		return "ENDED"
+	}
+	return Age(end, now)
+}
+
 // shownItems is how many elements of a list a cell shows unless the table is wide.
 const shownItems = 3
 

@@ -36,7 +36,7 @@ Without a host it lists all services, those too that no object declares.
   HEALTHY    it gets requests
   UNHEALTHY  proxies know it and send it nothing
   DRAINING   it finishes what it has
-  LEFT OUT   its health checks did not succeed, so it is no endpoint at all
+  LEFT OUT   its health checks did not succeed, or it is drained: it is no endpoint at all
 
 A subset that selects no endpoint is marked: a route to it fails. Where services come
 from Consul or a file, what is odd about their endpoints follows, and why what is

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
@@ -21,7 +22,7 @@ func completeProxies(env *environment) cobra.CompletionFunc {
 		}
 		env.Offer(c.Context(), func(ctx context.Context, c *client.Client) error {
 			var list admin.ProxyList
-			if err := c.JSON(ctx, proxiesPath(namespace), &list); err != nil {
+			if err := c.JSON(ctx, cli.ProxiesPath(namespace), &list); err != nil {
 				return err
 			}
 			for _, p := range list.Items {

@@ -204,15 +204,10 @@ func (e *environment) askTheServerOf(ctx context.Context, path string, query url
 	if !ok {
 		return err
 	}
-	if elsewhere := e.at(server).Call(ctx, ask(there)); elsewhere == nil || isAnswer(elsewhere) {
+	if elsewhere := e.At(server).Call(ctx, ask(there)); elsewhere == nil || isAnswer(elsewhere) {
 		return elsewhere
 	}
 	return err
-}
-
-// at returns the environment of calls to another server of the store, which runs.
-func (e *environment) at(server string) *environment {
-	return &environment{e.With(func(e *cli.Environment) { e.Server, e.Patience = server, 0 })}
 }
 
 // isAnswer says whether an error is the answer of the server that has the proxy.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/admission"
@@ -50,7 +48,8 @@ since when.
 The time is since when it lacks something or has refused it, and since its last
 answer where it is in step; without one it never had to answer. VHDS is the type of
 virtual hosts, which Envoys of 1.40 and later take one by one. REV is the revision of the store that all types are
-known to be at. Proxies that were connected in the last hour and are not now are
+known to be at. CERT is how long the certificate of the machine is good. AGENT is the version of its
+portolan-agent, which says since when the Envoy is UP, and the state of CAPTURE. Proxies that were connected in the last hour and are not now are
 below the table; those of the last day are counted, and named with --all. So are those
 that were refused in the last hour, since their identity is another than they say. -o wide shows for each type the nonce of the last response that
 was acknowledged, and, in brackets, of one that is under way or was refused; nonces
@@ -89,36 +88,13 @@ no condition is about them.`,
 	return c
 }
 
-// proxiesPath returns the path of the proxies of a namespace, of all if it is empty.
-func proxiesPath(namespace string) string {
-	if namespace == "" {
-		return admin.ProxiesPath
-	}
-	return admin.ProxiesPath + "?" + url.Values{"namespace": {namespace}}.Encode()
-}
-
 // proxies returns the proxies of a namespace, of all if it is empty, whose node id contains a
-// text. It asks each server of the store; those that cannot be reached from here stay in
-// Elsewhere.
+// text.
 func (e *environment) proxies(ctx context.Context, node, namespace string) (admin.ProxyList, error) {
-	var list admin.ProxyList
-	ask := func(into *admin.ProxyList) func(context.Context, *client.Client) error {
-		return func(ctx context.Context, c *client.Client) error { return c.JSON(ctx, proxiesPath(namespace), into) }
+	list, err := e.Proxies(ctx, namespace)
+	if err != nil {
+		return list, hintNamespace(err, namespace)
 	}
-	if err := hintNamespace(e.Call(ctx, ask(&list)), namespace); err != nil {
-		return list, err
-	}
-	for _, id := range slices.Sorted(maps.Keys(list.APIs)) {
-		var there admin.ProxyList
-		if err := e.at(list.APIs[id]).CallFor(ctx, othersTimeout, ask(&there)); err != nil || there.Server != id {
-			continue // it stays in Elsewhere
-		}
-		delete(list.Elsewhere, id)
-		delete(list.APIs, id)
-		list.Items, list.Refused = append(list.Items, there.Items...), append(list.Refused, there.Refused...)
-	}
-	slices.SortFunc(list.Items, func(a, b progress.ProxyStatus) int { return strings.Compare(a.Node, b.Node) })
-	slices.SortStableFunc(list.Refused, func(a, b admission.Refusal) int { return b.Last.Compare(a.Last) })
 	shown := []progress.ProxyStatus{}
 	for _, p := range list.Items {
 		if strings.Contains(p.Node, node) {
@@ -130,9 +106,6 @@ func (e *environment) proxies(ctx context.Context, node, namespace string) (admi
 	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Place) bool { return !strings.Contains(g.Node, node) })
 	return list, nil
 }
-
-// othersTimeout limits each call to another server of the store, which may not be reachable.
-const othersTimeout = 3 * time.Second
 
 // inState returns the proxies that have a type in one of these states, such as rejected; all
 // proxies if there are no states.
@@ -185,7 +158,7 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 	}
 	types := typeNames(proxies)
 	header := append([]string{"NODE", "TYPE", "NS"}, types...)
-	header = append(header, "REV", "SERVER", "ENVOY")
+	header = append(header, "REV", "SERVER", "ENVOY", "AGENT", "CERT", "UP", "CAPTURE")
 	if wide {
 		header = append(header, "VARIANT", "CONNECTED", "STALE")
 	}
@@ -200,12 +173,22 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 			row = append(row, stateOf(p, name, now, wide))
 		}
 		row = append(row, strconv.FormatInt(p.Revision, 10), cli.ServerName(cmp.Or(p.Server, list.Server)), p.Envoy)
+		row = append(row, machineCells(p, now)...)
 		if wide {
 			row = append(row, p.Variant, cli.Age(now, p.ConnectedSince), cli.Age(now, p.StaleSince))
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// machineCells returns the version of the agent, when the certificate ends, since when the Envoy
+// runs, and the state of capture. All but the certificate are what the agent says.
+func machineCells(p progress.ProxyStatus, now time.Time) []string {
+	if p.Machine == nil {
+		return []string{"", cli.Ends(now, p.CertificateEnds), "", ""}
+	}
+	return []string{cli.Plain(p.Machine.Agent), cli.Ends(now, p.CertificateEnds), cli.Age(now, p.Machine.EnvoySince), cli.Plain(p.Machine.Capture)}
 }
 
 // otherProxyRows returns rows for the proxies that are not connected to this server.

@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -34,7 +35,8 @@ func someProxies() admin.ProxyList {
 					{Name: "LDS", State: protocol.Stale, Sent: clitest.Noon.Add(-41 * time.Second), Answered: clitest.Noon.Add(-time.Hour), StaleSince: clitest.Noon.Add(-41 * time.Second), AckedNonce: "812-4", SentNonce: "815-5"},
 					{Name: "RDS", State: protocol.NotSent},
 				}},
-			{Node: "sidecar~10.0.0.17~vm-17.shop~shop.svc.cluster.local", Name: "vm-17", Type: "sidecar", Namespace: "shop", Variant: "delta", Revision: 812,
+			{Node: "sidecar~10.0.0.17~vm-17.shop~shop.svc.cluster.local", Name: "vm-17", Type: "sidecar", Namespace: "shop", Variant: "delta", Revision: 812, CertificateEnds: clitest.Noon.Add(20 * time.Hour),
+				Machine: &node.Facts{Agent: "1.4.0", Envoy: "1.40.0", EnvoySince: clitest.Noon.Add(-3 * 24 * time.Hour), CertificateEnds: clitest.Noon.Add(20 * time.Hour), Capture: "in force"},
 				Types: []progress.TypeStatus{
 					synced("CDS", 26*time.Hour), synced("EDS", 0), synced("LDS", 3*time.Hour),
 					{Name: "RDS", State: protocol.Rejected, Answered: clitest.Noon.Add(-12 * time.Second), StaleSince: clitest.Noon.Add(-12 * time.Second), RejectedRevision: 815, RejectedNonce: "815-9", AckedNonce: "812-8", Objects: []string{"virtualservice/shop/reviews"}, Message: "unknown cluster\n\"outbound|80\"\n",
@@ -67,6 +69,11 @@ func TestProxyStatus(t *testing.T) {
 	golden.Assert(t, o.Out, "proxy-status.txt")
 	if list := proxyStatus(t, someProxies(), "list"); list != o {
 		t.Errorf("proxy list: %+v", list)
+	}
+	for line := range strings.SplitSeq(o.Out, "\n") {
+		if !strings.HasPrefix(line, " ") && len(line) > 120 {
+			t.Errorf("a line of the table has %d columns: %s", len(line), line)
+		}
 	}
 	golden.Assert(t, proxyStatus(t, someProxies(), "status", "-o", "wide").Out, "proxy-status-wide.txt")
 	one := proxyStatus(t, someProxies(), "status", "edge-1").Out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,9 @@ store is read for it. The exit code is 1 where there is something to see to.
 A store has a storage format: the highest of any server that has written to it. A
 server never writes to a store above its own format, so that it cannot damage what
 it does not understand; it goes on serving. Run this with the new version before
-an upgrade, and again after it.`,
+an upgrade, and again after it.
+
+The agents of connected machines go with servers of their minor version and of the next.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
@@ -39,11 +42,15 @@ an upgrade, and again after it.`,
 				if err != nil {
 					return err
 				}
-				format.Problems = append(format.Problems, problemsOfThisBinary(format)...)
+				agents, err := env.agents(ctx)
+				if err != nil {
+					return err
+				}
+				format.Problems = slices.Concat(format.Problems, problemsOfThisBinary(format), problemsOfAgents(format.Server.Version, agents))
 				if output != "" {
 					err = cli.WriteDocument(env.Stdout, output, format)
 				} else {
-					err = writeFormat(env.Stdout, env.Version, format)
+					err = writeFormat(env.Stdout, env.Version, format, agents)
 				}
 				if err == nil && len(format.Problems) > 0 {
 					err = problemsFound(len(format.Problems))
@@ -74,7 +81,7 @@ func problemsOfThisBinary(f *maintenance.Format) (problems []string) {
 	return problems
 }
 
-func writeFormat(out io.Writer, version string, f *maintenance.Format) error {
+func writeFormat(out io.Writer, version string, f *maintenance.Format, agents map[string]int) error {
 	store := "nobody has written to it yet"
 	if f.Store.StorageFormat > 0 {
 		store = fmt.Sprintf("storage format %d, for readers of %d and above", f.Store.StorageFormat, f.Store.MinReader)
@@ -84,6 +91,7 @@ func writeFormat(out io.Writer, version string, f *maintenance.Format) error {
 		{"server", fmt.Sprintf("%s, storage format %d", f.Server.Version, f.Server.StorageFormat)},
 		{"store", store},
 		{"objects", fmt.Sprintf("%d, %d with fields unknown to the server", f.Store.Objects, f.Store.UnknownFields)},
+		{"agents", describeAgents(agents)},
 		{"other keys", fmt.Sprintf("%d of kinds unknown to the server, %d unreadable", f.Store.UnknownKinds, f.Store.Unreadable)},
 	})
 	if err != nil {
