@@ -51,6 +51,21 @@ func TestMachinesUnderHarm(t *testing.T) {
 				served("the agent of " + m.name + " is back")
 			}
 		}, false},
+		{"a machine is drained, its agent restarted, and it is taken back", func() {
+			one.must("drain", "--reason", "a new disk")
+			one.restart()
+			l.awaitEntries("the drained machine is back", "10.77.1.1 10.77.1.2")
+			if out := one.must("status"); !strings.Contains(out, "not ready: the machine is drained: a new disk") {
+				t.Errorf("the status: %s", out)
+			}
+			for range 20 {
+				if got, err := client.get("http://10.9.0.1/", "web.shop.test"); err != nil || got.String() != "two" {
+					t.Errorf("a drained machine: %s answers, %v", got, err)
+				}
+			}
+			one.must("resume")
+			served("the machine is back")
+		}, false},
 		{"the Envoys are replaced, all at once", func() {
 			for _, m := range []*lanMachine{one, two, client} {
 				m.must("restart-envoy")

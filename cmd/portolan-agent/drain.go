@@ -162,7 +162,8 @@ func newDrain(env *environment) *cobra.Command {
 		Long: `Take this machine out of its clients' endpoints, and wait until their requests have ended.
 
 The machine stays in the mesh: its own requests go on, and its entry stays, unhealthy.
-It stays drained over restarts, until portolan-agent resume.`,
+It stays drained over restarts, until portolan-agent resume. An entry that somebody has
+written for the machine heeds that only if it names a probe: use portolan machine drain.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if _, err := env.ask(c.Context(), http.MethodPost, "/drain?reason="+url.QueryEscape(reason)); err != nil {

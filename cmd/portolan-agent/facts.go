@@ -43,6 +43,7 @@ func (a *agent) facts(since time.Time) node.Facts {
 			out.EnvoySince = now.Since
 		}
 	}
+	out.Drained, _ = a.standing.why()
 	if a.capture != nil {
 		out.Capture = string(a.capture.Status().State)
 	}

@@ -137,7 +137,7 @@ func (c *claim) decide(o Options) action {
 	case entry.Annotations[health.RemovedAnnotation] != "":
 		return c.keepingOut(o, entry)
 	case markOf(entry) == s.mark(o.Server):
-		if !mine || !c.written.stays && c.lease == 0 || c.written.group != c.group.ResourceVersion || c.written.stays != stays(entry) {
+		if !mine || !c.written.stays && c.lease == 0 || c.written.group != c.group.ResourceVersion || c.written.stays != stays(entry) || s.ill() && !heeds(entry) {
 			return c.putting(o, entry)
 		}
 		return c.keeping(o, entry)
@@ -153,6 +153,13 @@ func (c *claim) decide(o Options) action {
 		s.become(Refused, fmt.Sprintf("%s is there, and no registration has made it: delete it, or have the proxy not ask for a group", c.key))
 	}
 	return action{}
+}
+
+// heeds says whether it is decided whether reports matter to an entry. Without a probe they do from
+// the first on that says that the machine is not healthy: somebody has drained it.
+func heeds(entry *config.Config) bool {
+	_, set := entry.Annotations[health.ChecksAnnotation]
+	return set
 }
 
 // stays says whether an entry outlives its machine's stream: people have withdrawn it, and that is
@@ -187,6 +194,9 @@ func (c *claim) putting(o Options, there *config.Config) action {
 		if why, drained := there.Annotations[health.DrainedAnnotation]; drained {
 			object.Annotations[health.DrainedAnnotation] = why
 		}
+	}
+	if s.ill() && !heeds(object) {
+		object.Annotations[health.ChecksAnnotation] = "true"
 	}
 	mark := s.mark(o.Server)
 	object.Annotations[ServerAnnotation], object.Annotations[ConnectedAnnotation], object.Annotations[NodeAnnotation] = mark[0], mark[1], mark[2]

@@ -180,3 +180,26 @@ func TestAMachineThatFallsIll(t *testing.T) {
 		}
 	}
 }
+
+// TestAMachineIsDrainedWithoutAProbe: reports do not matter to the entry of a group without a probe,
+// until the machine says that it is not healthy.
+func TestAMachineIsDrainedWithoutAProbe(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.put(group())
+	r, _ := m.server("one")
+	p := proxy("a", "10.0.0.1")
+	stream := r.Join(p)
+	checked := func() bool { return m.entry("web-10.0.0.1").Annotations[health.ChecksAnnotation] == "true" }
+	m.awaitState(r, p.ID, registration.Registered, "")
+	stream.Report(true, "")
+	m.awaitReports("web-10.0.0.1 true ")
+	if checked() {
+		t.Error("without a probe the entry waits for reports")
+	}
+	stream.Report(false, "drained")
+	m.awaitReports("web-10.0.0.1 false drained")
+	m.await("the report matters", checked)
+	stream.Report(true, "")
+	m.awaitReports("web-10.0.0.1 true ")
+}

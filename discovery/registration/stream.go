@@ -86,6 +86,9 @@ func (s *stream) Leave() {
 	}
 }
 
+// ill says whether the machine has said that it is not healthy.
+func (s *stream) ill() bool { return s.report != nil && !s.report.healthy }
+
 // account returns who the history says has written the entry.
 func (s *stream) account() string { return cmp.Or(s.proxy.Identity, s.proxy.ID) }
 
