@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
@@ -102,6 +104,38 @@ func pagesHaveCommands(t *testing.T, dist string) {
 			}
 		}
 	}
+}
+
+// TestTheManualHasTheFile: the manual page of the agent's file names each field of it.
+func TestTheManualHasTheFile(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../.ci/dist/files/portolan-agent/portolan-agent.yaml.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var look func(of reflect.Type, deeper bool)
+	look = func(of reflect.Type, deeper bool) {
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			kind := field.Type
+			if kind.Kind() == reflect.Pointer {
+				kind = kind.Elem()
+			}
+			switch {
+			case field.Anonymous:
+				look(kind, false)
+				continue
+			case name == "-":
+				continue
+			case !regexp.MustCompile(`(?m)^\.BR? (.*[ "])?` + name + `\b`).Match(page):
+				t.Errorf("the page has no field %s", name)
+			}
+			if deeper && kind.Kind() == reflect.Struct && strings.HasSuffix(kind.PkgPath(), "portolan-agent/config") {
+				look(kind, false)
+			}
+		}
+	}
+	look(reflect.TypeFor[config.Config](), true)
 }
 
 // scratch runs a script in a root of its own, m: this machine's, over which all that is written

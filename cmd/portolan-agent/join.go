@@ -96,16 +96,28 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 		return exit.With(exit.Data, err)
 	}
 	fmt.Fprintf(e.stdout, "This machine is %s, until %s; the agent renews that.\n", got.Identity, got.NotAfter.UTC().Format(time.RFC3339))
-	run := "portolan-agent run"
-	if file != config.DefaultFile {
-		run += " --config " + file
+	if os.Geteuid() == 0 && file == config.DefaultFile {
+		if err := giveCapabilities(out, packagedDropIns, unitDropIns); err != nil {
+			return exit.With(exit.Data, fmt.Errorf("the capabilities of the unit: %w", err))
+		}
 	}
 	if _, err := call(c.Context(), out.StatusSocket(), http.MethodPost, "/reload"); err == nil {
 		fmt.Fprintln(e.stdout, "The running agent has the new certificate. If its file is another now, start it again.")
 		return nil
 	}
-	fmt.Fprintf(e.stdout, "%s has what the agent does. Start it, best as a service:\n  %s\n", file, run)
+	fmt.Fprintf(e.stdout, "%s has what the agent does. Start it:\n  %s\n", file, howToStart(file))
 	return nil
+}
+
+// howToStart returns the command that starts the agent.
+func howToStart(file string) string {
+	if file != config.DefaultFile {
+		return "portolan-agent run --config " + file
+	}
+	if _, err := os.Stat(packagedDropIns); err == nil {
+		return "systemctl enable --now portolan-agent"
+	}
+	return "portolan-agent run"
 }
 
 // handOver gives what root has written to the user of the agent, whose the state directory is.

@@ -53,7 +53,11 @@ again. A certificate that somebody has copied stays good until it ends.`,
 					return fmt.Errorf("%w: the rules of capture may still be in force: run portolan-agent capture remove --config %s as root", err, env.config+leftSuffix)
 				}
 			}
-			if err := forget(file); err != nil {
+			err = forget(file)
+			if env.config == config.DefaultFile {
+				err = errors.Join(err, takeCapabilities(unitDropIns))
+			}
+			if err != nil {
 				return err
 			}
 			fmt.Fprintf(env.stdout, "This machine has left the mesh. What its agent did is in %s.\n", env.config+leftSuffix)
