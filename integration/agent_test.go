@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -257,6 +258,10 @@ func TestAgent(t *testing.T) {
 		if text, err := m.page(m.metrics, "/metrics"); err != nil || !strings.Contains(text, want) {
 			t.Errorf("the metrics have no %q: %v", want, err)
 		}
+	}
+
+	if text, err := m.page(m.metrics, "/metrics?filter="+url.QueryEscape(`^cluster\.outbound`)); err != nil || !strings.Contains(text, "envoy_cluster_upstream_rq_total") || strings.Contains(text, "envoy_server_live") || !strings.Contains(text, "portolan_agent_proxies 1\n") {
+		t.Errorf("filtered metrics: %v\n%s", err, text)
 	}
 
 	stop := m.load()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +48,55 @@ func TestAgentRenews(t *testing.T) {
 	m.apply(plainEntry("later"))
 	eventually(t, "Envoy has what is applied then", func() error { return m.hasCluster("outbound|80||later.shop.example") })
 	stop("certificates are renewed")
+}
+
+// TestAgentComesBack: a machine that was off for longer than an expired certificate renews says what
+// to do, and comes back by the token file that its own file names.
+func TestAgentComesBack(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if o := m.join(m.invite(), "--ttl", "5s"); o.code != 0 {
+		t.Fatalf("join: %+v", o)
+	}
+	if err := m.server.process.terminate(t); err != nil {
+		t.Errorf("the server: %v", err)
+	}
+	m.server.o.args = append(m.server.o.args, "--renew-expired", "1s")
+	m.server.start()
+	first, err := enroll.Read(filepath.Join(m.dir, "certificate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the certificate has expired for long", func() error {
+		if left := time.Until(first.Pair.Leaf.NotAfter.Add(2 * time.Second)); left > 0 {
+			return fmt.Errorf("%s are left", left)
+		}
+		return nil
+	})
+	m.run()
+	eventually(t, "the agent says what to do", func() error {
+		if !strings.Contains(m.process.output(), "join the machine again (portolan-agent join)") {
+			return errors.New(m.process.tail())
+		}
+		return nil
+	})
+	if err := m.process.terminate(t); err != nil {
+		t.Errorf("the agent: %v", err)
+	}
+	token := write(t, "cloud.token", m.must("", "token", "create", "-n", "shop", "--service-account", "web"))
+	file := filepath.Join(m.dir, "config.yaml")
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(text, "tokenFile: "+token+"\n"...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.run()
+	m.awaitCall("a request of a machine that is back")
+	if !strings.Contains(m.process.output(), "the machine is back by its token file") {
+		t.Errorf("the agent does not say so: %s", m.process.tail())
+	}
 }
 
 // TestAgentGRPC: a gRPC client without a proxy has its configuration from the agent's socket, also

@@ -67,7 +67,7 @@ func (a *agent) serveMetrics(ctx context.Context, l net.Listener) error {
 		if a.envoy == nil {
 			return
 		}
-		text, err := a.envoy.Metrics(r.Context())
+		text, err := a.envoy.Metrics(r.Context(), r.URL.Query().Get("filter"))
 		if err != nil { // an Envoy that is away has no metrics
 			a.logger.Warn("Envoy's metrics cannot be read", "err", err)
 			return

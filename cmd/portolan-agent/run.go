@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 	"github.com/portolan-mesh/portolan/xds/names/probe"
 )
@@ -287,13 +289,42 @@ func (a *agent) replaceEnvoy() {
 // renew keeps the certificate fresh. An agent whose certificate is not renewed any more goes on:
 // its proxy serves what it can without one.
 func (a *agent) renew(ctx context.Context) {
-	if err := enroll.Watch(ctx, a.enrollment()); err != nil {
-		a.logger.Error("the certificate is not renewed any more: join the machine again (portolan-agent join) and start the agent again", "err", err)
+	for wait := retry.New(time.Second, time.Minute); ; {
+		err := enroll.Watch(ctx, a.enrollment(""))
+		switch {
+		case err == nil:
+			return
+		case a.config.TokenFile == "":
+			a.logger.Error("the certificate is not renewed any more: join the machine again (portolan-agent join)", "err", err)
+			return
+		}
+		if err = a.enrollAnew(ctx); err == nil {
+			wait.Reset()
+			continue
+		}
+		a.logger.Error("the certificate is not renewed any more, and its token file earns no other: trying again", "file", a.config.TokenFile, "err", err)
+		if wait.Wait(ctx) != nil {
+			return
+		}
 	}
 }
 
-func (a *agent) enrollment() enroll.Options {
-	servers := enroll.Servers{URLs: a.config.API, Dir: a.config.Certificate(), Agent: a.env.agent()}
+// enrollAnew gets a certificate by the token file.
+func (a *agent) enrollAnew(ctx context.Context) error {
+	token, err := os.ReadFile(a.config.TokenFile)
+	if err != nil {
+		return err
+	}
+	got, err := enroll.Request(ctx, a.enrollment(strings.TrimSpace(string(token))))
+	if err == nil {
+		a.logger.Info("the machine is back by its token file", "identity", got.Identity)
+	}
+	return err
+}
+
+// enrollment returns the options of enrollment, by the certificate or by a token.
+func (a *agent) enrollment(token string) enroll.Options {
+	servers := enroll.Servers{URLs: a.config.API, Dir: a.config.Certificate(), Token: token, Agent: a.env.agent()}
 	return enroll.Options{Dir: a.config.Certificate(), TTL: a.config.CertificateTTL.Duration, Ask: servers.Ask, Logger: a.logger, Replaced: func(context.Context) error { return a.secrets.Reload() }}
 }
 

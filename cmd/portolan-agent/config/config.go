@@ -44,6 +44,10 @@ type Config struct {
 	Proxy   Proxy    `json:"proxy"`
 	// CertificateTTL is how long each certificate should be valid; 0 leaves it to the server.
 	CertificateTTL metav1.Duration `json:"certificateTTL,omitempty"`
+	// TokenFile is the file of a token that earns a certificate, such as a JWT of the machine's cloud,
+	// which something else keeps fresh. The agent reads it when the certificate has expired for so
+	// long that it is not renewed; empty for none.
+	TokenFile string `json:"tokenFile,omitempty"`
 	// State is the directory of the certificate and of the last good configuration, and Run that
 	// of the sockets.
 	State string `json:"state"`

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -231,9 +232,14 @@ func connections(text string) (sum int) {
 	return sum
 }
 
-// Metrics returns those of Envoy, in Prometheus' text format.
-func (c *Child) Metrics(ctx context.Context) (string, error) {
-	return c.admin(ctx, http.MethodGet, "/stats/prometheus")
+// Metrics returns those of Envoy that have a value, in Prometheus' text format; if a filter is not
+// empty, those whose names in Envoy match this regular expression.
+func (c *Child) Metrics(ctx context.Context, filter string) (string, error) {
+	path := "/stats/prometheus?usedonly"
+	if filter != "" {
+		path += "&filter=" + url.QueryEscape(filter)
+	}
+	return c.admin(ctx, http.MethodGet, path)
 }
 
 // Live says whether the Envoy with this interface takes connections: it has started, has its first

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
@@ -53,6 +54,14 @@ func (s Servers) ask(ctx context.Context, server string, r certificate.Request, 
 	case pin != "":
 		if transport.TLSClientConfig, err = PinnedTrust(ctx, server, pin, s.Agent); err != nil {
 			return got, err
+		}
+	default: // the machine was in the mesh before, or trusts the authorities of the system
+		roots := filepath.Join(s.Dir, RootsFile)
+		if _, missing := os.Stat(roots); missing == nil {
+			transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+			if err := trustRoots(transport.TLSClientConfig, roots); err != nil {
+				return got, err
+			}
 		}
 	}
 	api, err := call.New(server, call.Options{HTTP: &http.Client{Transport: transport}, Token: token, UserAgent: s.Agent})
