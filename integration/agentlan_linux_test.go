@@ -161,6 +161,7 @@ func (m *lanMachine) change(from, to string) {
 
 type lanStatus struct {
 	Certificate struct{ Renewed time.Time }
+	Clients     []struct{ Server string }
 	Envoy       struct {
 		PID   int
 		Epoch int

@@ -1,16 +1,22 @@
 package integration
 
 import (
+	"bufio"
 	stdcmp "cmp"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
 // TestMachinesUnderHarm: two machines serve a third one that sends 500 requests a second. What is
@@ -248,4 +254,117 @@ spec: {hosts: ["*"], gateways: [edge], http: [{route: [{destination: {host: web.
 	if got, err := serving[0].outside("http://"+serving[0].ip+":8080/", ""); err == nil {
 		t.Errorf("STRICT lets an outsider in: %s", got)
 	}
+}
+
+// pair starts a machine that serves, and one that calls it.
+func (l *lan) pair() (web, client *lanMachine) {
+	l.t.Helper()
+	l.apply(webGroup)
+	web, client = l.machine("web"), l.machine("client")
+	serveUpstream(l.t, "web", web.listen(":8080"))
+	web.join(l.invite("--group", "web"), "--interception", "REDIRECT")
+	client.join(l.invite("--service-account", "client"), "--interception", "REDIRECT")
+	web.run()
+	client.run()
+	awaitServed(l.t, "the first request", client.namespace.http(l.t), "http://10.9.0.1/", "web.shop.test", "web")
+	return web, client
+}
+
+// TestSoakPartition: machines that reach each other, and no server, go on: for ten seconds, or half
+// an hour in the long form. Then the server has them again.
+func TestSoakPartition(t *testing.T) {
+	t.Parallel()
+	lasts := 10 * time.Second
+	if longtest.Soak(t) > 0 {
+		lasts = 30 * time.Minute
+	}
+	l := newLAN(t)
+	web, client := l.pair()
+	stop := client.load("http://10.9.0.1/", "web.shop.test")
+	l.wire.nft("table inet partition {\n\tchain in { type filter hook input priority 0; tcp dport { 15012, 15080 } drop; }\n}\n")
+	for began := time.Now(); time.Since(began) < lasts; {
+		if got, err := client.get("http://10.9.0.1/", "web.shop.test"); err != nil || got.String() != "web" {
+			t.Fatalf("after %s without a server: %s, %v", time.Since(began).Round(time.Second), got, err)
+		}
+	}
+	l.wire.nft("delete table inet partition")
+	l.awaitEntries("the server has the machine again", "10.77.1.1")
+	for _, m := range []*lanMachine{web, client} {
+		m.awaitStatus("the machine has a server", func(s lanStatus) bool { return len(s.Clients) == 1 && s.Clients[0].Server == l.xds })
+	}
+	sent, failed := stop()
+	t.Logf("%d of %d requests failed, all after %s without a server: a client may be back before the machine that it calls", failed, sent, lasts)
+	awaitServed(t, "a request after that", client.namespace.http(t), "http://10.9.0.1/", "web.shop.test", "web")
+}
+
+// maxResident is the most memory of an agent, in bytes.
+const maxResident = 30 << 20
+
+// TestSoakConnections: 300 captured connections at one time, or ten thousand in the long form, each
+// with a request. The agent stays small beside them.
+func TestSoakConnections(t *testing.T) {
+	t.Parallel()
+	n := 300
+	if longtest.Soak(t) > 0 {
+		n = 10_000
+	}
+	l := newLAN(t)
+	web, client := l.pair()
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	if err := client.inside(func() error {
+		for range n {
+			c, err := net.Dial("tcp", "10.9.0.1:80")
+			if err != nil {
+				return err
+			}
+			conns = append(conns, c)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		for i, c := range conns {
+			if _, err := fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: web.shop.test\r\n\r\n"); err != nil {
+				t.Fatalf("connection %d, round %d: %v", i, round, err)
+			}
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			got, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || got.StatusCode != http.StatusOK {
+				t.Fatalf("connection %d, round %d: %v, %v", i, round, got, err)
+			}
+			_, _ = io.Copy(io.Discard, got.Body)
+			_ = got.Body.Close()
+		}
+	}
+	for _, m := range []*lanMachine{web, client} {
+		eventually(t, "the agent of "+m.name+" is small", func() error {
+			resident, err := residentOf(m.process.pid())
+			if err == nil && resident > maxResident {
+				err = fmt.Errorf("it has %d bytes", resident)
+			}
+			if err == nil {
+				t.Logf("the agent of %s has %d KiB", m.name, resident>>10)
+			}
+			return err
+		})
+	}
+}
+
+// residentOf returns the resident memory of a process, in bytes.
+func residentOf(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0, err
+	}
+	return resident * int64(os.Getpagesize()), nil
 }

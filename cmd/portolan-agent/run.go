@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -56,6 +57,7 @@ and the bootstrap that are there then, without a lost request.`,
 			if err != nil {
 				return exit.With(exit.Data, err)
 			}
+			debug.SetGCPercent(gcPercent)
 			a, err := newAgent(c.Context(), env, file, noEnvoy)
 			if err != nil {
 				return exit.With(exit.Data, err)
@@ -73,6 +75,20 @@ and the bootstrap that are there then, without a lost request.`,
 	f.DurationVar(&over.Envoy.Drain.Duration, "drain", 0, "how long connections may go on when the agent ends, in the place of what the file says")
 	f.StringVar(&over.Metrics, "metrics-address", "", `host:port of /metrics, "off" for none, in the place of that in the file`)
 	return c
+}
+
+// The agent stays small beside what the machine is for, since it allocates little: by gcPercent, and
+// by giving back what it does not use, a first time once it has started.
+const (
+	gcPercent    = 25
+	startedAfter = 5 * time.Second
+	giveBack     = time.Minute
+)
+
+func staySmall(ctx context.Context) {
+	for wait := startedAfter; retry.Sleep(ctx, wait) == nil; wait = giveBack {
+		debug.FreeOSMemory()
+	}
 }
 
 // agent is a running agent.
@@ -224,6 +240,7 @@ func (a *agent) run(ctx context.Context) error {
 		})
 	}
 	group.Go(func() error { a.tellFacts(failed); return nil })
+	group.Go(func() error { staySmall(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
 	if a.capture != nil {
