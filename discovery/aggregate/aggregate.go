@@ -32,7 +32,7 @@ type Registry struct {
 	workloads []discovery.WorkloadHandler
 	running   context.Context // the context of Run; nil before and after it
 	ran       bool
-	failed    *multierror.Error
+	failed    []error
 	lives     sync.WaitGroup // counts the registries that run
 }
 
@@ -109,7 +109,7 @@ func (r *Registry) start(e *entry) {
 func (r *Registry) addFailure(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed = multierror.Append(r.failed, err)
+	r.failed = append(r.failed, err)
 }
 
 // Remove stops a registry and waits for its end. After Remove has returned, the worker
@@ -180,7 +180,7 @@ func (r *Registry) Run(ctx context.Context) error {
 func (r *Registry) Failed() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed.ErrorOrNil()
+	return multierror.Append(nil, r.failed...).ErrorOrNil() // another one each time: readers keep it
 }
 
 // Registries returns the registries in the order in which they answer.
