@@ -10,6 +10,8 @@ type Registrar interface {
 type Registration interface {
 	// Report says how the machine is, as its agent has found. The last report counts.
 	Report(healthy bool, message string)
+	// Ready says that the proxy has its listeners: others may send to it. It may be said again.
+	Ready()
 	// Depart says that the machine leaves for good: what is kept for it ends at once, and
 	// comes back only with another stream.
 	Depart(message string)

@@ -243,7 +243,7 @@ func TestAgent(t *testing.T) {
 	m.run()
 	m.awaitCall("the first request")
 	t.Logf("from join to the first request: %s", time.Since(began).Round(time.Millisecond))
-	if o := m.join(invitation); o.code == 0 || !strings.Contains(o.stderr, "used up") || !strings.Contains(o.stderr, "make another invitation") {
+	if o := m.join(invitation); o.code == 0 || !strings.Contains(o.stderr, "used up") || !strings.Contains(o.stderr, "portolan machine invite -n shop --service-account web") {
 		t.Errorf("a used invitation: %+v", o)
 	}
 	was, err := m.status()

@@ -264,6 +264,9 @@ func TestAgentWithoutADisk(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
+	if err := os.Chown(filler, sidecarUser, sidecarUser); err != nil {
+		t.Fatal(err)
+	}
 	says("the log names the full disk", "no space left on device")
 	call("a request with a full disk")
 	if o := m.agent("doctor"); !strings.Contains(o.stdout, "0 MiB free") {

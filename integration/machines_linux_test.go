@@ -61,7 +61,7 @@ func TestMachinesUnderHarm(t *testing.T) {
 			one.must("drain", "--reason", "a new disk")
 			one.restart()
 			l.awaitEntries("the drained machine is back", "10.77.1.1 10.77.1.2")
-			if out := one.must("status"); !strings.Contains(out, "not ready: the machine is drained: a new disk") {
+			if out := one.must("status"); !strings.Contains(out, "the machine is drained: a new disk") {
 				t.Errorf("the status: %s", out)
 			}
 			for range 20 {

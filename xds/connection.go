@@ -345,6 +345,9 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 	}
 	switch {
 	case answer.ACK != nil:
+		if m.typeURL == resource.ListenerType && c.registration != nil {
+			c.registration.Ready()
+		}
 		t.AnsweredAt = time.Now()
 		if answer.ACK.Revision > before && c.member != nil {
 			c.server.metrics.acked(answer.ACK.Revision, c.since)

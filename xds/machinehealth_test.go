@@ -26,6 +26,7 @@ import (
 type told struct {
 	mu    sync.Mutex
 	calls []string
+	ready sync.Once
 }
 
 func (r *told) Join(p *discovery.Proxy) discovery.Registration {
@@ -36,6 +37,7 @@ func (r *told) Join(p *discovery.Proxy) discovery.Registration {
 func (r *told) Report(healthy bool, message string) {
 	r.note(fmt.Sprintf("report %v %s", healthy, message))
 }
+func (r *told) Ready()                { r.ready.Do(func() { r.note("ready") }) }
 func (r *told) Depart(message string) { r.note("depart " + message) }
 func (r *told) Leave()                { r.note("leave") }
 
@@ -52,7 +54,8 @@ func (r *told) all() []string {
 }
 
 // TestWhatAMachineSaysOfItsHealth: the Registrar is told of each report, in order, also of one that
-// is the first request of a stream. No report is answered, and the stream goes on.
+// is the first request of a stream, and that the proxy has its listeners. No report is answered,
+// and the stream goes on.
 func TestWhatAMachineSaysOfItsHealth(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
@@ -67,7 +70,7 @@ func TestWhatAMachineSaysOfItsHealth(t *testing.T) {
 		c.Report(codes.Internal, "503")
 		c.Report(codes.OK, "")
 		c.Report(codes.Canceled, "stopping")
-		want := []string{"join client ", "report true ", "report false 503", "report true ", "depart stopping"}
+		want := []string{"join client ", "report true ", "ready", "report false 503", "report true ", "depart stopping"}
 		xdstest.Eventually(t, "all reports", func() bool { return len(registrar.all()) >= len(want) })
 		if got := registrar.all(); !slices.Equal(got, want) {
 			t.Errorf("the registrar is told %q, want %q", got, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,14 +58,26 @@ agent's file. The rules are one table of nftables; those of others stay as they 
 			return nil
 		}),
 		command("apply", "Put the rules in force, in the place of older ones", func(c *cobra.Command, rules capture.Rules, filter capture.Firewall) error {
-			return filter.Apply(c.Context(), rules)
+			if err := filter.Apply(c.Context(), rules); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(env.stdout, "The rules are in force.")
+			return err
 		}),
 		&cobra.Command{Use: "remove", Short: "Take the rules away, also if the file is missing or has faults", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			file, err := config.Read(env.config)
 			if err != nil {
 				file.State = config.DefaultState
 			}
-			return firewall(file).Remove(c.Context())
+			if err := firewall(file).Remove(c.Context()); err != nil {
+				return err
+			}
+			if _, err := callAgent(c.Context(), file.StatusSocket(), http.MethodGet, "/status"); err == nil {
+				fmt.Fprintln(env.stdout, "The agent runs, and puts the rules back within seconds: stop it first, or take capture out of its file and start it again.")
+				return nil
+			}
+			fmt.Fprintln(env.stdout, "The rules are away: connections pass by the proxy.")
+			return nil
 		}},
 	)
 	return c
@@ -82,13 +95,8 @@ func (a *agent) newCapture(noEnvoy bool) (*capture.Keeper, error) {
 		return nil, nil
 	}
 	rules, me := a.rules(noEnvoy), os.Geteuid()
-	switch {
-	case me == 0:
-		return nil, errors.New("capture: the agent runs as root, and all that root sends would pass by the proxy: run it as a user of its own with the capability NET_ADMIN, as its unit does")
-	case !noEnvoy:
-		if user, err := capture.UserID(rules.ProxyUser); err != nil || user != strconv.Itoa(me) {
-			return nil, fmt.Errorf("capture.proxyUser: is %q, and the agent and its Envoy run as user %d: leave it out, or run the agent as that user", rules.ProxyUser, me)
-		}
+	if user, err := capture.UserID(rules.ProxyUser); !noEnvoy && (err != nil || user != strconv.Itoa(me)) {
+		return nil, fmt.Errorf("capture.proxyUser: is %q, and the agent and its Envoy run as user %d: leave it out, or run the agent as that user", rules.ProxyUser, me)
 	}
 	return &capture.Keeper{
 		Firewall: firewall(*c), Rules: rules, WhenDown: c.Capture.WhenDown, Logger: a.logger,

@@ -125,19 +125,30 @@ func whyDrained(reason string) string {
 }
 
 func (a *agent) takeDrain(w http.ResponseWriter, r *http.Request) {
-	a.answer(w, a.standing.drain(r.Context(), r.URL.Query().Get("reason")))
+	a.answer(w, a.standing.drain(r.Context(), r.URL.Query().Get("reason")), a.untold())
 }
 
 func (a *agent) takeResume(w http.ResponseWriter, r *http.Request) {
-	a.answer(w, a.standing.resume(r.Context()))
+	a.answer(w, a.standing.resume(r.Context()), a.untold())
 }
 
-func (a *agent) answer(w http.ResponseWriter, err error) {
+// answer says what has become of a request, and what the servers have not heard yet.
+func (a *agent) answer(w http.ResponseWriter, err error, untold string) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.WriteHeader(http.StatusNoContent)
+	_, _ = io.WriteString(w, untold) // who asked has gone
+}
+
+// untold says that no server hears what the machine says, empty if one does.
+func (a *agent) untold() string {
+	for _, c := range a.relay.Clients() {
+		if c.Server != "" {
+			return ""
+		}
+	}
+	return "No server has been told yet: none answers. They are told as soon as one does."
 }
 
 // writeUnderWay says how many requests of others are under way in the workload.
@@ -166,8 +177,12 @@ It stays drained over restarts, until portolan-agent resume. An entry that someb
 written for the machine heeds that only if it names a probe: use portolan machine drain.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if _, err := env.ask(c.Context(), http.MethodPost, "/drain?reason="+url.QueryEscape(reason)); err != nil {
+			untold, err := env.ask(c.Context(), http.MethodPost, "/drain?reason="+url.QueryEscape(reason))
+			if err != nil {
 				return err
+			}
+			if len(untold) > 0 {
+				return exit.With(exit.Unreachable, errors.New(string(untold)))
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), within)
 			defer cancel()
@@ -186,7 +201,7 @@ written for the machine heeds that only if it names a probe: use portolan machin
 					quiet = 0
 				}
 			}
-			_, err := fmt.Fprintln(env.stdout, "The machine is drained, and no request of others is under way. portolan-agent resume takes it back.")
+			_, err = fmt.Fprintln(env.stdout, "The machine is drained, and no request of others is under way. portolan-agent resume takes it back.")
 			return err
 		},
 	}
@@ -199,7 +214,11 @@ func newResume(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume", Short: "Take this machine back into its clients' endpoints", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := env.ask(c.Context(), http.MethodPost, "/resume")
+			untold, err := env.ask(c.Context(), http.MethodPost, "/resume")
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(env.stdout, strings.TrimSpace("The machine takes requests again, unless others have drained it (portolan machine describe). "+string(untold)))
 			return err
 		},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,9 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/discovery/node"
 )
@@ -78,6 +82,9 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.With(exit.Data, fmt.Errorf("%w: mend it, or move it away", err))
 	}
+	if was := out.Proxy.Group; was != "" && in.Group == "" {
+		return exit.With(exit.Data, fmt.Errorf("%s: proxy.group is %s, and the invitation is for no group, so the machine would not be registered any more: invite it with portolan machine invite -n %s --group %s, or take proxy.group out of the file", file, was, in.Namespace, was))
+	}
 	if out, err = o.complete(out, in); err != nil {
 		return exit.With(exit.Data, err)
 	}
@@ -87,10 +94,7 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	}
 	got, err := enroll.Request(c.Context(), enroll.Options{Dir: out.Certificate(), TTL: out.CertificateTTL.Duration, Ask: servers.Ask, Logger: e.logger()})
 	if err != nil {
-		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-			err = fmt.Errorf("%w: nothing has changed here; make another invitation: portolan machine invite -n %s --service-account %s", err, in.Namespace, in.ServiceAccount)
-		}
-		return err
+		return e.notJoined(c.Context(), out, in, err)
 	}
 	if err := errors.Join(out.Write(file), handOver(out, file)); err != nil {
 		return exit.With(exit.Data, err)
@@ -101,12 +105,47 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 			return exit.With(exit.Data, fmt.Errorf("the capabilities of the unit: %w", err))
 		}
 	}
-	if _, err := call(c.Context(), out.StatusSocket(), http.MethodPost, "/reload"); err == nil {
+	if _, err := callAgent(c.Context(), out.StatusSocket(), http.MethodPost, "/reload"); err == nil {
 		fmt.Fprintln(e.stdout, "The running agent has the new certificate. If its file is another now, start it again.")
 		return nil
 	}
 	fmt.Fprintf(e.stdout, "%s has what the agent does. Start it:\n  %s\n", file, howToStart(file))
+	if uid, _ := out.Owner(); uid == 0 && out.Capture != nil {
+		fmt.Fprintf(e.stdout, "To capture traffic it needs a user of its own, with the capability NET_ADMIN: the package's unit has both. Without it, give %s and %s to that user first.\n", file, out.State)
+	}
 	return nil
+}
+
+// notJoined says what to do when a machine got no certificate.
+func (e *environment) notJoined(ctx context.Context, c config.Config, in invitation.Invitation, err error) error {
+	var unreachable *call.UnreachableError
+	switch {
+	case errors.As(err, &unreachable):
+		why := "let this machine reach it, or make an invitation with other servers (portolan machine invite --api-url)"
+		if refused(ctx, c) {
+			why = refusedByCapture
+		}
+		return exit.With(exit.Unreachable, fmt.Errorf("cannot reach the server at %s: %w: %s", unreachable.Server, unreachable.Err, why))
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		who := "--service-account " + in.ServiceAccount
+		if in.Group != "" {
+			who = "--group " + in.Group
+		}
+		return fmt.Errorf("%w: nothing has changed here; the invitation for this machine is made by portolan machine invite -n %s %s", err, in.Namespace, who)
+	}
+	return err
+}
+
+// refusedByCapture says why nothing is reached while the rules of capture are in force.
+const refusedByCapture = "the rules of capture are in force here, and no Envoy takes connections: start the agent, or let all pass by portolan-agent capture remove"
+
+// refused says whether the machine's own rules of capture refuse its connections.
+func refused(ctx context.Context, c config.Config) bool {
+	if c.Capture == nil || envoy.Live(ctx, c.Envoy.Admin) {
+		return false
+	}
+	state, err := firewall(c).Check(ctx, c.Rules())
+	return err == nil && state != capture.Absent
 }
 
 // howToStart returns the command that starts the agent.

@@ -37,11 +37,12 @@ again. A certificate that somebody has copied stays good until it ends.`,
 			if err := os.Rename(env.config, env.config+leftSuffix); err != nil {
 				return exit.With(exit.Data, fmt.Errorf("%w: run this as root", err))
 			}
-			if _, err := call(c.Context(), file.StatusSocket(), http.MethodPost, "/leave"); err != nil && !exit.Is(err, exit.Unreachable) {
+			untold, err := callAgent(c.Context(), file.StatusSocket(), http.MethodPost, "/leave")
+			if err != nil && !exit.Is(err, exit.Unreachable) {
 				return errors.Join(err, os.Rename(env.config+leftSuffix, env.config))
 			}
 			for await := retry.New(10*time.Millisecond, 100*time.Millisecond); ; {
-				if _, err := call(c.Context(), file.StatusSocket(), http.MethodGet, "/status"); exit.Is(err, exit.Unreachable) {
+				if _, err := callAgent(c.Context(), file.StatusSocket(), http.MethodGet, "/status"); exit.Is(err, exit.Unreachable) {
 					break
 				}
 				if err := await.Wait(c.Context()); err != nil {
@@ -53,12 +54,15 @@ again. A certificate that somebody has copied stays good until it ends.`,
 					return fmt.Errorf("%w: the rules of capture may still be in force: run portolan-agent capture remove --config %s as root", err, env.config+leftSuffix)
 				}
 			}
-			err = forget(file)
+			forgotten := forget(file)
 			if env.config == config.DefaultFile {
-				err = errors.Join(err, takeCapabilities(unitDropIns))
+				forgotten = errors.Join(forgotten, takeCapabilities(unitDropIns))
 			}
-			if err != nil {
-				return err
+			if forgotten != nil {
+				return forgotten
+			}
+			if err != nil || len(untold) > 0 { // err is that nobody runs
+				fmt.Fprintln(env.stdout, "No server was told: the machine's entry goes with its lease.")
 			}
 			fmt.Fprintf(env.stdout, "This machine has left the mesh. What its agent did is in %s.\n", env.config+leftSuffix)
 			return nil
@@ -81,6 +85,9 @@ func (a *agent) takeLeave(w http.ResponseWriter, _ *http.Request) {
 	if a.capture != nil {
 		a.capture.Release()
 	}
-	w.WriteHeader(http.StatusAccepted)
+	a.answer(w, nil, a.untold())
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
 	a.end()
 }

@@ -115,6 +115,9 @@ type agent struct {
 const envoyFile, grpcFile = "envoy.json", "grpc.json"
 
 func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bool) (*agent, error) {
+	if c.Capture != nil && os.Geteuid() == 0 {
+		return nil, errors.New("capture: the agent runs as root, and all that root sends would pass by the proxy: run it as a user of its own with the capability NET_ADMIN, as its unit does")
+	}
 	a := &agent{config: c, logger: env.logger(), env: env}
 	if err := a.locate(ctx); err != nil {
 		return nil, err
@@ -176,6 +179,10 @@ func (a *agent) writeBootstraps() (node string, err error) {
 
 // leaveWithin bounds how long the servers are told that the machine leaves.
 const leaveWithin = time.Second
+
+// leaveGrace is how long the clients of a machine that leaves have to learn it, before its proxy
+// drains.
+const leaveGrace = 500 * time.Millisecond
 
 // run runs all until ctx ends. Then the servers are told that the machine leaves, so that nobody
 // sends to it any more. Envoy ends next, and then what it depends on.
@@ -258,6 +265,9 @@ func (a *agent) run(ctx context.Context) error {
 			within, done := context.WithTimeout(failed, leaveWithin)
 			defer done()
 			a.relay.Leave(within)
+			if a.untold() == "" {
+				_ = retry.Sleep(failed, leaveGrace) // then clients do not call a proxy that drains
+			}
 		}
 	})()
 	a.runEnvoy(running)

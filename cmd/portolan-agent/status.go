@@ -126,11 +126,11 @@ func (e *environment) ask(ctx context.Context, method, path string) ([]byte, err
 	if err != nil {
 		return nil, exit.With(exit.Data, err)
 	}
-	return call(ctx, c.StatusSocket(), method, path)
+	return callAgent(ctx, c.StatusSocket(), method, path)
 }
 
-// call calls the agent with this socket.
-func call(ctx context.Context, of, method, path string) ([]byte, error) {
+// callAgent calls the agent with this socket.
+func callAgent(ctx context.Context, of, method, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err

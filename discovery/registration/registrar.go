@@ -56,6 +56,9 @@ type Options struct {
 	// Silence is how long a machine of a group with a probe may be connected without a report
 	// before the group says so; 0 stands for a minute.
 	Silence time.Duration
+	// Patience is how long a proxy that has no entry yet may take for its listeners, before it gets
+	// its entry without them; 0 means that none waits.
+	Patience time.Duration
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -38,6 +38,8 @@ type mesh struct {
 	*testing.T
 	store *memory.Store
 	away  atomic.Bool // whether the store answers nothing
+	// patience is that of servers that are started from here on.
+	patience time.Duration
 
 	mu      sync.Mutex
 	reports []string // what was written of the health of entries
@@ -112,7 +114,7 @@ func (m *mesh) server(name string) (r *registration.Registrar, stop func()) {
 	}
 	m.metrics[name] = prometheus.NewRegistry()
 	r = registration.New(registration.Options{
-		Server: name, Store: leaser{m.store, m}, Health: m, Registerer: m.metrics[name], Entry: get, Group: get, TTL: storage.MinLease, Silence: storage.MinLease,
+		Server: name, Store: leaser{m.store, m}, Health: m, Registerer: m.metrics[name], Entry: get, Group: get, TTL: storage.MinLease, Silence: storage.MinLease, Patience: m.patience,
 		Entries: func(namespace string) iter.Seq[*config.Config] {
 			entries, _ := m.store.List(context.Background(), schema.WorkloadEntry, namespace)
 			return slices.Values(entries)
@@ -518,4 +520,27 @@ func TestManyProxies(t *testing.T) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d entries, want %d, %v", len(got), len(want), err)
 	}
+}
+
+// TestANewEntryWaitsForListeners: before its proxy has them, nobody sends to a machine, unless it
+// takes too long.
+func TestANewEntryWaitsForListeners(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	m.patience = time.Minute
+	m.put(group())
+	r, _ := m.server("one")
+	p := proxy("a", "10.0.0.1")
+	stream := r.Join(p)
+	m.awaitState(r, p.ID, registration.Waiting, "its listeners")
+	if m.entry("web-10.0.0.1") != nil {
+		t.Error("it is registered before it has its listeners")
+	}
+	stream.Ready()
+	m.awaitState(r, p.ID, registration.Registered, "")
+	m.patience = time.Millisecond
+	late, _ := m.server("two")
+	other := proxy("b", "10.0.0.2")
+	late.Join(other)
+	m.awaitState(late, other.ID, registration.Registered, "")
 }

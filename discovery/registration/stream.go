@@ -21,6 +21,7 @@ type stream struct {
 	reason   string
 	report   *report // nil before the first
 	departed bool
+	ready    bool // the proxy has its listeners
 
 	// Of a stream without a claim: the reports that were written, when the last was begun and whether
 	// it says healthy, and why the last was not.
@@ -48,6 +49,17 @@ type told struct {
 
 // Report implements discovery.Registration.
 func (s *stream) Report(healthy bool, message string) { s.note(report{healthy, message}, false) }
+
+// Ready implements discovery.Registration.
+func (s *stream) Ready() {
+	r := s.registrar
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !s.ready {
+		s.ready = true
+		r.wake(s.claim)
+	}
+}
 
 // Depart implements discovery.Registration. An entry that the proxy did not register stays, and is
 // reported unhealthy.

@@ -24,7 +24,7 @@ const (
 
 const (
 	// checkEvery is how often a Keeper compares the rules in force with those that should be.
-	checkEvery = 5 * time.Second
+	checkEvery = 3 * time.Second
 	// lookEvery is how often it looks whether the sidecar lives, if that matters.
 	lookEvery = 250 * time.Millisecond
 )

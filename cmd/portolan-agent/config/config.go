@@ -43,7 +43,7 @@ type Config struct {
 	XDSName string   `json:"xdsName,omitempty"`
 	Proxy   Proxy    `json:"proxy"`
 	// CertificateTTL is how long each certificate should be valid; 0 leaves it to the server.
-	CertificateTTL metav1.Duration `json:"certificateTTL,omitempty"`
+	CertificateTTL metav1.Duration `json:"certificateTTL,omitzero"`
 	// TokenFile is the file of a token that earns a certificate, such as a JWT of the machine's cloud,
 	// which something else keeps fresh. The agent reads it when the certificate has expired for so
 	// long that it is not renewed; empty for none.
@@ -52,11 +52,11 @@ type Config struct {
 	// of the sockets.
 	State string `json:"state"`
 	Run   string `json:"run"`
-	Envoy Envoy  `json:"envoy,omitempty"`
+	Envoy Envoy  `json:"envoy,omitzero"`
 	// Users may use the sockets of xDS and SDS, beside root and the agent's own: the user of an
 	// Envoy that another unit runs.
 	Users    []string `json:"users,omitempty"`
-	LastGood LastGood `json:"lastGood,omitempty"`
+	LastGood LastGood `json:"lastGood,omitzero"`
 	// DNS is the DNS server of the machine; nil for none.
 	DNS *DNS `json:"dns,omitempty"`
 	// Capture says which traffic of the machine goes through its sidecar; nil for none.
@@ -115,7 +115,7 @@ type Envoy struct {
 	// Admin is the address of Envoy's own interface; empty means 127.0.0.1:15000.
 	Admin string `json:"admin,omitempty"`
 	// Drain is how long connections may go on when the agent ends; 0 means 5 s.
-	Drain metav1.Duration `json:"drain,omitempty"`
+	Drain metav1.Duration `json:"drain,omitzero"`
 	// Args are added to its command line.
 	Args []string `json:"args,omitempty"`
 }
@@ -123,9 +123,9 @@ type Envoy struct {
 // LastGood says when a proxy starts without a server.
 type LastGood struct {
 	// After is how long a proxy waits for a server before it gets what it had last; 0 means 5 s.
-	After metav1.Duration `json:"after,omitempty"`
+	After metav1.Duration `json:"after,omitzero"`
 	// MaxAge is how old that may be; 0 means 24 h.
-	MaxAge metav1.Duration `json:"maxAge,omitempty"`
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 }
 
 // The defaults of durations.
@@ -139,6 +139,9 @@ const (
 func Read(file string) (Config, error) {
 	var out Config
 	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrPermission) {
+		return out, fmt.Errorf("%w: run this as root, or as the user of the agent", err)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, fmt.Errorf("%w: join the machine first (portolan-agent join), or name the file with --config", err)
 	}
@@ -146,7 +149,7 @@ func Read(file string) (Config, error) {
 		return out, err
 	}
 	if err := yaml.UnmarshalStrict(text, &out); err != nil {
-		return out, fmt.Errorf("%s: %w", file, err)
+		return out, fmt.Errorf("%s: %s", file, strings.NewReplacer("error unmarshaling JSON: ", "", "while decoding JSON: ", "", "json: ", "").Replace(err.Error()))
 	}
 	if err := out.withDefaults().Validate(); err != nil {
 		return out, fmt.Errorf("%s: %w", file, err)
@@ -212,6 +215,7 @@ func (c Config) withDefaults() Config {
 		with := *c.Capture
 		with.WhenDown = cmp.Or(with.WhenDown, capture.Refuse)
 		c.Capture = &with
+		c.Proxy.Interception = cmp.Or(c.Proxy.Interception, node.InterceptionMode(with.Mode), node.InterceptionRedirect)
 	}
 	if c.Envoy.Path == "" {
 		c.Envoy.Path = "envoy"
@@ -286,8 +290,11 @@ func (c Config) Validate() error {
 
 func (c Config) validateCapture(fault func(string, ...any)) {
 	rules := c.Rules()
-	if err := rules.Validate(); err != nil {
-		fault("%w", err)
+	var each *multierror.Error
+	if err := rules.Validate(); errors.As(err, &each) {
+		for _, one := range each.Errors {
+			fault("%w", one)
+		}
 	}
 	if mode := capture.Mode(c.Proxy.Interception); mode != rules.Mode {
 		fault("proxy.interception: is %q, and capture.mode %q: give both the same, REDIRECT or TPROXY, or leave capture.mode out", mode, rules.Mode)

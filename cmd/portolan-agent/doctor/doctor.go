@@ -67,6 +67,17 @@ func Look(ctx context.Context, o Options) []Finding {
 	return out
 }
 
+// reach returns what to do about a server that is not reached.
+func (o Options) reach(ctx context.Context, otherwise string) string {
+	if o.Config.Capture == nil || o.Running {
+		return otherwise
+	}
+	if state, err := o.Firewall.Check(ctx, o.Config.Rules()); err == nil && state != capture.Absent {
+		return "start the agent: the rules of capture refuse connections while it does not run. Or let them pass: portolan-agent capture remove"
+	}
+	return otherwise
+}
+
 func one(level Level, what, do, format string, args ...any) []Finding {
 	return []Finding{{Level: level, What: what, Text: fmt.Sprintf(format, args...), Do: do}}
 }
@@ -141,7 +152,7 @@ func apis(ctx context.Context, o Options) (out []Finding) {
 	for _, server := range o.Config.API {
 		now, err := dateOf(ctx, server, o.Config.Certificate())
 		if err != nil {
-			out = append(out, one(Fail, what, "let the machine reach it, or change api in the file; renewals need one server", "%s: %v", server, err)...)
+			out = append(out, one(Fail, what, o.reach(ctx, "let the machine reach it, or change api in the file; renewals need one server"), "%s: %v", server, err)...)
 			continue
 		}
 		out = append(out, one(OK, what, "", "%s answers", server)...)
@@ -203,7 +214,7 @@ func streams(ctx context.Context, o Options) (out []Finding) {
 	const what = "xDS"
 	for _, address := range o.Config.XDS {
 		if err := greet(ctx, o.Config, address); err != nil {
-			out = append(out, one(Fail, what, "let the machine reach it, or change xds in the file; if it is the certificate, see above", "%s: %v", address, err)...)
+			out = append(out, one(Fail, what, o.reach(ctx, "let the machine reach it, or change xds in the file; if it is the certificate, see above"), "%s: %v", address, err)...)
 			continue
 		}
 		out = append(out, one(OK, what, "", "%s takes the machine's certificate", address)...)

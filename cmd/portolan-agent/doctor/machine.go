@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -64,19 +66,38 @@ const fewBytes = 64 << 20
 
 func disk(_ context.Context, o Options) []Finding {
 	const what = "disk"
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(o.Config.State, &fs); err != nil {
+	var has syscall.Statfs_t
+	if err := syscall.Statfs(o.Config.State, &has); err != nil {
 		return one(Fail, what, "make the directory, or join the machine", "%s: %v", o.Config.State, err)
 	}
 	const readOnly = 1
-	free := int64(fs.Bavail) * int64(fs.Bsize)
+	free := int64(has.Bavail) * int64(has.Bsize)
+	if name := stranger(o.Config); name != "" {
+		return one(Fail, what, "chown it: the agent can neither renew its certificate nor keep its last good configuration there", "%s is of another user than %s", name, o.Config.State)
+	}
 	switch {
-	case fs.Flags&readOnly != 0:
+	case has.Flags&readOnly != 0:
 		return one(Fail, what, "mount it for writing: no certificate is renewed, and no last good configuration kept", "%s is read-only", o.Config.State)
 	case free < fewBytes:
 		return one(Warn, what, "free some: the certificate and the last good configuration are written there", "%s has %d MiB free", o.Config.State, free>>20)
 	}
 	return one(OK, what, "", "%s has %d MiB free", o.Config.State, free>>20)
+}
+
+// stranger returns a file of the state directory that is of another user; empty for none.
+func stranger(c config.Config) (found string) {
+	uid, _ := c.Owner()
+	_ = filepath.WalkDir(c.State, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil && int(info.Sys().(*syscall.Stat_t).Uid) != uid {
+			found = path
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found
 }
 
 // captured looks at the packet filter: whether it takes the rules, has them, and whether others
@@ -85,6 +106,9 @@ func captured(ctx context.Context, o Options) []Finding {
 	const what = "capture"
 	if o.Config.Capture == nil {
 		return one(OK, what, "", "the file captures no traffic")
+	}
+	if uid, _ := o.Config.Owner(); uid == 0 {
+		return one(Fail, what, "give "+o.Config.State+" and the file to a user of its own, and run the agent as that user with the capability NET_ADMIN, as its unit does", "the state directory is root's, and an agent of root captures nothing")
 	}
 	rules := o.Config.Rules()
 	if err := o.Firewall.Try(ctx, rules); err != nil {

@@ -80,7 +80,7 @@ func Version(ctx context.Context, path string) (string, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	found := versionText.FindSubmatch(out)
 	if err != nil || found == nil {
-		return "", errors.Join(fmt.Errorf("envoy.path: %s does not say which Envoy it is", path), err)
+		return "", errors.Join(fmt.Errorf("envoy.path: %s does not say which Envoy it is: name another binary", path), err)
 	}
 	if minor, _ := strconv.Atoi(string(found[2])); minor < minMinor {
 		return "", fmt.Errorf("envoy.path: %s is Envoy %s: use 1.%d or later", path, found[1], minMinor)
@@ -178,6 +178,9 @@ func (c *Child) start(epoch int, args ...string) (*childprocess.Process, error) 
 	seconds := strconv.Itoa(max(1, int(c.o.Drain.Seconds())))
 	args = append(args, "-c", c.o.Bootstrap, "--restart-epoch", strconv.Itoa(epoch), "--drain-time-s", seconds,
 		"--parent-shutdown-time-s", strconv.Itoa(max(1, int(c.o.Drain.Seconds()))+1))
+	if !slices.Contains(c.o.Args, "--log-level") && !slices.Contains(c.o.Args, "-l") {
+		args = append(args, "--log-level", "warning")
+	}
 	p, err := childprocess.Start(childprocess.Command{Path: c.o.Path, Args: append(args, c.o.Args...), Output: c.o.Output})
 	if err != nil {
 		return nil, err

@@ -65,6 +65,9 @@ becomes the service account of the group's template.`,
 			if err := cli.OneOf("--interception", interception, "", string(node.InterceptionRedirect), string(node.InterceptionTproxy)); err != nil {
 				return err
 			}
+			if o.ServiceAccount == "" {
+				return exit.With(exit.Usage, errors.New("give --group NAME for a machine that registers itself, or --service-account NAME"))
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}

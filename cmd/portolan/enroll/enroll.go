@@ -183,7 +183,7 @@ func Watch(ctx context.Context, o Options) error {
 				at = last.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 6) // it may be backdated
 			}
 		}
-		o.Logger.Info("the certificate is valid", "until", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339), "renewed", at.UTC().Format(time.RFC3339))
+		o.Logger.Info("the certificate is valid", "until", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339), "renews", at.UTC().Format(time.RFC3339))
 		if o.sleepUntil(ctx, at) != nil {
 			return nil
 		}

@@ -53,7 +53,11 @@ func WriteUsage(c *cobra.Command) error {
 	}
 	section("Additional help topics", subcommandsOf(c, (*cobra.Command).IsAdditionalHelpTopicCommand))
 	if c.HasAvailableInheritedFlags() {
-		fmt.Fprintf(&out, "\nThe flags that say which server to call, and as whom, are in %s --help.\n", c.Root().Name())
+		what := "of all commands"
+		if c.Root().PersistentFlags().Lookup("server") != nil {
+			what = "that say which server to call, and as whom,"
+		}
+		fmt.Fprintf(&out, "\nThe flags %s are in %s --help.\n", what, c.Root().Name())
 	}
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(&out, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"strconv"
+	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
@@ -13,6 +14,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
+
+// patience is how long a new machine may take for its listeners, before others may send to it.
+const patience = 5 * time.Second
 
 // addRegistrar creates what registers the proxies that ask for it.
 func (s *server) addRegistrar() error {
@@ -30,7 +34,7 @@ func (s *server) addRegistrar() error {
 			}
 			return err
 		},
-		TTL: s.o.MachineLease, Logger: s.logger, Registerer: s.metrics,
+		TTL: s.o.MachineLease, Patience: patience, Logger: s.logger, Registerer: s.metrics,
 	})
 	changed := func(old, now *config.Config, _ cache.Event) { s.registrar.Changed(cmp.Or(now, old).Key()) }
 	return errors.Join(s.source.RegisterEventHandler(schema.WorkloadEntry, changed), s.source.RegisterEventHandler(schema.WorkloadGroup, changed))
