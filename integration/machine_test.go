@@ -111,7 +111,7 @@ func newGroupMachine(t *testing.T, n int, of programs, options ...string) (m *ag
 	}
 	plain := strings.Replace(web.group(), "labels: {app: web}", "labels: {app: web, security.istio.io/tlsMode: disabled}", 1)
 	servers[0].apply(plain, web.service(), byHand)
-	m = &agentMachine{server: servers[0], t: t, dir: t.TempDir(), secureXDS: addresses[0], admin: local(freePort(t)), metrics: local(freePort(t)), client: clientOf(t), ip: "127.0.0.1", program: of.agent}
+	m = &agentMachine{server: servers[0], t: t, dir: t.TempDir(), secureXDS: addresses[0], admin: local(freePort(t)), metrics: local(freePort(t)), ready: local(freePort(t)), client: clientOf(t), ip: "127.0.0.1", program: of.agent}
 	text, ok := strings.CutPrefix(strings.TrimSpace(servers[0].must("", invite...)), "portolan-agent join ")
 	if !ok {
 		t.Fatal(text)
