@@ -122,28 +122,28 @@ func newMachine(t testing.TB) *agentMachine {
 	return m
 }
 
+// runningMachine is a machine that has joined, and whose first request was answered.
+func runningMachine(t testing.TB) *agentMachine {
+	t.Helper()
+	m := newMachine(t)
+	if o := m.join(m.invite()); o.code != 0 {
+		t.Fatalf("join: %+v", o)
+	}
+	m.run()
+	m.awaitCall("the first request")
+	return m
+}
+
 // agent runs a command of the agent.
 func (m *agentMachine) agent(args ...string) outcome {
 	m.t.Helper()
-	c := exec.Command(cmp.Or(m.program, needAgent(m.t)), append(args, "--config", filepath.Join(m.dir, "config.yaml"))...)
-	var out, errs strings.Builder
-	c.Stdout, c.Stderr = &out, &errs
-	err := c.Run()
-	if err != nil && c.ProcessState == nil {
-		m.t.Fatal(err)
-	}
-	return outcome{code: c.ProcessState.ExitCode(), stdout: out.String(), stderr: errs.String()}
+	return runCommand(m.t, exec.Command(cmp.Or(m.program, needAgent(m.t)), append(args, "--config", filepath.Join(m.dir, "config.yaml"))...))
 }
 
 // invite returns an invitation.
 func (m *agentMachine) invite() string {
 	m.t.Helper()
-	line := m.must("", "machine", "invite", "-n", "shop", "--service-account", "web", "--api-url", "https://"+m.api, "--xds-address", m.secureXDS)
-	text, ok := strings.CutPrefix(strings.TrimSpace(line), "portolan-agent join ")
-	if !ok {
-		m.t.Fatalf("the line is %q", line)
-	}
-	return text
+	return m.invitation(m.api, m.secureXDS, "--service-account", "web")
 }
 
 func (m *agentMachine) join(invitation string, flags ...string) outcome {
@@ -337,12 +337,7 @@ func (m *agentMachine) page(address, path string) (string, error) {
 // drain time is over.
 func TestAgentDrains(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	if o := m.join(m.invite()); o.code != 0 {
-		t.Fatalf("join: %+v", o)
-	}
-	m.run()
-	m.awaitCall("the first request")
+	m := runningMachine(t)
 	answered := make(chan error, 1)
 	go func() { answered <- m.callFor(t.Context(), "/slow") }()
 	<-m.slow
@@ -373,12 +368,7 @@ func TestAgentDrains(t *testing.T) {
 // goes over to a server that comes.
 func TestAgentWithoutServers(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	if o := m.join(m.invite()); o.code != 0 {
-		t.Fatalf("join: %+v", o)
-	}
-	m.run()
-	m.awaitCall("the first request")
+	m := runningMachine(t)
 	if err := m.process.terminate(t); err != nil {
 		t.Errorf("the agent: %v\n%s", err, m.process.tail())
 	}
@@ -406,12 +396,7 @@ func TestAgentWithoutServers(t *testing.T) {
 // starts another.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	if o := m.join(m.invite()); o.code != 0 {
-		t.Fatalf("join: %+v", o)
-	}
-	m.run()
-	m.awaitCall("the first request")
+	m := runningMachine(t)
 	was, err := m.status()
 	if err != nil {
 		t.Fatal(err)

@@ -22,8 +22,7 @@ spec: {metadata: {labels: {app: web}}, template: {serviceAccount: web}}
 	if got := m.try("", "machine", "invite", "-n", "shop", "--group", "web", "--service-account", "other", "--api-url", "https://"+m.api); got.code == 0 || !strings.Contains(got.stderr, "registers machines of the service account web") {
 		t.Errorf("an invitation of another account: %+v", got)
 	}
-	line := strings.TrimSpace(m.must("", "machine", "invite", "-n", "shop", "--group", "web", "--api-url", "https://"+m.api, "--xds-address", m.secureXDS))
-	if o := m.join(strings.TrimPrefix(line, "portolan-agent join ")); o.code != 0 || !strings.Contains(o.stdout, "This machine is "+webIdentity) {
+	if o := m.join(m.invitation(m.api, m.secureXDS, "--group", "web")); o.code != 0 || !strings.Contains(o.stdout, "This machine is "+webIdentity) {
 		t.Fatalf("join: %+v", o)
 	}
 	m.run()

@@ -47,17 +47,7 @@ func newHealthMachine(t testing.TB) *healthMachine {
 	t.Cleanup(app.Close)
 	_, m.app, _ = net.SplitHostPort(app.Listener.Addr().String())
 	m.to = request{port: freePort(t), host: "web.shop.test"}
-	m.apply(fill(`
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: web, namespace: shop}
-spec:
-  hosts: [web.shop.test]
-  location: MESH_INTERNAL
-  resolution: STATIC
-  ports: [{number: $port, name: http, protocol: HTTP}]
-  workloadSelector: {labels: {app: web}}
-`, "$port", m.to.port))
+	m.apply(webService(m.to.port))
 	m.clientEnv = m.launchEnvoy(envoyOptions{kind: "sidecar", name: "client", ip: "10.0.0.8", variant: protocol.Delta})
 	return m
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,25 +98,14 @@ func (m *lanMachine) plug() {
 // invite returns an invitation.
 func (l *lan) invite(flags ...string) string {
 	l.t.Helper()
-	line := l.must("", append([]string{"machine", "invite", "-n", "shop", "--api-url", "https://" + l.api, "--xds-address", l.xds}, flags...)...)
-	text, ok := strings.CutPrefix(strings.TrimSpace(line), "portolan-agent join ")
-	if !ok {
-		l.t.Fatalf("the line is %q", line)
-	}
-	return text
+	return l.invitation(l.api, l.xds, flags...)
 }
 
 // agent runs a command of the agent, as root.
 func (m *lanMachine) agent(args ...string) outcome {
 	m.t.Helper()
 	command := append(m.command(), needAgent(m.t))
-	c := exec.Command(command[0], append(append(command[1:], args...), "--config", filepath.Join(m.dir, "config.yaml"))...)
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	if err := c.Run(); err != nil && c.ProcessState == nil {
-		m.t.Fatal(err)
-	}
-	return outcome{code: c.ProcessState.ExitCode(), stdout: out.String(), stderr: errs.String()}
+	return runCommand(m.t, exec.Command(command[0], append(append(command[1:], args...), "--config", filepath.Join(m.dir, "config.yaml"))...))
 }
 
 // must runs a command of the agent that has to succeed.

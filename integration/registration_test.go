@@ -34,7 +34,10 @@ spec:
 `, "$port", m.at.port)
 }
 
-func (m *groupWeb) service() string {
+func (m *groupWeb) service() string { return webService(m.port) }
+
+// webService is the service of workloads with the label app=web.
+func webService(port int) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -45,7 +48,7 @@ spec:
   resolution: STATIC
   ports: [{number: $port, name: http, protocol: HTTP}]
   workloadSelector: {labels: {app: web}}
-`, "$port", m.port)
+`, "$port", port)
 }
 
 func (m *groupWeb) request() request { return request{port: m.port, host: "web.shop.test"} }

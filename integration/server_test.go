@@ -159,14 +159,32 @@ func command(t testing.TB, stdin string, args ...string) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, binary, args...)
+	c.Stdin = strings.NewReader(stdin)
+	return runCommand(t, c)
+}
+
+// runCommand runs a command to its end, whatever its exit code.
+func runCommand(t testing.TB, c *exec.Cmd) outcome {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	c.Stdout, c.Stderr = &stdout, &stderr
 	err := c.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("portolan %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("%s: %v", c, err)
 	}
 	return outcome{stdout: stdout.String(), stderr: stderr.String(), code: c.ProcessState.ExitCode()}
+}
+
+// invitation returns an invitation for machines that reach the server at these addresses.
+func (s *server) invitation(api, xds string, flags ...string) string {
+	s.t.Helper()
+	line := s.must("", append([]string{"machine", "invite", "-n", "shop", "--api-url", "https://" + api, "--xds-address", xds}, flags...)...)
+	text, ok := strings.CutPrefix(strings.TrimSpace(line), "portolan-agent join ")
+	if !ok {
+		s.t.Fatalf("the line is %q", line)
+	}
+	return text
 }
 
 // try runs a command against the server.

@@ -22,11 +22,12 @@ const (
 
 // Leaser is a Batcher whose objects can live as long as a lease.
 //
-// An operation with a Lease puts its object under that lease, and takes it from any lease that
-// it was under: so a new holder takes an object over. One with OffLease takes it from its lease. Other writes of the object leave it under
-// its lease. When a lease ends, the store deletes the objects under it, with their health, as
-// one revision. It ends no lease before its TTL, and ends it soon after. While the store has no
-// leader it ends none, and after an election every lease has its whole TTL.
+// An operation with a Lease puts its object under that lease, and takes it from any lease that it
+// was under: so a new holder takes an object over. One with OffLease takes it from its lease.
+// Other writes of the object leave it under its lease. When a lease ends, the store deletes the
+// objects under it, with their health, as one revision. It ends no lease before its TTL, and ends
+// it soon after. While the store has no leader it ends none, and after an election every lease
+// has its whole TTL.
 //
 // Only WorkloadEntries can be under a lease.
 type Leaser interface {

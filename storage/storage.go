@@ -194,10 +194,10 @@ type Op struct {
 	// KeepSpec forbids the operation to create the object or to change its spec: a store
 	// returns it as the error. If nil, the operation may do both.
 	KeepSpec error
-	// Lease puts the object under a lease of the store, which must be a Leaser; 0 leaves it
-	// as it is, and OffLease takes it from its lease. An operation with a lease writes the object even if nothing else changes. It is
-	// ErrInvalid for Delete and for kinds that can have no lease, and ErrNotFound if the lease
-	// has ended.
+	// Lease puts the object under a lease of the store, which must be a Leaser; 0 leaves it as it
+	// is, and OffLease takes it from its lease. An operation with a lease writes the object even
+	// if nothing else changes. It is ErrInvalid for Delete and for kinds that can have no lease,
+	// and ErrNotFound if the lease has ended.
 	Lease LeaseID
 }
 

@@ -87,21 +87,40 @@ func firewall(c config.Config) capture.Firewall {
 	return capture.Firewall{Applied: filepath.Join(c.State, "capture.nft")}
 }
 
-// newCapture returns what keeps the rules in force, nil if the file has none. What the agent and
-// its Envoy send must pass by, so both need a user of their own.
-func (a *agent) newCapture(noEnvoy bool) (*capture.Keeper, error) {
-	c := a.located.Load()
-	if c.Capture == nil {
-		return nil, nil
+// mayCapture returns an error if the agent cannot capture traffic as the user that it is. What the
+// agent and its Envoy send must pass by, so both need a user of their own.
+func mayCapture(c config.Config, noEnvoy bool) error {
+	me := os.Geteuid()
+	switch {
+	case c.Capture == nil:
+		return nil
+	case me == 0:
+		return errors.New("capture: the agent runs as root, and all that root sends would pass by the proxy: run it as a user of its own with the capability NET_ADMIN, as its unit does")
 	}
-	rules, me := a.rules(noEnvoy), os.Geteuid()
-	if user, err := capture.UserID(rules.ProxyUser); !noEnvoy && (err != nil || user != strconv.Itoa(me)) {
-		return nil, fmt.Errorf("capture.proxyUser: is %q, and the agent and its Envoy run as user %d: leave it out, or run the agent as that user", rules.ProxyUser, me)
+	proxy := c.Rules().ProxyUser
+	if user, err := capture.UserID(proxy); !noEnvoy && (err != nil || user != strconv.Itoa(me)) {
+		return fmt.Errorf("capture.proxyUser: is %q, and the agent and its Envoy run as user %d: leave it out, or run the agent as that user", proxy, me)
+	}
+	return nil
+}
+
+// newCapture returns what keeps the rules in force, nil if the file has none.
+func (a *agent) newCapture(noEnvoy bool) *capture.Keeper {
+	c := a.config
+	if c.Capture == nil {
+		return nil
 	}
 	return &capture.Keeper{
-		Firewall: firewall(*c), Rules: rules, WhenDown: c.Capture.WhenDown, Logger: a.logger,
+		Firewall: firewall(c), Rules: a.rules(noEnvoy), WhenDown: c.Capture.WhenDown, Logger: a.logger,
 		Live: func(ctx context.Context) bool { return envoy.Live(ctx, c.Envoy.Admin) },
-	}, nil
+	}
+}
+
+// captureAnew has the rules follow what they name: addresses of the machine, and its resolvers.
+func (a *agent) captureAnew() {
+	if a.capture != nil {
+		a.capture.Replace(a.rules(a.envoy == nil))
+	}
 }
 
 // rules are those of the machine as it is now. They exempt the agent.

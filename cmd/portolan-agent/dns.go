@@ -18,18 +18,14 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names/nds"
 )
 
-// newNames makes the DNS server, if the file has one, and returns what follows its names.
+// newNames makes the DNS server, if the file has one, and adds what follows its names.
 func (a *agent) newNames(follow map[string]relay.Follower) {
 	if a.config.DNS == nil {
 		return
 	}
 	o := a.config.Nameserver()
 	o.Logger, o.Table.Logger = a.logger, a.logger
-	o.Changed = func() {
-		if a.capture != nil { // its rules name the resolvers that programs ask
-			a.capture.Replace(a.rules(a.envoy == nil))
-		}
-	}
+	o.Changed = a.captureAnew
 	a.names = nameserver.New(o)
 	follow[nds.HostType] = o.Table.Update
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
@@ -122,8 +121,8 @@ func (e *environment) notJoined(ctx context.Context, c config.Config, in invitat
 	switch {
 	case errors.As(err, &unreachable):
 		why := "let this machine reach it, or make an invitation with other servers (portolan machine invite --api-url)"
-		if refused(ctx, c) {
-			why = refusedByCapture
+		if c.Capture != nil && !envoy.Live(ctx, c.Envoy.Admin) && firewall(c).Refuses(ctx, c.Rules()) {
+			why = "the rules of capture are in force here, and no Envoy takes connections: start the agent, or let all pass by portolan-agent capture remove"
 		}
 		return exit.With(exit.Unreachable, fmt.Errorf("cannot reach the server at %s: %w: %s", unreachable.Server, unreachable.Err, why))
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
@@ -134,18 +133,6 @@ func (e *environment) notJoined(ctx context.Context, c config.Config, in invitat
 		return fmt.Errorf("%w: nothing has changed here; the invitation for this machine is made by portolan machine invite -n %s %s", err, in.Namespace, who)
 	}
 	return err
-}
-
-// refusedByCapture says why nothing is reached while the rules of capture are in force.
-const refusedByCapture = "the rules of capture are in force here, and no Envoy takes connections: start the agent, or let all pass by portolan-agent capture remove"
-
-// refused says whether the machine's own rules of capture refuse its connections.
-func refused(ctx context.Context, c config.Config) bool {
-	if c.Capture == nil || envoy.Live(ctx, c.Envoy.Admin) {
-		return false
-	}
-	state, err := firewall(c).Check(ctx, c.Rules())
-	return err == nil && state != capture.Absent
 }
 
 // howToStart returns the command that starts the agent.

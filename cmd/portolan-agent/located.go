@@ -40,9 +40,7 @@ func (a *agent) moved(to []string) {
 	within, done := context.WithTimeout(context.Background(), leaveWithin)
 	defer done()
 	a.relay.Rename(within, proxy)
-	if a.capture != nil {
-		a.capture.Replace(a.rules(a.envoy == nil))
-	}
+	a.captureAnew()
 	if a.envoy != nil {
 		a.envoy.Replace()
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -75,10 +74,5 @@ func (a *agent) serveMetrics(ctx context.Context, l net.Listener) error {
 		_, _ = io.WriteString(w, text)
 	})
 	mux.HandleFunc("GET "+readyPath, a.writeReady)
-	server := &http.Server{Handler: mux}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serveHTTP(ctx, l, &http.Server{Handler: mux})
 }

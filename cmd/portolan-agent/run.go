@@ -115,8 +115,8 @@ type agent struct {
 const envoyFile, grpcFile = "envoy.json", "grpc.json"
 
 func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bool) (*agent, error) {
-	if c.Capture != nil && os.Geteuid() == 0 {
-		return nil, errors.New("capture: the agent runs as root, and all that root sends would pass by the proxy: run it as a user of its own with the capability NET_ADMIN, as its unit does")
+	if err := mayCapture(c, noEnvoy); err != nil {
+		return nil, err
 	}
 	a := &agent{config: c, logger: env.logger(), env: env}
 	if err := a.locate(ctx); err != nil {
@@ -148,8 +148,8 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
 		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy, Follow: follow,
 	})
-	if a.capture, err = a.newCapture(noEnvoy); err != nil || noEnvoy {
-		return a, err
+	if a.capture = a.newCapture(noEnvoy); noEnvoy {
+		return a, nil
 	}
 	a.envoy, err = envoy.New(ctx, envoy.Options{
 		Path: c.Envoy.Path, Bootstrap: filepath.Join(c.Run, envoyFile), Admin: c.Envoy.Admin, Dir: c.State,
@@ -376,7 +376,11 @@ func (a *agent) serveStatus(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("POST /drain", a.takeDrain)
 	mux.HandleFunc("POST /resume", a.takeResume)
 	mux.HandleFunc("GET /under-way", a.writeUnderWay)
-	server := &http.Server{Handler: mux}
+	return serveHTTP(ctx, l, &http.Server{Handler: mux})
+}
+
+// serveHTTP serves until ctx ends.
+func serveHTTP(ctx context.Context, l net.Listener, server *http.Server) error {
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -113,11 +113,7 @@ func (a *agent) takeRestart(w http.ResponseWriter, _ *http.Request) {
 
 // takeReload takes a certificate that join has put there.
 func (a *agent) takeReload(w http.ResponseWriter, _ *http.Request) {
-	if err := a.secrets.Reload(); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	a.answer(w, a.secrets.Reload(), "")
 }
 
 // ask calls the running agent.

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Facts are what the agent of a machine says of it to the servers of its proxies, in the node
-// metadata of requests that ask for nothing. The zero value of a field is that nothing is known.
+// Facts are what an agent says of its machine. They are the node metadata of requests that ask for
+// nothing. The zero value of a field says that nothing is known.
 type Facts struct {
 	// Agent is the version of the agent, which runs since AgentSince. Envoy is that of the Envoy
 	// that it runs, since EnvoySince.

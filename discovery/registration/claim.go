@@ -132,7 +132,7 @@ func (c *claim) decide(o Options) action {
 	}
 	mine := c.written != nil && c.written.by == s
 	switch {
-	case entry == nil && !s.ready && time.Since(s.since) < o.Patience:
+	case entry == nil && !s.ready.Load() && time.Since(s.since) < o.Patience:
 		s.become(Waiting, "its listeners, which the proxy has not acknowledged yet")
 		return action{}
 	case entry == nil:

@@ -3,6 +3,7 @@ package registration
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -15,13 +16,13 @@ type stream struct {
 	registrar *Registrar
 	proxy     *discovery.Proxy
 	since     time.Time
-	claim     *claim // nil for a proxy that asks for no group
+	claim     *claim      // nil for a proxy that asks for no group
+	ready     atomic.Bool // the proxy has its listeners
 
 	state    State
 	reason   string
 	report   *report // nil before the first
 	departed bool
-	ready    bool // the proxy has its listeners
 
 	// Of a stream without a claim: the reports that were written, when the last was begun and whether
 	// it says healthy, and why the last was not.
@@ -52,13 +53,13 @@ func (s *stream) Report(healthy bool, message string) { s.note(report{healthy, m
 
 // Ready implements discovery.Registration.
 func (s *stream) Ready() {
+	if s.ready.Swap(true) { // each acknowledged push says so again
+		return
+	}
 	r := s.registrar
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !s.ready {
-		s.ready = true
-		r.wake(s.claim)
-	}
+	r.wake(s.claim)
 }
 
 // Depart implements discovery.Registration. An entry that the proxy did not register stays, and is

@@ -55,8 +55,8 @@ func (s *Store) needsHealth(object *config.Config) bool {
 	return health.Checked(object.Annotations) && !s.off.HealthChecks
 }
 
-// isHealthy says whether a WorkloadEntry is not withdrawn, and was reported healthy if that matters. A report on an earlier object
-// of the same name does not count.
+// isHealthy says whether a WorkloadEntry is not withdrawn, and was reported healthy if that
+// matters. A report on an earlier object of the same name does not count.
 func (s *Store) isHealthy(object *config.Config) bool {
 	if _, withdrawn := health.Withdrawn(object.Annotations); withdrawn || !s.needsHealth(object) {
 		return !withdrawn

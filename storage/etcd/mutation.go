@@ -139,8 +139,9 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 	m.putObject(key, value, step)
 }
 
-// putObject puts an object under its lease, if the step has one, or takes it from it. An object that exists stays
-// under the lease that it is under: the condition on its revision says that it is there.
+// putObject puts an object under its lease, if the step has one, or takes it from it. An object
+// that exists stays under the lease that it is under: the condition on its revision says that it
+// is there.
 func (m *mutation) putObject(key string, value []byte, step plan.Step) {
 	switch {
 	case step.Lease == storage.OffLease:

@@ -85,8 +85,8 @@ const (
 	Healthy   = "HEALTHY"
 	Unhealthy = "UNHEALTHY"
 	Draining  = "DRAINING"
-	// LeftOut is a workload that a service selects, but that is no endpoint because it is withdrawn, or its health
-	// checks did not succeed.
+	// LeftOut is a workload that a service selects, but that is no endpoint because it is
+	// withdrawn, or its health checks did not succeed.
 	LeftOut = "LEFT OUT"
 )
 

@@ -90,8 +90,10 @@ func (f Firewall) Check(ctx context.Context, r Rules) (State, error) {
 	case string(applied) != record(script, listing):
 		return Other, nil
 	}
-	if there, err := f.hasSource(ctx); err != nil || !there && r.needsSource() {
-		return Partial, err
+	if r.needsSource() {
+		if there, err := f.hasSource(ctx); err != nil || !there {
+			return Partial, err
+		}
 	}
 	if r.Mode == TProxy && !r.Inbound.Off {
 		for _, family := range r.families() {
@@ -101,6 +103,12 @@ func (f Firewall) Check(ctx context.Context, r Rules) (State, error) {
 		}
 	}
 	return InForce, nil
+}
+
+// Refuses says whether there are rules, which refuse connections while no sidecar takes them.
+func (f Firewall) Refuses(ctx context.Context, r Rules) bool {
+	state, err := f.Check(ctx, r)
+	return err == nil && state != Absent
 }
 
 // Remove takes away all that Apply has put there, and nothing else. It succeeds if there is nothing.

@@ -32,7 +32,7 @@ const (
 // Keeper keeps the rules of a machine in force while there is a sidecar.
 type Keeper struct {
 	Firewall Firewall
-	Rules    Rules // the first ones; Replace gives others
+	Rules    Rules // once it runs, Replace changes them
 	WhenDown WhenDown
 	// Live says whether the sidecar takes connections.
 	Live   func(context.Context) bool
@@ -40,9 +40,8 @@ type Keeper struct {
 
 	released atomic.Bool
 
-	mu       sync.Mutex
-	status   Status
-	replaced *Rules // nil for none
+	mu     sync.Mutex // guards Rules, too
+	status Status
 }
 
 // Status is what a Keeper has found and done.
@@ -108,16 +107,13 @@ func (k *Keeper) Run(ctx context.Context) {
 func (k *Keeper) Replace(r Rules) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.replaced, k.status.State = &r, Other
+	k.Rules, k.status.State = r, Other
 }
 
 // rules are the present ones.
 func (k *Keeper) rules() Rules {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.replaced != nil {
-		return *k.replaced
-	}
 	return k.Rules
 }
 

@@ -79,8 +79,7 @@ type Health struct {
 	Exec bool `json:"exec,omitempty"`
 }
 
-// Capture are the rules of capture. The user of the proxy is that of the agent, if they name none,
-// the mode that of the proxy, and the families those of its addresses.
+// Capture are the rules of capture. Rules says what they leave to the rest of the file.
 type Capture struct {
 	capture.Rules
 	// WhenDown says what happens to captured connections while the Envoy does not run; empty means
@@ -174,9 +173,6 @@ func (c Config) With(o Config) (Config, error) {
 	}
 	if len(o.Proxy.IPs) > 0 {
 		c.Proxy.IPs = o.Proxy.IPs
-	}
-	if len(c.XDS) > 0 {
-		c = c.Located()
 	}
 	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.Envoy.Path, c.Envoy.Path), cmp.Or(o.Envoy.Admin, c.Envoy.Admin)
 	c.Envoy.Drain = cmp.Or(o.Envoy.Drain, c.Envoy.Drain)
@@ -306,7 +302,8 @@ func (c Config) validateCapture(fault func(string, ...any)) {
 	}
 }
 
-// Rules are the rules of capture, with what they leave to the rest of the file.
+// Rules are the rules of capture, with what they leave to the rest of the file: the mode is that of
+// the proxy, the families are those of its addresses, and the user is that of the agent.
 func (c Config) Rules() capture.Rules {
 	rules := c.Capture.Rules
 	rules.Mode = cmp.Or(rules.Mode, capture.Mode(c.Proxy.Interception))

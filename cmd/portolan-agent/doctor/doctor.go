@@ -69,10 +69,7 @@ func Look(ctx context.Context, o Options) []Finding {
 
 // reach returns what to do about a server that is not reached.
 func (o Options) reach(ctx context.Context, otherwise string) string {
-	if o.Config.Capture == nil || o.Running {
-		return otherwise
-	}
-	if state, err := o.Firewall.Check(ctx, o.Config.Rules()); err == nil && state != capture.Absent {
+	if o.Config.Capture != nil && !o.Running && o.Firewall.Refuses(ctx, o.Config.Rules()) {
 		return "start the agent: the rules of capture refuse connections while it does not run. Or let them pass: portolan-agent capture remove"
 	}
 	return otherwise

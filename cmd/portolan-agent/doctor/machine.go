@@ -61,7 +61,7 @@ func ports(_ context.Context, o Options) (out []Finding) {
 	return out
 }
 
-// fewBytes is what the certificate and the last good configuration of a large mesh need.
+// fewBytes is how much a large mesh needs for the certificate and the last good configuration.
 const fewBytes = 64 << 20
 
 func disk(_ context.Context, o Options) []Finding {

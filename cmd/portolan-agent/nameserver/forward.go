@@ -288,7 +288,7 @@ func (f *forwarder) probe(ctx context.Context) {
 	all.Wait()
 }
 
-// caught says whether a name is that of a probe, and notes that it came back.
+// caught says whether a name is a probe's, and marks the resolver that has led it back here.
 func (f *forwarder) caught(name string) bool {
 	if !strings.HasSuffix(name, probeDomain) {
 		return false

@@ -165,10 +165,10 @@ func (o Options) sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// Watch renews the certificate in the directory at two thirds of each one's life, until ctx
-// ends; it then returns nil. It retries failed renewals, also when the certificate has
-// expired. It returns an error once the server refuses to renew an expired one. If this machine's clock is wrong, it uses the time that has passed
-// since the last renewal.
+// Watch renews the certificate in the directory at two thirds of each one's life, until ctx ends;
+// it then returns nil. It retries failed renewals, also when the certificate has expired. It
+// returns an error once the server refuses to renew an expired one. If this machine's clock is
+// wrong, it uses the time that has passed since the last renewal.
 func Watch(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	var last time.Time // when this call last renewed it

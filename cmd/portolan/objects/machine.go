@@ -117,18 +117,24 @@ func (e *environment) machines(ctx context.Context, namespace string) (machineLi
 		for i := range entries.Items {
 			out.Items = append(out.Items, machineOf(&entries.Items[i], proxies))
 		}
-		found, err := c.Findings(ctx, namespace, nil)
-		if err != nil {
-			return err
-		}
-		for _, f := range found.Items {
-			if f.Code == string(verdict.RegistrationRefused) {
-				out.Refused = append(out.Refused, f)
-			}
-		}
-		return nil
+		out.Refused, err = refusedIn(ctx, c, namespace)
+		return err
 	})
 	return out, err
+}
+
+// refusedIn returns the findings about refused registrations in a namespace, in all if it is empty.
+func refusedIn(ctx context.Context, c *client.Client, namespace string) (out []finding.Finding, err error) {
+	found, err := c.Findings(ctx, namespace, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found.Items {
+		if f.Code == string(verdict.RegistrationRefused) {
+			out = append(out, f)
+		}
+	}
+	return out, nil
 }
 
 // machineOf joins an entry with its proxy.

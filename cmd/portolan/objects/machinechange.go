@@ -41,10 +41,8 @@ func (o *withdrawal) register(c *cobra.Command, end string) {
 }
 
 func (o *withdrawal) check(c *cobra.Command) error {
-	for _, flag := range []string{"timeout", "threshold", "min-proxies"} {
-		if c.Flags().Changed(flag) && !o.wait {
-			return exit.With(exit.Usage, fmt.Errorf("--%s is for --wait: give both or neither", flag))
-		}
+	if err := o.waits.only(o.wait, c.Flags().Changed, ""); err != nil {
+		return err
 	}
 	if !o.end {
 		o.reason = cmp.Or(o.reason, "no reason given")

@@ -78,21 +78,20 @@ func completeMachines(env *environment) cobra.CompletionFunc {
 }
 
 // machine returns one machine, with the findings about refused registrations of its group.
-func (e *environment) machine(ctx context.Context, key config.Key) (machine, []finding.Finding, error) {
-	list, err := e.machines(ctx, key.Namespace)
+func (e *environment) machine(ctx context.Context, key config.Key) (m machine, refused []finding.Finding, err error) {
+	proxies, err := e.Proxies(ctx, key.Namespace)
 	if err != nil {
-		return machine{}, nil, err
+		return m, nil, err
 	}
-	i := slices.IndexFunc(list.Items, func(m machine) bool { return m.Name == key.Name })
-	if i < 0 {
-		return machine{}, nil, notFound(key, e.Schemas.Kind(schema.WorkloadEntry))
-	}
-	m := list.Items[i]
+	kind := e.Schemas.Kind(schema.WorkloadEntry)
 	err = e.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		entry, err := c.Get(ctx, client.Resource(e.Schemas.Kind(schema.WorkloadEntry)), key.Namespace, key.Name)
-		if err != nil {
+		entry, err := c.Get(ctx, client.Resource(kind), key.Namespace, key.Name)
+		if apierrors.IsNotFound(err) {
+			return notFound(key, kind)
+		} else if err != nil {
 			return err
 		}
+		m = machineOf(entry, proxies)
 		var group *unstructured.Unstructured
 		if m.Group != "" {
 			group, err = c.Get(ctx, client.Resource(e.Schemas.Kind(schema.WorkloadGroup)), key.Namespace, m.Group)
@@ -101,9 +100,10 @@ func (e *environment) machine(ctx context.Context, key config.Key) (machine, []f
 			}
 		}
 		m.Labels = originsOf(entry, group)
-		return nil
+		refused, err = refusedIn(ctx, c, key.Namespace)
+		return err
 	})
-	refused := slices.DeleteFunc(list.Refused, func(f finding.Finding) bool { return f.Object.Name != m.Group })
+	refused = slices.DeleteFunc(refused, func(f finding.Finding) bool { return f.Object.Name != m.Group })
 	return m, refused, err
 }
 

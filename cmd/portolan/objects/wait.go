@@ -63,6 +63,16 @@ func (o *waitFlags) register(c *cobra.Command) {
 	o.anyTimeout = func() bool { return c.Flags().Changed("timeout") }
 }
 
+// only refuses flags of a wait that is not asked for. The hint ends the message.
+func (o *waitFlags) only(wait bool, given func(flag string) bool, hint string) error {
+	for _, flag := range []string{"timeout", "threshold", "min-proxies"} {
+		if given(flag) && !wait {
+			return exit.With(exit.Usage, fmt.Errorf("--%s is for --wait: give both or neither%s", flag, hint))
+		}
+	}
+	return nil
+}
+
 func (o *waitFlags) check() error {
 	if o.timeout <= 0 {
 		return exit.With(exit.Usage, fmt.Errorf("--timeout %s: give a time such as 30s", o.timeout))

@@ -48,12 +48,7 @@ func (w *writeFlags) checkWait(given func(flag string) bool) error {
 	if w.wait && w.dry.mode != dryRunNone {
 		return exit.With(exit.Usage, errors.New("--wait waits for a change that is made: leave --dry-run out"))
 	}
-	for _, flag := range []string{"timeout", "threshold", "min-proxies"} {
-		if given(flag) && !w.wait {
-			return exit.With(exit.Usage, fmt.Errorf("--%s is for --wait: give both or neither; --request-timeout is how long the change itself may take", flag))
-		}
-	}
-	return w.waits.check()
+	return cmp.Or(w.waits.only(w.wait, given, "; --request-timeout is how long the change itself may take"), w.waits.check())
 }
 
 // send sends a batch to the server, to apply it or to try it and preview its effect.
