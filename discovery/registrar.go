@@ -1,9 +1,12 @@
 package discovery
 
+import "github.com/portolan-mesh/portolan/discovery/node"
+
 // Registrar keeps something in the store for as long as the stream of a proxy lasts.
 type Registrar interface {
-	// Join tells it of a stream whose proxy is known. It does not block.
-	Join(*Proxy) Registration
+	// Join tells it of a stream whose proxy is known. It calls changed whenever the Standing of the
+	// registration may have changed; changed does not block. Nor does Join.
+	Join(p *Proxy, changed func()) Registration
 }
 
 // Registration is what a Registrar keeps for one stream. Its methods do not block.
@@ -15,6 +18,9 @@ type Registration interface {
 	// Depart says that the machine leaves for good: what is kept for it ends at once, and
 	// comes back only with another stream.
 	Depart(message string)
+	// Standing returns what is to be told to the machine; the zero value while nothing is decided,
+	// and for a proxy that asks for no registration.
+	Standing() node.Standing
 	// Leave says that the stream has ended. Nothing is called after it.
 	Leave()
 }

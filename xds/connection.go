@@ -70,6 +70,7 @@ type Connection struct {
 	member       *desired.Member // what a proxy should have; nil for a control plane
 	sequencer    *delivery.Sequencer
 	registration discovery.Registration // nil without a Registrar
+	told         machineTold
 }
 
 // message is a request of either variant.
@@ -213,6 +214,9 @@ func (c *Connection) turn(ctx context.Context, m *message) error {
 	default:
 		err = c.sendDue()
 	}
+	if err == nil {
+		err = c.tellStanding()
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -314,12 +318,8 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	if m.typeURL == resource.HealthType {
-		c.noteHealth(m)
-		return c.flush()
-	}
-	if m.typeURL == resource.FactsType {
-		c.noteFacts(m)
+	if note := machineRequests[m.typeURL]; note != nil {
+		note(c, m)
 		return c.flush()
 	}
 	t, err := c.serveType(m.typeURL)
@@ -425,7 +425,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	c.server.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "identity", proxy.Identity, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
 	c.waitsForClient.Store(false)
 	if r := c.server.options.Registrar; r != nil {
-		c.registration = r.Join(proxy)
+		c.registration = r.Join(proxy, c.wake)
 	}
 	c.identified.Store(true) // before advance reads the published context: later ones are pushed
 	return c.advance(ctx)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/delivery"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/encode"
 )
 
 // push advances the client's desired resources to the newest context, and sends what may be
@@ -77,23 +78,26 @@ func (c *Connection) reportLate(all []delivery.Late) {
 	}
 }
 
-// If the client does not take the response in time, the timer ends the stream, and the
-// write with it.
 func (c *Connection) send(typeURL string, r *protocol.Response) error {
 	t := c.typeState(typeURL)
 	t.SentAt = time.Now()
-	c.waitsForClient.Store(true)
-	defer c.waitsForClient.Store(false)
 	resources := len(r.Resources)
-	message := c.wire.encode(typeURL, r) // a blocked send holds shared bytes, and no list of resources
-	c.sending.Reset(c.server.options.StallTimeout)
-	defer c.sending.Stop()
-	c.admitted.StartClocks(true)
-	defer c.admitted.StopClocks()
-	if err := c.wire.send(message); err != nil {
+	if err := c.write(c.wire.encode(typeURL, r)); err != nil { // a blocked write holds shared bytes, and no list of resources
 		return err
 	}
 	t.counts.responses.Inc()
 	t.counts.resources.Add(float64(resources))
 	return nil
+}
+
+// write blocks until the transport takes the message. If the client does not take it in time, the
+// timer ends the stream, and the write with it.
+func (c *Connection) write(m *encode.Message) error {
+	c.waitsForClient.Store(true)
+	defer c.waitsForClient.Store(false)
+	c.sending.Reset(c.server.options.StallTimeout)
+	defer c.sending.Stop()
+	c.admitted.StartClocks(true)
+	defer c.admitted.StopClocks()
+	return c.wire.send(m)
 }

@@ -8,6 +8,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -76,7 +77,7 @@ func (c *claim) choose(o Options) {
 	var order []*stream
 	for _, s := range c.streams { // in the order in which they joined
 		if former := newest[s.proxy.ID]; former != nil {
-			former.become(Replaced, "the proxy has opened a newer stream")
+			former.become(node.Replaced, "the proxy has opened a newer stream")
 		}
 		newest[s.proxy.ID] = s
 	}
@@ -94,7 +95,7 @@ func (c *claim) choose(o Options) {
 	}
 	for _, s := range order {
 		if s != c.holder {
-			s.become(Refused, taken(c.key, c.holder.proxy.ID, "which is connected"))
+			s.become(node.Refused, taken(c.key, c.holder.proxy.ID, "which is connected"))
 		}
 	}
 	if c.holder != nil {
@@ -105,16 +106,16 @@ func (c *claim) choose(o Options) {
 // admit says whether a stream may have the entry.
 func (c *claim) admit(s *stream, o Options) bool {
 	if s.departed {
-		s.become(Departed, "the machine has said that it leaves")
+		s.become(node.Departed, "the machine has said that it leaves")
 		return false
 	}
 	group := o.Group(groupOf(s.proxy))
 	if group == nil {
-		s.become(Waiting, fmt.Sprintf("the WorkloadGroup %s/%s, which is not there", s.proxy.Namespace, s.proxy.Group))
+		s.become(node.Waiting, fmt.Sprintf("the WorkloadGroup %s/%s, which is not there", s.proxy.Namespace, s.proxy.Group))
 		return false
 	}
 	if err := permit(s.proxy, group, o.Unproved); err != nil {
-		s.become(Refused, err.Error())
+		s.become(node.Refused, err.Error())
 		return false
 	}
 	return true
@@ -133,7 +134,7 @@ func (c *claim) decide(o Options) action {
 	mine := c.written != nil && c.written.by == s
 	switch {
 	case entry == nil && !s.ready.Load() && time.Since(s.since) < o.Patience:
-		s.become(Waiting, "its listeners, which the proxy has not acknowledged yet")
+		s.become(node.Waiting, "its listeners, which the proxy has not acknowledged yet")
 		return action{}
 	case entry == nil:
 		return c.putting(o, nil)
@@ -145,15 +146,15 @@ func (c *claim) decide(o Options) action {
 		}
 		return c.keeping(o, entry)
 	case entry.Annotations[NodeAnnotation] == s.proxy.ID && mine:
-		s.become(Replaced, "the proxy has opened a newer stream, to another server")
+		s.become(node.Replaced, "the proxy has opened a newer stream, to another server")
 		return action{}
 	case entry.Annotations[NodeAnnotation] == s.proxy.ID, mine && entry.Annotations[NodeAnnotation] == "",
 		entry.Annotations[NodeAnnotation] != "" && entry.Annotations[ServerAnnotation] == o.Server:
 		return c.putting(o, entry)
 	case entry.Annotations[NodeAnnotation] != "":
-		s.become(Refused, taken(c.key, entry.Annotations[NodeAnnotation], fmt.Sprintf("which is connected to another server, or was within the last %v", o.TTL)))
+		s.become(node.Refused, taken(c.key, entry.Annotations[NodeAnnotation], fmt.Sprintf("which is connected to another server, or was within the last %v", o.TTL)))
 	default:
-		s.become(Refused, fmt.Sprintf("%s is there, and no registration has made it: delete it, or have the proxy not ask for a group", c.key))
+		s.become(node.Refused, fmt.Sprintf("%s is there, and no registration has made it: delete it, or have the proxy not ask for a group", c.key))
 	}
 	return action{}
 }
@@ -176,7 +177,7 @@ func stays(entry *config.Config) bool {
 // every server knows.
 func (c *claim) keepingOut(o Options, entry *config.Config) action {
 	s := c.holder
-	s.become(Refused, fmt.Sprintf("%s is removed: %s: portolan machine remove --end lets it back", c.key, entry.Annotations[health.RemovedAnnotation]))
+	s.become(node.Refused, fmt.Sprintf("%s is removed: %s: portolan machine remove --end lets it back", c.key, entry.Annotations[health.RemovedAnnotation]))
 	if entry.Annotations[NodeAnnotation] != s.proxy.ID || c.written != nil && c.written.by == s && c.written.stays {
 		return action{}
 	}
@@ -204,9 +205,27 @@ func (c *claim) putting(o Options, there *config.Config) action {
 	mark := s.mark(o.Server)
 	object.Annotations[ServerAnnotation], object.Annotations[ConnectedAnnotation], object.Annotations[NodeAnnotation] = mark[0], mark[1], mark[2]
 	if c.failure != "" {
-		s.become(Waiting, "the store: "+c.failure)
+		s.become(node.Waiting, "the store: "+c.failure)
 	}
 	return action{verb: put, object: object, written: written{s, c.group.ResourceVersion, unheard(refused), stays(object)}}
+}
+
+// tellStandings tells each stream what has become of it, and the one that has the entry whether people
+// have drained that.
+func (c *claim) tellStandings(entry *config.Config) {
+	for _, s := range c.streams {
+		if s.state == "" {
+			continue
+		}
+		now := node.Standing{State: s.state, Entry: c.key.String(), Reason: s.reason}
+		if s == c.holder && entry != nil {
+			now.Drained = entry.Annotations[health.DrainedAnnotation]
+		}
+		if now != s.standing {
+			s.standing = now
+			s.changed()
+		}
+	}
 }
 
 // removing returns the action that ends the entry of a claim that no stream may have: its machine
@@ -248,11 +267,11 @@ func (c *claim) keeping(o Options, entry *config.Config) action {
 	s := c.holder
 	switch {
 	case c.failure != "" && !c.written.stays && time.Since(c.renewed) > o.TTL:
-		s.become(Waiting, "the store: "+c.failure)
+		s.become(node.Waiting, "the store: "+c.failure)
 	case c.written.lacked == "" && s.report == nil && c.group.Spec.(*networking.WorkloadGroup).Probe != nil && time.Since(s.since) > o.Silence:
-		s.become(Registered, "and its agent reports no health: the agent on the machine runs spec.probe of the group, and before the first report nobody sends it requests")
+		s.become(node.Registered, "and its agent reports no health: the agent on the machine runs spec.probe of the group, and before the first report nobody sends it requests")
 	default:
-		s.become(Registered, c.written.lacked)
+		s.become(node.Registered, c.written.lacked)
 	}
 	if !c.written.stays && time.Since(c.renewed) >= o.TTL/renewals {
 		return action{verb: renew}

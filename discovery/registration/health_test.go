@@ -7,6 +7,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -28,7 +29,7 @@ func TestTheHealthOfARegisteredMachine(t *testing.T) {
 	m.put(group(probed))
 	r, _ := m.server("one")
 	p, other := proxy("a", "10.0.0.1"), proxy("b", "10.0.0.1")
-	stream, refused := r.Join(p), r.Join(other)
+	stream, refused := join(r, p), join(r, other)
 	stream.Report(true, "")
 	refused.Report(false, "of another machine")
 	m.awaitReports("web-10.0.0.1 true ")
@@ -43,10 +44,10 @@ func TestTheHealthOfARegisteredMachine(t *testing.T) {
 
 	m.away.Store(true)
 	stream.Report(true, "")
-	m.awaitState(r, p.ID, registration.Waiting, "the store is away")
+	m.awaitState(r, p.ID, node.Waiting, "the store is away")
 	m.away.Store(false)
 	m.awaitReports("web-10.0.0.1 true ")
-	m.awaitState(r, p.ID, registration.Registered, "")
+	m.awaitState(r, p.ID, node.Registered, "")
 	m.counts("one", map[string]float64{"portolan_machine_health_reports_total": 4})
 }
 
@@ -58,18 +59,18 @@ func TestAMachineThatReportsNothing(t *testing.T) {
 	m.put(group(probed))
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
-	stream := r.Join(p)
-	m.awaitState(r, p.ID, registration.Registered, "")
+	stream := join(r, p)
+	m.awaitState(r, p.ID, node.Registered, "")
 	if got := r.Report(1); len(got) != 0 {
 		t.Errorf("before a report is due the server reports %+v", got)
 	}
-	m.awaitState(r, p.ID, registration.Registered, "its agent reports no health")
+	m.awaitState(r, p.ID, node.Registered, "its agent reports no health")
 	if got := r.Report(1); len(got) != 1 || !got[0].Registered {
 		t.Errorf("the server reports %+v", got)
 	}
 	stream.Report(false, "503")
 	m.await("the server reports nothing", func() bool { return len(r.Report(1)) == 0 })
-	r.Join(proxy("b", "10.0.0.2")).Report(true, "")
+	join(r, proxy("b", "10.0.0.2")).Report(true, "")
 	m.put(group())
 	m.always("nothing to report", func() bool { return len(r.Report(1)) == 0 })
 }
@@ -97,7 +98,7 @@ func TestTheHealthOfAStaticEntry(t *testing.T) {
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
 	p.Group = ""
-	stream := r.Join(p)
+	stream := join(r, p)
 	stream.Report(false, "503")
 	m.awaitReports("static false 503")
 	key := config.Key{Kind: schema.WorkloadEntry, Namespace: "shop", Name: "static"}
@@ -120,20 +121,20 @@ func TestAMachineThatDeparts(t *testing.T) {
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
 	there := func() bool { return m.entry("web-10.0.0.1") != nil }
-	stream := r.Join(p)
-	m.awaitState(r, p.ID, registration.Registered, "")
+	stream := join(r, p)
+	m.awaitState(r, p.ID, node.Registered, "")
 	stream.Depart("stopping")
 	m.await("gone while connected", func() bool { return !there() })
-	m.awaitState(r, p.ID, registration.Departed, "")
+	m.awaitState(r, p.ID, node.Departed, "")
 	stream.Report(true, "")
 	m.always("no entry", func() bool { return !there() })
-	again := r.Join(p)
-	m.awaitState(r, p.ID, registration.Registered, "")
+	again := join(r, p)
+	m.awaitState(r, p.ID, node.Registered, "")
 	stream.Leave()
 	if !there() {
 		t.Error("the end of the stream that departed took the entry of the next")
 	}
-	newer := r.Join(p) // at once, so that the entry may be the lingering stream's still
+	newer := join(r, p) // at once, so that the entry may be the lingering stream's still
 	newer.Depart("stopping")
 	newer.Leave()
 	m.await("gone with the newer stream", func() bool { return !there() })
@@ -142,8 +143,8 @@ func TestAMachineThatDeparts(t *testing.T) {
 	if err != nil || len(records) == 0 || records[0].Origin.Message != "the machine has said that it leaves" {
 		t.Errorf("the newest record is %+v, %v", records, err)
 	}
-	last := r.Join(p)
-	m.awaitState(r, p.ID, registration.Registered, "")
+	last := join(r, p)
+	m.awaitState(r, p.ID, node.Registered, "")
 	ended := time.Now()
 	last.Leave()
 	m.await("gone with its lease", func() bool { return !there() })
@@ -166,7 +167,7 @@ func TestAMachineThatFallsIll(t *testing.T) {
 	static := proxy("b", "10.0.0.2")
 	static.Group = ""
 	for entry, p := range map[string]*discovery.Proxy{"web-10.0.0.1": proxy("a", "10.0.0.1"), "static": static} {
-		stream := r.Join(p)
+		stream := join(r, p)
 		stream.Report(true, "")
 		m.awaitReports(entry + " true ")
 		began := time.Now()
@@ -189,9 +190,9 @@ func TestAMachineIsDrainedWithoutAProbe(t *testing.T) {
 	m.put(group())
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
-	stream := r.Join(p)
+	stream := join(r, p)
 	checked := func() bool { return m.entry("web-10.0.0.1").Annotations[health.ChecksAnnotation] == "true" }
-	m.awaitState(r, p.ID, registration.Registered, "")
+	m.awaitState(r, p.ID, node.Registered, "")
 	stream.Report(true, "")
 	m.awaitReports("web-10.0.0.1 true ")
 	if checked() {

@@ -8,20 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
-)
-
-// State says what has become of the registration that a stream asks for.
-type State string
-
-// The states.
-const (
-	Waiting    State = "waiting" // for a group, or for the store
-	Registered State = "registered"
-	Refused    State = "refused"
-	Replaced   State = "replaced" // by a newer stream of the proxy
-	Departed   State = "departed" // the machine has said that it leaves
 )
 
 // Outcome is what has become of the registration that one stream asks for. It is comparable.
@@ -29,7 +18,7 @@ type Outcome struct {
 	Group config.Key
 	Entry config.Key
 	Node  string
-	State State
+	State node.State
 	// Reason says why the state is what it is. Of a registered proxy it names what its entry
 	// does not have; it is empty if that has all.
 	Reason string
@@ -70,10 +59,10 @@ func (r *Registrar) Report(limit int) []status.Registration {
 	var first, more []status.Registration
 	seen := map[[2]string]bool{}
 	for _, o := range r.Outcomes() {
-		if o.Reason == "" || o.State == Replaced || o.State == Departed {
+		if o.Reason == "" || o.State == node.Replaced || o.State == node.Departed {
 			continue
 		}
-		one := status.Registration{Group: o.Group.Path(), Node: o.Node, Registered: o.State == Registered, Reason: o.Reason}
+		one := status.Registration{Group: o.Group.Path(), Node: o.Node, Registered: o.State == node.Registered, Reason: o.Reason}
 		if kind := [2]string{one.Group, one.Reason}; !seen[kind] {
 			seen[kind] = true
 			first = append(first, one)
@@ -99,7 +88,7 @@ func newMetrics(to prometheus.Registerer, r *Registrar) *metrics {
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_registered_proxies", Help: "Connected proxies whose WorkloadEntry this server keeps."}, func() float64 {
 		n := 0
 		for _, o := range r.Outcomes() {
-			if o.State == Registered {
+			if o.State == node.Registered {
 				n++
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -93,8 +94,8 @@ func New(o Options) *Registrar {
 }
 
 // Join implements discovery.Registrar. A proxy that asks for no group gets no entry.
-func (r *Registrar) Join(p *discovery.Proxy) discovery.Registration {
-	s := &stream{registrar: r, proxy: p, since: time.Now()}
+func (r *Registrar) Join(p *discovery.Proxy, changed func()) discovery.Registration {
+	s := &stream{registrar: r, proxy: p, since: time.Now(), changed: changed}
 	if p.Group == "" || len(p.IPAddresses) == 0 {
 		return s
 	}
@@ -232,6 +233,7 @@ func (r *Registrar) look(c *claim) bool {
 		r.changed++
 		r.tellOutcomes(before, now)
 	}
+	c.tellStandings(r.o.Entry(c.key))
 	return c.next.verb != rest
 }
 
@@ -242,10 +244,10 @@ func (r *Registrar) tellOutcomes(before, now []Outcome) {
 			continue
 		}
 		switch o.State {
-		case Refused:
+		case node.Refused:
 			r.metrics.refused.Inc()
 			r.o.Logger.Warn("refusing to register a proxy", "proxy", o.Node, "group", o.Group.String(), "err", o.Reason)
-		case Waiting:
+		case node.Waiting:
 			r.o.Logger.Info("a proxy waits for its registration", "proxy", o.Node, "group", o.Group.String(), "for", o.Reason)
 		}
 	}
@@ -345,7 +347,7 @@ func (r *Registrar) put(ctx context.Context, c *claim, now time.Time) (err error
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if by.state != Refused && (c.written == nil || c.written.by != by) {
+	if by.state != node.Refused && (c.written == nil || c.written.by != by) {
 		r.metrics.registered.Inc()
 		r.o.Logger.Info("proxy registered", "proxy", by.proxy.ID, "key", c.key.String())
 	}

@@ -21,6 +21,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -104,6 +105,11 @@ func (l leaser) Renew(ctx context.Context, lease storage.LeaseID) error {
 		return errAway
 	}
 	return l.Store.Renew(ctx, lease)
+}
+
+// join opens a stream whose machine does not listen to what becomes of it.
+func join(r *registration.Registrar, p *discovery.Proxy) discovery.Registration {
+	return r.Join(p, func() {})
 }
 
 // server runs the Registrar of a server until the test or its stop ends.
@@ -211,7 +217,7 @@ func (m *mesh) always(what string, holds func() bool) {
 	}
 }
 
-func (m *mesh) awaitState(r *registration.Registrar, node string, state registration.State, reason string) {
+func (m *mesh) awaitState(r *registration.Registrar, node string, state node.State, reason string) {
 	m.Helper()
 	var got []registration.Outcome
 	m.await(fmt.Sprintf("%s is %s because of %q", node, state, reason), func() bool {
@@ -302,8 +308,8 @@ func TestAnEntryLivesAsLongAsItsStream(t *testing.T) {
 	m := newMesh(t)
 	m.put(group())
 	r, _ := m.server("one")
-	leave := r.Join(proxy("a", "10.0.0.1"))
-	m.awaitState(r, proxy("a", "10.0.0.1").ID, registration.Registered, "")
+	leave := join(r, proxy("a", "10.0.0.1"))
+	m.awaitState(r, proxy("a", "10.0.0.1").ID, node.Registered, "")
 	m.always("the entry", func() bool { return m.entry("web-10.0.0.1") != nil })
 	left := time.Now()
 	leave.Leave()
@@ -331,15 +337,15 @@ func TestAProxyTakesItsEntryAlong(t *testing.T) {
 			return e != nil && e.Annotations[registration.ServerAnnotation] == server
 		}
 	}
-	leave := one.Join(p)
+	leave := join(one, p)
 	m.await("registered", controller("one"))
 	uid, since := m.entry("web-10.0.0.1").UID, m.entry("web-10.0.0.1").Annotations[registration.ConnectedAnnotation]
 	leave.Leave()
-	one.Join(p) // lingers
+	join(one, p) // lingers
 	m.await("registered anew", func() bool { return m.entry("web-10.0.0.1").Annotations[registration.ConnectedAnnotation] != since })
-	leave = two.Join(p)
+	leave = join(two, p)
 	m.await("taken over", controller("two"))
-	m.awaitState(one, p.ID, registration.Replaced, "to another server")
+	m.awaitState(one, p.ID, node.Replaced, "to another server")
 	m.always("the entry of the newer stream", controller("two"))
 	if got := m.entry("web-10.0.0.1").UID; got != uid {
 		t.Error("the entry was made anew")
@@ -347,7 +353,7 @@ func TestAProxyTakesItsEntryAlong(t *testing.T) {
 	leave.Leave()
 	m.await("back at the stream that lingers", controller("one"))
 	stopOne()
-	two.Join(p)
+	join(two, p)
 	m.await("taken over from a dead server", controller("two"))
 	m.always("the entry after that", controller("two"))
 }
@@ -360,23 +366,23 @@ func TestTwoMachinesOfOneAddress(t *testing.T) {
 	one, _ := m.server("one")
 	two, _ := m.server("two")
 	first, second, third := proxy("first", "10.0.0.1"), proxy("second", "10.0.0.1"), proxy("third", "10.0.0.1")
-	leave := one.Join(first)
-	m.awaitState(one, first.ID, registration.Registered, "")
-	leaveSecond := one.Join(second)
-	m.awaitState(one, second.ID, registration.Refused, first.ID)
-	two.Join(third)
-	m.awaitState(two, third.ID, registration.Refused, first.ID+", which is connected to another server, or was within the last 3s")
+	leave := join(one, first)
+	m.awaitState(one, first.ID, node.Registered, "")
+	leaveSecond := join(one, second)
+	m.awaitState(one, second.ID, node.Refused, first.ID)
+	join(two, third)
+	m.awaitState(two, third.ID, node.Refused, first.ID+", which is connected to another server, or was within the last 3s")
 	m.counts("one", map[string]float64{"portolan_registered_proxies": 1, "portolan_registrations_total": 1, "portolan_registrations_refused_total": 1})
 	m.counts("two", map[string]float64{"portolan_registered_proxies": 0, "portolan_registrations_total": 0, "portolan_registrations_refused_total": 1})
 	leave.Leave()
-	m.awaitState(one, second.ID, registration.Registered, "")
-	m.awaitState(two, third.ID, registration.Refused, second.ID)
+	m.awaitState(one, second.ID, node.Registered, "")
+	m.awaitState(two, third.ID, node.Refused, second.ID)
 	leaveSecond.Leave()
-	m.awaitState(two, third.ID, registration.Registered, "")
+	m.awaitState(two, third.ID, node.Registered, "")
 	other := proxy("other", "10.0.0.1")
 	other.Network = "vpc"
-	one.Join(other)
-	m.awaitState(one, other.ID, registration.Registered, "")
+	join(one, other)
+	m.awaitState(one, other.ID, node.Registered, "")
 }
 
 func TestWhoIsRefused(t *testing.T) {
@@ -400,8 +406,8 @@ func TestWhoIsRefused(t *testing.T) {
 			r, _ := m.server("one")
 			p := proxy("a", "10.0.0.1")
 			test.change(p)
-			r.Join(p)
-			m.awaitState(r, p.ID, registration.Refused, test.reason)
+			join(r, p)
+			m.awaitState(r, p.ID, node.Refused, test.reason)
 			if e := m.entry(registration.NameOf(p)); e != nil {
 				t.Errorf("there is %+v", e.Meta)
 			}
@@ -417,11 +423,11 @@ func TestGroupsComeAndGo(t *testing.T) {
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
 	there := func() bool { return m.entry("web-10.0.0.1") != nil }
-	r.Join(p)
-	m.awaitState(r, p.ID, registration.Waiting, "the WorkloadGroup shop/web")
+	join(r, p)
+	m.awaitState(r, p.ID, node.Waiting, "the WorkloadGroup shop/web")
 	m.put(group())
 	m.await("registered when the group comes", there)
-	m.awaitState(r, p.ID, registration.Registered, "")
+	m.awaitState(r, p.ID, node.Registered, "")
 	m.delete(group().Key())
 	m.await("gone with the group", func() bool { return !there() })
 	m.put(group())
@@ -430,7 +436,7 @@ func TestGroupsComeAndGo(t *testing.T) {
 	m.await("as the group says now", func() bool { return m.entry("web-10.0.0.1").Labels["app"] == "new" })
 	m.put(group(func(_ *config.Config, g *networking.WorkloadGroup) { g.Template.ServiceAccount = "db" }))
 	m.await("gone, as the group is for others", func() bool { return !there() })
-	m.awaitState(r, p.ID, registration.Refused, "for the service account db")
+	m.awaitState(r, p.ID, node.Refused, "for the service account db")
 }
 
 // TestPeopleAndEntries: an entry that a person deletes comes back, an edit stays until the next
@@ -441,8 +447,8 @@ func TestPeopleAndEntries(t *testing.T) {
 	m.put(group())
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
-	leave := r.Join(p)
-	m.awaitState(r, p.ID, registration.Registered, "")
+	leave := join(r, p)
+	m.awaitState(r, p.ID, node.Registered, "")
 	uid := m.entry("web-10.0.0.1").UID
 	m.delete(m.entry("web-10.0.0.1").Key())
 	m.await("back", func() bool { e := m.entry("web-10.0.0.1"); return e != nil && e.UID != uid })
@@ -452,7 +458,7 @@ func TestPeopleAndEntries(t *testing.T) {
 	m.put(edited)
 	m.always("the edit", func() bool { return m.entry("web-10.0.0.1").Spec.(*networking.WorkloadEntry).Weight == 9 })
 	leave.Leave()
-	r.Join(p)
+	join(r, p)
 	m.await("the edit is gone", func() bool { return m.entry("web-10.0.0.1").Spec.(*networking.WorkloadEntry).Weight == 0 })
 
 	unmarked := m.entry("web-10.0.0.1").Clone()
@@ -463,8 +469,8 @@ func TestPeopleAndEntries(t *testing.T) {
 	static := m.entry("web-10.0.0.1").Clone()
 	static.Name, static.ResourceVersion, static.Annotations = "web-10.0.0.2", "", nil
 	m.put(static)
-	r.Join(proxy("b", "10.0.0.2"))
-	m.awaitState(r, proxy("b", "10.0.0.2").ID, registration.Refused, "no registration has made it")
+	join(r, proxy("b", "10.0.0.2"))
+	m.awaitState(r, proxy("b", "10.0.0.2").ID, node.Refused, "no registration has made it")
 	if got := m.entry("web-10.0.0.2"); len(got.Annotations) != 0 {
 		t.Errorf("the entry of a person is %+v", got.Meta)
 	}
@@ -478,14 +484,14 @@ func TestAStoreThatIsAwayEndsNothing(t *testing.T) {
 	m.put(group())
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
-	r.Join(p)
-	m.awaitState(r, p.ID, registration.Registered, "")
+	join(r, p)
+	m.awaitState(r, p.ID, node.Registered, "")
 	m.away.Store(true)
 	m.await("the lease has ended", func() bool { return m.entry("web-10.0.0.1") == nil })
-	m.awaitState(r, p.ID, registration.Waiting, "the store is away")
+	m.awaitState(r, p.ID, node.Waiting, "the store is away")
 	m.away.Store(false)
 	m.await("registered again", func() bool { return m.entry("web-10.0.0.1") != nil })
-	m.awaitState(r, p.ID, registration.Registered, "")
+	m.awaitState(r, p.ID, node.Registered, "")
 }
 
 // TestManyProxies: many that come at one time are all registered, each once.
@@ -497,13 +503,13 @@ func TestManyProxies(t *testing.T) {
 	want := map[string]bool{}
 	for i := range 500 {
 		p := proxy(fmt.Sprint(i), fmt.Sprintf("10.0.%d.%d", i/250, i%250+1))
-		r.Join(p)
+		join(r, p)
 		want["shop/"+registration.NameOf(p)] = true
 	}
 	m.await("all are registered", func() bool {
 		n := 0
 		for _, o := range r.Outcomes() {
-			if o.State == registration.Registered {
+			if o.State == node.Registered {
 				n++
 			}
 		}
@@ -531,16 +537,16 @@ func TestANewEntryWaitsForListeners(t *testing.T) {
 	m.put(group())
 	r, _ := m.server("one")
 	p := proxy("a", "10.0.0.1")
-	stream := r.Join(p)
-	m.awaitState(r, p.ID, registration.Waiting, "its listeners")
+	stream := join(r, p)
+	m.awaitState(r, p.ID, node.Waiting, "its listeners")
 	if m.entry("web-10.0.0.1") != nil {
 		t.Error("it is registered before it has its listeners")
 	}
 	stream.Ready()
-	m.awaitState(r, p.ID, registration.Registered, "")
+	m.awaitState(r, p.ID, node.Registered, "")
 	m.patience = time.Millisecond
 	late, _ := m.server("two")
 	other := proxy("b", "10.0.0.2")
-	late.Join(other)
-	m.awaitState(late, other.ID, registration.Registered, "")
+	join(late, other)
+	m.awaitState(late, other.ID, node.Registered, "")
 }

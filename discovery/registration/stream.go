@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -16,11 +17,13 @@ type stream struct {
 	registrar *Registrar
 	proxy     *discovery.Proxy
 	since     time.Time
+	changed   func()      // is called when standing changes
 	claim     *claim      // nil for a proxy that asks for no group
 	ready     atomic.Bool // the proxy has its listeners
 
-	state    State
+	state    node.State
 	reason   string
+	standing node.Standing
 	report   *report // nil before the first
 	departed bool
 
@@ -83,6 +86,14 @@ func (s *stream) note(now report, departed bool) {
 	r.wake(s.claim)
 }
 
+// Standing implements discovery.Registration.
+func (s *stream) Standing() node.Standing {
+	r := s.registrar
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return s.standing
+}
+
 // Leave implements discovery.Registration.
 func (s *stream) Leave() {
 	r := s.registrar
@@ -105,7 +116,7 @@ func (s *stream) ill() bool { return s.report != nil && !s.report.healthy }
 // account returns who the history says has written the entry.
 func (s *stream) account() string { return cmp.Or(s.proxy.Identity, s.proxy.ID) }
 
-func (s *stream) become(state State, reason string) { s.state, s.reason = state, reason }
+func (s *stream) become(state node.State, reason string) { s.state, s.reason = state, reason }
 
 // mark returns the annotations of the entry that is this stream's.
 func (s *stream) mark(server string) [3]string {

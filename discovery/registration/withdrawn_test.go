@@ -1,10 +1,14 @@
 package registration_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -27,7 +31,7 @@ func TestADrainedEntryStays(t *testing.T) {
 	m := newMesh(t)
 	m.put(group())
 	one, stop := m.server("one")
-	first := one.Join(proxy("a", "10.0.0.1"))
+	first := join(one, proxy("a", "10.0.0.1"))
 	m.await("the entry", func() bool { return m.entry("web-10.0.0.1") != nil })
 	uid := m.entry("web-10.0.0.1").UID
 	drained := func() bool {
@@ -38,14 +42,14 @@ func TestADrainedEntryStays(t *testing.T) {
 	m.put(group(func(c *config.Config, _ *networking.WorkloadGroup) {
 		c.Annotations = map[string]string{"edited": "yes"}
 	}))
-	m.awaitState(one, proxy("a", "10.0.0.1").ID, registration.Registered, "")
+	m.awaitState(one, proxy("a", "10.0.0.1").ID, node.Registered, "")
 	m.always("it is drained while its machine is connected", drained)
 	first.Depart("the agent ends")
 	first.Leave()
 	m.always("it is drained while its machine is away", drained)
 	stop()
 	two, _ := m.server("two")
-	second := two.Join(proxy("a", "10.0.0.1"))
+	second := join(two, proxy("a", "10.0.0.1"))
 	m.await("the other server has it", func() bool {
 		return m.entry("web-10.0.0.1").Annotations[registration.ServerAnnotation] == "two"
 	})
@@ -67,10 +71,10 @@ func TestARemovedEntryIsNotRegistered(t *testing.T) {
 	m.put(group())
 	one, stop := m.server("one")
 	node := proxy("a", "10.0.0.1").ID
-	one.Join(proxy("a", "10.0.0.1"))
-	m.awaitState(one, node, registration.Registered, "")
+	join(one, proxy("a", "10.0.0.1"))
+	m.awaitState(one, node, node.Registered, "")
 	m.annotate(health.RemovedAnnotation, "stolen")
-	m.awaitState(one, node, registration.Refused, "is removed: stolen")
+	m.awaitState(one, node, node.Refused, "is removed: stolen")
 	removed := func() bool {
 		entry := m.entry("web-10.0.0.1")
 		return entry != nil && entry.Annotations[health.RemovedAnnotation] == "stolen"
@@ -79,10 +83,52 @@ func TestARemovedEntryIsNotRegistered(t *testing.T) {
 	stop()
 	m.always("it is removed while no server runs", removed)
 	two, _ := m.server("two")
-	two.Join(proxy("a", "10.0.0.1"))
-	m.awaitState(two, node, registration.Refused, "is removed: stolen")
+	join(two, proxy("a", "10.0.0.1"))
+	m.awaitState(two, node, node.Refused, "is removed: stolen")
 	m.counts("two", map[string]float64{"portolan_registrations_total": 0, "portolan_registered_proxies": 0})
 	m.annotate(health.RemovedAnnotation, "")
-	m.awaitState(two, node, registration.Registered, "")
+	m.awaitState(two, node, node.Registered, "")
 	m.always("it is there", func() bool { return m.entry("web-10.0.0.1") != nil })
+}
+
+// TestAMachineIsToldWhatBecameOfIt: each change of the registration is called out, and the standing is
+// that which people see: also the drain, the removal, and what another machine has taken.
+func TestAMachineIsToldWhatBecameOfIt(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	r, _ := m.server("one")
+	calls := make(chan struct{}, 100)
+	first := r.Join(proxy("a", "10.0.0.1"), func() { calls <- struct{}{} })
+	const entry = "WorkloadEntry/shop/web-10.0.0.1"
+	await := func(s discovery.Registration, want node.Standing) {
+		t.Helper()
+		for {
+			got := s.Standing()
+			if want.Reason != "" && strings.Contains(got.Reason, want.Reason) {
+				want.Reason = got.Reason
+			}
+			if got == want {
+				return
+			}
+			select {
+			case <-calls:
+			case <-time.After(limit):
+				t.Fatalf("it is told %+v, want %+v", got, want)
+			}
+		}
+	}
+	await(first, node.Standing{State: node.Waiting, Entry: entry, Reason: "the WorkloadGroup shop/web"})
+	m.put(group())
+	await(first, node.Standing{State: node.Registered, Entry: entry})
+	m.annotate(health.DrainedAnnotation, "a disk")
+	await(first, node.Standing{State: node.Registered, Entry: entry, Drained: "a disk"})
+	m.annotate(health.RemovedAnnotation, "stolen")
+	await(first, node.Standing{State: node.Refused, Entry: entry, Reason: "is removed: stolen"})
+	m.annotate(health.RemovedAnnotation, "")
+	await(first, node.Standing{State: node.Registered, Entry: entry, Drained: "a disk"})
+	second := r.Join(proxy("b", "10.0.0.1"), func() { calls <- struct{}{} })
+	await(second, node.Standing{State: node.Refused, Entry: entry, Reason: "is registered by the proxy"})
+	if got := r.Join(&discovery.Proxy{ID: "c", Namespace: "shop", IPAddresses: []string{"10.0.0.3"}}, func() {}).Standing(); got != (node.Standing{}) {
+		t.Errorf("a machine that asks for none is told %+v", got)
+	}
 }

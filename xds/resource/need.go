@@ -19,6 +19,13 @@ const HealthType = "type.googleapis.com/istio.v1.HealthInformation"
 // metadata of the node. They ask for nothing and are not answered.
 const FactsType = "type.googleapis.com/portolan.machine.v1.Facts"
 
+// RegistrationType is the type of the one resource, RegistrationName, by which a machine learns what
+// has become of its registration: a google.protobuf.Struct as discovery/node.Standing makes it.
+const (
+	RegistrationType = "type.googleapis.com/portolan.machine.v1.Registration"
+	RegistrationName = "registration"
+)
+
 // ConfigType is the type of the messages that carry objects. The types that other control
 // planes request are the kinds of these objects.
 const ConfigType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"

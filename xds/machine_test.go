@@ -27,11 +27,32 @@ type told struct {
 	mu    sync.Mutex
 	calls []string
 	ready sync.Once
+
+	standing facts.Standing
+	changed  func()
 }
 
-func (r *told) Join(p *discovery.Proxy) discovery.Registration {
+func (r *told) Join(p *discovery.Proxy, changed func()) discovery.Registration {
 	r.note("join " + p.Name + " " + p.Group)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed = changed
 	return r
+}
+
+func (r *told) Standing() facts.Standing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.standing
+}
+
+// decide changes what is told to the machine.
+func (r *told) decide(s facts.Standing) {
+	r.mu.Lock()
+	r.standing = s
+	changed := r.changed
+	r.mu.Unlock()
+	changed()
 }
 
 func (r *told) Report(healthy bool, message string) {
@@ -130,4 +151,74 @@ func TestWhatAnAgentSaysOfItsMachine(t *testing.T) {
 			t.Errorf("%d requests were answered", len(got))
 		}
 	})
+}
+
+// TestWhatAMachineIsToldOfItsRegistration: an agent that asks is told what has become of the
+// registration, at once and whenever that changes; one that has it already is told nothing, and one
+// that asks for no registration any more loses it. Who does not ask is told nothing.
+func TestWhatAMachineIsToldOfItsRegistration(t *testing.T) {
+	t.Parallel()
+	drained := facts.Standing{State: facts.Registered, Entry: "WorkloadEntry/shop/web-10.0.0.1", Drained: "a disk"}
+	refused := facts.Standing{State: facts.Refused, Entry: drained.Entry, Reason: "it is removed"}
+	registrar := &told{}
+	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.Registrar = registrar })
+	s.Apply(service("a", 8080, "10.1.0.1"))
+	grouped := node("10.0.0.1")
+	grouped.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"AUTO_REGISTER_GROUP": structpb.NewStringValue("web")}}
+	dial := func(o xdstest.ClientOptions) *xdstest.Client {
+		o.Variant, o.Follow = protocol.Delta, true
+		c := xdstest.Dial(t, s.Address, o)
+		c.Subscribe(xdstest.ClusterType)
+		c.AwaitAnswer(xdstest.ClusterType, 0)
+		return c
+	}
+	quiet := func(c *xdstest.Client) { // what comes after the answer that it awaits
+		t.Helper()
+		c.Subscribe(xdstest.ListenerType)
+		c.AwaitAnswer(xdstest.ListenerType, 0)
+	}
+	silent := dial(xdstest.ClientOptions{Node: grouped})
+	registrar.decide(drained)
+	quiet(silent)
+	if got := silent.Answers(resource.RegistrationType); len(got) != 0 {
+		t.Errorf("who does not ask is told %v", got)
+	}
+	silent.Close()
+	registrar.standing = facts.Standing{}
+
+	c := dial(xdstest.ClientOptions{Node: grouped})
+	c.Subscribe(resource.RegistrationType)
+	quiet(c)
+	if got := c.Answers(resource.RegistrationType); len(got) != 0 {
+		t.Errorf("before anything is decided: %v", got)
+	}
+	for i, want := range []facts.Standing{drained, refused} {
+		registrar.decide(want)
+		c.AwaitAnswer(resource.RegistrationType, i)
+		body := &structpb.Struct{}
+		held := c.Held(resource.RegistrationType)[resource.RegistrationName]
+		if err := held.Body.UnmarshalTo(body); err != nil {
+			t.Fatal(err)
+		}
+		if got := facts.StandingOf(body); got != want {
+			t.Errorf("it is told %+v, want %+v", got, want)
+		}
+		registrar.decide(want) // the same once more is no news
+	}
+	version := c.Held(resource.RegistrationType)[resource.RegistrationName].Version
+	c.Close()
+	initial := map[string]map[string]string{resource.RegistrationType: {resource.RegistrationName: version}}
+	again := dial(xdstest.ClientOptions{Node: grouped, Initial: initial})
+	again.Subscribe(resource.RegistrationType)
+	quiet(again)
+	if got := again.Answers(resource.RegistrationType); len(got) != 0 {
+		t.Errorf("who has it is told %v", got)
+	}
+	again.Close()
+	registrar.standing = facts.Standing{}
+	without := dial(xdstest.ClientOptions{Node: node("10.0.0.1"), Initial: initial})
+	without.Subscribe(resource.RegistrationType)
+	if got := without.AwaitAnswer(resource.RegistrationType, 0); len(got.Removed) != 1 {
+		t.Errorf("without a group: %v", got)
+	}
 }
