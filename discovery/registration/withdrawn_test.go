@@ -70,11 +70,11 @@ func TestARemovedEntryIsNotRegistered(t *testing.T) {
 	m := newMesh(t)
 	m.put(group())
 	one, stop := m.server("one")
-	node := proxy("a", "10.0.0.1").ID
+	id := proxy("a", "10.0.0.1").ID
 	join(one, proxy("a", "10.0.0.1"))
-	m.awaitState(one, node, node.Registered, "")
+	m.awaitState(one, id, node.Registered, "")
 	m.annotate(health.RemovedAnnotation, "stolen")
-	m.awaitState(one, node, node.Refused, "is removed: stolen")
+	m.awaitState(one, id, node.Refused, "is removed: stolen")
 	removed := func() bool {
 		entry := m.entry("web-10.0.0.1")
 		return entry != nil && entry.Annotations[health.RemovedAnnotation] == "stolen"
@@ -84,10 +84,10 @@ func TestARemovedEntryIsNotRegistered(t *testing.T) {
 	m.always("it is removed while no server runs", removed)
 	two, _ := m.server("two")
 	join(two, proxy("a", "10.0.0.1"))
-	m.awaitState(two, node, node.Refused, "is removed: stolen")
+	m.awaitState(two, id, node.Refused, "is removed: stolen")
 	m.counts("two", map[string]float64{"portolan_registrations_total": 0, "portolan_registered_proxies": 0})
 	m.annotate(health.RemovedAnnotation, "")
-	m.awaitState(two, node, node.Registered, "")
+	m.awaitState(two, id, node.Registered, "")
 	m.always("it is there", func() bool { return m.entry("web-10.0.0.1") != nil })
 }
 
