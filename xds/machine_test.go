@@ -158,7 +158,7 @@ func TestWhatAnAgentSaysOfItsMachine(t *testing.T) {
 // that asks for no registration any more loses it. Who does not ask is told nothing.
 func TestWhatAMachineIsToldOfItsRegistration(t *testing.T) {
 	t.Parallel()
-	drained := facts.Standing{State: facts.Registered, Entry: "WorkloadEntry/shop/web-10.0.0.1", Drained: "a disk"}
+	drained := facts.Standing{State: facts.Registered, Entry: "workloadentry/shop/web-10.0.0.1", Drained: "a disk"}
 	refused := facts.Standing{State: facts.Refused, Entry: drained.Entry, Reason: "it is removed"}
 	registrar := &told{}
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.Registrar = registrar })

@@ -30,8 +30,12 @@ changes nothing. Run it as root, or as the user of the agent.`,
 			if err != nil {
 				return exit.With(exit.Data, err)
 			}
-			_, err = env.ask(c.Context(), "GET", "/status")
-			found := doctor.Look(c.Context(), doctor.Options{Config: file, Running: err == nil, Firewall: firewall(file)})
+			var running Status
+			body, err := env.ask(c.Context(), "GET", "/status")
+			if err == nil {
+				err = json.Unmarshal(body, &running)
+			}
+			found := doctor.Look(c.Context(), doctor.Options{Config: file, Running: err == nil, Registration: running.Registration, Firewall: firewall(file)})
 			if output == "json" {
 				err = json.NewEncoder(env.stdout).Encode(found)
 			} else {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
@@ -201,8 +202,13 @@ written for the machine heeds that only if it names a probe: use portolan machin
 					quiet = 0
 				}
 			}
-			_, err = fmt.Fprintln(env.stdout, "The machine is drained, and no request of others is under way. portolan-agent resume takes it back.")
-			return err
+			if _, err = fmt.Fprintln(env.stdout, "The machine is drained, and no request of others is under way. portolan-agent resume takes it back."); err != nil {
+				return err
+			}
+			if file, err := config.Read(env.config); err == nil && file.Proxy.Group == "" {
+				fmt.Fprintln(env.stderr, "The machine names no group. Only a WorkloadEntry that somebody has written for it, and that names a probe, heeds the drain.")
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who look at the machine's entry")

@@ -70,6 +70,9 @@ func (a *agent) unfit(unready []string) []string {
 	if why, ok := a.standing.why(); ok && !a.leaving.Load() {
 		unready = append(unready, "the machine is "+why)
 	}
+	if why := a.keptOut(); why != "" && !a.leaving.Load() {
+		unready = append(unready, why)
+	}
 	if err := a.health.Problem(); err != nil && !a.leaving.Load() {
 		return append(unready, err.Error())
 	}

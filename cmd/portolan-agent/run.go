@@ -33,9 +33,11 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 	"github.com/portolan-mesh/portolan/xds/names/probe"
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 func newRun(env *environment) *cobra.Command {
@@ -99,6 +101,7 @@ type agent struct {
 	// located is the configuration with the present addresses of the machine.
 	located  atomic.Pointer[config.Config]
 	standing *standing
+	standsAs atomic.Pointer[node.Standing] // what the servers say of the registration; nil for nothing
 	health   *health.Prober
 	leaving  atomic.Bool // the agent was told to end
 	store    *relay.Store
@@ -134,7 +137,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	if a.store, err = relay.OpenStore(c.Kept(), c.LastGood.MaxAge.Duration, a.logger); err != nil {
 		return nil, err
 	}
-	proxy, err := a.writeBootstraps()
+	id, err := a.writeBootstraps()
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +145,11 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		return nil, err
 	}
 	a.health = a.newHealth(noEnvoy)
-	follow := map[string]relay.Follower{probe.Type: a.health.Follow}
+	follow := map[string]relay.Follower{probe.Type: a.health.Follow, resource.RegistrationType: a.followStanding}
 	a.newNames(follow)
 	a.relay = relay.New(relay.Options{
 		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
-		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy, Follow: follow,
+		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: id, Follow: follow,
 	})
 	if a.capture = a.newCapture(noEnvoy); noEnvoy {
 		return a, nil
@@ -159,7 +162,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 }
 
 // writeBootstraps writes the bootstraps, and returns the id of the node in that of Envoy.
-func (a *agent) writeBootstraps() (node string, err error) {
+func (a *agent) writeBootstraps() (id string, err error) {
 	c := a.located.Load()
 	message, err := bootstrap.Build(c.Bootstrap())
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
+	"github.com/portolan-mesh/portolan/discovery/node"
 )
 
 // Status is what an agent says of itself.
@@ -35,6 +36,10 @@ type Status struct {
 	Envoy       *Envoy         `json:"envoy,omitempty"`
 	// Capture is nil if no traffic is captured.
 	Capture *capture.Status `json:"capture,omitempty"`
+	// Group is the WorkloadGroup in which the machine asks to be registered, empty for none.
+	// Registration is what the servers say of that; nil if they have said nothing.
+	Group        string         `json:"group,omitempty"`
+	Registration *node.Standing `json:"registration,omitempty"`
 	// Health is nil if no probe is for the machine.
 	Health *health.Status `json:"health,omitempty"`
 	// NotReady says why the machine is not ready for traffic; none if it is.
@@ -61,7 +66,7 @@ func (a *agent) status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	out := Status{Version: version, Clients: a.relay.Clients(), LastGood: a.store.List(), Health: a.health.Status(), NotReady: a.unfit(a.unready(ctx))}
+	out := Status{Version: version, Clients: a.relay.Clients(), LastGood: a.store.List(), Health: a.health.Status(), NotReady: a.unfit(a.unready(ctx)), Group: a.config.Proxy.Group, Registration: a.standsAs.Load()}
 	out.Certificate = Certificate{Until: held.Pair.Leaf.NotAfter.UTC(), Renewed: held.Since.UTC()}
 	if len(held.Pair.Leaf.URIs) > 0 {
 		out.Certificate.Identity = held.Pair.Leaf.URIs[0].String()
@@ -211,6 +216,7 @@ func (s Status) print(out io.Writer, now time.Time) error {
 			fmt.Fprintf(w, "last exit\t%s\n", e.LastExit)
 		}
 	}
+	fmt.Fprintln(w, "registration\t"+s.registration())
 	if h := s.Health; h != nil {
 		h.Print(w, ago)
 	}

@@ -22,7 +22,7 @@ const (
 // for none.
 type Standing struct {
 	State State `json:"state"`
-	// Entry is the WorkloadEntry of the machine, as WorkloadEntry/namespace/name.
+	// Entry is the WorkloadEntry of the machine, as workloadentry/namespace/name.
 	Entry string `json:"entry"`
 	// Reason says why the state is what it is. Of a registered machine it names what its entry does
 	// not have; it is empty if that has all.

@@ -99,7 +99,7 @@ func TestAMachineIsToldWhatBecameOfIt(t *testing.T) {
 	r, _ := m.server("one")
 	calls := make(chan struct{}, 100)
 	first := r.Join(proxy("a", "10.0.0.1"), func() { calls <- struct{}{} })
-	const entry = "WorkloadEntry/shop/web-10.0.0.1"
+	const entry = "workloadentry/shop/web-10.0.0.1"
 	await := func(s discovery.Registration, want node.Standing) {
 		t.Helper()
 		for {
@@ -123,7 +123,7 @@ func TestAMachineIsToldWhatBecameOfIt(t *testing.T) {
 	m.annotate(health.DrainedAnnotation, "a disk")
 	await(first, node.Standing{State: node.Registered, Entry: entry, Drained: "a disk"})
 	m.annotate(health.RemovedAnnotation, "stolen")
-	await(first, node.Standing{State: node.Refused, Entry: entry, Reason: "is removed: stolen"})
+	await(first, node.Standing{State: node.Refused, Entry: entry, Reason: "is removed: stolen", Drained: "a disk"})
 	m.annotate(health.RemovedAnnotation, "")
 	await(first, node.Standing{State: node.Registered, Entry: entry, Drained: "a disk"})
 	second := r.Join(proxy("b", "10.0.0.1"), func() { calls <- struct{}{} })

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/discovery/node"
 )
 
 // Level says how bad a finding is.
@@ -44,6 +45,8 @@ type Options struct {
 	Config config.Config
 	// Running says whether an agent runs by this configuration, and so has the ports.
 	Running bool
+	// Registration is what the servers say of it to the agent that runs; nil for nothing.
+	Registration *node.Standing
 	// Firewall is that of the machine.
 	Firewall capture.Firewall
 }
@@ -53,7 +56,7 @@ const patience = 5 * time.Second
 
 // Look returns all findings, in a fixed order. It changes nothing.
 func Look(ctx context.Context, o Options) []Finding {
-	looks := []func(context.Context, Options) []Finding{certificate, names, apis, streams, envoyBinary, envoyLives, ports, disk, captured}
+	looks := []func(context.Context, Options) []Finding{certificate, names, apis, streams, registered, envoyBinary, envoyLives, ports, disk, captured}
 	found := make([][]Finding, len(looks))
 	var group sync.WaitGroup
 	for i, look := range looks {
@@ -97,6 +100,27 @@ func certificate(_ context.Context, o Options) []Finding {
 		return one(Warn, what, "it should have been renewed at two thirds of its life: look into the agent's log, and at the servers below", "%s ends in %s", identity, left)
 	}
 	return one(OK, what, "", "%s, for %s more", identity, left)
+}
+
+// registered looks at what the servers say of the machine's registration.
+func registered(_ context.Context, o Options) []Finding {
+	const what = "registration"
+	group := "the WorkloadGroup " + o.Config.Proxy.Namespace + "/" + o.Config.Proxy.Group
+	switch r := o.Registration; {
+	case o.Config.Proxy.Group == "" || !o.Running:
+		return nil
+	case r == nil:
+		return one(Warn, what, "look at the servers above", "no server has said what has become of it")
+	case r.State == node.Refused:
+		return one(Fail, what, "look at "+group+" (portolan machine list), with those who operate the mesh", "%s is refused: %s", r.Entry, r.Reason)
+	case r.State == node.Waiting:
+		return one(Warn, what, "it goes on by itself; look at "+group+" if it does not", "%s waits for %s", r.Entry, r.Reason)
+	case r.Drained != "":
+		return one(Warn, what, "portolan machine drain NAME --end takes it back, on the side of those who operate the mesh", "%s is drained: %s", r.Entry, r.Drained)
+	case r.Reason != "":
+		return one(Warn, what, "look at "+group+" (portolan machine list), with those who operate the mesh", "%s is registered, %s", r.Entry, r.Reason)
+	}
+	return one(OK, what, "", "%s is %s", o.Registration.Entry, o.Registration.State)
 }
 
 // hosts are the names of the servers, each once.

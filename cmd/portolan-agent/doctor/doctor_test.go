@@ -3,6 +3,8 @@ package doctor
 import (
 	"testing"
 	"time"
+
+	"github.com/portolan-mesh/portolan/discovery/node"
 )
 
 // TestClock: a small difference is none, a larger one is noticed, and what certificates are not
@@ -20,6 +22,38 @@ func TestClock(t *testing.T) {
 		got := clock("s", ahead)
 		if text := string(got.Level) + " " + got.Text; text != want || (got.Do == "") != (got.Level == OK) {
 			t.Errorf("%s: %+v, want %q", ahead, got, want)
+		}
+	}
+}
+
+// TestRegistered: what the servers have said of the registration is a finding of its weight, with what
+// to do.
+func TestRegistered(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		group string
+		said  *node.Standing
+		want  Level // empty for no finding
+	}{
+		"no group":     {want: ""},
+		"nothing said": {"web", nil, Warn},
+		"registered":   {"web", &node.Standing{State: node.Registered, Entry: "e"}, OK},
+		"partly":       {"web", &node.Standing{State: node.Registered, Entry: "e", Reason: "without labels"}, Warn},
+		"drained":      {"web", &node.Standing{State: node.Registered, Entry: "e", Drained: "a disk"}, Warn},
+		"waiting":      {"web", &node.Standing{State: node.Waiting, Entry: "e", Reason: "the group"}, Warn},
+		"refused":      {"web", &node.Standing{State: node.Refused, Entry: "e", Reason: "it is removed"}, Fail},
+	} {
+		o := Options{Running: true, Registration: c.said}
+		o.Config.Proxy.Group = c.group
+		found := registered(t.Context(), o)
+		if len(found) == 0 && c.want == "" {
+			continue
+		}
+		if len(found) != 1 || found[0].Level != c.want || (found[0].Do == "") != (c.want == OK) {
+			t.Errorf("%s: %+v, want %s", name, found, c.want)
+		}
+		if o.Running = false; len(registered(t.Context(), o)) != 0 {
+			t.Errorf("%s: something is found while no agent runs", name)
 		}
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
-// MachineCommands returns the commands about machines of the mesh, which are those that have a
-// WorkloadEntry.
+// MachineCommands returns the commands about machines of the mesh: those that have a WorkloadEntry,
+// and those whose agent is connected.
 func MachineCommands(line *cli.Environment) []*cobra.Command {
 	env := &environment{line}
 	return []*cobra.Command{newMachineListCommand(env), newMachineDescribeCommand(env), newMachineDrainCommand(env), newMachineRemoveCommand(env)}
@@ -35,6 +35,9 @@ func MachineCommands(line *cli.Environment) []*cobra.Command {
 type machine struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
+	// NoEntry says that no WorkloadEntry is the machine's, so that nobody sends to it. Its Name is
+	// that of its proxy then, else that of the entry.
+	NoEntry bool `json:"noEntry,omitempty"`
 	// Group is the WorkloadGroup in which it is registered; empty for an entry by hand.
 	Group   string `json:"group,omitempty"`
 	Address string `json:"address,omitempty"`
@@ -70,7 +73,8 @@ func newMachineListCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the machines of the mesh, and the registrations that were refused",
-		Long: `List the WorkloadEntries of a namespace with what is known of their machines.
+		Long: `List the WorkloadEntries of a namespace with what is known of their machines, and the
+machines whose agent is connected and that have no entry: nobody sends to these.
 
 STATE says whether the proxy of the machine is connected to a server, and whether people
 have drained or removed the machine. HEALTH is what was last reported of its workload:
@@ -117,10 +121,37 @@ func (e *environment) machines(ctx context.Context, namespace string) (machineLi
 		for i := range entries.Items {
 			out.Items = append(out.Items, machineOf(&entries.Items[i], proxies))
 		}
+		out.Items = append(out.Items, withoutEntry(out.Items, proxies)...)
+		slices.SortStableFunc(out.Items, func(a, b machine) int { return cmp.Compare(a.Namespace, b.Namespace) })
 		out.Refused, err = refusedIn(ctx, c, namespace)
 		return err
 	})
 	return out, err
+}
+
+// withoutEntry returns the machines whose agent is connected and that are none of the others, by node id.
+func withoutEntry(others []machine, proxies admin.ProxyList) (out []machine) {
+	known := map[string]bool{}
+	for _, m := range others {
+		known[m.Node] = true
+	}
+	for _, p := range proxies.Items {
+		if p.Machine != nil && !known[p.Node] {
+			known[p.Node] = true // while it is replaced it has two streams
+			m := machine{Name: p.Name, Namespace: p.Namespace, NoEntry: true}
+			if parts := strings.Split(p.Node, "~"); len(parts) == 4 {
+				m.Address = parts[1]
+			}
+			m.connect(p, proxies.Server)
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// connect notes the proxy of the machine, which a server has told of.
+func (m *machine) connect(p progress.ProxyStatus, teller string) {
+	m.Node, m.Connected, m.Server, m.Facts, m.CertificateEnds = p.Node, true, cmp.Or(p.Server, teller), p.Machine, p.CertificateEnds
 }
 
 // refusedIn returns the findings about refused registrations in a namespace, in all if it is empty.
@@ -156,8 +187,7 @@ func machineOf(entry *unstructured.Unstructured, proxies admin.ProxyList) machin
 		}
 	}
 	if i := slices.IndexFunc(proxies.Items, func(p progress.ProxyStatus) bool { return p.Namespace == m.Namespace && m.isAt(p.Node) }); i >= 0 {
-		p := proxies.Items[i]
-		m.Node, m.Connected, m.Server, m.Facts, m.CertificateEnds = p.Node, true, cmp.Or(p.Server, proxies.Server), p.Machine, p.CertificateEnds
+		m.connect(proxies.Items[i], proxies.Server)
 		return m
 	}
 	for _, g := range proxies.Gone {
@@ -198,6 +228,14 @@ func (m machine) state(now time.Time) string {
 	return state
 }
 
+// group says to which group the machine belongs.
+func (m machine) group() string {
+	if m.NoEntry {
+		return "no entry"
+	}
+	return cmp.Or(m.Group, "by hand")
+}
+
 func (m machine) healthWord() string {
 	switch {
 	case m.Health == nil:
@@ -221,7 +259,7 @@ func (e *environment) printMachines(list machineList, all bool) error {
 	}
 	rows := [][]string{head}
 	for _, m := range list.Items {
-		row := append([]string{m.Name, cmp.Or(m.Group, "by hand"), cli.Plain(m.Address), m.state(e.Now()), m.healthWord()}, m.cells(e.Now())...)
+		row := append([]string{m.Name, m.group(), cli.Plain(m.Address), m.state(e.Now()), m.healthWord()}, m.cells(e.Now())...)
 		if all {
 			row = slices.Insert(row, 0, m.Namespace)
 		}

@@ -47,6 +47,9 @@ func TestMachineList(t *testing.T) {
 			{Node: id("10.0.0.1", "vm-1"), Namespace: "shop", CertificateEnds: clitest.Noon.Add(20 * time.Hour), Machine: &node.Facts{Agent: "1.4.0", Envoy: "1.40.0", EnvoySince: clitest.Noon.Add(-72 * time.Hour)}},
 			{Node: id("10.0.0.2", "vm-2"), Namespace: "shop", CertificateEnds: clitest.Noon.Add(-time.Minute)},
 			{Node: id("10.0.0.4", "vm-4"), Namespace: "other"},
+			{Node: id("10.0.0.8", "vm-8"), Name: "vm-8", Namespace: "shop", Machine: &node.Facts{Agent: "1.4.0", AgentSince: clitest.Noon.Add(-time.Hour), Envoy: "1.40.0", EnvoySince: clitest.Noon.Add(-time.Hour)}},
+			{Node: id("10.0.0.8", "vm-8"), Name: "vm-8", Namespace: "shop", Machine: &node.Facts{Agent: "1.4.0", AgentSince: clitest.Noon.Add(-time.Hour), Envoy: "1.40.0", EnvoySince: clitest.Noon.Add(-time.Hour)}}, // its Envoy is replaced
+			{Node: id("10.0.0.9", "no-agent"), Name: "no-agent", Namespace: "shop"},
 		},
 		Gone: []progress.Place{{Node: id("10.0.0.3", "vm-3"), Seen: clitest.Noon.Add(-3 * time.Minute)}},
 	}
@@ -61,6 +64,7 @@ func TestMachineList(t *testing.T) {
 	} {
 		list.Items = append(list.Items, machineOf(entry, proxies))
 	}
+	list.Items = append(list.Items, withoutEntry(list.Items, proxies)...)
 	list.Refused = []finding.Finding{{Code: "PTL0231", Object: finding.Object{Kind: "WorkloadGroup", Namespace: "shop", Name: "web"}, Message: "vm-7 is refused"}}
 	var out strings.Builder
 	env := &environment{&cli.Environment{Stdout: &out, Now: func() time.Time { return clitest.Noon }, Schemas: schema.Pilot()}}
@@ -73,6 +77,11 @@ func TestMachineList(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Assert(t, out.String(), "machine-describe.txt")
+	out.Reset()
+	if err := cli.WriteTable(&out, list.Items[6].rows(clitest.Noon)); err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, out.String(), "machine-noentry.txt")
 }
 
 // TestOriginsOfLabels: each label has the origin that registration.EntryOf gave it.

@@ -118,6 +118,9 @@ A RevokedIdentity ends the renewal for the service account, and so for all of it
 // run makes the change, says so, and waits if it is to.
 func (o *withdrawal) run(ctx context.Context, env *environment, key config.Key) error {
 	m, _, err := env.machine(ctx, key)
+	if err == nil && m.NoEntry {
+		err = fmt.Errorf("the machine %s/%s has no WorkloadEntry: nobody sends to it. A RevokedIdentity keeps it out of the mesh", m.Namespace, m.Name)
+	}
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ func newMachineDescribeCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Show what is known of a machine, and where its labels come from",
-		Long: `Show what is known of the machine of a WorkloadEntry: whether its proxy is connected,
+		Long: `Show what is known of the machine of a WorkloadEntry, or of one without an entry by the
+name of its proxy: whether its proxy is connected,
 what was last reported of its health, what its agent says of itself, where each label
 comes from, and what removes the entry.`,
 		Example:           `  portolan machine describe ratings-10.0.0.21 -n shop`,
@@ -87,7 +88,13 @@ func (e *environment) machine(ctx context.Context, key config.Key) (m machine, r
 	err = e.Call(ctx, func(ctx context.Context, c *client.Client) error {
 		entry, err := c.Get(ctx, client.Resource(kind), key.Namespace, key.Name)
 		if apierrors.IsNotFound(err) {
-			return notFound(key, kind)
+			others := withoutEntry(nil, proxies)
+			i := slices.IndexFunc(others, func(m machine) bool { return m.Namespace == key.Namespace && m.Name == key.Name })
+			if i < 0 {
+				return notFound(key, kind)
+			}
+			m = others[i]
+			return nil
 		} else if err != nil {
 			return err
 		}
@@ -147,7 +154,7 @@ func (m machine) rows(now time.Time) [][]string {
 	facts := m.cells(now)
 	rows := [][]string{
 		{"machine", m.Namespace + "/" + m.Name},
-		{"group", cmp.Or(m.Group, "by hand")},
+		{"group", m.group()},
 		{"address", cli.Plain(m.Address)},
 		{"state", m.state(now)},
 	}
@@ -172,7 +179,9 @@ func (m machine) rows(now time.Time) [][]string {
 			healthText += ": " + m.HealthReason
 		}
 	}
-	add("health", healthText)
+	if !m.NoEntry {
+		add("health", healthText)
+	}
 	if m.Facts != nil {
 		add("agent", facts[0]+", up "+cli.Age(now, m.Facts.AgentSince))
 		add("envoy", strings.TrimSpace(m.Facts.Envoy+", up "+facts[2]))
@@ -189,6 +198,8 @@ func (m machine) rows(now time.Time) [][]string {
 // goes says what removes the entry.
 func (m machine) goes() string {
 	switch {
+	case m.NoEntry:
+		return "with its proxy's stream. It has no WorkloadEntry: nobody sends to it"
 	case m.Removed != "":
 		return "with portolan machine remove --end, which lets the machine back"
 	case m.Group == "":
