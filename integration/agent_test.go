@@ -246,6 +246,8 @@ func TestAgent(t *testing.T) {
 	if o := m.join(invitation); o.code == 0 || !strings.Contains(o.stderr, "used up") || !strings.Contains(o.stderr, "portolan machine invite -n shop --service-account web") {
 		t.Errorf("a used invitation: %+v", o)
 	}
+	m.server.says([]string{"machine", "list", "-n", "shop"}, 0, "no entry")
+	m.awaitTold("it has no group", true, "none, since the machine names no group")
 	was, err := m.status()
 	if err != nil || was.Certificate.Identity != webIdentity || len(was.Clients) != 1 || was.Clients[0].Server != m.secureXDS || was.Envoy.PID == 0 || !strings.HasPrefix(was.Envoy.Version, "1.") {
 		t.Fatalf("status: %+v, %v", was, err)

@@ -123,14 +123,33 @@ func newGroupMachine(t *testing.T, n int, of programs, options ...string) (m *ag
 	return m, servers, web
 }
 
+// awaitTold waits until the machine itself says words of its registration, in its status, and is ready
+// or not.
+func (m *agentMachine) awaitTold(what string, ready bool, words ...string) {
+	m.t.Helper()
+	eventually(m.t, what, func() error {
+		o := m.agent("status")
+		for _, word := range words {
+			if !strings.Contains(o.stdout, word) {
+				return fmt.Errorf("%q is not in %s%s", word, o.stdout, o.stderr)
+			}
+		}
+		if strings.Contains(o.stdout, "not ready") == ready {
+			return errors.New(o.stdout)
+		}
+		return nil
+	})
+}
+
 // TestMachines: each server tells of all machines, with what their agents say. A drained machine
-// gets no requests and keeps its stream, and is drained after its agent and its server have
+// knows it, gets no requests and keeps its stream, and is drained after its agent and its server have
 // restarted. A removed one is not registered before it is let back.
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	m, servers, web := newGroupMachine(t, 2, programs{})
 	const name = "web-127.0.0.1"
 	awaitReply(t, web.request(), "here")
+	m.awaitTold("it is registered", true, "registered, workloadentry/shop/"+name)
 	connected := func(m listedMachine) bool {
 		return m.Connected && m.Facts != nil && m.Facts.Envoy != "" && !m.Facts.EnvoySince.IsZero() && m.Facts.Capture == "none" && !m.CertificateEnds.IsZero()
 	}
@@ -150,6 +169,10 @@ func TestMachines(t *testing.T) {
 	servers[1].says([]string{"machine", "drain", name, "-n", "shop", "--reason", "a new disk", "--wait"}, 0, "drained")
 	awaitReply(t, web.request(), "503")
 	servers[0].awaitService("web.shop.test", "it is drained: a new disk")
+	m.awaitTold("it is drained", false, "drained by the mesh's operators: a new disk")
+	if o := m.agent("doctor"); !strings.Contains(o.stdout, "is drained: a new disk") {
+		t.Errorf("doctor: %s%s", o.stdout, o.stderr)
+	}
 	servers[0].awaitMachine("it is drained and connected", name, func(m listedMachine) bool { return connected(m) && m.Drained == "a new disk" })
 	if now, err := m.status(); err != nil || len(now.Clients) != 1 || now.Clients[0] != before.Clients[0] {
 		t.Errorf("the stream was %+v, and is %+v, %v", before.Clients, now.Clients, err)
@@ -166,12 +189,17 @@ func TestMachines(t *testing.T) {
 	awaitReply(t, web.request(), "503")
 	servers[1].says([]string{"machine", "drain", name, "-n", "shop", "--end"}, 0, "drained no more")
 	awaitReply(t, web.request(), "here")
+	m.awaitTold("it is taken back", true, "registered, workloadentry/shop/"+name)
 
 	s := servers[1]
 	s.says([]string{"machine", "remove", name, "-n", "shop"}, 64, "--yes")
 	s.says([]string{"machine", "remove", name, "-n", "shop", "--reason", "stolen", "--yes"}, 0, "removed")
 	awaitReply(t, web.request(), "503")
 	s.awaitFinding("is removed: stolen")
+	m.awaitTold("it is removed", false, "refused, ", "is removed: stolen")
+	if o := m.agent("doctor"); o.code != 79 || !strings.Contains(o.stdout, "is removed: stolen") {
+		t.Errorf("doctor: %d %s%s", o.code, o.stdout, o.stderr)
+	}
 	if err := m.process.terminate(t); err != nil {
 		t.Error(err)
 	}
