@@ -29,7 +29,7 @@ type claim struct {
 	// departed is the last stream that has ended after its machine said that it leaves.
 	departed *stream
 
-	lost    time.Time       // since when it has no stream; zero while it has one
+	ends    time.Time       // when its lease is to end, since it has no stream; zero while it has one
 	lease   storage.LeaseID // 0 for none
 	renewed time.Time
 	written *written // what this server last wrote; nil for nothing, or if that is gone
@@ -273,7 +273,7 @@ func (c *claim) keeping(o Options, entry *config.Config) action {
 	default:
 		s.become(node.Registered, c.written.lacked)
 	}
-	if !c.written.stays && time.Since(c.renewed) >= o.TTL/renewals {
+	if !c.written.stays && c.due(o) {
 		return action{verb: renew}
 	}
 	if s.report == nil || time.Since(c.toldAt) < interval && !s.report.urgent(c.told.healthy) {
@@ -284,6 +284,9 @@ func (c *claim) keeping(o Options, entry *config.Config) action {
 	}
 	return action{}
 }
+
+// due says whether the lease is to be renewed.
+func (c *claim) due(o Options) bool { return time.Since(c.renewed) >= o.TTL/renewals }
 
 // unheard says which labels of the node its entry does not have; empty for none.
 func unheard(labels []string) string {

@@ -28,6 +28,8 @@ const (
 	renewals = 3
 	// atOnce bounds the claims that wait for the store at one time.
 	atOnce = 16
+	// massive is how many machines are lost at once when it is the servers that are cut off.
+	massive = 3
 	// callLimit bounds the calls of the store for one claim.
 	callLimit = 5 * time.Second
 )
@@ -57,6 +59,13 @@ type Options struct {
 	// Silence is how long a machine of a group with a probe may be connected without a report
 	// before the group says so; 0 stands for a minute.
 	Silence time.Duration
+	// Others returns how many proxies the other servers have. While no server has any, and this one
+	// has lost at least three machines at once, it keeps their entries: then the servers are cut off, and
+	// nobody is there to be told. Nil ends each entry for itself.
+	Others func() int
+	// ComeBack is how long the others have once the first proxy is back; 0 stands for 15 s, since agents
+	// try at least every 10 s.
+	ComeBack time.Duration
 	// Patience is how long a proxy that has no entry yet may take for its listeners, before it gets
 	// its entry without them; 0 means that none waits.
 	Patience time.Duration
@@ -74,6 +83,8 @@ type Registrar struct {
 
 	mu        sync.Mutex // guards the fields below
 	claims    map[config.Key]*claim
+	streams   int                  // that are open, also without a claim
+	deserted  bool                 // as it was at the last step
 	dirty     map[*claim]struct{}  // the claims to look at
 	reporters map[*stream]struct{} // the streams without a claim that have reported something
 	changed   int64                // how often Outcomes may have changed
@@ -84,7 +95,7 @@ type work func(context.Context)
 
 // New makes a Registrar, and registers its metrics.
 func New(o Options) *Registrar {
-	o.TTL, o.Silence = cmp.Or(o.TTL, storage.DefaultLease), cmp.Or(o.Silence, time.Minute)
+	o.TTL, o.Silence, o.ComeBack = cmp.Or(o.TTL, storage.DefaultLease), cmp.Or(o.Silence, time.Minute), cmp.Or(o.ComeBack, 15*time.Second)
 	r := &Registrar{
 		o: o, wakes: make(chan struct{}, 1),
 		claims: map[config.Key]*claim{}, dirty: map[*claim]struct{}{}, reporters: map[*stream]struct{}{},
@@ -96,12 +107,13 @@ func New(o Options) *Registrar {
 // Join implements discovery.Registrar. A proxy that asks for no group gets no entry.
 func (r *Registrar) Join(p *discovery.Proxy, changed func()) discovery.Registration {
 	s := &stream{registrar: r, proxy: p, since: time.Now(), changed: changed}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.streams++
 	if p.Group == "" || len(p.IPAddresses) == 0 {
 		return s
 	}
 	key := keyOf(p)
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	c := r.claims[key]
 	if c == nil {
 		c = &claim{key: key}
@@ -200,6 +212,7 @@ func (r *Registrar) due(all bool) []work {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []work
+	r.noteDeserted()
 	for _, c := range r.claims {
 		if _, dirty := r.dirty[c]; (all || dirty) && r.look(c) {
 			out = append(out, func(ctx context.Context) { r.settle(ctx, c) })
@@ -207,6 +220,27 @@ func (r *Registrar) due(all bool) []work {
 	}
 	clear(r.dirty)
 	return append(out, r.reportersDue()...)
+}
+
+// noteDeserted notes whether the servers have lost all proxies, massive machines or more of them this
+// one. The caller holds mu.
+func (r *Registrar) noteDeserted() {
+	lost := 0
+	if r.streams == 0 && r.o.Others != nil && r.o.Others() == 0 {
+		for _, c := range r.claims {
+			if c.lease != 0 {
+				lost++
+			}
+		}
+	}
+	if now := lost >= massive; now != r.deserted {
+		r.deserted = now
+		if now {
+			r.o.Logger.Warn("no server has a proxy any more: the entries of the machines stay until one is back", "machines", lost)
+		} else {
+			r.o.Logger.Info("proxies are back: the entries of machines that are not go soon", "within", r.o.ComeBack)
+		}
+	}
 }
 
 // look says whether a claim needs a call of the store. It drops a claim without streams, after a
@@ -217,15 +251,22 @@ func (r *Registrar) look(c *claim) bool {
 		switch {
 		case c.next.verb != rest || c.lease == 0:
 			delete(r.claims, c.key)
-		case c.lost.IsZero():
-			c.lost, c.next.verb = time.Now(), renew // the lease outlasts what follows
-		case time.Since(c.lost) >= r.o.TTL/2:
+		case c.ends.IsZero():
+			c.ends, c.next.verb = time.Now().Add(r.o.TTL/2), renew // the lease outlasts what follows
+		case r.deserted, time.Until(c.ends) > r.o.TTL/2:
+			if r.deserted {
+				c.ends = time.Now().Add(max(r.o.ComeBack, r.o.TTL/2))
+			}
+			if c.due(r.o) {
+				c.next.verb = renew
+			}
+		case time.Until(c.ends) <= 0:
 			c.next.verb = end // unless another server has taken the entry from the lease
 			delete(r.claims, c.key)
 		}
 		return c.next.verb != rest
 	}
-	c.lost = time.Time{}
+	c.ends = time.Time{}
 	before := c.outcomes()
 	c.choose(r.o)
 	c.next = c.decide(r.o)

@@ -41,6 +41,8 @@ type mesh struct {
 	away  atomic.Bool // whether the store answers nothing
 	// patience is that of servers that are started from here on.
 	patience time.Duration
+	// others is what they believe of the proxies of others.
+	others func() int
 
 	mu      sync.Mutex
 	reports []string // what was written of the health of entries
@@ -120,7 +122,7 @@ func (m *mesh) server(name string) (r *registration.Registrar, stop func()) {
 	}
 	m.metrics[name] = prometheus.NewRegistry()
 	r = registration.New(registration.Options{
-		Server: name, Store: leaser{m.store, m}, Health: m, Registerer: m.metrics[name], Entry: get, Group: get, TTL: storage.MinLease, Silence: storage.MinLease, Patience: m.patience,
+		Server: name, Store: leaser{m.store, m}, Health: m, Registerer: m.metrics[name], Entry: get, Group: get, TTL: storage.MinLease, Silence: storage.MinLease, Patience: m.patience, Others: m.others, ComeBack: storage.MinLease / 2,
 		Entries: func(namespace string) iter.Seq[*config.Config] {
 			entries, _ := m.store.List(context.Background(), schema.WorkloadEntry, namespace)
 			return slices.Values(entries)

@@ -100,6 +100,7 @@ func (s *stream) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reporters, s)
+	r.streams--
 	if c := s.claim; c != nil {
 		c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })
 		if s.departed {

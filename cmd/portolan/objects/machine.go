@@ -196,8 +196,9 @@ func machineOf(entry *unstructured.Unstructured, proxies admin.ProxyList) machin
 			return m
 		}
 	}
-	if m.Group != "" && m.Drained == "" && m.Removed == "" { // its lease is renewed by a server that cannot be asked from here
-		m.Connected, m.Server = true, annotations[registration.ServerAnnotation]
+	server := annotations[registration.ServerAnnotation]
+	if _, unasked := proxies.Elsewhere[server]; unasked && m.Group != "" && m.Drained == "" && m.Removed == "" { // it renews the lease, and cannot be asked from here
+		m.Connected, m.Server = true, server
 	}
 	return m
 }

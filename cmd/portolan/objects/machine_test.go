@@ -51,7 +51,8 @@ func TestMachineList(t *testing.T) {
 			{Node: id("10.0.0.8", "vm-8"), Name: "vm-8", Namespace: "shop", Machine: &node.Facts{Agent: "1.4.0", AgentSince: clitest.Noon.Add(-time.Hour), Envoy: "1.40.0", EnvoySince: clitest.Noon.Add(-time.Hour)}}, // its Envoy is replaced
 			{Node: id("10.0.0.9", "no-agent"), Name: "no-agent", Namespace: "shop"},
 		},
-		Gone: []progress.Place{{Node: id("10.0.0.3", "vm-3"), Seen: clitest.Noon.Add(-3 * time.Minute)}},
+		Elsewhere: map[string]int{"cp-2:7/0a1b": 1},
+		Gone:      []progress.Place{{Node: id("10.0.0.3", "vm-3"), Seen: clitest.Noon.Add(-3 * time.Minute)}},
 	}
 	var list machineList
 	for _, entry := range []*unstructured.Unstructured{
@@ -59,7 +60,8 @@ func TestMachineList(t *testing.T) {
 		workloadEntry("hand-2", "10.0.0.2", map[string]string{"portolan.io/drained": "a disk"}, "False"),
 		workloadEntry("web-10.0.0.3", "10.0.0.3", registeredAt(id("10.0.0.3", "vm-3"), "portolan.io/drained", "a disk"), ""),
 		workloadEntry("hand-4", "10.0.0.4", nil, ""),
-		workloadEntry("web-10.0.0.5", "10.0.0.5", registeredAt(id("10.0.0.5", "vm-5")), ""),
+		workloadEntry("web-10.0.0.5", "10.0.0.5", registeredAt(id("10.0.0.5", "vm-5"), "istio.io/workloadController", "cp-2:7/0a1b"), ""),
+		workloadEntry("web-10.0.0.7", "10.0.0.7", registeredAt(id("10.0.0.7", "vm-7"), "istio.io/workloadController", "cp-3:7/0a1b"), ""),
 		workloadEntry("web-10.0.0.6", "10.0.0.6", registeredAt(id("10.0.0.6", "vm-6"), "portolan.io/removed", "stolen"), ""),
 	} {
 		list.Items = append(list.Items, machineOf(entry, proxies))
@@ -78,7 +80,7 @@ func TestMachineList(t *testing.T) {
 	}
 	golden.Assert(t, out.String(), "machine-describe.txt")
 	out.Reset()
-	if err := cli.WriteTable(&out, list.Items[6].rows(clitest.Noon)); err != nil {
+	if err := cli.WriteTable(&out, list.Items[7].rows(clitest.Noon)); err != nil {
 		t.Fatal(err)
 	}
 	golden.Assert(t, out.String(), "machine-noentry.txt")

@@ -34,6 +34,12 @@ func (s *server) addRegistrar() error {
 			}
 			return err
 		},
+		Others: func() (n int) {
+			for _, proxies := range s.proxies.replicas.proxiesOfOthers() {
+				n += proxies
+			}
+			return n
+		},
 		TTL: s.o.MachineLease, Patience: patience, Logger: s.logger, Registerer: s.metrics,
 	})
 	changed := func(old, now *config.Config, _ cache.Event) { s.registrar.Changed(cmp.Or(now, old).Key()) }
