@@ -219,7 +219,11 @@ func TestRegistrationsFollowGroupsAndPeople(t *testing.T) {
 	s.remove(m.group())
 	t.Logf("gone %v after its group", s.awaitEntry("127.0.0.1", false).Round(time.Millisecond))
 	s.apply(m.group())
-	t.Logf("back %v after its group", s.awaitEntry("127.0.0.1", true).Round(time.Millisecond))
+	back := s.awaitEntry("127.0.0.1", true)
+	t.Logf("back %v after its group", back.Round(time.Millisecond))
+	if late(back, time.Second) {
+		t.Errorf("the entry is back %v after its group", back)
+	}
 	if out := s.must("", "describe", "workloadgroup", "web", "-n", "shop"); !strings.Contains(out, "REGISTERED") || !strings.Contains(out, "web-127.0.0.1") {
 		t.Errorf("describe says\n%s", out)
 	}

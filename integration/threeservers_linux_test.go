@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +27,17 @@ func (s *lanServer) lose() {
 
 // machineLease is the lease of machines in these tests, shorter than by default.
 const machineLease = 5 * time.Second
+
+// awaitTime waits for a time.
+func awaitTime(t testing.TB, at time.Time) {
+	t.Helper()
+	eventually(t, "it is time", func() error {
+		if left := time.Until(at); left > 0 {
+			return fmt.Errorf("%s are left", left)
+		}
+		return nil
+	})
+}
 
 // threeServers forms a store of three servers. The lan's own server is the first.
 func threeServers(t testing.TB) (*lan, []*lanServer) {
@@ -164,12 +176,7 @@ func TestThreeServersUnderHarm(t *testing.T) {
 				s.lose()
 			}
 			servers[0].expectDegraded("the store has no quorum")
-			eventually(t, "the lease is over", func() error {
-				if left := time.Until(began.Add(machineLease + 2*time.Second)); left > 0 {
-					return fmt.Errorf("%s are left", left)
-				}
-				return nil
-			})
+			awaitTime(t, began.Add(machineLease+2*time.Second))
 			for _, s := range servers[1:] {
 				s.launch()
 			}
@@ -189,5 +196,32 @@ func TestThreeServersUnderHarm(t *testing.T) {
 				t.Errorf("%s: the entries of %s were %s, and are %s: one has ended meanwhile", harm.what, s.at.name, entries, got)
 			}
 		}
+	}
+}
+
+// TestAStoreThatHangs: a store whose processes are stopped for longer than the lease ends entries
+// when it goes on. The server registers the machines again at once.
+func TestAStoreThatHangs(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t, "--machine-lease", "3s")
+	_, client := l.pair()
+	store := storeOf(t, l.server.o.dataDir)
+	signal := func(s syscall.Signal) {
+		if err := syscall.Kill(store, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := client.load("http://10.9.0.1/", "web.shop.test")
+	began := time.Now()
+	signal(syscall.SIGSTOP)
+	awaitTime(t, began.Add(5*time.Second))
+	signal(syscall.SIGCONT)
+	l.server.awaitWhole()
+	l.awaitEntries("the machine is registered", "10.77.1.1")
+	awaitServed(t, "the machine answers", client.namespace.http(t), "http://10.9.0.1/", "web.shop.test", "web")
+	sent, failed := stop()
+	t.Logf("%d of %d requests failed, in %s", failed, sent, time.Since(began).Round(time.Millisecond))
+	if failed > sent/10 {
+		t.Errorf("%d of %d requests failed", failed, sent)
 	}
 }
