@@ -15,41 +15,6 @@ import (
 	"github.com/portolan-mesh/portolan/integration/processtest"
 )
 
-// TestAgentRenews: short-lived certificates are renewed under load. Envoy gets each from the agent
-// at once.
-func TestAgentRenews(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	if o := m.join(m.invite(), "--ttl", "15s"); o.code != 0 {
-		t.Fatalf("join: %+v", o)
-	}
-	dir := filepath.Join(m.dir, "certificate")
-	first, err := enroll.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.run()
-	m.awaitCall("the first request")
-	stop := m.load()
-	eventually(t, "the certificate is renewed", func() error {
-		now, err := enroll.Read(dir)
-		if err == nil && now.Pair.Leaf.Equal(first.Pair.Leaf) {
-			err = errors.New("it is the first one")
-		}
-		return err
-	})
-	eventually(t, "the machine outlives its first certificate, and has a server", func() error {
-		now, err := m.status()
-		if err == nil && (time.Now().Before(first.Pair.Leaf.NotAfter.Add(time.Second)) || len(now.Clients) != 1 || now.Clients[0].Server != m.secureXDS) {
-			err = fmt.Errorf("the first ends at %s, and the clients are %+v", first.Pair.Leaf.NotAfter, now.Clients)
-		}
-		return err
-	})
-	m.apply(plainEntry("later"))
-	eventually(t, "Envoy has what is applied then", func() error { return m.hasCluster("outbound|80||later.shop.example") })
-	stop("certificates are renewed")
-}
-
 // TestAgentComesBack: a machine that was off for longer than an expired certificate renews says what
 // to do, and comes back by the token file that its own file names.
 func TestAgentComesBack(t *testing.T) {

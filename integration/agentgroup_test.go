@@ -1,15 +1,21 @@
 package integration
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/storage"
 )
 
 // TestAgentRegisters: a machine that was invited into a WorkloadGroup is registered while its agent
-// runs, as the service account of the group. At the end of the agent it is gone at once.
+// runs, as the service account of the group. To join again is to do so once, and nothing
+// keeps the token. At the end of the agent the machine is gone at once.
 func TestAgentRegisters(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -22,12 +28,50 @@ spec: {metadata: {labels: {app: web}}, template: {serviceAccount: web}}
 	if got := m.try("", "machine", "invite", "-n", "shop", "--group", "web", "--service-account", "other", "--api-url", "https://"+m.api); got.code == 0 || !strings.Contains(got.stderr, "registers machines of the service account web") {
 		t.Errorf("an invitation of another account: %+v", got)
 	}
-	if o := m.join(m.invitation(m.api, m.secureXDS, "--group", "web")); o.code != 0 || !strings.Contains(o.stdout, "This machine is "+webIdentity) {
-		t.Fatalf("join: %+v", o)
+	text := m.invitation(m.api, m.secureXDS, "--group", "web", "--uses", "2")
+	join := func() (o outcome, file string) {
+		t.Helper()
+		if o = m.join(text); o.code != 0 || !strings.Contains(o.stdout, "This machine is "+webIdentity) {
+			t.Fatalf("join: %+v", o)
+		}
+		content, err := os.ReadFile(filepath.Join(m.dir, "config.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o, string(content)
+	}
+	_, first := join()
+	in, err := invitation.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _ := invitation.Unpin(in.Token)
+	for where, content := range filesBelow(t, m.dir, "") {
+		if bytes.Contains(content, []byte(token)) {
+			t.Errorf("%s has the token of the invitation", where)
+		}
 	}
 	m.run()
 	t.Logf("registered %v after the agent was started", m.awaitEntry("10.0.0.9", true).Round(time.Millisecond))
 	m.awaitCall("the first request")
+
+	// The same command again changes nothing but the certificate.
+	was, before := m.entryOf("10.0.0.9"), time.Now()
+	o, second := join()
+	if second != first || !strings.Contains(o.stdout, "The running agent has the new certificate") {
+		t.Errorf("joined again: %+v, and the file was\n%s, and is\n%s", o, first, second)
+	}
+	eventually(t, "the agent has the new certificate", func() error {
+		now, err := m.status()
+		if err == nil && now.Certificate.Renewed.Before(before.Truncate(time.Second)) {
+			err = fmt.Errorf("it is of %s", now.Certificate.Renewed)
+		}
+		return err
+	})
+	m.awaitCall("a request after the second join")
+	if now := m.entryOf("10.0.0.9"); now == nil || was == nil || now.Metadata.UID != was.Metadata.UID {
+		t.Errorf("the entry was %+v, and is %+v", was, now)
+	}
 	if err := m.process.terminate(t); err != nil {
 		t.Error(err)
 	}

@@ -30,34 +30,59 @@ type lan struct {
 // newLAN makes a network and starts a server for it, with some flags.
 func newLAN(t testing.TB, flags ...string) *lan {
 	t.Helper()
+	l := newWire(t)
+	l.server = l.serverIn(l.wire)
+	l.start(flags...)
+	return l
+}
+
+// newWire makes a network without a server.
+func newWire(t testing.TB) *lan {
+	t.Helper()
 	needEnvoy(t)
 	needNamespaces(t)
 	l := &lan{t: t, wire: newNamespace(t, "wire"), api: "10.77.0.1:15080", xds: "10.77.0.1:15012"}
 	l.wire.ip("link", "add", "lan", "type", "bridge")
 	l.wire.up("lan", "10.77.0.1/16")
-	front, err := net.Listen("tcp", "127.0.0.1:0") // for the commands of people
-	if err != nil {
-		t.Fatal(err)
-	}
-	passOn(t, front, func(ctx context.Context) (net.Conn, error) { return l.wire.dial(ctx, "127.0.0.1:15080", 0) })
-	l.server = &server{t: t, o: serverOptions{dataDir: filepath.Join(t.TempDir(), "data")}, api: front.Addr().String(), client: clientOf(t)}
-	l.start(flags...)
 	return l
+}
+
+// serverIn returns a server that is to run in a namespace. Commands reach it from outside.
+func (l *lan) serverIn(n *namespace) *server {
+	l.t.Helper()
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	passOn(l.t, front, func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, "127.0.0.1:15080", 0) })
+	return &server{t: l.t, o: serverOptions{dataDir: filepath.Join(l.t.TempDir(), "data")}, api: front.Addr().String(), client: clientOf(l.t)}
 }
 
 // start starts the server and waits until it is ready.
 func (l *lan) start(flags ...string) {
 	l.t.Helper()
-	args := append(l.wire.command(), binary, "serve", "--api-address", "0.0.0.0:15080", "--xds-address", "127.0.0.1:15010", "--secure-xds-address", l.xds,
-		"--api-name", "10.77.0.1", "--data-dir", l.server.o.dataDir)
 	if _, err := os.Stat(filepath.Join(l.server.o.dataDir, "etcd")); err != nil {
-		args = append(args, "--new-store")
+		flags = append(flags, "--new-store")
 	}
-	l.server.process = start(l.t, "portolan", args[0], append(args[1:], flags...)...)
-	eventually(l.t, "the server is ready", func() error {
-		_, err := l.get("/readyz", nil)
-		if err != nil && !l.server.process.running() {
-			l.t.Fatalf("the server has ended: %v\n%s", l.server.process.Err(), l.server.process.tail())
+	l.server.launchIn(l.wire, "10.77.0.1", flags...)
+	l.server.awaitServing()
+}
+
+// launchIn runs the server in a namespace at the usual ports of an address.
+func (s *server) launchIn(n *namespace, ip string, flags ...string) {
+	s.t.Helper()
+	args := append(n.command(), binary, "serve", "--api-address", "0.0.0.0:15080", "--xds-address", "127.0.0.1:15010", "--secure-xds-address", ip+":15012",
+		"--api-name", ip, "--data-dir", s.o.dataDir)
+	s.process = start(s.t, "portolan", args[0], append(args[1:], flags...)...)
+}
+
+// awaitServing waits until the server is ready.
+func (s *server) awaitServing() {
+	s.t.Helper()
+	eventually(s.t, "the server is ready", func() error {
+		_, err := s.get("/readyz", nil)
+		if err != nil && !s.process.running() {
+			s.t.Fatalf("the server has ended: %v\n%s", s.process.Err(), s.process.tail())
 		}
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
 // TestAgentKeepsCapture: the agent puts the rules in force when it starts, again when others have
@@ -209,6 +210,55 @@ func TestAgentMoves(t *testing.T) {
 	served("a request at the other address")
 	if out := m.must("status"); !strings.Contains(out, "sidecar~10.77.9.9~web.shop") {
 		t.Errorf("the status: %s", out)
+	}
+}
+
+// TestSoakAgentRenews: two machines outlive their certificates by far, two lifetimes or ten in the
+// long form, though their invitations have expired. They call each other over mutual TLS all the
+// time; no request fails, and no entry ends.
+func TestSoakAgentRenews(t *testing.T) {
+	t.Parallel()
+	const life = 6 * time.Second
+	lives := 2
+	if longtest.Soak(t) > 0 {
+		lives = 10
+	}
+	l := newLAN(t)
+	l.apply(webGroup, "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: STRICT}}\n")
+	web, client := l.machine("web"), l.machine("client")
+	serveUpstream(t, "web", web.listen(":8080"))
+	invitation := l.invite("--group", "web", "--ttl", "10s", "--uses", "9")
+	web.join(invitation, "--interception", "REDIRECT", "--ttl", life.String())
+	client.join(l.invite("--service-account", "client", "--ttl", "10s"), "--interception", "REDIRECT", "--ttl", life.String())
+	web.run()
+	client.run()
+	awaitServed(t, "the first request", client.namespace.http(t), "http://10.9.0.1/", "web.shop.test", "web")
+	uid := func() string {
+		return l.must("", "get", "workloadentry/web-"+web.ip, "-n", "shop", "-o", "jsonpath={.metadata.uid}")
+	}
+	first, renewed, last := uid(), -1, time.Time{} // the first one is no renewal
+	stop := client.load("http://10.9.0.1/", "web.shop.test")
+	for began := time.Now(); time.Since(began) < time.Duration(lives)*life; {
+		web.awaitStatus("the certificate is renewed", func(s lanStatus) bool {
+			if is := s.Certificate.Renewed; is.After(last) {
+				last = is
+				renewed++
+				return true
+			}
+			return false
+		})
+	}
+	l.must(plainEntry("later"), "apply", "-f", "-", "--wait")
+	sent, failed := stop()
+	t.Logf("%d of %d requests failed; the certificate was renewed %d times", failed, sent, renewed)
+	if failed > 0 || renewed < lives {
+		t.Errorf("%d requests failed, and the certificate was renewed %d times", failed, renewed)
+	}
+	if now := uid(); now != first {
+		t.Errorf("the entry was %s, and is %s", first, now)
+	}
+	if o := web.agent("join", invitation, "--dir", web.dir, "--name", web.name); o.code == 0 || !strings.Contains(o.stderr, "expired at") {
+		t.Errorf("the invitation has expired: %+v", o)
 	}
 }
 

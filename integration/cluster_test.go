@@ -150,11 +150,16 @@ func (f *fleet) leader() (leader *server, others []*server) {
 // kill ends a server and its store process at once, as the loss of a machine does.
 func (f *fleet) kill(s *server) {
 	f.t.Helper()
-	// The store process goes first: it would leave the cluster cleanly when its parent ends.
-	if err := syscall.Kill(storeOf(f.t, s.o.dataDir), syscall.SIGKILL); err != nil {
-		f.t.Fatal(err)
-	}
+	s.killStore() // first: it would leave the cluster cleanly when its parent ends
 	s.kill()
+}
+
+// killStore kills the store process of the server as kill -9 does.
+func (s *server) killStore() {
+	s.t.Helper()
+	if err := syscall.Kill(storeOf(s.t, s.o.dataDir), syscall.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // entry is an object with a number in it.
@@ -220,10 +225,7 @@ func TestClusterOutlivesOneMember(t *testing.T) {
 	// Only the store process: its server continues through the other members.
 	leader, others = f.leader()
 	for name, s := range map[string]*server{"own-leader": leader, "own-voter": others[0]} {
-		store := storeOf(t, s.o.dataDir)
-		if err := syscall.Kill(store, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		s.killStore()
 		t.Logf("%s: the server's own member is dead: its next write succeeds after %s", name, s.nextWrite(name))
 		s.awaitWhole()
 	}

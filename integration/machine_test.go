@@ -158,7 +158,7 @@ func TestMachines(t *testing.T) {
 		if all, err := s.machines(); err != nil || len(all) != 2 || all["hand"].Group != "" || all["hand"].Connected {
 			t.Errorf("machines are %+v, %v", all, err)
 		}
-		s.says([]string{"proxy", "status"}, 0, "AGENT", "CAPTURE", "none")
+		s.says([]string{"proxy", "status"}, 0, "AGENT", "CERT", "CAPTURE", "none")
 		s.says([]string{"machine", "describe", name, "-n", "shop"}, 0, "group    ", "app=web", "of metadata of the group", "connected")
 	}
 

@@ -16,9 +16,16 @@ import (
 
 // agentOf connects an ADS client in the place of a machine's agent, with a group or without.
 func (s *server) agentOf(name, ip, group string) *xdstest.Client {
-	node := xdstest.NewNode("sidecar", ip, name, "shop", nil)
-	if group != "" {
-		node.GetMetadata().GetFields()["AUTO_REGISTER_GROUP"] = structpb.NewStringValue(group)
+	return s.agentWith(name, ip, map[string]string{"AUTO_REGISTER_GROUP": group}, nil)
+}
+
+// agentWith connects an agent with labels, and with metadata that are not empty.
+func (s *server) agentWith(name, ip string, metadata, labels map[string]string) *xdstest.Client {
+	node := xdstest.NewNode("sidecar", ip, name, "shop", labels)
+	for key, value := range metadata {
+		if value != "" {
+			node.GetMetadata().GetFields()[key] = structpb.NewStringValue(value)
+		}
 	}
 	c := xdstest.Dial(s.t, s.xds, xdstest.ClientOptions{Node: node, Variant: protocol.Delta, Follow: true})
 	c.Subscribe(xdstest.ClusterType)

@@ -2,18 +2,15 @@ package integration
 
 import (
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -33,11 +30,8 @@ type machines struct {
 var entries = etcd.ConfigPrefix + config.KindPath(schema.WorkloadEntry)
 
 func startMachines(t *testing.T, n int) *machines {
-	at := url.URL{Scheme: "http", Host: local(freePort(t))}
-	client := etcdtest.Start(t, etcdtest.DefaultLimits, func(c *embed.Config) {
-		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{at}, []url.URL{at}
-	})
-	return &machines{T: t, server: startServer(t, serverOptions{etcd: at.Host}), etcd: client, host: at.Host, proxies: make([]*xdstest.Client, n)}
+	client, host := startEtcdWithClient(t)
+	return &machines{T: t, server: startServer(t, serverOptions{etcd: host}), etcd: client, host: host, proxies: make([]*xdstest.Client, n)}
 }
 
 // connect connects the first proxies, those that are connected anew.

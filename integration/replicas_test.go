@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
@@ -17,11 +18,17 @@ import (
 // startEtcd runs an etcd with default settings, and returns its address.
 func startEtcd(t testing.TB) string {
 	t.Helper()
+	_, host := startEtcdWithClient(t)
+	return host
+}
+
+// startEtcdWithClient is startEtcd, with a client for the test.
+func startEtcdWithClient(t testing.TB) (client *clientv3.Client, host string) {
+	t.Helper()
 	at := url.URL{Scheme: "http", Host: local(freePort(t))}
-	etcdtest.Start(t, etcdtest.DefaultLimits, func(c *embed.Config) {
+	return etcdtest.Start(t, etcdtest.DefaultLimits, func(c *embed.Config) {
 		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{at}, []url.URL{at}
-	})
-	return at.Host
+	}), at.Host
 }
 
 // TestTwoServersOneEtcd runs two servers on one etcd. Each sees what is written through the

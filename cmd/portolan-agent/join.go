@@ -70,13 +70,13 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 		return exit.With(exit.Data, err)
 	}
 	file := e.config
-	out, err := config.Read(file)
+	out, err := config.Stored(file)
 	if o.dir != "" {
 		if o.dir, err = filepath.Abs(o.dir); err != nil {
 			return exit.With(exit.Data, err)
 		}
 		file = filepath.Join(o.dir, "config.yaml")
-		out, err = config.Read(file)
+		out, err = config.Stored(file)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.With(exit.Data, fmt.Errorf("%w: mend it, or move it away", err))
@@ -93,7 +93,7 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	}
 	got, err := enroll.Request(c.Context(), enroll.Options{Dir: out.Certificate(), TTL: out.CertificateTTL.Duration, Ask: servers.Ask, Logger: e.logger()})
 	if err != nil {
-		return e.notJoined(c.Context(), out, in, err)
+		return e.notJoined(c.Context(), out.WithDefaults(), in, err)
 	}
 	if err := errors.Join(out.Write(file), handOver(out, file)); err != nil {
 		return exit.With(exit.Data, err)

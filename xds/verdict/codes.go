@@ -88,6 +88,7 @@ const (
 	NoneUncaptured      Code = "PTL0214"
 	WorkloadUnselected  Code = "PTL0215"
 	SocketShared        Code = "PTL0216"
+	EndpointTwice       Code = "PTL0217"
 	RegistrationRefused Code = "PTL0231"
 	RegistrationPartly  Code = "PTL0232"
 	CredentialMissing   Code = "PTL0301"
@@ -212,6 +213,7 @@ var kinds = []Kind{
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
 	{SocketShared, "", Warning, status.Conflicted, "two sidecars at the address of an endpoint capture no traffic and bind the same ports", "each connection goes to either of them"},
+	{EndpointTwice, "", Warning, status.Conflicted, "two WorkloadEntries are one endpoint of a service: they have an address and a port in common", "clients have the endpoint once, with the labels, the weight and the locality of one of the two"},
 	{RegistrationRefused, "", Warning, status.PartlyServed, "a proxy asks to be registered in a WorkloadGroup, and is not", "it has no WorkloadEntry, so that no service has it as an endpoint"},
 	{RegistrationPartly, "", Info, status.PartlyServed, "a proxy is registered, and its WorkloadEntry is not all that its WorkloadGroup and its node ask for", "it lacks labels, or gets no requests before the machine has reported its health"},
 	{CredentialMissing, "", Error, status.ResolvedRefs, "a DestinationRule asks for TLS with a secret that a proxy which uses the rule does not have", "requests of the proxy are answered with 503, and connections closed, until the secret is there: nothing leaves in plaintext"},

@@ -1,6 +1,7 @@
 package verdict_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,53 @@ func TestVerdictsOfSharedSockets(t *testing.T) {
 			}
 			if len(got) != 1 || !strings.HasPrefix(got[0], "web spec.endpoints[0].address 10.0.0.1 has two sidecars, ") || !strings.Contains(got[0], c.shared+":") {
 				t.Errorf("%q, want %q", got, c.shared)
+			}
+		})
+	}
+}
+
+// TestVerdictsOfEndpointsTwice: two WorkloadEntries that give a service one address and port are both
+// odd, also where they say that they are in different networks. At other ports, of services of their
+// own, or alone, they are not.
+func TestVerdictsOfEndpointsTwice(t *testing.T) {
+	t.Parallel()
+	workload := func(name, spec string) string {
+		return xdstest.Object("WorkloadEntry", name, "{serviceAccount: a, address: 10.0.0.1, "+spec+"}")
+	}
+	service := func(name string) string {
+		return xdstest.Object("ServiceEntry", name, "{hosts: ["+name+".test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: "+name+"}}}")
+	}
+	for name, c := range map[string]struct {
+		objects []string
+		want    []string
+	}{
+		"one address": {
+			[]string{service("web"), workload("a", "labels: {app: web}"), workload("b", "labels: {app: web}")},
+			[]string{"a beside b: 10.0.0.1:80 is an endpoint of web.test by workloadentry/default/b too: ", "b beside a: 10.0.0.1:80 is an endpoint of web.test by workloadentry/default/a too: "},
+		},
+		"one address of two networks": {
+			[]string{service("web"), workload("a", "network: x, labels: {app: web}"), workload("b", "labels: {app: web}")},
+			[]string{`a beside b: 10.0.0.1:80 is an endpoint of web.test by workloadentry/default/b too, in network "", and this one in "x": `, `b beside a: 10.0.0.1:80 is an endpoint of web.test by workloadentry/default/a too, in network "x", and this one in "": `},
+		},
+		"other ports":    {[]string{service("web"), workload("a", "labels: {app: web}"), workload("b", "ports: {http: 81}, labels: {app: web}")}, nil},
+		"other services": {[]string{service("web"), service("api"), workload("a", "labels: {app: web}"), workload("b", "labels: {app: api}")}, nil},
+		"alone":          {[]string{service("web"), workload("a", "labels: {app: web}")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, c.objects...)
+			var got []string
+			for l := range (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()}).Lists() {
+				for _, v := range l.Verdicts {
+					if v.Code == verdict.EndpointTwice {
+						text, _, _ := strings.Cut(v.Message, "clients have it once")
+						got = append(got, l.Of.Name+" beside "+v.Other.Name+": "+text)
+					}
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) && len(got)+len(c.want) > 0 {
+				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}

@@ -134,8 +134,19 @@ const (
 	DefaultMaxAge = 24 * time.Hour
 )
 
-// Read reads a file. The error names all faults.
+// Read reads a file, and adds the defaults and the addresses that the machine has. The error names
+// all faults.
 func Read(file string) (Config, error) {
+	out, err := Stored(file)
+	if err != nil {
+		return out, err
+	}
+	return out.WithDefaults().Located(), nil
+}
+
+// Stored returns what a file says, and no more, so that it can be written again. The error is that
+// of Read.
+func Stored(file string) (Config, error) {
 	var out Config
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrPermission) {
@@ -150,10 +161,10 @@ func Read(file string) (Config, error) {
 	if err := yaml.UnmarshalStrict(text, &out); err != nil {
 		return out, fmt.Errorf("%s: %s", file, strings.NewReplacer("error unmarshaling JSON: ", "", "while decoding JSON: ", "", "json: ", "").Replace(err.Error()))
 	}
-	if err := out.withDefaults().Validate(); err != nil {
+	if err := out.WithDefaults().Validate(); err != nil {
 		return out, fmt.Errorf("%s: %w", file, err)
 	}
-	return out.withDefaults().Located(), nil
+	return out, nil
 }
 
 // Located returns the configuration with the addresses that the machine has now, if it has some.
@@ -192,7 +203,8 @@ func (c Config) Write(file string) error {
 	return renameio.WriteFile(file, text, 0o600)
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults returns the configuration with a default for what it leaves out.
+func (c Config) WithDefaults() Config {
 	set := func(d *metav1.Duration, to time.Duration) {
 		if d.Duration == 0 {
 			d.Duration = to
