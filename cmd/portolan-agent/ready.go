@@ -58,7 +58,7 @@ func (a *agent) unsupplied() (out []string) {
 		return []string{"no proxy is connected"}
 	}
 	for _, c := range clients {
-		if c.Server == "" && !slices.ContainsFunc(kept, func(k relay.Kept) bool { return k.Proxy == c.Node }) {
+		if c.Server == "" && !slices.ContainsFunc(kept, func(k relay.Kept) bool { return k.For(c.Node) }) {
 			out = append(out, "no server answers the proxy "+c.Node)
 		}
 	}

@@ -192,6 +192,13 @@ func (r *Relay) isOwn(node string) bool {
 	return node == r.node
 }
 
+// isPast says whether a client is the agent's own proxy at an address that the machine had before.
+func (r *Relay) isPast(node string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return node != r.node && ofAnyAddress(node) == ofAnyAddress(r.node)
+}
+
 // ServerOptions returns the options that a gRPC server of a Relay needs: messages may be as large
 // as the servers send them, and a client may ping as often as Envoy does.
 func ServerOptions() []grpc.ServerOption {

@@ -114,6 +114,11 @@ type client struct {
 
 func connect(t *testing.T, to discoveryv3.AggregatedDiscoveryServiceClient, versions map[string]string) client {
 	t.Helper()
+	return connectAs(t, to, "web", versions)
+}
+
+func connectAs(t *testing.T, to discoveryv3.AggregatedDiscoveryServiceClient, node string, versions map[string]string) client {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	s, err := to.DeltaAggregatedResources(ctx)
@@ -121,7 +126,7 @@ func connect(t *testing.T, to discoveryv3.AggregatedDiscoveryServiceClient, vers
 		t.Fatal(err)
 	}
 	c := client{t, s}
-	c.say(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "web"}, InitialResourceVersions: versions})
+	c.say(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, InitialResourceVersions: versions})
 	return c
 }
 
@@ -296,6 +301,63 @@ func TestLastGood(t *testing.T) {
 	c.take("v2")
 	if said := next.said(); said[0].GetInitialResourceVersions()["a"] != "v1" {
 		t.Errorf("the server is told %v", said)
+	}
+}
+
+// TestLastGoodAtAnotherAddress: a client at another address gets what it had, also while no server
+// is there. Another client does not.
+func TestLastGoodAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	one := startUpstream(t, "v1", "127.0.0.1:0")
+	o := relay.Options{Servers: relay.Servers{Addresses: []string{one.address}}, Store: openStore(t, dir, time.Hour), Patience: 20 * time.Millisecond, SaveEvery: 5 * time.Millisecond}
+	to, stop := start(t, o)
+	const before, now, stranger = "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local", "sidecar~10.0.0.2~web.shop~shop.svc.cluster.local", "sidecar~10.0.0.2~api.shop~shop.svc.cluster.local"
+	connectAs(t, to, before, nil).take("v1")
+	eventually(t, "it is kept", func() error {
+		if kept := o.Store.List(); len(kept) != 1 || kept[0].Proxy != before || !kept[0].For(now) || kept[0].For(stranger) {
+			return fmt.Errorf("kept is %v", kept)
+		}
+		return nil
+	})
+	stop()
+	one.stop()
+
+	o.Store = openStore(t, dir, time.Hour)
+	to, _ = start(t, o)
+	other := connectAs(t, to, stranger, nil)
+	connectAs(t, to, now, nil).take("v1")
+	startUpstream(t, "v2", one.address)
+	other.take("v2") // the first that it gets
+}
+
+// TestLastGoodOfThePresentAddress: a stream of the agent's own proxy at a past address, which ends
+// later, does not replace what is kept of the proxy at the present one.
+func TestLastGoodOfThePresentAddress(t *testing.T) {
+	t.Parallel()
+	const before, now = "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local", "sidecar~10.0.0.2~web.shop~shop.svc.cluster.local"
+	one := startUpstream(t, "v1", "127.0.0.1:0")
+	store := openStore(t, t.TempDir(), time.Hour)
+	r := relay.New(relay.Options{Servers: relay.Servers{Addresses: []string{one.address}}, Store: store, SaveEvery: time.Hour, Node: before}) // so a stream is kept when it ends
+	to, _ := serve(t, r)
+	end := func(c client) {
+		t.Helper()
+		if err := c.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Recv(); err == nil {
+			t.Fatal("the stream goes on")
+		}
+	}
+	old := connectAs(t, to, before, nil)
+	old.take("v1")
+	r.Rename(t.Context(), now)
+	next := connectAs(t, to, now, nil)
+	next.take("v1")
+	end(next)
+	end(old)
+	if kept := store.List(); len(kept) != 1 || kept[0].Proxy != now {
+		t.Errorf("kept is %v", kept)
 	}
 }
 
