@@ -145,8 +145,11 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	follow := map[string]relay.Follower{probe.Type: a.health.Follow}
 	a.newNames(follow)
 	a.relay = relay.New(relay.Options{
-		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
-		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy, Follow: follow, Single: map[string]string{probe.Type: probe.Name},
+		Servers: relay.Servers{
+			Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) },
+			Explain: func(err error) error { return enroll.ExplainUntrusted(c.Certificate(), err) },
+		},
+		Store: a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: proxy, Follow: follow, Single: map[string]string{probe.Type: probe.Name},
 	})
 	if a.capture = a.newCapture(noEnvoy); noEnvoy {
 		return a, nil

@@ -2,12 +2,14 @@ package relay_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -416,4 +418,34 @@ func TestDamagedLastGood(t *testing.T) {
 			<-got
 		})
 	}
+}
+
+// TestAFailedHandshakeIsExplained: the log says why a server is not in use, with what the owner of the
+// relay adds.
+func TestAFailedHandshakeIsExplained(t *testing.T) {
+	t.Parallel()
+	plain := startUpstream(t, "v1", "127.0.0.1:0")
+	lines := make(chan string, 100)
+	to, _ := start(t, relay.Options{
+		Servers: relay.Servers{
+			Addresses: []string{plain.address}, TLS: func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil },
+			Explain: func(err error) error { return fmt.Errorf("%w: explained", err) },
+		},
+		Logger: slog.New(slog.NewTextHandler(linesTo(lines), nil)),
+	})
+	connect(t, to, nil)
+	if got := <-lines; !strings.Contains(got, "tls: first record does not look like a TLS handshake") || !strings.Contains(got, ": explained") {
+		t.Errorf("the log says %s", got)
+	}
+}
+
+// linesTo passes on each line of a log, until nobody takes more.
+type linesTo chan string
+
+func (l linesTo) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
 }
