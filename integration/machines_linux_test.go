@@ -126,6 +126,37 @@ func TestMachinesUnderHarm(t *testing.T) {
 	}
 }
 
+// TestAgentDrainAwaitsConnections: drain waits until requests and connections of others have ended,
+// and tells what is left when its time is over.
+func TestAgentDrainAwaitsConnections(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	l.apply(webGroup)
+	m := l.machine("one")
+	serveUpstream(t, m.name, m.listen(":8080"))
+	m.join(l.invite("--group", "web"), "--interception", "REDIRECT")
+	m.run()
+	l.awaitEntries("the machine", "10.77.1.1")
+	awaitServed(t, "an answer", l.wire.http(t), "http://10.77.1.1:8080/", "web.shop.test", m.name)
+	outsider := l.wire.http(t)
+	outsider.Transport.(*http.Transport).DisableKeepAlives = false
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.77.1.1:8080/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := answer(outsider, r); err != nil || got.String() != m.name {
+		t.Fatalf("an outsider: %s, %v", got, err)
+	}
+	if o := m.agent("drain", "--timeout", "1s"); o.code != 3 || !strings.Contains(o.stderr, "no request is under way, and 1 connection of others is open") {
+		t.Errorf("drain with an open connection: %+v", o)
+	}
+	outsider.CloseIdleConnections()
+	if out := m.must("drain"); !strings.Contains(out, "no connection is open") {
+		t.Errorf("drain: %s", out)
+	}
+	m.must("resume")
+}
+
 // pythonService is a service in Python: it answers with its name and what it was asked by.
 const pythonService = `
 import http.server, sys

@@ -68,6 +68,9 @@ func TestAPIWithTLS(t *testing.T) {
 	}
 	foreign := securetest.New(t, "another")
 	stranger := foreign.Write(t, t.TempDir(), foreign.Issue(t, securetest.Leaf{Identity: webIdentity}))
+	if o := over(https, "ca", "root", "--ca", stranger.CA); o.code == 0 || !strings.Contains(o.stderr, stranger.CA+" has those with sha256 ") || !strings.Contains(o.stderr, "the certificate is that of ") {
+		t.Errorf("with another authority: %+v", o)
+	}
 	if o := over(https, "get", "serviceentries", "-A", "--ca", s.files.CA, "--cert", stranger.Cert, "--key", stranger.Key); o.code == 0 || !strings.Contains(o.stderr, "its log says which") {
 		t.Errorf("with a foreign certificate: %+v", o)
 	}

@@ -50,10 +50,15 @@ func printNames(w io.Writer, s nameserver.Status, ago func(time.Time) string) {
 	fmt.Fprintf(w, "dns\t%s\n", hosts)
 	fmt.Fprintf(w, "\tqueries %d: of the mesh %d, forwarded %d, cached %d, failed %d, refused %d\n", s.Queries, s.Mesh, s.Forwarded, s.Cached, s.Failed, s.Refused)
 	for _, r := range s.Resolvers {
-		if r.Problem == "" {
-			r.Problem = "in use"
+		state := r.Problem
+		switch {
+		case state != "":
+		case r.Asked:
+			state = "in use"
+		default:
+			state = "not asked yet"
 		}
-		fmt.Fprintf(w, "resolver\t%s: %s\n", r.Address, r.Problem)
+		fmt.Fprintf(w, "resolver\t%s: %s\n", r.Address, state)
 	}
 	if s.Problem != "" {
 		fmt.Fprintf(w, "\t%s\n", s.Problem)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
@@ -152,26 +153,44 @@ func (a *agent) untold() string {
 	return "No server has been told yet: none answers. They are told as soon as one does."
 }
 
-// writeUnderWay says how many requests of others are under way in the workload.
+// writeUnderWay says what of others is under way in the workload.
 func (a *agent) writeUnderWay(w http.ResponseWriter, r *http.Request) {
-	if a.envoy == nil {
-		_, _ = io.WriteString(w, "0")
-		return
+	var now envoy.UnderWay
+	if a.envoy != nil {
+		var err error
+		if now, err = a.envoy.UnderWay(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
 	}
-	n, err := a.envoy.UnderWay(r.Context())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	_ = json.NewEncoder(w).Encode(now) // who asked has gone
+}
+
+// left says what of others is still under way; nil for the unknown.
+func left(now *envoy.UnderWay) string {
+	count := func(n int, one, more string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %s", n, more)
 	}
-	_, _ = io.WriteString(w, strconv.Itoa(n)) // who asked has gone
+	switch {
+	case now == nil:
+		return "some requests may be under way"
+	case now.Requests == 0:
+		return "no request is under way, and " + count(now.Connections, "connection of others is open, which may bring one", "connections of others are open, which may bring some")
+	}
+	return count(now.Requests, "request is under way, and ", "requests are under way, and ") + count(now.Connections, "connection of HTTP is open", "connections of HTTP are open")
 }
 
 func newDrain(env *environment) *cobra.Command {
 	reason, within := "", time.Duration(0)
 	c := &cobra.Command{
 		Use:   "drain",
-		Short: "Take this machine out of its clients' endpoints, and wait until their requests have ended",
-		Long: `Take this machine out of its clients' endpoints, and wait until their requests have ended.
+		Short: "Take this machine out of its clients' endpoints, and wait until their connections have ended",
+		Long: `Take this machine out of its clients' endpoints, and wait until their requests and
+connections to its services have ended. Proxies of the mesh end theirs by themselves.
+Clients without one may keep theirs open until the machine stops: see --timeout.
 
 The machine stays in the mesh: its own requests go on, and its entry stays, unhealthy.
 It stays drained over restarts, until portolan-agent resume. An entry that somebody has
@@ -187,22 +206,24 @@ written for the machine heeds that only if it names a probe: use portolan machin
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), within)
 			defer cancel()
-			left := "some"
-			for quiet := 0; quiet < 3; {
+			var now *envoy.UnderWay
+			for quiet := 0; quiet < 3; quiet++ {
 				if err := retry.Sleep(ctx, 100*time.Millisecond); err != nil {
-					return exit.With(exit.Unconcerned, fmt.Errorf("the machine is drained, and %s requests are still under way after %s", left, within))
+					return exit.With(exit.Unconcerned, fmt.Errorf("the machine is drained, and after %s %s", within, left(now)))
 				}
 				text, err := env.ask(ctx, http.MethodGet, "/under-way")
+				if err == nil {
+					now = &envoy.UnderWay{}
+					err = json.Unmarshal(text, now)
+				}
 				if err != nil && ctx.Err() == nil {
 					return err
 				}
-				if left = strings.TrimSpace(string(text)); left == "0" {
-					quiet++
-				} else {
-					quiet = 0
+				if now == nil || *now != (envoy.UnderWay{}) {
+					quiet = -1
 				}
 			}
-			if _, err = fmt.Fprintln(env.stdout, "The machine is drained, and no request of others is under way. portolan-agent resume takes it back."); err != nil {
+			if _, err = fmt.Fprintln(env.stdout, "The machine is drained: no request of others is under way, and no connection is open. portolan-agent resume takes it back."); err != nil {
 				return err
 			}
 			if file, err := config.Read(env.config); err == nil && file.Proxy.Group == "" {
@@ -212,7 +233,7 @@ written for the machine heeds that only if it names a probe: use portolan machin
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who look at the machine's entry")
-	c.Flags().DurationVar(&within, "timeout", 30*time.Second, "how long to wait for requests that are under way; then the machine stays drained, and the exit code is 3")
+	c.Flags().DurationVar(&within, "timeout", 30*time.Second, "how long to wait for requests and connections of others; then the machine stays drained, and the exit code is 3")
 	return c
 }
 

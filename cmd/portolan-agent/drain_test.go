@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 )
 
 // TestStanding: drained goes before what the probe says, outlives the agent, and ends with what the
@@ -50,5 +52,21 @@ func TestStanding(t *testing.T) {
 	want := []string{"false drained: new disk", "false drained: new disk", "false drained: new disk", "true ", "false no answer", "false drained", "false no answer"}
 	if diff := cmp.Diff(want, said); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestLeft: whoever waits in vain for a drain is told what is left.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	for want, now := range map[string]*envoy.UnderWay{
+		"some requests may be under way":                                                      nil,
+		"1 request is under way, and 0 connections of HTTP are open":                          {Requests: 1},
+		"2 requests are under way, and 1 connection of HTTP is open":                          {Requests: 2, Connections: 1},
+		"no request is under way, and 1 connection of others is open, which may bring one":    {Connections: 1},
+		"no request is under way, and 3 connections of others are open, which may bring some": {Connections: 3},
+	} {
+		if got := left(now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

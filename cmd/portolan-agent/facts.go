@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/discovery/node"
 )
 
@@ -32,10 +31,7 @@ func (a *agent) tellFacts(ctx context.Context) {
 
 // facts returns what is true now of an agent that runs since a time.
 func (a *agent) facts(since time.Time) node.Facts {
-	out := node.Facts{Agent: version, AgentSince: since, Capture: "none"}
-	if held, err := enroll.Read(a.config.Certificate()); err == nil { // else join or renewal replaces it
-		out.CertificateEnds = held.Pair.Leaf.NotAfter
-	}
+	out := node.Facts{Agent: version, AgentSince: since, Capture: "none", CertificateEnds: a.secrets.Until()}
 	if a.envoy != nil {
 		now := a.envoy.Status()
 		out.Envoy = now.Version

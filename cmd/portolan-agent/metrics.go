@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
-	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 )
 
 // metrics returns the agent's own.
@@ -20,11 +19,11 @@ func (a *agent) metrics() *prometheus.Registry {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_agent_" + name, Help: text}, value))
 	}
 	gauge("certificate_expires_seconds", "When the machine's certificate expires, in Unix time; 0 if it cannot be read.", func() float64 {
-		held, err := enroll.Read(a.config.Certificate())
-		if err != nil {
+		until := a.secrets.Until()
+		if until.IsZero() {
 			return 0
 		}
-		return float64(held.Pair.Leaf.NotAfter.Unix())
+		return float64(until.Unix())
 	})
 	gauge("proxies", "Proxies that are connected to the agent.", func() float64 { return float64(len(a.relay.Clients())) })
 	gauge("proxies_without_server", "Connected proxies for which no server answers.", func() float64 {

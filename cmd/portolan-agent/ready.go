@@ -11,7 +11,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
-	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 )
 
 // newHealth returns what runs the probe of the workload.
@@ -35,10 +34,10 @@ func (a *agent) unready(ctx context.Context) (out []string) {
 	if a.leaving.Load() {
 		return []string{"the agent ends and drains"}
 	}
-	switch held, err := enroll.Read(a.config.Certificate()); {
-	case err != nil:
+	switch until := a.secrets.Until(); {
+	case until.IsZero():
 		out = append(out, "the certificate cannot be read")
-	case time.Now().After(held.Pair.Leaf.NotAfter):
+	case time.Now().After(until):
 		out = append(out, "the certificate has expired")
 	}
 	if a.envoy == nil {
@@ -58,7 +57,7 @@ func (a *agent) unsupplied() (out []string) {
 		return []string{"no proxy is connected"}
 	}
 	for _, c := range clients {
-		if c.Server == "" && !slices.ContainsFunc(kept, func(k relay.Kept) bool { return k.Proxy == c.Node }) {
+		if c.Server == "" && !slices.ContainsFunc(kept, func(k relay.Kept) bool { return k.For(c.Node) }) {
 			out = append(out, "no server answers the proxy "+c.Node)
 		}
 	}

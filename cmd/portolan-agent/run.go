@@ -148,8 +148,12 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	follow := map[string]relay.Follower{probe.Type: a.health.Follow, resource.RegistrationType: a.followStanding}
 	a.newNames(follow)
 	a.relay = relay.New(relay.Options{
-		Servers: relay.Servers{Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) }},
-		Store:   a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: id, Follow: follow,
+		Servers: relay.Servers{
+			Addresses: c.XDS, Name: c.XDSName, TLS: func() (*tls.Config, error) { return enroll.Client(c.Certificate()) },
+			Explain: func(err error) error { return enroll.ExplainUntrusted(c.Certificate(), err) },
+		},
+		Store: a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: id, Follow: follow,
+		Single: map[string]string{probe.Type: probe.Name, resource.RegistrationType: resource.RegistrationName},
 	})
 	if a.capture = a.newCapture(noEnvoy); noEnvoy {
 		return a, nil

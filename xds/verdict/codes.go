@@ -91,6 +91,7 @@ const (
 	EndpointTwice       Code = "PTL0217"
 	RegistrationRefused Code = "PTL0231"
 	RegistrationPartly  Code = "PTL0232"
+	ProbeUnreported     Code = "PTL0233"
 	CredentialMissing   Code = "PTL0301"
 	CredentialSidecars  Code = "PTL0302"
 	ServerUnverified    Code = "PTL0303"
@@ -216,6 +217,7 @@ var kinds = []Kind{
 	{EndpointTwice, "", Warning, status.Conflicted, "two WorkloadEntries are one endpoint of a service: they have an address and a port in common", "clients have the endpoint once, with the labels, the weight and the locality of one of the two"},
 	{RegistrationRefused, "", Warning, status.PartlyServed, "a proxy asks to be registered in a WorkloadGroup, and is not", "it has no WorkloadEntry, so that no service has it as an endpoint"},
 	{RegistrationPartly, "", Info, status.PartlyServed, "a proxy is registered, and its WorkloadEntry is not all that its WorkloadGroup and its node ask for", "it lacks labels, or gets no requests before the machine has reported its health"},
+	{ProbeUnreported, "", Warning, status.PartlyServed, "a WorkloadEntry names a probe, and nobody has reported the health of the workload", "it gets no requests until its agent has reported it healthy"},
 	{CredentialMissing, "", Error, status.ResolvedRefs, "a DestinationRule asks for TLS with a secret that a proxy which uses the rule does not have", "requests of the proxy are answered with 503, and connections closed, until the secret is there: nothing leaves in plaintext"},
 	{CredentialSidecars, "", Warning, status.PartlyServed, "a DestinationRule without a workloadSelector names a credential, and there are sidecars that use the rule", "these sidecars have no credential: their requests are answered with 503, and connections closed; gateways use the rule"},
 	{ServerUnverified, "", Warning, status.PartlyServed, "a DestinationRule asks for TLS, and nothing says which name the certificate of the server must have", "proxies send to any server whose certificate leads to the authority"},
@@ -265,8 +267,10 @@ var kinds = []Kind{
 }
 
 // Follows reports whether users normally write the missing object after this one, as the
-// binding after its Role, or servers do. Then a write is not warned about it.
-func (c Code) Follows() bool { return c == UserUnproved || c == RoleUnbound || c == KeysAwaited }
+// binding after its Role, or servers or agents do. Then a write is not warned about it.
+func (c Code) Follows() bool {
+	return c == UserUnproved || c == RoleUnbound || c == KeysAwaited || c == ProbeUnreported
+}
 
 // Kinds iterates over the table of all codes, in order.
 func Kinds() iter.Seq[Kind] { return slices.Values(kinds) }

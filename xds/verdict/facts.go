@@ -65,6 +65,8 @@ const (
 
 	QuietRow Row = "q" // whether an object is an hour old, by its path
 
+	HealthRow Row = "w" // what is reported of the health of a WorkloadEntry, by health.Path
+
 	DelegatorsRow Row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
@@ -75,7 +77,7 @@ func rowOf(key mesh.RowKey) Row { return Row(string(rune('A'+key.Table)) + key.K
 // The mesh configuration must be the same in both.
 func ChangedRows(from, to Facts) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
-		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && grownQuiet(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedHealth(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && grownQuiet(from, to, yield)
 	}
 }
 
@@ -93,6 +95,15 @@ func changedObjects(from, to Facts, yield func(Row) bool) bool {
 					return false
 				}
 			}
+		}
+	}
+	return true
+}
+
+func changedHealth(from, to Facts, yield func(Row) bool) bool {
+	for c := range pmap.Diff(from.Mesh.Inputs().Configs.Health(), to.Mesh.Inputs().Configs.Health()) {
+		if !yield(HealthRow + Row(c.Key)) {
+			return false
 		}
 	}
 	return true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -87,6 +88,17 @@ func (j *Judge) Object(key config.Key) *config.Config {
 	path := key.Path()
 	j.Read(ObjectRow, path)
 	return j.of.Configs().Value(path)
+}
+
+// HealthOf returns what is reported of the health of a WorkloadEntry, nil for nothing.
+func (j *Judge) HealthOf(object *config.Config) *health.Report {
+	path := health.Path(object.Namespace, object.Name)
+	j.Read(HealthRow, path)
+	r := j.Mesh().Inputs().Configs.Health().Value(path)
+	if r == nil || r.Unknown || r.UID != "" && r.UID != object.UID {
+		return nil
+	}
+	return r
 }
 
 // Objects iterates over the objects of a kind in a namespace.

@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/phase"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -53,6 +54,7 @@ type World struct {
 
 	configs   pmap.Map[*config.Config]
 	addresses pmap.Map[*address.Assignment]
+	health    pmap.Map[*health.Report]
 	revision  int64
 	inputs    mesh.Inputs
 	sealer    *sealing.Sealer
@@ -186,6 +188,14 @@ func (w *World) Assign(namespace, hostname, ipv4 string) {
 	w.commit()
 }
 
+// Report sets what is reported of the health of a WorkloadEntry.
+func (w *World) Report(r *health.Report) {
+	w.tb.Helper()
+	w.revision++
+	w.health = w.health.Set(r.Path(), r)
+	w.commit()
+}
+
 // SetMesh replaces the mesh configuration, given in YAML.
 func (w *World) SetMesh(document string) {
 	w.tb.Helper()
@@ -217,7 +227,7 @@ func (w *World) changeMesh(change func(*meshconfig.Config)) {
 
 // commit runs the handlers, waits for them, and derives the next context.
 func (w *World) commit() {
-	w.feed.Publish(w.feed.Snapshot().Next(w.revision, cache.Content{Configs: w.configs, Addresses: w.addresses}))
+	w.feed.Publish(w.feed.Snapshot().Next(w.revision, cache.Content{Configs: w.configs, Addresses: w.addresses, Health: w.health}))
 	done := make(chan struct{})
 	w.worker.Post("committed", func() { close(done) })
 	<-done

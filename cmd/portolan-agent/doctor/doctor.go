@@ -173,7 +173,7 @@ func apis(ctx context.Context, o Options) (out []Finding) {
 	for _, server := range o.Config.API {
 		now, err := dateOf(ctx, server, o.Config.Certificate())
 		if err != nil {
-			out = append(out, one(Fail, what, o.reach(ctx, "let the machine reach it, or change api in the file; renewals need one server"), "%s: %v", server, err)...)
+			out = append(out, one(Fail, what, o.reach(ctx, "let the machine reach it, or change api in the file; renewals need one server"), "%s: %v", server, enroll.ExplainUntrusted(o.Config.Certificate(), err))...)
 			continue
 		}
 		out = append(out, one(OK, what, "", "%s answers", server)...)
@@ -235,7 +235,7 @@ func streams(ctx context.Context, o Options) (out []Finding) {
 	const what = "xDS"
 	for _, address := range o.Config.XDS {
 		if err := greet(ctx, o.Config, address); err != nil {
-			out = append(out, one(Fail, what, o.reach(ctx, "let the machine reach it, or change xds in the file; if it is the certificate, see above"), "%s: %v", address, err)...)
+			out = append(out, one(Fail, what, o.reach(ctx, "let the machine reach it, or change xds in the file; if it is the certificate, see above"), "%s: %v", address, enroll.ExplainUntrusted(o.Config.Certificate(), err))...)
 			continue
 		}
 		out = append(out, one(OK, what, "", "%s takes the machine's certificate", address)...)

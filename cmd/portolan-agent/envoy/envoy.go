@@ -212,16 +212,32 @@ func (c *Child) drain(p *childprocess.Process) {
 	}
 }
 
-// UnderWay returns how many requests and connections of others are under way in the workload.
-func (c *Child) UnderWay(ctx context.Context) (sum int, err error) {
-	text, err := c.admin(ctx, http.MethodGet, "/stats?filter=%5Ecluster%5C.inbound.*upstream_rq_active%24")
+// UnderWay is what of others is under way in the workload: requests, with connections without
+// HTTP, and open connections of HTTP, which may bring more requests.
+type UnderWay struct {
+	Requests    int `json:"requests"`
+	Connections int `json:"connections"`
+}
+
+// UnderWay asks the Envoy. What comes to ports of no service does not count.
+func (c *Child) UnderWay(ctx context.Context) (UnderWay, error) {
+	text, err := c.admin(ctx, http.MethodGet, "/stats?filter=%5E(cluster%5C.inbound.*upstream_rq%7Chttp%5C.inbound_.*downstream_cx)_active%24")
+	return underWay(text), err
+}
+
+func underWay(text string) (out UnderWay) {
 	for line := range strings.Lines(text) {
-		_, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if n, err := strconv.Atoi(value); err == nil {
-			sum += n
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		n, err := strconv.Atoi(value)
+		switch {
+		case err != nil:
+		case strings.HasPrefix(name, "http."):
+			out.Connections += n
+		default:
+			out.Requests += n
 		}
 	}
-	return sum, err
+	return out
 }
 
 // connections sums gauges of listeners other than that of the admin interface.

@@ -44,6 +44,21 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// TestUnderWay: requests and connections count apart, over all ports.
+func TestUnderWay(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]UnderWay{
+		"": {},
+		"cluster.inbound|8080||.upstream_rq_active: 2\ncluster.inbound|5432||.upstream_rq_active: 1\nhttp.inbound_0.0.0.0_8080;.downstream_cx_active: 3\nhttp.inbound_10.0.0.1_9080;.downstream_cx_active: 4\n": {3, 7},
+		"http.inbound_0.0.0.0_8080;.downstream_cx_active: 0\n": {},
+		"an error\n": {},
+	} {
+		if got := underWay(text); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
 // TestReady: an Envoy is ready when it is live and has had its clusters and listeners.
 func TestReady(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,8 @@ type resolver struct {
 	// came back.
 	suspect, loops atomic.Bool
 	probe          atomic.Pointer[probe]
+	// asked says that it was asked, and silent that it did not answer then.
+	asked, silent atomic.Bool
 }
 
 // probe is a question for a name that nobody else asks for.
@@ -172,7 +174,11 @@ func (s *settings) order(now time.Time) []*resolver {
 func (r *resolver) ask(ctx context.Context, q *dns.Msg, tcp bool, timeout time.Duration) (*dns.Msg, error) {
 	answer, err := r.over(ctx, "udp", q, timeout)
 	if err == nil && answer.Truncated && tcp {
-		return r.over(ctx, "tcp", q, timeout)
+		answer, err = r.over(ctx, "tcp", q, timeout)
+	}
+	if ctx.Err() == nil { // else nobody waits for it
+		r.silent.Store(err != nil)
+		r.asked.Store(true)
 	}
 	return answer, err
 }

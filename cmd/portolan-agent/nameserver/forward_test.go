@@ -196,6 +196,21 @@ func TestResolversTakeTurns(t *testing.T) {
 	}
 }
 
+// TestResolversBeforeQuestions: before any question the status tells a resolver that answers from one
+// that does not.
+func TestResolversBeforeQuestions(t *testing.T) {
+	t.Parallel()
+	first, second := startUpstream(t), startUpstream(t)
+	first.set(hang)
+	m := startMachine(t, nil, first, second)
+	eventually(t, "what is known of resolvers", func() error {
+		if of := m.Status().Resolvers; !of[0].Asked || !strings.Contains(of[0].Problem, "did not answer") || !of[1].Asked || of[1].Problem != "" {
+			return fmt.Errorf("the status has %+v", of)
+		}
+		return nil
+	})
+}
+
 // TestCache: an answer is asked for once while it is good, what is not there too, and a failure each
 // time. Times go down.
 func TestCache(t *testing.T) {

@@ -336,9 +336,11 @@ type Status struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Resolver is one resolver, with what is wrong with it, empty for nothing.
+// Resolver is one resolver, with what is wrong with it, empty for nothing. Nothing is known of one
+// that was not Asked yet.
 type Resolver struct {
 	Address string `json:"address"`
+	Asked   bool   `json:"asked"`
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -350,12 +352,14 @@ func (s *Server) Status() Status {
 		out.Hosts, out.Since, out.Changed = now.byName.Len(), now.since, now.changed
 	}
 	for _, r := range f.settings.Load().resolvers {
-		one := Resolver{Address: r.address.String()}
+		one := Resolver{Address: r.address.String(), Asked: r.asked.Load()}
 		switch {
 		case r.loops.Load():
 			one.Problem = "questions to it come back, so it is not asked: run the agent as capture.proxyUser, and name other resolvers as dns.resolvers"
 		case time.Now().UnixNano() < r.slowUntil.Load():
 			one.Problem = "it did not answer, so it is asked after the others"
+		case r.silent.Load():
+			one.Problem = "it did not answer when it was last asked"
 		}
 		out.Resolvers = append(out.Resolvers, one)
 	}

@@ -6,16 +6,20 @@ import (
 	"sync"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // A Follower takes what has changed of the resources of one type: those that came or changed, and
 // the names of those that went. Calls come one at a time. It must not change the resources.
 type Follower func(set []*discoveryv3.Resource, removed []string)
 
-// followers ask for types on behalf of the agent itself, on the streams of its own proxy. While a
-// proxy is replaced it has two streams: the newest one counts.
+// followers ask for types on behalf of the agent itself, on the streams of its own proxy and of the
+// gRPC programs of the machine. Of several streams on which a type is followed, the newest counts.
 type followers struct {
 	take map[string]Follower
+	// single are the types that are followed on streams in state of the world, with the name of
+	// their one resource: there resources have no names.
+	single map[string]string
 
 	mu      sync.Mutex
 	has     view // what the followers were told
@@ -25,30 +29,42 @@ type followers struct {
 // view are resources by type and name.
 type view map[string]map[string]*discoveryv3.Resource
 
-// following is the part of the followers in one stream.
+// following is the part of the followers in one stream, of the delta variant.
 type following struct {
 	of  *followers
-	has view // what the stream's servers have sent
+	has view // what the stream's servers have sent, of the types that are followed there
 }
 
-func newFollowers(take map[string]Follower) *followers {
-	f := &followers{take: take, has: view{}}
+// followingWorld is that of a stream in state of the world.
+type followingWorld struct{ *following }
+
+func newFollowers(take map[string]Follower, single map[string]string) *followers {
+	f := &followers{take: take, single: single, has: view{}}
 	for url := range take {
 		f.has[url] = map[string]*discoveryv3.Resource{}
 	}
 	return f
 }
 
-// begin tells the followers what was kept, by type.
-func (f *followers) begin(kept map[string]*discoveryv3.DeltaDiscoveryResponse) {
+// begin tells the followers what was kept, by type, of streams of each variant.
+func (f *followers) begin(delta, world map[string]*discoveryv3.DeltaDiscoveryResponse) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, url := range slices.Sorted(maps.Keys(f.take)) {
-		f.tell(url, kept[url].GetResources(), nil)
+		kept := delta[url].GetResources()
+		if bodies := world[url].GetResources(); len(kept) == 0 && f.single[url] != "" && len(bodies) > 0 {
+			kept = []*discoveryv3.Resource{f.named(url, world[url].GetSystemVersionInfo(), bodies[0].GetResource())}
+		}
+		f.tell(url, kept, nil)
 	}
 }
 
-// join begins with a stream, on which the followers go on from what they have.
+// named returns the one resource of a type.
+func (f *followers) named(url, version string, body *anypb.Any) *discoveryv3.Resource {
+	return &discoveryv3.Resource{Name: f.single[url], Version: version, Resource: body}
+}
+
+// join begins with a stream of the delta variant, on which the followers go on from what they have.
 func (f *followers) join() *following {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,6 +74,28 @@ func (f *followers) join() *following {
 	}
 	f.streams = append(f.streams, s)
 	return s
+}
+
+// joinWorld begins with a stream in state of the world, as join does.
+func (f *followers) joinWorld() followingWorld {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &following{of: f, has: view{}}
+	for url := range f.single {
+		s.has[url] = maps.Clone(f.has[url])
+	}
+	f.streams = append(f.streams, s)
+	return followingWorld{s}
+}
+
+// newest returns the stream that counts for a type, nil for none. The caller holds mu.
+func (f *followers) newest(url string) *following {
+	for _, s := range slices.Backward(f.streams) {
+		if _, ok := s.has[url]; ok {
+			return s
+		}
+	}
+	return nil
 }
 
 // requests returns the first requests of the followed types.
@@ -76,22 +114,55 @@ func (s *following) requests() []*discoveryv3.DeltaDiscoveryRequest {
 // response takes a response, and returns the request that acknowledges it; false if it is not for
 // the followers.
 func (s *following) response(r *discoveryv3.DeltaDiscoveryResponse) (*discoveryv3.DeltaDiscoveryRequest, bool) {
-	resources, ok := s.has[r.GetTypeUrl()]
-	if !ok {
+	if !s.take(r.GetTypeUrl(), r.GetResources(), r.GetRemovedResources()) {
 		return nil, false
+	}
+	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}, true
+}
+
+// take takes what has changed of a type; false if the type is not followed on the stream.
+func (s *following) take(url string, set []*discoveryv3.Resource, removed []string) bool {
+	resources, ok := s.has[url]
+	if !ok {
+		return false
 	}
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	for _, one := range r.GetResources() {
+	for _, one := range set {
 		resources[one.GetName()] = one
 	}
-	for _, name := range r.GetRemovedResources() {
+	for _, name := range removed {
 		delete(resources, name)
 	}
-	if s.of.streams[len(s.of.streams)-1] == s {
-		s.of.tell(r.GetTypeUrl(), r.GetResources(), r.GetRemovedResources())
+	if s.of.newest(url) == s {
+		s.of.tell(url, set, removed)
 	}
-	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}, true
+	return true
+}
+
+// requests returns the first requests of the followed types.
+func (s followingWorld) requests() []*discoveryv3.DiscoveryRequest {
+	var out []*discoveryv3.DiscoveryRequest
+	for _, url := range slices.Sorted(maps.Keys(s.has)) {
+		out = append(out, &discoveryv3.DiscoveryRequest{TypeUrl: url})
+	}
+	return out
+}
+
+// response does what that of following does. A response has all that there is.
+func (s followingWorld) response(r *discoveryv3.DiscoveryResponse) (*discoveryv3.DiscoveryRequest, bool) {
+	url := r.GetTypeUrl()
+	var set []*discoveryv3.Resource
+	var removed []string
+	if bodies := r.GetResources(); len(bodies) > 0 {
+		set = append(set, s.of.named(url, r.GetVersionInfo(), bodies[0]))
+	} else {
+		removed = append(removed, s.of.single[url])
+	}
+	if !s.take(url, set, removed) {
+		return nil, false
+	}
+	return &discoveryv3.DiscoveryRequest{TypeUrl: url, VersionInfo: r.GetVersionInfo(), ResponseNonce: r.GetNonce()}, true
 }
 
 // leave ends with a stream. If another one counts then, the followers go over to what that has.
@@ -100,11 +171,11 @@ func (s *following) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.streams = slices.DeleteFunc(f.streams, func(one *following) bool { return one == s })
-	if len(f.streams) == 0 {
-		return
-	}
-	next := f.streams[len(f.streams)-1]
 	for _, url := range slices.Sorted(maps.Keys(f.take)) {
+		next := f.newest(url)
+		if next == nil {
+			continue
+		}
 		var set []*discoveryv3.Resource
 		var removed []string
 		for _, name := range slices.Sorted(maps.Keys(next.has[url])) {

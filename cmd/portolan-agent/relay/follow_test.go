@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -84,6 +86,122 @@ func (n *names) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServic
 			return err
 		}
 	}
+}
+
+// StreamAggregatedResources gives the same in state of the world, without names.
+func (n *names) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	of := n.tables[min(int(n.streams.Add(1)), len(n.tables))-1]
+	for {
+		r, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		if r.GetResponseNonce() != "" {
+			if r.GetTypeUrl() == followed {
+				n.acked.Add(1)
+			}
+			continue
+		}
+		table := map[string]string{"a": "1"}
+		if r.GetTypeUrl() == followed {
+			table = of
+		}
+		out := &discoveryv3.DiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1", VersionInfo: fmt.Sprint(table)}
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			out.VersionInfo = table[name]
+			out.Resources = append(out.Resources, &anypb.Any{Value: []byte(table[name])})
+		}
+		if err := s.Send(out); err != nil {
+			return err
+		}
+	}
+}
+
+// connectWorld opens a stream in state of the world, and takes all clusters on it.
+func connectWorld(t *testing.T, to discoveryv3.AggregatedDiscoveryServiceClient) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	s, err := to.StreamAggregatedResources(ctx)
+	if err == nil {
+		err = s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: clusters, Node: &corev3.Node{Id: "web"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Recv(); err != nil || r.GetTypeUrl() != clusters {
+		t.Fatalf("the program gets %v, %v", r, err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		if r, err := s.Recv(); err == nil {
+			t.Errorf("the program gets %v, too", r)
+		}
+	})
+	end = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(end)
+	return end
+}
+
+// TestFollowInStateOfTheWorld: the agent follows a type of one resource on the streams of gRPC
+// programs, also from what is kept. The programs see nothing of it. Other types stay those of the
+// proxy's stream.
+func TestFollowInStateOfTheWorld(t *testing.T) {
+	t.Parallel()
+	server := startNames(t, map[string]string{"x": "1"}, map[string]string{"x": "2"}, map[string]string{})
+	dir := t.TempDir()
+	var got table
+	o := relay.Options{Servers: relay.Servers{Addresses: []string{server.address}}, Store: openStore(t, dir, time.Hour), SaveEvery: time.Millisecond, Node: "web",
+		Follow: map[string]relay.Follower{followed: got.take}, Single: map[string]string{followed: "one"}}
+	api, stop := start(t, o)
+	first := connectWorld(t, api)
+	got.becomes(t, "one=1")
+	second := connectWorld(t, api)
+	got.becomes(t, "one=2") // the newest counts
+	second()
+	got.becomes(t, "one=1")
+	eventually(t, "both were acknowledged", func() error {
+		if server.acked.Load() < 2 {
+			return errors.New("they were not")
+		}
+		return nil
+	})
+	first()
+	stop()
+
+	var kept table
+	o.Follow = map[string]relay.Follower{followed: kept.take}
+	api, _ = start(t, o)
+	kept.mu.Lock()
+	if kept.has["one"] == "" {
+		t.Error("what is kept is not told")
+	}
+	kept.mu.Unlock()
+	connectWorld(t, api)
+	kept.becomes(t, "") // the third stream has none
+}
+
+// TestFollowTypesApart: the end of a proxy's stream leaves what was followed there alone, while a
+// program has a stream on which the type is not followed.
+func TestFollowTypesApart(t *testing.T) {
+	t.Parallel()
+	server := startNames(t, map[string]string{"x": "1", "y": "1"}, map[string]string{"x": "2"})
+	var got table
+	r := relay.New(relay.Options{Servers: relay.Servers{Addresses: []string{server.address}}, Node: "web", Follow: map[string]relay.Follower{followed: got.take}})
+	api, _ := serve(t, r)
+	c := connect(t, api, nil)
+	c.take("1")
+	got.becomes(t, "x=1 y=1")
+	connectWorld(t, api)
+	if err := c.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the proxy's stream has ended", func() error {
+		if n := len(r.Clients()); n != 1 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	got.becomes(t, "x=1 y=1")
 }
 
 // table is what a follower has been told.

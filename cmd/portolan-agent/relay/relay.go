@@ -34,10 +34,12 @@ type Options struct {
 	// SaveEvery is how often at most what a client has acknowledged is kept; 0 means 2 s.
 	SaveEvery time.Duration
 	// Follow has those who take resources for the agent itself, by type URL. They are asked for on
-	// the delta streams of the proxy with the id Node, and are kept like its own. New tells them what
-	// is kept.
+	// the delta streams of the proxy with the id Node, and are kept like its own. Of types in Single,
+	// each has one resource, with the name there. They are also asked for on streams in state of the
+	// world with that id, those of gRPC programs. New tells the followers what is kept.
 	Node   string
 	Follow map[string]Follower
+	Single map[string]string
 	// Logger may be nil; nothing is logged then.
 	Logger *slog.Logger
 }
@@ -108,9 +110,9 @@ func New(o Options) *Relay {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	out := &Relay{o: o, node: o.Node, watchers: map[*watcher]struct{}{}, followers: newFollowers(o.Follow)}
+	out := &Relay{o: o, node: o.Node, watchers: map[*watcher]struct{}{}, followers: newFollowers(o.Follow, o.Single)}
 	if o.Store != nil && len(o.Follow) > 0 {
-		out.followers.begin(o.Store.load(o.Node, deltaVariant))
+		out.followers.begin(o.Store.load(o.Node, deltaVariant), o.Store.load(o.Node, worldVariant))
 	}
 	return out
 }
@@ -190,6 +192,13 @@ func (r *Relay) isOwn(node string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return node == r.node
+}
+
+// isPast says whether a client is the agent's own proxy at an address that the machine had before.
+func (r *Relay) isPast(node string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return node != r.node && ofAnyAddress(node) == ofAnyAddress(r.node)
 }
 
 // ServerOptions returns the options that a gRPC server of a Relay needs: messages may be as large
@@ -272,7 +281,7 @@ func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 			return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 		},
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) book[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse] {
-			return newWorldBook(kept)
+			return newWorldBook(kept, r.o.Single)
 		},
 		func(kept map[string]*discoveryv3.DeltaDiscoveryResponse) func(*discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, bool) {
 			return (&keptWorld{kept: kept, asked: map[string][]string{}}).answer
@@ -280,7 +289,9 @@ func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 		func(s *statement) *discoveryv3.DiscoveryRequest {
 			return &discoveryv3.DiscoveryRequest{TypeUrl: s.typeURL, ErrorDetail: s.status, Node: s.facts}
 		},
-		func() own[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse] { return nil })
+		func() own[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse] {
+			return r.followers.joinWorld()
+		})
 }
 
 // request is what requests of both variants have.

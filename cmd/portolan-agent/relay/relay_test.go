@@ -2,12 +2,14 @@ package relay_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,6 +116,11 @@ type client struct {
 
 func connect(t *testing.T, to discoveryv3.AggregatedDiscoveryServiceClient, versions map[string]string) client {
 	t.Helper()
+	return connectAs(t, to, "web", versions)
+}
+
+func connectAs(t *testing.T, to discoveryv3.AggregatedDiscoveryServiceClient, node string, versions map[string]string) client {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	s, err := to.DeltaAggregatedResources(ctx)
@@ -121,7 +128,7 @@ func connect(t *testing.T, to discoveryv3.AggregatedDiscoveryServiceClient, vers
 		t.Fatal(err)
 	}
 	c := client{t, s}
-	c.say(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "web"}, InitialResourceVersions: versions})
+	c.say(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, InitialResourceVersions: versions})
 	return c
 }
 
@@ -299,6 +306,63 @@ func TestLastGood(t *testing.T) {
 	}
 }
 
+// TestLastGoodAtAnotherAddress: a client at another address gets what it had, also while no server
+// is there. Another client does not.
+func TestLastGoodAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	one := startUpstream(t, "v1", "127.0.0.1:0")
+	o := relay.Options{Servers: relay.Servers{Addresses: []string{one.address}}, Store: openStore(t, dir, time.Hour), Patience: 20 * time.Millisecond, SaveEvery: 5 * time.Millisecond}
+	to, stop := start(t, o)
+	const before, now, stranger = "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local", "sidecar~10.0.0.2~web.shop~shop.svc.cluster.local", "sidecar~10.0.0.2~api.shop~shop.svc.cluster.local"
+	connectAs(t, to, before, nil).take("v1")
+	eventually(t, "it is kept", func() error {
+		if kept := o.Store.List(); len(kept) != 1 || kept[0].Proxy != before || !kept[0].For(now) || kept[0].For(stranger) {
+			return fmt.Errorf("kept is %v", kept)
+		}
+		return nil
+	})
+	stop()
+	one.stop()
+
+	o.Store = openStore(t, dir, time.Hour)
+	to, _ = start(t, o)
+	other := connectAs(t, to, stranger, nil)
+	connectAs(t, to, now, nil).take("v1")
+	startUpstream(t, "v2", one.address)
+	other.take("v2") // the first that it gets
+}
+
+// TestLastGoodOfThePresentAddress: a stream of the agent's own proxy at a past address, which ends
+// later, does not replace what is kept of the proxy at the present one.
+func TestLastGoodOfThePresentAddress(t *testing.T) {
+	t.Parallel()
+	const before, now = "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local", "sidecar~10.0.0.2~web.shop~shop.svc.cluster.local"
+	one := startUpstream(t, "v1", "127.0.0.1:0")
+	store := openStore(t, t.TempDir(), time.Hour)
+	r := relay.New(relay.Options{Servers: relay.Servers{Addresses: []string{one.address}}, Store: store, SaveEvery: time.Hour, Node: before}) // so a stream is kept when it ends
+	to, _ := serve(t, r)
+	end := func(c client) {
+		t.Helper()
+		if err := c.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Recv(); err == nil {
+			t.Fatal("the stream goes on")
+		}
+	}
+	old := connectAs(t, to, before, nil)
+	old.take("v1")
+	r.Rename(t.Context(), now)
+	next := connectAs(t, to, now, nil)
+	next.take("v1")
+	end(next)
+	end(old)
+	if kept := store.List(); len(kept) != 1 || kept[0].Proxy != now {
+		t.Errorf("kept is %v", kept)
+	}
+}
+
 // TestDamagedLastGood: a damaged file is set aside, and an old one is not used.
 func TestDamagedLastGood(t *testing.T) {
 	t.Parallel()
@@ -354,4 +418,34 @@ func TestDamagedLastGood(t *testing.T) {
 			<-got
 		})
 	}
+}
+
+// TestAFailedHandshakeIsExplained: the log says why a server is not in use, with what the owner of the
+// relay adds.
+func TestAFailedHandshakeIsExplained(t *testing.T) {
+	t.Parallel()
+	plain := startUpstream(t, "v1", "127.0.0.1:0")
+	lines := make(chan string, 100)
+	to, _ := start(t, relay.Options{
+		Servers: relay.Servers{
+			Addresses: []string{plain.address}, TLS: func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil },
+			Explain: func(err error) error { return fmt.Errorf("%w: explained", err) },
+		},
+		Logger: slog.New(slog.NewTextHandler(linesTo(lines), nil)),
+	})
+	connect(t, to, nil)
+	if got := <-lines; !strings.Contains(got, "tls: first record does not look like a TLS handshake") || !strings.Contains(got, ": explained") {
+		t.Errorf("the log says %s", got)
+	}
+}
+
+// linesTo passes on each line of a log, until nobody takes more.
+type linesTo chan string
+
+func (l linesTo) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
 }

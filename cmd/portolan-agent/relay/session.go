@@ -209,6 +209,7 @@ func (s *session[Q, P]) save() {
 	n := s.book.changes()
 	switch {
 	case !s.live: // all that it has is what is kept
+	case s.relay.isPast(node.GetId()): // the file is for the present address
 	case n != s.saved:
 		s.relay.o.Store.save(keptState{Node: node.GetId(), Variant: s.variant, Types: s.book.state()})
 		s.saved = n

@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ import (
 )
 
 // Store keeps the last good configuration of each client in a directory: what the client has
-// acknowledged. It keeps no secrets. Each file is replaced atomically and is on disk before the
+// acknowledged. A client is known by its node id without the address. It keeps no secrets. Each file is replaced atomically and is on disk before the
 // old one goes. Several goroutines may use a Store.
 type Store struct {
 	dir    string
@@ -66,8 +67,18 @@ const (
 	damagedSuffix = ".damaged"
 )
 
+// ofAnyAddress returns the id of a node without its address (type~ip~id~domain), so that a machine
+// whose address changes finds what it had. Any other id it returns as it is.
+func ofAnyAddress(node string) string {
+	parts := strings.Split(node, "~")
+	if len(parts) != 4 {
+		return node
+	}
+	return strings.Join(slices.Delete(parts, 1, 2), "~")
+}
+
 func (s *Store) path(node, variant string) string {
-	sum := sha256.Sum256([]byte(variant + "\x00" + node))
+	sum := sha256.Sum256([]byte(variant + "\x00" + ofAnyAddress(node)))
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:12])+keptSuffix)
 }
 
@@ -147,7 +158,7 @@ func read(path, node, variant string) (map[string]*discoveryv3.DeltaDiscoveryRes
 	if err := json.Unmarshal(line, &head); err != nil {
 		return nil, err
 	}
-	if head.Format != keptFormat || head.Node != node || head.Variant != variant {
+	if head.Format != keptFormat || ofAnyAddress(head.Node) != ofAnyAddress(node) || head.Variant != variant {
 		return nil, fmt.Errorf("it is of format %d, variant %s, proxy %s", head.Format, head.Variant, head.Node)
 	}
 	out := make(map[string]*discoveryv3.DeltaDiscoveryResponse, head.Types)
@@ -167,6 +178,9 @@ type Kept struct {
 	Bytes int64     `json:"bytes"`
 	As    time.Time `json:"as"` // when the proxy was last in touch with a server
 }
+
+// For says whether the file is for a client, at any address.
+func (k Kept) For(node string) bool { return ofAnyAddress(k.Proxy) == ofAnyAddress(node) }
 
 // List returns what the store has, in the order of its file names.
 func (s *Store) List() []Kept {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,6 +30,8 @@ type Servers struct {
 	TLS func() (*tls.Config, error)
 	// Name is the name in the servers' certificates; empty means the host of each address.
 	Name string
+	// Explain says more about a handshake that has failed; nil for nothing more.
+	Explain func(error) error
 }
 
 // freshTLS are credentials that ask for their configuration at each handshake.
@@ -36,6 +39,7 @@ type freshTLS struct {
 	credentials.TransportCredentials
 	server string
 	fresh  func() (*tls.Config, error)
+	failed *atomic.Pointer[error] // why the last handshake has failed
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -45,7 +49,11 @@ func (c freshTLS) ClientHandshake(ctx context.Context, _ string, conn net.Conn) 
 		return nil, nil, err
 	}
 	config.ServerName = c.server
-	return credentials.NewTLS(config).ClientHandshake(ctx, c.server, conn)
+	secure, info, err := credentials.NewTLS(config).ClientHandshake(ctx, c.server, conn)
+	if err != nil {
+		c.failed.Store(&err)
+	}
+	return secure, info, err
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -63,7 +71,8 @@ const (
 func (s Servers) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	transport, err := s.credentials(address)
+	var failed atomic.Pointer[error]
+	transport, err := s.credentials(address, &failed)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +90,12 @@ func (s Servers) connect(ctx context.Context, address string) (*grpc.ClientConn,
 			return conn, nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			cause = errors.New("the connection fails: it does not listen there, or one side does not accept the other's certificate")
+			if why := failed.Load(); why != nil {
+				cause = *why
+				if s.Explain != nil {
+					cause = s.Explain(cause)
+				}
+			}
 		default:
 			if conn.WaitForStateChange(ctx, state) {
 				continue
@@ -212,8 +227,8 @@ func (l *link[Q, P]) pump(ctx context.Context, receive func() (P, error)) (answe
 	}
 }
 
-// credentials returns those for a connection to a server.
-func (s Servers) credentials(address string) (credentials.TransportCredentials, error) {
+// credentials returns those for a connection to a server. failed gets why a handshake has failed.
+func (s Servers) credentials(address string, failed *atomic.Pointer[error]) (credentials.TransportCredentials, error) {
 	if s.TLS == nil {
 		return insecure.NewCredentials(), nil
 	}
@@ -224,5 +239,5 @@ func (s Servers) credentials(address string) (credentials.TransportCredentials, 
 			return nil, err
 		}
 	}
-	return freshTLS{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}), host, s.TLS}, nil
+	return freshTLS{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}), host, s.TLS, failed}, nil
 }

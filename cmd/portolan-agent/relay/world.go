@@ -9,10 +9,14 @@ import (
 )
 
 // worldBook is the book of a client that speaks the state-of-the-world variant.
-type worldBook struct{ ledger[worldType] }
+type worldBook struct {
+	ledger[worldType]
+	followed map[string]string // the types that are the agent's, not the client's
+}
 
-func newWorldBook(kept map[string]*discoveryv3.DeltaDiscoveryResponse) *worldBook {
-	return &worldBook{newLedger[worldType](kept)}
+// newWorldBook returns the book of a client; kept is what was last known of it, by type.
+func newWorldBook(kept map[string]*discoveryv3.DeltaDiscoveryResponse, followed map[string]string) *worldBook {
+	return &worldBook{newLedger[worldType](kept), followed}
 }
 
 // worldType is the bookkeeping of one type.
@@ -33,7 +37,7 @@ type worldType struct {
 }
 
 func (b *worldBook) settled() bool {
-	return slices.ContainsFunc(b.order, func(t *worldType) bool { return t.version != "" })
+	return slices.ContainsFunc(b.order, func(t *worldType) bool { return t.version != "" && b.followed[t.url] == "" })
 }
 
 func (b *worldBook) attach() []*discoveryv3.DiscoveryRequest { return attachTo(&b.ledger, b.restate) }

@@ -124,7 +124,7 @@ func TestWorldEndsAsWithTheLastUpstream(t *testing.T) {
 			}
 			return out
 		}
-		b := newWorldBook(nil)
+		b := newWorldBook(nil, nil)
 		var server *worldServer
 		client := &worldClient{}
 		ask := func(r *discoveryv3.DiscoveryRequest) {

@@ -5,6 +5,7 @@
 package secrets
 
 import (
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
@@ -39,6 +41,7 @@ type Server struct {
 type secrets struct {
 	version string
 	of      map[string]*anypb.Any
+	until   time.Time // zero if the certificate cannot be read
 }
 
 // New returns a server, which has read the directory.
@@ -73,16 +76,27 @@ func (s *Server) Reload() error {
 	if content[2] == nil {
 		return fmt.Errorf("%s: the certificate cannot be read: get it with portolan-agent join", s.dir)
 	}
+	var until time.Time
+	if pair, err := tls.X509KeyPair(content[0], content[1]); err == nil {
+		until = pair.Leaf.NotAfter
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	version, _ := strconv.Atoi(s.now.version)
-	s.now = secrets{strconv.Itoa(version + 1), map[string]*anypb.Any{
+	s.now = secrets{until: until, version: strconv.Itoa(version + 1), of: map[string]*anypb.Any{
 		names.WorkloadCertificate: message.Pack(socket.CertificateSecret(names.WorkloadCertificate, content[0], content[1])),
 		names.WorkloadRoots:       message.Pack(socket.RootsSecret(names.WorkloadRoots, content[2], nil)),
 	}}
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return nil
+}
+
+// Until returns when the certificate that is served expires; zero if it is damaged, or not that of
+// its key.
+func (s *Server) Until() time.Time {
+	now, _ := s.current()
+	return now.until
 }
 
 func (s *Server) current() (secrets, chan struct{}) {

@@ -2,6 +2,13 @@ package secrets_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -137,5 +144,62 @@ func TestSecrets(t *testing.T) {
 	}
 	if _, err := secrets.New(dir); err == nil {
 		t.Error("a server begins without a certificate")
+	}
+}
+
+// TestUntil: a server knows when the certificate that it serves expires, whatever becomes of the
+// files. Of a damaged one, and of one with another's key, it does not.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certify := func(until time.Time) (chain, key string) {
+		t.Helper()
+		pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: until}
+		signed, err := x509.CreateCertificate(rand.Reader, of, of, pair.Public(), pair)
+		if err != nil {
+			t.Fatal(err)
+		}
+		private, err := x509.MarshalPKCS8PrivateKey(pair)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := func(kind string, of []byte) string {
+			return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: of}))
+		}
+		return in("CERTIFICATE", signed), in("PRIVATE KEY", private)
+	}
+	first := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	second := first.AddDate(0, 0, 1)
+	oneChain, oneKey := certify(first)
+	twoChain, twoKey := certify(second)
+	put(t, dir, "damaged ")
+	s, err := secrets.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name, chain, key string
+		want             time.Time
+	}{
+		{"damaged", "damaged", "damaged", time.Time{}},
+		{"a first one", oneChain, oneKey, first},
+		{"the next one", twoChain, twoKey, second},
+		{"with the key of another", twoChain, oneKey, time.Time{}},
+		{"the next one again", twoChain, twoKey, second},
+	} {
+		err := errors.Join(os.WriteFile(filepath.Join(dir, "cert-chain.pem"), []byte(step.chain), 0o600), os.WriteFile(filepath.Join(dir, "key.pem"), []byte(step.key), 0o600), s.Reload())
+		if got := s.Until(); err != nil || !got.Equal(step.want) {
+			t.Errorf("%s: %s, %v, want %s", step.name, got, err, step.want)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Until(); !got.Equal(second) {
+		t.Errorf("without its files it is %s", got)
 	}
 }

@@ -105,9 +105,10 @@ becomes the service account of the group's template.`,
 // completeAccount sets the service account of a group, if no flag says another.
 func (e *environment) completeAccount(ctx context.Context, o *tokenOrder, group string) error {
 	return e.Call(ctx, func(ctx context.Context, api *client.Client) error {
-		stored, err := api.Get(ctx, client.Resource(e.Schemas.Kind(schema.WorkloadGroup)), o.namespace, group)
+		groups := client.Resource(e.Schemas.Kind(schema.WorkloadGroup))
+		stored, err := api.Get(ctx, groups, o.namespace, group)
 		if err != nil {
-			return err
+			return explainMissing(ctx, api, groups, place{o.namespace, group}, err)
 		}
 		account, _, _ := unstructured.NestedString(stored.Object, "spec", "template", "serviceAccount")
 		if account = cmp.Or(account, schema.DefaultServiceAccount); o.ServiceAccount != "" && o.ServiceAccount != account {

@@ -28,6 +28,9 @@ func (e *Environment) explainCredentials(err error) error {
 	if apierrors.IsUnauthorized(err) {
 		err = e.Credentials.explain(err)
 	}
+	if e.Files.CA != "" {
+		err = call.ExplainUntrusted(err, e.Files.CA, "name the roots of the mesh with --ca or PORTOLAN_CA; portolan ca root prints them where a server is trusted, such as on its own machine")
+	}
 	if len(e.hidden) == 0 || !apierrors.IsUnauthorized(err) && !call.Untrusted(err) {
 		return err
 	}

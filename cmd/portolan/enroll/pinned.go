@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
@@ -29,8 +29,8 @@ func PinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, e
 	if err := api.JSON(ctx, certificate.RootsPath, told); err != nil {
 		return nil, err
 	}
-	if invitation.Pin(told.Roots) != pin {
-		return nil, exit.With(exit.Data, errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca"))
+	if its := invitation.Pin(told.Roots); its != pin {
+		return nil, exit.With(exit.Data, fmt.Errorf("the roots of the server are not those that the token names (their hash is %s, the token has %s): it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca", its, pin))
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(told.Roots))

@@ -43,9 +43,10 @@ func (s Servers) ask(ctx context.Context, server string, r certificate.Request, 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	token, pin := invitation.Unpin(s.Token)
+	trusts := false // the roots in the directory
 	switch {
 	case own != nil:
-		token = ""
+		token, trusts = "", true
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 		transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }
 		if err := Renewing(transport, s.Dir); err != nil {
@@ -58,6 +59,7 @@ func (s Servers) ask(ctx context.Context, server string, r certificate.Request, 
 	default: // the machine was in the mesh before, or trusts the authorities of the system
 		roots := filepath.Join(s.Dir, RootsFile)
 		if _, missing := os.Stat(roots); missing == nil {
+			trusts = true
 			transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 			if err := trustRoots(transport.TLSClientConfig, roots); err != nil {
 				return got, err
@@ -69,7 +71,17 @@ func (s Servers) ask(ctx context.Context, server string, r certificate.Request, 
 		return got, err
 	}
 	defer api.Close()
-	return got, api.Post(ctx, certificate.Path, r, &got)
+	err = api.Post(ctx, certificate.Path, r, &got)
+	if trusts {
+		err = ExplainUntrusted(s.Dir, err)
+	}
+	return got, err
+}
+
+// ExplainUntrusted has the error of a server that the roots in a directory do not vouch for say which
+// roots those are, and what to do. It returns any other error as it is.
+func ExplainUntrusted(dir string, err error) error {
+	return call.ExplainUntrusted(err, filepath.Join(dir, RootsFile), "if the mesh has another root now (portolan ca status), join the machine again by a new invitation (portolan machine invite); else it is a server of another mesh, or somebody is in between")
 }
 
 // Client returns the TLS configuration of a connection to a server of the mesh with the certificate

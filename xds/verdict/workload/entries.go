@@ -38,7 +38,7 @@ func (j *judge) serviceEntry(object *config.Config) {
 // WorkloadEntry judges a WorkloadEntry.
 func WorkloadEntry(j *verdict.Judge, object *config.Config) { (&judge{j}).workloadEntry(object) }
 
-// workloadEntry judges the address of a WorkloadEntry.
+// workloadEntry judges the address of a WorkloadEntry, and whether its health is known.
 func (j *judge) workloadEntry(object *config.Config) {
 	spec := object.Spec.(*networking.WorkloadEntry)
 	j.offline("spec.address", spec.GetAddress())
@@ -47,6 +47,7 @@ func (j *judge) workloadEntry(object *config.Config) {
 	own := serviceentry.LabelsOf(&object.Meta, spec)
 	j.sidecarAt(object, "spec", spec.GetAddress(), own, spec.GetServiceAccount())
 	j.unpinned("spec", own, spec.GetServiceAccount(), nil)
+	j.unreported(object, spec)
 }
 
 // offline warns if the sidecars at the address of an endpoint are all disconnected. Gateways at

@@ -36,7 +36,7 @@ func (e *UnreachableError) Error() string {
 	if errors.Is(e.Err, context.DeadlineExceeded) {
 		return fmt.Sprintf("no answer from the server at %s: %v", e.Server, e.Err)
 	}
-	if errors.Is(e.Err, errUntrusted) {
+	if Untrusted(e.Err) {
 		return fmt.Sprintf("cannot reach the server at %s: %v", e.Server, e.Err)
 	}
 	return fmt.Sprintf("cannot reach the server at %s: %v: is it running (portolan serve)? Name another one with --server or PORTOLAN_SERVER", e.Server, e.Err)

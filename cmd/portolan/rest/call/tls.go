@@ -10,13 +10,6 @@ import (
 	"time"
 )
 
-// errUntrusted is the error of a server whose certificate no trusted authority signed.
-var errUntrusted = errors.New("its certificate is of no authority that is trusted here: name that of the mesh with --ca or PORTOLAN_CA")
-
-// Untrusted says whether a call failed because no trusted authority signed the
-// certificate of the server.
-func Untrusted(err error) bool { return errors.Is(err, errUntrusted) }
-
 // explainTLS says what to do about an error of TLS; nil for other errors.
 func explainTLS(err error) error {
 	var unknown x509.UnknownAuthorityError
@@ -25,7 +18,7 @@ func explainTLS(err error) error {
 	var remote *net.OpError // with the alert of the server
 	switch {
 	case errors.As(err, &unknown):
-		return errUntrusted
+		return &UntrustedError{cause: unknown, do: "name that of the mesh with --ca or PORTOLAN_CA"}
 	case errors.As(err, &name):
 		return fmt.Errorf("%w: call it by a name in its certificate", name)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
