@@ -41,15 +41,14 @@ func TestSystemdResolvedAsksTheAgent(t *testing.T) {
 		t.Fatalf("the page has the files %q", files)
 	}
 	l := newLAN(t)
+	needTools(t, "dbus-daemon") // for resolvectl
 	b := l.boot("resolved", needResolved(t))
 	l.apply(serviceAt("shop", "far.shop.example", "10.9.0.1", ""))
 	l.resolver("printer.corp.test", "10.77.0.9")
 	b.install("*.deb")
 	b.must("ln", "-sf", "../run/systemd/resolve/stub-resolv.conf", "/etc/resolv.conf")
-	network := "[Match]\nName=eth0\n[Network]\nAddress=" + b.ip + "/16\nGateway=10.77.0.1\n"
-	b.writes("/etc/systemd/network/eth0.network", network+"DNS=10.77.0.1\n")
-	b.must("systemctl", "start", "systemd-networkd")
 	b.must("systemctl", "restart", "systemd-resolved")
+	b.must("resolvectl", "dns", "eth0", "10.77.0.1") // as NetworkManager sets it
 	b.names("without an agent", "")
 
 	b.must("portolan-agent", "join", l.invite("--service-account", "web"), "--interception", "REDIRECT")
@@ -68,13 +67,11 @@ func TestSystemdResolvedAsksTheAgent(t *testing.T) {
 	b.must("systemctl", "restart", "systemd-resolved")
 	b.names("by the domains of the mesh", "10.9.0.1")
 
-	b.writes("/etc/systemd/network/eth0.network", network)
+	b.must("resolvectl", "revert", "eth0")
 	b.writes("/etc/systemd/resolved.conf.d/own.conf", "[Resolve]\nDNS=10.77.0.1\n")
 	b.writes(dropIn, files[1])
 	b.must("sed", "-i", "s/^dns: .*/dns: {resolvers: [10.77.0.1]}/", "/etc/portolan-agent/config.yaml")
-	for _, unit := range []string{"systemd-networkd", "portolan-agent", "systemd-resolved"} {
-		b.must("systemctl", "restart", unit)
-	}
+	b.must("systemctl", "restart", "portolan-agent", "systemd-resolved")
 	b.names("for all names", "10.9.0.1")
 }
 
