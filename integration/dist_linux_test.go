@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +24,7 @@ import (
 func TestSoakDist(t *testing.T) {
 	t.Parallel()
 	needNetworks(t, "lintian", "dpkg", "dpkg-deb", "rpm", "systemd-analyze", "unshare", "git", "sha256sum", "chroot")
-	dist := t.TempDir()
-	makeDist(t, "..", dist)
+	dist := needDist(t)
 	t.Run("lintian", func(t *testing.T) {
 		t.Parallel()
 		files := []string{distFile(t, dist, "portolan-agent_*.deb")}
@@ -43,12 +43,35 @@ func TestSoakDist(t *testing.T) {
 	t.Run("rpm", func(t *testing.T) { t.Parallel(); rpmComesAndGoes(t, dist) })
 	t.Run("image", func(t *testing.T) { t.Parallel(); imageStarts(t, dist) })
 	t.Run("reproducible", func(t *testing.T) { t.Parallel(); distIsReproducible(t, dist) })
+	t.Run("arm64", func(t *testing.T) { t.Parallel(); arm64Starts(t) })
 }
 
-// makeDist makes all for this architecture, from the source in a directory.
+// buildDist makes all for amd64, once for all tests.
+var buildDist = sync.OnceValues(func() (string, error) {
+	out := filepath.Join(filepath.Dir(binary), "dist")
+	return out, runWith(nil, distCommand("..", out, "ARCH=amd64")...)
+})
+
+// needDist returns the directory of what `make dist` makes for amd64.
+func needDist(t testing.TB) string {
+	t.Helper()
+	dist, err := buildDist()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dist
+}
+
+// distCommand makes packages from the source in a directory.
+func distCommand(source, out string, args ...string) []string {
+	return append([]string{"make", "-C", source, "dist", "OUT=" + out, "VERSION=v1.2.3", "REVISION=abc", "SOURCE_DATE_EPOCH=1795901038"}, args...)
+}
+
+// makeDist makes packages from the source in a directory.
 func makeDist(t *testing.T, source, out string, args ...string) {
 	t.Helper()
-	output(t, source, "make", append([]string{"dist", "ARCH=amd64", "OUT=" + out, "VERSION=v1.2.3", "REVISION=abc", "SOURCE_DATE_EPOCH=1795901038"}, args...)...)
+	command := distCommand(source, out, args...)
+	output(t, "", command[0], command[1:]...)
 }
 
 // output runs a command, which must succeed, and returns what it prints.
@@ -234,11 +257,21 @@ u/var/lib/portolan/store
 	}
 }
 
-// imageStarts: the server of the image becomes ready on a root that nobody can write to, as a user
-// who is not root.
-func imageStarts(t *testing.T, dist string) {
-	layout, root := t.TempDir(), t.TempDir()
-	output(t, "", "tar", "-xf", distFile(t, dist, "portolan_*.oci.tar"), "-C", layout)
+// ociImage is the configuration of an image.
+type ociImage struct {
+	Architecture string
+	Config       struct {
+		User                 string
+		Env, Entrypoint, Cmd []string
+	}
+}
+
+// unpackImage returns the configuration of an image, and a directory with its files.
+func unpackImage(t *testing.T, file string) (image ociImage, root string) {
+	t.Helper()
+	root = t.TempDir()
+	layout := t.TempDir()
+	output(t, "", "tar", "-xf", file, "-C", layout)
 	read := func(file string, into any) {
 		text, err := os.ReadFile(filepath.Join(layout, file))
 		if err == nil {
@@ -249,24 +282,25 @@ func imageStarts(t *testing.T, dist string) {
 		}
 	}
 	type blob struct{ Digest string }
-	file := func(b blob) string { return "blobs/" + strings.Replace(b.Digest, ":", "/", 1) }
+	path := func(b blob) string { return "blobs/" + strings.Replace(b.Digest, ":", "/", 1) }
 	var index struct{ Manifests []blob }
 	read("index.json", &index)
 	var manifest struct {
 		Config blob
 		Layers []blob
 	}
-	read(file(index.Manifests[0]), &manifest)
-	var image struct {
-		Config struct {
-			User                 string
-			Env, Entrypoint, Cmd []string
-		}
-	}
-	read(file(manifest.Config), &image)
+	read(path(index.Manifests[0]), &manifest)
+	read(path(manifest.Config), &image)
 	for _, l := range manifest.Layers {
-		output(t, layout, "tar", "-xf", file(l), "-C", root)
+		output(t, layout, "tar", "-xf", path(l), "-C", root)
 	}
+	return image, root
+}
+
+// imageStarts: the server of the image becomes ready on a root that nobody can write to, as a user
+// who is not root.
+func imageStarts(t *testing.T, dist string) {
+	image, root := unpackImage(t, distFile(t, dist, "portolan_*.oci.tar"))
 	output(t, root, "mkdir", "proc", "dev")
 	c := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-euc", `
 mount --bind "$ROOT" "$ROOT"
@@ -307,7 +341,7 @@ exec chroot --userspec="$USER" "$ROOT" "$@" --api-address 127.0.0.1:0 --xds-addr
 func distIsReproducible(t *testing.T, dist string) {
 	source, out := t.TempDir(), t.TempDir()
 	output(t, "..", "sh", "-c", `git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --ignore-failed-read -c | tar -x -C "$0"`, source)
-	makeDist(t, source, out, "PRODUCT=portolan-agent")
+	makeDist(t, source, out, "ARCH=amd64", "PRODUCT=portolan-agent")
 	for _, ending := range []string{"deb", "rpm", "tar.gz", "oci.tar", "sbom.json"} {
 		pattern := "portolan-agent_*." + ending
 		output(t, "", "cmp", distFile(t, dist, pattern), distFile(t, out, pattern))

@@ -48,7 +48,7 @@ func needNetworks(t testing.TB, tools ...string) {
 func needTools(t testing.TB, tools ...string) {
 	t.Helper()
 	packages := map[string]string{"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux", "openssl": "openssl", "dig": "bind9-dnsutils", "curl": "curl",
-		"lintian": "lintian", "rpm": "rpm", "systemd-analyze": "systemd"}
+		"lintian": "lintian", "rpm": "rpm", "systemd-analyze": "systemd", "/lib/systemd/systemd": "systemd", "dbus-daemon": "dbus", "qemu-aarch64-static": "qemu-user-static"}
 	var missing []string
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -100,7 +100,7 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	}
 	fmt.Fprintf(e.stdout, "This machine is %s, until %s; the agent renews that.\n", got.Identity, got.NotAfter.UTC().Format(time.RFC3339))
 	if os.Geteuid() == 0 && file == config.DefaultFile {
-		if err := giveCapabilities(out, packagedDropIns, unitDropIns); err != nil {
+		if err := errors.Join(giveCapabilities(out, packagedDropIns, unitDropIns), reloadUnits(c.Context())); err != nil {
 			return exit.With(exit.Data, fmt.Errorf("the capabilities of the unit: %w", err))
 		}
 	}

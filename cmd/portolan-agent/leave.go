@@ -56,7 +56,7 @@ again. A certificate that somebody has copied stays good until it ends.`,
 			}
 			forgotten := forget(file)
 			if env.config == config.DefaultFile {
-				forgotten = errors.Join(forgotten, takeCapabilities(unitDropIns))
+				forgotten = errors.Join(forgotten, takeCapabilities(unitDropIns), reloadUnits(c.Context()))
 			}
 			if forgotten != nil {
 				return forgotten

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
@@ -18,14 +22,15 @@ const (
 	unitDropIns     = "/etc/systemd/system/portolan-agent.service.d"
 )
 
-// The drop-ins that give the unit a capability: to capture traffic, and for ports below 1024.
+// The drop-ins that give the unit a capability: to capture traffic, and for ports below 1024, which
+// the Envoy of a gateway or of a sidecar without capture listens on itself.
 const captureDropIn, gatewayDropIn = "capture.conf", "gateway.conf"
 
 // giveCapabilities gives the unit of the package the capabilities that a machine needs, and takes
 // those away that it needs no more. Without the package it does nothing.
 func giveCapabilities(c config.Config, packaged, unit string) error {
 	var err error
-	for name, needed := range map[string]bool{captureDropIn: c.Capture != nil, gatewayDropIn: c.Proxy.Type == node.Router} {
+	for name, needed := range map[string]bool{captureDropIn: c.Capture != nil, gatewayDropIn: c.Proxy.Type == node.Router || c.Capture == nil} {
 		text, missing := os.ReadFile(filepath.Join(packaged, name))
 		switch at := filepath.Join(unit, name); {
 		case missing != nil:
@@ -43,6 +48,20 @@ func giveCapabilities(c config.Config, packaged, unit string) error {
 // takeCapabilities takes all of them away.
 func takeCapabilities(unit string) error {
 	return errors.Join(removed(filepath.Join(unit, captureDropIn)), removed(filepath.Join(unit, gatewayDropIn)))
+}
+
+// reloadUnits has systemd read the drop-ins of the unit. Without systemd, or without the package, it
+// does nothing.
+func reloadUnits(ctx context.Context) error {
+	for _, needed := range []string{"/run/systemd/system", packagedDropIns} {
+		if _, err := os.Stat(needed); err != nil {
+			return nil
+		}
+	}
+	if out, err := exec.CommandContext(ctx, "systemctl", "daemon-reload").CombinedOutput(); err != nil {
+		return fmt.Errorf("systemctl daemon-reload: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // removed deletes a file that may be missing.

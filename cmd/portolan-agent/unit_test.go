@@ -30,7 +30,7 @@ func TestCapabilitiesOfTheUnit(t *testing.T) {
 		config config.Config
 		want   string
 	}{
-		{config.Config{}, ""},
+		{config.Config{}, gatewayDropIn},
 		{config.Config{Capture: &config.Capture{}}, captureDropIn},
 		{config.Config{Capture: &config.Capture{}}, captureDropIn}, // again
 		{config.Config{Proxy: config.Proxy{Type: node.Router}}, gatewayDropIn},
