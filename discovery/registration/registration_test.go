@@ -212,7 +212,7 @@ func (m *mesh) await(what string, holds func() bool) {
 // never fails the test if a condition does not hold for some TTLs.
 func (m *mesh) always(what string, holds func() bool) {
 	m.Helper()
-	for began := time.Now(); time.Since(began) < 2*storage.MinLease; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < storage.MinLease*6/5; time.Sleep(5 * time.Millisecond) {
 		if !holds() {
 			m.Fatalf("%s: it ceased after %v", what, time.Since(began))
 		}
