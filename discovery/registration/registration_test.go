@@ -209,7 +209,7 @@ func (m *mesh) await(what string, holds func() bool) {
 	}
 }
 
-// never fails the test if a condition does not hold for some TTLs.
+// always fails the test if a condition ceases to hold within a TTL and a fifth.
 func (m *mesh) always(what string, holds func() bool) {
 	m.Helper()
 	for began := time.Now(); time.Since(began) < storage.MinLease*6/5; time.Sleep(5 * time.Millisecond) {
