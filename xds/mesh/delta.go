@@ -56,6 +56,18 @@ func (d Delta) GatewayStreams() iter.Seq[pmap.Change[*RouteRow]] {
 // Rules iterates over the changed rules, by host or pattern.
 func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] { return ruleRows.diff(d.from, d.to) }
 
+// Consents iterates over the present hosts for which those who may speak for them changed: other rules
+// of a pattern may have effect for such a host, though no rule changed.
+func (d Delta) Consents() iter.Seq[*HostRow] {
+	return func(yield func(*HostRow) bool) {
+		for c := range ownerRows.diff(d.from, d.to) {
+			if row := hostRows.rowsOf(d.to).Value(c.Key); row != nil && !yield(row) {
+				return
+			}
+		}
+	}
+}
+
 // Destinations iterates over the hosts for which the VirtualServices that make them known
 // to sidecars changed.
 func (d Delta) Destinations() iter.Seq[pmap.Change[*ImportRow]] { return importRows.diff(d.from, d.to) }

@@ -199,13 +199,20 @@ func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 
 // ruleNames yields the clusters of hosts whose DestinationRules changed. Another rule, of
 // another namespace or a wider pattern, may apply now. So it yields all subsets of the
-// rule that applies now and of both versions of the changed rules.
+// rule that applies now and of both versions of the changed rules. It is the same with hosts for
+// which rules of a pattern count now, or do not; of those that do not, the clusters that are there have
+// read the rule.
 func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for c := range d.Rules() {
 		for row := range d.HostsMatching(c.Key) {
 			if !rowNames(v, row, yield) || !subsetNames(v, row, c.Old, yield) || !subsetNames(v, row, c.New, yield) {
 				return false
 			}
+		}
+	}
+	for row := range d.Consents() {
+		if !rowNames(v, row, yield) {
+			return false
 		}
 	}
 	return true
