@@ -3,6 +3,7 @@ package discovery
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -17,6 +18,9 @@ const (
 	Healthy Health = iota
 	Unhealthy
 	Draining
+	// OutOfUse: no client is told of the endpoint. It stays what the workload at its address is, so
+	// that this keeps its labels, with its policies, and the ports that it serves.
+	OutOfUse
 )
 
 // Locality is the place of a workload: "region/zone/subzone", and its cluster.
@@ -55,6 +59,16 @@ type Endpoint struct {
 	Check health.Check
 	// Namespace and WorkloadName name the object it comes from.
 	Namespace, WorkloadName string
+}
+
+// InUse returns the endpoints that clients are told of. It does not modify the slice, and returns it as
+// it is if that is all of them.
+func InUse(all []*Endpoint) []*Endpoint {
+	out := func(e *Endpoint) bool { return e.Health == OutOfUse }
+	if !slices.ContainsFunc(all, out) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), out)
 }
 
 // SPIFFE returns the identity of a service account of a namespace, empty for no account. An

@@ -125,7 +125,7 @@ func (s *State) InstancesByPort(service *Service, port int, selector labels.Inst
 		return nil
 	}
 	var out []*ServiceInstance
-	for _, e := range s.Row(service.Hostname, service.Attributes.Namespace).Endpoints {
+	for _, e := range InUse(s.Row(service.Hostname, service.Attributes.Namespace).Endpoints) {
 		if e.IsFor(servicePort) && selector.SubsetOf(e.Labels) {
 			out = append(out, &ServiceInstance{Service: service, ServicePort: servicePort, Endpoint: e})
 		}

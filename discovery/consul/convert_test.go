@@ -60,7 +60,11 @@ func described(row discovery.Row) []string {
 	}
 	for _, e := range row.Endpoints {
 		line := fmt.Sprintf("%s:%d at %s for %s weight %d", e.Address, e.Port, e.Locality.Label, e.ServicePortName, e.Weight)
-		if e.Health != discovery.Healthy {
+		switch e.Health {
+		case discovery.Healthy:
+		case discovery.OutOfUse:
+			line += " out of use"
+		default:
 			line += " unhealthy"
 		}
 		if len(e.Labels) > 0 {
@@ -129,8 +133,8 @@ func TestConversion(t *testing.T) {
 			want: []string{"port tcp-8080 8080 TCP", plain + " unhealthy"}},
 		{name: "critical is unhealthy", entries: []*api.ServiceEntry{web(check("a", "passing"), check("b", "critical"))}, want: []string{"port tcp-8080 8080 TCP", plain + " unhealthy"}},
 		{name: "a critical node is too", entries: []*api.ServiceEntry{web(check("node", "critical"))}, want: []string{"port tcp-8080 8080 TCP", plain + " unhealthy"}},
-		{name: "maintenance leaves, and the service keeps its port", entries: []*api.ServiceEntry{web(check(api.ServiceMaintPrefix+"web-1", "critical"))}, want: []string{"port tcp-8080 8080 TCP"}},
-		{name: "the node's maintenance too", entries: []*api.ServiceEntry{web(check(api.NodeMaint, "critical"))}, want: []string{"port tcp-8080 8080 TCP"}},
+		{name: "maintenance leaves, and the service keeps its port", entries: []*api.ServiceEntry{web(check(api.ServiceMaintPrefix+"web-1", "critical"))}, want: []string{"port tcp-8080 8080 TCP", plain + " out of use"}},
+		{name: "the node's maintenance too", entries: []*api.ServiceEntry{web(check(api.NodeMaint, "critical"))}, want: []string{"port tcp-8080 8080 TCP", plain + " out of use"}},
 		{name: "proxies of Consul's own mesh are not taken", entries: []*api.ServiceEntry{web(service(func(s *api.AgentService) { s.Kind = api.ServiceKindConnectProxy }))}},
 		{name: "an address that is a name", entries: []*api.ServiceEntry{entry("n1", "web", "web-1", "web.example.com", 80)}},
 		{name: "no port", entries: []*api.ServiceEntry{entry("n1", "web", "web-1", "10.0.0.1", 0)}},

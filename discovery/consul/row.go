@@ -36,10 +36,10 @@ func rowOf(o *Options, name string, instances []*instance) discovery.Row {
 	row.Services = []*discovery.Service{service}
 	for _, i := range instances {
 		for _, p := range i.ports {
-			if i.away {
-				continue
-			}
 			e := i.endpoint
+			if i.away {
+				e.Health = discovery.OutOfUse
+			}
 			e.Port, e.ServicePortName, e.ServicePort = p.target, names[p.number], p.number
 			row.Endpoints = append(row.Endpoints, &e)
 		}

@@ -129,7 +129,11 @@ func (r *Recorder) Rows() map[string]discovery.Row {
 func (r *Recorder) Endpoints(namespace, hostname string) []string {
 	var out []string
 	for _, e := range r.Rows()[namespace+"/"+hostname].Endpoints {
-		out = append(out, fmt.Sprintf("%s=%s:%d", e.ServicePortName, e.Address, e.Port))
+		text := fmt.Sprintf("%s=%s:%d", e.ServicePortName, e.Address, e.Port)
+		if e.Health == discovery.OutOfUse {
+			text += " out of use"
+		}
+		out = append(out, text)
 	}
 	return out
 }

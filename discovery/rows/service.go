@@ -61,6 +61,7 @@ func NewService(services []*discovery.Service, endpoints []*discovery.Endpoint) 
 	row := &Service{
 		Hostname: services[0].Hostname, Namespace: services[0].Attributes.Namespace, Services: services,
 	}
+	endpoints = discovery.InUse(endpoints)
 	for _, s := range services {
 		row.Accounts = append(row.Accounts, s.ServiceAccounts...)
 	}

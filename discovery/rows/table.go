@@ -60,7 +60,7 @@ func (t *Table) updateEndpoints(key string, hostname host.Name, namespace string
 		t.Endpoints = t.Endpoints.Delete(key)
 		return
 	}
-	row := &Endpoints{Hostname: hostname, Namespace: namespace, Endpoints: endpoints.all(), Shards: endpoints.sizes()}
+	row := NewEndpoints(hostname, namespace, shardsOf(endpoints))
 	if last := t.Endpoints.Value(key); !row.Equal(last) {
 		row.Follow(last)
 		t.Endpoints = t.Endpoints.Set(key, row)
@@ -119,10 +119,10 @@ func (p *parts[T]) all() []T {
 	return out
 }
 
-func (p *parts[T]) sizes() []ShardSize {
-	out := make([]ShardSize, len(p.list))
+func shardsOf(p *parts[*discovery.Endpoint]) []ShardEndpoints {
+	out := make([]ShardEndpoints, len(p.list))
 	for i, part := range p.list {
-		out[i] = ShardSize{Shard: part.shard, Count: len(part.values)}
+		out[i] = ShardEndpoints{Shard: part.shard, Endpoints: part.values}
 	}
 	return out
 }

@@ -275,15 +275,15 @@ func (c converter) hostEndpoints(object *config.Config, spec *networking.Service
 	return endpoints(spec, c.workload(&meta, &networking.WorkloadEntry{Address: string(hostname)}))
 }
 
-// firstPerPort keeps the first endpoint of each port: a proxy that resolves round robin uses
+// firstPerPort keeps the first endpoint in use of each port, and those out of use: a proxy that resolves round robin uses
 // no other.
 func firstPerPort(in []*discovery.Endpoint) []*discovery.Endpoint {
 	seen := map[discovery.Port]bool{}
 	return slices.DeleteFunc(slices.Clone(in), func(e *discovery.Endpoint) bool {
 		port := discovery.Port{Name: e.ServicePortName, Number: e.ServicePort}
 		again := seen[port]
-		seen[port] = true
-		return again
+		seen[port] = again || e.Health != discovery.OutOfUse
+		return again && e.Health != discovery.OutOfUse
 	})
 }
 

@@ -105,7 +105,7 @@ func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
 			if s.object == nil && addresses[address] {
 				continue
 			}
-			addresses[address] = addresses[address] || s.object != nil
+			addresses[address] = addresses[address] || s.object != nil && inUse(s.workload) != nil
 		}
 		out = append(out, s.endpoints...)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -30,8 +31,7 @@ func (s *Store) markDirty(e *entry) {
 	}
 }
 
-// workloadEntryHandler turns a healthy WorkloadEntry into a workload. It treats an unhealthy
-// one as deleted.
+// workloadEntryHandler turns a WorkloadEntry into a workload, which is out of use if it is not healthy.
 func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
 	object := cmp.Or(curr, old)
 	key := nameKey{object.Namespace, object.Name}
@@ -47,17 +47,30 @@ func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
 // ServiceEntries in the workload's namespace.
 func (s *Store) changeWorkloadEntry(key nameKey, curr *config.Config) {
 	before, after := s.catalog.workload(key, s.Cluster()), (*workload)(nil)
-	if curr != nil && (s.checked.Value(key.path()) == nil || s.isHealthy(curr)) {
+	if curr != nil {
 		after = s.convert.workloadOf(curr)
+		if s.checked.Value(key.path()) != nil && !s.isHealthy(curr) {
+			after.instance.Endpoint.Health = discovery.OutOfUse
+		}
 	}
 	if before.same(after) {
 		return
 	}
-	s.handlers.WorkloadChanged(cmp.Or(after, before).instance, eventOf(before, after))
+	if offered, gone := inUse(after), inUse(before); offered != nil || gone != nil {
+		s.handlers.WorkloadChanged(cmp.Or(offered, gone).instance, eventOf(gone, offered))
+	}
 	s.moveWorkload(key.namespace, before, after)
 	if after != nil && (before == nil || before.instance.Endpoint.Address != after.instance.Endpoint.Address) {
 		s.arrived = append(s.arrived, after)
 	}
+}
+
+// inUse returns the workload as other registries have it: nil if it is out of use.
+func inUse(w *workload) *workload {
+	if w == nil || w.instance.Endpoint.Health == discovery.OutOfUse {
+		return nil
+	}
+	return w
 }
 
 func eventOf(before, after *workload) cache.Event {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -37,7 +38,7 @@ func selectingA(t tb) *config.Config {
 
 func (m *mesh) addresses() []string {
 	out := []string{}
-	for _, e := range m.row("shop", "a.example.com").Endpoints {
+	for _, e := range discovery.InUse(m.row("shop", "a.example.com").Endpoints) {
 		out = append(out, e.Address)
 	}
 	return out
@@ -98,7 +99,8 @@ func TestHealthThatIsNotAskedForDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestAWithdrawnWorkloadIsNoEndpoint: whatever its health, and whether that matters.
+// TestAWithdrawnWorkloadIsNoEndpoint: whatever its health, and whether that matters. Its own proxy
+// keeps its labels, by which policies select it, and its ports.
 func TestAWithdrawnWorkloadIsNoEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, annotation := range []string{health.DrainedAnnotation, health.RemovedAnnotation} {
@@ -117,6 +119,10 @@ func TestAWithdrawnWorkloadIsNoEndpoint(t *testing.T) {
 			m.apply(withdrawn)
 			if got := m.addresses(); len(got) != 1 || got[0] == before.Spec.(*networking.WorkloadEntry).GetAddress() {
 				t.Errorf("%s of %s: endpoints are %v", annotation, name, got)
+			}
+			own := &discovery.Proxy{Type: discovery.Sidecar, Namespace: "shop", IPAddresses: []string{before.Spec.(*networking.WorkloadEntry).GetAddress()}}
+			if labels, ports := m.store.GetProxyWorkloadLabels(own), m.store.GetProxyServiceInstances(own); labels["app"] != "a" || len(ports) != 1 {
+				t.Errorf("%s of %s: its own proxy has the labels %v, and %d ports", annotation, name, labels, len(ports))
 			}
 			m.apply(before)
 			if got := m.addresses(); len(got) != 2 {

@@ -160,8 +160,8 @@ func TestSwitches(t *testing.T) {
 		endpoints []string // w is a WorkloadEntry, p a pod
 		told      []string
 	}{
-		{"all are on", serviceentry.Switches{}, []string{"http=10.0.0.2:80"}, nil},
-		{"ServiceEntries select no pods", serviceentry.Switches{SelectInstances: true}, nil, nil},
+		{"all are on", serviceentry.Switches{}, []string{"http=10.0.0.1:80 out of use", "http=10.0.0.2:80"}, nil},
+		{"ServiceEntries select no pods", serviceentry.Switches{SelectInstances: true}, []string{"http=10.0.0.1:80 out of use"}, nil},
 		{"WorkloadEntries are not offered", serviceentry.Switches{OfferWorkloadEntries: true, HealthChecks: true}, []string{"http=10.0.0.1:80", "http=10.0.0.2:80"}, nil},
 		{"no health checks", serviceentry.Switches{HealthChecks: true}, []string{"http=10.0.0.1:80", "http=10.0.0.2:80"}, []string{"add w"}},
 	} {

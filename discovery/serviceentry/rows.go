@@ -78,10 +78,11 @@ func mergeEndpoints(in []*discovery.Endpoint, oldest *entry) []*discovery.Endpoi
 		port    int
 		name    string
 		number  int
+		used    bool
 	}
 	seen := make(map[identity]bool, len(in))
 	out := slices.DeleteFunc(in, func(e *discovery.Endpoint) bool {
-		id := identity{e.Address, e.Port, e.ServicePortName, e.ServicePort}
+		id := identity{e.Address, e.Port, e.ServicePortName, e.ServicePort, e.Health != discovery.OutOfUse}
 		again := seen[id]
 		seen[id] = true
 		return again

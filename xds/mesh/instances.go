@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
-// InstanceRow holds the endpoints of one service at one address.
+// InstanceRow holds the endpoints of one service at one address, also those out of use.
 type InstanceRow struct {
 	Endpoints []*discovery.Endpoint
 }
@@ -47,8 +47,9 @@ var instanceRows = instances{groupsOf[*InstanceRow](Instances)}
 
 func (t instances) follow(from, to *PushContext) {
 	for c := range pmap.Diff(from.inputs.Endpoints, to.inputs.Endpoints) {
-		touched := service.TouchedAddresses(c.Old.All(), c.New.All())
-		before, after := service.ByAddress(c.Old.All(), touched), service.ByAddress(c.New.All(), touched)
+		old, now := c.Old.Workloads(), c.New.Workloads()
+		touched := service.TouchedAddresses(old, now)
+		before, after := service.ByAddress(old, touched), service.ByAddress(now, touched)
 		for address := range before {
 			if _, still := after[address]; !still {
 				t.remove(to, address, c.Key)

@@ -245,10 +245,7 @@ func (w *World) commit() {
 			w.inputs.Services = w.inputs.Services.Set(key, service)
 		}
 		if len(row.Endpoints) > 0 {
-			e := &mesh.EndpointRow{
-				Hostname: row.Hostname, Namespace: row.Namespace, Endpoints: row.Endpoints,
-				Shards: []rows.ShardSize{{Shard: discovery.ShardKey{Provider: discovery.External}, Count: len(row.Endpoints)}},
-			}
+			e := rows.NewEndpoints(row.Hostname, row.Namespace, []rows.ShardEndpoints{{Shard: discovery.ShardKey{Provider: discovery.External}, Endpoints: row.Endpoints}})
 			if old := endpoints.Value(key); old.Equal(e) {
 				e = old
 			} else {
