@@ -139,10 +139,10 @@ func TestWorkloadEntryHandler(t *testing.T) {
 		{name: "a selected DNS ServiceEntry is a full push naming its services", before: []*config.Config{dns}, do: changes(w), full: true, keys: []string{"serviceentry/shop/dns.example"}, proxies: []string{"10.0.0.1"}},
 		{name: "a changed set of accounts is a full push", before: []*config.Config{a, w}, do: changes(account), full: true, keys: []string{keyA}},
 		{name: "no ServiceEntries in the namespace, no work", before: []*config.Config{se(t, "edge/a", `{hosts: [a.example], `+web+`, resolution: STATIC, workloadSelector: {labels: {app: a}}}`)}, do: changes(w)},
-		{name: "health is not known: acts as absent", before: []*config.Config{a}, do: changes(sick)},
-		{name: "becoming healthy acts as an add", before: []*config.Config{a, sick}, do: health(true), keys: []string{keyA}, proxies: []string{"10.0.0.1"}},
+		{name: "health is not known: its own proxy is told", before: []*config.Config{a}, do: changes(sick), keys: []string{keyA}, proxies: []string{"10.0.0.1"}},
+		{name: "becoming healthy is endpoints only", before: []*config.Config{a, sick}, do: health(true), keys: []string{keyA}},
 		{
-			name: "becoming unhealthy acts as a delete", before: []*config.Config{a, sick}, keys: []string{keyA},
+			name: "becoming unhealthy is endpoints only", before: []*config.Config{a, sick}, keys: []string{keyA},
 			do: func(r *replica) {
 				health(true)(r)
 				r.push()
