@@ -196,7 +196,7 @@ func TestMachines(t *testing.T) {
 	s.says([]string{"machine", "remove", name, "-n", "shop", "--reason", "stolen", "--yes"}, 0, "removed")
 	awaitReply(t, web.request(), "503")
 	s.awaitFinding("is removed: stolen")
-	m.awaitTold("it is removed", false, "refused, ", "is removed: stolen")
+	m.awaitTold("it is removed", false, "refused: ", "is removed: stolen")
 	if o := m.agent("doctor"); o.code != 79 || !strings.Contains(o.stdout, "is removed: stolen") {
 		t.Errorf("doctor: %d %s%s", o.code, o.stdout, o.stderr)
 	}

@@ -35,7 +35,7 @@ changes nothing. Run it as root, or as the user of the agent.`,
 			if err == nil {
 				err = json.Unmarshal(body, &running)
 			}
-			found := doctor.Look(c.Context(), doctor.Options{Config: file, Running: err == nil, Registration: running.Registration, Firewall: firewall(file)})
+			found := doctor.Look(c.Context(), doctor.Options{Config: file, Running: err == nil, Registration: running.Registration, Faults: running.Faults, Firewall: firewall(file)})
 			if output == "json" {
 				err = json.NewEncoder(env.stdout).Encode(found)
 			} else {

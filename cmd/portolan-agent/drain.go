@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
@@ -197,12 +198,15 @@ It stays drained over restarts, until portolan-agent resume. An entry that someb
 written for the machine heeds that only if it names a probe: use portolan machine drain.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if within < 0 {
+				return exit.With(exit.Usage, fmt.Errorf("--timeout %s: give a time that is not negative", within))
+			}
 			untold, err := env.ask(c.Context(), http.MethodPost, "/drain?reason="+url.QueryEscape(reason))
 			if err != nil {
 				return err
 			}
 			if len(untold) > 0 {
-				return exit.With(exit.Unreachable, errors.New(string(untold)))
+				return exit.With(exit.Unreachable, errors.New("the machine is drained. "+string(untold)))
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), within)
 			defer cancel()
@@ -237,6 +241,23 @@ written for the machine heeds that only if it names a probe: use portolan machin
 	return c
 }
 
+// keptOut says why the mesh sends the machine no requests, though it has not drained itself; empty if
+// it does.
+func (e *environment) keptOut(ctx context.Context) string {
+	var s Status
+	body, err := e.ask(ctx, http.MethodGet, "/status")
+	if err != nil || json.Unmarshal(body, &s) != nil || s.Registration == nil {
+		return ""
+	}
+	switch r := s.Registration; {
+	case r.State == node.Refused:
+		return "it is not registered: " + r.Reason
+	case r.Drained != "":
+		return "the mesh's operators have drained it: " + r.Drained
+	}
+	return ""
+}
+
 func newResume(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume", Short: "Take this machine back into its clients' endpoints", Args: cobra.NoArgs,
@@ -245,7 +266,11 @@ func newResume(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(env.stdout, strings.TrimSpace("The machine takes requests again, unless others have drained it (portolan machine describe). "+string(untold)))
+			text := "The machine takes requests again."
+			if others := env.keptOut(c.Context()); others != "" {
+				text = "The machine has ended its own drain, and still gets no requests: " + others + "."
+			}
+			_, err = fmt.Fprintln(env.stdout, strings.TrimSpace(text+" "+string(untold)))
 			return err
 		},
 	}

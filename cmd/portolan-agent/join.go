@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/address"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/envoy"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
@@ -40,7 +42,8 @@ func newJoin(env *environment) *cobra.Command {
 		Long: `Join this machine to the mesh by an invitation, which portolan machine invite prints.
 
 The machine gets its first certificate, with a key that never leaves it, and the file of
-the agent is written. The invitation is not kept. Joining again replaces both.`,
+the agent is written. The invitation is not kept. Joining again replaces the certificate,
+and in the file what the invitation and the flags say; the rest of the file stays.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return exit.With(exit.Usage, errors.New("give one invitation: portolan machine invite prints the whole line"))
@@ -84,7 +87,10 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	if was := out.Proxy.Group; was != "" && in.Group == "" {
 		return exit.With(exit.Data, fmt.Errorf("%s: proxy.group is %s, and the invitation is for no group, so the machine would not be registered any more: invite it with portolan machine invite -n %s --group %s, or take proxy.group out of the file", file, was, in.Namespace, was))
 	}
-	if out, err = o.complete(out, in); err != nil {
+	if out, err = o.complete(out, in); err == nil {
+		err = o.present()
+	}
+	if err != nil {
 		return exit.With(exit.Data, err)
 	}
 	servers := enroll.Servers{URLs: in.API, Dir: out.Certificate(), Token: in.Token, Agent: e.agent()}
@@ -113,6 +119,22 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 		fmt.Fprintf(e.stdout, "To capture traffic it needs a user of its own, with the capability NET_ADMIN: the package's unit has both. Without it, give %s and %s to that user first.\n", file, out.State)
 	}
 	return nil
+}
+
+// present returns an error if something that the flags name is not on the machine.
+func (o joinFlags) present() error {
+	var all []error
+	if len(o.ips) > 0 {
+		if _, err := address.Of(o.ips, ""); err != nil {
+			all = append(all, fmt.Errorf("--ip: %w: nothing has changed here", err))
+		}
+	}
+	if o.envoy != "" {
+		if _, err := exec.LookPath(o.envoy); err != nil {
+			all = append(all, fmt.Errorf("--envoy: %w: nothing has changed here", err))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // notJoined says what to do when a machine got no certificate.

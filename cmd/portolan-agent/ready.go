@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
+	"github.com/portolan-mesh/portolan/discovery/node"
 )
 
 // newHealth returns what runs the probe of the workload.
@@ -44,7 +45,13 @@ func (a *agent) unready(ctx context.Context) (out []string) {
 		return append(out, a.unsupplied()...)
 	}
 	if err := a.envoy.Ready(ctx); err != nil {
-		out = append(out, err.Error())
+		why := err.Error()
+		for _, c := range a.relay.Clients() {
+			if c.Refused != "" {
+				why += ": it refuses what the server sends: " + c.Refused
+			}
+		}
+		out = append(out, why)
 	}
 	return out
 }
@@ -64,18 +71,32 @@ func (a *agent) unsupplied() (out []string) {
 	return out
 }
 
-// unfit adds why the workload is not ready.
-func (a *agent) unfit(unready []string) []string {
-	if why, ok := a.standing.why(); ok && !a.leaving.Load() {
-		unready = append(unready, "the machine is "+why)
+// faulty adds why the workload is not healthy, or the machine not registered.
+func (a *agent) faulty(unready []string) []string {
+	if a.leaving.Load() {
+		return unready
 	}
-	if why := a.keptOut(); why != "" && !a.leaving.Load() {
-		unready = append(unready, why)
+	if s := a.standsAs.Load(); s != nil && s.State == node.Refused {
+		unready = append(unready, "the machine is not registered: "+s.Reason)
 	}
-	if err := a.health.Problem(); err != nil && !a.leaving.Load() {
-		return append(unready, err.Error())
+	if err := a.health.Problem(); err != nil {
+		unready = append(unready, err.Error())
 	}
 	return unready
+}
+
+// unfit adds who has drained the machine.
+func (a *agent) unfit(faults []string) []string {
+	if a.leaving.Load() {
+		return faults
+	}
+	if why, ok := a.standing.why(); ok {
+		faults = append(slices.Clone(faults), "the machine is "+why)
+	}
+	if s := a.standsAs.Load(); s != nil && s.State != node.Refused && s.Drained != "" {
+		faults = append(slices.Clone(faults), "the mesh's operators have drained the machine: "+s.Drained)
+	}
+	return faults
 }
 
 // inOneLine says whether the machine is ready.
@@ -83,11 +104,14 @@ func inOneLine(problems []string) string {
 	if len(problems) == 0 {
 		return "ready"
 	}
-	return "not ready: " + strings.Join(strings.Fields(strings.Join(problems, "; ")), " ")
+	return "not ready: " + inWords(strings.Join(problems, "; "))
 }
 
+// inWords puts a text in one line.
+func inWords(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 func (a *agent) writeReady(w http.ResponseWriter, r *http.Request) {
-	problems := a.unfit(a.unready(r.Context()))
+	problems := a.unfit(a.faulty(a.unready(r.Context())))
 	if len(problems) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}

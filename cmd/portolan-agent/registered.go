@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -36,6 +38,8 @@ func (a *agent) followStanding(set []*discoveryv3.Resource, removed []string) {
 func standingText(s node.Standing) string {
 	text := string(s.State) + ", " + s.Entry
 	switch {
+	case strings.HasPrefix(s.Reason, s.Entry): // it names the entry
+		text = string(s.State) + ": " + s.Reason
 	case s.State == node.Waiting:
 		text += ": it waits for " + s.Reason
 	case s.Reason != "" && s.State == node.Registered:
@@ -47,19 +51,6 @@ func standingText(s node.Standing) string {
 		text += "; drained by the mesh's operators: " + s.Drained
 	}
 	return text
-}
-
-// keptOut says why the servers send no clients to the machine, empty if they do.
-func (a *agent) keptOut() string {
-	switch s := a.standsAs.Load(); {
-	case s == nil:
-		return ""
-	case s.State == node.Refused:
-		return "the machine is not registered: " + s.Reason
-	case s.Drained != "":
-		return "the mesh's operators have drained the machine: " + s.Drained
-	}
-	return ""
 }
 
 // registration says in a line what has become of the registration.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/health"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/relay"
 	"github.com/portolan-mesh/portolan/discovery/node"
 )
@@ -28,6 +30,8 @@ func TestRegistrationInTheStatus(t *testing.T) {
 		"waiting":          {group: "web", said: &node.Standing{State: node.Waiting, Entry: entry, Reason: "the group"}, want: "waiting, " + entry + ": it waits for the group"},
 		"refused": {group: "web", said: &node.Standing{State: node.Refused, Entry: entry, Reason: "it is removed"},
 			want: "refused, " + entry + ": it is removed", keptOut: "the machine is not registered: it is removed"},
+		"refused, by its name": {group: "web", said: &node.Standing{State: node.Refused, Entry: entry, Reason: entry + " is removed"},
+			want: "refused: " + entry + " is removed", keptOut: "the machine is not registered: " + entry + " is removed"},
 		"drained": {group: "web", said: &node.Standing{State: node.Registered, Entry: entry, Drained: "a disk"},
 			want: "registered, " + entry + "; drained by the mesh's operators: a disk", keptOut: "the mesh's operators have drained the machine: a disk"},
 	} {
@@ -38,9 +42,9 @@ func TestRegistrationInTheStatus(t *testing.T) {
 		if got := s.registration(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		a := &agent{}
+		a := &agent{health: health.New(health.Options{}), standing: &standing{}}
 		a.standsAs.Store(c.said)
-		if got := a.keptOut(); got != c.keptOut {
+		if got := strings.Join(a.unfit(a.faulty(nil)), "; "); got != c.keptOut {
 			t.Errorf("%s: %q keeps it out, want %q", name, got, c.keptOut)
 		}
 	}

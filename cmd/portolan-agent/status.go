@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -42,8 +43,10 @@ type Status struct {
 	Registration *node.Standing `json:"registration,omitempty"`
 	// Health is nil if no probe is for the machine.
 	Health *health.Status `json:"health,omitempty"`
-	// NotReady says why the machine is not ready for traffic; none if it is.
+	// NotReady says why the machine is not ready for traffic; none if it is. Faults are those of them
+	// that nobody has asked for.
 	NotReady []string `json:"notReady,omitempty"`
+	Faults   []string `json:"faults,omitempty"`
 	// DNS is nil if the agent answers no questions for names.
 	DNS *nameserver.Status `json:"dns,omitempty"`
 }
@@ -66,7 +69,9 @@ func (a *agent) status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	out := Status{Version: version, Clients: a.relay.Clients(), LastGood: a.store.List(), Health: a.health.Status(), NotReady: a.unfit(a.unready(ctx)), Group: a.config.Proxy.Group, Registration: a.standsAs.Load()}
+	out := Status{Version: version, Clients: a.relay.Clients(), LastGood: a.store.List(), Health: a.health.Status(), Group: a.config.Proxy.Group, Registration: a.standsAs.Load()}
+	out.Faults = a.faulty(a.unready(ctx))
+	out.NotReady = a.unfit(out.Faults)
 	out.Certificate = Certificate{Until: held.Pair.Leaf.NotAfter.UTC(), Renewed: held.Since.UTC()}
 	if len(held.Pair.Leaf.URIs) > 0 {
 		out.Certificate.Identity = held.Pair.Leaf.URIs[0].String()
@@ -130,6 +135,14 @@ func (e *environment) ask(ctx context.Context, method, path string) ([]byte, err
 	return callAgent(ctx, c.StatusSocket(), method, path)
 }
 
+// unwrapURL takes the URL from an error of a call: it is that of a socket, and says nothing to people.
+func unwrapURL(err error) error {
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
+
 // callAgent calls the agent with this socket.
 func callAgent(ctx context.Context, of, method, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
@@ -138,7 +151,7 @@ func callAgent(ctx context.Context, of, method, path string) ([]byte, error) {
 	}
 	response, err := socket.Client(of).Do(r)
 	if err != nil {
-		return nil, exit.With(exit.Unreachable, fmt.Errorf("%w: is the agent running (portolan-agent run), as this user?", err))
+		return nil, exit.With(exit.Unreachable, fmt.Errorf("the agent does not answer: is it running (portolan-agent run), and may this user ask it? %w", unwrapURL(err)))
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
@@ -206,6 +219,9 @@ func (s Status) print(out io.Writer, now time.Time) error {
 			server = c.Server
 		}
 		fmt.Fprintf(w, "proxy\t%s: %s, since %s\n", c.Node, server, ago(c.Since))
+		if c.Refused != "" {
+			fmt.Fprintf(w, "\tit refuses what the server sends: %s\n", inWords(c.Refused))
+		}
 	}
 	for _, k := range s.LastGood {
 		fmt.Fprintf(w, "last good\t%s: as of %s, %d bytes\n", k.Proxy, ago(k.As), k.Bytes)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -47,6 +48,8 @@ type Options struct {
 	Running bool
 	// Registration is what the servers say of it to the agent that runs; nil for nothing.
 	Registration *node.Standing
+	// Faults are why the agent that runs is not ready for traffic, though nobody has drained it.
+	Faults []string
 	// Firewall is that of the machine.
 	Firewall capture.Firewall
 }
@@ -56,7 +59,7 @@ const patience = 5 * time.Second
 
 // Look returns all findings, in a fixed order. It changes nothing.
 func Look(ctx context.Context, o Options) []Finding {
-	looks := []func(context.Context, Options) []Finding{certificate, names, apis, streams, registered, envoyBinary, envoyLives, ports, disk, captured}
+	looks := []func(context.Context, Options) []Finding{certificate, names, apis, streams, registered, envoyBinary, envoyLives, traffic, ports, disk, captured}
 	found := make([][]Finding, len(looks))
 	var group sync.WaitGroup
 	for i, look := range looks {
@@ -116,7 +119,7 @@ func registered(_ context.Context, o Options) []Finding {
 	case r.State == node.Waiting:
 		return one(Warn, what, "it goes on by itself; look at "+group+" if it does not", "%s waits for %s", r.Entry, r.Reason)
 	case r.Drained != "":
-		return one(Warn, what, "portolan machine drain NAME --end takes it back, on the side of those who operate the mesh", "%s is drained: %s", r.Entry, r.Drained)
+		return one(Warn, what, "portolan machine drain "+path.Base(r.Entry)+" -n "+o.Config.Proxy.Namespace+" --end takes it back, on the side of those who operate the mesh", "%s is drained: %s", r.Entry, r.Drained)
 	case r.Reason != "":
 		return one(Warn, what, "look at "+group+" (portolan machine list), with those who operate the mesh", "%s is registered, %s", r.Entry, r.Reason)
 	}

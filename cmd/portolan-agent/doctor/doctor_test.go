@@ -57,3 +57,15 @@ func TestRegistered(t *testing.T) {
 		}
 	}
 }
+
+// TestTraffic: each reason why the machine takes no traffic, though nobody has drained it, is a fault.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	if found := traffic(t.Context(), Options{Running: true}); len(found) != 0 {
+		t.Errorf("a machine that is ready: %+v", found)
+	}
+	found := traffic(t.Context(), Options{Running: true, Faults: []string{"the workload is unhealthy:\n 503", "the Envoy has no configuration yet"}})
+	if len(found) != 2 || found[0].Level != Fail || found[0].Text != "the workload is unhealthy: 503" || found[0].Do == "" {
+		t.Errorf("two faults: %+v", found)
+	}
+}

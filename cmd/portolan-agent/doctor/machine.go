@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
@@ -32,6 +33,14 @@ func envoyLives(ctx context.Context, o Options) []Finding {
 		return one(Fail, what, "portolan-agent status has its last words, and the agent's log the others", "it runs, and its Envoy takes no connections")
 	}
 	return one(OK, what, "", "it runs, and its Envoy takes connections")
+}
+
+// traffic tells why the machine is not ready for traffic.
+func traffic(_ context.Context, o Options) (out []Finding) {
+	for _, why := range o.Faults {
+		out = append(out, one(Fail, "traffic", "portolan-agent status says more, and the agent's log", "%s", strings.Join(strings.Fields(why), " "))...)
+	}
+	return out
 }
 
 // ports looks whether others have the ports, unless the agent itself has them.

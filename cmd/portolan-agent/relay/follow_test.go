@@ -15,6 +15,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -309,4 +310,33 @@ func TestFollowTheNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.becomes(t, "x=1")
+}
+
+// TestWhatAClientRefusesIsShown: the words of a client that refuses a response, until it takes one of
+// the type.
+func TestWhatAClientRefusesIsShown(t *testing.T) {
+	t.Parallel()
+	server := startNames(t, map[string]string{"x": "1"})
+	r := relay.New(relay.Options{Servers: relay.Servers{Addresses: []string{server.address}}, Node: "web"})
+	api, _ := serve(t, r)
+	c := connect(t, api, nil)
+	shows := func(want string) {
+		t.Helper()
+		eventually(t, "refused: "+want, func() error {
+			if all := r.Clients(); len(all) != 1 || all[0].Refused != want {
+				return fmt.Errorf("%+v", all)
+			}
+			return nil
+		})
+	}
+	first, err := c.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.say(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: first.GetNonce(), ErrorDetail: &rpcstatus.Status{Message: "cannot bind"}})
+	shows("cannot bind")
+	c.say(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"b"}}) // that answers nothing
+	shows("cannot bind")
+	c.say(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: first.GetNonce()})
+	shows("")
 }

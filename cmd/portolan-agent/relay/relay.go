@@ -97,6 +97,10 @@ type Client struct {
 	// when.
 	Server string    `json:"server,omitempty"`
 	Since  time.Time `json:"since"`
+	// Refused is what it says of the last response that it has refused, until it takes one of the type.
+	Refused string `json:"refused,omitempty"`
+
+	refusedType string
 }
 
 // New returns a relay.
@@ -251,6 +255,21 @@ func (r *Relay) show(c *Client, server string) {
 	}
 }
 
+// maxRefused bounds the words of a client that are kept.
+const maxRefused = 2 << 10
+
+// note notes whether a client has refused a response, or has taken one after all.
+func (r *Relay) note(c *Client, q request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch why := q.GetErrorDetail(); {
+	case why != nil:
+		c.refusedType, c.Refused = q.GetTypeUrl(), why.GetMessage()[:min(len(why.GetMessage()), maxRefused)]
+	case c.refusedType == q.GetTypeUrl() && q.GetResponseNonce() != "":
+		c.refusedType, c.Refused = "", ""
+	}
+}
+
 // The variants, as files of the store name them.
 const deltaVariant, worldVariant = "delta", "state of the world"
 
@@ -295,7 +314,12 @@ func (r *Relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 }
 
 // request is what requests of both variants have.
-type request interface{ GetNode() *corev3.Node }
+type request interface {
+	GetNode() *corev3.Node
+	GetTypeUrl() string
+	GetResponseNonce() string
+	GetErrorDetail() *rpcstatus.Status
+}
 
 // serve runs the stream of one client.
 func serve[Q request, P any](r *Relay, variant string, down stream[P, Q], ctx context.Context,

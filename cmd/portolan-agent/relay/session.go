@@ -9,7 +9,7 @@ import (
 )
 
 // session is one stream of a client.
-type session[Q, P any] struct {
+type session[Q request, P any] struct {
 	relay   *Relay
 	variant string
 	down    stream[P, Q]
@@ -95,6 +95,7 @@ func (s *session[Q, P]) loop(ctx context.Context, requests chan Q) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case r := <-requests:
+			s.relay.note(s.shown, r)
 			s.fromClient(r)
 		case said := <-w.statements:
 			s.said = s.said.with(said)

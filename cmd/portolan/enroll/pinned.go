@@ -30,7 +30,7 @@ func PinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, e
 		return nil, err
 	}
 	if its := invitation.Pin(told.Roots); its != pin {
-		return nil, exit.With(exit.Data, fmt.Errorf("the roots of the server are not those that the token names (their hash is %s, the token has %s): it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca", its, pin))
+		return nil, exit.With(exit.Data, fmt.Errorf("the roots of the server are not those that the token names (their hash is %s, the token has %s): it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token or invitation", its, pin))
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(told.Roots))

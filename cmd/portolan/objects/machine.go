@@ -53,6 +53,8 @@ type machine struct {
 	Health       *bool     `json:"healthy,omitempty"`
 	HealthReason string    `json:"healthReason,omitempty"`
 	HealthSince  time.Time `json:"healthSince,omitzero"`
+	// Awaited says that the machine gets no requests before it is reported healthy.
+	Awaited bool `json:"awaited,omitempty"`
 	// Facts are what its agent says; nil without one.
 	Facts           *node.Facts   `json:"facts,omitempty"`
 	CertificateEnds time.Time     `json:"certificateEnds,omitzero"`
@@ -173,7 +175,7 @@ func machineOf(entry *unstructured.Unstructured, proxies admin.ProxyList) machin
 	annotations := entry.GetAnnotations()
 	m := machine{
 		Name: entry.GetName(), Namespace: entry.GetNamespace(), Node: annotations[registration.NodeAnnotation],
-		Drained: annotations[health.DrainedAnnotation], Removed: annotations[health.RemovedAnnotation],
+		Drained: annotations[health.DrainedAnnotation], Removed: annotations[health.RemovedAnnotation], Awaited: health.Checked(annotations),
 	}
 	m.Address, _, _ = unstructured.NestedString(entry.Object, "spec", "address")
 	if m.Node != "" {
@@ -239,6 +241,8 @@ func (m machine) group() string {
 
 func (m machine) healthWord() string {
 	switch {
+	case m.Health == nil && m.Awaited:
+		return "UNKNOWN"
 	case m.Health == nil:
 		return ""
 	case *m.Health:

@@ -44,8 +44,7 @@ func (o *withdrawal) check(c *cobra.Command) error {
 	if err := o.waits.only(o.wait, c.Flags().Changed, ""); err != nil {
 		return err
 	}
-	if !o.end {
-		o.reason = cmp.Or(o.reason, "no reason given")
+	if !o.end && o.reason != "" {
 		if err := health.CheckReason(o.reason); err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("--reason %w", err))
 		}
@@ -123,6 +122,13 @@ func (o *withdrawal) run(ctx context.Context, env *environment, key config.Key) 
 	}
 	if err != nil {
 		return err
+	}
+	was := map[string]string{health.DrainedAnnotation: m.Drained, health.RemovedAnnotation: m.Removed}[o.annotation]
+	switch {
+	case o.end && was == "":
+		return fmt.Errorf("%s is not %s: nothing has changed", key, o.done)
+	case !o.end && o.reason == "":
+		o.reason = cmp.Or(was, "no reason given")
 	}
 	result, err := env.changeEntry(ctx, key, func(entry *unstructured.Unstructured) (batch.Operation, error) { return o.operation(m, entry) })
 	if err != nil {

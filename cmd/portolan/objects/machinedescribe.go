@@ -3,6 +3,7 @@ package objects
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
@@ -88,13 +90,8 @@ func (e *environment) machine(ctx context.Context, key config.Key) (m machine, r
 	err = e.Call(ctx, func(ctx context.Context, c *client.Client) error {
 		entry, err := c.Get(ctx, client.Resource(kind), key.Namespace, key.Name)
 		if apierrors.IsNotFound(err) {
-			others := withoutEntry(nil, proxies)
-			i := slices.IndexFunc(others, func(m machine) bool { return m.Namespace == key.Namespace && m.Name == key.Name })
-			if i < 0 {
-				return notFound(key, kind)
-			}
-			m = others[i]
-			return nil
+			m, err = e.machineByProxy(ctx, c, key, proxies)
+			return err
 		} else if err != nil {
 			return err
 		}
@@ -112,6 +109,30 @@ func (e *environment) machine(ctx context.Context, key config.Key) (m machine, r
 	})
 	refused = slices.DeleteFunc(refused, func(f finding.Finding) bool { return f.Object.Name != m.Group })
 	return m, refused, err
+}
+
+// machineByProxy returns the machine without an entry whose proxy has a name. Of one that has an
+// entry, the error names that.
+func (e *environment) machineByProxy(ctx context.Context, c *client.Client, key config.Key, proxies admin.ProxyList) (machine, error) {
+	entries, err := c.List(ctx, client.Resource(e.Schemas.Kind(schema.WorkloadEntry)), key.Namespace, client.Selection{})
+	if err != nil {
+		return machine{}, err
+	}
+	var with []machine
+	for i := range entries.Items {
+		with = append(with, machineOf(&entries.Items[i], proxies))
+	}
+	for _, m := range with {
+		if name := cli.NodeName(m.Node); m.Node != "" && (name == key.Name || name == key.Name+"."+key.Namespace) {
+			return m, fmt.Errorf("the machine of the proxy %s is %s: give that name", name, m.Name)
+		}
+	}
+	for _, m := range withoutEntry(with, proxies) {
+		if m.Namespace == key.Namespace && m.Name == key.Name {
+			return m, nil
+		}
+	}
+	return machine{}, fmt.Errorf("no machine of %s has the name %s: portolan machine list -n %s lists them", key.Namespace, key.Name, key.Namespace)
 }
 
 // originsOf returns the labels of an entry by key. A label of the group's metadata is before one of
@@ -170,6 +191,9 @@ func (m machine) rows(now time.Time) [][]string {
 	}
 	add("server", cli.ServerName(m.Server))
 	healthText := "nobody has reported it"
+	if m.Health == nil && m.Awaited {
+		healthText += ", and before that it gets no requests"
+	}
 	if m.Health != nil {
 		healthText = m.healthWord()
 		if !m.HealthSince.IsZero() {

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -26,6 +27,8 @@ type registered struct {
 	// Health is as in get workloadentries, and Reason that of the last report.
 	Health string `json:"health,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Withdrawn says how people have withdrawn it, and why; empty if they have not.
+	Withdrawn string `json:"withdrawn,omitempty"`
 }
 
 // registeredIn lists the proxies that are registered in a group.
@@ -48,6 +51,9 @@ func (e *environment) registeredIn(ctx context.Context, c *client.Client, group 
 			Server: annotations[registration.ServerAnnotation], Connected: since,
 			Health: healthOf(&entry), Reason: reasonOf(&entry),
 		})
+		if why, withdrawn := health.Withdrawn(annotations); withdrawn {
+			out[len(out)-1].Withdrawn = why
+		}
 	}
 	return out, nil
 }
@@ -58,6 +64,9 @@ func registeredRows(all []registered, now time.Time) [][]string {
 		health := r.Health
 		if r.Reason != "" {
 			health += ": " + cli.Plain(r.Reason)
+		}
+		if r.Withdrawn != "" {
+			health = cli.Plain(r.Withdrawn)
 		}
 		rows = append(rows, []string{r.Entry, cli.Plain(r.Address), nameOfNode(r.Node), cli.Plain(r.Server), cli.Age(now, r.Connected), cmp.Or(health, "-")})
 	}
