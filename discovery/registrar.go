@@ -1,9 +1,15 @@
 package discovery
 
-import "github.com/portolan-mesh/portolan/discovery/node"
+import (
+	"github.com/portolan-mesh/portolan/discovery/node"
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
 
 // Registrar keeps something in the store for as long as the stream of a proxy lasts.
 type Registrar interface {
+	// Labels returns the labels that a proxy is to have until it is registered, so that policies which
+	// select it by these hold from its first listener on; nil for those of its own.
+	Labels(p *Proxy) labels.Instance
 	// Join tells it of a stream whose proxy is known. It calls changed whenever the Standing of the
 	// registration may have changed; changed does not block. Nor does Join.
 	Join(p *Proxy, changed func()) Registration

@@ -129,7 +129,7 @@ func runningMachine(t testing.TB) *agentMachine {
 	if o := m.join(m.invite()); o.code != 0 {
 		t.Fatalf("join: %+v", o)
 	}
-	m.run()
+	m.run("--listener-drain", "5s")
 	m.awaitCall("the first request")
 	return m
 }

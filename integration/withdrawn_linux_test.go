@@ -101,8 +101,20 @@ spec:
 	web.must("drain")
 	gone("it has drained itself")
 	refused("drained by itself")
+	describes := func(what string, drains bool) {
+		t.Helper()
+		eventually(t, what, func() error {
+			o := l.server.try("", "machine", "describe", name, "-n", "shop")
+			if o.code != 0 || strings.Contains(o.stdout, "drains itself") != drains {
+				return fmt.Errorf("%+v", o)
+			}
+			return nil
+		})
+	}
+	describes("it drains itself", true)
 	web.must("resume")
 	served("it has taken itself back")
+	describes("it drains itself no more", false)
 	l.server.must("", "machine", "remove", name, "-n", "shop", "--yes")
 	gone("it is removed")
 	refused("removed")

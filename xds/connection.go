@@ -420,6 +420,11 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	}
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
+	if r := c.server.options.Registrar; r != nil {
+		if until := r.Labels(proxy); until != nil {
+			proxy.MetadataLabels = until
+		}
+	}
 	c.join(proxy)
 	c.sequencer = c.newSequencer()
 	c.server.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "identity", proxy.Identity, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	facts "github.com/portolan-mesh/portolan/discovery/node"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -38,6 +39,13 @@ func (r *told) Join(p *discovery.Proxy, changed func()) discovery.Registration {
 	defer r.mu.Unlock()
 	r.changed = changed
 	return r
+}
+
+func (r *told) Labels(p *discovery.Proxy) labels.Instance {
+	if p.Group == "" {
+		return nil
+	}
+	return labels.Instance{"app": p.Group}
 }
 
 func (r *told) Standing() facts.Standing {
@@ -220,5 +228,42 @@ func TestWhatAMachineIsToldOfItsRegistration(t *testing.T) {
 	without.Subscribe(resource.RegistrationType)
 	if got := without.AwaitAnswer(resource.RegistrationType, 0); len(got.Removed) != 1 {
 		t.Errorf("without a group: %v", got)
+	}
+}
+
+// TestPoliciesHoldBeforeTheEntry: a policy that selects the machines of a group by a label is in the
+// first listeners of a machine that has no entry yet.
+func TestPoliciesHoldBeforeTheEntry(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		metadata map[string]any
+		holds    bool
+	}{
+		"of the group":    {map[string]any{"AUTO_REGISTER_GROUP": "web"}, true},
+		"of another":      {map[string]any{"AUTO_REGISTER_GROUP": "db"}, false},
+		"that names none": {map[string]any{}, false},
+	} {
+		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.Registrar = &told{} })
+		s.Apply(service("a", 8080, "10.1.0.1"),
+			"apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: web, namespace: shop}\nspec: {selector: {matchLabels: {app: web}}}\n")
+		c.metadata["INTERCEPTION_MODE"] = "REDIRECT"
+		metadata, err := structpb.NewStruct(c.metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine := node("10.0.0.1")
+		machine.Metadata = metadata
+		client := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: machine, Variant: protocol.Delta, Follow: true})
+		client.Subscribe(xdstest.ClusterType)
+		client.Subscribe(xdstest.ListenerType)
+		client.AwaitAnswer(xdstest.ListenerType, 0)
+		const allow = "portolan.authorization.http.allow"
+		client.Subscribe(resource.ExtensionType, allow)
+		client.AwaitAnswer(resource.ExtensionType, 0)
+		slot := client.Held(resource.ExtensionType)[allow]
+		if got := strings.Contains(slot.Body.String(), "policy[web]"); got != c.holds {
+			t.Errorf("a machine %s: it has the policy: %v, %v", name, got, slot.Body)
+		}
+		client.Close()
 	}
 }

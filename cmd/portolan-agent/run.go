@@ -75,6 +75,7 @@ and the bootstrap that are there then, without a lost request.`,
 	f.StringVar(&over.Envoy.Path, "envoy", "", "binary of Envoy, in the place of that in the file")
 	f.StringVar(&over.Envoy.Admin, "admin-address", "", "host:port of Envoy's own interface, in the place of that in the file")
 	f.DurationVar(&over.Envoy.Drain.Duration, "drain", 0, "how long connections may go on when the agent ends, in the place of what the file says")
+	f.DurationVar(&over.Envoy.ListenerDrain.Duration, "listener-drain", 0, "how long connections may go on that a changed configuration or another Envoy has outdated, in the place of what the file says")
 	f.StringVar(&over.Metrics, "metrics-address", "", `host:port of /metrics, "off" for none, in the place of that in the file`)
 	return c
 }
@@ -160,7 +161,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	}
 	a.envoy, err = envoy.New(ctx, envoy.Options{
 		Path: c.Envoy.Path, Bootstrap: filepath.Join(c.Run, envoyFile), Admin: c.Envoy.Admin, Dir: c.State,
-		Args: c.Envoy.Args, Drain: c.Envoy.Drain.Duration, Output: env.stderr, Logger: a.logger,
+		Args: c.Envoy.Args, Drain: c.Envoy.Drain.Duration, ListenerDrain: c.Envoy.ListenerDrain.Duration, Output: env.stderr, Logger: a.logger,
 	})
 	return a, err
 }

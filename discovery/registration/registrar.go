@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -102,6 +103,20 @@ func New(o Options) *Registrar {
 	}
 	r.metrics = newMetrics(o.Registerer, r)
 	return r
+}
+
+// Labels implements discovery.Registrar: a proxy that may be registered has the labels that its entry is
+// to have. A gateway has what it states, as with its entry.
+func (r *Registrar) Labels(p *discovery.Proxy) labels.Instance {
+	if p.Group == "" || len(p.IPAddresses) == 0 || p.Type == discovery.Router {
+		return nil
+	}
+	group := r.o.Group(groupOf(p))
+	if group == nil || permit(p, group, r.o.Unproved) != nil {
+		return nil
+	}
+	entry, _ := EntryOf(group, p)
+	return entry.Labels
 }
 
 // Join implements discovery.Registrar. A proxy that asks for no group gets no entry.

@@ -109,6 +109,29 @@ func (l leaser) Renew(ctx context.Context, lease storage.LeaseID) error {
 	return l.Store.Renew(ctx, lease)
 }
 
+// TestLabelsBeforeTheEntry: who may be registered has the labels of the entry that is to come.
+func TestLabelsBeforeTheEntry(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	r, _ := m.server("one")
+	p := proxy("a", "10.0.0.1")
+	if got := r.Labels(p); got != nil {
+		t.Errorf("without the group: %v", got)
+	}
+	m.put(group())
+	want, _ := registration.EntryOf(group(), p)
+	if got := r.Labels(p); len(got) == 0 || !maps.Equal(got, want.Labels) {
+		t.Errorf("of the group: %v, want %v", got, want.Labels)
+	}
+	stranger, gateway := proxy("a", "10.0.0.1"), proxy("a", "10.0.0.1")
+	stranger.Identity, gateway.Type = "spiffe://cluster.local/ns/shop/sa/other", discovery.Router
+	for name, p := range map[string]*discovery.Proxy{"another account": stranger, "a gateway": gateway, "no group": {ID: "c", Namespace: "shop", IPAddresses: []string{"10.0.0.3"}}} {
+		if got := r.Labels(p); got != nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // join opens a stream whose machine does not listen to what becomes of it.
 func join(r *registration.Registrar, p *discovery.Proxy) discovery.Registration {
 	return r.Join(p, func() {})

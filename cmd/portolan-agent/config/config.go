@@ -115,6 +115,9 @@ type Envoy struct {
 	Admin string `json:"admin,omitempty"`
 	// Drain is how long connections may go on when the agent ends; 0 means 5 s.
 	Drain metav1.Duration `json:"drain,omitzero"`
+	// ListenerDrain is how long connections may go on that a change of the configuration, or an Envoy in
+	// the place of another, has outdated; 0 means 45 s. (Istio: ProxyConfig.drainDuration.)
+	ListenerDrain metav1.Duration `json:"listenerDrain,omitzero"`
 	// Args are added to its command line.
 	Args []string `json:"args,omitempty"`
 }
@@ -129,9 +132,11 @@ type LastGood struct {
 
 // The defaults of durations.
 const (
-	DefaultDrain  = 5 * time.Second
-	DefaultAfter  = 5 * time.Second
-	DefaultMaxAge = 24 * time.Hour
+	DefaultDrain = 5 * time.Second
+	// DefaultListenerDrain is that of Istio.
+	DefaultListenerDrain = 45 * time.Second
+	DefaultAfter         = 5 * time.Second
+	DefaultMaxAge        = 24 * time.Hour
 )
 
 // Read reads a file, and adds the defaults and the addresses that the machine has. The error names
@@ -187,6 +192,7 @@ func (c Config) With(o Config) (Config, error) {
 	}
 	c.Envoy.Path, c.Envoy.Admin = cmp.Or(o.Envoy.Path, c.Envoy.Path), cmp.Or(o.Envoy.Admin, c.Envoy.Admin)
 	c.Envoy.Drain = cmp.Or(o.Envoy.Drain, c.Envoy.Drain)
+	c.Envoy.ListenerDrain = cmp.Or(o.Envoy.ListenerDrain, c.Envoy.ListenerDrain)
 	c.Metrics = cmp.Or(o.Metrics, c.Metrics)
 	return c, c.Validate()
 }
@@ -211,6 +217,7 @@ func (c Config) WithDefaults() Config {
 		}
 	}
 	set(&c.Envoy.Drain, DefaultDrain)
+	set(&c.Envoy.ListenerDrain, DefaultListenerDrain)
 	set(&c.LastGood.After, DefaultAfter)
 	set(&c.LastGood.MaxAge, DefaultMaxAge)
 	if c.Metrics == "" {
@@ -272,7 +279,7 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"certificateTTL", c.CertificateTTL.Duration}, {"envoy.drain", c.Envoy.Drain.Duration}, {"lastGood.after", c.LastGood.After.Duration}, {"lastGood.maxAge", c.LastGood.MaxAge.Duration}} {
+	}{{"certificateTTL", c.CertificateTTL.Duration}, {"envoy.drain", c.Envoy.Drain.Duration}, {"envoy.listenerDrain", c.Envoy.ListenerDrain.Duration}, {"lastGood.after", c.LastGood.After.Duration}, {"lastGood.maxAge", c.LastGood.MaxAge.Duration}} {
 		if d.value < 0 {
 			fault("%s %s: give a time such as 5s", d.field, d.value)
 		}

@@ -32,11 +32,13 @@ type Options struct {
 	// Path is the binary, Bootstrap its configuration, and Admin the address of its interface.
 	Path, Bootstrap, Admin string
 	// Dir is a directory for files of the child's runs.
-	Dir    string
-	Args   []string
-	Drain  time.Duration
-	Output io.Writer
-	Logger *slog.Logger
+	Dir  string
+	Args []string
+	// Drain is how long connections may go on at the end, and ListenerDrain how long those may that a
+	// changed listener or another Envoy has outdated.
+	Drain, ListenerDrain time.Duration
+	Output               io.Writer
+	Logger               *slog.Logger
 }
 
 // Child is an Envoy.
@@ -173,11 +175,12 @@ func (c *Child) run(ctx context.Context) error {
 	}
 }
 
-// start starts one Envoy. The one before it ends a second after its drain time.
+// start starts one Envoy. The one before it ends a second after its connections. What drains is told
+// at once: each response over HTTP ends its connection.
 func (c *Child) start(epoch int, args ...string) (*childprocess.Process, error) {
-	seconds := strconv.Itoa(max(1, int(c.o.Drain.Seconds())))
-	args = append(args, "-c", c.o.Bootstrap, "--restart-epoch", strconv.Itoa(epoch), "--drain-time-s", seconds,
-		"--parent-shutdown-time-s", strconv.Itoa(max(1, int(c.o.Drain.Seconds()))+1))
+	seconds := max(1, int(c.o.ListenerDrain.Seconds()))
+	args = append(args, "-c", c.o.Bootstrap, "--restart-epoch", strconv.Itoa(epoch), "--drain-time-s", strconv.Itoa(seconds),
+		"--drain-strategy", "immediate", "--parent-shutdown-time-s", strconv.Itoa(seconds+1))
 	if !slices.Contains(c.o.Args, "--log-level") && !slices.Contains(c.o.Args, "-l") {
 		args = append(args, "--log-level", "warning")
 	}
@@ -292,7 +295,7 @@ func (c *Child) Ready(ctx context.Context) error {
 	if err == nil && c.status.PID == pid {
 		c.configured = true
 	}
-	if replaced {
+	if replaced && !c.configured {
 		return nil
 	}
 	return err
