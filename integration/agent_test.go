@@ -129,7 +129,7 @@ func runningMachine(t testing.TB) *agentMachine {
 	if o := m.join(m.invite()); o.code != 0 {
 		t.Fatalf("join: %+v", o)
 	}
-	m.run("--listener-drain", "5s")
+	m.run()
 	m.awaitCall("the first request")
 	return m
 }
@@ -240,7 +240,7 @@ func TestAgent(t *testing.T) {
 	if o := m.join(invitation); o.code != 0 || !strings.Contains(o.stdout, "This machine is "+webIdentity) || !strings.Contains(o.stdout, "portolan-agent run --config") {
 		t.Fatalf("join: %+v", o)
 	}
-	m.run()
+	m.run("--listener-drain", "5s")
 	m.awaitCall("the first request")
 	t.Logf("from join to the first request: %s", time.Since(began).Round(time.Millisecond))
 	if o := m.join(invitation); o.code == 0 || !strings.Contains(o.stderr, "used up") || !strings.Contains(o.stderr, "portolan machine invite -n shop --service-account web") {

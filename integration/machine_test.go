@@ -215,7 +215,7 @@ func TestMachines(t *testing.T) {
 	s.awaitService("hand.shop.test", "1 healthy")
 	s.says([]string{"machine", "remove", "hand", "-n", "shop", "--yes"}, 0, "removed")
 	s.awaitService("hand.shop.test", "No endpoints")
-	s.says([]string{"machine", "describe", "hand", "-n", "shop"}, 1, "not found")
+	s.says([]string{"machine", "describe", "hand", "-n", "shop"}, 1, "no machine of shop has the name hand")
 }
 
 // TestMachineFactsFollowTheCertificate: the end of a machine's certificate is that of the renewed one.
