@@ -55,12 +55,14 @@ func (r *told) Standing() facts.Standing {
 }
 
 // decide changes what is told to the machine.
-func (r *told) decide(s facts.Standing) {
+func (r *told) decide(s facts.Standing) { r.set(s)() }
+
+// set does so without a call of what it returns.
+func (r *told) set(s facts.Standing) (changed func()) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.standing = s
-	changed := r.changed
-	r.mu.Unlock()
-	changed()
+	return r.changed
 }
 
 func (r *told) Report(healthy bool, message string) {
@@ -192,7 +194,7 @@ func TestWhatAMachineIsToldOfItsRegistration(t *testing.T) {
 		t.Errorf("who does not ask is told %v", got)
 	}
 	silent.Close()
-	registrar.standing = facts.Standing{}
+	registrar.set(facts.Standing{})
 
 	c := dial(xdstest.ClientOptions{Node: grouped})
 	c.Subscribe(resource.RegistrationType)
@@ -223,7 +225,7 @@ func TestWhatAMachineIsToldOfItsRegistration(t *testing.T) {
 		t.Errorf("who has it is told %v", got)
 	}
 	again.Close()
-	registrar.standing = facts.Standing{}
+	registrar.set(facts.Standing{})
 	without := dial(xdstest.ClientOptions{Node: node("10.0.0.1"), Initial: initial})
 	without.Subscribe(resource.RegistrationType)
 	if got := without.AwaitAnswer(resource.RegistrationType, 0); len(got.Removed) != 1 {
