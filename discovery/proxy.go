@@ -52,7 +52,10 @@ type Proxy struct {
 	// MetadataLabels are the labels in LABELS, and StaticLabels those in STATIC_LABELS. The
 	// registry's labels for its address take precedence over MetadataLabels.
 	MetadataLabels, StaticLabels labels.Instance
-	ServiceAccount               string
+	// GroupLabels are what the entry that its group has for it will have: they stand for the
+	// registry's until that entry is there.
+	GroupLabels    labels.Instance
+	ServiceAccount string
 	// Group is the WorkloadGroup of its namespace in which it asks to be registered
 	// (AUTO_REGISTER_GROUP); empty if it does not.
 	Group string
@@ -304,11 +307,14 @@ func isLoopback(address string) bool {
 }
 
 // Labels returns the labels that selectors see: the static labels, overridden by the
-// registries' labels for the proxy's address or, if there are none, by the node's own.
+// registries' labels for the proxy's address or, if there are none, by its group's, and without
+// a group by the node's own.
 func (p *Proxy) Labels(registry labels.Instance) labels.Instance {
 	top := registry
-	if len(top) == 0 {
-		top = p.MetadataLabels
+	for _, other := range []labels.Instance{p.GroupLabels, p.MetadataLabels} {
+		if len(top) == 0 {
+			top = other
+		}
 	}
 	out := make(labels.Instance, len(top)+len(p.StaticLabels))
 	for k, v := range p.StaticLabels {

@@ -192,12 +192,14 @@ func TestProxyLabels(t *testing.T) {
 	t.Parallel()
 	p := &discovery.Proxy{MetadataLabels: labels.Instance{"app": "node", "x": "node"}, StaticLabels: labels.Instance{"rack": "r1", "app": "static"}}
 	for _, tc := range []struct {
-		name           string
-		registry, want labels.Instance
+		name                  string
+		registry, group, want labels.Instance
 	}{
-		{"the node's own where the registry knows none", nil, labels.Instance{"app": "node", "x": "node", "rack": "r1"}},
-		{"the registry's replace the node's own", labels.Instance{"app": "web"}, labels.Instance{"app": "web", "rack": "r1"}},
+		{"the node's own where the registry knows none", nil, nil, labels.Instance{"app": "node", "x": "node", "rack": "r1"}},
+		{"those of its group before the registry has any", nil, labels.Instance{"app": "group"}, labels.Instance{"app": "group", "rack": "r1"}},
+		{"the registry's replace all others", labels.Instance{"app": "web"}, labels.Instance{"app": "group"}, labels.Instance{"app": "web", "rack": "r1"}},
 	} {
+		p.GroupLabels = tc.group
 		if got := p.Labels(tc.registry); !got.Equal(tc.want) {
 			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}

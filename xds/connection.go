@@ -421,9 +421,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
 	if r := c.server.options.Registrar; r != nil {
-		if until := r.Labels(proxy); until != nil {
-			proxy.MetadataLabels = until
-		}
+		proxy.GroupLabels = r.Labels(proxy)
 	}
 	c.join(proxy)
 	c.sequencer = c.newSequencer()
