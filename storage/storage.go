@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -199,6 +201,10 @@ type Op struct {
 	// if nothing else changes. It is ErrInvalid for Delete and for kinds that can have no lease,
 	// and ErrNotFound if the lease has ended.
 	Lease LeaseID
+	// Managed returns the managed fields that an object gets by the operation, from the stored
+	// object, which has some, and the one of the operation. Its error is that of the operation.
+	// If nil, the object keeps those it has, unless Config has others.
+	Managed func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error)
 }
 
 // Target returns the key of the operation's object.

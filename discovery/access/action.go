@@ -27,7 +27,7 @@ func actionOf(a Request, root string) action {
 		if a.Subresource != "" {
 			kind += "/" + a.Subresource
 		}
-		return action{verb: a.Verb, kind: kind, namespace: a.Namespace, name: a.Name}
+		return action{verb: verbOf(a.Verb), kind: kind, namespace: a.Namespace, name: a.Name}
 	}
 	out := ofPath(a)
 	if out.kind == "users" {
@@ -70,16 +70,20 @@ func ofPath(a Request) action {
 	return action{verb: access.Administer, kind: "paths"}
 }
 
-// verbOf returns the verb of rules for an HTTP method.
+// deleteCollection is Kubernetes' verb for the deletion of all objects that a request selects.
+const deleteCollection = "DELETECOLLECTION"
+
+// verbOf returns the verb of rules for an HTTP method, or a verb of Kubernetes: who may update
+// may patch, and who may delete all objects of a kind may delete a collection.
 func verbOf(method string) string {
 	switch strings.ToUpper(method) {
 	case http.MethodGet, http.MethodHead:
 		return access.Get
 	case http.MethodPost:
 		return access.Create
-	case http.MethodPut:
+	case http.MethodPut, http.MethodPatch:
 		return access.Update
-	case http.MethodDelete:
+	case http.MethodDelete, deleteCollection:
 		return access.Delete
 	}
 	return method // a verb already, such as administer

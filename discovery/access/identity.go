@@ -21,7 +21,8 @@ type Identity struct {
 // Request is one action that a request wants to take. Outside the config API only Verb,
 // the HTTP method in lower case, Path and Query are set.
 type Request struct {
-	// Verb is get, list, watch, create, update or delete; Administer for a Private path.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection; Administer
+	// for a Private path.
 	Verb string
 	// Group, Version and Resource (the plural) say which kind; Namespace and Name which
 	// objects, empty for all. Subresource is status if the request is about nothing else

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,6 +124,11 @@ type Meta struct {
 	// store keeps and returns them; nothing is deleted because of them.
 	OwnerReferences []metav1.OwnerReference
 
+	// ManagedFields say who set which fields, as in Kubernetes. Only objects that somebody
+	// has applied server-side have any. A mutation that has none leaves those of the stored
+	// object as they are (storage.Op.Managed).
+	ManagedFields []metav1.ManagedFieldsEntry
+
 	// GenerateName is the prefix of the name that the API generates for a new object
 	// without a Name. It is not stored.
 	GenerateName string
@@ -184,6 +190,7 @@ func (c *Config) Clone() *Config {
 	out.Labels = cloneMap(c.Labels)
 	out.Annotations = cloneMap(c.Annotations)
 	out.OwnerReferences = slices.Clone(c.OwnerReferences)
+	out.ManagedFields = slices.Clone(c.ManagedFields)
 	if c.Spec != nil {
 		out.Spec = formOf(c.Spec).clone(c.Spec)
 	}
@@ -216,6 +223,18 @@ func SameContent(a, b *Config) bool {
 func SameMeta(a, b *Config) bool {
 	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations) &&
 		slices.EqualFunc(a.OwnerReferences, b.OwnerReferences, sameOwner)
+}
+
+// SameManagedFields says whether the same managers have the same fields since the same times.
+func SameManagedFields(a, b []metav1.ManagedFieldsEntry) bool {
+	return slices.EqualFunc(a, b, func(a, b metav1.ManagedFieldsEntry) bool {
+		return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && a.Subresource == b.Subresource &&
+			a.FieldsType == b.FieldsType && a.Time.Equal(b.Time) && sameFields(a.FieldsV1, b.FieldsV1)
+	})
+}
+
+func sameFields(a, b *metav1.FieldsV1) bool {
+	return a == b || a != nil && b != nil && bytes.Equal(a.Raw, b.Raw)
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool {

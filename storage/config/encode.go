@@ -34,7 +34,8 @@ type metadata struct {
 	Generation        int64             `json:"generation,omitempty"`
 	UID               string            `json:"uid,omitempty"`
 
-	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
+	OwnerReferences []metav1.OwnerReference     `json:"ownerReferences,omitempty"`
+	ManagedFields   []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
 }
 
 // ToJSON writes an object in one line of JSON, under an API version of its kind;
@@ -51,7 +52,7 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 	out := document{APIVersion: kind.APIVersion(), Kind: kind.Kind, Metadata: metadata{
 		Name: c.Name, Namespace: c.Namespace, Labels: c.Labels, Annotations: c.Annotations,
 		ResourceVersion: c.ResourceVersion, Generation: c.Generation, UID: c.UID,
-		OwnerReferences: c.OwnerReferences,
+		OwnerReferences: c.OwnerReferences, ManagedFields: c.ManagedFields,
 	}}
 	topLevel := formOf(c.Spec).path() == ""
 	if !topLevel {

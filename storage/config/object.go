@@ -197,7 +197,11 @@ func (o *object) meta(c *Config, raw json.RawMessage) {
 	for _, name := range sortedKeys(members) {
 		field, value := fieldPath("metadata", name), members[name]
 		switch name {
-		case "name", "namespace", "managedFields", "selfLink":
+		case "name", "namespace", "selfLink":
+		case "managedFields":
+			if o.keepServerFields {
+				c.ManagedFields = o.managers(field, value)
+			}
 		case "generateName":
 			c.GenerateName = o.text(field, value)
 		case "ownerReferences":
@@ -320,6 +324,14 @@ func (o *object) owners(field string, raw json.RawMessage) []metav1.OwnerReferen
 			break
 		}
 		out = append(out, o.owner(fmt.Sprintf("%s[%d]", field, i), item))
+	}
+	return out
+}
+
+// managers reads the managed fields. The text of the fields stays unread.
+func (o *object) managers(field string, raw json.RawMessage) (out []metav1.ManagedFieldsEntry) {
+	if err := json.Unmarshal(raw, &out); err != nil {
+		o.fail(field, "must be a list of managers, as a server has written it: %v", err)
 	}
 	return out
 }

@@ -38,6 +38,7 @@ func encode(object *config.Config, writeID []byte, into *envelope.Envelope) ([]b
 	into.Namespace, into.Name = object.Namespace, object.Name
 	into.Labels, into.Annotations = object.Labels, object.Annotations
 	into.OwnerReferences = storedOwners(object.OwnerReferences)
+	into.ManagedFields = storedManagers(object.ManagedFields)
 	into.CreationTime = object.CreationTimestamp.Unix()
 	into.Uid, into.Generation = object.UID, object.Generation
 	into.WriteId = writeID
@@ -86,6 +87,7 @@ func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, d
 			Labels:            wrapper.Labels,
 			Annotations:       wrapper.Annotations,
 			OwnerReferences:   owners(wrapper.OwnerReferences),
+			ManagedFields:     managers(wrapper.ManagedFields),
 			ResourceVersion:   version(kv.ModRevision),
 			CreationTimestamp: time.Unix(wrapper.CreationTime, 0).UTC(),
 			Generation:        wrapper.Generation,
@@ -113,6 +115,41 @@ func owners(stored []*envelope.OwnerReference) []metav1.OwnerReference {
 			APIVersion: o.ApiVersion, Kind: o.Kind, Name: o.Name, UID: types.UID(o.Uid),
 			Controller: o.Controller, BlockOwnerDeletion: o.BlockOwnerDeletion,
 		})
+	}
+	return out
+}
+
+func storedManagers(of []metav1.ManagedFieldsEntry) []*envelope.ManagedFields {
+	var out []*envelope.ManagedFields
+	for _, m := range of {
+		one := &envelope.ManagedFields{
+			Manager: m.Manager, Operation: string(m.Operation), ApiVersion: m.APIVersion, FieldsType: m.FieldsType, Subresource: m.Subresource,
+		}
+		if m.Time != nil {
+			one.Time = m.Time.UnixMilli()
+		}
+		if m.FieldsV1 != nil {
+			one.Fields = m.FieldsV1.Raw
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func managers(stored []*envelope.ManagedFields) []metav1.ManagedFieldsEntry {
+	var out []metav1.ManagedFieldsEntry
+	for _, m := range stored {
+		one := metav1.ManagedFieldsEntry{
+			Manager: m.Manager, Operation: metav1.ManagedFieldsOperationType(m.Operation), APIVersion: m.ApiVersion,
+			FieldsType: m.FieldsType, Subresource: m.Subresource,
+		}
+		if m.Time != 0 {
+			one.Time = &metav1.Time{Time: time.UnixMilli(m.Time)}
+		}
+		if len(m.Fields) > 0 {
+			one.FieldsV1 = &metav1.FieldsV1{Raw: m.Fields}
+		}
+		out = append(out, one)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-multierror"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -207,7 +208,11 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 	case before.Spec == nil:
 		step.Outcome, step.After = storage.Configured, t.newObject(stamp)
 	default:
-		step.Outcome, step.After = t.changed(before, stamp)
+		managed, err := t.managed(before)
+		if err != nil {
+			return Step{}, failed(t.op.Verb, t.key, err)
+		}
+		step.Outcome, step.After = t.changed(before, managed, stamp)
 	}
 	return step, nil
 }
@@ -243,7 +248,20 @@ func (t target) permit(before *config.Config) error {
 }
 
 func (t target) newObject(stamp Stamp) *config.Config {
-	return t.stamped(Created(t.op, stamp.Now), stamp.NewUID(), stamp.Domain)
+	out := t.stamped(Created(t.op, stamp.Now), stamp.NewUID(), stamp.Domain)
+	out.ManagedFields = t.op.Config.ManagedFields
+	return out
+}
+
+// managed returns the managed fields of an object after the operation.
+func (t target) managed(before *config.Config) ([]metav1.ManagedFieldsEntry, error) {
+	switch {
+	case t.op.Managed != nil && len(before.ManagedFields) > 0:
+		return t.op.Managed(before, t.op.Config)
+	case t.op.Config.ManagedFields != nil:
+		return t.op.Config.ManagedFields, nil
+	}
+	return before.ManagedFields, nil
 }
 
 // Created returns the creation time of the object that an operation creates now. A restored
@@ -278,13 +296,13 @@ func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 
 // changed returns the outcome for an object that exists, and the object to store: before
 // itself if it has the content of the operation already, and the operation has no lease.
-func (t target) changed(before *config.Config, stamp Stamp) (storage.Outcome, *config.Config) {
+func (t target) changed(before *config.Config, managed []metav1.ManagedFieldsEntry, stamp Stamp) (storage.Outcome, *config.Config) {
 	merged, respecified := spec(before.Spec, t.op.Config.Spec)
-	if !respecified && t.op.Lease == 0 && config.SameMeta(before, t.op.Config) {
+	if !respecified && t.op.Lease == 0 && config.SameMeta(before, t.op.Config) && config.SameManagedFields(before.ManagedFields, managed) {
 		return storage.Unchanged, before
 	}
 	after := t.stamped(before.CreationTimestamp, before.UID, stamp.Domain)
-	after.Spec, after.Generation = merged, before.Generation
+	after.Spec, after.Generation, after.ManagedFields = merged, before.Generation, managed
 	if respecified {
 		after.Generation++
 	}

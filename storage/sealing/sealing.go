@@ -267,6 +267,22 @@ func (s *Sealer) Open(object *config.Config) (map[string][]byte, error) {
 	return Open(s.Ring(), object)
 }
 
+// Unseal returns a stored secret as a request would send it, with its data; any other object
+// as documents show it. The error says why this server cannot open it.
+func (s *Sealer) Unseal(object *config.Config) (*config.Config, error) {
+	spec, ok := object.Spec.(*secret.Spec)
+	if !ok || spec.Sealed == nil {
+		return config.Shown(object), nil
+	}
+	data, err := s.Open(object)
+	if err != nil {
+		return nil, err
+	}
+	out := *object
+	out.Spec = &secret.Spec{Type: spec.Type, Immutable: spec.Immutable, Data: data}
+	return &out, nil
+}
+
 // Opens says whether a ring has the key of a secret. A secret of a dry run is not sealed,
 // and counts as one that opens.
 func Opens(ring seal.Ring, spec *secret.Spec) bool {

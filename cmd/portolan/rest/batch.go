@@ -57,7 +57,7 @@ func (s *Server) apply(c *call) error {
 	if err != nil {
 		return err
 	}
-	b := &batchCall{server: s, call: c, places: map[config.Key]int{}}
+	b := &batchCall{server: s, call: c, force: request.Force, places: map[config.Key]int{}}
 	c.setMessage(request.Message, &b.faults)
 	if err := b.read(request.Operations); err != nil {
 		return err
@@ -198,11 +198,13 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 type batchCall struct {
 	server *Server
 	call   *call
+	force  bool // see batch.Batch
 
 	ops      []storage.Op       // in the order of the request, with the unreadable ones
 	unlearnt []int              // those that name a version which this server does not know yet
 	places   map[config.Key]int // index of the operation of each object so far
 	faults   faults
+	taken    *multierror.Error // conflicts with those who have applied fields of the objects
 	denied   []metav1.StatusCause
 	unjudged error              // why the rights of the caller cannot be checked now
 	odd      [][]schema.Warning // the warnings of its schema, by operation
@@ -264,6 +266,9 @@ func (b *batchCall) readOperations(operations []batch.Operation) error {
 		}
 		return refusal.Unavailable(refused + b.unjudged.Error())
 	}
+	if err := b.taken.ErrorOrNil(); err != nil && len(b.denied)+len(b.faults.causes) == 0 {
+		return b.refused(err)
+	}
 	if len(b.denied) > 0 {
 		err := refusal.Forbidden("batch refused, nothing was written: " + sentence(b.denied))
 		err.ErrStatus.Details = &metav1.StatusDetails{Causes: b.denied}
@@ -304,7 +309,7 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 		return storage.Op{}, false
 	}
 	object.UID = ""
-	return storage.Op{Verb: verb, Config: object, Served: true}, true
+	return b.managed(i, storage.Op{Verb: verb, Config: object, Served: true}, in.Object)
 }
 
 func objectField(i int, field string) string {

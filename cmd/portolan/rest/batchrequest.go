@@ -48,6 +48,7 @@ type request struct {
 	metav1.TypeMeta `json:",inline"`
 	Message         string     `json:"message"`
 	Strict          string     `json:"strict"`
+	Force           bool       `json:"force"`
 	Operations      operations `json:"operations"`
 }
 

@@ -86,6 +86,14 @@ func (s *Server) readObject(c *call, verb storage.Verb) (*config.Config, error) 
 	if err != nil {
 		return nil, err
 	}
+	object, warnings, err := s.readText(c, body, isYAML, verb)
+	warn(c.w, warnings)
+	return object, err
+}
+
+// readText is readObject for a text that is not the body of the request. It returns the
+// warnings.
+func (s *Server) readText(c *call, body []byte, isYAML bool, verb storage.Verb) (*config.Config, []string, error) {
 	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Kind}
 	var found faults
 	object, err := s.decode(body, isYAML)
@@ -104,7 +112,7 @@ func (s *Server) readObject(c *call, verb storage.Verb) (*config.Config, error) 
 		if found.unreadable {
 			what = " cannot be read"
 		}
-		return nil, found.error(name+what, details)
+		return nil, nil, found.error(name+what, details)
 	}
 	fitToPath(c, object, &found)
 	if c.name == "" && object.Name == "" {
@@ -116,15 +124,14 @@ func (s *Server) readObject(c *call, verb storage.Verb) (*config.Config, error) 
 	warnings, err := c.schema.Validate(object)
 	eachFieldFault(err, found.mayNotBe)
 	if err := found.error(object.Key().String()+" is invalid", details); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	op, err := s.granted(c, storage.Op{Verb: verb, Config: object})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	advice := s.advise(c.r.Context(), []storage.Op{{Verb: storage.Put, Config: op.Config}})
-	warn(c.w, allWarnings(warnings, advice[0]))
-	return op.Config, nil
+	return op.Config, allWarnings(warnings, advice[0]), nil
 }
 
 // generatedName returns a name that begins with a prefix, as Kubernetes generates them;

@@ -106,9 +106,6 @@ func expired(message string) *apierrors.StatusError {
 
 func methodNotAllowed(c *call) *apierrors.StatusError {
 	message := fmt.Sprintf("method %s is not allowed on %s: it takes %s", c.r.Method, c.r.URL.Path, c.w.Header().Get("Allow"))
-	if c.r.Method == http.MethodPatch {
-		message = "patch is not served: read the object, change it and replace it with PUT, which compares metadata.resourceVersion"
-	}
 	return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
 }
 

@@ -162,22 +162,24 @@ func (s *Server) verb(c *call) func(*call) error {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	verbs := map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodDelete: "delete"}
+	verbs := map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 	if c.name == "" {
-		verbs = map[string]string{http.MethodGet: "list", http.MethodPost: "create"}
+		verbs = map[string]string{http.MethodGet: "list", http.MethodPost: "create", http.MethodDelete: "deletecollection"}
 		if truthy(c.query, "watch") {
 			verbs[http.MethodGet] = "watch"
 		}
 		if c.namespace == "" && !c.schema.ClusterScoped {
 			delete(verbs, http.MethodPost)
+			delete(verbs, http.MethodDelete) // one namespace at a time, as in Kubernetes
 		}
 	}
 	handlers := map[string]func(*call) error{
-		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.replace, "delete": s.remove,
+		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.replace, "patch": s.patched, "delete": s.remove,
+		"deletecollection": s.removeSelected,
 	}
 	if c.subresource != "" {
 		delete(verbs, http.MethodDelete)
-		handlers["update"] = s.setStatus
+		handlers["update"], handlers["patch"] = s.setStatus, s.patchStatus
 	}
 	verb, ok := verbs[method]
 	if !ok {
@@ -190,11 +192,11 @@ func (s *Server) verb(c *call) func(*call) error {
 func allowHeader(c *call) string {
 	switch {
 	case c.subresource != "":
-		return "GET, PUT"
+		return "GET, PATCH, PUT"
 	case c.name != "":
-		return "GET, PUT, DELETE"
+		return "DELETE, GET, PATCH, PUT"
 	case c.namespace != "" || c.schema.ClusterScoped:
-		return "GET, POST"
+		return "DELETE, GET, POST"
 	default:
 		return "GET"
 	}

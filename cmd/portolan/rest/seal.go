@@ -18,6 +18,13 @@ type Sealer interface {
 	Seal(ctx context.Context, object, stored *config.Config, trial bool) (*config.Config, error)
 }
 
+// Unsealer is a Sealer that can show what it has sealed, to the server alone.
+type Unsealer interface {
+	// Unseal returns a stored object as a request would send it: with its data in the clear,
+	// and without what only servers make.
+	Unseal(object *config.Config) (*config.Config, error)
+}
+
 // Sealers has a Sealer for each kind with config.Veiled specs. Objects of other such
 // kinds are refused.
 type Sealers map[config.GroupVersionKind]Sealer
@@ -28,6 +35,30 @@ func (s Sealers) Seal(ctx context.Context, object, stored *config.Config, trial 
 		return one.Seal(ctx, object, stored, trial)
 	}
 	return nil, fmt.Errorf("%w: this server does not take objects of kind %s", storage.ErrInvalid, object.Kind)
+}
+
+// Unseal implements Unsealer. An object whose Sealer is no Unsealer is as documents show it.
+func (s Sealers) Unseal(object *config.Config) (*config.Config, error) {
+	if one, ok := s[object.GroupVersionKind].(Unsealer); ok {
+		return one.Unseal(object)
+	}
+	return config.Shown(object), nil
+}
+
+// unsealed returns an object to be patched, with its data: a patch of one entry keeps the
+// others. It never leaves the server so.
+func (s *Server) unsealed(object *config.Config) (*config.Config, error) {
+	if !s.schemas.Kind(object.GroupVersionKind).Codec.Veiled() {
+		return object, nil
+	}
+	if unsealer, ok := s.sealer.(Unsealer); ok {
+		open, err := unsealer.Unseal(object)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s cannot be patched: this server cannot open it: %w", storage.ErrUnavailable, object.Key(), err)
+		}
+		return open, nil
+	}
+	return config.Shown(object), nil
 }
 
 // sealed returns an operation with the stored form of its object.

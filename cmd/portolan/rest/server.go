@@ -10,9 +10,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/fieldmanager"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -158,6 +160,7 @@ type Options struct {
 // Server serves the config API.
 type Server struct {
 	store         Store
+	managers      *fieldmanager.Managers
 	cache         Source
 	history       History
 	schemas       schema.Set
@@ -221,7 +224,7 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
+		store: o.Store, managers: fieldmanager.New(managedfields.NewDeducedTypeConverter()), cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, onRefusal: o.OnRefusal, socket: o.Socket, id: uuid.NewString(),
 		advisor: o.Advisor, previewer: o.Previewer, report: o.Report, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved, certifies: o.Certifies,

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -36,6 +37,48 @@ func (s *Server) hasStatus(kind *schema.Schema) bool {
 // request without one removes the health. It ignores the rest of the object in the
 // request.
 func (s *Server) setStatus(c *call) error {
+	body, err := s.budget.readJSON(c, "the object in the request body")
+	if err != nil {
+		return err
+	}
+	return s.writeStatus(c, body)
+}
+
+// patchStatus is setStatus with the status that a patch makes of the present one. It is tried
+// anew if somebody else changes the object meanwhile.
+func (s *Server) patchStatus(c *call) error {
+	p, err := s.readPatch(c)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err := s.tryPatchStatus(c, p)
+		if !meanwhile(err) || attempt == attempts || s.catchUp(c) != nil {
+			return err
+		}
+	}
+}
+
+func (s *Server) tryPatchStatus(c *call, p *patch) error {
+	snapshot := s.cache.Snapshot()
+	live := ofStore(snapshot, c.key())
+	if live == nil {
+		return storage.ErrNotFound
+	}
+	text, err := document(live, c.version)
+	if err != nil {
+		return err
+	}
+	if p.applies() { // the status has no field that two managers could share
+		p = &patch{kind: types.MergePatchType, text: p.text}
+	}
+	if text, err = p.on(text, c.schema.GroupVersionKind); err != nil {
+		return err
+	}
+	return s.writeStatus(c, text)
+}
+
+func (s *Server) writeStatus(c *call, body []byte) error {
 	keeper, ok := s.store.(storage.HealthKeeper)
 	if !ok {
 		return refusal.NotFound("this server keeps no status")
@@ -46,7 +89,7 @@ func (s *Server) setStatus(c *call) error {
 		}
 		return err
 	}
-	update, err := s.readStatus(c)
+	update, err := readStatus(c, body)
 	if err != nil {
 		return err
 	}
@@ -84,11 +127,7 @@ func statusWarnings(object *config.Config, sent *health.Report, result storage.H
 	return warnings
 }
 
-func (s *Server) readStatus(c *call) (storage.HealthUpdate, error) {
-	body, err := s.budget.readJSON(c, "the object in the request body")
-	if err != nil {
-		return storage.HealthUpdate{}, err
-	}
+func readStatus(c *call, body []byte) (storage.HealthUpdate, error) {
 	var object struct {
 		metav1.PartialObjectMetadata `json:",inline"`
 		Status                       json.RawMessage `json:"status"`

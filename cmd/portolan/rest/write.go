@@ -27,7 +27,7 @@ func (s *Server) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	object.UID = ""
+	object.UID, object.ManagedFields = "", nil
 	revision, err := s.createNamed(c, trial, object)
 	c.name = object.Name // for errors
 	if err != nil {
@@ -66,9 +66,11 @@ func (s *Server) replace(c *call) error {
 		return err
 	}
 	given := precondition{uid: uid, resourceVersion: object.ResourceVersion}
+	managing := s.managing(c, object.ManagedFields, "")
+	object.ManagedFields = nil
 	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
 		object.ResourceVersion = resourceVersion
-		return s.applyOne(c, trial, storage.Op{Verb: storage.Update, Config: object, Served: served})
+		return s.applyOne(c, trial, storage.Op{Verb: storage.Update, Config: object, Served: served, Managed: managing})
 	})
 	if err != nil {
 		return err

@@ -52,8 +52,7 @@ type Envelope struct {
 	// The objects that this one belongs to, as the user names them. They are kept
 	// and given back; nothing is deleted because of them. Since format 2.
 	OwnerReferences []*OwnerReference `protobuf:"bytes,12,rep,name=owner_references,json=ownerReferences,proto3" json:"owner_references,omitempty"`
-	// Who set which fields, for server-side apply. No server writes them yet; one
-	// that updates the object keeps them. Since format 2.
+	// Who set which fields, for server-side apply. Since format 2.
 	ManagedFields []*ManagedFields `protobuf:"bytes,13,rep,name=managed_fields,json=managedFields,proto3" json:"managed_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

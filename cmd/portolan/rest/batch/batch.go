@@ -27,8 +27,10 @@ const (
 type Verb string
 
 // The verbs. Create fails if the object exists, Update and Delete if it does not. Apply
-// creates or updates. Restore applies too, and gives an object that it creates the
-// creationTimestamp in the request, unless that is in the future.
+// creates or updates: the object becomes what the request has. Once somebody has applied the
+// object server-side, Apply is an apply like theirs, and leaves the fields of other managers.
+// Restore puts the whole object in the place of the stored one, and gives an object that it
+// creates the creationTimestamp in the request, unless that is in the future.
 const (
 	Create  Verb = "create"
 	Update  Verb = "update"
@@ -53,6 +55,9 @@ type Batch struct {
 	// "error", and also of those of severity warning if it is "warning". An info never
 	// refuses. Empty refuses none.
 	Strict     string      `json:"strict,omitempty"`
+	// Force takes fields from those who have applied other values server-side. Without it they
+	// are conflicts. It concerns Apply alone.
+	Force      bool        `json:"force,omitempty"`
 	Operations []Operation `json:"operations"`
 }
 

@@ -1,0 +1,74 @@
+package rest
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/anypb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/fieldmanager"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// Managed fields. An object has some from its first server-side apply on (patch.go). Every later
+// write keeps them true: the store asks for them in its transaction, with the object that it
+// has (storage.Op.Managed).
+
+// managing returns what a write by the call makes of managed fields. sent are those in the
+// request; subresource is what the write is limited to.
+func (s *Server) managing(c *call, sent []metav1.ManagedFieldsEntry, subresource string) func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error) {
+	return func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error) {
+		live, err := s.unstructured(stored, c.version)
+		if err != nil {
+			return nil, err
+		}
+		object := *written
+		object.ManagedFields = sent
+		next, err := s.unstructured(&object, c.version)
+		if err != nil {
+			return nil, err
+		}
+		out, err := s.managers.Update(live, next, fieldmanager.Name(c.query.Get("fieldManager"), c.r.UserAgent()), subresource)
+		if out == nil {
+			out = []metav1.ManagedFieldsEntry{} // none any more, instead of those of before
+		}
+		return out, err
+	}
+}
+
+// unmanaged refuses a write that takes an object as a whole, and that was made for one without
+// managed fields.
+func unmanaged(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error) {
+	return nil, fmt.Errorf("%w: %s was applied server-side meanwhile: try again", storage.ErrConflict, written.Key())
+}
+
+// unstructured returns an object as documents show it, under a version of its kind; an empty
+// version stands for the first.
+func (s *Server) unstructured(object *config.Config, version string) (*unstructured.Unstructured, error) {
+	kind := s.schemas.Kind(object.GroupVersionKind)
+	if version == "" {
+		version = kind.Versions[0]
+	}
+	if stored, encoded := object.Spec.(*anypb.Any); encoded {
+		spec, err := kind.Codec.Unmarshal(stored)
+		if err != nil {
+			return nil, err
+		}
+		decoded := *object
+		decoded.Spec = spec
+		object = &decoded
+	}
+	return s.unstructuredAs(config.Shown(object), version)
+}
+
+// unstructuredAs returns an object as it is.
+func (s *Server) unstructuredAs(object *config.Config, version string) (*unstructured.Unstructured, error) {
+	text, err := config.ToJSON(object, version)
+	if err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{}
+	return out, out.UnmarshalJSON(text)
+}

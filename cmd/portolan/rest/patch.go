@@ -1,0 +1,319 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/fieldmanager"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
+)
+
+// patch is the body of a PATCH.
+type patch struct {
+	kind    types.PatchType
+	text    []byte // JSON
+	manager string
+	force   bool
+}
+
+// strategic has a value of the Go type of each kind that takes a strategic merge patch: those of
+// the core group. Custom resources of Kubernetes take none, and so do all others here.
+var strategic = map[config.GroupVersionKind]any{{Version: "v1", Kind: "Secret"}: corev1.Secret{}}
+
+// patchTypes returns the types of patches that the kind of a call takes.
+func patchTypes(c *call) []string {
+	out := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	if strategic[c.schema.GroupVersionKind] != nil {
+		out = append(out, string(types.StrategicMergePatchType))
+	}
+	return append(out, string(types.ApplyYAMLPatchType))
+}
+
+// readPatch reads a patch and its options.
+func (s *Server) readPatch(c *call) (*patch, error) {
+	body, err := s.budget.readRaw(c)
+	if err != nil {
+		return nil, err
+	}
+	media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if !slices.Contains(patchTypes(c), media) {
+		return nil, refusal.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, fmt.Sprintf(
+			"the body of the request was in an unknown format - accepted media types include: %s", strings.Join(patchTypes(c), ", ")))
+	}
+	p := &patch{kind: types.PatchType(media), text: body}
+	if err := s.budget.decode(c, body, p.applies()); err != nil {
+		return nil, err
+	}
+	if p.applies() {
+		if p.text, err = config.YAMLToJSON(body); err != nil {
+			return nil, refusal.BadRequest(fmt.Sprintf("the object in the request body cannot be read: %v", err))
+		}
+	}
+	options := metav1.PatchOptions{FieldManager: c.query.Get("fieldManager")}
+	if c.query.Has("force") {
+		p.force = truthy(c.query, "force")
+		options.Force = &p.force
+	}
+	if faults := validation.ValidatePatchOptions(&options, p.kind); len(faults) > 0 {
+		return nil, refusal.BadRequest("the parameters of the URL cannot be taken: " + faults.ToAggregate().Error())
+	}
+	p.manager = fieldmanager.Name(options.FieldManager, c.r.UserAgent())
+	return p, nil
+}
+
+// applies says whether the patch is a server-side apply.
+func (p *patch) applies() bool { return p.kind == types.ApplyYAMLPatchType }
+
+// on returns a document with the patch.
+func (p *patch) on(document []byte, of config.GroupVersionKind) (out []byte, err error) {
+	switch p.kind {
+	case types.JSONPatchType:
+		operations, err := jsonpatch.DecodePatch(p.text)
+		if err != nil {
+			return nil, refusal.BadRequest("the JSON patch cannot be read: " + err.Error())
+		}
+		if len(operations) > maxJSONPatch {
+			return nil, refusal.New(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+				fmt.Sprintf("the JSON patch has %d operations, and may have %d: send several", len(operations), maxJSONPatch))
+		}
+		if out, err = operations.Apply(document); err != nil {
+			return nil, refusal.Invalid("the JSON patch does not fit the object: " + err.Error())
+		}
+	case types.StrategicMergePatchType:
+		if out, err = strategicpatch.StrategicMergePatch(document, p.text, strategic[of]); err != nil {
+			return nil, refusal.BadRequest("the strategic merge patch does not fit the object: " + err.Error())
+		}
+	default:
+		if out, err = jsonpatch.MergePatch(document, p.text); err != nil {
+			return nil, refusal.BadRequest("the merge patch cannot be read: " + err.Error())
+		}
+	}
+	return out, nil
+}
+
+// maxJSONPatch bounds the operations of a JSON patch, as in Kubernetes.
+const maxJSONPatch = 10000
+
+// reads says whether a JSON patch tells by its outcome what is at a path, or copies it elsewhere.
+func (p *patch) reads(paths ...string) bool {
+	operations, err := jsonpatch.DecodePatch(p.text)
+	if p.kind != types.JSONPatchType || err != nil {
+		return false // no other kind of patch reads
+	}
+	return slices.ContainsFunc(operations, func(o jsonpatch.Operation) bool {
+		if !slices.Contains([]string{"test", "copy", "move"}, o.Kind()) {
+			return false
+		}
+		path, _ := o.Path()
+		from, _ := o.From()
+		return slices.ContainsFunc(paths, func(one string) bool {
+			under := func(at string) bool { return at == "" || at == one || strings.HasPrefix(at, one+"/") }
+			return under(path) && o.Kind() == "test" || from != "" && under(from)
+		})
+	})
+}
+
+// patched changes an object by a patch. A server-side apply makes it if there is none. A change
+// by somebody else meanwhile makes it begin anew, unless the patch names a version.
+func (s *Server) patched(c *call) error {
+	trial, err := s.rehearse(c, c.query["dryRun"])
+	if err != nil {
+		return err
+	}
+	p, err := s.readPatch(c)
+	if err != nil {
+		return err
+	}
+	if s.schemas.Kind(c.schema.GroupVersionKind).Codec.Veiled() && p.reads("/data", "/stringData") {
+		wants := c.access()
+		wants.Verb = access.Reveal
+		if err := s.authorize(c, wants); err != nil {
+			return err
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		revision, object, warnings, err := s.tryPatch(c, p, trial)
+		if !meanwhile(err) || attempt == attempts || trial != nil || s.catchUp(c) != nil {
+			if err != nil {
+				return err
+			}
+			warn(c.w, warnings)
+			return s.answerPatch(c, trial, object, revision)
+		}
+	}
+}
+
+// meanwhile says whether a write failed since the object is another than that of the snapshot.
+func meanwhile(err error) bool {
+	var named *versionError
+	return !errors.As(err, &named) && (errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound))
+}
+
+// versionError is a conflict with a version that the client named: trying again is for the client.
+type versionError struct{ error }
+
+func (e *versionError) Unwrap() error { return e.error }
+
+// catchUp waits until the cache has what the store has now.
+func (s *Server) catchUp(c *call) error {
+	revision, err := s.storeRevision(c.r.Context())
+	if err == nil {
+		_, err = s.atLeast(c.r.Context(), revision)
+	}
+	return err
+}
+
+// tryPatch makes the patched object of the newest snapshot, and writes it if the store still has
+// what the snapshot has.
+func (s *Server) tryPatch(c *call, p *patch, trial *rehearsal) (revision string, object *config.Config, warnings []string, err error) {
+	snapshot := s.cache.Snapshot()
+	if trial != nil {
+		snapshot = trial.snapshot
+	}
+	live := ofStore(snapshot, c.key())
+	op := storage.Op{Verb: storage.Update, Served: true}
+	if live == nil {
+		if !p.applies() {
+			return "", nil, nil, storage.ErrNotFound
+		}
+		op.Verb = storage.Create
+		wants := c.access()
+		wants.Verb = access.Create
+		if err := s.authorize(c, wants); err != nil {
+			return "", nil, nil, err
+		}
+	}
+	text, err := s.resultOf(c, p, snapshot, live)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if object, warnings, err = s.readText(c, text, false, op.Verb); err != nil {
+		return "", nil, nil, err
+	}
+	if err := sameIncarnation(snapshot, live, object); err != nil {
+		return "", nil, nil, err
+	}
+	object.UID, object.ResourceVersion = "", ""
+	if live != nil {
+		object.ResourceVersion = live.ResourceVersion
+	}
+	if !p.applies() {
+		op.Managed, object.ManagedFields = s.managing(c, object.ManagedFields, ""), nil
+	}
+	op.Config = object
+	revision, err = s.applyOne(c, trial, op)
+	return revision, object, warnings, err
+}
+
+// resultOf returns the document that a patch makes of an object; live is nil for none.
+func (s *Server) resultOf(c *call, p *patch, snapshot *cache.Snapshot, live *config.Config) ([]byte, error) {
+	if live == nil {
+		return s.applied(c, p, &unstructured.Unstructured{})
+	}
+	served := withStatus(snapshot, live)
+	open, err := s.unsealed(served)
+	if err != nil {
+		return nil, err
+	}
+	text, err := config.ToJSON(open, c.version)
+	if err != nil {
+		return nil, err
+	}
+	if !p.applies() {
+		return p.on(text, c.schema.GroupVersionKind)
+	}
+	before := &unstructured.Unstructured{}
+	if err := before.UnmarshalJSON(text); err != nil {
+		return nil, err
+	}
+	return s.applied(c, p, before)
+}
+
+// applied returns the document that a server-side apply makes.
+func (s *Server) applied(c *call, p *patch, live *unstructured.Unstructured) ([]byte, error) {
+	var members map[string]any
+	if err := json.Unmarshal(p.text, &members); err != nil || members == nil {
+		return nil, refusal.BadRequest("the request body holds no object to apply")
+	}
+	applied := &unstructured.Unstructured{Object: members}
+	want := runtimeschema.GroupVersionKind{Group: c.schema.Group, Version: c.version, Kind: c.schema.Kind}
+	if got := applied.GroupVersionKind(); got != want {
+		return nil, refusal.BadRequest(fmt.Sprintf("apiVersion and kind of the applied object are %s, and the path takes %s", got, want))
+	}
+	if err := s.readable(c, p.text); err != nil {
+		return nil, err
+	}
+	named := applied.GetResourceVersion()
+	if has := live.GetResourceVersion(); named != "" && named != has {
+		return nil, &versionError{&storage.ConflictError{Key: c.key(), Expected: named, Actual: has}}
+	}
+	out, err := s.managers.Apply(live, applied, p.manager, p.force)
+	if err != nil {
+		return nil, refusal.As(err, refusal.Invalid)
+	}
+	return out.MarshalJSON()
+}
+
+// readable says whether each field of an applied object can be read. Only what results from the
+// apply must be whole, and valid.
+func (s *Server) readable(c *call, text []byte) error {
+	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Kind}
+	var found faults
+	object, err := s.decode(text, false)
+	if err == nil {
+		fitToPath(c, object, &found)
+	}
+	found.decode(err, func(_, field, message string) (string, string) { return field, message })
+	return found.error(c.key().String()+" cannot be applied", details)
+}
+
+// sameIncarnation compares the versions in a patched object with those of the object that was
+// patched.
+func sameIncarnation(snapshot *cache.Snapshot, live, object *config.Config) error {
+	served := withStatus(snapshot, live)
+	switch {
+	case live == nil && object.UID != "":
+		return fmt.Errorf("%w: uid is %s in the request, and there is no such object", &versionError{storage.ErrConflict}, object.UID)
+	case live == nil:
+		return nil
+	case object.UID != "" && object.UID != live.UID:
+		return fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", &versionError{storage.ErrConflict}, live.UID, object.UID)
+	case object.ResourceVersion != "" && object.ResourceVersion != served.ResourceVersion:
+		return &versionError{&storage.ConflictError{Key: live.Key(), Expected: object.ResourceVersion, Actual: served.ResourceVersion}}
+	}
+	return nil
+}
+
+func (s *Server) answerPatch(c *call, trial *rehearsal, object *config.Config, revision string) error {
+	if trial != nil {
+		code := http.StatusOK
+		if trial.steps[0].Before == nil {
+			code = http.StatusCreated
+		}
+		return s.writeObject(c, code, trial.object())
+	}
+	out := s.objectAfterWrite(c.r.Context(), object, revision)
+	code := http.StatusOK
+	if object.ResourceVersion == "" {
+		code = http.StatusCreated
+	}
+	return s.writeObject(c, code, out)
+}
