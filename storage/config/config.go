@@ -225,11 +225,11 @@ func SameMeta(a, b *Config) bool {
 		slices.EqualFunc(a.OwnerReferences, b.OwnerReferences, sameOwner)
 }
 
-// SameManagedFields says whether the same managers have the same fields since the same times.
+// SameManagedFields says whether the same managers have the same fields, whenever they set them.
 func SameManagedFields(a, b []metav1.ManagedFieldsEntry) bool {
 	return slices.EqualFunc(a, b, func(a, b metav1.ManagedFieldsEntry) bool {
 		return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && a.Subresource == b.Subresource &&
-			a.FieldsType == b.FieldsType && a.Time.Equal(b.Time) && sameFields(a.FieldsV1, b.FieldsV1)
+			a.FieldsType == b.FieldsType && sameFields(a.FieldsV1, b.FieldsV1)
 	})
 }
 

@@ -127,7 +127,7 @@ func TestAWriteRaisesTheFormatToWhatItNeeds(t *testing.T) {
 	}
 }
 
-// TestManagedFieldsStay: a server keeps the managed fields, which it does not use.
+// TestManagedFieldsStay: a write without managed fields keeps those in the store.
 func TestManagedFieldsStay(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)

@@ -303,6 +303,9 @@ func (t target) changed(before *config.Config, managed []metav1.ManagedFieldsEnt
 	}
 	after := t.stamped(before.CreationTimestamp, before.UID, stamp.Domain)
 	after.Spec, after.Generation, after.ManagedFields = merged, before.Generation, managed
+	if config.SameManagedFields(before.ManagedFields, managed) {
+		after.ManagedFields = before.ManagedFields
+	}
 	if respecified {
 		after.Generation++
 	}

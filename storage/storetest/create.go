@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -98,6 +99,76 @@ var createTests = []test{
 		if got := f.get(c); got.Generation != 1 {
 			f.Errorf("the generation is %d, and the spec did not change", got.Generation)
 		}
+	}},
+	{"keeps managed fields", func(f *fixture) {
+		fields := func(manager string) []metav1.ManagedFieldsEntry {
+			at := metav1.NewTime(time.Unix(1700000000, 0))
+			return []metav1.ManagedFieldsEntry{{
+				Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "networking.istio.io/v1", Time: &at,
+				FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}, Subresource: "status",
+			}}
+		}
+		want := func(manager string) {
+			f.Helper()
+			got := f.get(entry("shop", "a")).ManagedFields
+			if manager == "" && len(got) == 0 {
+				return
+			}
+			if !config.SameManagedFields(got, fields(manager)) || !got[0].Time.Equal(fields("")[0].Time) {
+				f.Errorf("managed fields %+v, want those of %s", got, manager)
+			}
+		}
+		c := entry("shop", "a")
+		c.ManagedFields = fields("kubectl")
+		version := f.create(c)
+		want("kubectl")
+		c.ManagedFields = nil
+		if again := f.update(c); again != version {
+			f.Errorf("without managed fields the same is version %s, not %s", again, version)
+		}
+		later := metav1.NewTime(time.Unix(1800000000, 0))
+		c.ManagedFields = fields("kubectl")
+		c.ManagedFields[0].Time = &later
+		if again := f.update(c); again != version {
+			f.Errorf("a later time alone is version %s, not %s", again, version)
+		}
+		c.ManagedFields, c.Labels = nil, map[string]string{"a": "b"}
+		f.update(c)
+		want("kubectl")
+		c.ManagedFields = fields("argo")
+		if changed := f.update(c); changed == version {
+			f.Error("other managers alone are no change")
+		}
+		want("argo")
+		batcher, ok := f.store.(storage.Batcher)
+		if !ok {
+			return
+		}
+		c.ManagedFields = nil
+		refusal := errors.New("another manager has it")
+		op := storage.Op{Verb: storage.Put, Config: c, Managed: func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error) {
+			if stored.ManagedFields[0].Manager != "argo" || written.Labels["a"] != "b" {
+				f.Errorf("stored %+v, written %+v", stored, written)
+			}
+			return nil, refusal
+		}}
+		f.unchanged(func() {
+			if _, _, err := batcher.Apply(f.Context(), []storage.Op{op}); !errors.Is(err, refusal) {
+				f.Errorf("the error is %v", err)
+			}
+		})
+		op.Managed = func(_, _ *config.Config) ([]metav1.ManagedFieldsEntry, error) { return fields("flux"), nil }
+		if _, _, err := batcher.Apply(f.Context(), []storage.Op{op}); err != nil {
+			f.Error(err)
+		}
+		want("flux")
+		op.Managed = func(_, _ *config.Config) ([]metav1.ManagedFieldsEntry, error) {
+			return []metav1.ManagedFieldsEntry{}, nil
+		}
+		if _, _, err := batcher.Apply(f.Context(), []storage.Op{op}); err != nil {
+			f.Error(err)
+		}
+		want("")
 	}},
 	{"of nil is ErrInvalid", func(f *fixture) {
 		_, err := f.store.Create(f.Context(), nil)

@@ -24,6 +24,9 @@ func (s *Server) managing(c *call, sent []metav1.ManagedFieldsEntry, subresource
 		if err != nil {
 			return nil, err
 		}
+		if sent != nil && len(sent) == 0 { // an empty list would get lost on the way
+			sent = []metav1.ManagedFieldsEntry{{}}
+		}
 		object := *written
 		object.ManagedFields = sent
 		next, err := s.unstructured(&object, c.version)
