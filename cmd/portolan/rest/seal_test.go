@@ -129,3 +129,59 @@ func TestWithoutASealer(t *testing.T) {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}
 }
+
+// TestPatchesOfSecrets: a patch of one entry keeps the others, one of a label keeps the data as it
+// is, and no answer has the data.
+func TestPatchesOfSecrets(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, nil)
+	if got := s.Do(t, "POST", shopSecrets, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door","namespace":"shop"},"data":{"a":"YQ==","b":"Yg=="}}`); got.Code != 201 {
+		t.Fatal(got)
+	}
+	data := func() map[string][]byte {
+		t.Helper()
+		stored, err := s.Store.Get(t.Context(), schema.Secret, "door", "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open, err := s.Options.Sealer.(rest.Unsealer).Unseal(stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return open.Spec.(*secret.Spec).Data
+	}
+	content := func() string {
+		stored, _ := s.Store.Get(t.Context(), schema.Secret, "door", "shop")
+		return stored.Spec.(*secret.Spec).Sealed.Content
+	}
+	first := content()
+	for _, tc := range []struct {
+		media, body string
+		want        map[string]string
+	}{
+		{mergePatch, `{"metadata":{"labels":{"x":"y"}}}`, map[string]string{"a": "a", "b": "b"}},
+		{strategicPatch, `{"metadata":{"annotations":{"x":"y"}}}`, map[string]string{"a": "a", "b": "b"}},
+		{strategicPatch, `{"stringData":{"c":"c"}}`, map[string]string{"a": "a", "b": "b", "c": "c"}},
+		{mergePatch, `{"data":{"a":null}}`, map[string]string{"b": "b", "c": "c"}},
+		{jsonPatch, `[{"op":"add","path":"/data/d","value":"ZA=="}]`, map[string]string{"b": "b", "c": "c", "d": "d"}},
+		{applyPatch, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door"},"data":{"e":"ZQ=="}}`, map[string]string{"b": "b", "c": "c", "d": "d", "e": "e"}},
+		{applyPatch, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door"},"data":{"f":"Zg=="}}`, map[string]string{"b": "b", "c": "c", "d": "d", "f": "f"}},
+	} {
+		got := s.Do(t, "PATCH", shopSecrets+"/door?fieldManager=x", tc.body, as(tc.media))
+		if got.Code != 200 || strings.Contains(got.Body, "Yg==") || strings.Contains(got.Body, `"box"`) {
+			t.Errorf("%s: %d %s", tc.body, got.Code, got.Body)
+		}
+		now := data()
+		for name, value := range tc.want {
+			if string(now[name]) != value {
+				t.Errorf("%s: entry %s is %q", tc.body, name, now[name])
+			}
+		}
+		if len(now) != len(tc.want) {
+			t.Errorf("%s: there are %d entries", tc.body, len(now))
+		}
+		if len(tc.want) == 2 && tc.want["a"] != "" && content() != first {
+			t.Errorf("%s: the data was sealed anew", tc.body)
+		}
+	}
+}

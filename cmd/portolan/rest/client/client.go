@@ -51,7 +51,8 @@ func (f Freshness) add(query url.Values) url.Values {
 	return query
 }
 
-// Client calls one server. It may be used by several goroutines.
+// Client calls one server. It may be used by several goroutines. Objects that it returns lack
+// their managed fields, which are for controllers.
 type Client struct {
 	*call.Client
 	freshness Freshness
@@ -112,6 +113,7 @@ func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionRes
 	if err != nil {
 		return nil, err
 	}
+	out.SetManagedFields(nil)
 	return out, nil
 }
 
@@ -135,6 +137,9 @@ func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionRe
 	_, err := c.Do(ctx, call.Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}, out)
 	if err != nil {
 		return nil, err
+	}
+	for i := range out.Items {
+		out.Items[i].SetManagedFields(nil)
 	}
 	return out, nil
 }

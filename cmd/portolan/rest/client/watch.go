@@ -62,6 +62,7 @@ func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionR
 		if err := object.UnmarshalJSON(event.Object); err != nil {
 			return fmt.Errorf("watch %s at %s: an object cannot be read: %w", in.Path, c.Server(), err)
 		}
+		object.SetManagedFields(nil)
 		if err := tell(Event{event.Type, object}); err != nil {
 			return err
 		}
