@@ -6,10 +6,10 @@
 // descriptions of kinds and fields, and required.go the fields without which validation
 // refuses an object. The merge of server-side apply goes by the same definitions.
 //
-// Service serves the documents, each of which is made when it is first asked for.
+// Routes serves the documents, each of which is made when it is first asked for.
 //
-//	service := openapi.NewService(schemas, openapi.Options{Version: version})
-//	for _, route := range service.Routes() {
+//	mux := http.NewServeMux()
+//	for _, route := range openapi.Routes(schemas, openapi.Options{Version: version}) {
 //		mux.Handle("GET "+route.Path, route.Handler)
 //	}
 //
