@@ -13,7 +13,6 @@ import (
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -64,8 +63,8 @@ type definer struct {
 func (d *definer) kind(k *schema.Schema, version string) {
 	name := kindName(k, version)
 	fields := map[string]spec.Schema{
-		"apiVersion": describedAs(spec.StringProperty(), typeMetaDoc("apiVersion")),
-		"kind":       describedAs(spec.StringProperty(), typeMetaDoc("kind")),
+		"apiVersion": describedAs(spec.StringProperty(), described().text(anyKind, "apiVersion")),
+		"kind":       describedAs(spec.StringProperty(), described().text(anyKind, "kind")),
 		"metadata":   describedAs(new(d.goType(reflect.TypeFor[metav1.ObjectMeta]())), described().text(anyKind, "metadata")),
 		"status":     describedAs(new(d.message(statusOf(k).ProtoReflect().Descriptor())), described().text(anyKind, "status")),
 	}
@@ -135,13 +134,6 @@ func kindMeta(k *schema.Schema, version, suffix string) map[string]any {
 func ofKinds(kinds ...any) spec.VendorExtensible {
 	return spec.VendorExtensible{Extensions: spec.Extensions{kindExtension: kinds}}
 }
-
-// apiVersion returns the apiVersion of a kind in a version.
-func apiVersion(k *schema.Schema, version string) string {
-	return config.GroupVersionKind{Group: k.Group, Version: version}.APIVersion()
-}
-
-func typeMetaDoc(field string) string { return metav1.TypeMeta{}.SwaggerDoc()[field] }
 
 // describedAs returns a schema with a description, unless that is empty.
 func describedAs(s *spec.Schema, description string) spec.Schema {

@@ -157,7 +157,7 @@ func TestDescriptionsNameFields(t *testing.T) {
 	for name, texts := range described() {
 		fields, ok := defined.named[name]
 		if name == anyKind {
-			fields, ok = []string{"metadata", "spec", "status"}, true
+			fields, ok = []string{"apiVersion", "kind", "metadata", "spec", "status"}, true
 		}
 		if !ok {
 			t.Errorf("descriptions.yaml describes %s, and there is no such type", name)
