@@ -14,7 +14,13 @@ import (
 // described serves the description of the API in OpenAPI, to all who may read its discovery.
 func (s *Server) described() {
 	for _, route := range openapi.Routes(s.schemas, openapi.Options{Version: s.version, HasStatus: s.hasStatus}) {
-		s.mux.Handle("GET "+route.Path, s.guarded(route.Handler))
+		s.mux.Handle("GET "+route.Path, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			_ = bounded(w, func() error { // an error means that the client is gone
+				route.Handler.ServeHTTP(w, r)
+				return nil
+			})
+		})))
 	}
 }
 

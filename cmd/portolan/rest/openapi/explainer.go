@@ -90,15 +90,16 @@ func (e *Explainer) TypeName(of Field) string {
 	return s.Ref.String()
 }
 
-// Schema returns a JSON schema of a field, with all types that it refers to.
+// Schema returns a JSON schema of a field, with all types that it refers to. It permits no
+// unknown fields, so that editors find them as the server does.
 func (e *Explainer) Schema(of Field) spec.Schema {
-	out := e.resolved(of.schema)
+	out := closed(e.resolved(of.schema))
 	out.Definitions = spec.Definitions{}
 	var add func(spec.Schema)
 	add = func(s spec.Schema) {
 		if name, ok := strings.CutPrefix(s.Ref.String(), definitionPrefix); ok {
 			if _, has := out.Definitions[name]; !has {
-				out.Definitions[name] = *e.definitions[name]
+				out.Definitions[name] = closed(*e.definitions[name])
 				add(*e.definitions[name])
 			}
 		}
@@ -111,6 +112,14 @@ func (e *Explainer) Schema(of Field) spec.Schema {
 	}
 	add(out)
 	return out
+}
+
+// closed returns a schema without unknown fields, if it has known ones.
+func closed(s spec.Schema) spec.Schema {
+	if len(s.Properties) > 0 {
+		s.AdditionalProperties = &spec.SchemaOrBool{Allows: false}
+	}
+	return s
 }
 
 func (e *Explainer) field(name string, s spec.Schema, required bool) Field {

@@ -94,6 +94,9 @@ func TestExplainerSchemaStandsAlone(t *testing.T) {
 		Type        string         `json:"type"`
 		Definitions map[string]any `json:"definitions"`
 	}
+	if n := strings.Count(string(text), `"additionalProperties":false`); n != 5 {
+		t.Errorf("%d types permit no unknown fields", n)
+	}
 	if err := json.Unmarshal(text, &out); err != nil || out.Type != "array" {
 		t.Fatalf("%v: %.200s", err, text)
 	}
