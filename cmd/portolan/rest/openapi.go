@@ -11,8 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/openapi"
 )
 
-// described serves the description of the API in OpenAPI, to all who may read its discovery.
-func (s *Server) described() {
+// openAPI serves the description of the API in OpenAPI, to all who may read its discovery.
+func (s *Server) openAPI() {
 	for _, route := range openapi.Routes(s.schemas, openapi.Options{Version: s.version, HasStatus: s.hasStatus}) {
 		s.mux.Handle("GET "+route.Path, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Content-Type-Options", "nosniff")

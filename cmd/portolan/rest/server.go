@@ -255,7 +255,7 @@ func (s *Server) routes(registry *prometheus.Registry) {
 	for _, path := range []string{"/version", "/version/{$}"} { // clients of Kubernetes call either
 		s.mux.HandleFunc(path, s.document(s.versionInfo))
 	}
-	s.described()
+	s.openAPI()
 	s.mux.HandleFunc("/api/v1/namespaces", s.document(s.namespaces))
 	s.mux.HandleFunc("/api/v1/namespaces/{namespace}", s.document(s.namespace))
 	s.mux.HandleFunc(batch.Path, s.batches)
