@@ -238,7 +238,7 @@ const (
 	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	strict     = "one that names no version is taken too: a PUT of a whole object says what it wants, and a version is there for who wants it compared"
 	unknown    = "a field that nobody knows is refused, whatever is asked: it would have no effect, and nobody would see that"
-	plain      = "managed fields begin with the first server-side apply (docs/decisions/handlers-are-ours-the-machinery-is-not.md)"
+	fromApply  = "managed fields begin with the first server-side apply (docs/decisions/handlers-are-ours-the-machinery-is-not.md)"
 )
 
 // scenario is what is compared.
@@ -340,7 +340,7 @@ var scenario = []step{
 	{name: "managed fields away", method: "PATCH", path: "/s", media: jsonPatch, body: `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`, look: managers},
 	{name: "first apply of an object", method: "PATCH", path: "/c?fieldManager=one", media: applyPatch, body: serviceEntry("c", "10.0.0.1", "10.0.0.9"), look: outcome},
 	{name: "its managers", method: "PATCH", path: "/c?fieldManager=one&force=true", media: applyPatch, body: serviceEntry("c", "10.0.0.1", "10.0.0.9"), look: managers,
-		differs: plain, ours: "200\n" +
+		differs: fromApply, ours: "200\n" +
 			`    one Apply networking.istio.io/v1 {"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:endpoints":{},"f:hosts":{},"f:location":{},"f:ports":{},"f:resolution":{}}}` + "\n" +
 			`    before-first-apply Update networking.istio.io/v1 {"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{".":{},"f:hosts":{},"f:location":{},"f:ports":{},"f:resolution":{}}}`},
 	{name: "apply as a dry run makes nothing", method: "PATCH", path: "/never?fieldManager=one&dryRun=All", media: applyPatch, body: serviceEntry("never")},

@@ -73,6 +73,11 @@ func usageOf(c *cobra.Command, err error) error {
 	return exit.With(exit.Usage, fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 }
 
+// similarCommand says whether a word may stand for a command of a group.
+func similarCommand(group *cobra.Command, word string) bool {
+	return slices.ContainsFunc(group.Commands(), func(c *cobra.Command) bool { return spelling.Similar(word, c.Name()) })
+}
+
 // unknownCommand returns the error for a word that is no command of a group. It suggests
 // similar commands of the group, and commands that other tools call by that word.
 func unknownCommand(group *cobra.Command, word string) error {
@@ -96,7 +101,7 @@ func unknownCommand(group *cobra.Command, word string) error {
 }
 
 func flagError(c *cobra.Command, err error) error {
-	if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
+	if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 && (c.ValidArgsFunction == nil || similarCommand(c, words[0])) {
 		return usageOf(c, unknownCommand(c, words[0])) // the flag belongs to the unknown command
 	}
 	var unknown *pflag.NotExistError

@@ -17,7 +17,22 @@ import (
 )
 
 func newExplainCommand(env *environment) *cobra.Command {
-	c := &cobra.Command{Use: "explain", Short: "Explain what proxies do"}
+	c := &cobra.Command{
+		Use:   "explain",
+		Short: "Explain a kind and its fields, or what proxies do",
+		Long: `Show what a kind is for, its fields, their types and what they mean. KIND is any name
+of a kind that portolan api-resources lists. FIELD goes on into the fields; lists and maps
+are passed through. No server is asked.
+
+-o json and -o yaml are a JSON schema, such as editors check and complete documents by.
+
+The commands below explain what becomes of one request.`,
+		Example: `  portolan explain virtualservice
+  portolan explain vs.spec.http.route
+  portolan explain destinationrule.spec --recursive
+  portolan explain vs -o json > virtualservice.schema.json   # for an editor`,
+	}
+	explainKind(env, c)
 	c.AddCommand(newExplainRequestCommand(env), newExplainRefusalCommand(env))
 	return c
 }

@@ -78,6 +78,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 		}
 		var found faults
 		c.setMessage(c.query.Get("message"), &found) // a read ignores the message
+		c.checkFieldValidation(&found)
 		if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 			return err
 		}

@@ -10,11 +10,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/fieldmanager"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/openapi"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -224,7 +225,7 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		store: o.Store, managers: fieldmanager.New(managedfields.NewDeducedTypeConverter()), cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
+		store: o.Store, managers: fieldmanager.New(func() map[string]*spec.Schema { return openapi.Definitions(o.Store.Schemas()) }), cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, onRefusal: o.OnRefusal, socket: o.Socket, id: uuid.NewString(),
 		advisor: o.Advisor, previewer: o.Previewer, report: o.Report, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved, certifies: o.Certifies,
@@ -258,6 +259,7 @@ func (s *Server) routes(registry *prometheus.Registry) {
 	for _, path := range []string{"/version", "/version/{$}"} { // clients of Kubernetes call either
 		s.mux.HandleFunc(path, s.document(s.versionInfo))
 	}
+	s.openAPI()
 	s.mux.HandleFunc("/api/v1/namespaces", s.document(s.namespaces))
 	s.mux.HandleFunc("/api/v1/namespaces/{namespace}", s.document(s.namespace))
 	s.mux.HandleFunc(batch.Path, s.batches)

@@ -164,7 +164,7 @@ func TestRefusals(t *testing.T) {
 		{name: "unknown resource", method: "GET", path: "/apis/networking.istio.io/v1/pods", code: 404, reason: "NotFound", says: []string{"pods"}},
 		{name: "unknown version", method: "GET", path: "/apis/networking.istio.io/v1/envoyfilters", code: 404, reason: "NotFound", says: []string{"use v1alpha3"}},
 		{name: "unknown group", method: "GET", path: "/apis/apps", code: 404, reason: "NotFound", says: []string{"apps"}},
-		{name: "unknown path", method: "GET", path: "/openapi/v2", code: 404, reason: "NotFound", says: []string{"/openapi/v2"}},
+		{name: "unknown path", method: "GET", path: "/openapi/v4", code: 404, reason: "NotFound", says: []string{"/openapi/v4"}},
 		{name: "object without namespace", method: "GET", path: entries + "/x", code: 404, reason: "NotFound", says: []string{"namespaces/"}},
 		{name: "version that is none", method: "GET", path: entries + "?resourceVersion=x", code: 400, reason: "BadRequest", says: []string{"resourceVersion"}},
 		{name: "label selector", method: "GET", path: entries + "?labelSelector=a(", code: 400, reason: "BadRequest", says: []string{"labelSelector"}},

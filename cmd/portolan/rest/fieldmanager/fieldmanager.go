@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -22,7 +23,7 @@ const BeforeFirstApply = "before-first-apply"
 // Managers merges applied objects, and keeps the managed fields of others. It is safe for
 // concurrent use.
 type Managers struct {
-	types    managedfields.TypeConverter
+	types    func() (managedfields.TypeConverter, error)
 	managers sync.Map // of kind to *managedfields.FieldManager
 }
 
@@ -31,8 +32,13 @@ type kind struct {
 	subresource string
 }
 
-// New returns the Managers of the kinds that types knows.
-func New(types managedfields.TypeConverter) *Managers { return &Managers{types: types} }
+// New returns the Managers of the kinds that some definitions describe. It calls definitions at
+// the first apply.
+func New(definitions func() map[string]*spec.Schema) *Managers {
+	return &Managers{types: sync.OnceValues(func() (managedfields.TypeConverter, error) {
+		return managedfields.NewTypeConverter(definitions(), false)
+	})}
+}
 
 // Apply returns the object that results from an apply by a manager: live with the fields of
 // applied, without those that the manager has applied before and applies no more, and with
@@ -87,6 +93,10 @@ func (m *Managers) manager(of schema.GroupVersionKind, subresource string) (*man
 	if known, ok := m.managers.Load(key); ok {
 		return known.(*managedfields.FieldManager), nil
 	}
+	types, err := m.types()
+	if err != nil {
+		return nil, fmt.Errorf("read the definitions of the kinds: %w", err)
+	}
 	elsewhere := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	if subresource != "" {
 		elsewhere = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata"))
@@ -94,7 +104,7 @@ func (m *Managers) manager(of schema.GroupVersionKind, subresource string) (*man
 	reset := map[fieldpath.APIVersion]fieldpath.Filter{
 		fieldpath.APIVersion(of.GroupVersion().String()): fieldpath.NewExcludeSetFilter(elsewhere),
 	}
-	made, err := managedfields.NewDefaultCRDFieldManager(m.types, versions{}, versions{}, versions{}, of, of.GroupVersion(), subresource, reset)
+	made, err := managedfields.NewDefaultCRDFieldManager(types, versions{}, versions{}, versions{}, of, of.GroupVersion(), subresource, reset)
 	if err != nil {
 		return nil, fmt.Errorf("make the field manager of %s: %w", of, err)
 	}
