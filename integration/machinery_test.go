@@ -24,8 +24,8 @@ import (
 
 const machineryFile = "testdata/machinery.txt"
 
-// step is one request, and what to look at in its answer.
-type step struct {
+// machineryStep is one request, and what to look at in its answer.
+type machineryStep struct {
 	name         string
 	method, path string // of the kind, below namespaces/shop; absolute with a leading /apis or /api
 	body         string
@@ -45,7 +45,7 @@ type machinery struct {
 
 const shopEntries = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries"
 
-func (m *machinery) run(s step) string {
+func (m *machinery) run(s machineryStep) string {
 	m.t.Helper()
 	path := s.path
 	if !strings.HasPrefix(path, "/api") {
@@ -67,13 +67,13 @@ func (m *machinery) run(s step) string {
 	}
 	look := s.look
 	if look == nil {
-		look = outcome
+		look = seeCode
 	}
 	return look(m, code, answered, body)
 }
 
-// outcome is the code, and for a refusal its reason and causes.
-func outcome(_ *machinery, code int, _ http.Header, body string) string {
+// seeCode is the code, and for a refusal its reason and causes.
+func seeCode(_ *machinery, code int, _ http.Header, body string) string {
 	if code < 300 {
 		return fmt.Sprint(code)
 	}
@@ -96,28 +96,28 @@ func outcome(_ *machinery, code int, _ http.Header, body string) string {
 	return out
 }
 
-// remember is outcome, and keeps the version and the uid of the object under a name.
+// remember is seeCode, and keeps the version and the uid of the object under a name.
 func remember(name string) func(*machinery, int, http.Header, string) string {
 	return func(m *machinery, code int, header http.Header, body string) string {
-		object := parsed(body)
+		object := asObject(body)
 		metadata, _ := object["metadata"].(map[string]any)
 		m.versions[name], _ = metadata["resourceVersion"].(string)
 		m.versions[name+"-uid"], _ = metadata["uid"].(string)
-		return outcome(m, code, header, body)
+		return seeCode(m, code, header, body)
 	}
 }
 
-func parsed(body string) map[string]any {
+func asObject(body string) map[string]any {
 	var out map[string]any
 	_ = json.Unmarshal([]byte(body), &out)
 	return out
 }
 
-// at is the code and the values at paths such as metadata.labels, in JSON.
-func at(paths ...string) func(*machinery, int, http.Header, string) string {
+// seeAt is the code and the values at paths such as metadata.labels, in JSON.
+func seeAt(paths ...string) func(*machinery, int, http.Header, string) string {
 	return func(m *machinery, code int, header http.Header, body string) string {
-		out := []string{outcome(m, code, header, body)}
-		object := parsed(body)
+		out := []string{seeCode(m, code, header, body)}
+		object := asObject(body)
 		for _, path := range paths {
 			var value any = object
 			for part := range strings.SplitSeq(path, ".") {
@@ -131,9 +131,9 @@ func at(paths ...string) func(*machinery, int, http.Header, string) string {
 	}
 }
 
-// names is the code, the kind and the names of a list, with whether there is more.
-func names(m *machinery, code int, header http.Header, body string) string {
-	object := parsed(body)
+// seeNames is the code, the kind and the names of a list, with whether there is more.
+func seeNames(m *machinery, code int, header http.Header, body string) string {
+	object := asObject(body)
 	items, _ := object["items"].([]any)
 	var all []string
 	for _, item := range items {
@@ -141,7 +141,7 @@ func names(m *machinery, code int, header http.Header, body string) string {
 		all = append(all, fmt.Sprint(inside["name"]))
 	}
 	metadata, _ := object["metadata"].(map[string]any)
-	out := fmt.Sprintf("%s %v %v", outcome(m, code, header, body), object["kind"], all)
+	out := fmt.Sprintf("%s %v %v", seeCode(m, code, header, body), object["kind"], all)
 	if token, _ := metadata["continue"].(string); token != "" {
 		m.versions["continue"] = token
 		out += fmt.Sprintf(" more remaining=%v", metadata["remainingItemCount"])
@@ -149,10 +149,10 @@ func names(m *machinery, code int, header http.Header, body string) string {
 	return out
 }
 
-// managers is the code and who has which fields.
-func managers(m *machinery, code int, header http.Header, body string) string {
-	out := outcome(m, code, header, body)
-	metadata, _ := parsed(body)["metadata"].(map[string]any)
+// seeManagers is the code and who has which fields.
+func seeManagers(m *machinery, code int, header http.Header, body string) string {
+	out := seeCode(m, code, header, body)
+	metadata, _ := asObject(body)["metadata"].(map[string]any)
 	entries, _ := metadata["managedFields"].([]any)
 	for _, entry := range entries {
 		e, _ := entry.(map[string]any)
@@ -162,12 +162,12 @@ func managers(m *machinery, code int, header http.Header, body string) string {
 	return out
 }
 
-// events is the types and names of the events of a watch, and which bookmarks end the initial
+// seeEvents is the types and names of the events of a watch, and which bookmarks end the initial
 // ones.
-func events(_ *machinery, code int, _ http.Header, body string) string {
+func seeEvents(_ *machinery, code int, _ http.Header, body string) string {
 	out := []string{fmt.Sprint(code)}
 	for line := range strings.Lines(body) {
-		event := parsed(line)
+		event := asObject(line)
 		object, _ := event["object"].(map[string]any)
 		metadata, _ := object["metadata"].(map[string]any)
 		what := fmt.Sprintf("%v %v", event["type"], metadata["name"])
@@ -186,9 +186,9 @@ func events(_ *machinery, code int, _ http.Header, body string) string {
 	return strings.Join(out, ", ")
 }
 
-// table is the columns of a table, and its cells but for ages.
-func table(m *machinery, code int, header http.Header, body string) string {
-	object := parsed(body)
+// seeTable is the columns of a table, and its cells but for ages.
+func seeTable(m *machinery, code int, header http.Header, body string) string {
+	object := asObject(body)
 	var columns, rows []string
 	for _, c := range object["columnDefinitions"].([]any) {
 		column, _ := c.(map[string]any)
@@ -200,19 +200,19 @@ func table(m *machinery, code int, header http.Header, body string) string {
 		cells, _ := row["cells"].([]any)
 		rows = append(rows, fmt.Sprintf("%v of %d cells, object %v", cells[0], len(cells), inside["kind"]))
 	}
-	return fmt.Sprintf("%s %v %v %v", outcome(m, code, header, body), object["kind"], columns, rows)
+	return fmt.Sprintf("%s %v %v %v", seeCode(m, code, header, body), object["kind"], columns, rows)
 }
 
-// mediaType is the code and the media type of an answer.
-func mediaType(m *machinery, code int, header http.Header, body string) string {
+// seeMedia is the code and the media type of an answer.
+func seeMedia(m *machinery, code int, header http.Header, body string) string {
 	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
-	return outcome(m, code, header, body) + " " + media
+	return seeCode(m, code, header, body) + " " + media
 }
 
-// verbs is what can be done with the kinds of a discovery document.
-func verbs(m *machinery, code int, header http.Header, body string) string {
-	out := outcome(m, code, header, body)
-	resources, _ := parsed(body)["resources"].([]any)
+// seeVerbs is what can be done with the kinds of a discovery document.
+func seeVerbs(m *machinery, code int, header http.Header, body string) string {
+	out := seeCode(m, code, header, body)
+	resources, _ := asObject(body)["resources"].([]any)
 	for _, r := range resources {
 		resource, _ := r.(map[string]any)
 		if resource["name"] == "serviceentries" {
@@ -242,8 +242,8 @@ const (
 )
 
 // scenario is what is compared.
-var scenario = []step{
-	{name: "discovery", method: "GET", path: "/apis/networking.istio.io/v1", look: verbs},
+var scenario = []machineryStep{
+	{name: "discovery", method: "GET", path: "/apis/networking.istio.io/v1", look: seeVerbs},
 	{name: "create", method: "POST", body: serviceEntry("a"), look: remember("a")},
 	{name: "create again", method: "POST", body: serviceEntry("a")},
 	{name: "create as a dry run", method: "POST", path: "?dryRun=All", body: serviceEntry("dry")},
@@ -252,94 +252,94 @@ var scenario = []step{
 		differs: "the fault is in the request, and the code says so", ours: "400 BadRequest"},
 	{name: "create in another namespace", method: "POST", body: serviceEntry("b", `"namespace":"shop"`, `"namespace":"bank"`)},
 	{name: "create without a name", method: "POST", body: serviceEntry("", `"name":"",`, "")},
-	{name: "create with a generated name", method: "POST", body: serviceEntry("", `"name":"",`, `"generateName":"made-",`, `[".shop"]`, `["made.shop"]`, `"app":""`, `"made":"yes"`), look: at("metadata.generateName", "metadata.labels")},
-	{name: "delete of a collection", method: "DELETE", path: "?labelSelector=made%3Dyes", look: at("kind")},
-	{name: "what is left", method: "GET", look: names},
+	{name: "create with a generated name", method: "POST", body: serviceEntry("", `"name":"",`, `"generateName":"made-",`, `[".shop"]`, `["made.shop"]`, `"app":""`, `"made":"yes"`), look: seeAt("metadata.generateName", "metadata.labels")},
+	{name: "delete of a collection", method: "DELETE", path: "?labelSelector=made%3Dyes", look: seeAt("kind")},
+	{name: "what is left", method: "GET", look: seeNames},
 	{name: "another", method: "POST", body: serviceEntry("b"), look: remember("b")},
 	{name: "a third", method: "POST", body: serviceEntry("c"), look: remember("c")},
 
-	{name: "list by label", method: "GET", path: "?labelSelector=app+in+(a,c)", look: names},
-	{name: "list by field", method: "GET", path: "?fieldSelector=metadata.name%3Db", look: names},
-	{name: "list by another field", method: "GET", path: "?fieldSelector=metadata.name%21%3Db", look: names},
+	{name: "list by label", method: "GET", path: "?labelSelector=app+in+(a,c)", look: seeNames},
+	{name: "list by field", method: "GET", path: "?fieldSelector=metadata.name%3Db", look: seeNames},
+	{name: "list by another field", method: "GET", path: "?fieldSelector=metadata.name%21%3Db", look: seeNames},
 	{name: "list by a field that is none", method: "GET", path: "?fieldSelector=spec.hosts%3Db"},
 	{name: "list by a broken label selector", method: "GET", path: "?labelSelector=a%3D%3D%3Db"},
-	{name: "a page", method: "GET", path: "?limit=2", look: names},
-	{name: "the next page", method: "GET", path: "?limit=2&continue=$continue", look: names},
-	{name: "a page by label has no count", method: "GET", path: "?limit=1&labelSelector=app", look: names},
+	{name: "a page", method: "GET", path: "?limit=2", look: seeNames},
+	{name: "the next page", method: "GET", path: "?limit=2&continue=$continue", look: seeNames},
+	{name: "a page by label has no count", method: "GET", path: "?limit=1&labelSelector=app", look: seeNames},
 	{name: "a continue token that is none", method: "GET", path: "?limit=2&continue=xyz"},
 	{name: "a page with a version beside the token", method: "GET", path: "?limit=2&continue=$continue&resourceVersion=1"},
 	{name: "a version that is none", method: "GET", path: "?resourceVersion=abc"},
 	{name: "a match without a version", method: "GET", path: "?resourceVersionMatch=Exact"},
 	{name: "a match that is none", method: "GET", path: "?resourceVersionMatch=Roughly&resourceVersion=1"},
-	{name: "exactly an earlier version", method: "GET", path: "?resourceVersionMatch=Exact&resourceVersion=$b", look: names},
-	{name: "not older than", method: "GET", path: "?resourceVersionMatch=NotOlderThan&resourceVersion=$c", look: names},
-	{name: "any", method: "GET", path: "?resourceVersion=0", look: names},
+	{name: "exactly an earlier version", method: "GET", path: "?resourceVersionMatch=Exact&resourceVersion=$b", look: seeNames},
+	{name: "not older than", method: "GET", path: "?resourceVersionMatch=NotOlderThan&resourceVersion=$c", look: seeNames},
+	{name: "any", method: "GET", path: "?resourceVersion=0", look: seeNames},
 
-	{name: "a table", method: "GET", accept: asTable, look: table},
-	{name: "a table of one", method: "GET", path: "/a", accept: asTable + ",application/json", look: table},
-	{name: "a table with objects", method: "GET", path: "/a?includeObject=Object", accept: asTable, look: table},
-	{name: "a table without objects", method: "GET", path: "/a?includeObject=None", accept: asTable, look: table},
-	{name: "metadata alone", method: "GET", path: "/a", accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", look: at("kind", "apiVersion", "metadata.name", "spec")},
-	{name: "a list of metadata", method: "GET", accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", look: names},
-	{name: "protobuf or JSON", method: "GET", path: "/a", accept: "application/vnd.kubernetes.protobuf,application/json", look: mediaType},
-	{name: "YAML", method: "GET", path: "/a", accept: "application/yaml", look: mediaType},
-	{name: "anything", method: "GET", path: "/a", accept: "*/*", look: mediaType},
+	{name: "a table", method: "GET", accept: asTable, look: seeTable},
+	{name: "a table of one", method: "GET", path: "/a", accept: asTable + ",application/json", look: seeTable},
+	{name: "a table with objects", method: "GET", path: "/a?includeObject=Object", accept: asTable, look: seeTable},
+	{name: "a table without objects", method: "GET", path: "/a?includeObject=None", accept: asTable, look: seeTable},
+	{name: "metadata alone", method: "GET", path: "/a", accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", look: seeAt("kind", "apiVersion", "metadata.name", "spec")},
+	{name: "a list of metadata", method: "GET", accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", look: seeNames},
+	{name: "protobuf or JSON", method: "GET", path: "/a", accept: "application/vnd.kubernetes.protobuf,application/json", look: seeMedia},
+	{name: "YAML", method: "GET", path: "/a", accept: "application/yaml", look: seeMedia},
+	{name: "anything", method: "GET", path: "/a", accept: "*/*", look: seeMedia},
 	{name: "what no server has", method: "GET", path: "/a", accept: "text/csv"},
 
-	{name: "watch from a version", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$a", look: events},
-	{name: "watch with the present first", method: "GET", path: "?watch=1&timeoutSeconds=1", look: events},
-	{name: "watch that streams a list", method: "GET", path: "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", look: events},
+	{name: "watch from a version", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$a", look: seeEvents},
+	{name: "watch with the present first", method: "GET", path: "?watch=1&timeoutSeconds=1", look: seeEvents},
+	{name: "watch that streams a list", method: "GET", path: "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", look: seeEvents},
 	{name: "watch that streams a list without a match", method: "GET", path: "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true"},
-	{name: "watch by label", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$a&labelSelector=app%3Dc", look: events},
-	{name: "b leaves a selection", method: "PATCH", path: "/b", media: mergePatch, body: `{"metadata":{"labels":{"app":"other"}}}`, look: at("metadata.labels")},
-	{name: "watch of what it leaves", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$c&labelSelector=app%3Db", look: events},
-	{name: "watch of metadata", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$c", accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", look: events},
+	{name: "watch by label", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$a&labelSelector=app%3Dc", look: seeEvents},
+	{name: "b leaves a selection", method: "PATCH", path: "/b", media: mergePatch, body: `{"metadata":{"labels":{"app":"other"}}}`, look: seeAt("metadata.labels")},
+	{name: "watch of what it leaves", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$c&labelSelector=app%3Db", look: seeEvents},
+	{name: "watch of metadata", method: "GET", path: "?watch=1&timeoutSeconds=1&resourceVersion=$c", accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", look: seeEvents},
 
 	{name: "put without a version", method: "PUT", path: "/a", body: serviceEntry("a"), differs: strict, ours: "200"},
 	{name: "put of a stale version", method: "PUT", path: "/a", body: serviceEntry("a", `"labels"`, `"resourceVersion":"1","labels"`)},
 	{name: "put with another uid", method: "PUT", path: "/a", body: serviceEntry("a", `"labels"`, `"resourceVersion":"$a","uid":"x","labels"`)},
 	{name: "put of nothing", method: "PUT", path: "/none", body: serviceEntry("none", `"labels"`, `"resourceVersion":"$a","labels"`)},
 	{name: "put under another name", method: "PUT", path: "/b", body: serviceEntry("a")},
-	{name: "put of the same", method: "PUT", path: "/a", body: serviceEntry("a", `"labels"`, `"resourceVersion":"$a","labels"`), look: at("metadata.generation")},
+	{name: "put of the same", method: "PUT", path: "/a", body: serviceEntry("a", `"labels"`, `"resourceVersion":"$a","labels"`), look: seeAt("metadata.generation")},
 
-	{name: "merge patch", method: "PATCH", path: "/a", media: mergePatch, body: `{"metadata":{"labels":{"x":"y","app":null}}}`, look: at("metadata.labels", "metadata.generation")},
-	{name: "merge patch of the spec", method: "PATCH", path: "/a", media: mergePatch, body: `{"spec":{"resolution":"DNS","endpoints":null}}`, look: at("spec.resolution", "spec.endpoints", "metadata.generation")},
+	{name: "merge patch", method: "PATCH", path: "/a", media: mergePatch, body: `{"metadata":{"labels":{"x":"y","app":null}}}`, look: seeAt("metadata.labels", "metadata.generation")},
+	{name: "merge patch of the spec", method: "PATCH", path: "/a", media: mergePatch, body: `{"spec":{"resolution":"DNS","endpoints":null}}`, look: seeAt("spec.resolution", "spec.endpoints", "metadata.generation")},
 	{name: "merge patch with a stale version", method: "PATCH", path: "/a", media: mergePatch, body: `{"metadata":{"resourceVersion":"1"},"spec":{"resolution":"STATIC"}}`},
 	{name: "merge patch of nothing", method: "PATCH", path: "/none", media: mergePatch, body: `{}`},
 	{name: "merge patch of the name", method: "PATCH", path: "/a", media: mergePatch, body: `{"metadata":{"name":"z"}}`},
 	{name: "merge patch that is a list", method: "PATCH", path: "/a", media: mergePatch, body: `[]`},
-	{name: "merge patch of what servers set", method: "PATCH", path: "/a", media: mergePatch, body: `{"metadata":{"generation":50,"uid":null}}`, look: at("metadata.generation")},
+	{name: "merge patch of what servers set", method: "PATCH", path: "/a", media: mergePatch, body: `{"metadata":{"generation":50,"uid":null}}`, look: seeAt("metadata.generation")},
 	{name: "merge patch of an unknown field", method: "PATCH", path: "/a?fieldValidation=Strict", media: mergePatch, body: `{"spec":{"nothing":1}}`},
 	{name: "merge patch of an unknown field, with a warning", method: "PATCH", path: "/a?fieldValidation=Warn", media: mergePatch, body: `{"spec":{"nothing":1}}`, differs: unknown, ours: "400 BadRequest"},
-	{name: "JSON patch", method: "PATCH", path: "/a", media: jsonPatch, body: `[{"op":"replace","path":"/spec/hosts/0","value":"a2.shop"},{"op":"test","path":"/metadata/name","value":"a"}]`, look: at("spec.hosts")},
+	{name: "JSON patch", method: "PATCH", path: "/a", media: jsonPatch, body: `[{"op":"replace","path":"/spec/hosts/0","value":"a2.shop"},{"op":"test","path":"/metadata/name","value":"a"}]`, look: seeAt("spec.hosts")},
 	{name: "JSON patch whose test fails", method: "PATCH", path: "/a", media: jsonPatch, body: `[{"op":"test","path":"/metadata/name","value":"b"}]`},
 	{name: "JSON patch of no such path", method: "PATCH", path: "/a", media: jsonPatch, body: `[{"op":"remove","path":"/spec/nothing"}]`},
 	{name: "JSON patch that is none", method: "PATCH", path: "/a", media: jsonPatch, body: `{"op":"remove"}`},
 	{name: "strategic merge patch", method: "PATCH", path: "/a", media: "application/strategic-merge-patch+json", body: `{}`},
 	{name: "a patch without a type", method: "PATCH", path: "/a", body: `{}`},
-	{name: "patch as a dry run", method: "PATCH", path: "/a?dryRun=All", media: mergePatch, body: `{"metadata":{"labels":{"dry":"run"}}}`, look: at("metadata.labels")},
-	{name: "after the dry run", method: "GET", path: "/a", look: at("metadata.labels")},
+	{name: "patch as a dry run", method: "PATCH", path: "/a?dryRun=All", media: mergePatch, body: `{"metadata":{"labels":{"dry":"run"}}}`, look: seeAt("metadata.labels")},
+	{name: "after the dry run", method: "GET", path: "/a", look: seeAt("metadata.labels")},
 	{name: "dry run that is none", method: "PATCH", path: "/a?dryRun=Some", media: mergePatch, body: `{}`},
 
-	{name: "apply makes", method: "PATCH", path: "/s?fieldManager=one", media: applyPatch, body: serviceEntry("s"), look: managers},
-	{name: "apply again", method: "PATCH", path: "/s?fieldManager=one", media: applyPatch, body: serviceEntry("s"), look: managers},
+	{name: "apply makes", method: "PATCH", path: "/s?fieldManager=one", media: applyPatch, body: serviceEntry("s"), look: seeManagers},
+	{name: "apply again", method: "PATCH", path: "/s?fieldManager=one", media: applyPatch, body: serviceEntry("s"), look: seeManagers},
 	{name: "apply without a manager", method: "PATCH", path: "/s", media: applyPatch, body: serviceEntry("s")},
 	{name: "apply under another name", method: "PATCH", path: "/s?fieldManager=one", media: applyPatch, body: serviceEntry("t")},
 	{name: "apply of another kind", method: "PATCH", path: "/s?fieldManager=one", media: applyPatch, body: serviceEntry("s", `"ServiceEntry"`, `"Gateway"`)},
 	{name: "apply with managed fields", method: "PATCH", path: "/s?fieldManager=one", media: applyPatch, body: serviceEntry("s", `"labels"`, `"managedFields":[{}],"labels"`)},
-	{name: "apply by another, of a label", method: "PATCH", path: "/s?fieldManager=two", media: applyPatch, body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s","labels":{"tier":"front"}}}`, look: managers},
+	{name: "apply by another, of a label", method: "PATCH", path: "/s?fieldManager=two", media: applyPatch, body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s","labels":{"tier":"front"}}}`, look: seeManagers},
 	{name: "apply that conflicts", method: "PATCH", path: "/s?fieldManager=two", media: applyPatch, body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s","labels":{"app":"x"}},"spec":{"resolution":"DNS"}}`},
-	{name: "apply by force", method: "PATCH", path: "/s?fieldManager=two&force=true", media: applyPatch, body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s","labels":{"app":"x"}}}`, look: managers},
+	{name: "apply by force", method: "PATCH", path: "/s?fieldManager=two&force=true", media: applyPatch, body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s","labels":{"app":"x"}}}`, look: seeManagers},
 	{name: "apply in another version", method: "PATCH", path: "/apis/networking.istio.io/v1beta1/namespaces/shop/serviceentries/s?fieldManager=three", media: applyPatch,
-		body: `{"apiVersion":"networking.istio.io/v1beta1","kind":"ServiceEntry","metadata":{"name":"s","annotations":{"a/b":"c"}}}`, look: managers},
+		body: `{"apiVersion":"networking.istio.io/v1beta1","kind":"ServiceEntry","metadata":{"name":"s","annotations":{"a/b":"c"}}}`, look: seeManagers},
 	{name: "apply that takes away", method: "PATCH", path: "/s?fieldManager=three", media: applyPatch,
-		body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s"}}`, look: at("metadata.annotations")},
-	{name: "merge patch of an applied field", method: "PATCH", path: "/s?fieldManager=editor", media: mergePatch, body: `{"metadata":{"labels":{"app":"edited"}}}`, look: managers},
+		body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s"}}`, look: seeAt("metadata.annotations")},
+	{name: "merge patch of an applied field", method: "PATCH", path: "/s?fieldManager=editor", media: mergePatch, body: `{"metadata":{"labels":{"app":"edited"}}}`, look: seeManagers},
 	{name: "apply of a list that another has set", method: "PATCH", path: "/s?fieldManager=two", media: applyPatch,
 		body: `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"s"},"spec":{"ports":[{"number":90,"name":"http","protocol":"HTTP"}]}}`},
-	{name: "managed fields away", method: "PATCH", path: "/s", media: jsonPatch, body: `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`, look: managers},
-	{name: "first apply of an object", method: "PATCH", path: "/c?fieldManager=one", media: applyPatch, body: serviceEntry("c", "10.0.0.1", "10.0.0.9"), look: outcome},
-	{name: "its managers", method: "PATCH", path: "/c?fieldManager=one&force=true", media: applyPatch, body: serviceEntry("c", "10.0.0.1", "10.0.0.9"), look: managers,
+	{name: "managed fields away", method: "PATCH", path: "/s", media: jsonPatch, body: `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`, look: seeManagers},
+	{name: "first apply of an object", method: "PATCH", path: "/c?fieldManager=one", media: applyPatch, body: serviceEntry("c", "10.0.0.1", "10.0.0.9"), look: seeCode},
+	{name: "its managers", method: "PATCH", path: "/c?fieldManager=one&force=true", media: applyPatch, body: serviceEntry("c", "10.0.0.1", "10.0.0.9"), look: seeManagers,
 		differs: fromApply, ours: "200\n" +
 			`    one Apply networking.istio.io/v1 {"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:endpoints":{},"f:hosts":{},"f:location":{},"f:ports":{},"f:resolution":{}}}` + "\n" +
 			`    before-first-apply Update networking.istio.io/v1 {"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{".":{},"f:hosts":{},"f:location":{},"f:ports":{},"f:resolution":{}}}`},
@@ -348,12 +348,12 @@ var scenario = []step{
 
 	{name: "delete with another uid", method: "DELETE", path: "/a", body: `{"preconditions":{"uid":"x"}}`},
 	{name: "delete with a stale version", method: "DELETE", path: "/a", body: `{"preconditions":{"resourceVersion":"1"}}`},
-	{name: "delete as a dry run", method: "DELETE", path: "/a?dryRun=All", look: at("kind", "status")},
-	{name: "delete", method: "DELETE", path: "/a?propagationPolicy=Foreground", look: at("kind", "status", "details.name", "details.kind")},
+	{name: "delete as a dry run", method: "DELETE", path: "/a?dryRun=All", look: seeAt("kind", "status")},
+	{name: "delete", method: "DELETE", path: "/a?propagationPolicy=Foreground", look: seeAt("kind", "status", "details.name", "details.kind")},
 	{name: "delete again", method: "DELETE", path: "/a"},
-	{name: "delete of a collection, as a dry run", method: "DELETE", path: "?dryRun=All", look: names},
-	{name: "delete of the rest", method: "DELETE", look: names},
-	{name: "nothing is left", method: "GET", look: names},
+	{name: "delete of a collection, as a dry run", method: "DELETE", path: "?dryRun=All", look: seeNames},
+	{name: "delete of the rest", method: "DELETE", look: seeNames},
+	{name: "nothing is left", method: "GET", look: seeNames},
 	{name: "a kind that is none", method: "GET", path: "/apis/networking.istio.io/v1/namespaces/shop/widgets", differs: "the answer says what there is", ours: "404 NotFound"},
 	{name: "a method that is none", method: "POST", path: "/a", body: serviceEntry("a")},
 }
