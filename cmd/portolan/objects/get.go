@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 
 	"github.com/hashicorp/go-multierror"
@@ -108,7 +109,7 @@ what a template of kubectl does; several objects are in .items.`,
 
 // getForms lists the values of -o, for people.
 func getForms() string {
-	return cli.Alternatives(append(slices.Clone(getOutputs), templatePrefix+"TEMPLATE"))
+	return help.Alternatives(append(slices.Clone(getOutputs), templatePrefix+"TEMPLATE"))
 }
 
 // checkOutput checks and parses -o.
