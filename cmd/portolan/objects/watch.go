@@ -12,9 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/help"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
-
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	yamlv2 "go.yaml.in/yaml/v2"
@@ -25,7 +22,9 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/retry"
