@@ -78,16 +78,17 @@ func (c *Connection) tellStanding() error {
 		return nil
 	}
 	out := protocol.Response{}
-	standing, version := c.registration.Standing(), ""
+	standing, decided := c.registration.Standing()
+	version := ""
 	switch {
+	case !decided:
+		return nil
 	case standing != (node.Standing{}):
 		r, err := resource.New(resource.RegistrationName, standing.Message())
 		if err != nil {
 			return err
 		}
 		out.Resources, version = []*resource.Resource{r}, r.Version
-	case c.proxy.Group != "":
-		return nil // nothing is decided yet
 	default:
 		out.Removed = []string{resource.RegistrationName}
 	}

@@ -112,6 +112,30 @@ func TestTheHealthOfAStaticEntry(t *testing.T) {
 	stream.Leave()
 }
 
+// TestAMachineThatDepartsInSilence: the end of a machine that has reported nothing is told of the entries
+// that wait for reports, and of no others: nobody would report them healthy again.
+func TestAMachineThatDepartsInSilence(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	for name, annotations := range map[string]map[string]string{"waits": {health.ChecksAnnotation: "true"}, "plain": nil} {
+		m.put(&config.Config{
+			Meta: config.Meta{GroupVersionKind: schema.WorkloadEntry, Namespace: "shop", Name: name, Annotations: annotations},
+			Spec: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"},
+		})
+	}
+	r, _ := m.server("one")
+	p := proxy("a", "10.0.0.1")
+	p.Group = ""
+	stream := join(r, p)
+	stream.Depart("stopping")
+	m.awaitReports("waits false stopping")
+	m.always("no report of the other", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.reports) == 0
+	})
+}
+
 // TestAMachineThatDeparts: its entry goes at once, also if its stream ends with the message, and
 // comes back with another stream only.
 func TestAMachineThatDeparts(t *testing.T) {

@@ -26,6 +26,10 @@ type stream struct {
 	standing node.Standing
 	report   *report // nil before the first
 	departed bool
+	silent   bool // it departed, and has reported nothing before
+
+	decided bool // standing is what is known
+	asks    bool // somebody has asked for standing
 
 	// Of a stream without a claim: the reports that were written, when the last was begun and whether
 	// it says healthy, and why the last was not.
@@ -76,6 +80,7 @@ func (s *stream) note(now report, departed bool) {
 	if s.departed {
 		return
 	}
+	s.silent = departed && s.report == nil
 	s.report = &now
 	if s.claim == nil {
 		r.reporters[s] = struct{}{}
@@ -86,12 +91,27 @@ func (s *stream) note(now report, departed bool) {
 	r.wake(s.claim)
 }
 
-// Standing implements discovery.Registration.
-func (s *stream) Standing() node.Standing {
+// Standing implements discovery.Registration. The entries of a stream without a claim are looked for
+// from the first call on: few proxies ask.
+func (s *stream) Standing() (node.Standing, bool) {
 	r := s.registrar
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return s.standing
+	if s.claim == nil && !s.asks {
+		s.asks = true
+		r.askers[s] = struct{}{}
+		r.wake(nil)
+	}
+	return s.standing, s.decided
+}
+
+// stand notes what is known of the registration, and calls out a change. The caller holds mu.
+func (s *stream) stand(now node.Standing) {
+	if s.decided && now == s.standing {
+		return
+	}
+	s.standing, s.decided = now, true
+	s.changed()
 }
 
 // Leave implements discovery.Registration.
@@ -100,6 +120,7 @@ func (s *stream) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reporters, s)
+	delete(r.askers, s)
 	r.streams--
 	if c := s.claim; c != nil {
 		c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })
