@@ -31,6 +31,9 @@ var machineRequests = map[string]func(*Connection, *message){
 // why. The code CANCELLED says that the machine leaves for good. Istio's agent never sends that
 // code, and Istio takes it as unhealthy.
 func (c *Connection) noteHealth(m *message) {
+	if m.code == codes.Canceled {
+		c.server.departures.Add(c.proxy.ID)
+	}
 	if c.registration == nil {
 		return
 	}

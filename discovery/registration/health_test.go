@@ -103,7 +103,7 @@ func TestTheHealthOfAStaticEntry(t *testing.T) {
 	m.awaitReports("static false 503")
 	key := config.Key{Kind: schema.WorkloadEntry, Namespace: "shop", Name: "static"}
 	m.delete(key)
-	m.put(&config.Config{Meta: config.Meta{GroupVersionKind: key.Kind, Namespace: "shop", Name: "static"}, Spec: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"}})
+	m.put(&config.Config{Meta: config.Meta{GroupVersionKind: key.Kind, Namespace: "shop", Name: "static", Annotations: map[string]string{health.ChecksAnnotation: "true"}}, Spec: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"}})
 	m.awaitReports("static false 503")
 	stream.Report(true, "")
 	m.awaitReports("static true ")
@@ -112,9 +112,9 @@ func TestTheHealthOfAStaticEntry(t *testing.T) {
 	stream.Leave()
 }
 
-// TestAMachineThatDepartsInSilence: the end of a machine that has reported nothing is told of the entries
-// that wait for reports, and of no others: nobody would report them healthy again.
-func TestAMachineThatDepartsInSilence(t *testing.T) {
+// TestADepartureIsOfEntriesThatHeedIt: the end of a machine is told of the entries that wait for reports,
+// and of no others: nobody would report them healthy again.
+func TestADepartureIsOfEntriesThatHeedIt(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)
 	for name, annotations := range map[string]map[string]string{"waits": {health.ChecksAnnotation: "true"}, "plain": nil} {

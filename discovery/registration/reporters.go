@@ -31,7 +31,7 @@ func (r *Registrar) reportersDue(at entriesAt) []work {
 		s.unheard = why
 		for _, entry := range found {
 			now := told{entry.UID, *s.report}
-			if s.told[entry.Key()] == now || s.silent && !health.Checked(entry.Annotations) { // nobody has spoken of its health
+			if s.told[entry.Key()] == now || s.departed && !health.Checked(entry.Annotations) {
 				continue
 			}
 			s.toldAt, s.toldHealthy = time.Now(), s.report.healthy

@@ -26,7 +26,6 @@ type stream struct {
 	standing node.Standing
 	report   *report // nil before the first
 	departed bool
-	silent   bool // it departed, and has reported nothing before
 
 	decided bool // standing is what is known
 	asks    bool // somebody has asked for standing
@@ -70,7 +69,7 @@ func (s *stream) Ready() {
 }
 
 // Depart implements discovery.Registration. An entry that the proxy did not register stays, and is
-// reported unhealthy.
+// reported unhealthy if it heeds reports: nobody would report another one healthy again.
 func (s *stream) Depart(message string) { s.note(report{message: message}, true) }
 
 func (s *stream) note(now report, departed bool) {
@@ -80,7 +79,6 @@ func (s *stream) note(now report, departed bool) {
 	if s.departed {
 		return
 	}
-	s.silent = departed && s.report == nil
 	s.report = &now
 	if s.claim == nil {
 		r.reporters[s] = struct{}{}
