@@ -408,6 +408,28 @@ spec: {address: 127.0.0.1, ports: {http: $port}, labels: {app: web}, serviceAcco
 	m.awaitReady("the drain", m.ready, 503, "the mesh's operators have drained the machine: a disk")
 	m.must("", "machine", "drain", "web", "-n", "shop", "--end")
 	m.awaitReady("the end of the drain", m.ready, 200, "ready")
+	drainsItself := func(what string, want bool) {
+		t.Helper()
+		began := time.Now()
+		eventually(t, what, func() error {
+			if text := m.must("", "machine", "describe", "web", "-n", "shop"); strings.Contains(text, "drains itself") != want {
+				return errors.New(text)
+			}
+			return nil
+		})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%s: people see it after %v", what, took)
+		}
+	}
+	if o := m.agent("drain", "--reason", "a disk", "--timeout", "1s"); o.code != 0 && o.code != 3 {
+		t.Errorf("the machine drains itself: %+v", o)
+	}
+	drainsItself("its own drain", true)
+	if o := m.agent("resume"); o.code != 0 {
+		t.Errorf("resume: %+v", o)
+	}
+	drainsItself("the end of its own drain", false)
+	m.awaitEndpoint("it is back", true)
 	m.ill.Store(true)
 	m.awaitEndpoint("ill", false)
 	m.server.awaitHealth("web", "503 Service Unavailable")
