@@ -24,9 +24,9 @@ type Registration interface {
 	// Depart says that the machine leaves for good: what is kept for it ends at once, and
 	// comes back only with another stream.
 	Depart(message string)
-	// Standing returns what is to be told to the machine; the zero value while nothing is decided,
-	// and for a proxy that asks for no registration.
-	Standing() node.Standing
+	// Standing returns what is to be told to the machine; false while nothing is decided. The zero
+	// Standing says that nothing is kept for the proxy, nor was written for it by others.
+	Standing() (s node.Standing, decided bool)
 	// Leave says that the stream has ended. Nothing is called after it.
 	Leave()
 }

@@ -15,7 +15,7 @@ import (
 
 // TestAgentRegisters: a machine that was invited into a WorkloadGroup is registered while its agent
 // runs, as the service account of the group. To join again is to do so once, and nothing
-// keeps the token. At the end of the agent the machine is gone at once.
+// keeps the token. An invitation without a group changes nothing. At the end of the agent the machine is gone at once.
 func TestAgentRegisters(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -69,8 +69,16 @@ spec: {metadata: {labels: {app: web}}, template: {serviceAccount: web}}
 		return err
 	})
 	m.awaitCall("a request after the second join")
+	other := m.join(m.invite())
+	if content, err := os.ReadFile(filepath.Join(m.dir, "config.yaml")); err != nil || string(content) != first || other.code != 65 ||
+		!strings.Contains(other.stderr, "the machine is shop/web, in the group web, and the invitation is for shop/web, in no group") || !strings.Contains(other.stderr, "--replace") {
+		t.Errorf("an invitation without a group: %+v, %v, and the file is\n%s", other, err, content)
+	}
 	if now := m.entryOf("10.0.0.9"); now == nil || was == nil || now.Metadata.UID != was.Metadata.UID {
 		t.Errorf("the entry was %+v, and is %+v", was, now)
+	}
+	if o := m.join(m.invite(), "--replace"); o.code != 0 || !strings.Contains(o.stdout, "It was shop/web, in the group web, and is now shop/web, in no group.") || !strings.Contains(o.stdout, "goes on as shop/web, in the group web until it is started again") {
+		t.Errorf("an invitation without a group, with --replace: %+v", o)
 	}
 	if err := m.process.terminate(t); err != nil {
 		t.Error(err)

@@ -399,6 +399,37 @@ spec: {address: 127.0.0.1, ports: {http: $port}, labels: {app: web}, serviceAcco
 	m.joinBy(m.invite())
 	m.awaitEndpoint("the first report", true)
 	m.awaitHealth("the probe", "of workloadentry/shop/web: healthy")
+	m.awaitStatus("whose entry it is", "an entry that somebody has written, workloadentry/shop/web")
+	const undo = "portolan machine drain web -n shop --end takes it back"
+	if o := m.try("", "machine", "drain", "web", "-n", "shop", "--reason", "a disk"); o.code != 0 || !strings.Contains(o.stderr, undo) {
+		t.Errorf("a drain: %+v", o)
+	}
+	m.awaitStatus("the drain", "workloadentry/shop/web; drained by the mesh's operators: a disk: "+undo)
+	m.awaitReady("the drain", m.ready, 503, "the mesh's operators have drained the machine: a disk")
+	m.must("", "machine", "drain", "web", "-n", "shop", "--end")
+	m.awaitReady("the end of the drain", m.ready, 200, "ready")
+	drainsItself := func(what string, want bool) {
+		t.Helper()
+		began := time.Now()
+		eventually(t, what, func() error {
+			if text := m.must("", "machine", "describe", "web", "-n", "shop"); strings.Contains(text, "drains itself") != want {
+				return errors.New(text)
+			}
+			return nil
+		})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%s: people see it after %v", what, took)
+		}
+	}
+	if o := m.agent("drain", "--reason", "a disk", "--timeout", "1s"); o.code != 0 && o.code != 3 {
+		t.Errorf("the machine drains itself: %+v", o)
+	}
+	drainsItself("its own drain", true)
+	if o := m.agent("resume"); o.code != 0 {
+		t.Errorf("resume: %+v", o)
+	}
+	drainsItself("the end of its own drain", false)
+	m.awaitEndpoint("it is back", true)
 	m.ill.Store(true)
 	m.awaitEndpoint("ill", false)
 	m.server.awaitHealth("web", "503 Service Unavailable")
@@ -408,4 +439,19 @@ spec: {address: 127.0.0.1, ports: {http: $port}, labels: {app: web}, serviceAcco
 		t.Errorf("the agent: %v", err)
 	}
 	m.awaitEndpoint("the agent has ended", false)
+	began := time.Now()
+	if o := m.applyWait([]string{plainEntry("unawaited")}); o.code != 0 || !strings.Contains(o.stdout+o.stderr, "offline") || time.Since(began) > 10*time.Second {
+		t.Errorf("a change waits for the machine whose agent has ended: %+v, after %v", o, time.Since(began))
+	}
+}
+
+// awaitStatus waits until the agent's status has a text.
+func (m *healthMachine) awaitStatus(what, text string) {
+	m.t.Helper()
+	eventually(m.t, what, func() error {
+		if o := m.agent("status"); o.code != 0 || !strings.Contains(o.stdout, text) {
+			return fmt.Errorf("%+v", o)
+		}
+		return nil
+	})
 }

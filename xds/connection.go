@@ -420,6 +420,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	}
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
+	c.server.departures.Return(proxy.ID)
 	if r := c.server.options.Registrar; r != nil {
 		proxy.GroupLabels = r.Labels(proxy)
 	}

@@ -31,6 +31,9 @@ var machineRequests = map[string]func(*Connection, *message){
 // why. The code CANCELLED says that the machine leaves for good. Istio's agent never sends that
 // code, and Istio takes it as unhealthy.
 func (c *Connection) noteHealth(m *message) {
+	if m.code == codes.Canceled {
+		c.server.departures.Add(c.proxy.ID)
+	}
 	if c.registration == nil {
 		return
 	}
@@ -78,16 +81,17 @@ func (c *Connection) tellStanding() error {
 		return nil
 	}
 	out := protocol.Response{}
-	standing, version := c.registration.Standing(), ""
+	standing, decided := c.registration.Standing()
+	version := ""
 	switch {
+	case !decided:
+		return nil
 	case standing != (node.Standing{}):
 		r, err := resource.New(resource.RegistrationName, standing.Message())
 		if err != nil {
 			return err
 		}
 		out.Resources, version = []*resource.Resource{r}, r.Version
-	case c.proxy.Group != "":
-		return nil // nothing is decided yet
 	default:
 		out.Removed = []string{resource.RegistrationName}
 	}

@@ -30,6 +30,7 @@ type told struct {
 	ready sync.Once
 
 	standing facts.Standing
+	decided  bool
 	changed  func()
 }
 
@@ -48,10 +49,17 @@ func (r *told) Labels(p *discovery.Proxy) labels.Instance {
 	return labels.Instance{"app": p.Group}
 }
 
-func (r *told) Standing() facts.Standing {
+func (r *told) Standing() (facts.Standing, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.standing
+	return r.standing, r.decided
+}
+
+// forget has nothing decided.
+func (r *told) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.standing, r.decided = facts.Standing{}, false
 }
 
 // decide changes what is told to the machine.
@@ -61,7 +69,7 @@ func (r *told) decide(s facts.Standing) { r.set(s)() }
 func (r *told) set(s facts.Standing) (changed func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.standing = s
+	r.standing, r.decided = s, true
 	return r.changed
 }
 
@@ -194,7 +202,7 @@ func TestWhatAMachineIsToldOfItsRegistration(t *testing.T) {
 		t.Errorf("who does not ask is told %v", got)
 	}
 	silent.Close()
-	registrar.set(facts.Standing{})
+	registrar.forget()
 
 	c := dial(xdstest.ClientOptions{Node: grouped})
 	c.Subscribe(resource.RegistrationType)
@@ -225,9 +233,14 @@ func TestWhatAMachineIsToldOfItsRegistration(t *testing.T) {
 		t.Errorf("who has it is told %v", got)
 	}
 	again.Close()
-	registrar.set(facts.Standing{})
+	registrar.forget()
 	without := dial(xdstest.ClientOptions{Node: node("10.0.0.1"), Initial: initial})
 	without.Subscribe(resource.RegistrationType)
+	quiet(without)
+	if got := without.Answers(resource.RegistrationType); len(got) != 0 {
+		t.Errorf("before anything is decided, without a group: %v", got)
+	}
+	registrar.decide(facts.Standing{})
 	if got := without.AwaitAnswer(resource.RegistrationType, 0); len(got.Removed) != 1 {
 		t.Errorf("without a group: %v", got)
 	}

@@ -99,7 +99,7 @@ func (s *DiscoveryServer) UsedObjects() [status.UseParts][]uint64 {
 // Progress returns how far revisions have come among the connected proxies.
 func (s *DiscoveryServer) Progress() *progress.Tally {
 	changes, published, generation := s.changes.Last(), s.Context().Revision(), s.generations.number.Load() // read first: the streams may be newer, never older
-	return progress.NewTally(published, generation, changes, s.streamsOf(isProxy), unbuilt(s.desired.Failures(), published))
+	return progress.NewTally(published, generation, changes, s.streamsOf(isProxy), unbuilt(s.desired.Failures(), published), s.departures.Nodes())
 }
 
 // unbuilt returns a problem for each resource that could not be built. It names no

@@ -121,6 +121,8 @@ type DiscoveryServer struct {
 	generations *generations
 
 	changes progress.Changes
+	// departures are the proxies whose machines have said that they leave.
+	departures progress.Departures
 
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int

@@ -128,11 +128,15 @@ func whyDrained(reason string) string {
 }
 
 func (a *agent) takeDrain(w http.ResponseWriter, r *http.Request) {
-	a.answer(w, a.standing.drain(r.Context(), r.URL.Query().Get("reason")), a.untold())
+	err := a.standing.drain(r.Context(), r.URL.Query().Get("reason"))
+	a.tellFacts(r.Context())
+	a.answer(w, err, a.untold())
 }
 
 func (a *agent) takeResume(w http.ResponseWriter, r *http.Request) {
-	a.answer(w, a.standing.resume(r.Context()), a.untold())
+	err := a.standing.resume(r.Context())
+	a.tellFacts(r.Context())
+	a.answer(w, err, a.untold())
 }
 
 // answer says what has become of a request, and what the servers have not heard yet.

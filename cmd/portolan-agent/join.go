@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -32,6 +32,7 @@ type joinFlags struct {
 	ips                                                         []string
 	ttl                                                         time.Duration
 	labels                                                      map[string]string
+	replace                                                     bool
 }
 
 func newJoin(env *environment) *cobra.Command {
@@ -43,7 +44,9 @@ func newJoin(env *environment) *cobra.Command {
 
 The machine gets its first certificate, with a key that never leaves it, and the file of
 the agent is written. The invitation is not kept. Joining again replaces the certificate,
-and in the file what the invitation and the flags say; the rest of the file stays.`,
+and in the file what the invitation and the flags say; the rest of the file stays. An
+invitation that would make the machine another one, of another namespace, service account
+or group, needs --replace; a running agent is that once it is started again.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return exit.With(exit.Usage, errors.New("give one invitation: portolan machine invite prints the whole line"))
@@ -54,6 +57,7 @@ and in the file what the invitation and the flags say; the rest of the file stay
 	}
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", "", "one directory for the file, the state and the sockets, for an agent without root; --config then names the file in it")
+	f.BoolVar(&o.replace, "replace", false, "let a machine that has joined become another one, of the namespace, service account and group of the invitation")
 	f.StringVar(&o.name, "name", "", "name of the workload (default the name of the machine)")
 	f.StringSliceVar(&o.ips, "ip", nil, "address by which the mesh knows the workload, a range in which it is, or its interface; may be repeated (default the address from which the machine reaches a server)")
 	f.StringVar(&o.kind, "type", string(node.Sidecar), "sidecar or router")
@@ -84,8 +88,9 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return exit.With(exit.Data, fmt.Errorf("%w: mend it, or move it away", err))
 	}
-	if was := out.Proxy.Group; was != "" && in.Group == "" {
-		return exit.With(exit.Data, fmt.Errorf("%s: proxy.group is %s, and the invitation is for no group, so the machine would not be registered any more: invite it with portolan machine invite -n %s --group %s, or take proxy.group out of the file", file, was, in.Namespace, was))
+	was := memberOf(out.Proxy)
+	if err := was.mayBecome(invitedAs(in), o.replace); err != nil {
+		return err
 	}
 	if out, err = o.complete(out, in); err == nil {
 		err = o.present()
@@ -105,13 +110,16 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 		return exit.With(exit.Data, err)
 	}
 	fmt.Fprintf(e.stdout, "This machine is %s, until %s; the agent renews that.\n", got.Identity, got.NotAfter.UTC().Format(time.RFC3339))
+	if now := memberOf(out.Proxy); was != (membership{}) && was != now {
+		fmt.Fprintf(e.stdout, "It was %s, and is now %s.\n", was, now)
+	}
 	if os.Geteuid() == 0 && file == config.DefaultFile {
 		if err := errors.Join(giveCapabilities(out, packagedDropIns, unitDropIns), reloadUnits(c.Context())); err != nil {
 			return exit.With(exit.Data, fmt.Errorf("the capabilities of the unit: %w", err))
 		}
 	}
-	if _, err := callAgent(c.Context(), out.StatusSocket(), http.MethodPost, "/reload"); err == nil {
-		fmt.Fprintln(e.stdout, "The running agent has the new certificate. If its file is another now, start it again.")
+	if text := reload(c.Context(), out, file, was); text != "" {
+		fmt.Fprintln(e.stdout, text)
 		return nil
 	}
 	fmt.Fprintf(e.stdout, "%s has what the agent does. Start it:\n  %s\n", file, howToStart(file))
@@ -123,18 +131,18 @@ func (e *environment) join(c *cobra.Command, o joinFlags, text string) error {
 
 // present returns an error if something that the flags name is not on the machine.
 func (o joinFlags) present() error {
-	var all []error
+	var all *multierror.Error
 	if len(o.ips) > 0 {
 		if _, err := address.Of(o.ips, ""); err != nil {
-			all = append(all, fmt.Errorf("--ip: %w: nothing has changed here", err))
+			all = multierror.Append(all, fmt.Errorf("--ip: %w: nothing has changed here", err))
 		}
 	}
 	if o.envoy != "" {
 		if _, err := exec.LookPath(o.envoy); err != nil {
-			all = append(all, fmt.Errorf("--envoy: %w: nothing has changed here", err))
+			all = multierror.Append(all, fmt.Errorf("--envoy: %w: nothing has changed here", err))
 		}
 	}
-	return errors.Join(all...)
+	return all.ErrorOrNil()
 }
 
 // notJoined says what to do when a machine got no certificate.
@@ -152,7 +160,7 @@ func (e *environment) notJoined(ctx context.Context, c config.Config, in invitat
 		if in.Group != "" {
 			who = "--group " + in.Group
 		}
-		return fmt.Errorf("%w: nothing has changed here; the invitation for this machine is made by portolan machine invite -n %s %s", err, in.Namespace, who)
+		return fmt.Errorf("%w: nothing has changed here; the next invitation for this machine comes from portolan machine invite -n %s %s", err, in.Namespace, who)
 	}
 	return err
 }

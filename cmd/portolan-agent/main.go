@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -50,10 +49,22 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan-agent: interrupted")
 	default:
-		fmt.Fprintf(stderr, "portolan-agent: %s\n", strings.TrimSpace(err.Error()))
+		fmt.Fprintf(stderr, "portolan-agent: %s\n", exit.Text(err))
 	}
 	return exit.Of(err)
 }
+
+// exitCodes is the help text about exit codes, which are some of those of portolan.
+const exitCodes = `Exit codes of all commands:
+
+   0  done
+   1  failure
+   3  requests or connections of others are still open (drain)
+  64  the command line cannot be understood
+  65  the file, the invitation or a flag cannot be used, or the server refuses it
+  69  the agent or the server cannot be reached
+  77  the server refuses who asks: an invitation is used up, expired or unknown
+  79  something is at fault (doctor)`
 
 func newRoot(env *environment) *cobra.Command {
 	root := &cobra.Command{
@@ -65,7 +76,9 @@ func newRoot(env *environment) *cobra.Command {
   portolan-agent run               renew it, relay the configuration, run the Envoy
   portolan-agent status            see what the running agent has
   portolan-agent doctor            see what is wrong, and what to do
-  portolan-agent leave             take the machine out of the mesh`,
+  portolan-agent leave             take the machine out of the mesh
+
+Scripts can tell by the exit code what happened: portolan-agent help exit-codes.`,
 		Version: version, SilenceErrors: true, SilenceUsage: true,
 	}
 	line := fmt.Sprintf("portolan-agent %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -76,15 +89,15 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
 	root.SetUsageFunc(help.WriteUsage)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return exit.With(exit.Usage, fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
-	})
 	root.AddCommand(newJoin(env), newRun(env), newStatus(env), newRestartEnvoy(env), newCapture(env), newDNS(env), newDrain(env), newResume(env), newDoctor(env), newLeave(env), &cobra.Command{
 		Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(env.stdout, line)
 			return err
 		},
-	})
+	}, &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
+	root.SetHelpCommand(help.NewCommand())
+	root.InitDefaultCompletionCmd() // so that it is refined, too
+	help.Refine(root)
 	return root
 }

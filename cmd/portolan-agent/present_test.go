@@ -3,6 +3,13 @@ package main
 import (
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
 // TestWhatJoinNamesIsThere: an address, an interface or an Envoy that the machine does not have is
@@ -28,6 +35,21 @@ func TestWhatJoinNamesIsThere(t *testing.T) {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %q is not in %v", name, word, err)
 			}
+		}
+	}
+}
+
+// TestARefusedInvitationNamesOneRemedy: the command that makes another invitation for the same.
+func TestARefusedInvitationNamesOneRemedy(t *testing.T) {
+	t.Parallel()
+	refused := apierrors.NewUnauthorized(join.ErrUnknown.Error())
+	for want, in := range map[string]invitation.Invitation{
+		"portolan machine invite -n shop --group web":           {Namespace: "shop", ServiceAccount: "web", Group: "web"},
+		"portolan machine invite -n shop --service-account web": {Namespace: "shop", ServiceAccount: "web"},
+	} {
+		err := (&environment{}).notJoined(t.Context(), config.Config{}, in, refused)
+		if got := err.Error(); !strings.HasSuffix(got, want) || strings.Count(got, "portolan ") != 1 || !strings.Contains(got, "nothing has changed here") || exit.Of(err) != exit.Forbidden {
+			t.Errorf("%v, exit code %d", err, exit.Of(err))
 		}
 	}
 }

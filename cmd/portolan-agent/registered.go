@@ -37,18 +37,21 @@ func (a *agent) followStanding(set []*discoveryv3.Resource, removed []string) {
 // standingText says in a line what has become of the registration.
 func standingText(s node.Standing) string {
 	text := string(s.State) + ", " + s.Entry
+	if s.State == node.Written {
+		text = "an entry that somebody has written, " + s.Entry
+	}
 	switch {
 	case strings.HasPrefix(s.Reason, s.Entry): // it names the entry
 		text = string(s.State) + ": " + s.Reason
 	case s.State == node.Waiting:
 		text += ": it waits for " + s.Reason
-	case s.Reason != "" && s.State == node.Registered:
+	case s.Reason != "" && (s.State == node.Registered || s.State == node.Written):
 		text += ", " + s.Reason
 	case s.Reason != "":
 		text += ": " + s.Reason
 	}
 	if s.Drained != "" {
-		text += "; drained by the mesh's operators: " + s.Drained
+		text += "; drained by the mesh's operators: " + s.Drained + ": " + s.EndDrain() + " takes it back"
 	}
 	return text
 }
@@ -60,7 +63,7 @@ func (s Status) registration() string {
 		known = known || c.Server != ""
 	}
 	switch r := s.Registration; {
-	case s.Group == "":
+	case s.Group == "" && r == nil:
 		return "none, since the machine names no group: nobody sends to it, unless somebody writes a WorkloadEntry for it"
 	case r == nil && known:
 		return "the server has not decided yet"

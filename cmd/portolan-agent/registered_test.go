@@ -33,7 +33,12 @@ func TestRegistrationInTheStatus(t *testing.T) {
 		"refused, by its name": {group: "web", said: &node.Standing{State: node.Refused, Entry: entry, Reason: entry + " is removed"},
 			want: "refused: " + entry + " is removed", keptOut: "the machine is not registered: " + entry + " is removed"},
 		"drained": {group: "web", said: &node.Standing{State: node.Registered, Entry: entry, Drained: "a disk"},
-			want: "registered, " + entry + "; drained by the mesh's operators: a disk", keptOut: "the mesh's operators have drained the machine: a disk"},
+			want: "registered, " + entry + "; drained by the mesh's operators: a disk: portolan machine drain web-10.0.0.1 -n shop --end takes it back", keptOut: "the mesh's operators have drained the machine: a disk"},
+		"written":     {said: &node.Standing{State: node.Written, Entry: entry}, want: "an entry that somebody has written, " + entry},
+		"two are":     {said: &node.Standing{State: node.Written, Entry: entry, Reason: "beside workloadentry/shop/b"}, want: "an entry that somebody has written, " + entry + ", beside workloadentry/shop/b"},
+		"was written": {away: true, said: &node.Standing{State: node.Written, Entry: entry}, want: "an entry that somebody has written, " + entry + " (no server answers: it was so at last)"},
+		"written, drained": {said: &node.Standing{State: node.Written, Entry: entry, Drained: "a disk"},
+			want: "an entry that somebody has written, " + entry + "; drained by the mesh's operators: a disk: portolan machine drain web-10.0.0.1 -n shop --end takes it back", keptOut: "the mesh's operators have drained the machine: a disk"},
 	} {
 		s := Status{Group: c.group, Registration: c.said, Clients: []relay.Client{{Node: "n", Server: "s"}}}
 		if c.away {

@@ -113,6 +113,8 @@ type agent struct {
 	capture  *capture.Keeper // nil for none
 	end      func()          // ends run, as SIGTERM does
 	forGood  atomic.Bool     // the machine leaves the mesh
+	since    time.Time       // when the agent began
+	told     factsTold
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -122,7 +124,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	if err := mayCapture(c, noEnvoy); err != nil {
 		return nil, err
 	}
-	a := &agent{config: c, logger: env.logger(), env: env}
+	a := &agent{config: c, logger: env.logger(), env: env, since: time.Now()}
 	if err := a.locate(ctx); err != nil {
 		return nil, err
 	}
@@ -254,7 +256,7 @@ func (a *agent) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	group.Go(func() error { a.tellFacts(failed); return nil })
+	group.Go(func() error { a.keepTellingFacts(failed); return nil })
 	group.Go(func() error { staySmall(failed); return nil })
 	a.logger.Info("ready", "xds", a.config.XDSSocket(), "sds", a.config.SDSSocket(), "state", a.config.State)
 
@@ -269,13 +271,11 @@ func (a *agent) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() {
 		defer stop()
 		a.leaving.Store(true)
-		if a.config.Proxy.Group != "" || a.health.Following() || a.forGood.Load() {
-			within, done := context.WithTimeout(failed, leaveWithin)
-			defer done()
-			a.relay.Leave(within)
-			if a.untold() == "" {
-				_ = retry.Sleep(failed, leaveGrace) // then clients do not call a proxy that drains
-			}
+		within, done := context.WithTimeout(failed, leaveWithin)
+		defer done()
+		a.relay.Leave(within)
+		if a.untold() == "" {
+			_ = retry.Sleep(failed, leaveGrace) // then clients do not call a proxy that drains
 		}
 	})()
 	a.runEnvoy(running)

@@ -177,7 +177,7 @@ func stays(entry *config.Config) bool {
 // every server knows.
 func (c *claim) keepingOut(o Options, entry *config.Config) action {
 	s := c.holder
-	s.become(node.Refused, fmt.Sprintf("%s is removed: %s: portolan machine remove --end lets it back", c.key, entry.Annotations[health.RemovedAnnotation]))
+	s.become(node.Refused, removedText(entry))
 	if entry.Annotations[NodeAnnotation] != s.proxy.ID || c.written != nil && c.written.by == s && c.written.stays {
 		return action{}
 	}
@@ -185,6 +185,10 @@ func (c *claim) keepingOut(o Options, entry *config.Config) action {
 	mark := s.mark(o.Server)
 	object.Annotations[ServerAnnotation], object.Annotations[ConnectedAnnotation] = mark[0], mark[1]
 	return action{verb: put, object: object, written: written{by: s, stays: true}}
+}
+
+func removedText(entry *config.Config) string {
+	return fmt.Sprintf("%s is removed: %s: portolan machine remove --end lets it back", entry.Key(), entry.Annotations[health.RemovedAnnotation])
 }
 
 // putting returns the action that writes the entry for its holder, in place of the one that is
@@ -221,10 +225,7 @@ func (c *claim) tellStandings(entry *config.Config) {
 		if s == c.holder && entry != nil {
 			now.Drained = entry.Annotations[health.DrainedAnnotation]
 		}
-		if now != s.standing {
-			s.standing = now
-			s.changed()
-		}
+		s.stand(now)
 	}
 }
 

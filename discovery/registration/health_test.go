@@ -103,13 +103,37 @@ func TestTheHealthOfAStaticEntry(t *testing.T) {
 	m.awaitReports("static false 503")
 	key := config.Key{Kind: schema.WorkloadEntry, Namespace: "shop", Name: "static"}
 	m.delete(key)
-	m.put(&config.Config{Meta: config.Meta{GroupVersionKind: key.Kind, Namespace: "shop", Name: "static"}, Spec: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"}})
+	m.put(&config.Config{Meta: config.Meta{GroupVersionKind: key.Kind, Namespace: "shop", Name: "static", Annotations: map[string]string{health.ChecksAnnotation: "true"}}, Spec: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"}})
 	m.awaitReports("static false 503")
 	stream.Report(true, "")
 	m.awaitReports("static true ")
 	stream.Depart("stopping")
 	m.awaitReports("static false stopping")
 	stream.Leave()
+}
+
+// TestADepartureIsOfEntriesThatHeedIt: the end of a machine is told of the entries that wait for reports,
+// and of no others: nobody would report them healthy again.
+func TestADepartureIsOfEntriesThatHeedIt(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	for name, annotations := range map[string]map[string]string{"waits": {health.ChecksAnnotation: "true"}, "plain": nil} {
+		m.put(&config.Config{
+			Meta: config.Meta{GroupVersionKind: schema.WorkloadEntry, Namespace: "shop", Name: name, Annotations: annotations},
+			Spec: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"},
+		})
+	}
+	r, _ := m.server("one")
+	p := proxy("a", "10.0.0.1")
+	p.Group = ""
+	stream := join(r, p)
+	stream.Depart("stopping")
+	m.awaitReports("waits false stopping")
+	m.always("no report of the other", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.reports) == 0
+	})
 }
 
 // TestAMachineThatDeparts: its entry goes at once, also if its stream ends with the message, and

@@ -88,6 +88,8 @@ type Registrar struct {
 	deserted  bool                 // as it was at the last step
 	dirty     map[*claim]struct{}  // the claims to look at
 	reporters map[*stream]struct{} // the streams without a claim that have reported something
+	askers    map[*stream]struct{} // the streams without a claim whose standing somebody asks for
+	rewritten bool                 // an entry has changed since the standings of askers were last decided
 	changed   int64                // how often Outcomes may have changed
 }
 
@@ -99,7 +101,7 @@ func New(o Options) *Registrar {
 	o.TTL, o.Silence, o.ComeBack = cmp.Or(o.TTL, storage.DefaultLease), cmp.Or(o.Silence, time.Minute), cmp.Or(o.ComeBack, 15*time.Second)
 	r := &Registrar{
 		o: o, wakes: make(chan struct{}, 1),
-		claims: map[config.Key]*claim{}, dirty: map[*claim]struct{}{}, reporters: map[*stream]struct{}{},
+		claims: map[config.Key]*claim{}, dirty: map[*claim]struct{}{}, reporters: map[*stream]struct{}{}, askers: map[*stream]struct{}{},
 	}
 	r.metrics = newMetrics(o.Registerer, r)
 	return r
@@ -146,7 +148,8 @@ func (r *Registrar) Changed(key config.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if key.Kind == schema.WorkloadEntry {
-		if c := r.claims[key]; c != nil || len(r.reporters) > 0 {
+		if c := r.claims[key]; c != nil || len(r.reporters)+len(r.askers) > 0 {
+			r.rewritten = true
 			r.wake(c)
 		}
 		return
@@ -234,7 +237,9 @@ func (r *Registrar) due(all bool) []work {
 		}
 	}
 	clear(r.dirty)
-	return append(out, r.reportersDue()...)
+	at := entriesAt{entries: r.o.Entries, known: map[string]map[string][]*config.Config{}}
+	r.decideWritten(at)
+	return append(out, r.reportersDue(at)...)
 }
 
 // noteDeserted notes whether the servers have lost all proxies, massive machines or more of them this

@@ -18,17 +18,11 @@ import (
 // reportersDue returns the reports that are to be written of entries that no registration has
 // made: those at an address of the proxy, in its namespace and network, whose service account it
 // has proved. The caller holds mu.
-func (r *Registrar) reportersDue() []work {
+func (r *Registrar) reportersDue(at entriesAt) []work {
 	var out []work
-	index := map[string]map[string][]*config.Config{} // by namespace and address
 	for s := range r.reporters {
 		if time.Since(s.toldAt) < interval && !s.report.urgent(s.toldHealthy) {
 			continue
-		}
-		at, known := index[s.proxy.Namespace]
-		if !known {
-			at = byAddress(r.o.Entries(s.proxy.Namespace))
-			index[s.proxy.Namespace] = at
 		}
 		found, why := r.entriesOf(s, at)
 		if len(found) == 0 && why != s.unheard {
@@ -37,7 +31,7 @@ func (r *Registrar) reportersDue() []work {
 		s.unheard = why
 		for _, entry := range found {
 			now := told{entry.UID, *s.report}
-			if s.told[entry.Key()] == now {
+			if s.told[entry.Key()] == now || s.departed && !health.Checked(entry.Annotations) {
 				continue
 			}
 			s.toldAt, s.toldHealthy = time.Now(), s.report.healthy
@@ -45,6 +39,20 @@ func (r *Registrar) reportersDue() []work {
 		}
 	}
 	return out
+}
+
+// entriesAt finds entries that no registration has made, by namespace and address. It reads a namespace
+// once.
+type entriesAt struct {
+	entries func(namespace string) iter.Seq[*config.Config]
+	known   map[string]map[string][]*config.Config
+}
+
+func (e entriesAt) namespace(name string) map[string][]*config.Config {
+	if _, ok := e.known[name]; !ok {
+		e.known[name] = byAddress(e.entries(name))
+	}
+	return e.known[name]
 }
 
 func byAddress(entries iter.Seq[*config.Config]) map[string][]*config.Config {
@@ -59,10 +67,11 @@ func byAddress(entries iter.Seq[*config.Config]) map[string][]*config.Config {
 }
 
 // entriesOf returns the entries that are of a proxy, or why there are none.
-func (r *Registrar) entriesOf(s *stream, at map[string][]*config.Config) (out []*config.Config, why string) {
+func (r *Registrar) entriesOf(s *stream, at entriesAt) (out []*config.Config, why string) {
 	why = "no WorkloadEntry of its namespace and network has its address"
+	in := at.namespace(s.proxy.Namespace)
 	for _, ip := range s.proxy.IPAddresses {
-		for _, entry := range at[ip] {
+		for _, entry := range in[ip] {
 			spec := entry.Spec.(*networking.WorkloadEntry)
 			if spec.GetNetwork() != s.proxy.Network {
 				continue

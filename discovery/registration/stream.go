@@ -27,6 +27,9 @@ type stream struct {
 	report   *report // nil before the first
 	departed bool
 
+	decided bool // standing is what is known
+	asks    bool // somebody has asked for standing
+
 	// Of a stream without a claim: the reports that were written, when the last was begun and whether
 	// it says healthy, and why the last was not.
 	told        map[config.Key]told
@@ -66,7 +69,7 @@ func (s *stream) Ready() {
 }
 
 // Depart implements discovery.Registration. An entry that the proxy did not register stays, and is
-// reported unhealthy.
+// reported unhealthy if it heeds reports: nobody would report another one healthy again.
 func (s *stream) Depart(message string) { s.note(report{message: message}, true) }
 
 func (s *stream) note(now report, departed bool) {
@@ -86,12 +89,27 @@ func (s *stream) note(now report, departed bool) {
 	r.wake(s.claim)
 }
 
-// Standing implements discovery.Registration.
-func (s *stream) Standing() node.Standing {
+// Standing implements discovery.Registration. The entries of a stream without a claim are looked for
+// from the first call on: few proxies ask.
+func (s *stream) Standing() (node.Standing, bool) {
 	r := s.registrar
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return s.standing
+	if s.claim == nil && !s.asks {
+		s.asks = true
+		r.askers[s] = struct{}{}
+		r.wake(nil)
+	}
+	return s.standing, s.decided
+}
+
+// stand notes what is known of the registration, and calls out a change. The caller holds mu.
+func (s *stream) stand(now node.Standing) {
+	if s.decided && now == s.standing {
+		return
+	}
+	s.standing, s.decided = now, true
+	s.changed()
 }
 
 // Leave implements discovery.Registration.
@@ -100,6 +118,7 @@ func (s *stream) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reporters, s)
+	delete(r.askers, s)
 	r.streams--
 	if c := s.claim; c != nil {
 		c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })

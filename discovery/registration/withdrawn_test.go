@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // annotate changes an annotation of the entry as a person would; without a value it takes it away.
@@ -103,11 +104,11 @@ func TestAMachineIsToldWhatBecameOfIt(t *testing.T) {
 	await := func(s discovery.Registration, want node.Standing) {
 		t.Helper()
 		for {
-			got := s.Standing()
+			got, decided := s.Standing()
 			if want.Reason != "" && strings.Contains(got.Reason, want.Reason) {
 				want.Reason = got.Reason
 			}
-			if got == want {
+			if decided && got == want {
 				return
 			}
 			select {
@@ -128,7 +129,53 @@ func TestAMachineIsToldWhatBecameOfIt(t *testing.T) {
 	await(first, node.Standing{State: node.Registered, Entry: entry, Drained: "a disk"})
 	second := r.Join(proxy("b", "10.0.0.1"), func() { calls <- struct{}{} })
 	await(second, node.Standing{State: node.Refused, Entry: entry, Reason: "is registered by the proxy"})
-	if got := r.Join(&discovery.Proxy{ID: "c", Namespace: "shop", IPAddresses: []string{"10.0.0.3"}}, func() {}).Standing(); got != (node.Standing{}) {
-		t.Errorf("a machine that asks for none is told %+v", got)
+}
+
+// TestAMachineIsToldOfTheEntryThatPeopleWrote: a machine that asks for no registration is told which
+// entry is at its address, in its network and of its account, when that is drained, and when it goes.
+func TestAMachineIsToldOfTheEntryThatPeopleWrote(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	r, _ := m.server("one")
+	calls := make(chan struct{}, 100)
+	p := proxy("a", "10.0.0.1")
+	p.Group = ""
+	stream := r.Join(p, func() { calls <- struct{}{} })
+	await := func(want node.Standing) {
+		t.Helper()
+		for {
+			got, decided := stream.Standing()
+			if decided && got == want {
+				return
+			}
+			select {
+			case <-calls:
+			case <-time.After(limit):
+				t.Fatalf("it is told %+v, %v, want %+v", got, decided, want)
+			}
+		}
 	}
+	written := func(name, ip string, annotations map[string]string) *config.Config {
+		return &config.Config{
+			Meta: config.Meta{GroupVersionKind: schema.WorkloadEntry, Namespace: "shop", Name: name, Annotations: annotations},
+			Spec: &networking.WorkloadEntry{Address: ip, ServiceAccount: "web"},
+		}
+	}
+	await(node.Standing{})
+	m.put(written("other", "10.0.0.2", nil))
+	m.put(written("b", "10.0.0.1", nil))
+	await(node.Standing{State: node.Written, Entry: "workloadentry/shop/b"})
+	m.put(written("b", "10.0.0.1", map[string]string{health.DrainedAnnotation: "a disk"}))
+	await(node.Standing{State: node.Written, Entry: "workloadentry/shop/b", Drained: "a disk"})
+	m.put(written("a", "10.0.0.1", nil))
+	await(node.Standing{State: node.Written, Entry: "workloadentry/shop/b", Drained: "a disk", Reason: "beside workloadentry/shop/a"})
+	m.put(written("b", "10.0.0.1", nil))
+	await(node.Standing{State: node.Written, Entry: "workloadentry/shop/a", Reason: "beside workloadentry/shop/b"})
+	m.delete(written("b", "", nil).Key())
+	await(node.Standing{State: node.Written, Entry: "workloadentry/shop/a"})
+	m.put(written("a", "10.0.0.1", map[string]string{health.RemovedAnnotation: "stolen"}))
+	await(node.Standing{State: node.Refused, Entry: "workloadentry/shop/a", Reason: "workloadentry/shop/a is removed: stolen: portolan machine remove --end lets it back"})
+	m.delete(written("a", "", nil).Key())
+	await(node.Standing{})
+	stream.Leave()
 }

@@ -169,7 +169,7 @@ func EncodeProxy(p *status.Proxy) ([]byte, error) {
 	return envelope.Encode(&envelope.KnownProxy{
 		Node: p.Node, Replica: p.Replica, Seen: p.Seen.UnixNano(),
 		Type: p.Type, Namespace: p.Namespace, Addresses: p.Addresses, Labels: p.Labels, SelfDiscovery: p.SelfDiscovery,
-		Interception: p.Interception, DnsCapture: p.DNSCapture, Locality: p.Locality, Identity: p.Identity, Certified: p.Certified,
+		Interception: p.Interception, DnsCapture: p.DNSCapture, Locality: p.Locality, Identity: p.Identity, Certified: p.Certified, Departed: p.Departed,
 	})
 }
 
@@ -186,7 +186,7 @@ func DecodeProxy(kv *mvccpb.KeyValue) (*status.Proxy, error) {
 	return &status.Proxy{
 		Node: value.Node, Replica: value.Replica, Seen: timeOf(value.Seen), Revision: kv.ModRevision,
 		Type: value.Type, Namespace: value.Namespace, Addresses: value.Addresses, Labels: value.Labels, SelfDiscovery: value.SelfDiscovery,
-		Interception: value.Interception, DNSCapture: value.DnsCapture, Locality: value.Locality, Identity: value.Identity, Certified: value.Certified,
+		Interception: value.Interception, DNSCapture: value.DnsCapture, Locality: value.Locality, Identity: value.Identity, Certified: value.Certified, Departed: value.Departed,
 	}, nil
 }
 

@@ -234,8 +234,10 @@ type Proxy struct {
 	Identity string
 	// Certified says that the proxy has a certificate of the mesh, as it says itself.
 	Certified bool
-	// Replica is the server that the proxy is connected to; empty for none.
-	Replica string
+	// Replica is the server that the proxy is connected to; empty for none. Departed says that it left
+	// after its machine had said so: it is not expected back.
+	Replica  string
+	Departed bool
 	// Seen is when it connected, or was last seen.
 	Seen time.Time
 	// Revision is the revision of the store at which this was written.

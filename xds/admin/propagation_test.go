@@ -37,7 +37,7 @@ func (fakeServer) Progress() *progress.Tally {
 	return progress.NewTally(7, 2, nil, []progress.Proxy{
 		proxy("has it", 2, protocol.Synced), proxy("has not got to it", 1, protocol.Synced), proxy("has not answered", 2, protocol.Stale),
 		proxy("refuses another", 2, protocol.Rejected),
-	}, nil)
+	}, nil, nil)
 }
 
 func (fakeServer) UsedObjects() (none [status.UseParts][]uint64) { return none }

@@ -355,7 +355,8 @@ func (r *Reporter) proxyWrites(p *Tally, facts *statuses.Reports) ([]etcd.SideWr
 	}
 	for known := range facts.Proxies.Values() {
 		if known.Replica == r.ID && !here[known.Node] {
-			put(parted(known, time.Now()), known.Revision)
+			_, departed := p.departed[known.Node]
+			put(parted(known, time.Now(), departed), known.Revision)
 		}
 	}
 	return writes, errors.Join(faults...)
@@ -371,10 +372,11 @@ func (r *Reporter) present(p Proxy) *status.Proxy {
 	}
 }
 
-// parted describes a known proxy that is connected to no server since a time.
-func parted(known *status.Proxy, since time.Time) *status.Proxy {
+// parted describes a known proxy that is connected to no server since a time; departed says that its
+// machine had said so before.
+func parted(known *status.Proxy, since time.Time, departed bool) *status.Proxy {
 	out := *known
-	out.Replica, out.Seen = "", since
+	out.Replica, out.Seen, out.Departed = "", since, departed
 	return &out
 }
 

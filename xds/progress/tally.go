@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -17,7 +18,8 @@ type Tally struct {
 	// Published is the newest revision that proxies were offered.
 	Published int64
 
-	changes  Ranges // of the configuration
+	changes  Ranges               // of the configuration
+	departed map[string]time.Time // of Departures
 	proxies  []Proxy
 	failures []status.Problem
 	// generation is the number of the newest push; now counts a proxy as Waiting before it
@@ -26,9 +28,10 @@ type Tally struct {
 }
 
 // NewTally makes a Tally of the streams of a server, and reorders them. generation
-// is the number of the newest push, changes are the last changes of the configuration, and
-// failures the resources that the server could not build.
-func NewTally(published int64, generation uint64, changes Ranges, streams []Proxy, failures []status.Problem) *Tally {
+// is the number of the newest push, changes are the last changes of the configuration,
+// failures the resources that the server could not build, and departed the proxies that are not
+// expected back once they are gone.
+func NewTally(published int64, generation uint64, changes Ranges, streams []Proxy, failures []status.Problem, departed map[string]time.Time) *Tally {
 	slices.SortFunc(streams, func(a, b Proxy) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
 	})
@@ -40,7 +43,7 @@ func NewTally(published int64, generation uint64, changes Ranges, streams []Prox
 			proxies = append(proxies, one)
 		}
 	}
-	return &Tally{Published: published, generation: generation, changes: changes, proxies: proxies, failures: failures}
+	return &Tally{Published: published, generation: generation, changes: changes, proxies: proxies, failures: failures, departed: departed}
 }
 
 // Changes remembers the last published changes of the configuration. It is safe for

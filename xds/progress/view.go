@@ -82,7 +82,8 @@ type Place struct {
 	API    string `json:"-"`
 	// Seen is when the proxy connected, or was last seen.
 	Seen time.Time `json:"seen"`
-	// Returning: it is connected to no server, and was so until a moment ago.
+	// Returning: it is connected to no server, and was so until a moment ago, and its machine did not
+	// say that it leaves.
 	Returning bool `json:"returning,omitempty"`
 }
 
@@ -227,7 +228,7 @@ func elsewhere(id string, facts *statuses.Reports, now time.Time) []Place {
 		if replica := liveServer(facts, proxy.Replica); replica != nil && replica.ID != id {
 			place.Server, place.API = replica.ID, urlOf(replica.API)
 		} else if replica == nil {
-			place.Returning = proxy.Replica != "" || now.Sub(proxy.Seen) < returnWithin // the server died, or it left
+			place.Returning = !proxy.Departed && (proxy.Replica != "" || now.Sub(proxy.Seen) < returnWithin) // the server died, or it left
 		}
 		out = append(out, place)
 	}

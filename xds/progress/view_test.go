@@ -23,14 +23,16 @@ func TestElsewhere(t *testing.T) {
 	}
 	moment := seen.Add(59 * time.Minute)
 	f.Proxies = f.Proxies.Set("left a moment ago", &status.Proxy{Node: "left a moment ago", Seen: moment})
+	f.Proxies = f.Proxies.Set("departed a moment ago", &status.Proxy{Node: "departed a moment ago", Seen: moment, Departed: true})
 	got := map[string]Place{}
 	for _, p := range elsewhere("cp-1:7/a", f, seen.Add(time.Hour)) {
 		got[p.Node] = p
 	}
 	want := map[string]Place{
 		"here": {Node: "here", Seen: seen}, "gone": {Node: "gone", Seen: seen}, "of a server that died": {Node: "of a server that died", Seen: seen, Returning: true},
-		"left a moment ago": {Node: "left a moment ago", Seen: moment, Returning: true},
-		"there":             {Node: "there", Server: "cp-2:8/b", API: "http://127.0.0.1:15081", Seen: seen},
+		"departed a moment ago": {Node: "departed a moment ago", Seen: moment},
+		"left a moment ago":     {Node: "left a moment ago", Seen: moment, Returning: true},
+		"there":                 {Node: "there", Server: "cp-2:8/b", API: "http://127.0.0.1:15081", Seen: seen},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

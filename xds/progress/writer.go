@@ -106,7 +106,7 @@ func expireProxies(facts *statuses.Reports, now time.Time) []etcd.SideWrite {
 		switch {
 		case !live[p.Replica]:
 			var err error
-			if value, err = etcd.EncodeProxy(parted(p, now)); err != nil {
+			if value, err = etcd.EncodeProxy(parted(p, now, false)); err != nil {
 				continue // a node id that cannot be encoded was never stored
 			}
 		case p.Replica != "" || now.Sub(p.Seen) <= forgetAfter:

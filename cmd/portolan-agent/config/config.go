@@ -22,6 +22,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/address"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
@@ -298,16 +299,28 @@ func (c Config) Validate() error {
 	somewhere := c
 	somewhere.Addresses = []string{"127.0.0.1"} // those of the machine are valid
 	if _, err := bootstrap.Build(somewhere.Bootstrap()); err != nil {
-		faults = multierror.Append(faults, fmt.Errorf("proxy: %w", err))
+		for _, one := range each(err) {
+			fault("proxy: %w", one)
+		}
+	}
+	if faults != nil {
+		faults.ErrorFormat = exit.Lines
 	}
 	return faults.ErrorOrNil()
 }
 
+// each returns the faults in an error.
+func each(err error) []error {
+	if many := (*multierror.Error)(nil); errors.As(err, &many) {
+		return many.Errors
+	}
+	return []error{err}
+}
+
 func (c Config) validateCapture(fault func(string, ...any)) {
 	rules := c.Rules()
-	var each *multierror.Error
-	if err := rules.Validate(); errors.As(err, &each) {
-		for _, one := range each.Errors {
+	if err := rules.Validate(); err != nil {
+		for _, one := range each(err) {
 			fault("%w", one)
 		}
 	}

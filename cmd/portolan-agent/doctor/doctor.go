@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -109,8 +108,11 @@ func certificate(_ context.Context, o Options) []Finding {
 func registered(_ context.Context, o Options) []Finding {
 	const what = "registration"
 	group := "the WorkloadGroup " + o.Config.Proxy.Namespace + "/" + o.Config.Proxy.Group
+	if o.Config.Proxy.Group == "" {
+		group = "the entry"
+	}
 	switch r := o.Registration; {
-	case o.Config.Proxy.Group == "" || !o.Running:
+	case o.Config.Proxy.Group == "" && r == nil || !o.Running:
 		return nil
 	case r == nil:
 		return one(Warn, what, "look at the servers above", "no server has said what has become of it")
@@ -119,7 +121,9 @@ func registered(_ context.Context, o Options) []Finding {
 	case r.State == node.Waiting:
 		return one(Warn, what, "it goes on by itself; look at "+group+" if it does not", "%s waits for %s", r.Entry, r.Reason)
 	case r.Drained != "":
-		return one(Warn, what, "portolan machine drain "+path.Base(r.Entry)+" -n "+o.Config.Proxy.Namespace+" --end takes it back, on the side of those who operate the mesh", "%s is drained: %s", r.Entry, r.Drained)
+		return one(Warn, what, r.EndDrain()+" takes it back, on the side of those who operate the mesh", "%s is drained: %s", r.Entry, r.Drained)
+	case r.State == node.Written:
+		return one(OK, what, "", "somebody has written %s for the machine", r.Entry)
 	case r.Reason != "":
 		return one(Warn, what, "look at "+group+" (portolan machine list), with those who operate the mesh", "%s is registered, %s", r.Entry, r.Reason)
 	}

@@ -41,6 +41,8 @@ func TestRegistered(t *testing.T) {
 		"partly":       {"web", &node.Standing{State: node.Registered, Entry: "e", Reason: "without labels"}, Warn},
 		"drained":      {"web", &node.Standing{State: node.Registered, Entry: "e", Drained: "a disk"}, Warn},
 		"waiting":      {"web", &node.Standing{State: node.Waiting, Entry: "e", Reason: "the group"}, Warn},
+		"written":      {"", &node.Standing{State: node.Written, Entry: "e", Reason: "beside f"}, OK},
+		"and drained":  {"", &node.Standing{State: node.Written, Entry: "e", Drained: "a disk"}, Warn},
 		"refused":      {"web", &node.Standing{State: node.Refused, Entry: "e", Reason: "it is removed"}, Fail},
 	} {
 		o := Options{Running: true, Registration: c.said}

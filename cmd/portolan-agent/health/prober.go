@@ -126,13 +126,6 @@ func (p *Prober) become(next *probe.Probe) {
 	}
 }
 
-// Following says whether there is a probe.
-func (p *Prober) Following() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.probe != nil
-}
-
 // Status returns what is known; nil without a probe.
 func (p *Prober) Status() *Status {
 	p.mu.Lock()

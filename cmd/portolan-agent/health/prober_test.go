@@ -219,7 +219,7 @@ func TestTheProbeChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t, false)
-		if m.prober.Status() != nil || m.prober.Following() || m.prober.Problem() != nil {
+		if m.prober.Status() != nil || m.prober.Problem() != nil {
 			t.Error("without a probe there is a status")
 		}
 		m.follow(probeOf(1, 10*time.Second, 1, 1))

@@ -14,16 +14,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
-
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
 	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
 func newCertificateCommand(env *environment) *cobra.Command {
@@ -206,7 +207,9 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		return got, exit.With(exit.Usage, fmt.Errorf("--server: %w", err))
 	}
 	defer api.Close()
-	err = api.Post(ctx, certificate.Path, r, &got)
+	if err = api.Post(ctx, certificate.Path, r, &got); join.Is(token) && apierrors.IsUnauthorized(err) {
+		err = fmt.Errorf("%w: portolan token create makes one", err)
+	}
 	return got, e.CompareClocks(ctx, files, err)
 }
 

@@ -10,30 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
-
-// errorText returns several errors one a line.
-func errorText(err error) string {
-	var many *multierror.Error
-	if errors.As(err, &many) {
-		many.ErrorFormat = lines
-	}
-	return err.Error()
-}
-
-func lines(faults []error) string {
-	if len(faults) == 1 {
-		return faults[0].Error()
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d faults:", len(faults))
-	for _, f := range faults {
-		b.WriteString("\n  " + f.Error())
-	}
-	return b.String()
-}
 
 // NothingDone returns an error which says that nothing was done, and why; nil if there are no
 // faults.
@@ -41,7 +21,7 @@ func NothingDone(done string, faults *multierror.Error) error {
 	if faults.ErrorOrNil() == nil {
 		return nil
 	}
-	faults.ErrorFormat = lines
+	faults.ErrorFormat = exit.Lines
 	return fmt.Errorf("nothing was %s: %w", done, faults)
 }
 

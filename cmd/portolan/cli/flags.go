@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 )
 
 // OneOf returns an error if the value of a flag is none of the known ones. An empty value
@@ -19,16 +20,7 @@ func OneOf(flag, value string, known ...string) error {
 		}
 	}
 	known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
-	return exit.With(exit.Usage, fmt.Errorf("%s %q: use %s", flag, value, Alternatives(known)))
-}
-
-// Alternatives formats words as "a, b or c".
-func Alternatives(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return exit.With(exit.Usage, fmt.Errorf("%s %q: use %s", flag, value, help.Alternatives(known)))
 }
 
 // RegisterOutput adds -o to a command, which then refuses every value but the known ones. The
@@ -38,7 +30,7 @@ func RegisterOutput(c *cobra.Command, output *string, known ...string) {
 	if forms[0] == "" {
 		forms = forms[1:]
 	}
-	c.Flags().StringVarP(output, "output", "o", known[0], "form of the output: "+Alternatives(forms))
+	c.Flags().StringVarP(output, "output", "o", known[0], "form of the output: "+help.Alternatives(forms))
 	CompleteOutput(c, forms...)
 	c.PreRunE = func(*cobra.Command, []string) error { return OneOf("-o", *output, known...) }
 }
@@ -48,17 +40,9 @@ func CompleteOutput(c *cobra.Command, values ...string) {
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// didYouMean returns the end of an error about a word: its likely meanings, if there are any.
-func didYouMean(meant []string) string {
-	if len(meant) == 0 {
-		return ""
-	}
-	return ": did you mean " + Alternatives(meant) + "?"
-}
-
-// OrDidYouMean is like didYouMean, after other advice.
+// OrDidYouMean is like help.DidYouMean, after other advice.
 func OrDidYouMean(meant []string) string {
-	return strings.Replace(didYouMean(meant), ": ", ", or ", 1)
+	return strings.Replace(help.DidYouMean(meant), ": ", ", or ", 1)
 }
 
 // ErrDifferences is the error of a diff that found some. Only the exit code shows it.

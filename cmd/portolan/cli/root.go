@@ -43,7 +43,7 @@ func Run(ctx context.Context, p Program, args []string, stdin io.Reader, stdout,
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan: interrupted")
 	default:
-		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(errorText(err)))
+		fmt.Fprintf(stderr, "portolan: %s\n", exit.Text(err))
 	}
 	return exit.Of(err)
 }
@@ -93,14 +93,23 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	env.Files.register(root.PersistentFlags())
 	env.Credentials.register(root.PersistentFlags())
 	root.PersistentFlags().DurationVar(&env.Timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
-	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(help.WriteUsage)
 	root.AddCommand(p.Commands(env)...)
 	root.AddCommand(newVersionCommand(env), &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})
-	root.SetHelpCommand(newHelpCommand())
+	root.SetHelpCommand(help.NewCommand())
 	root.InitDefaultCompletionCmd() // so that it is refined, too
 	completeFlags(env, root, p.Revisions)
-	refineUsage(root)
+	help.Refine(root)
 	addExamples(root, p.Examples)
 	return root
+}
+
+// addExamples gives commands without examples theirs.
+func addExamples(c *cobra.Command, examples map[string]string) {
+	if text, ok := examples[c.CommandPath()]; ok && c.Example == "" {
+		c.Example = text
+	}
+	for _, sub := range c.Commands() {
+		addExamples(sub, examples)
+	}
 }

@@ -1,4 +1,5 @@
-// Package help writes the help of commands, with flags under headings.
+// Package help writes the help of commands, with flags under headings, and says what is wrong with a
+// command line.
 package help
 
 import (

@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -59,7 +60,7 @@ The exit code is 79 where there are findings of --failure-threshold or worse.`,
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "findings of all namespaces, as without -n")
 	f.StringArrayVar(&o.suppress, "suppress", nil, "leave out findings: CODE=KIND/NAMESPACE/NAME, with * for any; may be repeated")
-	f.StringVar(&o.threshold, "failure-threshold", "error", "the exit code is 79 from this severity on: "+cli.Alternatives(finding.Severities))
+	f.StringVar(&o.threshold, "failure-threshold", "error", "the exit code is 79 from this severity on: "+help.Alternatives(finding.Severities))
 	cli.RegisterOutput(c, &o.output, "table", "json", "yaml")
 	o.files.register(c, "analyze")
 	f.Lookup("namespace").Usage = `only findings of this namespace; with -f it is that of objects that name none, too`

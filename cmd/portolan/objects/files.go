@@ -17,6 +17,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -183,9 +184,9 @@ func (f *fileFlags) list(name string) ([]string, passedOver, error) {
 	case err != nil:
 		return nil, none, unreadable(name, err)
 	case len(files) == 0 && f.recursive:
-		return nil, none, fmt.Errorf("-f %s: no file in it ends in %s", name, cli.Alternatives(extensions))
+		return nil, none, fmt.Errorf("-f %s: no file in it ends in %s", name, help.Alternatives(extensions))
 	case len(files) == 0:
-		return nil, none, fmt.Errorf("-f %s: no file in it ends in %s: -R looks in its subdirectories too", name, cli.Alternatives(extensions))
+		return nil, none, fmt.Errorf("-f %s: no file in it ends in %s: -R looks in its subdirectories too", name, help.Alternatives(extensions))
 	}
 	return files, passed, nil
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
-
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	yamlv2 "go.yaml.in/yaml/v2"
@@ -23,6 +21,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -108,7 +108,7 @@ what a template of kubectl does; several objects are in .items.`,
 
 // getForms lists the values of -o, for people.
 func getForms() string {
-	return cli.Alternatives(append(slices.Clone(getOutputs), templatePrefix+"TEMPLATE"))
+	return help.Alternatives(append(slices.Clone(getOutputs), templatePrefix+"TEMPLATE"))
 }
 
 // checkOutput checks and parses -o.

@@ -140,3 +140,25 @@ func TestOperationOfAWithdrawal(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatUndoesAWithdrawal: each command that a machine comes back from names the one that brings it.
+func TestWhatUndoesAWithdrawal(t *testing.T) {
+	t.Parallel()
+	const drained, removed = "portolan.io/drained", "portolan.io/removed"
+	for name, c := range map[string]struct {
+		o    withdrawal
+		m    machine
+		want string
+	}{
+		"a drain":                     {withdrawal{annotation: drained}, machine{}, "portolan machine drain a -n shop --end takes it back."},
+		"a drain of a registered one": {withdrawal{annotation: drained}, machine{Group: "web"}, "portolan machine drain a -n shop --end takes it back."},
+		"the end of a drain":          {withdrawal{annotation: drained, end: true}, machine{}, ""},
+		"the removal of a registered": {withdrawal{annotation: removed}, machine{Group: "web"}, "portolan machine remove a -n shop --end lets it back."},
+		"the removal of one by hand":  {withdrawal{annotation: removed}, machine{}, ""},
+		"the end of a removal":        {withdrawal{annotation: removed, end: true}, machine{Group: "web"}, ""},
+	} {
+		if got := c.o.undo(c.m, entryKey("shop", "a")); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

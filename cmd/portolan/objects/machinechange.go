@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -143,10 +144,26 @@ func (o *withdrawal) run(ctx context.Context, env *environment, key config.Key) 
 	}
 	env.Warn(result.Warnings, result.Infos...)
 	fmt.Fprintf(env.Stdout, "%s %s  rev %s\n", key, done, result.Revision)
+	if undo := o.undo(m, key); undo != "" {
+		fmt.Fprintln(env.Stderr, undo)
+	}
 	if !o.wait {
 		return nil
 	}
 	return env.waitForBatch(ctx, result, o.waits)
+}
+
+// undo says which command takes the machine back; empty if none does.
+func (o *withdrawal) undo(m machine, key config.Key) string {
+	switch {
+	case o.end:
+		return ""
+	case o.annotation == health.DrainedAnnotation:
+		return node.Standing{Entry: key.String()}.EndDrain() + " takes it back."
+	case m.Group != "":
+		return fmt.Sprintf("portolan machine remove %s -n %s --end lets it back.", key.Name, key.Namespace)
+	}
+	return "" // the entry is gone
 }
 
 // operation returns what changes the entry. One that nobody renews is deleted where it would

@@ -12,8 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
-
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	yamlv2 "go.yaml.in/yaml/v2"
@@ -24,7 +22,9 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/retry"
@@ -49,7 +49,7 @@ func (o *getOptions) checkWatch() error {
 	case !o.watch.enabled:
 		return nil
 	case o.watch.events && (o.output == "name" || o.template != nil):
-		return exit.With(exit.Usage, fmt.Errorf("--output-watch-events has no place in -o %s: use %s", o.output, cli.Alternatives([]string{"table", "wide", "yaml", "json"})))
+		return exit.With(exit.Usage, fmt.Errorf("--output-watch-events has no place in -o %s: use %s", o.output, help.Alternatives([]string{"table", "wide", "yaml", "json"})))
 	case o.freshness.Exact != 0:
 		return exit.With(exit.Usage, errors.New("-w shows what changes from now on, and --revision what was: leave one of them out"))
 	}

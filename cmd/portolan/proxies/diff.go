@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -140,7 +141,7 @@ func (e *environment) diffDump(ctx context.Context, node, namespace, file string
 	fmt.Fprintf(e.Stderr, "%d of %s differ, as of revision %d. Left out: %d static and %d draining.\n",
 		len(found.Differences), resourceCount(found.Compared), c.Revision, dump.Static, found.Draining)
 	if len(found.Absent) > 0 {
-		fmt.Fprintf(e.Stderr, "The dump lists no %s: take it from /config_dump?include_eds.\n", cli.Alternatives(found.Absent))
+		fmt.Fprintf(e.Stderr, "The dump lists no %s: take it from /config_dump?include_eds.\n", help.Alternatives(found.Absent))
 	}
 	if len(found.Differences) > 0 {
 		return cli.ErrDifferences

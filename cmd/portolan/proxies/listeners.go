@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -34,7 +35,7 @@ type listenerFilter struct {
 func (f *listenerFilter) register(c *cobra.Command) {
 	f.portFilter.register(c)
 	c.Flags().StringVar(&f.address, "address", "", "only at this address")
-	c.Flags().StringVar(&f.kind, "type", "", "only of this type: "+cli.Alternatives([]string{listensHTTP, listensTCP, listensBoth, listensOther}))
+	c.Flags().StringVar(&f.kind, "type", "", "only of this type: "+help.Alternatives([]string{listensHTTP, listensTCP, listensBoth, listensOther}))
 }
 
 func (f *listenerFilter) check() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/admission"
@@ -126,7 +127,7 @@ func describeSelection(node, namespace string, only []string) (which string) {
 		which += fmt.Sprintf(" whose node id contains %q", node)
 	}
 	if len(only) > 0 {
-		which += " with a type that is " + cli.Alternatives(cli.MapSlice(only, strings.ToUpper))
+		which += " with a type that is " + help.Alternatives(cli.MapSlice(only, strings.ToUpper))
 	}
 	return which
 }

@@ -81,7 +81,7 @@ func TestATokenIsGoodForItsUses(t *testing.T) {
 		}
 	}
 	who, err := b.Prove(t.Context(), made.Token, here)
-	if !errors.Is(err, identity.ErrUnproven) || who != (identity.Identity{}) || !strings.Contains(err.Error(), "jointoken/shop/"+made.Name+" is used up: it was good for 2 uses") {
+	if !errors.Is(err, identity.ErrUnproven) || who != (identity.Identity{}) || !strings.Contains(err.Error(), "jointoken/shop/"+made.Name+" is used up: it was good for 2 uses") || strings.Contains(err.Error(), "portolan ") { // who has it knows what makes another
 		t.Errorf("used a third time: %v, %v", who, err)
 	}
 	if spec := b.object(t, made); spec.Used != 2 {

@@ -27,7 +27,7 @@ const (
 
 // ErrUnknown is the refusal of a token that belongs to no object. It does not reveal whether
 // there was one.
-var ErrUnknown = fmt.Errorf("%w: no such join token: it is mistyped, was revoked, or expired long ago: make one with portolan token create", identity.ErrUnproven)
+var ErrUnknown = fmt.Errorf("%w: no such join token: it is mistyped, was revoked, or expired long ago: make another", identity.ErrUnproven)
 
 // Prove implements identity.Proof. It counts one use of the token before it returns the
 // identity. If it does not learn whether the count was written, it refuses, and the use may be
@@ -143,7 +143,7 @@ func (t *Tokens) refusal(object *config.Config, spec *access.JoinToken, from net
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %s %s: make another with portolan token create", identity.ErrUnproven, object.Key(), why)
+	return fmt.Errorf("%w: %s %s: make another", identity.ErrUnproven, object.Key(), why)
 }
 
 // address formats an address for people.

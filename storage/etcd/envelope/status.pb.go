@@ -956,7 +956,9 @@ type KnownProxy struct {
 	// The identity that it proved, empty for none.
 	Identity string `protobuf:"bytes,12,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Whether it has a certificate of the mesh, as it says.
-	Certified     bool `protobuf:"varint,13,opt,name=certified,proto3" json:"certified,omitempty"`
+	Certified bool `protobuf:"varint,13,opt,name=certified,proto3" json:"certified,omitempty"`
+	// Whether it has said that it leaves for good, before it left.
+	Departed      bool `protobuf:"varint,14,opt,name=departed,proto3" json:"departed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1082,6 +1084,13 @@ func (x *KnownProxy) GetCertified() bool {
 	return false
 }
 
+func (x *KnownProxy) GetDeparted() bool {
+	if x != nil {
+		return x.Departed
+	}
+	return false
+}
+
 var File_status_proto protoreflect.FileDescriptor
 
 const file_status_proto_rawDesc = "" +
@@ -1163,7 +1172,7 @@ const file_status_proto_rawDesc = "" +
 	"\brejected\x18\x05 \x01(\bR\brejected\x12+\n" +
 	"\x11rejected_revision\x18\x06 \x01(\x03R\x10rejectedRevision\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x18\n" +
-	"\aobjects\x18\b \x03(\tR\aobjects\"\xe0\x03\n" +
+	"\aobjects\x18\b \x03(\tR\aobjects\"\xfc\x03\n" +
 	"\n" +
 	"KnownProxy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
@@ -1180,7 +1189,8 @@ const file_status_proto_rawDesc = "" +
 	"dnsCapture\x12\x1a\n" +
 	"\blocality\x18\v \x01(\tR\blocality\x12\x1a\n" +
 	"\bidentity\x18\f \x01(\tR\bidentity\x12\x1c\n" +
-	"\tcertified\x18\r \x01(\bR\tcertified\x1a9\n" +
+	"\tcertified\x18\r \x01(\bR\tcertified\x12\x1a\n" +
+	"\bdeparted\x18\x0e \x01(\bR\bdeparted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"

@@ -1,4 +1,4 @@
-package cli
+package help
 
 import (
 	"errors"
@@ -13,9 +13,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
-// refineUsage makes every command report wrong arguments as a usage error, and a group of
-// commands refuse unknown words.
-func refineUsage(c *cobra.Command) {
+// Refine makes a command and all below it report wrong arguments and flags as usage errors that say
+// where to read on, with a suggestion where a word is nearly right. Groups of commands refuse unknown
+// words. Call it once all commands are there.
+func Refine(c *cobra.Command) {
+	c.SetFlagErrorFunc(flagError)
+	refine(c)
+}
+
+func refine(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
@@ -34,13 +40,13 @@ func refineUsage(c *cobra.Command) {
 		}
 	}
 	for _, sub := range c.Commands() {
-		refineUsage(sub)
+		refine(sub)
 	}
 }
 
-// newHelpCommand returns the command that shows the help of a command, and refuses an unknown
+// NewCommand returns the command that shows the help of a command, and refuses an unknown
 // one.
-func newHelpCommand() *cobra.Command {
+func NewCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
 		Short: "Show the help of a command, or of exit-codes",
@@ -97,7 +103,7 @@ func unknownCommand(group *cobra.Command, word string) error {
 		}
 	}
 	search(group.Root())
-	return fmt.Errorf("unknown command %q for %q%s", word, group.CommandPath(), didYouMean(meant))
+	return fmt.Errorf("unknown command %q for %q%s", word, group.CommandPath(), DidYouMean(meant))
 }
 
 func flagError(c *cobra.Command, err error) error {
@@ -117,7 +123,7 @@ func flagError(c *cobra.Command, err error) error {
 				meant = append(meant, "--"+f.Name)
 			}
 		})
-		err = fmt.Errorf("%w%s", err, didYouMean(meant))
+		err = fmt.Errorf("%w%s", err, DidYouMean(meant))
 	case errors.As(err, &invalid):
 		err = fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), explainInvalidValue(invalid))
 	}
@@ -137,12 +143,19 @@ func explainInvalidValue(invalid *pflag.InvalidValueError) error {
 	return invalid.Unwrap()
 }
 
-// addExamples gives commands without examples theirs.
-func addExamples(c *cobra.Command, examples map[string]string) {
-	if text, ok := examples[c.CommandPath()]; ok && c.Example == "" {
-		c.Example = text
+// DidYouMean returns the end of an error about a word: its likely meanings; empty if there are none.
+func DidYouMean(meant []string) string {
+	if len(meant) == 0 {
+		return ""
 	}
-	for _, sub := range c.Commands() {
-		addExamples(sub, examples)
+	return ": did you mean " + Alternatives(meant) + "?"
+}
+
+// Alternatives formats words as "a, b or c".
+func Alternatives(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
 	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
