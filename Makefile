@@ -41,7 +41,7 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race integration reliability soak bench bench-store bench-push fuzz lint generate tools consul kubectl grpc-clients dist clean
+.PHONY: help build demo test race integration reliability soak bench bench-store bench-push fuzz lint generate tools consul kubectl kube-apiserver grpc-clients dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -79,7 +79,7 @@ reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= s
 	  $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(if $(DURATION),-duration $(DURATION)) \
 	  $(if $(TOPOLOGY),-topology $(TOPOLOGY)) $(if $(BINARY),-binary $(abspath $(BINARY))) $(if $(MUTANTS),-mutants))
 
-soak: tools consul grpc-clients ## long forms of tests: PORTOLAN_SOAK=20m each; SOAK=<duration> changes that
+soak: tools consul grpc-clients kube-apiserver ## long forms of tests: PORTOLAN_SOAK=20m each; SOAK=<duration> changes that
 	PORTOLAN_SOAK=$(or $(SOAK),20m) $(GO) test -v -count=1 -p 1 -timeout 8h -run '^TestSoak' ./...
 
 fuzz: ## every decoder on random input, FUZZTIME= (5000x, a count of inputs) each; FUZZ= PACKAGES= select
@@ -113,6 +113,9 @@ consul: ## build Consul into .tools/, for the integration tests
 
 kubectl: ## build kubectl into .tools/, for the integration tests
 	@GO='$(GO)' .ci/kubectl/build
+
+kube-apiserver: ## build Kubernetes' own server into .tools/, for the long form of TestSoakAPIMachinery
+	@GO='$(GO)' .ci/kube-apiserver/build
 
 grpc-clients: ## put gRPC clients in Python, JavaScript and Java into .tools/, for the integration tests
 	@PYTHON='$(PYTHON)' GRPCIO_VERSION='$(GRPCIO_VERSION)' NODEJS_VERSION='$(NODEJS_VERSION)' .ci/grpc/install

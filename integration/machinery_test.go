@@ -41,6 +41,7 @@ type machinery struct {
 	t        *testing.T
 	api      kubeAPI
 	versions map[string]string // known resource versions and uids, by what they are called
+	seen     map[string]string // the content of objects in the events so far
 }
 
 const shopEntries = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries"
@@ -162,9 +163,9 @@ func seeManagers(m *machinery, code int, header http.Header, body string) string
 	return out
 }
 
-// seeEvents is the types and names of the events of a watch, and which bookmarks end the initial
-// ones.
-func seeEvents(_ *machinery, code int, _ http.Header, body string) string {
+// seeEvents is the types and names of the events of a watch, but for changes of a status, and
+// which bookmarks end the initial ones.
+func seeEvents(m *machinery, code int, _ http.Header, body string) string {
 	out := []string{fmt.Sprint(code)}
 	for line := range strings.Lines(body) {
 		event := asObject(line)
@@ -178,6 +179,12 @@ func seeEvents(_ *machinery, code int, _ http.Header, body string) string {
 			}
 			what = "BOOKMARK initial-events-end"
 		}
+		content, _ := json.Marshal([]any{metadata["generation"], metadata["labels"]})
+		name := fmt.Sprint("seen-", metadata["name"])
+		if event["type"] == "MODIFIED" && m.seen[name] == string(content) {
+			continue // of its status
+		}
+		m.seen[name] = string(content)
 		if event["type"] == "ERROR" {
 			what = fmt.Sprintf("ERROR %v %v", object["code"], object["reason"])
 		}
@@ -190,11 +197,13 @@ func seeEvents(_ *machinery, code int, _ http.Header, body string) string {
 func seeTable(m *machinery, code int, header http.Header, body string) string {
 	object := asObject(body)
 	var columns, rows []string
-	for _, c := range object["columnDefinitions"].([]any) {
+	definitions, _ := object["columnDefinitions"].([]any)
+	for _, c := range definitions {
 		column, _ := c.(map[string]any)
 		columns = append(columns, fmt.Sprintf("%v/%v", column["name"], column["priority"]))
 	}
-	for _, r := range object["rows"].([]any) {
+	all, _ := object["rows"].([]any)
+	for _, r := range all {
 		row, _ := r.(map[string]any)
 		inside, _ := row["object"].(map[string]any)
 		cells, _ := row["cells"].([]any)
@@ -364,7 +373,7 @@ var variable = regexp.MustCompile(`made-\w{5}`)
 // outcomes runs the scenario.
 func outcomes(t *testing.T, api kubeAPI) map[string]string {
 	t.Helper()
-	m := &machinery{t: t, api: api, versions: map[string]string{}}
+	m := &machinery{t: t, api: api, versions: map[string]string{}, seen: map[string]string{}}
 	out := map[string]string{}
 	for _, s := range scenario {
 		if _, twice := out[s.name]; twice {
