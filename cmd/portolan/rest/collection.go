@@ -16,7 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
-// deletedAtOnce bounds the objects that one change of the store deletes.
+// deletedAtOnce bounds the objects that one change of the store deletes. Where the store takes
+// fewer, it is halved.
 const deletedAtOnce = 500
 
 // removeSelected deletes the objects of a list, and answers with them as they were. Several
@@ -39,13 +40,13 @@ func (s *Server) removeSelected(c *call) error {
 		return err
 	}
 	var gone [][]byte
-	for attempt := 1; ; {
+	for attempt, most := 1, deletedAtOnce; ; {
 		snapshot := s.cache.Snapshot()
 		if trial != nil {
 			snapshot = trial.snapshot
 		}
 		objects := s.selected(c, snapshot, selector, given)
-		chunk := objects[:min(len(objects), deletedAtOnce)]
+		chunk := objects[:min(len(objects), most)]
 		if trial != nil {
 			chunk = objects
 		}
@@ -62,18 +63,15 @@ func (s *Server) removeSelected(c *call) error {
 			if len(chunk) == len(objects) {
 				return s.answerRemoved(c, snapshot, gone)
 			}
-		case !meanwhile(err) || attempt == attempts:
+		case errors.Is(err, storage.ErrTooLarge) && most > 1:
+			most /= 2
+		case !meanwhile(err) || attempt == attempts || !s.catchUp(c, snapshot):
 			if len(gone) > 0 {
 				err = fmt.Errorf("%w (%d objects were deleted before)", err, len(gone))
 			}
 			return err
 		default:
 			attempt++
-		}
-		if trial == nil {
-			if err := s.catchUp(c); err != nil {
-				return err
-			}
 		}
 	}
 }

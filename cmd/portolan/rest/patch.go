@@ -150,8 +150,9 @@ func (s *Server) patched(c *call) error {
 		}
 	}
 	for attempt := 1; ; attempt++ {
+		from := s.cache.Snapshot()
 		revision, object, warnings, err := s.tryPatch(c, p, trial)
-		if !meanwhile(err) || attempt == attempts || trial != nil || s.catchUp(c) != nil {
+		if !meanwhile(err) || attempt == attempts || trial != nil || !s.catchUp(c, from) {
 			if err != nil {
 				return err
 			}
@@ -172,13 +173,15 @@ type versionError struct{ error }
 
 func (e *versionError) Unwrap() error { return e.error }
 
-// catchUp waits until the cache has what the store has now.
-func (s *Server) catchUp(c *call) error {
+// catchUp waits until the cache has what the store has now. It returns false if that is no news
+// after a snapshot, or cannot be had.
+func (s *Server) catchUp(c *call, after *cache.Snapshot) bool {
 	revision, err := s.storeRevision(c.r.Context())
-	if err == nil {
-		_, err = s.atLeast(c.r.Context(), revision)
+	if err != nil {
+		return false
 	}
-	return err
+	now, err := s.atLeast(c.r.Context(), revision)
+	return err == nil && now.Changed() > after.Changed()
 }
 
 // tryPatch makes the patched object of the newest snapshot, and writes it if the store still has

@@ -1,14 +1,18 @@
 package rest_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
 )
 
 const (
@@ -252,5 +256,34 @@ func TestDeleteCollection(t *testing.T) {
 	}
 	if got := s.Do(t, "DELETE", list+"?labelSelector=team%3Dnone", ""); got.Code != 200 || !strings.Contains(got.Body, `"items":[]`) {
 		t.Errorf("of none: %d %s", got.Code, got.Body)
+	}
+}
+
+// narrow is a store that takes two operations at a time.
+type narrow struct{ rest.Store }
+
+// Apply implements storage.Batcher.
+func (n narrow) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
+	if len(ops) > 2 {
+		return "", nil, fmt.Errorf("%w: %d operations", storage.ErrTooLarge, len(ops))
+	}
+	return n.Store.Apply(ctx, ops)
+}
+
+// TestDeleteCollectionInParts: where the store takes few operations at a time, a collection goes in
+// parts.
+func TestDeleteCollectionInParts(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store = narrow{o.Store} })
+	const list = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries"
+	for i := range 5 {
+		name := fmt.Sprint("n", i)
+		s.Do(t, "POST", list, strings.NewReplacer(`"name":"reviews"`, `"name":"`+name+`"`, "reviews.shop", name+".shop").Replace(reviewsEntry))
+	}
+	if got := s.Do(t, "DELETE", list, ""); got.Code != 200 || strings.Count(got.Body, `"kind":"ServiceEntry"`) != 5 {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+	if left := s.Do(t, "GET", list, ""); !strings.Contains(left.Body, `"items":[]`) {
+		t.Error(left.Body)
 	}
 }

@@ -52,8 +52,9 @@ func (s *Server) patchStatus(c *call) error {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
+		from := s.cache.Snapshot()
 		err := s.tryPatchStatus(c, p)
-		if !meanwhile(err) || attempt == attempts || s.catchUp(c) != nil {
+		if !meanwhile(err) || attempt == attempts || !s.catchUp(c, from) {
 			return err
 		}
 	}
